@@ -1,0 +1,2 @@
+//! Side-by-side benchmark of Larder and its peers.
+fn main() {}

@@ -1,0 +1,82 @@
+//! Where an item's record begins.
+//!
+//! ```text
+//!  45   44                                  0
+//! +---+--------------------------------------+
+//! | F |  offset in the arena / 4 bytes       |
+//! +---+--------------------------------------+
+//!   F = on flash: the other 45 bits are the flash tier's
+//! ```
+//!
+//! Columns are powers of two and lie one after another in the arena, so the column number is the high
+//! part of the offset and the place in the column the low part; nothing is multiplied.
+
+/// Records begin on multiples of this many bytes.
+pub const UNIT_BYTES: u64 = 4;
+
+/// The 46-bit place of a record: column number and offset in one number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Location(u64);
+
+impl Location {
+    /// How many bits a location takes in an entry.
+    pub const BITS: u32 = 46;
+    const ON_FLASH: u64 = 1 << 45;
+
+    /// The location of the record that begins `offset` bytes into the arena.
+    ///
+    /// # Panics
+    /// If the offset is not a multiple of [`UNIT_BYTES`] or lies beyond 128 TiB.
+    #[inline]
+    pub fn from_offset(offset: u64) -> Self {
+        let unit = offset / UNIT_BYTES;
+        debug_assert!(offset.is_multiple_of(UNIT_BYTES), "records begin on {UNIT_BYTES}-byte boundaries");
+        debug_assert!(unit < Self::ON_FLASH, "the arena ends below 128 TiB");
+        Location(unit)
+    }
+
+    /// From the 46 bits kept in an entry.
+    #[inline]
+    pub fn from_bits(bits: u64) -> Self {
+        Location(bits & ((1 << Self::BITS) - 1))
+    }
+
+    /// The 46 bits kept in an entry.
+    #[inline]
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Bytes from the start of the arena. Meaningless for a location on flash.
+    #[inline]
+    pub fn offset(self) -> u64 {
+        self.0 * UNIT_BYTES
+    }
+
+    /// Whether the item is on flash rather than in memory.
+    #[inline]
+    pub fn is_on_flash(self) -> bool {
+        self.0 & Self::ON_FLASH != 0
+    }
+}
+
+impl std::fmt::Debug for Location {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_on_flash() { write!(f, "flash:{:x}", self.0) } else { write!(f, "@{:x}", self.offset()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_and_offset_round_trip() {
+        for offset in [0, 4, 8, 131_072, (1 << 46) - 4, (1 << 47) - 4] {
+            let location = Location::from_offset(offset);
+            assert_eq!(location.offset(), offset);
+            assert_eq!(Location::from_bits(location.bits()), location);
+            assert!(!location.is_on_flash());
+        }
+    }
+}

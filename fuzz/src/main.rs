@@ -1,0 +1,2 @@
+//! Fuzz targets.
+fn main() {}

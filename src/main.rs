@@ -1,0 +1,2 @@
+//! `larder`: the command line.
+fn main() {}
