@@ -1,2 +1,64 @@
-//! `larder`: the command line.
-fn main() {}
+//! `larder`: the command line, and the process around the server.
+#![forbid(unsafe_code)]
+
+mod cli;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use larder_server::settings::Settings;
+
+use self::cli::Action;
+use self::cli::process::{self, Pidfile, Side};
+
+/// The status of a command line or a setting that cannot be obeyed (`EX_USAGE`).
+const STATUS_USAGE: u8 = 64;
+/// The status of a server that could not start or had to stop.
+const STATUS_FAILED: u8 = 1;
+
+fn main() -> ExitCode {
+    match cli::parse(std::env::args_os()) {
+        // A reader that has seen enough, such as `head -1`, closes the pipe early: that is no failure.
+        Ok(Action::Print(text)) => {
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Ok(Action::Serve(settings)) => match serve(*settings) {
+            Ok(status) => ExitCode::from(status),
+            Err((status, what)) => fail(status, &what),
+        },
+        Err(error) => fail(STATUS_USAGE, &error.to_string()),
+    }
+}
+
+fn fail(status: u8, what: &str) -> ExitCode {
+    eprintln!("larder: {what}");
+    ExitCode::from(status)
+}
+
+/// Prepares the process and runs the server until it is told to stop. The background is entered before any thread
+/// starts; the pidfile is written, limits are raised and memory is locked while the process may still be root.
+fn serve(mut settings: Settings) -> Result<u8, (u8, String)> {
+    settings
+        .tcp_sockets()
+        .and_then(|_| settings.udp_sockets())
+        .map_err(|error| (STATUS_USAGE, error.to_string()))?;
+    match process::daemonize(&mut settings) {
+        Ok(Side::Server) => {}
+        Ok(Side::Done(status)) => return Ok(status),
+        Err(error) => return Err((STATUS_FAILED, format!("cannot go into the background (-d): {error}"))),
+    }
+    process::start_log(&settings);
+    process::tell_doubts(&settings);
+    process::raise_limits(&settings).map_err(|what| (STATUS_FAILED, what))?;
+    let _pidfile = Pidfile::write(&settings).map_err(|what| (STATUS_FAILED, what))?;
+    process::become_user(&settings).map_err(|what| (STATUS_USAGE, what))?;
+    run(settings).map_err(|what| (STATUS_FAILED, what))?;
+    Ok(0)
+}
+
+/// Runs the server: the one place where the command line hands over to it.
+fn run(settings: Settings) -> Result<(), String> {
+    println!("{settings:#?}");
+    Ok(())
+}

@@ -1,1 +1,49 @@
-//! memory
+//! Location to bytes: the arena, its slabs and columns, and when a column may be reused.
+//!
+//! Goal: a record is found by adding two numbers and placed by moving two; nothing is locked and nothing is
+//! counted on either path. Non-goal: deciding who deserves room. The memory hands out empty columns and takes
+//! retired ones back; what they hold, and which goes next, is the caller's.
+//!
+//! ```text
+//!  Memory ── take_column ──> OpenColumn ── place, place_chunk ──> Location      (one owner, no locks)
+//!    ^                           │ seal
+//!    │ recycle, once every       v
+//!    │ reader has moved on    sealed column ── records ──> the keeper's walk
+//!    └────── retire <────────────┘
+//!  Reader ── pin ──> Guard ── item(Location) ──> Item<'g>: key, value, header   (any thread, no writes)
+//! ```
+//!
+//! [`Guard`] states the one rule that callers must keep; `item.rs` says why the bytes stand still under it;
+//! `epochs.rs` has the orderings.
+
+#[cfg(not(any(miri, loom)))]
+mod arena;
+#[cfg(any(miri, loom))]
+#[path = "arena_heap.rs"]
+mod arena;
+#[cfg(not(any(miri, loom)))]
+mod coloured;
+mod column;
+mod epochs;
+mod item;
+mod machine;
+mod memory;
+mod open_column;
+mod options;
+mod pool;
+mod prefetch;
+mod reader;
+mod records;
+mod shim;
+
+pub use column::{Column, ColumnId, ColumnState, SlabId};
+pub use item::{Chunk, Item, LAST_ACCESS_STALE_S, Value};
+pub use memory::Memory;
+pub use open_column::{ChunkSpace, ColumnPin, NewChunked, NewItem, OpenColumn};
+pub use options::{
+    COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN, Geometry,
+    INLINE_VALUE_BYTES_MAX_DEFAULT, MemoryError, MemoryOptions, PageKind, PagesWanted, SLAB_BYTES,
+};
+pub use prefetch::prefetch_read;
+pub use reader::{Guard, Reader};
+pub use records::{Record, Records};

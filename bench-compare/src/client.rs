@@ -1,0 +1,515 @@
+//! The load generator: one thread, many connections, each with a batch of requests in flight.
+//!
+//! Closed loop: a connection sends its next batch when the last reply of the one before has come. Open loop: batches
+//! are due at fixed times, whatever the server does, and latency counts from when a batch was due, so that a server
+//! that stalls is charged for every request that had to wait.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use hdrhistogram::Histogram;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::keys::{Request, Ring};
+use crate::procfs::{CoreTime, CpuMeter, thread_cpu};
+use crate::reply::{Reply, parse};
+use crate::wire::Wire;
+
+/// How long nothing may come back before the server is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+
+/// How often the server's threads are looked at while it is measured.
+const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+
+/// Where the requests come from.
+pub(crate) enum Source<'a> {
+    /// The ring, from a position on, for a time.
+    Ring {
+        /// The requests.
+        ring: &'a Ring,
+        /// The next one; moves on.
+        position: &'a mut usize,
+        /// Time before measuring.
+        warmup: Duration,
+        /// Time measured.
+        measure: Duration,
+    },
+    /// One SET of every key number in the range, all of it measured.
+    Store(std::ops::Range<u32>),
+}
+
+impl Source<'_> {
+    fn next(&mut self) -> Option<Request> {
+        match self {
+            Self::Ring { ring, position, .. } => {
+                let request = ring.at(**position);
+                **position += 1;
+                Some(request)
+            }
+            Self::Store(ids) => ids.next().map(|id| Request { id, set: true }),
+        }
+    }
+}
+
+/// How the load is put on the wire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Connections.
+    pub(crate) connections: usize,
+    /// Requests in a batch, all in flight together.
+    pub(crate) depth: usize,
+    /// Requests per second, all connections together; `None` is a closed loop.
+    pub(crate) rate: Option<f64>,
+}
+
+/// The server under load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// Its process.
+    pub(crate) pid: u32,
+    /// Cores of server and client together.
+    pub(crate) cores: &'a [usize],
+}
+
+/// Replies, by kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// GETs answered with a value.
+    pub(crate) hits: u64,
+    /// GETs answered without.
+    pub(crate) misses: u64,
+    /// SETs done.
+    pub(crate) stored: u64,
+    /// Requests the server said no to.
+    pub(crate) refused: u64,
+}
+
+impl Counts {
+    /// All replies.
+    pub(crate) fn total(&self) -> u64 {
+        self.hits + self.misses + self.stored + self.refused
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            hits: self.hits - earlier.hits,
+            misses: self.misses - earlier.misses,
+            stored: self.stored - earlier.stored,
+            refused: self.refused - earlier.refused,
+        }
+    }
+}
+
+/// What one round measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    /// Replies in the measured time.
+    pub(crate) counts: Counts,
+    /// The first thing a server said no with.
+    pub(crate) refusal: Option<String>,
+    /// The measured time.
+    pub(crate) elapsed: Duration,
+    /// Nanoseconds from sending (closed loop) or being due (open loop) to the reply.
+    pub(crate) latency: Histogram<u64>,
+    /// Processor time of the server.
+    pub(crate) server_cpu: Duration,
+    /// Processor time of the server that the kernel knows of, but no thread shows.
+    pub(crate) server_cpu_unseen: Duration,
+    /// Processor time of this client.
+    pub(crate) client_cpu: Duration,
+    /// What the cores did meanwhile.
+    pub(crate) cores: CoreTime,
+}
+
+struct Connection {
+    stream: TcpStream,
+    out: Vec<u8>,
+    sent: usize,
+    input: Vec<u8>,
+    filled: usize,
+    pending: Vec<Request>,
+    answered: usize,
+    /// Nanoseconds after the start from which latency counts.
+    since_ns: u64,
+    /// Open loop: when the next batch is due, in nanoseconds after the start.
+    due_ns: u64,
+}
+
+/// Puts a load on a server and measures it.
+pub(crate) fn run(target: Target<'_>, wire: &Wire, shape: Shape, source: Source<'_>) -> Result<Measured> {
+    let mut poll = Poll::new()?;
+    let connections = connect(target.address, wire, shape, &mut poll)?;
+    let mut client = Client {
+        wire,
+        shape,
+        source,
+        connections,
+        start: Instant::now(),
+        live: 0,
+        counts: Counts::default(),
+        refusal: None,
+        latency: Histogram::new_with_bounds(1, 60_000_000_000, 3)?,
+    };
+    client.run(&mut poll, target)
+}
+
+/// Nanoseconds between two batches of one connection in the open loop.
+fn interval_ns(shape: Shape) -> Option<f64> {
+    shape.rate.map(|rate| 1e9 * (shape.connections * shape.depth) as f64 / rate)
+}
+
+fn connect(address: SocketAddr, wire: &Wire, shape: Shape, poll: &mut Poll) -> Result<Vec<Connection>> {
+    let batch_bytes = wire.message_bytes_max() * shape.depth;
+    let open = |at: usize| -> Result<Connection> {
+        let stream = std::net::TcpStream::connect(address).context("connect")?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let mut stream = TcpStream::from_std(stream);
+        poll.registry().register(&mut stream, Token(at), Interest::READABLE | Interest::WRITABLE)?;
+        let due_ns =
+            interval_ns(shape).map_or(0, |interval| (interval * at as f64 / shape.connections as f64) as u64);
+        Ok(Connection {
+            stream,
+            out: Vec::with_capacity(batch_bytes),
+            sent: 0,
+            input: vec![0; batch_bytes + 4096],
+            filled: 0,
+            pending: Vec::with_capacity(shape.depth),
+            answered: 0,
+            since_ns: 0,
+            due_ns,
+        })
+    };
+    (0..shape.connections).map(open).collect()
+}
+
+struct Client<'a> {
+    wire: &'a Wire,
+    shape: Shape,
+    source: Source<'a>,
+    connections: Vec<Connection>,
+    start: Instant,
+    /// Connections with a batch in flight.
+    live: usize,
+    counts: Counts,
+    refusal: Option<String>,
+    latency: Histogram<u64>,
+}
+
+/// Readings at the start of the measured time.
+struct Window {
+    at: Instant,
+    counts: Counts,
+    server: CpuMeter,
+    client: Duration,
+    cores: CoreTime,
+    sampled: Instant,
+}
+
+impl Client<'_> {
+    fn run(&mut self, poll: &mut Poll, target: Target<'_>) -> Result<Measured> {
+        let (warmup, measure) = match &self.source {
+            Source::Ring { warmup, measure, .. } => (*warmup, Some(*measure)),
+            Source::Store(_) => (Duration::ZERO, None),
+        };
+        let mut window = if warmup.is_zero() { Some(self.open_window(target)?) } else { None };
+        let mut measured = None;
+        self.start = Instant::now();
+        if self.shape.rate.is_none() {
+            for at in 0..self.connections.len() {
+                self.send_batch(at, 0)?;
+            }
+        }
+        let mut events = Events::with_capacity(self.connections.len().max(16));
+        let mut heard = Instant::now();
+        loop {
+            let now = Instant::now();
+            if window.is_none() && now - self.start >= warmup {
+                window = Some(self.open_window(target)?);
+                self.latency.reset();
+            }
+            if let Some(window) = window.as_mut().filter(|_| measured.is_none()) {
+                let over = measure.map_or(self.live == 0, |measure| now - window.at >= measure);
+                if over {
+                    measured = Some(self.close_window(window, now, target)?);
+                } else if now - window.sampled >= SAMPLE_EVERY {
+                    window.sampled = now;
+                    window.server.sample()?;
+                }
+            }
+            if self.live == 0
+                && let Some(measured) = measured.take()
+            {
+                return Ok(measured);
+            }
+            if self.shape.rate.is_some() && measured.is_none() {
+                self.send_due()?;
+            }
+            let spin = self.shape.rate.is_some() && measured.is_none();
+            let patience = if spin { Duration::ZERO } else { Duration::from_millis(50) };
+            match poll.poll(&mut events, Some(patience)) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            if !events.is_empty() || self.live == 0 {
+                heard = now;
+            } else if now - heard > SILENCE_MAX {
+                bail!("no reply for {} s, with requests in flight", SILENCE_MAX.as_secs());
+            }
+            for event in &events {
+                self.serve(event.token().0, measured.is_none())?;
+            }
+        }
+    }
+
+    fn open_window(&mut self, target: Target<'_>) -> Result<Window> {
+        let server = CpuMeter::new(target.pid)?;
+        let cores = CoreTime::now(target.cores)?;
+        let at = Instant::now();
+        Ok(Window { at, counts: self.counts, server, client: thread_cpu(), cores, sampled: at })
+    }
+
+    fn close_window(&mut self, window: &mut Window, now: Instant, target: Target<'_>) -> Result<Measured> {
+        let client_cpu = thread_cpu() - window.client;
+        Ok(Measured {
+            counts: self.counts.since(&window.counts),
+            refusal: self.refusal.take(),
+            elapsed: now - window.at,
+            latency: self.latency.clone(),
+            server_cpu: window.server.sample()?,
+            server_cpu_unseen: window.server.unseen(),
+            client_cpu,
+            cores: CoreTime::now(target.cores)?.since(window.cores),
+        })
+    }
+
+    /// Open loop: sends what is due on connections that are free.
+    fn send_due(&mut self) -> Result<()> {
+        let Some(interval) = interval_ns(self.shape) else { return Ok(()) };
+        let now_ns = self.start.elapsed().as_nanos() as u64;
+        for at in 0..self.connections.len() {
+            let connection = &mut self.connections[at];
+            if connection.pending.is_empty() && connection.due_ns <= now_ns {
+                let due_ns = connection.due_ns;
+                connection.due_ns += interval as u64;
+                self.send_batch(at, due_ns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the next batch on an idle connection, if there are requests left.
+    fn send_batch(&mut self, at: usize, since_ns: u64) -> Result<()> {
+        let connection = &mut self.connections[at];
+        connection.out.clear();
+        connection.sent = 0;
+        connection.since_ns = since_ns;
+        while connection.pending.len() < self.shape.depth {
+            let Some(request) = self.source.next() else { break };
+            if request.set {
+                self.wire.put_set(&mut connection.out, request.id);
+            } else {
+                self.wire.put_get(&mut connection.out, request.id);
+            }
+            connection.pending.push(request);
+        }
+        if connection.pending.is_empty() {
+            return Ok(());
+        }
+        self.live += 1;
+        connection.flush()
+    }
+
+    /// Takes what a ready connection has for us; with the whole batch answered, sends the next one in a closed loop.
+    fn serve(&mut self, at: usize, go_on: bool) -> Result<()> {
+        let connection = &mut self.connections[at];
+        connection.flush()?;
+        loop {
+            let room = &mut connection.input[connection.filled..];
+            let room_bytes = room.len();
+            let read = match connection.stream.read(room) {
+                Ok(0) => bail!("the server closed a connection"),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error).context("read"),
+            };
+            connection.filled += read;
+            let now_ns = self.start.elapsed().as_nanos() as u64;
+            let before = connection.answered;
+            connection.take_replies(self.wire, &mut self.counts, &mut self.refusal)?;
+            let answered = (connection.answered - before) as u64;
+            let waited = now_ns.saturating_sub(connection.since_ns).max(1);
+            self.latency.saturating_record_n(waited, answered);
+            if !connection.pending.is_empty() && connection.answered == connection.pending.len() {
+                connection.pending.clear();
+                connection.answered = 0;
+                self.live -= 1;
+                return if go_on && self.shape.rate.is_none() { self.send_batch(at, now_ns) } else { Ok(()) };
+            }
+            // Readiness is reported anew for every arrival, so a read that left room was the last.
+            if read < room_bytes {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Writes what is left of the batch, as far as the socket takes it.
+    fn flush(&mut self) -> Result<()> {
+        while self.sent < self.out.len() {
+            match self.stream.write(&self.out[self.sent..]) {
+                Ok(written) => self.sent += written,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).context("write"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads, counts and verifies the replies that are complete.
+    fn take_replies(&mut self, wire: &Wire, counts: &mut Counts, refusal: &mut Option<String>) -> Result<()> {
+        let mut at = 0;
+        while let Some(request) = self.pending.get(self.answered) {
+            let input = &self.input[at..self.filled];
+            let Ok(parsed) = parse(wire.protocol, input) else { bail!(bad_reply(input)) };
+            let Some((reply, consumed)) = parsed else { break };
+            match reply {
+                Reply::Hit(value) if !request.set && wire.belongs(request.id, value) => counts.hits += 1,
+                Reply::Hit(value) => bail!("a wrong value for key {}: {}", request.id, bad_reply(value)),
+                Reply::Miss if !request.set => counts.misses += 1,
+                Reply::Stored if request.set => counts.stored += 1,
+                Reply::Refused(text) => {
+                    counts.refused += 1;
+                    refusal.get_or_insert_with(|| String::from_utf8_lossy(text).into_owned());
+                }
+                Reply::Miss | Reply::Stored => bail!("a reply of the wrong kind: {}", bad_reply(input)),
+            }
+            at += consumed;
+            self.answered += 1;
+        }
+        if self.answered == self.pending.len() && at < self.filled {
+            bail!("a reply without a request: {}", bad_reply(&self.input[at..self.filled]));
+        }
+        self.input.copy_within(at..self.filled, 0);
+        self.filled -= at;
+        if self.filled == self.input.len() {
+            bail!("a reply longer than any value stored");
+        }
+        Ok(())
+    }
+}
+
+/// The start of something unexpected, printable.
+fn bad_reply(bytes: &[u8]) -> String {
+    format!("`{}`", bytes[..bytes.len().min(80)].escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{KeyPicker, Popularity};
+    use crate::wire::{Protocol, ValueBytes};
+    use std::collections::HashSet;
+    use std::net::TcpListener;
+
+    /// A text-protocol cache of one thread per connection that replies in pieces of `piece` bytes and keeps quiet for
+    /// `stall` before its first reply.
+    fn naive_cache(piece: usize, stall: Duration) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let stored = std::sync::Arc::new(std::sync::Mutex::new(std::collections::HashMap::new()));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let stored = stored.clone();
+                std::thread::spawn(move || {
+                    stream.set_nodelay(true).ok();
+                    std::thread::sleep(stall);
+                    let mut input = std::io::BufReader::new(stream.try_clone().expect("a clone"));
+                    let mut line = String::new();
+                    while std::io::BufRead::read_line(&mut input, &mut line).is_ok_and(|read| read > 0) {
+                        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+                        line.clear();
+                        let reply = if words[0] == "set" {
+                            let mut data = vec![0; words[4].parse::<usize>().expect("a length") + 2];
+                            input.read_exact(&mut data).expect("the data");
+                            stored.lock().expect("no panic").insert(words[1].clone(), data);
+                            b"STORED\r\n".to_vec()
+                        } else if let Some(data) = stored.lock().expect("no panic").get(&words[1]) {
+                            let head = format!("VALUE {} 0 {}\r\n", words[1], data.len() - 2);
+                            [head.as_bytes(), data, b"END\r\n"].concat()
+                        } else {
+                            b"END\r\n".to_vec()
+                        };
+                        for piece in reply.chunks(piece) {
+                            if (&stream).write_all(piece).is_err() {
+                                return;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    fn target(address: SocketAddr) -> Target<'static> {
+        Target { address, pid: std::process::id(), cores: &[] }
+    }
+
+    fn ring_for(items: u32) -> Ring {
+        Ring::resident(&mut KeyPicker::new(items, Popularity::Uniform, 1), 80, 1 << 12)
+    }
+
+    fn timed<'a>(ring: &'a Ring, position: &'a mut usize, milliseconds: u64) -> Source<'a> {
+        let warmup = Duration::from_millis(10);
+        Source::Ring { ring, position, warmup, measure: Duration::from_millis(milliseconds) }
+    }
+
+    #[test]
+    fn stores_everything_once_and_reads_it_back() {
+        let address = naive_cache(7, Duration::ZERO);
+        let wire = Wire::new(Protocol::Text, ValueBytes { min: 5, max: 200 }, true);
+        let shape = Shape { connections: 3, depth: 8, rate: None };
+        let stored = run(target(address), &wire, shape, Source::Store(0..500)).expect("stores");
+        assert_eq!((stored.counts.stored, stored.counts.total()), (500, 500));
+        assert_eq!(stored.latency.len(), 500);
+        let (ring, mut position) = (ring_for(1_000), 0);
+        let read = run(target(address), &wire, shape, timed(&ring, &mut position, 100)).expect("reads");
+        assert!(read.counts.hits > 0 && read.counts.misses > 0 && read.counts.stored > 0);
+        assert!(position as u64 >= read.counts.total());
+        let asked: HashSet<u32> = (0..position).map(|at| ring.at(at).id).collect();
+        assert!(asked.len() > 1);
+    }
+
+    #[test]
+    fn a_wrong_value_is_found() {
+        let address = naive_cache(1 << 20, Duration::ZERO);
+        let shape = Shape { connections: 1, depth: 4, rate: None };
+        let short = Wire::new(Protocol::Text, ValueBytes::fixed(20), true);
+        run(target(address), &short, shape, Source::Store(0..100)).expect("stores");
+        let long = Wire::new(Protocol::Text, ValueBytes::fixed(21), true);
+        let (ring, mut position) = (ring_for(100), 0);
+        let error = run(target(address), &long, shape, timed(&ring, &mut position, 50));
+        assert!(error.expect_err("wrong lengths").to_string().contains("wrong value"));
+    }
+
+    #[test]
+    fn the_open_loop_charges_a_stall_to_everyone_who_waited() {
+        let address = naive_cache(1 << 20, Duration::from_millis(300));
+        let wire = Wire::new(Protocol::Text, ValueBytes::fixed(20), true);
+        let shape = Shape { connections: 1, depth: 1, rate: Some(100.0) };
+        let (ring, mut position) = (ring_for(100), 0);
+        let read = run(target(address), &wire, shape, timed(&ring, &mut position, 600)).expect("reads");
+        // Some thirty requests were due during the stall; a closed loop would have been late with one only.
+        let late = read.latency.count_between(20_000_000, 60_000_000_000);
+        assert!((15..45).contains(&late), "{late} late of {}", read.latency.len());
+    }
+}

@@ -1,0 +1,345 @@
+//! The comparison: which server runs which load when.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::client::{self, Measured, Shape, Source, Target};
+use crate::figures::{MemoryFigures, Round, Row, Watched, compare_rows};
+use crate::keys::{KeyPicker, Popularity, Ring};
+use crate::loads::{Kind, Load, STORE_CONNECTIONS, STORE_DEPTH, catalogue};
+use crate::options::{CompareOptions, Cores};
+use crate::procfs;
+use crate::readthrough;
+use crate::report::LoadReport;
+use crate::servers::{Family, Process, Server, Setting};
+use crate::wire::{KEY_BYTES, ValueBytes, Wire};
+
+/// Requests drawn in advance at full size.
+const RING_REQUESTS: f64 = 8_388_608.0;
+
+/// How long a server may tidy up after its items were stored.
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Runs the comparison; `show` gets each load's report as soon as it is complete.
+pub(crate) fn run(
+    options: &CompareOptions,
+    servers: &[Server],
+    mut show: impl FnMut(&LoadReport),
+) -> Result<Vec<LoadReport>> {
+    let loads = selected_loads(options)?;
+    let groups = loads.chunk_by(|one, next| one.shares_items_with(next));
+    let bench = Bench::new(options, servers, &loads)?;
+    let mut reports = Vec::new();
+    for group in groups {
+        let group = bench.fit_to_memory(group);
+        for report in bench.run_group(&group) {
+            bench.progress.suspend(|| show(&report));
+            reports.push(report);
+        }
+    }
+    bench.progress.finish_and_clear();
+    Ok(reports)
+}
+
+fn selected_loads(options: &CompareOptions) -> Result<Vec<Load>> {
+    let all = catalogue(options.scale);
+    for name in &options.load {
+        if all.iter().all(|load| load.name != name) {
+            let names: Vec<&str> = all.iter().map(|load| load.name).collect();
+            bail!("there is no load `{name}`; there are {}", names.join(", "));
+        }
+    }
+    let wanted = |load: &Load| options.load.is_empty() || options.load.iter().any(|name| name == load.name);
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+struct Bench<'a> {
+    options: &'a CompareOptions,
+    servers: &'a [Server],
+    server_cores: Cores,
+    watched_cores: Vec<usize>,
+    watched: Watched,
+    progress: ProgressBar,
+}
+
+/// A server that holds the items of a load.
+struct Running {
+    process: Process,
+    wire: Wire,
+    /// Where in the ring the next round goes on.
+    position: usize,
+    notes: Vec<String>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(options: &'a CompareOptions, servers: &'a [Server], loads: &[Load]) -> Result<Self> {
+        let allowed = procfs::allowed_cores()?;
+        for cores in [&options.server_cores, &options.client_cores] {
+            if let Some(core) = cores.0.iter().find(|core| !allowed.contains(core)) {
+                bail!(
+                    "core {core} is not ours to use: choose with --server-cores and --client-cores, or `none`"
+                );
+            }
+        }
+        procfs::pin(&options.client_cores.0).context("pin the client")?;
+        let unpinned = options.server_cores.0.is_empty() || options.client_cores.0.is_empty();
+        let server_cores = match &options.server_cores {
+            // What this program is pinned to must not be inherited.
+            Cores(none) if none.is_empty() => Cores(allowed.clone()),
+            some => some.clone(),
+        };
+        let mut watched_cores = if unpinned { allowed } else { options.server_cores.0.clone() };
+        watched_cores.extend(&options.client_cores.0);
+        watched_cores.sort_unstable();
+        watched_cores.dedup();
+        let watched = Watched { cores: watched_cores.len() };
+        let steps: usize = loads.iter().map(|load| rounds_of(load, options) * servers.len()).sum();
+        let progress = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
+        progress.set_style(ProgressStyle::with_template("[{elapsed_precise}] {wide_bar} {pos}/{len} {msg}")?);
+        Ok(Self { options, servers, server_cores, watched_cores, watched, progress })
+    }
+
+    /// Loads with fewer items where the memory of this machine is too small for them.
+    fn fit_to_memory(&self, group: &[Load]) -> Vec<(Load, Option<String>)> {
+        let usable = procfs::available_bytes() / 10 * 8;
+        let fit = |load: &Load| {
+            let mut load = load.clone();
+            let full = load.items;
+            let shrunk = load.shrink_to(usable);
+            let note =
+                shrunk.then(|| format!("{} of {full} items: the memory here is not enough", load.items));
+            (load, note)
+        };
+        group.iter().map(fit).collect()
+    }
+
+    fn run_group(&self, group: &[(Load, Option<String>)]) -> Vec<LoadReport> {
+        let first = &group[0].0;
+        // All servers keep their items between rounds if they fit side by side.
+        let storing = self.servers.iter().filter(|server| server.family != Family::Empty).count() as u64;
+        let side_by_side =
+            first.footprint_bytes().saturating_mul(storing) <= procfs::available_bytes() / 10 * 7;
+        let keep = side_by_side && !self.options.fresh && self.keeps_items(first);
+        let mut running: Vec<Option<Running>> = self.servers.iter().map(|_| None).collect();
+        let mut reports = Vec::new();
+        for (load, note) in group {
+            let ring = self.ring_of(load);
+            let mut rows: Vec<Row> = self.servers.iter().map(|server| Row::new(&server.name)).collect();
+            running.iter_mut().flatten().for_each(|running| running.position = 0);
+            for round in 0..rounds_of(load, self.options) {
+                for turn in 0..self.servers.len() {
+                    // Whoever went first in this round goes last in the next.
+                    let at = (turn + round) % self.servers.len();
+                    self.progress.set_message(format!("{} {}", load.name, self.servers[at].name));
+                    if self.takes(at, load) && rows[at].failed.is_none() {
+                        let result =
+                            self.turn(load, ring.as_ref(), at, round, &mut running[at], &mut rows[at]);
+                        if let Err(error) = result {
+                            rows[at].failed = Some(format!("{error:#}"));
+                            running[at] = None;
+                        }
+                    }
+                    if !keep {
+                        running[at] = None;
+                    }
+                    self.progress.inc(1);
+                }
+            }
+            reports.push(self.report(load, note.clone(), rows));
+        }
+        reports
+    }
+
+    fn report(&self, load: &Load, note: Option<String>, rows: Vec<Row>) -> LoadReport {
+        let resident = matches!(load.kind, Kind::Resident { .. } | Kind::Memory);
+        let taken = |row: &Row| row.failed.is_some() || !row.rounds.is_empty();
+        let mut rows: Vec<Row> = rows.into_iter().filter(taken).collect();
+        rows.iter_mut().for_each(|row| row.conclude(resident, self.shape_of(load).rate));
+        compare_rows(&mut rows);
+        LoadReport::new(load, self.shape_of(load), note, rows)
+    }
+
+    fn takes(&self, at: usize, load: &Load) -> bool {
+        self.servers[at].family != Family::Empty || load.fits_empty()
+    }
+
+    fn keeps_items(&self, load: &Load) -> bool {
+        matches!(load.kind, Kind::Resident { .. } | Kind::Churn { .. })
+    }
+
+    fn ring_of(&self, load: &Load) -> Option<Ring> {
+        let seed = self.options.seed;
+        let length = ((RING_REQUESTS * self.options.scale) as usize).clamp(1 << 16, 1 << 26);
+        match load.kind {
+            Kind::Resident { popularity, get_percent, .. } => {
+                Some(Ring::resident(&mut KeyPicker::new(load.items, popularity, seed), get_percent, length))
+            }
+            Kind::Churn { window, .. } => Some(Ring::churn(load.items, window, seed, length.max(1 << 21))),
+            Kind::Memory => {
+                // To look whether the items are still there.
+                Some(Ring::resident(&mut KeyPicker::new(load.items, Popularity::Uniform, seed), 100, 1 << 18))
+            }
+            Kind::Store | Kind::HitRatio { .. } => None,
+        }
+    }
+
+    fn shape_of(&self, load: &Load) -> Shape {
+        let (connections, depth) = match load.kind {
+            Kind::Resident { depth, .. } | Kind::Churn { depth, .. } => (self.options.connections, depth),
+            Kind::Store | Kind::Memory => (STORE_CONNECTIONS, STORE_DEPTH),
+            Kind::HitRatio { .. } => (1, crate::loads::HIT_RATIO_BATCH),
+        };
+        let closed = !matches!(load.kind, Kind::Resident { .. } | Kind::Churn { .. });
+        Shape { connections, depth, rate: if closed { None } else { self.options.rate } }
+    }
+
+    /// One round of one load on one server.
+    fn turn(
+        &self,
+        load: &Load,
+        ring: Option<&Ring>,
+        at: usize,
+        round: usize,
+        running: &mut Option<Running>,
+        row: &mut Row,
+    ) -> Result<()> {
+        let server = &self.servers[at];
+        let result = match (&load.kind, ring) {
+            (Kind::Resident { .. } | Kind::Churn { .. }, Some(ring)) => {
+                let running = match running {
+                    Some(running) => running,
+                    empty => empty.insert(self.start_and_store(server, load)?),
+                };
+                running.notes.iter().for_each(|note| row.note(note.clone()));
+                let seconds = Duration::from_secs_f64(self.options.seconds);
+                self.read(running, self.shape_of(load), ring, seconds, row)
+                    .map(|measured| self.round_of(round, &measured, &running.process))
+            }
+            (Kind::HitRatio { requests }, _) => self.hit_ratio(server, load, *requests),
+            (Kind::Memory, Some(ring)) => self.memory(server, load, ring, row),
+            _ => {
+                let running = self.start(server, load)?;
+                let measured = self.store(&running, load, row)?;
+                Ok(self.round_of(round, &measured, &running.process))
+            }
+        };
+        row.rounds.push(result?);
+        Ok(())
+    }
+
+    fn round_of(&self, round: usize, measured: &Measured, process: &Process) -> Round {
+        let resident = procfs::resident_bytes(process.pid()).unwrap_or(0);
+        Round::of(round, measured, self.watched, resident)
+    }
+
+    fn start(&self, server: &Server, load: &Load) -> Result<Running> {
+        let setting = Setting {
+            limit_mib: load.limit_mib,
+            threads: self.options.threads,
+            value_bytes: load.value_bytes.max,
+            cores: &self.server_cores,
+        };
+        let process = server.start(&setting)?;
+        let verify = server.family != Family::Empty;
+        let wire = Wire::new(server.protocol(), load.value_bytes, verify);
+        Ok(Running { process, wire, position: 0, notes: Vec::new() })
+    }
+
+    /// Starts a server and stores the items of a load, not measured.
+    fn start_and_store(&self, server: &Server, load: &Load) -> Result<Running> {
+        let mut running = self.start(server, load)?;
+        if server.family == Family::Empty {
+            return Ok(running);
+        }
+        let mut row = Row::default();
+        let stored = self.store(&running, load, &mut row).context("storing the items")?;
+        running.notes = row.notes;
+        if stored.counts.refused > 0 {
+            running.notes.push(format!("{} of {} items refused", stored.counts.refused, load.items));
+        }
+        if !running.process.settle(SETTLE_TIME_MAX)? {
+            running.notes.push("still tidying up when the measurement began".to_owned());
+        }
+        Ok(running)
+    }
+
+    fn target<'t>(&'t self, process: &Process) -> Target<'t> {
+        Target { address: process.address, pid: process.pid(), cores: &self.watched_cores }
+    }
+
+    fn store(&self, running: &Running, load: &Load, row: &mut Row) -> Result<Measured> {
+        let shape = Shape { connections: STORE_CONNECTIONS, depth: STORE_DEPTH, rate: None };
+        let source = Source::Store(0..load.items);
+        let measured = client::run(self.target(&running.process), &running.wire, shape, source)?;
+        note_refusal(&measured, row);
+        Ok(measured)
+    }
+
+    fn read(
+        &self,
+        running: &mut Running,
+        shape: Shape,
+        ring: &Ring,
+        measure: Duration,
+        row: &mut Row,
+    ) -> Result<Measured> {
+        let warmup = Duration::from_secs_f64(self.options.warmup);
+        let source = Source::Ring { ring, position: &mut running.position, warmup, measure };
+        let measured = client::run(self.target(&running.process), &running.wire, shape, source)?;
+        note_refusal(&measured, row);
+        Ok(measured)
+    }
+
+    fn memory(&self, server: &Server, load: &Load, ring: &Ring, row: &mut Row) -> Result<Round> {
+        let mut running = self.start(server, load)?;
+        running.process.settle(SETTLE_TIME_MAX)?;
+        let before_bytes = procfs::resident_bytes(running.process.pid())?;
+        let stored = self.store(&running, load, row)?;
+        if !running.process.settle(SETTLE_TIME_MAX)? {
+            row.note("still tidying up when the memory was read".to_owned());
+        }
+        let after_bytes = procfs::resident_bytes(running.process.pid())?;
+        let payload = mean_value_bytes(load.value_bytes, load.items) + KEY_BYTES as f64;
+        let growth = (after_bytes as f64 - before_bytes as f64) / f64::from(load.items);
+        let shape = Shape { connections: STORE_CONNECTIONS, depth: STORE_DEPTH, rate: None };
+        let check = self.read(&mut running, shape, ring, Duration::from_millis(200), row)?;
+        let mut round = self.round_of(0, &stored, &running.process);
+        (round.hits, round.misses) = (check.counts.hits, check.counts.misses);
+        let overhead_per_item = growth - payload;
+        round.memory = Some(MemoryFigures { before_bytes, after_bytes, overhead_per_item });
+        Ok(round)
+    }
+
+    fn hit_ratio(&self, server: &Server, load: &Load, requests: u32) -> Result<Round> {
+        let running = self.start(server, load)?;
+        let stream = TcpStream::connect(running.process.address)?;
+        let mut picker = KeyPicker::new(load.items, Popularity::Zipf(0.99), self.options.seed);
+        let pid = running.process.pid();
+        let measured = readthrough::run(stream, pid, &running.wire, &mut picker, requests)?;
+        Ok(Round::of_hit_ratio(&measured, procfs::resident_bytes(pid)?))
+    }
+}
+
+/// Rounds of a load: memory and hit ratio come out alike every time, so one does.
+fn rounds_of(load: &Load, options: &CompareOptions) -> usize {
+    match load.kind {
+        Kind::Memory | Kind::HitRatio { .. } => 1,
+        _ => options.rounds,
+    }
+}
+
+fn mean_value_bytes(sizes: ValueBytes, items: u32) -> f64 {
+    if sizes.min == sizes.max {
+        return f64::from(sizes.min);
+    }
+    (0..items).map(|id| sizes.of(id) as f64).sum::<f64>() / f64::from(items.max(1))
+}
+
+fn note_refusal(measured: &Measured, row: &mut Row) {
+    if let Some(text) = &measured.refusal {
+        row.note(format!("said no with `{text}`"));
+    }
+}

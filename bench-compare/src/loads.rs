@@ -1,0 +1,208 @@
+//! The loads: what is stored, and what is asked.
+
+use crate::keys::Popularity;
+use crate::wire::{KEY_BYTES, ValueBytes};
+
+/// A load as it will run, after scaling.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    /// Its name on the command line.
+    pub(crate) name: &'static str,
+    /// One line on what it does.
+    pub(crate) about: &'static str,
+    /// Different keys stored.
+    pub(crate) items: u32,
+    /// Length of their values.
+    pub(crate) value_bytes: ValueBytes,
+    /// What is asked.
+    pub(crate) kind: Kind,
+    /// Memory limit given to the server, in MiB.
+    pub(crate) limit_mib: u64,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Kind {
+    /// All items are stored first and fit in memory; then `get_percent` of a hundred requests are GETs.
+    Resident {
+        /// Which keys.
+        popularity: Popularity,
+        /// GETs in a hundred requests; the others are SETs of stored keys.
+        get_percent: u32,
+        /// Requests in flight per connection.
+        depth: usize,
+    },
+    /// Storing the items is what is measured.
+    Store,
+    /// Storing the items, and the memory they take.
+    Memory,
+    /// Read-through under a memory limit: every miss is then stored.
+    HitRatio {
+        /// GETs in all.
+        requests: u32,
+    },
+    /// Half of the requests store keys never seen before, far beyond the memory limit; the others GET recent ones.
+    Churn {
+        /// Requests in flight per connection.
+        depth: usize,
+        /// How many of the newest keys are asked for.
+        window: u32,
+    },
+}
+
+/// Connections and depth used for storing the items of any load.
+pub(crate) const STORE_CONNECTIONS: usize = 4;
+/// See [`STORE_CONNECTIONS`].
+pub(crate) const STORE_DEPTH: usize = 64;
+/// Batch of the read-through load.
+pub(crate) const HIT_RATIO_BATCH: usize = 64;
+
+const MIB: u64 = 1 << 20;
+
+impl Load {
+    /// True where two loads can share servers that hold the items already.
+    pub(crate) fn shares_items_with(&self, other: &Load) -> bool {
+        let resident = |load: &Load| matches!(load.kind, Kind::Resident { .. });
+        resident(self)
+            && resident(other)
+            && (self.items, self.value_bytes) == (other.items, other.value_bytes)
+    }
+
+    /// Memory that the items should need in any server, in bytes, bookkeeping included: a generous guess.
+    pub(crate) fn footprint_bytes(&self) -> u64 {
+        let value = self.value_bytes.mean();
+        (f64::from(self.items) * (KEY_BYTES as f64 + value + 100.0 + value / 4.0)) as u64
+    }
+
+    /// True if the empty server can take it: it answers GETs only, all with values of one length.
+    pub(crate) fn fits_empty(&self) -> bool {
+        matches!(self.kind, Kind::Resident { get_percent: 100, .. })
+    }
+
+    /// Lowers the number of items until they fit `bytes` of memory; true if that was necessary.
+    pub(crate) fn shrink_to(&mut self, bytes: u64) -> bool {
+        let needed = self.footprint_bytes();
+        if needed <= bytes {
+            return false;
+        }
+        self.items = ((u128::from(self.items) * u128::from(bytes) / u128::from(needed)) as u32).max(1);
+        true
+    }
+}
+
+/// All loads, in the order they run, for `scale` times the items of the full size.
+pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
+    let items = |full: u32| ((f64::from(full) * scale) as u32).clamp(1_000, 1_000_000_000);
+    let million = items(1_000_000);
+    let ten_million = items(10_000_000);
+    let resident = |name, about, items, bytes, popularity, get_percent, depth| {
+        roomy(name, about, items, bytes, Kind::Resident { popularity, get_percent, depth })
+    };
+    let zipf = Popularity::Zipf(0.99);
+    vec![
+        resident("get-32", "GET, 1 M items of 32 B, Zipf 0.99, depth 16", million, 32, zipf, 100, 16),
+        resident("get-32-d1", "GET, 1 M items of 32 B, Zipf 0.99, depth 1", million, 32, zipf, 100, 1),
+        resident("get-300", "GET, 1 M items of 300 B, Zipf 0.99, depth 16", million, 300, zipf, 100, 16),
+        resident(
+            "mixed-95-5",
+            "95 GET : 5 SET, 1 M items of 300 B, Zipf 0.99, depth 16",
+            million,
+            300,
+            zipf,
+            95,
+            16,
+        ),
+        roomy("set-300", "SET, 1 M new items of 300 B, depth 64, 4 connections", million, 300, Kind::Store),
+        resident(
+            "uniform-10m-256",
+            "GET, 10 M items of 256 B, uniform, depth 16",
+            ten_million,
+            256,
+            Popularity::Uniform,
+            100,
+            16,
+        ),
+        resident(
+            "zipf-10m-256",
+            "GET, 10 M items of 256 B, Zipf 0.99, depth 16",
+            ten_million,
+            256,
+            zipf,
+            100,
+            16,
+        ),
+        roomy("memory-64", "memory of 10 M items of 64 B", ten_million, 64, Kind::Memory),
+        roomy("memory-256", "memory of 10 M items of 256 B", ten_million, 256, Kind::Memory),
+        roomy("memory-1024", "memory of 10 M items of 1024 B", ten_million, 1024, Kind::Memory),
+        hit_ratio(scale),
+        churn(scale),
+    ]
+}
+
+/// A load whose items fit in memory with room to spare.
+fn roomy(name: &'static str, about: &'static str, items: u32, bytes: u32, kind: Kind) -> Load {
+    let value_bytes = ValueBytes::fixed(bytes);
+    let mut load = Load { name, about, items, value_bytes, kind, limit_mib: 0 };
+    load.limit_mib = (load.footprint_bytes() * 13 / 10).div_ceil(MIB) + 64;
+    load
+}
+
+/// Below an eighth of the full size, the slabs of some servers are too coarse for the limit to mean anything.
+fn limited_scale(scale: f64) -> f64 {
+    scale.max(0.125)
+}
+
+fn hit_ratio(scale: f64) -> Load {
+    let scale = limited_scale(scale);
+    Load {
+        name: "hit-ratio-64mb",
+        about: "read-through in 64 MiB, 1 M keys, 300 B, Zipf 0.99, 3 M GETs on one connection",
+        items: (1_000_000.0 * scale) as u32,
+        value_bytes: ValueBytes::fixed(300),
+        kind: Kind::HitRatio { requests: (3_000_000.0 * scale) as u32 },
+        limit_mib: (64.0 * scale) as u64,
+    }
+}
+
+fn churn(scale: f64) -> Load {
+    let scale = limited_scale(scale);
+    Load {
+        name: "churn",
+        about: "every second request a SET of a new key of 50-550 B, far beyond 64 MiB; GETs of recent keys; depth 16",
+        // Twice what fits: the limit is reached before the measurement starts.
+        items: (400_000.0 * scale) as u32,
+        value_bytes: ValueBytes { min: 50, max: 550 },
+        kind: Kind::Churn { depth: 16, window: (50_000.0 * scale) as u32 },
+        limit_mib: (64.0 * scale) as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_sizes_scale() {
+        let full = catalogue(1.0);
+        let small = catalogue(0.01);
+        for (at, load) in full.iter().enumerate() {
+            assert!(full[..at].iter().all(|other| other.name != load.name));
+            assert!(small[at].items < load.items);
+        }
+        assert_eq!(full[0].items, 1_000_000);
+        assert_eq!(
+            full.iter().find(|load| load.name == "memory-256").map(|load| load.items),
+            Some(10_000_000)
+        );
+        assert!(full[0].shares_items_with(&full[1]));
+        assert!(!full[0].shares_items_with(&full[2]));
+    }
+
+    #[test]
+    fn shrinking_stops_at_the_memory_there_is() {
+        let mut load = catalogue(1.0).into_iter().find(|load| load.name == "memory-1024").expect("a load");
+        assert!(!load.clone().shrink_to(1 << 40));
+        assert!(load.shrink_to(1 << 30));
+        assert!(load.footprint_bytes() <= 1 << 30 && load.items > 700_000, "{}", load.items);
+    }
+}

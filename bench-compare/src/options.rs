@@ -1,0 +1,167 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Loads Larder and its peers alike, one after the other on the same cores, and compares what each request costs.
+#[derive(Debug, Parser)]
+#[command(name = "larder-bench-compare", version, args_conflicts_with_subcommands = true)]
+pub(crate) struct Options {
+    /// Something other than a comparison.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    /// The comparison.
+    #[command(flatten)]
+    pub(crate) compare: CompareOptions,
+}
+
+/// What this program does besides comparing.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Answer every line with the same value: the floor of the wire
+    Empty {
+        /// Port on the loopback address
+        #[arg(short, long)]
+        port: u16,
+        /// Length of the value, in bytes
+        #[arg(long, default_value_t = 32)]
+        value_bytes: usize,
+    },
+    /// Become another program, pinned, that dies together with its parent
+    #[command(hide = true)]
+    Launch {
+        /// Cores to run on
+        #[arg(long, default_value = "none")]
+        cores: Cores,
+        /// Process that must still be the parent
+        #[arg(long)]
+        parent: i32,
+        /// The program and its arguments
+        #[arg(last = true, required = true)]
+        program: Vec<String>,
+    },
+}
+
+/// Flags of a comparison.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CompareOptions {
+    /// Loads to run, by name, comma-separated; `--list` names them all
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) load: Vec<String>,
+    /// List the loads and end
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Servers to run, by name, comma-separated; all that are found if not given
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// The larder executable
+    #[arg(long, default_value = "target/release/larder")]
+    pub(crate) larder: PathBuf,
+    /// One more server, or another memcached or redis: name=path[:arguments]; may be repeated
+    #[arg(long, value_name = "NAME=PATH[:ARGS]")]
+    pub(crate) peer: Vec<String>,
+    /// Rounds per load; medians are reported
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    /// Seconds measured per round
+    #[arg(long, default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+    /// Seconds of the same load before each measurement
+    #[arg(long, default_value_t = 0.5)]
+    pub(crate) warmup: f64,
+    /// Connections of the GET and mixed loads
+    #[arg(long, default_value_t = 50)]
+    pub(crate) connections: usize,
+    /// Requests per second, sent on schedule whether or not replies come back (open loop); closed loop if not given
+    #[arg(long)]
+    pub(crate) rate: Option<f64>,
+    /// Multiplies items, requests and memory limits
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) scale: f64,
+    /// One short round of each load
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Start every server afresh for every round
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Cores of the server: numbers, comma-separated, or `none`
+    #[arg(long, default_value = "0")]
+    pub(crate) server_cores: Cores,
+    /// Cores of the client: numbers, comma-separated, or `none`
+    #[arg(long, default_value = "1")]
+    pub(crate) client_cores: Cores,
+    /// Worker threads of every server
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Seed of the request sequence
+    #[arg(long, default_value_t = 42)]
+    pub(crate) seed: u64,
+    /// Write everything measured, every round of it, to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+impl CompareOptions {
+    /// Rejects values that cannot work, and applies `--quick`.
+    pub(crate) fn settle(mut self) -> Result<Self, String> {
+        if self.quick {
+            self.rounds = 1;
+            self.seconds = self.seconds.min(0.4);
+            self.warmup = self.warmup.min(0.1);
+        }
+        let check = |good: bool, message: &str| if good { Ok(()) } else { Err(message.to_owned()) };
+        check(self.scale > 0.0 && self.scale <= 100.0, "--scale must be above 0 and at most 100")?;
+        check(self.seconds > 0.0 && self.seconds <= 3600.0, "--seconds must be above 0 and at most 3600")?;
+        check((0.0..=3600.0).contains(&self.warmup), "--warmup must be 0 to 3600")?;
+        check((1..=1000).contains(&self.rounds), "--rounds must be 1 to 1000")?;
+        check((1..=1000).contains(&self.connections), "--connections must be 1 to 1000")?;
+        check(self.threads >= 1, "--threads must be at least 1")?;
+        check(self.rate.is_none_or(|rate| (1.0..=1e9).contains(&rate)), "--rate must be 1 to 1e9")?;
+        Ok(self)
+    }
+}
+
+/// Core numbers; none means that nothing is pinned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Cores(pub(crate) Vec<usize>);
+
+impl std::str::FromStr for Cores {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::default());
+        }
+        let number = |part: &str| part.trim().parse().map_err(|_| format!("`{part}` is not a core number"));
+        text.split(',').map(number).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl std::fmt::Display for Cores {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("none");
+        }
+        let numbers: Vec<String> = self.0.iter().map(usize::to_string).collect();
+        f.write_str(&numbers.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Options::command().debug_assert();
+        let options =
+            Options::parse_from(["x", "--quick", "--load", "get-32,churn", "--server-cores", "0,2"]);
+        assert_eq!(options.compare.load, ["get-32", "churn"]);
+        assert_eq!(options.compare.server_cores, Cores(vec![0, 2]));
+        assert_eq!(options.compare.settle().expect("good flags").rounds, 1);
+        assert_eq!("none".parse::<Cores>(), Ok(Cores(vec![])));
+        assert!("1,x".parse::<Cores>().is_err());
+    }
+}

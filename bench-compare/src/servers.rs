@@ -1,0 +1,328 @@
+//! The servers: which there are, how each is started, and that none outlives this program.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::options::{CompareOptions, Cores};
+use crate::procfs;
+use crate::wire::Protocol;
+
+/// How long a server may take until it answers.
+const START_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Command lines that this program knows how to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// This program's empty server.
+    Empty,
+    /// memcached and what takes its flags.
+    Memcached,
+    /// Redis and Valkey.
+    Redis,
+    /// pogocache.
+    Pogocache,
+    /// Larder.
+    Larder,
+}
+
+/// A server that can be started.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    /// Its name in tables and in `--only`.
+    pub(crate) name: String,
+    /// How it is started.
+    pub(crate) family: Family,
+    /// The executable.
+    pub(crate) path: PathBuf,
+    /// Further arguments; with `{port}` among them, all arguments.
+    pub(crate) arguments: Vec<String>,
+}
+
+/// What a server is started with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting<'a> {
+    /// Memory limit in MiB.
+    pub(crate) limit_mib: u64,
+    /// Worker threads.
+    pub(crate) threads: usize,
+    /// Length of the empty server's value, in bytes.
+    pub(crate) value_bytes: u32,
+    /// Cores it may run on.
+    pub(crate) cores: &'a Cores,
+}
+
+impl Server {
+    /// All servers of a comparison, in the order of the table; each that is missing costs one line on stderr.
+    pub(crate) fn all(options: &CompareOptions) -> Result<Vec<Self>> {
+        let found = |name: &str, family, path: PathBuf, arguments| {
+            let server = Self { name: name.to_owned(), family, path, arguments };
+            let executable = on_path(&server.path);
+            if executable.is_none() {
+                eprintln!("skipping {name}: there is no {}", server.path.display());
+            }
+            executable.map(|path| Self { path, ..server })
+        };
+        let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
+        let mut known = vec![
+            ("empty".to_owned(), Family::Empty, std::env::current_exe()?, Vec::new()),
+            ("memcached".to_owned(), Family::Memcached, "memcached".into(), Vec::new()),
+            ("redis".to_owned(), Family::Redis, "redis-server".into(), Vec::new()),
+        ];
+        for peer in &options.peer {
+            let (name, path, arguments) = peer_parts(peer)?;
+            known.push((name.to_owned(), Family::guess(name, path), path.into(), arguments));
+        }
+        known.push(("larder".to_owned(), Family::Larder, options.larder.clone(), Vec::new()));
+        for (at, (name, ..)) in known.iter().enumerate() {
+            if known[..at].iter().any(|(other, ..)| other == name) {
+                bail!("two servers are named `{name}`: give the peer another name");
+            }
+        }
+        if let Some(unknown) = options.only.iter().find(|only| known.iter().all(|(name, ..)| name != *only)) {
+            bail!("--only names `{unknown}`, which is none of the servers");
+        }
+        let wanted = known.into_iter().filter(|(name, ..)| wanted(name));
+        Ok(wanted.filter_map(|(name, family, path, rest)| found(&name, family, path, rest)).collect())
+    }
+
+    /// The protocol it is spoken to in.
+    pub(crate) fn protocol(&self) -> Protocol {
+        if self.family == Family::Redis { Protocol::Resp } else { Protocol::Text }
+    }
+
+    /// What it says about its version, if it has a flag for that.
+    pub(crate) fn version(&self) -> Option<String> {
+        if self.family == Family::Empty || self.is_template() {
+            return None;
+        }
+        let output = Command::new(&self.path).arg("--version").stdin(Stdio::null()).output().ok()?;
+        let line = String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned();
+        (output.status.success() && !line.is_empty()).then_some(line)
+    }
+
+    fn is_template(&self) -> bool {
+        self.arguments.iter().any(|argument| argument.contains("{port}"))
+    }
+
+    /// The program and its arguments.
+    pub(crate) fn command(&self, port: u16, setting: &Setting<'_>) -> Vec<String> {
+        let Setting { limit_mib, threads, value_bytes, .. } = setting;
+        let mut words = vec![self.path.display().to_string()];
+        if self.is_template() {
+            words.extend(self.arguments.iter().map(|argument| {
+                argument
+                    .replace("{port}", &port.to_string())
+                    .replace("{mib}", &limit_mib.to_string())
+                    .replace("{threads}", &threads.to_string())
+            }));
+            return words;
+        }
+        let flags = match self.family {
+            Family::Empty => format!("empty --port {port} --value-bytes {value_bytes}"),
+            Family::Memcached => {
+                let user = if rustix::process::geteuid().is_root() { "-u root " } else { "" };
+                format!("{user}-p {port} -U 0 -l 127.0.0.1 -t {threads} -m {limit_mib}")
+            }
+            Family::Redis => format!(
+                "--port {port} --bind 127.0.0.1 --save  --appendonly no --io-threads {threads} \
+                 --maxmemory {limit_mib}mb --maxmemory-policy allkeys-lru"
+            ),
+            Family::Pogocache => {
+                format!("-h 127.0.0.1 -p {port} --threads {threads} --maxmemory {limit_mib}mb")
+            }
+            Family::Larder => format!("serve -p {port} -U 0 -t {threads} -m {limit_mib}"),
+        };
+        // Two blanks stand for an empty argument.
+        words.extend(flags.split(' ').map(str::to_owned));
+        words.extend(self.arguments.iter().cloned());
+        words
+    }
+
+    /// Starts it on a free port and waits until it answers.
+    pub(crate) fn start(&self, setting: &Setting<'_>) -> Result<Process> {
+        let port = free_port()?;
+        let command = self.command(port, setting);
+        let child = Command::new(std::env::current_exe()?)
+            .args(["launch", "--cores", &setting.cores.to_string()])
+            .args(["--parent", &std::process::id().to_string(), "--"])
+            .args(&command)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut process = Process { child, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) };
+        process.wait_until_it_answers(self.protocol()).with_context(|| format!("`{}`", command.join(" ")))?;
+        Ok(process)
+    }
+}
+
+impl Family {
+    /// The family of a peer, by its name or the name of its executable; memcached if neither tells.
+    fn guess(name: &str, path: &str) -> Self {
+        let file = Path::new(path).file_name().map(|file| file.to_string_lossy().to_lowercase());
+        let name = name.to_lowercase();
+        let says = |word: &str| name.contains(word) || file.as_ref().is_some_and(|file| file.contains(word));
+        if says("redis") || says("valkey") {
+            Self::Redis
+        } else if says("pogocache") {
+            Self::Pogocache
+        } else if says("larder") {
+            Self::Larder
+        } else {
+            Self::Memcached
+        }
+    }
+}
+
+/// Takes `name=path[:arguments]` apart.
+fn peer_parts(text: &str) -> Result<(&str, &str, Vec<String>)> {
+    let (name, rest) =
+        text.split_once('=').with_context(|| format!("--peer {text}: want name=path[:args]"))?;
+    let (path, arguments) = rest.split_once(':').unwrap_or((rest, ""));
+    if name.is_empty() || path.is_empty() {
+        bail!("--peer {text}: want name=path[:args]");
+    }
+    Ok((name, path, arguments.split_ascii_whitespace().map(str::to_owned).collect()))
+}
+
+/// The executable `path` names, looked up on PATH if it is a bare name.
+pub(crate) fn on_path(path: &Path) -> Option<PathBuf> {
+    if path.components().count() > 1 {
+        return path.is_file().then(|| path.to_owned());
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(path)).find(|file| file.is_file())
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// A running server; killed when dropped, and by the kernel if this program ends in any other way.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+}
+
+impl Process {
+    /// Its process number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn wait_until_it_answers(&mut self, protocol: Protocol) -> Result<()> {
+        let deadline = Instant::now() + START_TIME_MAX;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("it ended at once ({status})");
+            }
+            match TcpStream::connect(self.address) {
+                Ok(stream) => return greet(stream, protocol),
+                Err(error) if Instant::now() > deadline => bail!("it does not listen: {error}"),
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// Waits until it has nothing left to do (growing its tables, tidying up): below a twentieth of a core for three
+    /// tenths of a second. False if it was still at work after `patience`.
+    pub(crate) fn settle(&self, patience: Duration) -> Result<bool> {
+        let deadline = Instant::now() + patience;
+        let mut quiet = 0;
+        while Instant::now() < deadline {
+            let mut meter = procfs::CpuMeter::new(self.pid())?;
+            std::thread::sleep(Duration::from_millis(100));
+            quiet = if meter.sample()? < Duration::from_millis(5) { quiet + 1 } else { 0 };
+            if quiet == 3 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Asks something harmless and waits for any reply.
+fn greet(mut stream: TcpStream, protocol: Protocol) -> Result<()> {
+    stream.set_read_timeout(Some(START_TIME_MAX))?;
+    let greeting: &[u8] = match protocol {
+        Protocol::Text => b"version\r\n",
+        Protocol::Resp => b"*1\r\n$4\r\nPING\r\n",
+    };
+    stream.write_all(greeting)?;
+    let read = stream.read(&mut [0; 4096]).context("it listens, but does not answer")?;
+    if read == 0 {
+        bail!("it listens, but hangs up");
+    }
+    Ok(())
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may be gone already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Becomes `program`, on `cores`, to be killed by the kernel as soon as `parent` ends. Returns only on failure.
+pub(crate) fn launch(cores: &Cores, parent: i32, program: &[String]) -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
+        bail!("the parent is gone");
+    }
+    procfs::pin(&cores.0).with_context(|| format!("run on cores {cores}"))?;
+    let (name, arguments) = program.split_first().context("no program")?;
+    Err(Command::new(name).args(arguments).exec()).with_context(|| name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_taken_apart() {
+        let (name, path, arguments) =
+            peer_parts("lfu=/usr/bin/redis-server:--maxmemory-policy allkeys-lfu").expect("a good peer");
+        assert_eq!((name, path), ("lfu", "/usr/bin/redis-server"));
+        assert_eq!(arguments, ["--maxmemory-policy", "allkeys-lfu"]);
+        assert_eq!(Family::guess(name, path), Family::Redis);
+        assert_eq!(Family::guess("new", "/opt/memcached-1.6.45/memcached"), Family::Memcached);
+        assert_eq!(Family::guess("pogocache", "/opt/p"), Family::Pogocache);
+        assert!(peer_parts("nopath").is_err() && peer_parts("x=").is_err());
+    }
+
+    #[test]
+    fn commands_carry_the_setting() {
+        let cores = Cores(vec![0]);
+        let setting = Setting { limit_mib: 64, threads: 2, value_bytes: 32, cores: &cores };
+        let server = |family, arguments: &[&str]| Server {
+            name: "x".to_owned(),
+            family,
+            path: "/bin/x".into(),
+            arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+        };
+        let larder = server(Family::Larder, &[]).command(1234, &setting);
+        assert_eq!(larder.join(" "), "/bin/x serve -p 1234 -U 0 -t 2 -m 64");
+        let redis = server(Family::Redis, &["--hz", "1"]).command(1, &setting);
+        let save = redis.iter().position(|word| word == "--save").expect("--save is there");
+        assert_eq!((redis[save + 1].as_str(), redis[save + 2].as_str()), ("", "--appendonly"));
+        assert_eq!(&redis[redis.len() - 2..], ["--hz", "1"]);
+        let template = server(Family::Memcached, &["epoll", "{port}", "{mib}"]).command(7, &setting);
+        assert_eq!(template, ["/bin/x", "epoll", "7", "64"]);
+    }
+
+    #[test]
+    fn free_ports_can_be_taken() {
+        let port = free_port().expect("a port");
+        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+    }
+}

@@ -1,0 +1,209 @@
+//! Requests on the wire: keys, values, and the two protocols that carry them.
+
+use crate::rng::{Rng, mix};
+
+/// Length of every key, in bytes.
+pub(crate) const KEY_BYTES: usize = 30;
+
+/// What every key starts with; ten digits follow.
+const PREFIX: &[u8; KEY_BYTES - DIGITS] = b"larder:bench:object:";
+const DIGITS: usize = 10;
+
+/// Bytes of random letters that values are cut from.
+const POOL_BYTES: usize = 64 * 1024;
+
+/// The longest value, in bytes: one that may start anywhere in the first half of the letters.
+pub(crate) const VALUE_BYTES_MAX: usize = POOL_BYTES / 2;
+
+/// The protocol a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// memcached's text protocol.
+    Text,
+    /// RESP2, as Redis and Valkey speak it.
+    Resp,
+}
+
+/// Length of the values in bytes, both ends included; where they differ, a key's length is fixed by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ValueBytes {
+    /// The shortest.
+    pub(crate) min: u32,
+    /// The longest.
+    pub(crate) max: u32,
+}
+
+impl ValueBytes {
+    /// All values `bytes` long.
+    pub(crate) fn fixed(bytes: u32) -> Self {
+        Self { min: bytes, max: bytes }
+    }
+
+    /// Length of the value of key `id`.
+    pub(crate) fn of(self, id: u32) -> usize {
+        let spread = self.max - self.min;
+        if spread == 0 {
+            return self.min as usize;
+        }
+        (u64::from(self.min) + mix(u64::from(id)) % (u64::from(spread) + 1)) as usize
+    }
+
+    /// Mean length, in bytes.
+    pub(crate) fn mean(self) -> f64 {
+        (f64::from(self.min) + f64::from(self.max)) / 2.0
+    }
+}
+
+/// Writes requests, and knows the value that belongs to a key.
+pub(crate) struct Wire {
+    /// The protocol spoken.
+    pub(crate) protocol: Protocol,
+    value_bytes: ValueBytes,
+    verify: bool,
+    pool: Vec<u8>,
+}
+
+impl Wire {
+    /// `verify` false accepts any value in a reply: for a server that answers everything alike.
+    pub(crate) fn new(protocol: Protocol, value_bytes: ValueBytes, verify: bool) -> Self {
+        assert!(value_bytes.min <= value_bytes.max && value_bytes.max as usize <= VALUE_BYTES_MAX);
+        const LETTERS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._";
+        let mut rng = Rng::new(0x1a2d_e200);
+        let pool = (0..POOL_BYTES).map(|_| LETTERS[rng.below(64) as usize]).collect();
+        Self { protocol, value_bytes, verify, pool }
+    }
+
+    /// An upper bound for one request or one reply, in bytes.
+    pub(crate) fn message_bytes_max(&self) -> usize {
+        self.value_bytes.max as usize + KEY_BYTES + 80
+    }
+
+    /// Appends a GET of key `id`.
+    pub(crate) fn put_get(&self, out: &mut Vec<u8>, id: u32) {
+        match self.protocol {
+            Protocol::Text => out.extend_from_slice(b"get "),
+            Protocol::Resp => out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$30\r\n"),
+        }
+        out.extend_from_slice(&key(id));
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends a SET of key `id` to its value.
+    pub(crate) fn put_set(&self, out: &mut Vec<u8>, id: u32) {
+        let bytes = self.value_bytes.of(id);
+        match self.protocol {
+            Protocol::Text => {
+                out.extend_from_slice(b"set ");
+                out.extend_from_slice(&key(id));
+                out.extend_from_slice(b" 0 0 ");
+            }
+            Protocol::Resp => {
+                out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n$30\r\n");
+                out.extend_from_slice(&key(id));
+                out.extend_from_slice(b"\r\n$");
+            }
+        }
+        put_decimal(out, bytes);
+        out.extend_from_slice(b"\r\n");
+        let head = digits(id);
+        let head = &head[..bytes.min(DIGITS)];
+        out.extend_from_slice(head);
+        out.extend_from_slice(self.tail(id, bytes - head.len()));
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// True if `value` has the length and the first bytes of the value of key `id`.
+    pub(crate) fn belongs(&self, id: u32, value: &[u8]) -> bool {
+        if !self.verify {
+            return true;
+        }
+        let bytes = self.value_bytes.of(id);
+        let head = bytes.min(DIGITS);
+        value.len() == bytes && value[..head] == digits(id)[..head]
+    }
+
+    /// What follows the digits in the value of key `id`.
+    fn tail(&self, id: u32, bytes: usize) -> &[u8] {
+        let start = mix(u64::from(id)) as usize % (POOL_BYTES - VALUE_BYTES_MAX);
+        &self.pool[start..start + bytes]
+    }
+}
+
+/// Key number `id`.
+pub(crate) fn key(id: u32) -> [u8; KEY_BYTES] {
+    let mut out = [0; KEY_BYTES];
+    out[..PREFIX.len()].copy_from_slice(PREFIX);
+    out[PREFIX.len()..].copy_from_slice(&digits(id));
+    out
+}
+
+/// `id` in ten decimal digits.
+fn digits(id: u32) -> [u8; DIGITS] {
+    let mut out = [b'0'; DIGITS];
+    let mut rest = id;
+    for digit in out.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    out
+}
+
+fn put_decimal(out: &mut Vec<u8>, number: usize) {
+    let digits = digits(number as u32);
+    let skip = digits.iter().take(DIGITS - 1).take_while(|&&digit| digit == b'0').count();
+    out.extend_from_slice(&digits[skip..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(wire: &Wire, put: impl Fn(&Wire, &mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        put(wire, &mut out);
+        assert!(out.len() <= wire.message_bytes_max());
+        String::from_utf8(out).expect("requests are ASCII")
+    }
+
+    #[test]
+    fn text_requests() {
+        let wire = Wire::new(Protocol::Text, ValueBytes::fixed(12), true);
+        assert_eq!(written(&wire, |w, o| w.put_get(o, 7)), "get larder:bench:object:0000000007\r\n");
+        let set = written(&wire, |w, o| w.put_set(o, 4_000_000_000));
+        assert!(set.starts_with("set larder:bench:object:4000000000 0 0 12\r\n4000000000"), "{set}");
+        assert!(set.ends_with("\r\n") && set.len() == 43 + 12 + 2, "{set}");
+    }
+
+    #[test]
+    fn resp_requests() {
+        let wire = Wire::new(Protocol::Resp, ValueBytes::fixed(3), true);
+        assert_eq!(
+            written(&wire, |w, o| w.put_get(o, 7)),
+            "*2\r\n$3\r\nGET\r\n$30\r\nlarder:bench:object:0000000007\r\n"
+        );
+        assert_eq!(
+            written(&wire, |w, o| w.put_set(o, 1_234_567_890)),
+            "*3\r\n$3\r\nSET\r\n$30\r\nlarder:bench:object:1234567890\r\n$3\r\n123\r\n"
+        );
+    }
+
+    #[test]
+    fn values_are_told_apart() {
+        let wire = Wire::new(Protocol::Text, ValueBytes { min: 50, max: 550 }, true);
+        let set = written(&wire, |w, o| w.put_set(o, 99));
+        let value = set.split("\r\n").nth(1).expect("a value line").as_bytes();
+        assert!(wire.belongs(99, value));
+        assert!(!wire.belongs(98, value));
+        assert!(!wire.belongs(99, &value[1..]));
+        assert!(Wire::new(Protocol::Text, ValueBytes::fixed(1), false).belongs(5, b"anything"));
+    }
+
+    #[test]
+    fn value_lengths_cover_their_range_evenly() {
+        let sizes = ValueBytes { min: 50, max: 550 };
+        let lengths: Vec<usize> = (0..100_000).map(|id| sizes.of(id)).collect();
+        assert_eq!((lengths.iter().min(), lengths.iter().max()), (Some(&50), Some(&550)));
+        let mean = lengths.iter().sum::<usize>() as f64 / lengths.len() as f64;
+        assert!((mean - sizes.mean()).abs() < 3.0, "{mean}");
+    }
+}

@@ -1,0 +1,116 @@
+//! A comparison of the empty server with memcached, small but whole.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_larder-bench-compare")).args(arguments).output().expect("it starts")
+}
+
+fn on_path(name: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(name).is_file())
+}
+
+/// The first two cores this test may use; both the same on a machine with one.
+fn two_cores() -> (String, String) {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
+    let list =
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list").trim();
+    let mut cores = list.split(',').flat_map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.parse::<usize>().expect("a core number");
+        number(first)..=number(last)
+    });
+    let first = cores.next().expect("a core");
+    let second = cores.next().unwrap_or(first);
+    (first.to_string(), second.to_string())
+}
+
+#[test]
+fn empty_and_memcached_are_compared() {
+    if !on_path("memcached") {
+        println!("skipped: memcached is not on PATH");
+        return;
+    }
+    let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("quick.json");
+    let (server, client) = two_cores();
+    let arguments = ["--quick", "--scale", "0.01", "--only", "empty,memcached", "--json"];
+    let pins = ["--server-cores", &server, "--client-cores", &client];
+    let output = run(&[&arguments[..], &[json.to_str().expect("UTF-8")], &pins[..]].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+
+    let document = std::fs::read_to_string(&json).expect("the JSON file");
+    let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
+    assert!(document["servers"]["memcached"]["version"].as_str().is_some_and(|v| v.contains("memcached")));
+    let loads = document["loads"].as_array().expect("loads");
+    assert_eq!(loads.len(), 12);
+    for load in loads {
+        let name = load["load"].as_str().expect("a name");
+        assert!(text.contains(&format!("## {name}:")), "{name} is not in {text}");
+        for row in load["rows"].as_array().expect("rows") {
+            assert!(row["failed"].is_null(), "{name}: {row}");
+            let round = &row["rounds"][0];
+            let number = |field: &str| round[field].as_f64().expect("a number");
+            assert!(number("requests") > 0.0 && number("server_us_per_request") > 0.0, "{name}: {row}");
+            let limited = ["hit-ratio-64mb", "churn"].contains(&name);
+            assert!(limited || number("misses") == 0.0, "{name}: {row}");
+            if row["server"] == "memcached" && load["rows"].as_array().is_some_and(|rows| rows.len() == 2) {
+                assert!(row["ratios"]["empty"].as_f64().expect("a ratio") > 0.5, "{name}: {row}");
+            }
+        }
+    }
+    let hit_ratio = loads.iter().find(|load| load["load"] == "hit-ratio-64mb").expect("the load");
+    let ratio = hit_ratio["rows"][0]["median"]["hit_ratio"].as_f64().expect("a ratio");
+    assert!((0.5..0.95).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn servers_die_with_the_comparison() {
+    // A load that would take a minute.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_larder-bench-compare"))
+        .args(["--only", "empty", "--load", "get-32-d1", "--scale", "0.01", "--seconds", "60"])
+        .args(["--server-cores", "none", "--client-cores", "none"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let own = |parent: u32| {
+        let stat = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let entries = std::fs::read_dir("/proc").expect("/proc is there").flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let parent = parent.to_string();
+        pids.filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit())).find(|pid| {
+            stat(pid).rsplit_once(')').and_then(|(_, rest)| rest.split(' ').nth(2)) == Some(&parent)
+        })
+    };
+    let wait_for = |done: &dyn Fn() -> bool| {
+        (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(25));
+            done()
+        })
+    };
+    let started = wait_for(&|| own(child.id()).is_some());
+    let server = own(child.id());
+    child.kill().expect("it is killed");
+    child.wait().expect("it ends");
+    assert!(started, "no server was started");
+    let server = server.expect("a server");
+    let gone = || !std::fs::read(format!("/proc/{server}/cmdline")).is_ok_and(|line| !line.is_empty());
+    assert!(wait_for(&gone), "the server outlived its parent");
+}
+
+#[test]
+fn mistakes_are_told_in_one_line() {
+    for (arguments, wanted) in [
+        (&["--load", "nonsense"][..], "there is no load `nonsense`"),
+        (&["--only", "nonsense"][..], "which is none of the servers"),
+        (&["--peer", "nonsense"][..], "want name=path[:args]"),
+        (&["--scale", "0"][..], "--scale must be"),
+        (&["--server-cores", "999", "--only", "empty"][..], "core 999 is not ours to use"),
+    ] {
+        let output = run(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(wanted), "{arguments:?}: {error}");
+    }
+}

@@ -1,0 +1,150 @@
+//! What happened, counted per worker without contention.
+//!
+//! Each worker writes only its own block, with a plain load and store; whoever wants the totals adds the
+//! blocks up. A sum taken while workers run may be a few events behind; no event is lost.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A counter with one writer.
+#[derive(Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`. Only the owner of the block may call this.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// The count so far.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:expr])* $name:ident,)*) => {
+        /// One worker's counters, on cache lines of its own.
+        #[derive(Default)]
+        #[repr(align(128))]
+        pub struct Counters { $($(#[doc = $doc])* pub $name: Counter,)* }
+
+        /// The sum of several blocks.
+        #[derive(Default, Clone, Debug)]
+        pub struct Totals { $($(#[doc = $doc])* pub $name: u64,)* }
+
+        impl Totals {
+            /// Adds one block.
+            pub fn add(&mut self, block: &Counters) { $(self.$name = self.$name.wrapping_add(block.$name.get());)* }
+
+            /// Subtracts an earlier sum: what happened since (`stats reset`).
+            pub fn since(&self, earlier: &Totals) -> Totals {
+                Totals { $($name: self.$name.wrapping_sub(earlier.$name),)* }
+            }
+
+            /// Name, meaning and value of each, in the order of declaration.
+            pub fn rows(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($name), concat!($($doc),*).trim_ascii(), self.$name),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Keys asked for by get commands.
+    cmd_get,
+    /// Storage commands.
+    cmd_set,
+    /// flush_all commands.
+    cmd_flush,
+    /// Commands that touch.
+    cmd_touch,
+    /// Meta commands.
+    cmd_meta,
+    /// Keys found.
+    get_hits,
+    /// Keys not found.
+    get_misses,
+    /// Keys found but expired.
+    get_expired,
+    /// Keys found but flushed.
+    get_flushed,
+    /// Deletes of an absent key.
+    delete_misses,
+    /// Deletes that removed an item.
+    delete_hits,
+    /// incr of an absent key.
+    incr_misses,
+    /// incr done.
+    incr_hits,
+    /// decr of an absent key.
+    decr_misses,
+    /// decr done.
+    decr_hits,
+    /// Compare-and-swap of an absent key.
+    cas_misses,
+    /// Compare-and-swap done.
+    cas_hits,
+    /// Compare-and-swap with another CAS number.
+    cas_badval,
+    /// Touches of a present key.
+    touch_hits,
+    /// Touches of an absent key.
+    touch_misses,
+    /// Values refused because of the item size limit.
+    store_too_large,
+    /// Values refused because there was no memory.
+    store_no_memory,
+    /// Authentication attempts.
+    auth_cmds,
+    /// Failed authentications.
+    auth_errors,
+    /// Items stored since the start.
+    total_items,
+    /// Bytes of items that came to life.
+    bytes_stored,
+    /// Bytes of items that died.
+    bytes_died,
+    /// Items evicted to make room.
+    evictions,
+    /// Evicted items that were never read.
+    evicted_unfetched,
+    /// Evicted items that had been read while their warmth was not zero.
+    evicted_active,
+    /// Items dropped by the pass because they had expired.
+    reclaimed,
+    /// Expired items that were never read.
+    expired_unfetched,
+    /// Items the pass moved because they were warm.
+    moved,
+    /// Columns the pass gave back.
+    columns_reclaimed,
+    /// Nanoseconds spent in the pass.
+    pass_ns,
+    /// Writers that found no free column and helped the pass.
+    starved,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_add_blocks_and_subtract_a_reset() {
+        let (a, b) = (Counters::default(), Counters::default());
+        a.cmd_get.add(3);
+        b.cmd_get.add(4);
+        let mut totals = Totals::default();
+        totals.add(&a);
+        totals.add(&b);
+        assert_eq!(totals.cmd_get, 7);
+        let before = totals.clone();
+        b.cmd_get.add(1);
+        let mut after = Totals::default();
+        after.add(&a);
+        after.add(&b);
+        assert_eq!(after.since(&before).cmd_get, 1);
+        assert!(after.rows().iter().any(|row| row.0 == "cmd_get" && row.2 == 8));
+    }
+}

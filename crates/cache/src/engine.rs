@@ -1,0 +1,492 @@
+//! The shared engine and a worker's hand in it.
+
+use crate::budget::Budget;
+use crate::clock::Clock;
+use crate::counters::{Counters, Totals};
+use crate::keeper::Keeper;
+use larder_index::{HoldsKey, Index, IndexOptions};
+use larder_item::{CAS_DELTA_BITS, KeyHash, KeyHasher, Location};
+use larder_memory::{Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted, Reader};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// What a cache is made of.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// `-m` in bytes: the hard bound over columns, index, connection buffers and bookkeeping.
+    pub limit_bytes: u64,
+    /// `-I` in bytes: the largest item, counted as memcached counts it.
+    pub item_bytes_max: u64,
+    /// Whether a full cache makes room by evicting (`-M` says no).
+    pub evict: bool,
+    /// How many workers will register.
+    pub workers: usize,
+    /// Which pages the arena asks for.
+    pub pages: PagesWanted,
+    /// Column size in bytes; `None` = from the machine's cache.
+    pub column_bytes: Option<u32>,
+    /// Values up to this many bytes stand behind their key; `None` = the default of the memory room.
+    pub inline_value_bytes: Option<u32>,
+    /// Log2 of the first number of index buckets; `None` = from the limit.
+    pub hashpower: Option<u32>,
+    /// Seed of the key hash; `None` = random.
+    pub seed: Option<u64>,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        CacheOptions {
+            limit_bytes: 64 << 20,
+            item_bytes_max: 1 << 20,
+            evict: true,
+            workers: 4,
+            pages: PagesWanted::Auto,
+            column_bytes: None,
+            inline_value_bytes: None,
+            hashpower: None,
+            seed: None,
+        }
+    }
+}
+
+/// Why a cache could not be made: one line that says what to do.
+#[derive(Debug)]
+pub struct CacheError(pub String);
+
+impl std::fmt::Display for CacheError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CacheError {}
+
+/// An atomic on a cache line of its own.
+#[repr(align(128))]
+pub(crate) struct Alone<T>(pub(crate) T);
+
+/// The engine all threads share.
+pub struct Cache {
+    pub(crate) memory: Memory,
+    pub(crate) index: Index,
+    pub(crate) hasher: KeyHasher,
+    pub(crate) clock: Clock,
+    pub(crate) budget: Mutex<Budget>,
+    pub(crate) limit_bytes: AtomicU64,
+    /// Memory behind the arena's reservation: `cache_memlimit` cannot go beyond it.
+    pub(crate) limit_bytes_max: u64,
+    pub(crate) item_bytes_max: u64,
+    pub(crate) evict: bool,
+    /// The last CAS number given out.
+    pub(crate) cas: Alone<AtomicU64>,
+    /// Columns born before this number hold flushed items; 0 = nothing was flushed.
+    pub(crate) flush_floor: Alone<AtomicU64>,
+    /// When a delayed flush is due, on the clock; 0 = none.
+    pub(crate) flush_due_s: AtomicU32,
+    pub(crate) last_birth: AtomicU64,
+    pub(crate) blocks: Box<[Counters]>,
+    /// Birth number of each worker's open column, 0 = none: tells when the last flushed column is gone.
+    pub(crate) open_births: Box<[Alone<AtomicU64>]>,
+    registered: AtomicU32,
+    pub(crate) keeper: Mutex<Keeper>,
+    pub(crate) wake: (Mutex<bool>, Condvar),
+    /// Set while a wake-up is on its way, so that a hundred writers do not each take the lock to wake the keeper.
+    pub(crate) woken: AtomicBool,
+    pub(crate) stopping: AtomicBool,
+    /// How many free columns the keeper holds ready.
+    pub(crate) free_columns_target: usize,
+}
+
+/// Bytes held, by purpose.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryUse {
+    /// `-m`.
+    pub limit_bytes: u64,
+    /// Slabs mapped for columns.
+    pub columns_bytes: u64,
+    /// Of those, columns that hold nothing now.
+    pub free_columns_bytes: u64,
+    /// Live items in columns, keys, values and headers.
+    pub items_bytes: u64,
+    /// Buckets, sub-buckets and tables of the index.
+    pub index_bytes: u64,
+    /// The cap on connection buffers, which is set aside.
+    pub buffers_cap_bytes: u64,
+    /// Bookkeeping of columns.
+    pub bookkeeping_bytes: u64,
+}
+
+/// Memory's bookkeeping for one column, bytes (see `larder_memory::Column`).
+const COLUMN_META_BYTES: u64 = 64;
+/// Below this `-m` the index is made of small pages: rounding its three parts up to 2 MiB would cost more memory
+/// than the misses of the TLB cost time.
+const HUGE_INDEX_LIMIT_BYTES: u64 = 512 << 20;
+/// Free columns that only the pass may take, so that what is warm finds a place when writers have taken all others.
+const RESERVED_COLUMNS: usize = 2;
+/// Smallest `-m` that leaves room for columns.
+const LIMIT_BYTES_MIN: u64 = 8 << 20;
+
+impl Cache {
+    /// Reserves the arena and the index.
+    ///
+    /// # Errors
+    /// When the limit is too small, or when the pages asked for are not to be had.
+    pub fn new(options: CacheOptions) -> Result<Arc<Cache>, CacheError> {
+        if options.limit_bytes < LIMIT_BYTES_MIN {
+            return Err(CacheError(format!(
+                "a memory limit of {} MiB is too small: use -m 8 or more",
+                options.limit_bytes >> 20
+            )));
+        }
+        let memory = Memory::new(MemoryOptions {
+            limit_bytes: options.limit_bytes,
+            column_bytes: options.column_bytes,
+            pages: options.pages,
+            inline_value_bytes_max: options.inline_value_bytes.unwrap_or(MemoryOptions::default().inline_value_bytes_max),
+            ..MemoryOptions::default()
+        })
+        .map_err(|error| CacheError(error.to_string()))?;
+        let geometry = memory.geometry();
+        let budget = Budget::new(options.limit_bytes, geometry.column_bytes as u64, COLUMN_META_BYTES);
+        let buckets_log2 = options.hashpower.unwrap_or_else(|| first_buckets_log2(options.limit_bytes));
+        let index = Index::new(IndexOptions {
+            buckets_log2,
+            buckets_log2_max: buckets_log2.max(largest_buckets_log2(options.limit_bytes)),
+            huge: options.limit_bytes >= HUGE_INDEX_LIMIT_BYTES && options.pages != PagesWanted::Small,
+            ..IndexOptions::default()
+        })
+        .map_err(|error| CacheError(format!("cannot reserve the index: {error}; lower -m or -o hashpower")))?;
+        let columns = budget.columns_bytes(index.bytes()) / geometry.column_bytes as u64;
+        let free_columns_target =
+            (columns as usize / 128).clamp(options.workers + 3 + RESERVED_COLUMNS, 64).min((columns as usize / 8).max(2));
+        let cache = Cache {
+            hasher: options.seed.map_or_else(KeyHasher::random, KeyHasher::with_seed),
+            clock: Clock::new(),
+            limit_bytes: AtomicU64::new(options.limit_bytes),
+            limit_bytes_max: options.limit_bytes,
+            item_bytes_max: options.item_bytes_max,
+            evict: options.evict,
+            cas: Alone(AtomicU64::new(0)),
+            flush_floor: Alone(AtomicU64::new(0)),
+            flush_due_s: AtomicU32::new(0),
+            last_birth: AtomicU64::new(0),
+            blocks: (0..=options.workers).map(|_| Counters::default()).collect(),
+            open_births: (0..=options.workers).map(|_| Alone(AtomicU64::new(0))).collect(),
+            registered: AtomicU32::new(0),
+            keeper: Mutex::new(Keeper::new(memory.register())),
+            wake: (Mutex::new(false), Condvar::new()),
+            woken: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            free_columns_target,
+            budget: Mutex::new(budget),
+            memory,
+            index,
+        };
+        cache.share_out();
+        Ok(Arc::new(cache))
+    }
+
+    /// A new worker's hand. Each thread that serves requests takes one.
+    ///
+    /// # Panics
+    /// When more workers register than [`CacheOptions::workers`] announced.
+    pub fn worker(self: &Arc<Cache>) -> Worker {
+        let number = self.registered.fetch_add(1, Ordering::Relaxed) as usize;
+        assert!(number + 1 < self.blocks.len(), "more workers than were announced");
+        Worker { reader: self.memory.register(), open: None, number, quiesced: 0, inserts: 0, cache: self.clone() }
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Hashes a key.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        self.hasher.hash(key)
+    }
+
+    /// The largest item in bytes (`-I`).
+    pub fn item_bytes_max(&self) -> u64 {
+        self.item_bytes_max
+    }
+
+    /// The longest value, in bytes, that is stored in one piece; longer ones arrive through an [`crate::Upload`].
+    pub fn whole_value_bytes_max(&self) -> usize {
+        self.memory.chunk_bytes_max() as usize
+    }
+
+    /// The most that connection buffers may hold, in bytes.
+    pub fn buffers_cap_bytes(&self) -> u64 {
+        self.budget.lock().expect("no panic under this lock").buffers_bytes
+    }
+
+    /// How many items the index holds; expired ones count until the pass meets them.
+    pub fn items(&self) -> u64 {
+        self.index.len()
+    }
+
+    /// Log2 of the number of index buckets, rounded up.
+    pub fn hashpower(&self) -> u32 {
+        self.index.buckets().next_power_of_two().trailing_zeros()
+    }
+
+    /// Whether the index is short of buckets and growing.
+    pub fn is_growing(&self) -> bool {
+        self.index.needs_growth()
+    }
+
+    /// In one sentence, which pages the arena got.
+    pub fn pages_sentence(&self) -> String {
+        self.memory.pages_description()
+    }
+
+    /// Bytes of one column.
+    pub fn column_bytes(&self) -> u32 {
+        self.memory.geometry().column_bytes
+    }
+
+    /// The sum of all workers' counters and the keeper's.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for block in &self.blocks {
+            totals.add(block);
+        }
+        totals
+    }
+
+    /// Bytes held, by purpose.
+    pub fn memory_use(&self) -> MemoryUse {
+        let budget = *self.budget.lock().expect("no panic under this lock");
+        let totals = self.totals();
+        MemoryUse {
+            limit_bytes: budget.limit_bytes,
+            columns_bytes: self.memory.mapped_bytes(),
+            free_columns_bytes: self.memory.free_columns() as u64 * self.column_bytes() as u64,
+            items_bytes: totals.bytes_stored.saturating_sub(totals.bytes_died),
+            index_bytes: self.index.bytes(),
+            buffers_cap_bytes: budget.buffers_bytes,
+            bookkeeping_bytes: budget.bookkeeping_bytes,
+        }
+    }
+
+    /// `cache_memlimit`: a new limit in bytes. Columns beyond it are given back by the keeper.
+    /// Returns whether the limit was taken: it can go down to 8 MiB and up to what was reserved at start.
+    pub fn set_limit(&self, bytes: u64) -> bool {
+        if bytes < LIMIT_BYTES_MIN || bytes > self.limit_bytes_max {
+            return false;
+        }
+        let shared = Budget::new(bytes, self.column_bytes() as u64, COLUMN_META_BYTES);
+        *self.budget.lock().expect("no panic under this lock") = shared;
+        self.limit_bytes.store(bytes, Ordering::Relaxed);
+        self.share_out();
+        self.wake_keeper();
+        true
+    }
+
+    /// Gives the columns what the index leaves them.
+    pub(crate) fn share_out(&self) {
+        let budget = *self.budget.lock().expect("no panic under this lock");
+        // 96 bytes pay for a bucket and its share of sub-buckets (see `Index::bytes_for_buckets`).
+        self.index.set_growth_limit(budget.index_bytes_max() / 96);
+        self.memory.set_limit(budget.columns_bytes(self.index.bytes()));
+    }
+
+    /// `flush_all`: everything stored up to now is gone, at once or when the clock reads `due_s`.
+    pub fn flush(&self, due_s: Option<u32>) {
+        match due_s {
+            Some(at_s) if at_s > self.clock.now_s() => self.flush_due_s.store(at_s, Ordering::Relaxed),
+            _ => {
+                self.flush_due_s.store(0, Ordering::Relaxed);
+                // Columns taken from now on are born later than every column that holds an item now.
+                let floor = self.last_birth.load(Ordering::SeqCst) + 1;
+                self.flush_floor.0.fetch_max(floor, Ordering::SeqCst);
+                self.wake_keeper();
+            }
+        }
+    }
+
+    /// Once a second: moves the clock and carries out a delayed flush that is due.
+    pub fn tick(&self) -> u32 {
+        let now_s = self.clock.tick();
+        let due_s = self.flush_due_s.load(Ordering::Relaxed);
+        if due_s != 0 && due_s <= now_s {
+            self.flush(None);
+        }
+        now_s
+    }
+
+    /// The next CAS number.
+    #[inline]
+    pub(crate) fn next_cas(&self) -> u64 {
+        self.cas.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Whether the items of the column that holds `at` were flushed.
+    #[inline]
+    pub(crate) fn is_flushed(&self, at: Location) -> bool {
+        let floor = self.flush_floor.0.load(Ordering::Acquire);
+        floor != 0 && self.memory.column(self.memory.column_of(at)).birth() < floor
+    }
+
+    /// Takes a free column for a writer, leaving the reserve to the pass.
+    pub(crate) fn take_column(&self) -> Option<OpenColumn> {
+        if self.evict && self.memory.available_columns() <= RESERVED_COLUMNS {
+            self.memory.recycle();
+            if self.memory.available_columns() <= RESERVED_COLUMNS {
+                return None;
+            }
+        }
+        self.take_any_column()
+    }
+
+    /// Takes a free column, counting its birth.
+    pub(crate) fn take_any_column(&self) -> Option<OpenColumn> {
+        // Half of what a CAS delta can express lies below the base, for items that are moved here from older columns.
+        let cas_base = self.cas.0.load(Ordering::Relaxed).wrapping_sub(1 << (CAS_DELTA_BITS - 1));
+        let taken = self.memory.take_column(cas_base, self.clock.now_s())?;
+        self.last_birth.fetch_max(taken.birth(), Ordering::SeqCst);
+        Some(taken)
+    }
+
+    /// The item at `at` can no longer be found: its bytes are dead.
+    pub(crate) fn died(&self, guard: &Guard<'_>, at: Location, counters: &Counters) {
+        let mut bytes = 0;
+        self.each_piece(guard, at, &mut |at, piece_bytes| {
+            self.memory.column(self.memory.column_of(at)).died(piece_bytes);
+            bytes += piece_bytes as u64;
+        });
+        counters.bytes_died.add(bytes);
+    }
+
+    /// Bytes the item at `at` takes, its chunks included.
+    #[inline]
+    pub(crate) fn bytes_of(&self, guard: &Guard<'_>, at: Location) -> u64 {
+        let mut bytes = 0;
+        self.each_piece(guard, at, &mut |_, piece_bytes| bytes += piece_bytes as u64);
+        bytes
+    }
+
+    /// Calls `f` with place and bytes of the item's record and of each of its chunks.
+    #[inline]
+    fn each_piece(&self, guard: &Guard<'_>, at: Location, f: &mut dyn FnMut(Location, u32)) {
+        let item = guard.item(at);
+        f(at, item.bytes());
+        let mut next = crate::large::first_chunk(&item);
+        while let Some(at) = next {
+            let chunk = guard.chunk(at);
+            f(at, chunk.held_bytes());
+            next = chunk.next;
+        }
+    }
+}
+
+/// About one bucket for every 4 KiB of the limit: one 64th of the memory, enough for items of 700 bytes before
+/// the first split.
+fn first_buckets_log2(limit_bytes: u64) -> u32 {
+    (limit_bytes / 4096).max(1 << 10).ilog2()
+}
+
+/// Address space for the smallest items: one bucket for every 128 bytes of the limit.
+fn largest_buckets_log2(limit_bytes: u64) -> u32 {
+    (limit_bytes / 128).max(1 << 12).next_power_of_two().ilog2()
+}
+
+/// Answers the index's two questions from the bytes.
+pub(crate) struct Owner<'a, 'g> {
+    pub(crate) guard: &'a Guard<'g>,
+    pub(crate) hasher: &'a KeyHasher,
+}
+
+impl HoldsKey for Owner<'_, '_> {
+    #[inline]
+    fn holds(&self, at: Location, key: &[u8]) -> bool {
+        self.guard.item(at).key_matches(key)
+    }
+
+    #[inline]
+    fn hash_of(&self, at: Location) -> KeyHash {
+        self.hasher.hash(self.guard.item(at).key())
+    }
+
+    #[inline]
+    fn prefetch(&self, at: Location) {
+        self.guard.prefetch(at);
+    }
+}
+
+/// One thread's hand in the cache.
+pub struct Worker {
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) reader: Reader,
+    pub(crate) open: Option<OpenColumn>,
+    pub(crate) number: usize,
+    /// How often this worker let go of everything it had looked up.
+    pub(crate) quiesced: u64,
+    pub(crate) inserts: u32,
+}
+
+impl Worker {
+    /// The cache this worker serves.
+    #[inline]
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    /// This worker's counters.
+    #[inline]
+    pub fn counters(&self) -> &Counters {
+        &self.cache.blocks[self.number]
+    }
+
+    /// Between batches: nothing looked up before is held any longer, so columns retired since can be reused.
+    #[inline]
+    pub fn quiesce(&mut self) {
+        self.quiesced += 1;
+        self.reader.quiesce();
+    }
+
+    /// About to block: this worker holds back nothing until [`Worker::online`].
+    pub fn offline(&mut self) {
+        self.quiesced += 1;
+        self.reader.offline();
+    }
+
+    /// Awake again.
+    pub fn online(&mut self) {
+        self.reader.online();
+    }
+
+    /// Changes whenever locations found earlier may no longer be used.
+    #[inline]
+    pub fn quiesced(&self) -> u64 {
+        self.quiesced
+    }
+
+    /// Whether `item` may be served, and the reason if not.
+    #[inline]
+    pub(crate) fn life(&self, at: Location, item: &Item<'_>) -> Life {
+        if item.expiry().is_past(self.cache.clock.now_s()) {
+            Life::Expired
+        } else if self.cache.is_flushed(at) {
+            Life::Flushed
+        } else {
+            Life::Live
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.seal_open();
+    }
+}
+
+/// Whether a findable item may be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Life {
+    Live,
+    Expired,
+    Flushed,
+}

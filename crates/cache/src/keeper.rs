@@ -1,0 +1,359 @@
+//! The keeper: the background thread that reclaims columns.
+//!
+//! One pass over a column reads its key rows and decides for every item in it: dead, expired or flushed items are
+//! dropped, warm ones are moved to the keeper's own open column, the rest is evicted. The move is a replacement
+//! under the bucket's writer bit of exactly the entry that pointed here; if the entry points elsewhere, somebody replaced
+//! the item and there is nothing to do. Afterwards nobody can find anything in the column, and it is reused once
+//! every worker has passed a quiescent point.
+
+use crate::counters::Counters;
+use crate::engine::{Cache, Life};
+use crate::temperature::{ByAge, Candidate, ColumnStanding, Temperature, Verdict};
+use larder_item::{KeyHash, Location, State};
+use larder_memory::{ColumnId, ColumnState, Guard, NewChunked, NewItem, OpenColumn, Reader, Record, SlabId, Value};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// What the pass owns; behind a mutex so that a starved writer can help.
+pub(crate) struct Keeper {
+    reader: Reader,
+    survivors: Option<OpenColumn>,
+    temperature: Box<dyn Temperature>,
+}
+
+impl Keeper {
+    pub(crate) fn new(mut reader: Reader) -> Keeper {
+        reader.offline();
+        Keeper { reader, survivors: None, temperature: Box::<ByAge>::default() }
+    }
+}
+
+/// Records whose buckets are asked for ahead of being judged.
+const LOOK_AHEAD_RECORDS: usize = 32;
+/// How often the keeper looks around without being woken.
+const KEEPER_PERIOD: Duration = Duration::from_millis(100);
+/// Slabs that may be held up by somebody's column before a round of giving back ends.
+const SLABS_STUCK_MAX: usize = 8;
+/// A column with less than this share of live bytes is worth reclaiming even where nothing may be evicted.
+const HOLLOW_SHARE: u64 = 2;
+
+/// One record met by the pass.
+#[derive(Clone, Copy)]
+struct Met {
+    at: Location,
+    hash: KeyHash,
+    is_chunk: bool,
+}
+
+impl Cache {
+    /// Starts the keeper. It ends when [`Cache::stop_keeper`] is called.
+    pub fn keep(self: &Arc<Cache>) -> std::io::Result<std::thread::JoinHandle<()>> {
+        let cache = self.clone();
+        std::thread::Builder::new().name("keeper".into()).spawn(move || cache.keeper_loop())
+    }
+
+    /// Ends the keeper thread.
+    pub fn stop_keeper(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake_keeper();
+    }
+
+    /// Tells the keeper that there is work. Cheap when it was told already.
+    pub(crate) fn wake_keeper(&self) {
+        // Relaxed: a wake-up missed here is made up for within one period.
+        if !self.woken.swap(true, Ordering::Relaxed) {
+            *self.wake.0.lock().expect("no panic under this lock") = true;
+            self.wake.1.notify_one();
+        }
+    }
+
+    /// A worker filled a column.
+    pub(crate) fn sealed(&self, column: ColumnId) {
+        self.keeper.lock().expect("no panic under this lock").temperature.sealed(column);
+    }
+
+    fn keeper_loop(&self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            {
+                let awake = self.wake.0.lock().expect("no panic under this lock");
+                let (mut awake, _) = self
+                    .wake
+                    .1
+                    .wait_timeout_while(awake, KEEPER_PERIOD, |awake| !*awake)
+                    .expect("no panic under this lock");
+                *awake = false;
+                self.woken.store(false, Ordering::Relaxed);
+            }
+            self.tick();
+            self.tend();
+        }
+    }
+
+    /// One round of the keeper: bring retired columns back, hold enough free ones ready, give slabs back that the
+    /// budget no longer allows, sweep out what was flushed.
+    pub(crate) fn tend(&self) {
+        self.memory.recycle();
+        while self.evict
+            && self.memory.available_columns() + self.memory.retired_columns() < self.free_columns_target
+        {
+            if !self.reclaim_some(1) {
+                break;
+            }
+            self.memory.recycle();
+        }
+        self.give_slabs_back();
+        self.sweep_flushed();
+    }
+
+    /// Reclaims up to `columns` columns. Returns whether it reclaimed any.
+    pub(crate) fn reclaim_some(&self, columns: usize) -> bool {
+        let mut keeper = self.keeper.lock().expect("no panic under this lock");
+        let mut any = false;
+        for _ in 0..columns {
+            let limit = self.memory.geometry().column_bytes as u64;
+            let evict = self.evict;
+            let victim = keeper.temperature.victim(&mut |column| {
+                match self.standing(column) {
+                    // Where nothing may be evicted, only columns that are mostly dead are worth the pass.
+                    Candidate::Ready(found) if !evict && found.live_bytes * HOLLOW_SHARE > limit => Candidate::Later,
+                    other => other,
+                }
+            });
+            let Some(victim) = victim else { break };
+            self.reclaim(&mut keeper, victim);
+            any = true;
+        }
+        any
+    }
+
+    /// Whether a column is worth reclaiming although nothing may be evicted.
+    pub(crate) fn has_hollow_columns(&self) -> bool {
+        let totals = self.totals();
+        let live_bytes = totals.bytes_stored.saturating_sub(totals.bytes_died);
+        self.memory.retired_columns() > 0 || live_bytes * 10 < self.memory.mapped_bytes() * 9
+    }
+
+    fn standing(&self, column: ColumnId) -> Candidate {
+        let found = self.memory.column(column);
+        if found.state() != ColumnState::Sealed {
+            Candidate::Gone
+        } else if found.is_pinned() {
+            Candidate::Later
+        } else {
+            Candidate::Ready(ColumnStanding {
+                column,
+                live_bytes: found.live_bytes() as u64,
+                column_bytes: self.memory.geometry().column_bytes as u64,
+            })
+        }
+    }
+
+    /// The pass over one column: afterwards nothing in it can be found, and it is retired.
+    fn reclaim(&self, keeper: &mut Keeper, column: ColumnId) {
+        let started = Instant::now();
+        let counters = &self.blocks[self.blocks.len() - 1];
+        keeper.reader.online();
+        {
+            let guard = keeper.reader.pin();
+            let mut ahead: Vec<Met> = Vec::with_capacity(LOOK_AHEAD_RECORDS);
+            let mut records = self.memory.records(&guard, column);
+            loop {
+                ahead.clear();
+                for (at, record) in records.by_ref().take(LOOK_AHEAD_RECORDS) {
+                    let (hash, is_chunk) = match record {
+                        Record::Item(item) => (self.hasher.hash(item.key()), false),
+                        Record::Chunk(chunk) => (chunk.owner, true),
+                    };
+                    self.index.prefetch(hash);
+                    ahead.push(Met { at, hash, is_chunk });
+                }
+                if ahead.is_empty() {
+                    break;
+                }
+                for met in &ahead {
+                    if met.is_chunk {
+                        self.judge_chunk(&guard, met, counters);
+                    } else {
+                        self.judge(&guard, &mut keeper.survivors, keeper.temperature.as_mut(), met, counters);
+                    }
+                }
+            }
+        }
+        self.memory.retire(column);
+        keeper.reader.offline();
+        counters.columns_reclaimed.add(1);
+        counters.pass_ns.add(started.elapsed().as_nanos() as u64);
+    }
+
+    /// Decides about one item of a column that goes.
+    fn judge(
+        &self,
+        guard: &Guard<'_>,
+        survivors: &mut Option<OpenColumn>,
+        temperature: &mut dyn Temperature,
+        met: &Met,
+        counters: &Counters,
+    ) {
+        let mut bucket = self.index.lock(met.hash);
+        let Some(found) = bucket.find_at(met.at) else { return };
+        let item = guard.item(met.at);
+        let life = if item.expiry().is_past(self.clock.now_s()) {
+            Life::Expired
+        } else if self.is_flushed(met.at) {
+            Life::Flushed
+        } else {
+            Life::Live
+        };
+        if life == Life::Live {
+            let verdict = if self.evict { temperature.verdict(found.entry.warmth) } else { Verdict::Keep { warmth: 0 } };
+            if let Verdict::Keep { warmth } = verdict
+                && let Some(new) = self.move_item(guard, survivors, temperature, met.at)
+            {
+                // The expiry or the state may have changed since the copy: under the writer bit they hold still.
+                guard.item(new).copy_state_from(&item);
+                bucket.replace(&found, new, warmth);
+                counters.moved.add(1);
+                return;
+            }
+        }
+        bucket.remove(&found);
+        drop(bucket);
+        let fetched = item.state().has(State::FETCHED);
+        match life {
+            Life::Expired | Life::Flushed => {
+                counters.reclaimed.add(1);
+                if !fetched && life == Life::Expired {
+                    counters.expired_unfetched.add(1);
+                }
+            }
+            Life::Live => {
+                counters.evictions.add(1);
+                if !fetched {
+                    counters.evicted_unfetched.add(1);
+                }
+                if found.entry.warmth > 0 {
+                    counters.evicted_active.add(1);
+                }
+            }
+        }
+        self.died(guard, met.at, counters);
+    }
+
+    /// Copies the record at `at` to the survivors' column. `None`: there is no room for it.
+    fn move_item(
+        &self,
+        guard: &Guard<'_>,
+        survivors: &mut Option<OpenColumn>,
+        temperature: &mut dyn Temperature,
+        at: Location,
+    ) -> Option<Location> {
+        let item = guard.item(at);
+        let floor = self.flush_floor.0.load(Ordering::Acquire);
+        loop {
+            if let Some(open) = survivors
+                && open.birth() >= floor
+                && let Some(new) = place_copy(open, &item)
+            {
+                return Some(new);
+            }
+            if let Some(full) = survivors.take() {
+                temperature.sealed(full.seal_at(self.clock.now_s()));
+            }
+            *survivors = Some(self.take_any_column()?);
+        }
+    }
+
+    /// Decides about a chunk of a large value: if its owner is still there, the whole item goes. (Large items get no
+    /// second chance until a policy asks for one: moving them would copy megabytes.)
+    fn judge_chunk(&self, guard: &Guard<'_>, met: &Met, counters: &Counters) {
+        let chain = guard.chunk(met.at).chain;
+        let mut bucket = self.index.lock(met.hash);
+        let found = bucket.entries().find(|found| {
+            let item = guard.item(found.entry.location);
+            crate::large::first_chunk(&item).is_some_and(|first| guard.chunk(first).chain == chain)
+        });
+        let Some(found) = found else { return };
+        bucket.remove(&found);
+        drop(bucket);
+        counters.evictions.add(1);
+        self.died(guard, found.entry.location, counters);
+    }
+
+    /// Empties and returns slabs that the budget no longer allows.
+    fn give_slabs_back(&self) {
+        if self.memory.over_limit_slabs() == 0 {
+            return;
+        }
+        let mut keeper = self.keeper.lock().expect("no panic under this lock");
+        let mut emptied: Vec<SlabId> = Vec::new();
+        while self.memory.over_limit_slabs() > 0 {
+            let Some(slab) = self.memory.begin_release_slab() else { break };
+            let columns: Vec<_> = self.memory.slab_columns(slab).collect();
+            let holds_survivors = |open: &OpenColumn| columns.iter().any(|(id, _)| *id == open.id());
+            // Dropping the open column seals it, and then it is reclaimed with the others.
+            keeper.survivors = keeper.survivors.take().filter(|open| !holds_survivors(open));
+            for (id, _) in columns {
+                if let Candidate::Ready(_) = self.standing(id) {
+                    self.reclaim(&mut keeper, id);
+                }
+            }
+            if !self.memory.finish_release(slab) {
+                emptied.push(slab);
+                if emptied.len() > SLABS_STUCK_MAX {
+                    break;
+                }
+            }
+        }
+        // A column that a worker fills, or that is pinned or still read, holds up its slab. It is handed out again for
+        // now, and another slab goes in its place in this round or the next.
+        for slab in emptied {
+            if self.memory.over_limit_slabs() == 0 || !self.memory.finish_release(slab) {
+                self.memory.cancel_release(slab);
+            }
+        }
+    }
+
+    /// After a flush: reclaims the columns born before it, and forgets the flush when none is left.
+    fn sweep_flushed(&self) {
+        let floor = self.flush_floor.0.load(Ordering::Acquire);
+        if floor == 0 {
+            return;
+        }
+        let mut keeper = self.keeper.lock().expect("no panic under this lock");
+        if keeper.survivors.as_ref().is_some_and(|open| open.birth() < floor)
+            && let Some(full) = keeper.survivors.take()
+        {
+            let sealed = full.seal_at(self.clock.now_s());
+            keeper.temperature.sealed(sealed);
+        }
+        let mut left = false;
+        for column in (0..self.memory.columns_mapped()).map(ColumnId) {
+            let found = self.memory.column(column);
+            if found.birth() >= floor {
+                continue;
+            }
+            match found.state() {
+                ColumnState::Sealed if !found.is_pinned() => self.reclaim(&mut keeper, column),
+                ColumnState::Sealed | ColumnState::Open => left = true,
+                ColumnState::Free | ColumnState::Retired | ColumnState::Absent => {}
+            }
+        }
+        self.memory.recycle();
+        if !left {
+            // Only this floor is forgotten; a flush that came meanwhile set a higher one.
+            let _ = self.flush_floor.0.compare_exchange(floor, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Copies a record, with its CAS number, expiry and state. `None`: it does not fit any more.
+fn place_copy(open: &mut OpenColumn, item: &larder_memory::Item<'_>) -> Option<Location> {
+    let (key, flags, expiry, cas, state) = (item.key(), item.flags(), item.expiry(), item.cas(), item.state());
+    match item.value() {
+        Value::Whole(value) => open.place(&NewItem { key, value: [value, &[]], flags, expiry, cas, state }),
+        Value::Chunked { total, first } => {
+            open.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state })
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! The writes clients ask for: store, delete, arithmetic, touch.
+
+use crate::engine::{Owner, Worker};
+use crate::large::RecordOf;
+use crate::read::Hit;
+use crate::write::Expected;
+use larder_item::{Expiry, KeyHash, Location, State};
+use larder_memory::{NewItem, Value};
+
+/// When a store goes through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Always.
+    Set,
+    /// Only if the key is absent.
+    Add,
+    /// Only if the key is present.
+    Replace,
+    /// Behind the present value.
+    Append,
+    /// Before the present value.
+    Prepend,
+}
+
+/// A store of a value that is here in one piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Store<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its hash.
+    pub hash: KeyHash,
+    /// When it goes through.
+    pub mode: Mode,
+    /// Client flags.
+    pub flags: u32,
+    /// Expiry of the new item (append and prepend keep the old one).
+    pub expiry: Expiry,
+    /// The value.
+    pub value: &'a [u8],
+    /// Only if the present item has this CAS number.
+    pub compare: Option<u64>,
+    /// The new item's CAS number, else the next one.
+    pub explicit_cas: Option<u64>,
+    /// With `compare`: if the number given is lower than the item's, store all the same, but marked stale.
+    pub invalidate: bool,
+    /// Append and prepend create an absent item, with this expiry.
+    pub vivify: Option<Expiry>,
+    /// The key was sent in base64.
+    pub binary_key: bool,
+}
+
+/// What came of a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StoreOutcome {
+    /// It is stored.
+    Stored {
+        /// CAS number of the new item.
+        cas: u64,
+        /// Length of the whole value now, bytes.
+        value_bytes: u32,
+    },
+    /// The mode did not allow it.
+    NotStored,
+    /// The CAS number differs.
+    Exists,
+    /// Compared with an absent item.
+    NotFound,
+    /// The item would be larger than the limit.
+    TooLarge,
+    /// No memory, and none could be made.
+    NoRoom,
+}
+
+/// A delete, or a marking as stale.
+#[derive(Clone, Copy, Debug)]
+pub struct Delete<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its hash.
+    pub hash: KeyHash,
+    /// Only if the item has this CAS number.
+    pub compare: Option<u64>,
+    /// CAS number of what stays behind.
+    pub explicit_cas: Option<u64>,
+    /// Keep the item, but mark it stale.
+    pub invalidate: bool,
+    /// Keep an empty item.
+    pub drop_value: bool,
+    /// New expiry of what stays behind.
+    pub expiry: Option<Expiry>,
+    /// Client flags of an emptied item.
+    pub flags: u32,
+}
+
+/// What came of a delete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeleteOutcome {
+    /// Gone, or marked.
+    Deleted,
+    /// There was nothing.
+    NotFound,
+    /// The CAS number differs.
+    Exists,
+    /// No memory for what should have stayed behind.
+    NoRoom,
+}
+
+/// An increment or decrement.
+#[derive(Clone, Copy, Debug)]
+pub struct Arith<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its hash.
+    pub hash: KeyHash,
+    /// Up (wrapping at 2^64) or down (stopping at 0).
+    pub increment: bool,
+    /// By how much.
+    pub delta: u64,
+    /// Create an absent item with this expiry and value.
+    pub initial: Option<(Expiry, u64)>,
+    /// Only if the item has this CAS number.
+    pub compare: Option<u64>,
+    /// The new CAS number, else the next one.
+    pub explicit_cas: Option<u64>,
+    /// New expiry.
+    pub expiry: Option<Expiry>,
+    /// The key was sent in base64.
+    pub binary_key: bool,
+}
+
+/// What came of an increment or decrement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ArithOutcome {
+    /// Done.
+    Done {
+        /// The number now.
+        value: u64,
+        /// The item's CAS number now.
+        cas: u64,
+        /// The item's expiry.
+        expiry: Expiry,
+        /// Whether the item was created.
+        created: bool,
+    },
+    /// There was nothing.
+    NotFound,
+    /// The value is no decimal number of 64 bits.
+    NonNumeric,
+    /// The CAS number differs.
+    Exists,
+    /// No memory.
+    NoRoom,
+}
+
+/// What came of a touch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Touched {
+    /// The expiry is set.
+    Done,
+    /// There was nothing.
+    NotFound,
+    /// The item had to be rewritten and there was no memory.
+    NoRoom,
+}
+
+/// What memcached counts for an item beside key and value: its header, its suffix and the terminators.
+const COUNTED_BYTES: u64 = 48 + 8 + 1 + 2;
+
+impl Worker {
+    /// Whether an item of this key and value may be stored at all (`-I`, counted as memcached counts).
+    pub fn fits(&self, key_bytes: usize, value_bytes: u64) -> bool {
+        key_bytes as u64 + value_bytes + COUNTED_BYTES <= self.cache.item_bytes_max
+    }
+
+    /// Stores a value.
+    pub fn store(&mut self, store: &Store<'_>) -> StoreOutcome {
+        if !self.fits(store.key.len(), store.value.len() as u64) {
+            return StoreOutcome::TooLarge;
+        }
+        if store.mode == Mode::Set && store.compare.is_none() {
+            return self.store_over(store, Expected::Anything, None);
+        }
+        loop {
+            let outcome = self.store_once(store);
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+        }
+    }
+
+    /// One attempt: look, decide, place, publish. `None` when somebody else changed the item in between.
+    fn store_once(&mut self, store: &Store<'_>) -> Option<StoreOutcome> {
+        let outcome = match self.admit(store) {
+            Err(refused) => return Some(refused),
+            Ok((Expected::Seen { at, .. }, _)) if matches!(store.mode, Mode::Append | Mode::Prepend) => {
+                self.extend(store, at)
+            }
+            Ok((Expected::Absent, _)) => {
+                let fresh = Store { expiry: store.vivify.unwrap_or(store.expiry), ..*store };
+                self.store_over(&fresh, Expected::Absent, None)
+            }
+            Ok((expected, stale_of)) => self.store_over(store, expected, stale_of),
+        };
+        // `Exists` from a publish that lost the race means: look again.
+        (outcome != StoreOutcome::Exists).then_some(outcome)
+    }
+
+    /// Whether the store may go through as things stand, and what it then expects to find. The second part is the
+    /// present item if the new one is to be marked stale after it.
+    pub(crate) fn admit(&self, store: &Store<'_>) -> Result<(Expected, Option<Location>), StoreOutcome> {
+        let Some(hit) = self.peek(store.hash, store.key) else {
+            return match store.mode {
+                Mode::Set | Mode::Replace if store.compare.is_some() => Err(StoreOutcome::NotFound),
+                Mode::Replace => Err(StoreOutcome::NotStored),
+                Mode::Append | Mode::Prepend if store.vivify.is_none() => Err(StoreOutcome::NotStored),
+                _ => Ok((Expected::Absent, None)),
+            };
+        };
+        if store.mode == Mode::Add {
+            // memcached counts a refused add as a use of the item.
+            self.get(store.hash, store.key);
+            return Err(StoreOutcome::NotStored);
+        }
+        let cas = hit.cas();
+        match store.compare {
+            Some(compare) if compare == cas => {}
+            Some(compare) if store.invalidate && compare < cas && matches!(store.mode, Mode::Set | Mode::Replace) => {
+                return Ok((self.seen(hit.at), Some(hit.at)));
+            }
+            Some(_) => return Err(StoreOutcome::Exists),
+            // Only what depends on the present item has to find it again.
+            None if store.mode == Mode::Set => return Ok((Expected::Anything, None)),
+            None => {}
+        }
+        Ok((self.seen(hit.at), None))
+    }
+
+    /// State and expiry of a new item; a stale one keeps the expiry and the token of the item at `stale_of`.
+    pub(crate) fn new_state(&self, store: &Store<'_>, stale_of: Option<Location>) -> (State, Expiry) {
+        let mut bits = if store.binary_key { State::BINARY_KEY } else { 0 };
+        let mut expiry = store.expiry;
+        if let Some(at) = stale_of {
+            let old = self.reader.pin().item(at);
+            bits |= State::STALE | old.state().bits() & State::TOKEN_SENT;
+            expiry = old.expiry();
+        }
+        (State::at(self.cache.clock.now_s(), bits), expiry)
+    }
+
+    /// Places the value and publishes it. `Exists` if what was expected has changed.
+    fn store_over(&mut self, store: &Store<'_>, expected: Expected, stale_of: Option<Location>) -> StoreOutcome {
+        let (state, expiry) = self.new_state(store, stale_of);
+        let cas = store.explicit_cas.unwrap_or_else(|| self.cache.next_cas());
+        let of = RecordOf { flags: store.flags, expiry, cas, state };
+        self.put(store.key, store.hash, [store.value, &[]], &of, expected)
+    }
+
+    /// Places key and value, in one piece or in chunks, and publishes them. `Exists` if what was expected has changed.
+    #[inline]
+    fn put(&mut self, key: &[u8], hash: KeyHash, value: [&[u8]; 2], of: &RecordOf, expected: Expected) -> StoreOutcome {
+        let total = value[0].len() + value[1].len();
+        let (new, upload) = if total <= self.cache.memory.chunk_bytes_max() as usize {
+            let RecordOf { flags, expiry, cas, state } = *of;
+            (self.place(&NewItem { key, value, flags, expiry, cas, state }), None)
+        } else {
+            self.place_long(hash, &value, key, of).unzip()
+        };
+        let Some(new) = new else { return StoreOutcome::NoRoom };
+        if self.publish(hash, key, expected, new) {
+            return StoreOutcome::Stored { cas: of.cas, value_bytes: total as u32 };
+        }
+        if let Some(upload) = upload {
+            self.abandon_upload(upload);
+        }
+        StoreOutcome::Exists
+    }
+
+    /// Append or prepend to the item at `at`.
+    fn extend(&mut self, store: &Store<'_>, at: Location) -> StoreOutcome {
+        // The old value is copied out first: making room may take its column.
+        let expected = self.seen(at);
+        let (old_value, flags, expiry, state_bits) = {
+            let guard = self.reader.pin();
+            let item = guard.item(at);
+            (self.value_to_vec(&item), item.flags(), item.expiry(), item.state().bits())
+        };
+        if !self.fits(store.key.len(), old_value.len() as u64 + store.value.len() as u64) {
+            return StoreOutcome::TooLarge;
+        }
+        let parts: [&[u8]; 2] =
+            if store.mode == Mode::Append { [&old_value, store.value] } else { [store.value, &old_value] };
+        let cas = store.explicit_cas.unwrap_or_else(|| self.cache.next_cas());
+        let state = State::at(self.cache.clock.now_s(), state_bits & State::BINARY_KEY);
+        self.put(store.key, store.hash, parts, &RecordOf { flags, expiry, cas, state }, expected)
+    }
+
+    /// Deletes the item, or leaves a stale or empty one behind.
+    pub fn delete(&mut self, delete: &Delete<'_>) -> DeleteOutcome {
+        loop {
+            let Some(hit) = self.peek(delete.hash, delete.key) else {
+                return DeleteOutcome::NotFound;
+            };
+            let (at, cas) = (hit.at, hit.cas());
+            if delete.compare.is_some_and(|compare| compare != cas) {
+                return DeleteOutcome::Exists;
+            }
+            if !delete.invalidate && !delete.drop_value {
+                if self.remove_at(delete.hash, at) {
+                    return DeleteOutcome::Deleted;
+                }
+                continue;
+            }
+            let expected = self.seen(at);
+            let (state, old_expiry) = (hit.item.state(), hit.expiry());
+            let bits = if delete.invalidate {
+                state.bits() & !State::TOKEN_SENT | State::STALE
+            } else {
+                state.bits()
+            };
+            let state = State(state.0 & !0xff | bits);
+            let cas = match (delete.explicit_cas, delete.invalidate) {
+                (Some(cas), _) => cas,
+                (None, true) => self.cache.next_cas(),
+                (None, false) => cas,
+            };
+            let outcome = if delete.drop_value {
+                let (flags, expiry) = (delete.flags, delete.expiry.unwrap_or(Expiry::NEVER));
+                let of = RecordOf { flags, expiry, cas, state };
+                self.put(delete.key, delete.hash, [&[], &[]], &of, expected)
+            } else {
+                let (flags, value) = (hit.item.flags(), self.value_to_vec(&hit.item));
+                let expiry = delete.expiry.unwrap_or(old_expiry);
+                let of = RecordOf { flags, expiry, cas, state };
+                self.put(delete.key, delete.hash, [&value, &[]], &of, expected)
+            };
+            match outcome {
+                StoreOutcome::Stored { .. } => return DeleteOutcome::Deleted,
+                StoreOutcome::NoRoom => return DeleteOutcome::NoRoom,
+                _ => {}
+            }
+        }
+    }
+
+    /// Increments or decrements.
+    pub fn arith(&mut self, arith: &Arith<'_>) -> ArithOutcome {
+        loop {
+            let Some(hit) = self.peek(arith.hash, arith.key) else {
+                let Some((expiry, value)) = arith.initial else { return ArithOutcome::NotFound };
+                match self.create_number(arith, expiry, value) {
+                    StoreOutcome::Stored { cas, .. } => {
+                        return ArithOutcome::Done { value, cas, expiry, created: true };
+                    }
+                    StoreOutcome::NotStored => continue,
+                    _ => return ArithOutcome::NoRoom,
+                }
+            };
+            if arith.compare.is_some_and(|compare| compare != hit.cas()) {
+                return ArithOutcome::Exists;
+            }
+            let Some((old, old_bytes)) = number(&hit) else { return ArithOutcome::NonNumeric };
+            let value = if arith.increment { old.wrapping_add(arith.delta) } else { old.saturating_sub(arith.delta) };
+            let expected = self.seen(hit.at);
+            let expiry = arith.expiry.unwrap_or(hit.expiry());
+            let (flags, state) = (hit.item.flags(), hit.item.state());
+            let mut digits = [b' '; 24];
+            let length = decimal(value, &mut digits).max(old_bytes);
+            let cas = arith.explicit_cas.unwrap_or_else(|| self.cache.next_cas());
+            let of = RecordOf { flags, expiry, cas, state };
+            match self.put(arith.key, arith.hash, [&digits[..length], &[]], &of, expected) {
+                StoreOutcome::Stored { cas, .. } => {
+                    return ArithOutcome::Done { value, cas, expiry, created: false };
+                }
+                StoreOutcome::NoRoom => return ArithOutcome::NoRoom,
+                _ => {}
+            }
+        }
+    }
+
+    fn create_number(&mut self, arith: &Arith<'_>, expiry: Expiry, value: u64) -> StoreOutcome {
+        let mut digits = [0; 24];
+        let length = decimal(value, &mut digits);
+        self.store(&Store {
+            key: arith.key,
+            hash: arith.hash,
+            mode: Mode::Add,
+            flags: 0,
+            expiry,
+            value: &digits[..length],
+            compare: None,
+            explicit_cas: arith.explicit_cas,
+            invalidate: false,
+            vivify: None,
+            binary_key: arith.binary_key,
+        })
+    }
+
+    /// Sets the expiry of the item of `key`.
+    pub fn touch(&mut self, hash: KeyHash, key: &[u8], expiry: Expiry) -> Touched {
+        loop {
+            let Some(hit) = self.get(hash, key) else { return Touched::NotFound };
+            let at = hit.at;
+            {
+                // Under the writer bit, so that the pass cannot move the item with the old expiry in between.
+                let guard = self.reader.pin();
+                let owner = Owner { guard: &guard, hasher: &self.cache.hasher };
+                let bucket = self.cache.index.lock(hash);
+                match bucket.find(key, &owner) {
+                    Some(found) if found.entry.location == at => {
+                        let item = guard.item(at);
+                        if item.expiry() == expiry || item.set_expiry(expiry) {
+                            return Touched::Done;
+                        }
+                    }
+                    _ => continue,
+                }
+            }
+            // The record has no word for an expiry: write it anew with one.
+            let expected = self.seen(at);
+            let (of, value) = {
+                let item = self.reader.pin().item(at);
+                let of = RecordOf { flags: item.flags(), expiry, cas: item.cas(), state: item.state() };
+                (of, self.value_to_vec(&item))
+            };
+            match self.put(key, hash, [&value, &[]], &of, expected) {
+                StoreOutcome::Stored { .. } => return Touched::Done,
+                StoreOutcome::NoRoom => return Touched::NoRoom,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The number a value spells, and the value's length; `None` if it is none, or longer than a 64-bit number.
+fn number(hit: &Hit<'_>) -> Option<(u64, usize)> {
+    let Value::Whole(bytes) = hit.value() else { return None };
+    let digits = bytes.trim_ascii();
+    if digits.is_empty() || digits.len() > 20 {
+        return None;
+    }
+    let mut value = 0u64;
+    for &digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add((digit - b'0') as u64)?;
+    }
+    // A number in a long field of blanks would not fit the buffer that keeps the length.
+    (bytes.len() <= 24).then_some((value, bytes.len()))
+}
+
+/// Writes `value` in decimal to the front of `buffer`; returns how many digits.
+fn decimal(value: u64, buffer: &mut [u8; 24]) -> usize {
+    let digits = value.checked_ilog10().unwrap_or(0) as usize + 1;
+    let mut rest = value;
+    for at in (0..digits).rev() {
+        buffer[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decimal;
+
+    #[test]
+    fn decimal_writes_every_length() {
+        for value in [0, 9, 10, 99, 100, 12345, u64::MAX, u64::MAX - 1, 10_000_000_000_000_000_000] {
+            let mut buffer = [b' '; 24];
+            let length = decimal(value, &mut buffer);
+            assert_eq!(std::str::from_utf8(&buffer[..length]).unwrap(), value.to_string());
+        }
+    }
+}

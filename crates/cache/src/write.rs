@@ -1,0 +1,183 @@
+//! Placing records and publishing them: what every write is made of.
+//!
+//! A write places its record first, without any lock, and then publishes it under the bucket's writer bit. If what it
+//! found there is not what it expected, the record is taken back and the write starts over. No lock is ever held
+//! while room is being made.
+
+use crate::engine::{Life, Owner, Worker};
+use larder_item::{KeyHash, Location};
+use larder_memory::{NewChunked, NewItem, OpenColumn};
+use std::sync::atomic::Ordering;
+
+/// What a write expects to find under the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expected {
+    /// Whatever there is.
+    Anything,
+    /// Nothing that may be served.
+    Absent,
+    /// The very record that was looked at, while this worker held on to it: see [`Worker::seen`].
+    Seen {
+        /// Where it was.
+        at: Location,
+        /// The worker's count of quiescent points then. After another one the place may hold something else.
+        quiesced: u64,
+    },
+}
+
+/// How many times a writer helps the pass before it gives up for lack of room. Each time it also yields, so that
+/// other workers can pass their quiescent points.
+const ROOM_ATTEMPTS: u32 = 2000;
+/// Inserts between two looks at the index's need to grow, and the most buckets split at one look.
+const GROW_EVERY: u32 = 32;
+const SPLITS_AT_ONCE: usize = 16;
+
+impl Worker {
+    /// Places a record in this worker's open column, taking a new column or helping the pass as needed.
+    /// `None`: there is no room and none can be made.
+    pub(crate) fn place(&mut self, item: &NewItem<'_>) -> Option<Location> {
+        self.place_with(|open| open.place(item))
+    }
+
+    /// Places the owner record of a chain of chunks.
+    pub(crate) fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
+        self.place_with(|open| open.place_chunked(item))
+    }
+
+    /// Expect the record at `at`, which was just looked at.
+    pub(crate) fn seen(&self, at: Location) -> Expected {
+        Expected::Seen { at, quiesced: self.quiesced }
+    }
+
+    /// Runs `put` on an open column that has room for it.
+    pub(crate) fn place_with<T>(&mut self, mut put: impl FnMut(&mut OpenColumn) -> Option<T>) -> Option<T> {
+        loop {
+            // A flush makes everything in older columns invalid: what is stored after it needs a younger one.
+            let floor = self.cache.flush_floor.0.load(Ordering::Acquire);
+            if let Some(open) = &mut self.open
+                && open.birth() >= floor
+                && let Some(done) = put(open)
+            {
+                return Some(done);
+            }
+            self.seal_open();
+            match self.take_column() {
+                Some(open) => self.open = Some(open),
+                None => return None,
+            }
+        }
+    }
+
+    /// Hands the open column to the keeper.
+    pub(crate) fn seal_open(&mut self) {
+        if let Some(open) = self.open.take() {
+            let sealed = open.seal_at(self.cache.clock.now_s());
+            self.cache.open_births[self.number].0.store(0, Ordering::Relaxed);
+            self.cache.sealed(sealed);
+        }
+    }
+
+    fn take_column(&mut self) -> Option<OpenColumn> {
+        for attempt in 0..ROOM_ATTEMPTS {
+            if let Some(open) = self.cache.take_column() {
+                self.cache.open_births[self.number].0.store(open.birth(), Ordering::Relaxed);
+                if self.cache.evict && self.cache.memory.free_columns() < self.cache.free_columns_target / 2 {
+                    self.cache.wake_keeper();
+                }
+                return Some(open);
+            }
+            if !self.cache.evict && !self.cache.has_hollow_columns() {
+                return None;
+            }
+            if attempt == 0 {
+                self.counters().starved.add(1);
+            }
+            // Let go of everything, so that retired columns can come back; then help, then let others run.
+            self.quiesce();
+            self.cache.wake_keeper();
+            let helped = self.cache.reclaim_some(1);
+            self.cache.memory.recycle();
+            if !helped || attempt > 4 {
+                self.offline();
+                std::thread::yield_now();
+                if attempt > 64 {
+                    std::thread::sleep(std::time::Duration::from_micros(50));
+                }
+                self.online();
+            }
+        }
+        None
+    }
+
+    /// Publishes the record at `new` under its key if the present state is as `expected`. Otherwise the record is
+    /// taken back and the answer is false.
+    pub(crate) fn publish(&mut self, hash: KeyHash, key: &[u8], expected: Expected, new: Location) -> bool {
+        let cache = &self.cache;
+        let counters = &cache.blocks[self.number];
+        let guard = self.reader.pin();
+        let owner = Owner { guard: &guard, hasher: &cache.hasher };
+        let mut bucket = cache.index.lock(hash);
+        let found = bucket.find(key, &owner);
+        let as_expected = match (expected, &found) {
+            (Expected::Anything, _) | (Expected::Absent, None) => true,
+            (Expected::Absent, Some(found)) => {
+                self.life(found.entry.location, &guard.item(found.entry.location)) != Life::Live
+            }
+            (Expected::Seen { at, quiesced }, Some(found)) => found.entry.location == at && quiesced == self.quiesced,
+            (Expected::Seen { .. }, None) => false,
+        };
+        if !as_expected {
+            drop(bucket);
+            let open = self.open.as_mut().expect("the record was placed in the open column just now");
+            open.undo(new);
+            return false;
+        }
+        match found {
+            Some(found) => {
+                bucket.replace(&found, new, found.entry.warmth);
+                drop(bucket);
+                cache.died(&guard, found.entry.location, counters);
+            }
+            None => {
+                while let Err(full) = bucket.insert(new, 0) {
+                    // The bucket has grown as far as it may: one of its own makes room.
+                    let victim = full.victim;
+                    bucket.remove(&victim);
+                    cache.died(&guard, victim.entry.location, counters);
+                    counters.evictions.add(1);
+                }
+                drop(bucket);
+            }
+        }
+        counters.bytes_stored.add(cache.bytes_of(&guard, new));
+        counters.total_items.add(1);
+        self.grow_index();
+        true
+    }
+
+    /// Splits a few buckets now and then, so that growth is paid in small change.
+    #[inline]
+    fn grow_index(&mut self) {
+        self.inserts = self.inserts.wrapping_add(1);
+        if self.inserts.is_multiple_of(GROW_EVERY) && self.cache.index.needs_growth() {
+            let guard = self.reader.pin();
+            let owner = Owner { guard: &guard, hasher: &self.cache.hasher };
+            let before = self.cache.index.bytes();
+            self.cache.index.grow(&owner, SPLITS_AT_ONCE);
+            if self.cache.index.bytes() != before {
+                self.cache.share_out();
+            }
+        }
+    }
+
+    /// Removes the record at `at` if it is still what the key leads to.
+    pub(crate) fn remove_at(&self, hash: KeyHash, at: Location) -> bool {
+        let guard = self.reader.pin();
+        let mut bucket = self.cache.index.lock(hash);
+        let Some(found) = bucket.find_at(at) else { return false };
+        bucket.remove(&found);
+        drop(bucket);
+        self.cache.died(&guard, at, self.counters());
+        true
+    }
+}

@@ -1,0 +1,343 @@
+//! The cache through its public face, one thread, with the keeper run by hand or as a thread.
+
+use larder_cache::*;
+use std::sync::Arc;
+
+fn cache(limit_mib: u64) -> Arc<Cache> {
+    Cache::new(CacheOptions { limit_bytes: limit_mib << 20, workers: 2, seed: Some(1), ..CacheOptions::default() })
+        .expect("a small cache can be made")
+}
+
+fn store<'a>(cache: &Cache, key: &'a [u8], value: &'a [u8]) -> Store<'a> {
+    Store {
+        key,
+        hash: cache.hash(key),
+        mode: Mode::Set,
+        flags: 0,
+        expiry: Expiry::NEVER,
+        value,
+        compare: None,
+        explicit_cas: None,
+        invalidate: false,
+        vivify: None,
+        binary_key: false,
+    }
+}
+
+fn get(worker: &Worker, key: &[u8]) -> Option<Vec<u8>> {
+    let hit = worker.get(worker.cache().hash(key), key)?;
+    let mut value = Vec::new();
+    worker.copy_value(&hit, &mut value);
+    Some(value)
+}
+
+fn set(worker: &mut Worker, key: &[u8], value: &[u8]) -> StoreOutcome {
+    let cache = worker.cache().clone();
+    worker.store(&store(&cache, key, value))
+}
+
+fn is_stored(outcome: StoreOutcome) -> bool {
+    matches!(outcome, StoreOutcome::Stored { .. })
+}
+
+#[test]
+fn what_was_set_is_got_and_what_was_deleted_is_not() {
+    let cache = cache(16);
+    let mut worker = cache.worker();
+    assert!(get(&worker, b"k").is_none());
+    assert!(is_stored(set(&mut worker, b"k", b"one")));
+    assert!(is_stored(set(&mut worker, b"k", b"two")));
+    assert_eq!(get(&worker, b"k").unwrap(), b"two");
+    let delete = Delete {
+        key: b"k",
+        hash: cache.hash(b"k"),
+        compare: None,
+        explicit_cas: None,
+        invalidate: false,
+        drop_value: false,
+        expiry: None,
+        flags: 0,
+    };
+    assert_eq!(worker.delete(&delete), DeleteOutcome::Deleted);
+    assert_eq!(worker.delete(&delete), DeleteOutcome::NotFound);
+    assert!(get(&worker, b"k").is_none());
+}
+
+#[test]
+fn values_of_every_size_come_back_whole() {
+    let cache = Cache::new(CacheOptions {
+        limit_bytes: 64 << 20,
+        item_bytes_max: 20 << 20,
+        workers: 1,
+        ..CacheOptions::default()
+    })
+    .unwrap();
+    let mut worker = cache.worker();
+    let bytes: Vec<u8> = (0..5_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for length in [0, 1, 63, 64, 511, 512, 513, 4095, 8191, 8192, 8193, 16384, 16385, 32767, 100_000, 5_000_000] {
+        let key = format!("length-{length}");
+        assert!(is_stored(set(&mut worker, key.as_bytes(), &bytes[..length])), "{length}");
+        assert!(get(&worker, key.as_bytes()).unwrap() == bytes[..length], "{length}");
+    }
+    // Appending makes a short value long, and keeps a long one long.
+    let append = |key| Store { mode: Mode::Append, ..store(&cache, key, &bytes[..20_000]) };
+    assert!(is_stored(worker.store(&append(b"length-1"))));
+    let mut expected = bytes[..1].to_vec();
+    expected.extend_from_slice(&bytes[..20_000]);
+    assert!(get(&worker, b"length-1").unwrap() == expected);
+    assert!(is_stored(worker.store(&append(b"length-1"))));
+    assert_eq!(get(&worker, b"length-1").unwrap().len(), 40_001);
+}
+
+#[test]
+fn a_full_cache_evicts_and_keeps_what_is_read() {
+    let cache = cache(16);
+    let mut worker = cache.worker();
+    let value = vec![b'v'; 1000];
+    assert!(is_stored(set(&mut worker, b"favourite", b"mine")));
+    for n in 0..100_000u32 {
+        assert!(is_stored(set(&mut worker, format!("key-{n}").as_bytes(), &value)), "{n}");
+        if n % 100 == 0 {
+            worker.quiesce();
+            assert_eq!(get(&worker, b"favourite").as_deref(), Some(&b"mine"[..]), "after {n}");
+        }
+    }
+    let totals = cache.totals();
+    assert!(totals.evictions > 50_000, "{totals:?}");
+    assert!(cache.items() > 8_000, "{} items of 1000 bytes in 16 MiB", cache.items());
+    let used = cache.memory_use();
+    assert!(used.columns_bytes + used.index_bytes <= used.limit_bytes, "{used:?}");
+    let live = (0..100_000u32).filter(|n| get(&worker, format!("key-{n}").as_bytes()).is_some()).count() as u64;
+    assert_eq!(live + 1, cache.items());
+}
+
+#[test]
+fn without_eviction_a_full_cache_refuses_and_loses_nothing() {
+    let cache = Cache::new(CacheOptions { limit_bytes: 16 << 20, evict: false, workers: 1, ..CacheOptions::default() })
+        .unwrap();
+    let mut worker = cache.worker();
+    let value = vec![b'v'; 1000];
+    let stored = (0..100_000u32)
+        .take_while(|n| is_stored(set(&mut worker, format!("key-{n}").as_bytes(), &value)))
+        .count() as u32;
+    assert!((8_000..16_000).contains(&stored), "{stored}");
+    assert_eq!(set(&mut worker, b"more", &value), StoreOutcome::NoRoom);
+    for n in 0..stored {
+        assert!(get(&worker, format!("key-{n}").as_bytes()).is_some(), "{n} of {stored}");
+    }
+    // What is deleted makes room again.
+    for n in 0..stored / 2 {
+        let key = format!("key-{n}");
+        let hash = cache.hash(key.as_bytes());
+        let delete = Delete {
+            key: key.as_bytes(),
+            hash,
+            compare: None,
+            explicit_cas: None,
+            invalidate: false,
+            drop_value: false,
+            expiry: None,
+            flags: 0,
+        };
+        assert_eq!(worker.delete(&delete), DeleteOutcome::Deleted);
+    }
+    assert!(is_stored(set(&mut worker, b"more", &value)));
+}
+
+#[test]
+fn expired_items_are_never_served_and_leave_in_the_pass() {
+    let cache = cache(16);
+    cache.clock().hold();
+    let mut worker = cache.worker();
+    let now_s = cache.clock().now_s();
+    for n in 0..1000u32 {
+        let key = format!("short-{n}");
+        let expiry = Expiry(now_s + 10);
+        assert!(is_stored(worker.store(&Store { expiry, ..store(&cache, key.as_bytes(), b"v") })));
+    }
+    cache.clock().shift(9);
+    assert!(get(&worker, b"short-1").is_some());
+    assert_eq!(worker.touch(cache.hash(b"short-2"), b"short-2", Expiry(now_s + 100)), Touched::Done);
+    assert_eq!(worker.touch(cache.hash(b"short-3"), b"short-3", Expiry::NEVER), Touched::Done);
+    cache.clock().shift(1);
+    assert!(get(&worker, b"short-1").is_none());
+    assert!(get(&worker, b"short-2").is_some() && get(&worker, b"short-3").is_some());
+    let value = vec![b'v'; 1000];
+    for n in 0..40_000u32 {
+        set(&mut worker, format!("fill-{n}").as_bytes(), &value);
+        worker.quiesce();
+    }
+    assert!(cache.totals().reclaimed >= 998, "{:?}", cache.totals());
+}
+
+#[test]
+fn a_touch_gives_an_item_an_expiry_it_had_no_word_for() {
+    let cache = cache(16);
+    cache.clock().hold();
+    let mut worker = cache.worker();
+    set(&mut worker, b"k", b"v");
+    let cas = worker.get(cache.hash(b"k"), b"k").unwrap().cas();
+    let expiry = Expiry(cache.clock().now_s() + 5);
+    assert_eq!(worker.touch(cache.hash(b"k"), b"k", expiry), Touched::Done);
+    let hit = worker.get(cache.hash(b"k"), b"k").unwrap();
+    assert_eq!((hit.expiry(), hit.cas()), (expiry, cas), "a touch keeps the CAS number");
+}
+
+#[test]
+fn a_flush_takes_everything_stored_before_it_and_nothing_after() {
+    let cache = cache(16);
+    cache.clock().hold();
+    let mut worker = cache.worker();
+    let mut other = cache.worker();
+    set(&mut worker, b"a", b"1");
+    set(&mut other, b"b", b"2");
+    cache.flush(None);
+    assert!(get(&worker, b"a").is_none() && get(&worker, b"b").is_none());
+    set(&mut worker, b"a", b"3");
+    assert_eq!(get(&other, b"a").unwrap(), b"3");
+    let due_s = cache.clock().now_s() + 5;
+    cache.flush(Some(due_s));
+    assert!(get(&worker, b"a").is_some());
+    cache.clock().shift(5);
+    cache.tick();
+    assert!(get(&worker, b"a").is_none());
+    assert!(matches!(
+        worker.store(&Store { mode: Mode::Add, ..store(&cache, b"a", b"4") }),
+        StoreOutcome::Stored { .. }
+    ));
+}
+
+#[test]
+fn compare_and_swap_and_the_stale_protocol() {
+    let cache = cache(16);
+    let mut worker = cache.worker();
+    set(&mut worker, b"k", b"v");
+    let cas = worker.get(cache.hash(b"k"), b"k").unwrap().cas();
+    let with = |compare| Store { compare: Some(compare), ..store(&cache, b"k", b"w") };
+    assert_eq!(worker.store(&with(cas + 1)), StoreOutcome::Exists);
+    assert!(is_stored(worker.store(&with(cas))));
+    assert_eq!(worker.store(&with(cas)), StoreOutcome::Exists);
+    assert_eq!(
+        worker.store(&Store { compare: Some(1), ..store(&cache, b"absent", b"w") }),
+        StoreOutcome::NotFound
+    );
+    // A lower number with `invalidate` stores, but stale.
+    assert!(is_stored(worker.store(&Store { invalidate: true, ..with(cas) })));
+    let hit = worker.get(cache.hash(b"k"), b"k").unwrap();
+    assert!(hit.item.state().has(State::STALE));
+    assert!(worker.claim_token(&hit) && !worker.claim_token(&hit), "only the first claim wins");
+    set(&mut worker, b"k", b"fresh");
+    assert!(!worker.get(cache.hash(b"k"), b"k").unwrap().item.state().has(State::STALE));
+}
+
+#[test]
+fn counting_wraps_up_and_stops_at_zero() {
+    let cache = cache(16);
+    let mut worker = cache.worker();
+    set(&mut worker, b"n", b"10");
+    let arith = |increment, delta| Arith {
+        key: b"n",
+        hash: cache.hash(b"n"),
+        increment,
+        delta,
+        initial: None,
+        compare: None,
+        explicit_cas: None,
+        expiry: None,
+        binary_key: false,
+    };
+    let number = |outcome| match outcome {
+        ArithOutcome::Done { value, .. } => value,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(number(worker.arith(&arith(false, 1))), 9);
+    assert_eq!(get(&worker, b"n").unwrap(), b"9 ", "the old length is kept");
+    assert_eq!(number(worker.arith(&arith(true, 991))), 1000);
+    assert_eq!(number(worker.arith(&arith(false, 5000))), 0);
+    assert_eq!(number(worker.arith(&arith(true, u64::MAX))), u64::MAX);
+    assert_eq!(number(worker.arith(&arith(true, 2))), 1);
+    set(&mut worker, b"n", b"x1");
+    assert_eq!(worker.arith(&arith(true, 1)), ArithOutcome::NonNumeric);
+}
+
+#[test]
+fn an_abandoned_upload_leaves_nothing_behind() {
+    let cache = cache(16);
+    let mut worker = cache.worker();
+    let piece = vec![7u8; 50_000];
+    for round in 0..400 {
+        let mut upload = worker.begin_upload(cache.hash(b"big"), 200_000).unwrap_or_else(|| panic!("round {round}"));
+        assert!(worker.fill_upload(&mut upload, &piece));
+        assert_eq!(upload.missing_bytes(), 150_000);
+        worker.abandon_upload(upload);
+        worker.quiesce();
+    }
+    assert!(get(&worker, b"big").is_none());
+    assert_eq!(cache.items(), 0);
+}
+
+#[test]
+fn a_large_read_goes_on_to_its_end_when_its_item_is_replaced() {
+    let cache = cache(16);
+    let mut worker = cache.worker();
+    let big: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+    assert!(is_stored(set(&mut worker, b"big", &big)));
+    let mut read = {
+        let hit = worker.get(cache.hash(b"big"), b"big").unwrap();
+        worker.begin_large_read(&hit)
+    };
+    let mut out = Vec::new();
+    assert!(worker.continue_large_read(&mut read, 1000, &mut out));
+    set(&mut worker, b"big", b"small now");
+    let value = vec![b'v'; 1000];
+    for n in 0..60_000u32 {
+        set(&mut worker, format!("fill-{n}").as_bytes(), &value);
+        worker.quiesce();
+    }
+    while worker.continue_large_read(&mut read, 10_000, &mut out) {}
+    worker.end_large_read(read);
+    assert!(out == big);
+}
+
+#[test]
+fn a_lower_limit_gives_slabs_back() {
+    let cache = cache(64);
+    let keeper = cache.keep().unwrap();
+    let mut worker = cache.worker();
+    let value = vec![b'v'; 1000];
+    for n in 0..100_000u32 {
+        set(&mut worker, format!("fill-{n}").as_bytes(), &value);
+        worker.quiesce();
+    }
+    assert!(cache.memory_use().columns_bytes > 40 << 20);
+    assert!(cache.set_limit(24 << 20));
+    worker.offline();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while cache.memory_use().columns_bytes > 24 << 20 && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    worker.online();
+    assert!(cache.memory_use().columns_bytes <= 24 << 20, "{:?}", cache.memory_use());
+    assert!(is_stored(set(&mut worker, b"still", b"works")));
+    assert_eq!(get(&worker, b"still").unwrap(), b"works");
+    cache.stop_keeper();
+    keeper.join().unwrap();
+}
+
+#[test]
+fn a_walk_lists_every_item() {
+    let cache = cache(16);
+    let mut worker = cache.worker();
+    for n in 0..5000u32 {
+        set(&mut worker, format!("key-{n}").as_bytes(), b"v");
+    }
+    let mut listed = Vec::new();
+    let mut bucket = 0;
+    while let Some(next) = worker.list(bucket, 100, &mut listed) {
+        bucket = next;
+    }
+    let mut keys: Vec<_> = listed.into_iter().map(|item| item.key).collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 5000);
+}

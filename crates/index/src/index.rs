@@ -1,0 +1,378 @@
+//! The table and its readers.
+//!
+//! ```text
+//! hash  63         48 47                                    log2(m)          0
+//!      +-------------+--------------------------------------+-----------------+
+//!      |     tag     |                                      |  bucket         |
+//!      +-------------+--------------------------------------+-----------------+
+//! ```
+//!
+//! There are `n` buckets, any number. With `m` the power of two at or above `n`, the bucket is the low bits of the
+//! hash below `m`, or below `m / 2` if that bucket does not exist yet. Going from `n` to `n + 1` moves entries from one
+//! bucket to one new bucket and touches no other (see `grow`).
+
+use crate::bucket::{Bucket, MAIN_ENTRIES, Sub, WRITER, number_for, numbers, tag_matches};
+use crate::count::Count;
+use crate::entry::{Entry, WARMTH_MAX, WARMTH_ONE, identity, pack, tag_word, unpack, warmth_of};
+use crate::holds_key::HoldsKey;
+use crate::pool::{NEIGHBOURHOOD_LOG2, Pool, table_bytes, touched};
+use crate::region::Region;
+use crate::shim::{AtomicBool, AtomicU64, pause, prefetch_read};
+use larder_item::{KeyHash, Location};
+use std::io;
+use std::sync::atomic::Ordering;
+
+/// Most buckets there can be, as a power of two: 16 GiB-times-4 of lines, two hundred billion entries.
+const BUCKETS_LOG2_MAX: u32 = 34;
+
+/// How an index begins and how far it may go.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexOptions {
+    /// Buckets at the start, as a power of two.
+    pub buckets_log2: u32,
+    /// Buckets that address space is reserved for, as a power of two, at most 34. Reserved is not resident: the index
+    /// pays for the buckets it has. See [`Index::set_growth_limit`] for the limit of a memory budget.
+    pub buckets_log2_max: u32,
+    /// Entries per bucket, on average, above which the index wants to grow. More saves memory, fewer save reads of
+    /// sub-buckets.
+    pub fill_target: u32,
+    /// Whether to ask for 2-MiB pages. Memory then becomes resident in steps of 2 MiB.
+    pub huge: bool,
+}
+
+impl Default for IndexOptions {
+    /// 1024 buckets, up to 2^30 (about six billion items), 6 entries in each, on huge pages.
+    fn default() -> Self {
+        IndexOptions { buckets_log2: 10, buckets_log2_max: 30, fill_target: 6, huge: true }
+    }
+}
+
+/// The index: key hash to location, for any number of threads.
+#[repr(C)]
+pub struct Index {
+    pub(crate) main: Region<Bucket>,
+    /// Buckets in use. Only `grow` writes it, and only while it holds the writer bits of both buckets of the split.
+    pub(crate) buckets: AtomicU64,
+    pub(crate) pool: Pool,
+    pub(crate) fill_target: u64,
+    huge: bool,
+    pub(crate) growth: Growth,
+    pub(crate) count: Count,
+}
+
+/// What only growth and the writers that ask for it look at; on its own lines, away from what every reader reads.
+#[repr(align(128))]
+pub(crate) struct Growth {
+    /// Somebody found the index too full. A hint: it may be late, and it may be set when growth is at its limit.
+    pub(crate) wanted: AtomicBool,
+    /// Somebody is splitting buckets.
+    pub(crate) busy: AtomicBool,
+    /// Growth stops at this many buckets.
+    pub(crate) limit: AtomicU64,
+}
+
+impl Index {
+    /// An empty index.
+    ///
+    /// # Errors
+    /// If the options contradict each other, or the address space cannot be reserved. Address space is about
+    /// 200 bytes per bucket of `buckets_log2_max`.
+    pub fn new(options: IndexOptions) -> io::Result<Index> {
+        let IndexOptions { buckets_log2, buckets_log2_max, fill_target, huge } = options;
+        if buckets_log2 > buckets_log2_max || buckets_log2_max > BUCKETS_LOG2_MAX || fill_target == 0 {
+            let text = format!(
+                "an index needs buckets_log2 <= buckets_log2_max <= {BUCKETS_LOG2_MAX} and fill_target >= 1"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let buckets_max = 1u64 << buckets_log2_max;
+        Ok(Index {
+            main: Region::reserve(buckets_max as usize, huge)?,
+            buckets: AtomicU64::new(1 << buckets_log2),
+            pool: Pool::new(buckets_max, huge)?,
+            fill_target: fill_target as u64,
+            huge,
+            growth: Growth {
+                wanted: AtomicBool::new(false),
+                busy: AtomicBool::new(false),
+                limit: AtomicU64::new(buckets_max),
+            },
+            count: Count::new(),
+        })
+    }
+
+    /// Fetches the line that [`Index::peek`], a lookup or a writer of `hash` will need first.
+    #[inline]
+    pub fn prefetch(&self, hash: KeyHash) {
+        prefetch_read(self.bucket(self.place(hash)));
+    }
+
+    /// The location of the first entry with the tag of `hash`: very likely the key's. No key is compared and no
+    /// version checked, so it may be another key's, or gone by now, and `None` does not mean absent. Meant for
+    /// prefetching the record; a record found to be the right one is settled by [`Index::confirm_marking`].
+    #[inline]
+    pub fn peek(&self, hash: KeyHash) -> Option<Location> {
+        let place = self.place(hash);
+        let bucket = self.bucket(place);
+        if let Some(word) = first_tagged(&bucket.entries, hash) {
+            return Some(unpack(word).location);
+        }
+        let sub = self.sub(place, bucket.header.load(Ordering::Acquire), hash)?;
+        first_tagged(&sub.entries, hash).map(|word| unpack(word).location)
+    }
+
+    /// The entry of `key`, whose hash is `hash`.
+    #[inline]
+    pub fn get(&self, hash: KeyHash, key: &[u8], owner: &impl HoldsKey) -> Option<Entry> {
+        self.look_up::<false>(hash, key, owner)
+    }
+
+    /// The entry of `key`, and a mark on it: its warmth goes up by one, up to [`WARMTH_MAX`]. The warmth returned is
+    /// the one before. A mark that races with a writer or another mark may be lost.
+    #[inline]
+    pub fn get_marking(&self, hash: KeyHash, key: &[u8], owner: &impl HoldsKey) -> Option<Entry> {
+        self.look_up::<true>(hash, key, owner)
+    }
+
+    /// Whether the entry of `hash` still points at `at`; if so marks it, as [`Index::get_marking`] does. `false` is
+    /// also said of an entry that is being moved at this moment: then [`Index::get_marking`] knows.
+    #[inline]
+    pub fn confirm_marking(&self, hash: KeyHash, at: Location) -> bool {
+        let place = self.place(hash);
+        let bucket = self.bucket(place);
+        if confirm_among(&bucket.entries, hash, at) {
+            return true;
+        }
+        match self.sub(place, bucket.header.load(Ordering::Acquire), hash) {
+            Some(sub) => confirm_among(&sub.entries, hash, at),
+            None => false,
+        }
+    }
+
+    #[inline(always)]
+    fn look_up<const MARK: bool>(&self, hash: KeyHash, key: &[u8], owner: &impl HoldsKey) -> Option<Entry> {
+        let mut turns = 0;
+        loop {
+            let place = self.place(hash);
+            let bucket = self.bucket(place);
+            // Acquire, pairs with the Release in `BucketGuard::drop`: what that writer did is seen below.
+            let header = bucket.header.load(Ordering::Acquire);
+            if let Some(entry) = find_among::<MARK, MAIN_ENTRIES>(&bucket.entries, hash, key, owner) {
+                return Some(entry);
+            }
+            if let Some(sub) = self.sub(place, header, hash)
+                && let Some(entry) = find_among::<MARK, _>(&sub.entries, hash, key, owner)
+            {
+                return Some(entry);
+            }
+            // The entries were loaded with Acquire and stored with Release after the writer bit was set: had the scan
+            // seen any store of a writer later than `header`, this load would see that writer's bit or version.
+            // And had `header` been the one after a split, the split's `buckets` would be seen by `place`.
+            if header & WRITER == 0
+                && bucket.header.load(Ordering::Relaxed) == header
+                && self.place(hash) == place
+            {
+                return None;
+            }
+            pause(&mut turns);
+        }
+    }
+
+    /// The bucket of `hash` at this moment.
+    #[inline(always)]
+    pub(crate) fn place(&self, hash: KeyHash) -> u64 {
+        // Acquire, pairs with the Release in `split`: whoever sees the new bucket counted sees what is in it.
+        let buckets = self.buckets.load(Ordering::Acquire);
+        place_among(hash.0, buckets)
+    }
+
+    /// The bucket at `place`, which must be one that [`Index::place`] has returned or the one growth is making.
+    #[inline(always)]
+    pub(crate) fn bucket(&self, place: u64) -> &Bucket {
+        debug_assert!((place as usize) < self.main.len());
+        // SAFETY: `place_among` stays below `buckets`, which `grow` never raises above `main.len()`; growth and `walk`
+        // check their own places against it.
+        unsafe { self.main.get_unchecked(place as usize) }
+    }
+
+    /// The sub-bucket for `hash` under `header`, the header of the bucket at `place`.
+    #[inline(always)]
+    fn sub(&self, place: u64, header: u64, hash: KeyHash) -> Option<&Sub> {
+        match number_for(header, tag_word(hash)) {
+            0 => None,
+            number => self.pool.sub(place, number),
+        }
+    }
+
+    /// Entries in the index: exact when nobody writes, else within what is being written. Reads some thirty lines.
+    pub fn len(&self) -> u64 {
+        self.count.sum()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Buckets in use.
+    pub fn buckets(&self) -> u64 {
+        self.buckets.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory the index has touched, in whole pages: buckets, sub-buckets, tables. Nothing is ever given back
+    /// to the operating system: a removed entry's place is used again by another.
+    pub fn bytes(&self) -> u64 {
+        let buckets = self.buckets();
+        touched(64 * buckets, self.huge) + self.pool.bytes(buckets, self.huge) + size_of::<Index>() as u64
+    }
+
+    /// Bytes to reckon with for an index of `buckets` buckets filled to the target: what [`Index::bytes`] will say, or
+    /// a little more. For choosing a growth limit.
+    pub fn bytes_for_buckets(&self, buckets: u64) -> u64 {
+        let pool =
+            (buckets as f64 * POOL_BYTES_PER_BUCKET_AT_6 * (self.fill_target as f64 / 6.0).powi(2)) as u64;
+        touched(64 * buckets, self.huge)
+            + touched(pool, self.huge)
+            + table_bytes(buckets, self.huge)
+            + size_of::<Index>() as u64
+    }
+
+    /// Shows `f` the entries of one bucket and returns the next bucket's number, `None` after the last one. Start
+    /// at 0. An entry that is there for the whole walk is shown at least once; twice if its bucket split meanwhile.
+    /// No lock is held while `f` runs.
+    pub fn walk(&self, from_bucket: u64, f: &mut dyn FnMut(Entry)) -> Option<u64> {
+        if from_bucket >= self.buckets.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut turns = 0;
+        let seen = loop {
+            let seen = self.snapshot(from_bucket);
+            let header = self.bucket(from_bucket).header.load(Ordering::Relaxed);
+            if seen.header & WRITER == 0 && header == seen.header {
+                break seen;
+            }
+            pause(&mut turns);
+        };
+        seen.words().iter().for_each(|word| f(unpack(*word)));
+        Some(from_bucket + 1)
+    }
+
+    /// The entries of the bucket at `place` and the header before them. A whole picture only if the header was
+    /// unlocked and is still the same afterwards, or the caller holds the writer bit.
+    pub(crate) fn snapshot(&self, place: u64) -> Snapshot {
+        let bucket = self.bucket(place);
+        let mut seen = Snapshot::empty(bucket.header.load(Ordering::Acquire));
+        bucket.entries.iter().for_each(|slot| seen.push(slot.load(Ordering::Acquire)));
+        for number in numbers(seen.header) {
+            if let Some(sub) = self.pool.sub(place, number) {
+                sub.entries.iter().for_each(|slot| seen.push(slot.load(Ordering::Acquire)));
+            }
+        }
+        seen
+    }
+}
+
+/// Bytes of chunks per bucket at the worst point of a doubling, at six entries per bucket.
+const POOL_BYTES_PER_BUCKET_AT_6: f64 = 26.0;
+
+/// The bucket of a hash among `buckets` (at least 1) of them.
+#[inline(always)]
+pub(crate) fn place_among(hash: u64, buckets: u64) -> u64 {
+    let mask = buckets.next_power_of_two() - 1;
+    let place = hash & mask;
+    if place >= buckets { place & (mask >> 1) } else { place }
+}
+
+/// The entries of a bucket at one moment.
+pub(crate) struct Snapshot {
+    pub(crate) header: u64,
+    len: usize,
+    words: [u64; crate::bucket::BUCKET_ENTRIES_MAX],
+}
+
+impl Snapshot {
+    pub(crate) fn empty(header: u64) -> Snapshot {
+        Snapshot { header, len: 0, words: [0; crate::bucket::BUCKET_ENTRIES_MAX] }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, word: u64) {
+        if word != 0 {
+            self.words[self.len] = word;
+            self.len += 1;
+        }
+    }
+
+    pub(crate) fn sort_warmest_first(&mut self) {
+        self.words[..self.len].sort_unstable_by_key(|word| std::cmp::Reverse(warmth_of(*word)));
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words[..self.len]
+    }
+}
+
+/// The first word with the tag of `hash`.
+#[inline(always)]
+fn first_tagged<const N: usize>(slots: &[AtomicU64; N], hash: KeyHash) -> Option<u64> {
+    let tag = tag_word(hash);
+    let mut matches = tag_matches(slots, tag);
+    while matches != 0 {
+        let word = slots[matches.trailing_zeros() as usize].load(Ordering::Acquire);
+        if word != 0 {
+            return Some(word);
+        }
+        matches &= matches - 1;
+    }
+    None
+}
+
+/// The entry of `key` among `slots`, marked if `MARK`.
+#[inline(always)]
+fn find_among<const MARK: bool, const N: usize>(
+    slots: &[AtomicU64; N],
+    hash: KeyHash,
+    key: &[u8],
+    owner: &impl HoldsKey,
+) -> Option<Entry> {
+    let mut matches = tag_matches(slots, tag_word(hash));
+    while matches != 0 {
+        let slot = &slots[matches.trailing_zeros() as usize];
+        let word = slot.load(Ordering::Acquire);
+        if word != 0 && owner.holds(unpack(word).location, key) {
+            if MARK {
+                mark(slot, word);
+            }
+            return Some(unpack(word));
+        }
+        matches &= matches - 1;
+    }
+    None
+}
+
+/// Whether an entry of `hash` at `at` is among `slots`; marks it if so.
+#[inline(always)]
+fn confirm_among<const N: usize>(slots: &[AtomicU64; N], hash: KeyHash, at: Location) -> bool {
+    let wanted = pack(hash.tag(), at, 0);
+    for slot in slots {
+        // Relaxed: the caller has read the record already; nothing is read on the strength of this load.
+        let word = slot.load(Ordering::Relaxed);
+        if identity(word) == wanted {
+            mark(slot, word);
+            return true;
+        }
+    }
+    false
+}
+
+/// Raises the warmth of `word` in `slot`. A compare-and-swap, because a writer may replace the entry at this moment;
+/// Relaxed, because a read-modify-write passes on the Release of the store it builds on, and warmth itself orders
+/// nothing.
+#[inline(always)]
+fn mark(slot: &AtomicU64, word: u64) {
+    if warmth_of(word) < WARMTH_MAX {
+        let _ = slot.compare_exchange(word, word + WARMTH_ONE, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+const _: () = assert!(NEIGHBOURHOOD_LOG2 < 32);

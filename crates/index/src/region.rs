@@ -1,0 +1,114 @@
+//! A long array of zeros of which only the used part costs memory.
+//!
+//! The array is one private anonymous mapping, reserved without commitment; the kernel gives a page when one is
+//! first written. It is aligned to 2 MiB so that huge pages fit. Under loom and Miri, which have no mapping, it is a
+//! boxed slice.
+
+use std::io;
+
+/// Bytes of a huge page; regions begin on a multiple.
+pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
+/// Bytes of a small page.
+pub(crate) const SMALL_PAGE_BYTES: u64 = 4 << 10;
+
+/// Elements of which all-zero bytes are a valid value: the blank one.
+///
+/// # Safety
+/// All-zero bytes must be a valid value of the type, and `blank` must return that value (under loom, its model).
+/// The type must need no drop.
+#[cfg_attr(not(any(loom, miri)), allow(dead_code, reason = "only a bound there"))]
+pub(crate) unsafe trait Blank: Sized {
+    /// The element that all-zero bytes are.
+    #[cfg(any(loom, miri))]
+    fn blank() -> Self;
+}
+
+#[cfg(not(any(loom, miri)))]
+pub(crate) use mapped::Region;
+
+#[cfg(not(any(loom, miri)))]
+mod mapped {
+    use super::{Blank, HUGE_PAGE_BYTES, io};
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use std::{ffi::c_void, ops::Deref, ptr, slice};
+
+    /// `len` elements of zeros, reserved but not yet resident.
+    pub(crate) struct Region<T> {
+        mapping: *mut c_void,
+        mapping_bytes: usize,
+        first: *const T,
+        len: usize,
+    }
+
+    // SAFETY: a region owns its mapping and gives out only `&T`; it moves and is shared as `[T]` is.
+    unsafe impl<T: Send> Send for Region<T> {}
+    // SAFETY: as above.
+    unsafe impl<T: Sync> Sync for Region<T> {}
+
+    impl<T: Blank> Region<T> {
+        /// Reserves room for `len` elements, on huge pages if `huge`.
+        ///
+        /// # Errors
+        /// What the kernel says: usually that the address space or the overcommit limit is exhausted.
+        pub(crate) fn reserve(len: usize, huge: bool) -> io::Result<Region<T>> {
+            let too_long = || io::Error::new(io::ErrorKind::InvalidInput, "the index is longer than memory");
+            let bytes = len.checked_mul(size_of::<T>()).ok_or_else(too_long)?;
+            let align = HUGE_PAGE_BYTES as usize;
+            let bytes = bytes.checked_next_multiple_of(align).ok_or_else(too_long)?;
+            let mapping_bytes =
+                bytes.checked_add(align).filter(|b| *b < isize::MAX as usize).ok_or_else(too_long)?;
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            // SAFETY: a new mapping at an address of the kernel's choice; it overlaps nothing of ours.
+            let mapping = unsafe {
+                mmap_anonymous(ptr::null_mut(), mapping_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
+            }?;
+            let skip = mapping.cast::<u8>().align_offset(align);
+            // SAFETY: the mapping is one alignment longer than `bytes`, so `skip + bytes` lies inside it.
+            let first = unsafe { mapping.cast::<u8>().add(skip) };
+            let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+            // SAFETY: the range is inside our own mapping, and this advice changes no byte of it.
+            // A kernel without huge pages refuses; then there are only small ones, which is what it would give anyway.
+            let _ = unsafe { madvise(first.cast(), bytes, advice) };
+            Ok(Region { mapping, mapping_bytes, first: first.cast(), len })
+        }
+    }
+
+    impl<T> Deref for Region<T> {
+        type Target = [T];
+
+        #[inline(always)]
+        fn deref(&self) -> &[T] {
+            // SAFETY: `first` is aligned to 2 MiB and has `len` elements behind it in a mapping that lives as long as
+            // `self`; they were zeros, which `Blank` says is a value, and are written only through atomics since.
+            unsafe { slice::from_raw_parts(self.first, self.len) }
+        }
+    }
+
+    impl<T> Drop for Region<T> {
+        fn drop(&mut self) {
+            // SAFETY: the mapping is ours alone, and every `&T` into it borrowed `self`.
+            let unmapped = unsafe { munmap(self.mapping, self.mapping_bytes) };
+            debug_assert!(unmapped.is_ok());
+        }
+    }
+}
+
+/// `len` elements in a boxed slice.
+#[cfg(any(loom, miri))]
+pub(crate) struct Region<T>(Box<[T]>);
+
+#[cfg(any(loom, miri))]
+impl<T: Blank> Region<T> {
+    pub(crate) fn reserve(len: usize, _huge: bool) -> io::Result<Region<T>> {
+        Ok(Region((0..len).map(|_| T::blank()).collect()))
+    }
+}
+
+#[cfg(any(loom, miri))]
+impl<T> std::ops::Deref for Region<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}

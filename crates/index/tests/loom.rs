@@ -1,0 +1,264 @@
+//! Every interleaving of a few threads, on buckets of two entries.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p larder-index --release loom_`
+#![cfg(loom)]
+
+use larder_index::{HoldsKey, Index, IndexOptions};
+use larder_item::{KeyHash, Location};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+
+/// A memory of a few records. A record is the hash of its key, which is the key; it is read and written Relaxed, so
+/// only the index makes it visible, and it may be recycled beneath a reader.
+struct Records([AtomicU64; 8]);
+
+impl Records {
+    fn write(&self, record: usize, key: u64) -> Location {
+        self.0[record].store(key, Ordering::Relaxed);
+        at(record)
+    }
+
+    fn key(&self, at: Location) -> u64 {
+        self.0[at.offset() as usize / 4].load(Ordering::Relaxed)
+    }
+}
+
+impl HoldsKey for Records {
+    fn holds(&self, at: Location, key: &[u8]) -> bool {
+        self.key(at).to_le_bytes() == key
+    }
+
+    fn hash_of(&self, at: Location) -> KeyHash {
+        KeyHash(self.key(at))
+    }
+
+    fn prefetch(&self, _at: Location) {}
+}
+
+fn at(record: usize) -> Location {
+    Location::from_offset(4 * record as u64)
+}
+
+/// A key of `bucket` whose sub-bucket direction is `direction`; `other` tells keys apart.
+fn key(bucket: u64, direction: u64, other: u64) -> u64 {
+    bucket | (direction | other << 2) << 48
+}
+
+struct Shared {
+    index: Index,
+    records: Records,
+}
+
+impl Shared {
+    /// An index of `1 << buckets_log2` buckets of two, with `keys` in records 0, 1, ..
+    fn new(buckets_log2: u32, keys: &[u64]) -> Arc<Shared> {
+        let options = IndexOptions { buckets_log2, buckets_log2_max: 1, fill_target: 1, huge: false };
+        let records = Records(std::array::from_fn(|_| AtomicU64::new(u64::MAX)));
+        let shared = Shared { index: Index::new(options).unwrap(), records };
+        keys.iter().enumerate().for_each(|(record, key)| shared.insert(record, *key));
+        Arc::new(shared)
+    }
+
+    fn get(&self, key: u64) -> Option<Location> {
+        let entry = self.index.get(KeyHash(key), &key.to_le_bytes(), &self.records);
+        entry.map(|entry| entry.location)
+    }
+
+    fn insert(&self, record: usize, key: u64) {
+        let at = self.records.write(record, key);
+        self.index.lock(KeyHash(key)).insert(at, 0).unwrap();
+    }
+
+    fn replace(&self, record: usize, key: u64) {
+        let at = self.records.write(record, key);
+        let mut guard = self.index.lock(KeyHash(key));
+        let found = guard.find(&key.to_le_bytes(), &self.records).unwrap();
+        assert!(guard.replace(&found, at, 0));
+    }
+
+    fn remove(&self, key: u64) {
+        let mut guard = self.index.lock(KeyHash(key));
+        let found = guard.find(&key.to_le_bytes(), &self.records).unwrap();
+        assert!(guard.remove(&found));
+    }
+
+    fn grow(&self) {
+        assert_eq!(self.index.grow(&self.records, 1), 1);
+    }
+}
+
+fn explore(f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.check(f);
+}
+
+fn spawn(shared: &Arc<Shared>, f: impl Fn(&Shared) + 'static) -> thread::JoinHandle<()> {
+    let shared = shared.clone();
+    thread::spawn(move || f(&shared))
+}
+
+#[test]
+fn loom_a_split_hides_neither_stayers_nor_movers() {
+    explore(|| {
+        let (stays, moves) = (key(0, 0, 1), key(1, 0, 1));
+        let shared = Shared::new(0, &[stays, moves]);
+        let grower = spawn(&shared, Shared::grow);
+        assert_eq!(shared.get(moves), Some(at(1)));
+        assert_eq!(shared.get(stays), Some(at(0)));
+        grower.join().unwrap();
+        assert_eq!(shared.index.buckets(), 2);
+        assert_eq!(shared.get(moves), Some(at(1)));
+    });
+}
+
+#[test]
+fn loom_a_split_that_frees_a_sub_bucket_hides_nothing() {
+    explore(|| {
+        let keys = [key(1, 0, 1), key(0, 0, 1), key(1, 1, 1)];
+        let shared = Shared::new(0, &keys);
+        let grower = spawn(&shared, Shared::grow);
+        assert_eq!(shared.get(keys[2]), Some(at(2)));
+        grower.join().unwrap();
+        (0..3).for_each(|k| assert_eq!(shared.get(keys[k]), Some(at(k))));
+    });
+}
+
+#[test]
+fn loom_a_sub_bucket_divided_by_an_insert_hides_nothing() {
+    explore(|| {
+        let keys = [key(0, 0, 1), key(0, 1, 1), key(0, 0, 2), key(0, 3, 1)];
+        let shared = Shared::new(0, &keys);
+        let writer = spawn(&shared, |shared| shared.insert(4, key(0, 3, 2)));
+        assert_eq!(shared.get(keys[3]), Some(at(3)));
+        assert_eq!(shared.get(keys[2]), Some(at(2)));
+        writer.join().unwrap();
+        assert_eq!(shared.get(key(0, 3, 2)), Some(at(4)));
+    });
+}
+
+#[test]
+fn loom_a_sub_bucket_given_to_a_neighbour_leads_nobody_astray() {
+    explore(|| {
+        let keys = [key(0, 0, 1), key(0, 1, 1), key(0, 2, 1), key(1, 2, 1), key(1, 2, 2)];
+        let shared = Shared::new(1, &keys);
+        let writer = spawn(&shared, |shared| {
+            // Bucket 0 gives its sub-bucket back, and its third key moves into the line; bucket 1 takes the sub-bucket.
+            shared.remove(key(0, 0, 1));
+            shared.insert(5, key(1, 2, 3));
+        });
+        assert_eq!(shared.get(keys[2]), Some(at(2)));
+        writer.join().unwrap();
+        assert_eq!(shared.get(key(1, 2, 3)), Some(at(5)));
+    });
+}
+
+#[test]
+fn loom_a_replaced_key_is_found_whole_though_its_record_is_recycled() {
+    explore(|| {
+        let replaced = key(0, 0, 1);
+        let shared = Shared::new(0, &[replaced]);
+        let writer = spawn(&shared, move |shared| {
+            shared.replace(1, replaced);
+            shared.records.write(0, key(0, 0, 2));
+        });
+        let found = shared.get(replaced);
+        assert!(found == Some(at(0)) || found == Some(at(1)));
+        writer.join().unwrap();
+        assert_eq!(shared.get(replaced), Some(at(1)));
+    });
+}
+
+#[test]
+fn loom_an_inserted_entry_shows_its_record() {
+    explore(|| {
+        let inserted = key(0, 0, 1);
+        let shared = Shared::new(0, &[]);
+        let writer = spawn(&shared, move |shared| shared.insert(1, inserted));
+        if let Some(seen) = shared.index.peek(KeyHash(inserted)) {
+            assert_eq!(shared.records.key(seen), inserted);
+            assert!(shared.index.confirm_marking(KeyHash(inserted), seen));
+        }
+        writer.join().unwrap();
+        assert!(shared.index.confirm_marking(KeyHash(inserted), at(1)));
+    });
+}
+
+#[test]
+fn loom_a_mark_never_undoes_a_replacement() {
+    explore(|| {
+        let marked = key(0, 0, 1);
+        let shared = Shared::new(0, &[marked]);
+        let writer = spawn(&shared, move |shared| shared.replace(1, marked));
+        shared.index.get_marking(KeyHash(marked), &marked.to_le_bytes(), &shared.records).unwrap();
+        shared.index.confirm_marking(KeyHash(marked), at(0));
+        writer.join().unwrap();
+        assert_eq!(shared.get(marked), Some(at(1)));
+    });
+}
+
+#[test]
+fn loom_a_removed_key_is_gone_for_all_after_the_unlock() {
+    explore(|| {
+        let (removed, moves) = (key(1, 0, 1), key(1, 0, 2));
+        let shared = Shared::new(0, &[removed, moves]);
+        let done = Arc::new(AtomicU64::new(0));
+        let told = done.clone();
+        let remover = spawn(&shared, move |shared| {
+            shared.remove(removed);
+            told.store(1, Ordering::Release);
+        });
+        let grower = spawn(&shared, |shared| {
+            shared.index.grow(&shared.records, 1);
+        });
+        if done.load(Ordering::Acquire) == 1 {
+            assert_eq!(shared.get(removed), None);
+            assert_eq!(shared.index.peek(KeyHash(removed)).filter(|seen| *seen == at(0)), None);
+        }
+        remover.join().unwrap();
+        grower.join().unwrap();
+        assert_eq!((shared.get(removed), shared.get(moves)), (None, Some(at(1))));
+        assert_eq!(shared.index.len(), 1);
+    });
+}
+
+#[test]
+fn loom_two_writers_of_one_bucket_both_succeed() {
+    explore(|| {
+        let shared = Shared::new(0, &[key(0, 0, 1)]);
+        let writer = spawn(&shared, |shared| shared.insert(1, key(0, 0, 2)));
+        shared.insert(2, key(0, 1, 3));
+        writer.join().unwrap();
+        assert_eq!(shared.get(key(0, 0, 1)), Some(at(0)));
+        assert_eq!(shared.get(key(0, 0, 2)), Some(at(1)));
+        assert_eq!(shared.get(key(0, 1, 3)), Some(at(2)));
+        assert_eq!(shared.index.len(), 3);
+    });
+}
+
+#[test]
+fn loom_two_neighbours_take_different_sub_buckets() {
+    explore(|| {
+        let keys = [key(0, 0, 1), key(0, 0, 2), key(1, 0, 1), key(1, 0, 2)];
+        let shared = Shared::new(1, &keys);
+        let writer = spawn(&shared, |shared| shared.insert(4, key(0, 0, 3)));
+        shared.insert(5, key(1, 0, 3));
+        writer.join().unwrap();
+        assert_eq!(shared.get(key(0, 0, 3)), Some(at(4)));
+        assert_eq!(shared.get(key(1, 0, 3)), Some(at(5)));
+    });
+}
+
+#[test]
+fn loom_a_writer_follows_its_bucket_through_a_split() {
+    explore(|| {
+        let shared = Shared::new(0, &[key(0, 0, 1), key(1, 0, 1)]);
+        let grower = spawn(&shared, Shared::grow);
+        shared.insert(2, key(1, 0, 2));
+        assert_eq!(shared.get(key(1, 0, 2)), Some(at(2)));
+        grower.join().unwrap();
+        assert_eq!(shared.get(key(1, 0, 2)), Some(at(2)));
+        assert_eq!(shared.get(key(1, 0, 1)), Some(at(1)));
+    });
+}

@@ -1,0 +1,239 @@
+//! The index against a `HashMap`: the slow twin that defines the answer.
+#![cfg(not(loom))]
+
+mod common;
+
+use common::Records;
+use larder_index::{BUCKET_ENTRIES_MAX, Index, IndexOptions, WARMTH_MAX};
+use larder_item::Location;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Set(u64),
+    Remove(u64),
+    Get(u64),
+    Mark(u64),
+    Grow(usize),
+    Walk,
+}
+
+fn step(keys: u64) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..keys).prop_map(Step::Set),
+        4 => (0..keys).prop_map(Step::Remove),
+        4 => (0..keys).prop_map(Step::Get),
+        2 => (0..keys).prop_map(Step::Mark),
+        2 => (0usize..20).prop_map(Step::Grow),
+        1 => Just(Step::Walk),
+    ]
+}
+
+/// The index and its model.
+struct Twins {
+    index: Index,
+    records: Records,
+    model: HashMap<u64, (Location, u8)>,
+}
+
+impl Twins {
+    fn new(buckets_log2: u32, buckets_log2_max: u32, fill_target: u32, forced: u64) -> Twins {
+        let options = IndexOptions { buckets_log2, buckets_log2_max, fill_target, huge: false };
+        Twins { index: Index::new(options).unwrap(), records: Records::new(forced), model: HashMap::new() }
+    }
+
+    /// Inserts or replaces; on `Full` removes the victim, as a cache would. Returns the victims.
+    fn set(&mut self, key: u64) -> usize {
+        let (hash, at) = (self.records.hash(key), self.records.make(key));
+        let mut victims = 0;
+        let mut guard = self.index.lock(hash);
+        assert_eq!(guard.hash(), hash);
+        match guard.find(&key.to_le_bytes(), &self.records) {
+            Some(found) => {
+                assert_eq!(found.entry.location, self.model[&key].0);
+                assert!(guard.replace(&found, at, found.entry.warmth));
+                assert!(guard.find_at(found.entry.location).is_none());
+                self.model.get_mut(&key).unwrap().0 = at;
+            }
+            None => {
+                assert!(!self.model.contains_key(&key));
+                while let Err(full) = guard.insert(at, 1) {
+                    assert!(guard.entries().count() >= 15, "a bucket is full with two lines at least");
+                    let victim = self.records.key_at(full.victim.entry.location);
+                    assert!(self.model.remove(&victim).is_some());
+                    assert!(guard.remove(&full.victim));
+                    assert!(!guard.remove(&full.victim), "a second removal does nothing");
+                    victims += 1;
+                }
+                self.model.insert(key, (at, 1));
+            }
+        }
+        assert_eq!(guard.find_at(at).unwrap().entry.location, at);
+        assert!(guard.entries().count() <= BUCKET_ENTRIES_MAX);
+        victims
+    }
+
+    fn remove(&mut self, key: u64) {
+        let mut guard = self.index.lock(self.records.hash(key));
+        let found = guard.find(&key.to_le_bytes(), &self.records);
+        assert_eq!(found.map(|f| f.entry.location), self.model.remove(&key).map(|(at, _)| at));
+        if let Some(found) = found {
+            assert!(guard.remove(&found));
+            assert!(guard.find(&key.to_le_bytes(), &self.records).is_none());
+        }
+    }
+
+    fn check(&self, key: u64) {
+        let got = self.index.get(self.records.hash(key), &key.to_le_bytes(), &self.records);
+        assert_eq!(got.map(|e| (e.location, e.warmth)), self.model.get(&key).copied(), "key {key}");
+    }
+
+    fn mark(&mut self, key: u64) {
+        let hash = self.records.hash(key);
+        let got = self.index.get_marking(hash, &key.to_le_bytes(), &self.records);
+        assert_eq!(got.map(|e| (e.location, e.warmth)), self.model.get(&key).copied());
+        let Some((at, warmth)) = self.model.get_mut(&key) else { return };
+        *warmth = (*warmth + 1).min(WARMTH_MAX);
+        assert!(self.index.peek(hash).is_some());
+        assert!(!self.index.confirm_marking(hash, common::location(1 << 30)));
+        assert!(self.index.confirm_marking(hash, *at));
+        *warmth = (*warmth + 1).min(WARMTH_MAX);
+    }
+
+    fn walk(&self) {
+        let mut seen: Vec<_> = Vec::new();
+        let mut cursor = Some(0);
+        while let Some(bucket) = cursor {
+            cursor = self.index.walk(bucket, &mut |entry| seen.push((entry.location, entry.warmth)));
+        }
+        let mut expected: Vec<_> = self.model.values().copied().collect();
+        seen.sort();
+        expected.sort();
+        assert_eq!(seen, expected);
+    }
+
+    fn check_all(&self, keys: u64) {
+        (0..keys).for_each(|key| self.check(key));
+        self.walk();
+        assert_eq!(self.index.len(), self.model.len() as u64);
+    }
+
+    fn grow_fully(&self) -> usize {
+        let mut splits = 0;
+        while self.index.needs_growth() {
+            splits += self.index.grow(&self.records, 3);
+        }
+        splits
+    }
+}
+
+fn run(twins: &mut Twins, keys: u64, steps: &[Step]) {
+    for step in steps {
+        match *step {
+            Step::Set(key) => drop(twins.set(key)),
+            Step::Remove(key) => twins.remove(key),
+            Step::Get(key) => twins.check(key),
+            Step::Mark(key) => twins.mark(key),
+            Step::Grow(max) => drop(twins.index.grow(&twins.records, max)),
+            Step::Walk => twins.walk(),
+        }
+    }
+    twins.check_all(keys);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 2 } else { 200 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Few buckets, so that they overflow, split their sub-buckets and are full.
+    #[test]
+    fn crowded(steps in prop::collection::vec(step(300), 1..if cfg!(miri) { 150 } else { 3000 })) {
+        run(&mut Twins::new(0, 3, 100, 0), 300, &steps);
+    }
+
+    /// From one bucket through many doublings.
+    #[test]
+    fn growing(fill in 1u32..9, steps in prop::collection::vec(step(2000), 1..if cfg!(miri) { 150 } else { 3000 })) {
+        run(&mut Twins::new(0, 12, fill, 0), 2000, &steps);
+    }
+
+    /// All tags point in one direction, so that sub-buckets cannot share the load.
+    #[test]
+    fn one_direction(steps in prop::collection::vec(step(200), 1..if cfg!(miri) { 150 } else { 2000 })) {
+        run(&mut Twins::new(2, 6, 10, 3 << 48), 200, &steps);
+    }
+}
+
+#[test]
+fn fills_grows_and_empties() {
+    let keys = if cfg!(miri) { 400 } else { 40_000 };
+    let mut twins = Twins::new(0, if cfg!(miri) { 8 } else { 14 }, 6, 0);
+    let mut splits = 0;
+    for key in 0..keys {
+        assert_eq!(twins.set(key), 0, "a growing index has room");
+        splits += twins.grow_fully();
+    }
+    assert_eq!(twins.index.buckets(), 1 + splits as u64);
+    assert!(twins.index.buckets() >= keys / 6 - 64 && twins.index.buckets() <= keys / 6 + 1);
+    twins.check_all(keys);
+    (0..keys).for_each(|key| twins.remove(key));
+    twins.check_all(keys);
+    assert!(twins.index.is_empty());
+    (0..keys).for_each(|key| assert_eq!(twins.set(key), 0));
+    twins.check_all(keys);
+}
+
+#[test]
+fn a_bucket_takes_thirty_nine_entries_and_names_a_victim() {
+    let mut twins = Twins::new(0, 0, 6, 0);
+    let victims: usize = (0..500).map(|key| twins.set(key)).sum();
+    assert!(
+        (BUCKET_ENTRIES_MAX - 4..=BUCKET_ENTRIES_MAX).contains(&twins.model.len()),
+        "{}",
+        twins.model.len()
+    );
+    assert_eq!(victims + twins.model.len(), 500);
+    twins.check_all(500);
+}
+
+#[test]
+fn growth_stops_at_its_limit() {
+    let mut twins = Twins::new(0, 10, 6, 0);
+    twins.index.set_growth_limit(5);
+    for key in 0..150 {
+        twins.set(key);
+        twins.grow_fully();
+    }
+    assert_eq!(twins.index.buckets(), 5);
+    twins.index.set_growth_limit(1 << 40);
+    assert!(twins.index.needs_growth());
+    twins.grow_fully();
+    assert!(twins.index.buckets() > 20);
+    twins.check_all(150);
+}
+
+#[test]
+fn the_coldest_goes_first() {
+    let mut twins = Twins::new(0, 0, 6, 3 << 48);
+    (0..15).for_each(|key| assert_eq!(twins.set(key), 0));
+    (0..15).filter(|key| *key != 11).for_each(|key| twins.mark(key));
+    assert_eq!(twins.set(15), 1);
+    assert!(!twins.model.contains_key(&11));
+    twins.check_all(16);
+}
+
+#[test]
+fn contradicting_options_are_refused() {
+    let good = IndexOptions::default();
+    for bad in [
+        IndexOptions { buckets_log2: 31, ..good },
+        IndexOptions { buckets_log2_max: 60, ..good },
+        IndexOptions { fill_target: 0, ..good },
+    ] {
+        assert_eq!(Index::new(bad).err().unwrap().kind(), std::io::ErrorKind::InvalidInput);
+    }
+}

@@ -1,0 +1,160 @@
+//! Real threads: writers, one of which always grows, against readers who know what must be there.
+#![cfg(not(loom))]
+
+use larder_index::{HoldsKey, Index, IndexOptions};
+use larder_item::{KeyHash, KeyHasher, Location};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Records are never reused: record r of key k says k. Written Relaxed, so that only the index makes them visible.
+struct Records {
+    hasher: KeyHasher,
+    keys: Vec<AtomicU64>,
+    next: AtomicU64,
+}
+
+impl Records {
+    fn make(&self, key: u64) -> Option<Location> {
+        let record = self.next.fetch_add(1, Ordering::Relaxed);
+        self.keys.get(record as usize)?.store(key, Ordering::Relaxed);
+        Some(Location::from_offset(4 * record))
+    }
+
+    fn key_at(&self, at: Location) -> u64 {
+        self.keys[(at.offset() / 4) as usize].load(Ordering::Relaxed)
+    }
+
+    fn hash(&self, key: u64) -> KeyHash {
+        self.hasher.hash(&key.to_le_bytes())
+    }
+}
+
+impl HoldsKey for Records {
+    fn holds(&self, at: Location, key: &[u8]) -> bool {
+        self.key_at(at).to_le_bytes() == key
+    }
+
+    fn hash_of(&self, at: Location) -> KeyHash {
+        self.hash(self.key_at(at))
+    }
+
+    fn prefetch(&self, _at: Location) {}
+}
+
+const LASTING: u64 = if cfg!(miri) { 60 } else { 20_000 };
+const PASSING: u64 = if cfg!(miri) { 60 } else { 60_000 };
+
+struct Stage {
+    index: Index,
+    records: Records,
+    over: AtomicBool,
+}
+
+impl Stage {
+    /// Inserts or replaces `key`; false when the records are used up.
+    fn set(&self, key: u64) -> bool {
+        let Some(at) = self.records.make(key) else { return false };
+        let mut guard = self.index.lock(self.records.hash(key));
+        match guard.find(&key.to_le_bytes(), &self.records) {
+            Some(found) => assert!(guard.replace(&found, at, found.entry.warmth)),
+            None => guard.insert(at, 0).unwrap(),
+        }
+        true
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        let mut guard = self.index.lock(self.records.hash(key));
+        guard.find(&key.to_le_bytes(), &self.records).is_some_and(|found| guard.remove(&found))
+    }
+
+    /// Sets and removes the passing keys of one parity, replaces lasting ones, and grows when asked.
+    fn write(&self, parity: u64) {
+        let mut random = 88_172_645_463_325_252u64 + parity;
+        let mut present = vec![false; PASSING as usize];
+        while !self.over.load(Ordering::Relaxed) {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let passing = random % PASSING & !1 | parity;
+            let (key, here) = (LASTING + passing, &mut present[passing as usize]);
+            match random >> 32 & 7 {
+                0..4 => *here |= self.set(key),
+                4..7 => assert_eq!(self.remove(key), std::mem::take(here), "key {key}"),
+                _ => drop(self.set(random >> 40 & !1 % LASTING)),
+            }
+            let found = self.index.get(self.records.hash(key), &key.to_le_bytes(), &self.records);
+            assert_eq!(found.is_some(), *here, "only this thread writes key {key}");
+            if self.index.needs_growth() {
+                self.index.grow(&self.records, 2);
+            }
+            if self.records.next.load(Ordering::Relaxed) >= self.records.keys.len() as u64 {
+                self.over.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Looks up lasting keys, which must be there, and passing ones, which must be themselves.
+    fn read(&self, start: u64) -> u64 {
+        let mut lookups = 0;
+        for n in start.. {
+            if self.over.load(Ordering::Relaxed) {
+                break;
+            }
+            let key = n * 7919 % (LASTING + PASSING);
+            let hash = self.records.hash(key);
+            if let Some(at) = self.index.peek(hash)
+                && self.records.key_at(at) == key
+            {
+                self.index.confirm_marking(hash, at);
+            }
+            match self.index.get_marking(hash, &key.to_le_bytes(), &self.records) {
+                Some(entry) => assert_eq!(self.records.key_at(entry.location), key),
+                None => assert!(key >= LASTING, "key {key} is never removed"),
+            }
+            lookups += 1;
+        }
+        lookups
+    }
+}
+
+#[test]
+fn readers_never_miss_what_is_there_while_writers_write_and_the_index_grows() {
+    let records = if cfg!(miri) { 1_000 } else { 20_000_000 };
+    let stage = Stage {
+        index: Index::new(IndexOptions {
+            buckets_log2: 0,
+            buckets_log2_max: 16,
+            fill_target: 5,
+            huge: false,
+        })
+        .unwrap(),
+        records: Records {
+            hasher: KeyHasher::with_seed(3),
+            keys: (0..records).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            next: AtomicU64::new(0),
+        },
+        over: AtomicBool::new(false),
+    };
+    for key in 0..LASTING {
+        stage.set(key);
+        stage.index.grow(&stage.records, if key % 3 == 0 { 1 } else { 0 });
+    }
+    let began = Instant::now();
+    let lookups: u64 = std::thread::scope(|threads| {
+        let writers = [threads.spawn(|| stage.write(0)), threads.spawn(|| stage.write(1))];
+        let readers = [threads.spawn(|| stage.read(0)), threads.spawn(|| stage.read(5))];
+        while began.elapsed() < Duration::from_millis(2500) && !stage.over.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        stage.over.store(true, Ordering::Relaxed);
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum()
+    });
+    assert!(lookups > 0);
+    let mut walked = 0;
+    let mut cursor = Some(0);
+    while let Some(bucket) = cursor {
+        cursor = stage.index.walk(bucket, &mut |_| walked += 1);
+    }
+    assert_eq!(stage.index.len(), walked);
+}

@@ -1,0 +1,430 @@
+//! Reading a record.
+//!
+//! The bytes behind an [`Item`] do not change while its guard lives, except word 0 and the expiry, which are
+//! read and written atomically:
+//!
+//! * they were written before the location was published, and the reader got the location through an Acquire
+//!   load that pairs with that publication;
+//! * they are written again only after the column was retired and every reader that was online then announced
+//!   a quiescent point; the guard borrows its reader, and announcing takes the reader mutably.
+
+use crate::memory::Inner;
+use crate::open_column::{CHUNK_KEY_BYTES, CHUNK_NEXT_AT, NO_NEXT};
+use crate::prefetch::prefetch_read;
+use larder_item::{Expiry, HEADER_BYTES, Header, KeyHash, LAST_ACCESS_MASK, Location, State, ValuePlace};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A last access younger than this many seconds is not rewritten.
+pub const LAST_ACCESS_STALE_S: u32 = 60;
+
+/// Words taken by the field of each place: inline 0, apart 1, chunked 3, chunk 1, two bits each.
+const PLACE_WORDS: u32 = 0b01_11_01_00;
+
+/// One record, while a guard keeps its bytes.
+#[derive(Clone, Copy)]
+pub struct Item<'g> {
+    record: *const u8,
+    /// Header word 1.
+    word: u32,
+    /// Where the record begins in its column, and where the column ends.
+    in_column: u32,
+    column_bytes: u32,
+    inner: &'g Inner,
+    bytes: PhantomData<&'g [u8]>,
+}
+
+/// The value of an item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value<'g> {
+    /// All of it.
+    Whole(&'g [u8]),
+    /// A chain of chunks.
+    Chunked {
+        /// Bytes of the whole value.
+        total: u32,
+        /// The first chunk.
+        first: Location,
+    },
+}
+
+impl<'g> Item<'g> {
+    /// # Safety
+    /// `record` lies in the arena of `inner`, whose columns have `column_bytes`; it is `in_column` bytes from its
+    /// column's start and at least [`HEADER_BYTES`] before its end, on a multiple of 4; no byte of the record and its value is written while
+    /// `'g` lasts, other than atomically.
+    #[inline(always)]
+    pub(crate) unsafe fn new(
+        record: *const u8,
+        in_column: u32,
+        column_bytes: u32,
+        inner: &'g Inner,
+    ) -> Item<'g> {
+        // SAFETY: the header lies inside the column, aligned, and is not written during 'g.
+        let word = unsafe { record.cast::<u32>().add(1).read() };
+        Item { record, word, in_column, column_bytes, inner, bytes: PhantomData }
+    }
+
+    #[inline(always)]
+    fn key_length(&self) -> usize {
+        (self.word >> 24) as usize
+    }
+
+    #[inline(always)]
+    fn value_length(&self) -> usize {
+        (self.word >> 5 & 0x7fff) as usize
+    }
+
+    #[inline(always)]
+    fn has_expiry(&self) -> bool {
+        self.word >> 4 & 1 != 0
+    }
+
+    #[inline(always)]
+    fn has_flags(&self) -> bool {
+        self.word >> 21 & 1 != 0
+    }
+
+    #[inline(always)]
+    fn has_wide_cas(&self) -> bool {
+        self.word >> 20 & 1 != 0
+    }
+
+    /// Where the value is.
+    #[inline(always)]
+    pub fn place(&self) -> ValuePlace {
+        match self.word >> 22 & 3 {
+            0 => ValuePlace::Inline,
+            1 => ValuePlace::Apart,
+            2 => ValuePlace::Chunked,
+            _ => ValuePlace::Chunk,
+        }
+    }
+
+    #[inline(always)]
+    fn key_offset(&self) -> usize {
+        let word = self.word;
+        let place_words = PLACE_WORDS >> (2 * (word >> 22 & 3)) & 3;
+        let words = (word >> 4 & 1) + (word >> 21 & 1) + 2 * (word >> 20 & 1) + place_words;
+        HEADER_BYTES + 4 * words as usize
+    }
+
+    /// The bytes of the record from `offset`; none if they would leave the column.
+    #[inline(always)]
+    fn slice(&self, offset: usize, length: usize) -> &'g [u8] {
+        if self.in_column as usize + offset + length > self.column_bytes as usize {
+            return &[];
+        }
+        // SAFETY: inside the column by the comparison. Not written during 'g, by the promise of `new`.
+        unsafe { std::slice::from_raw_parts(self.record.add(offset), length) }
+    }
+
+    /// The bytes from `start` in the column; none if they would leave it.
+    #[inline(always)]
+    fn slice_apart(&self, start: u32, length: usize) -> &'g [u8] {
+        if start as usize + length > self.column_bytes as usize {
+            return &[];
+        }
+        let column = self.record.wrapping_sub(self.in_column as usize);
+        // SAFETY: inside the column by the comparison. Not written during 'g, by the promise of `new`.
+        unsafe { std::slice::from_raw_parts(column.add(start as usize), length) }
+    }
+
+    /// The 32-bit field `word` words into the record; 0 if it would leave the column.
+    #[inline(always)]
+    fn word_at(&self, word: usize) -> u32 {
+        self.slice(4 * word, 4).try_into().map_or(0, u32::from_ne_bytes)
+    }
+
+    #[inline(always)]
+    fn long_word_at(&self, word: usize) -> u64 {
+        self.slice(4 * word, 8).try_into().map_or(0, u64::from_ne_bytes)
+    }
+
+    /// The word that says where the value is: the last one before the key.
+    #[inline(always)]
+    fn words_before_key(&self) -> usize {
+        self.key_offset() / 4
+    }
+
+    /// The key. For a chunk, its book-keeping.
+    #[inline]
+    pub fn key(&self) -> &'g [u8] {
+        self.slice(self.key_offset(), self.key_length())
+    }
+
+    /// Whether this is the record of `key`. A chunk is nobody's.
+    #[inline]
+    pub fn key_matches(&self, key: &[u8]) -> bool {
+        if self.key_length() != key.len() || self.place() == ValuePlace::Chunk {
+            return false;
+        }
+        let own = self.slice(self.key_offset(), key.len());
+        own.len() == key.len() && bytes_equal(own, key)
+    }
+
+    /// The value.
+    #[inline]
+    pub fn value(&self) -> Value<'g> {
+        match self.place() {
+            ValuePlace::Inline => {
+                Value::Whole(self.slice(self.key_offset() + self.key_length(), self.value_length()))
+            }
+            ValuePlace::Apart | ValuePlace::Chunk => {
+                let start = self.word_at(self.words_before_key() - 1);
+                Value::Whole(self.slice_apart(start, self.value_length()))
+            }
+            ValuePlace::Chunked => {
+                let field = self.words_before_key() - 3;
+                let first = Location::from_bits(self.long_word_at(field + 1));
+                Value::Chunked { total: self.word_at(field), first }
+            }
+        }
+    }
+
+    /// Bytes of the whole value, wherever it is.
+    #[inline]
+    pub fn value_bytes(&self) -> u32 {
+        match self.place() {
+            ValuePlace::Chunked => self.word_at(self.words_before_key() - 3),
+            _ => self.value_length() as u32,
+        }
+    }
+
+    /// Asks for the lines of the value that follow the record's first two, or for the first four of a value apart.
+    #[inline]
+    pub fn prefetch_value(&self) {
+        let (start, end) = match self.place() {
+            ValuePlace::Inline => {
+                let end = self.key_offset() + self.key_length() + self.value_length();
+                (self.record.wrapping_add(128), end.saturating_sub(128))
+            }
+            ValuePlace::Apart | ValuePlace::Chunk => {
+                let start = self.word_at(self.words_before_key() - 1) as usize;
+                (self.record.wrapping_sub(self.in_column as usize).wrapping_add(start), self.value_length())
+            }
+            ValuePlace::Chunked => return,
+        };
+        for line in 0..end.div_ceil(64).min(4) {
+            prefetch_read(start.wrapping_add(64 * line));
+        }
+    }
+
+    /// The header, unpacked.
+    #[inline]
+    pub fn header(&self) -> Header {
+        Header::unpack([self.word, self.word_at(2)])
+    }
+
+    /// Where the record begins.
+    #[inline]
+    pub fn location(&self) -> Location {
+        Location::from_offset((self.record as usize - self.inner.arena.base() as usize) as u64)
+    }
+
+    /// The client's flags.
+    #[inline]
+    pub fn flags(&self) -> u32 {
+        if self.has_flags() { self.word_at(3 + self.has_expiry() as usize) } else { 0 }
+    }
+
+    /// The CAS number.
+    #[inline]
+    pub fn cas(&self) -> u64 {
+        if self.has_wide_cas() {
+            return self.long_word_at(3 + self.has_expiry() as usize + self.has_flags() as usize);
+        }
+        let column = (self.location().offset() >> self.inner.column_shift) as usize;
+        let delta = u64::from(self.word & 0xf) << 32 | u64::from(self.word_at(2));
+        self.inner.columns[column].cas_base().wrapping_add(delta)
+    }
+
+    /// Bytes that the record and its value take in the column. Report them to `Column::died` when the item dies.
+    #[inline]
+    pub fn bytes(&self) -> u32 {
+        let behind_key = if self.place() == ValuePlace::Inline { self.value_length() } else { 0 };
+        let apart = match self.place() {
+            ValuePlace::Apart | ValuePlace::Chunk => self.value_length(),
+            _ => 0,
+        };
+        ((self.key_offset() + self.key_length() + behind_key).next_multiple_of(4) + apart) as u32
+    }
+
+    #[inline(always)]
+    fn state_word(&self) -> &'g AtomicU32 {
+        // SAFETY: word 0 is inside the column and aligned, is only ever accessed atomically once published, and
+        // lives as long as the arena, which outlives 'g.
+        unsafe { AtomicU32::from_ptr(self.record.cast_mut().cast()) }
+    }
+
+    #[inline(always)]
+    fn expiry_word(&self) -> Option<&'g AtomicU32> {
+        if !self.has_expiry() || self.in_column as usize + HEADER_BYTES + 4 > self.column_bytes as usize {
+            return None;
+        }
+        // SAFETY: as for word 0; the header says that the word behind it is the expiry.
+        Some(unsafe { AtomicU32::from_ptr(self.record.cast_mut().add(HEADER_BYTES).cast()) })
+    }
+
+    /// When the item stops being served.
+    #[inline]
+    pub fn expiry(&self) -> Expiry {
+        self.expiry_word().map_or(Expiry::NEVER, |word| Expiry(word.load(Ordering::Relaxed)))
+    }
+
+    /// Changes the expiry in place. `false` if the record has no word for it and `expiry` is not `NEVER`: the
+    /// caller writes the item anew.
+    #[inline]
+    pub fn set_expiry(&self, expiry: Expiry) -> bool {
+        match self.expiry_word() {
+            Some(word) => word.store(expiry.0, Ordering::Relaxed),
+            None => return expiry == Expiry::NEVER,
+        }
+        true
+    }
+
+    /// The first word.
+    #[inline]
+    pub fn state(&self) -> State {
+        State(self.state_word().load(Ordering::Relaxed))
+    }
+
+    /// Sets state bits (the low eight) and returns the state before: who finds a bit clear was first.
+    #[inline]
+    pub fn set_state_bits(&self, bits: u32) -> State {
+        State(self.state_word().fetch_or(bits & 0xff, Ordering::Relaxed))
+    }
+
+    /// Clears state bits (of the low eight) and returns the state before.
+    #[inline]
+    pub fn clear_state_bits(&self, bits: u32) -> State {
+        State(self.state_word().fetch_and(!(bits & 0xff), Ordering::Relaxed))
+    }
+
+    /// Notes an access at `now_s`, unless the one on record is younger than [`LAST_ACCESS_STALE_S`]. A hot item is
+    /// so written once a minute. Losing a race against another access or a state bit is no loss.
+    #[inline]
+    pub fn touch_last_access(&self, now_s: u32) {
+        let state = self.state();
+        if state.idle_s(now_s) >= LAST_ACCESS_STALE_S {
+            self.set_last_access(state, now_s);
+        }
+    }
+
+    /// As [`Item::touch_last_access`], whatever is on record.
+    #[inline]
+    pub fn set_last_access(&self, seen: State, now_s: u32) {
+        let new = (now_s & LAST_ACCESS_MASK) << 8 | seen.bits();
+        // Only if the word is still what was seen: a plain store could undo a state bit set in between.
+        let _ = self.state_word().compare_exchange(seen.0, new, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Notes that the item was read; writes only the first time.
+    #[inline]
+    pub fn mark_fetched(&self) {
+        if !self.state().has(State::FETCHED) {
+            self.set_state_bits(State::FETCHED);
+        }
+    }
+
+    /// Takes over expiry and state of `other`, of which this is a copy. Without a word for the expiry it stays.
+    pub fn copy_state_from(&self, other: &Item<'_>) {
+        self.state_word().store(other.state().0, Ordering::Relaxed);
+        self.set_expiry(other.expiry());
+    }
+}
+
+impl std::fmt::Debug for Item<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Item")
+            .field("at", &self.location())
+            .field("header", &self.header())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One piece of a large value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Chunk<'g> {
+    /// Its part of the value.
+    pub bytes: &'g [u8],
+    /// The next piece.
+    pub next: Option<Location>,
+    /// The chain's number, as given when the chunk was placed.
+    pub chain: u64,
+    /// The hash of the owner's key.
+    pub owner: KeyHash,
+}
+
+impl<'g> Chunk<'g> {
+    /// Reads a record as a chunk; `None` if it is none.
+    pub(crate) fn of(item: &Item<'g>) -> Option<Chunk<'g>> {
+        let key = item.key();
+        let (ValuePlace::Chunk, Value::Whole(bytes)) = (item.place(), item.value()) else { return None };
+        if key.len() != CHUNK_KEY_BYTES {
+            return None;
+        }
+        let field = |at: usize| u64::from_ne_bytes(key[at..at + 8].try_into().expect("eight bytes"));
+        let next = field(CHUNK_NEXT_AT);
+        Some(Chunk {
+            bytes,
+            next: (next != NO_NEXT).then(|| Location::from_bits(next)),
+            chain: field(8),
+            owner: KeyHash(field(0)),
+        })
+    }
+
+    /// Bytes that the chunk takes in its column. Report them to `Column::died` when the chain dies.
+    pub fn held_bytes(&self) -> u32 {
+        (HEADER_BYTES + 4 + CHUNK_KEY_BYTES + self.bytes.len()) as u32
+    }
+}
+
+const _: () = {
+    // The branch-free key offset says the same as the item room's `word_count`.
+    let mut place = 0;
+    while place < 4 {
+        let words = PLACE_WORDS >> (2 * place) & 3;
+        assert!(words == [0, 1, 3, 1][place as usize]);
+        place += 1;
+    }
+};
+
+/// Compares two slices of the same length, most of which are 8 to 64 bytes long.
+#[inline(always)]
+fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
+    let long =
+        |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let length = a.len().min(b.len());
+    if length < 8 {
+        return a == b;
+    }
+    // The last eight bytes overlap the last whole word, so there is no remainder to loop over.
+    let last = length - 8;
+    let mut difference = long(a, last) ^ long(b, last);
+    let mut at = 0;
+    while at < last {
+        difference |= long(a, at) ^ long(b, at);
+        at += 8;
+    }
+    difference == 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 16 } else { 1024 }, failure_persistence: None, ..Default::default() })]
+        #[test]
+        fn slices_compare_as_the_standard_library_says(a in prop::collection::vec(any::<u8>(), 0..80), at: usize, flip: u8) {
+            let mut b = a.clone();
+            prop_assert!(bytes_equal(&a, &b));
+            if let Some(byte) = (!a.is_empty()).then(|| &mut b[at % a.len()]) {
+                *byte ^= flip;
+            }
+            prop_assert_eq!(bytes_equal(&a, &b), a == b);
+        }
+    }
+}

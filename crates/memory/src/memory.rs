@@ -1,0 +1,411 @@
+//! The memory as a whole: columns handed out, taken back, and their slabs mapped and given back.
+//!
+//! Lock order: `retired`, then `pool`. The epochs' own lock is taken under `retired`, and the colouring's under
+//! `pool`; neither takes another. No lock is taken to read or to place an item.
+
+use crate::arena::Arena;
+use crate::column::{Column, ColumnId, ColumnState, SlabId};
+use crate::epochs::Epochs;
+use crate::machine;
+use crate::open_column::OpenColumn;
+use crate::options::{
+    COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, Geometry, MemoryError, MemoryOptions, PageKind, SLAB_BYTES,
+};
+use crate::pool::Pool;
+use crate::reader::{Guard, Reader};
+use crate::records::Records;
+use larder_item::{Location, VALUE_LENGTH_MAX};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Chunks of large values are no longer than this many bytes.
+const CHUNK_BYTES_MAX: u32 = 16 << 10;
+/// The largest reservation: half of what a location can express.
+const RESERVE_BYTES_MAX: u64 = 64 << 40;
+
+/// Location to bytes: the arena, its columns, and when they may be reused. A handle; clones are the same memory.
+#[derive(Clone)]
+pub struct Memory {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What the handles share.
+pub(crate) struct Inner {
+    pub(crate) arena: Arena,
+    pub(crate) arena_bytes: u64,
+    pub(crate) column_shift: u32,
+    pub(crate) geometry: Geometry,
+    pub(crate) columns: Box<[Column]>,
+    pub(crate) epochs: Epochs,
+    pool: Mutex<Pool>,
+    retired: Mutex<Vec<Retired>>,
+    /// Length of `retired`, so that nobody locks it to find it empty.
+    retired_count: AtomicUsize,
+    limit_slabs: AtomicU32,
+}
+
+/// A column on its way to the free list.
+struct Retired {
+    column: ColumnId,
+    stamp: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Slabs that fit into `bytes`.
+fn slabs_in(bytes: u64) -> u32 {
+    u32::try_from(bytes / SLAB_BYTES as u64).unwrap_or(u32::MAX)
+}
+
+fn settle(options: &MemoryOptions) -> Result<Geometry, MemoryError> {
+    let reserve_bytes = options.reserve_bytes.unwrap_or(0).max(options.limit_bytes);
+    if options.limit_bytes < SLAB_BYTES as u64 || reserve_bytes > RESERVE_BYTES_MAX {
+        return Err(MemoryError::Limit { bytes: reserve_bytes });
+    }
+    let column_bytes = match options.column_bytes {
+        Some(bytes) => bytes,
+        None => machine::choose_column_bytes(
+            machine::cache_column_bytes(Path::new(machine::CACHES)),
+            options.limit_bytes,
+        ),
+    };
+    if !column_bytes.is_power_of_two() || !(COLUMN_BYTES_MIN..=COLUMN_BYTES_MAX).contains(&column_bytes) {
+        return Err(MemoryError::ColumnBytes { bytes: column_bytes });
+    }
+    let columns_per_slab = SLAB_BYTES as u32 / column_bytes;
+    let whole_value_bytes_max = (VALUE_LENGTH_MAX as u32).min(column_bytes / 4);
+    Ok(Geometry {
+        column_bytes,
+        slab_bytes: SLAB_BYTES as u32,
+        columns_per_slab,
+        columns_max: slabs_in(reserve_bytes.next_multiple_of(SLAB_BYTES as u64)) * columns_per_slab,
+        inline_value_bytes_max: options.inline_value_bytes_max.min(whole_value_bytes_max),
+        whole_value_bytes_max,
+        chunk_bytes_max: CHUNK_BYTES_MAX.min(column_bytes / 8),
+    })
+}
+
+impl Memory {
+    /// Reserves the address space and settles sizes and kind of pages. Maps nothing yet.
+    ///
+    /// # Errors
+    /// Impossible sizes, pages that were demanded and are not there, or no address space.
+    pub fn new(options: MemoryOptions) -> Result<Memory, MemoryError> {
+        let geometry = settle(&options)?;
+        let slabs = geometry.columns_max / geometry.columns_per_slab;
+        let limit_slabs = slabs_in(options.limit_bytes);
+        let column_bytes = geometry.column_bytes as usize;
+        let arena = Arena::reserve(slabs, limit_slabs, options.pages, column_bytes, options.prefault)?;
+        // SAFETY: a column is made of atomic integers only, for which zero is a value; state 0 is Absent.
+        let columns =
+            unsafe { Box::<[Column]>::new_zeroed_slice(geometry.columns_max as usize).assume_init() };
+        let inner = Inner {
+            arena,
+            arena_bytes: u64::from(slabs) * SLAB_BYTES as u64,
+            column_shift: geometry.column_bytes.trailing_zeros(),
+            geometry,
+            columns,
+            epochs: Epochs::new(),
+            pool: Mutex::new(Pool::new(slabs, geometry.columns_per_slab)),
+            retired: Mutex::new(Vec::new()),
+            retired_count: AtomicUsize::new(0),
+            limit_slabs: AtomicU32::new(limit_slabs),
+        };
+        let memory = Memory { inner: Arc::new(inner) };
+        tracing::info!(column_bytes, limit_slabs, pages = memory.pages_description(), "memory reserved");
+        Ok(memory)
+    }
+
+    /// The sizes that were settled on.
+    #[inline]
+    pub fn geometry(&self) -> Geometry {
+        self.inner.geometry
+    }
+
+    /// Longest chunk of a large value, in bytes.
+    pub fn chunk_bytes_max(&self) -> u32 {
+        self.inner.geometry.chunk_bytes_max
+    }
+
+    /// Which pages the arena is made of.
+    pub fn pages(&self) -> PageKind {
+        self.inner.arena.kind()
+    }
+
+    /// The same in a sentence for people, with what could not be had and why.
+    pub fn pages_description(&self) -> String {
+        self.inner.arena.description()
+    }
+
+    /// A new reader, online. One per thread.
+    pub fn register(&self) -> Reader {
+        Reader::new(self.clone())
+    }
+
+    /// Readers registered now.
+    pub fn readers(&self) -> usize {
+        self.inner.epochs.participants()
+    }
+
+    /// An empty column for the caller alone: a free one, else a retired one that nobody reads any more, else one
+    /// of a newly mapped slab. `None` = the limit is reached and all columns are in use (or the kernel has no
+    /// memory left, which is logged). CAS numbers of its items are best taken from `cas_base` up; `now_s` is the
+    /// server's time.
+    pub fn take_column(&self, cas_base: u64, now_s: u32) -> Option<OpenColumn> {
+        let (id, birth) = self.take_free()?;
+        self.inner.columns[id.0 as usize].open(birth, cas_base, now_s);
+        Some(OpenColumn::new(self.clone(), id))
+    }
+
+    fn take_free(&self) -> Option<(ColumnId, u64)> {
+        let mut pool = lock(&self.inner.pool);
+        if pool.free_columns() == 0 && self.inner.retired_count.load(Ordering::Relaxed) > 0 {
+            drop(pool);
+            self.recycle();
+            pool = lock(&self.inner.pool);
+        }
+        if pool.free_columns() == 0 {
+            self.map_one(&mut pool);
+        }
+        let id = pool.take()?;
+        Some((id, pool.birth()))
+    }
+
+    /// Maps one more slab if the limit allows.
+    fn map_one(&self, pool: &mut Pool) -> Option<SlabId> {
+        if pool.mapped() >= self.inner.limit_slabs.load(Ordering::Relaxed) {
+            return None;
+        }
+        let slab = pool.next_unmapped()?;
+        if let Err(error) = self.inner.arena.map_slab(slab) {
+            tracing::error!(%error, slab = slab.0, "the kernel refused a slab");
+            return None;
+        }
+        pool.mapped_now(slab);
+        for column in pool.columns(slab) {
+            self.inner.columns[column as usize].set_state(ColumnState::Free);
+        }
+        Some(slab)
+    }
+
+    /// Maps slabs, and has the kernel fill them with zeros now, until `free_wanted` columns are free or the limit is
+    /// reached. Lets a background thread pay what a SET would otherwise wait for. Returns the free columns.
+    pub fn map_ahead(&self, free_wanted: usize) -> usize {
+        loop {
+            let mut pool = lock(&self.inner.pool);
+            let free_columns = pool.free_columns();
+            if free_columns >= free_wanted {
+                return free_columns;
+            }
+            let Some(slab) = self.map_one(&mut pool) else { return free_columns };
+            // Populating is no write: it may race with a thread that already fills the slab.
+            drop(pool);
+            self.inner.arena.populate(slab);
+        }
+    }
+
+    /// Sets how many bytes of columns may be mapped: rounded down to slabs, at least one slab, at most the
+    /// reservation. A limit below what is mapped takes effect as slabs are released.
+    pub fn set_limit(&self, bytes: u64) {
+        let slabs_max = self.inner.geometry.columns_max / self.inner.geometry.columns_per_slab;
+        self.inner.limit_slabs.store(slabs_in(bytes).clamp(1, slabs_max), Ordering::Relaxed);
+    }
+
+    /// The limit in force, in bytes.
+    pub fn limit_bytes(&self) -> u64 {
+        u64::from(self.inner.limit_slabs.load(Ordering::Relaxed)) * SLAB_BYTES as u64
+    }
+
+    /// How many slabs must be released to obey the limit.
+    pub fn over_limit_slabs(&self) -> usize {
+        let mapped = lock(&self.inner.pool).mapped();
+        mapped.saturating_sub(self.inner.limit_slabs.load(Ordering::Relaxed)) as usize
+    }
+
+    /// Takes a sealed column out of use. Nobody can find its records any more: the caller removed or moved every
+    /// entry before. Its bytes stay as they are until every reader that is online now has passed a quiescent point.
+    ///
+    /// # Panics
+    /// If the column is not sealed: a column retired twice would be handed to two owners.
+    pub fn retire(&self, id: ColumnId) {
+        if let Err(state) = self.column(id).try_retire() {
+            panic!("{id:?} cannot be retired: it is {state:?}");
+        }
+        let mut retired = lock(&self.inner.retired);
+        retired.push(Retired { column: id, stamp: self.inner.epochs.retire() });
+        self.inner.retired_count.store(retired.len(), Ordering::Relaxed);
+    }
+
+    /// Frees the retired columns that no reader can be reading and nobody pins; returns how many.
+    pub fn recycle(&self) -> usize {
+        let mut retired = lock(&self.inner.retired);
+        if retired.is_empty() {
+            return 0;
+        }
+        let before = self.inner.epochs.reusable_before();
+        let mut pool = lock(&self.inner.pool);
+        let length = retired.len();
+        retired.retain(|entry| {
+            let column = self.column(entry.column);
+            // The pin is looked at after the epochs: a reader that pinned under its guard did so before the
+            // announcement that the scan saw.
+            if entry.stamp >= before || column.is_pinned() {
+                return true;
+            }
+            column.set_state(ColumnState::Free);
+            pool.put(entry.column);
+            false
+        });
+        self.inner.retired_count.store(retired.len(), Ordering::Relaxed);
+        length - retired.len()
+    }
+
+    /// Columns retired and not yet free.
+    pub fn retired_columns(&self) -> usize {
+        self.inner.retired_count.load(Ordering::Relaxed)
+    }
+
+    /// Gives one slab back to the kernel if there is one all of whose columns are free.
+    pub fn release_free_slab(&self) -> bool {
+        let mut pool = lock(&self.inner.pool);
+        let Some(slab) = pool.all_free() else { return false };
+        pool.begin_release(slab);
+        self.unmap(&mut pool, slab)
+    }
+
+    /// Chooses the slab that is cheapest to empty and stops handing out its columns. The caller then moves or
+    /// drops the items of its sealed columns (and seals its open ones), retires them, and calls
+    /// [`Memory::finish_release`] until that succeeds. `None` = no mapped slab is left to choose.
+    pub fn begin_release_slab(&self) -> Option<SlabId> {
+        let mut pool = lock(&self.inner.pool);
+        let columns = &self.inner.columns;
+        let slab = pool.choose_release(|range| {
+            let cost = |column: &Column| match column.state() {
+                ColumnState::Sealed => u64::from(column.live_bytes()),
+                // Emptying these means waiting for somebody.
+                ColumnState::Open => 4 * u64::from(self.inner.geometry.column_bytes),
+                _ => 0,
+            };
+            columns[range.start as usize..range.end as usize].iter().map(cost).sum()
+        })?;
+        pool.begin_release(slab);
+        Some(slab)
+    }
+
+    /// The columns of a slab, with what each is doing.
+    pub fn slab_columns(&self, slab: SlabId) -> impl Iterator<Item = (ColumnId, ColumnState)> {
+        let per_slab = self.inner.geometry.columns_per_slab;
+        (slab.0 * per_slab..(slab.0 + 1) * per_slab)
+            .map(|id| (ColumnId(id), self.column(ColumnId(id)).state()))
+    }
+
+    /// Gives the slab back to the kernel if all of its columns are free by now.
+    ///
+    /// # Panics
+    /// If the slab is not being released.
+    pub fn finish_release(&self, slab: SlabId) -> bool {
+        self.recycle();
+        let mut pool = lock(&self.inner.pool);
+        assert!(pool.is_releasing(slab), "{slab:?} is not being released");
+        pool.is_all_free(slab) && self.unmap(&mut pool, slab)
+    }
+
+    /// Changes one's mind after [`Memory::begin_release_slab`]: the slab's columns are handed out again.
+    ///
+    /// # Panics
+    /// If the slab is not being released.
+    pub fn cancel_release(&self, slab: SlabId) {
+        lock(&self.inner.pool).cancel_release(slab);
+    }
+
+    fn unmap(&self, pool: &mut Pool, slab: SlabId) -> bool {
+        if let Err(error) = self.inner.arena.give_back(slab) {
+            tracing::warn!(%error, slab = slab.0, "the kernel did not take a slab back");
+            pool.cancel_release(slab);
+            return false;
+        }
+        pool.unmapped_now(slab);
+        for column in pool.columns(slab) {
+            self.inner.columns[column as usize].set_state(ColumnState::Absent);
+        }
+        true
+    }
+
+    /// The book-keeping of a column.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    #[inline]
+    pub fn column(&self, id: ColumnId) -> &Column {
+        &self.inner.columns[id.0 as usize]
+    }
+
+    /// Columns with numbers below this were mapped at some time (those of slabs given back are Absent now); all others
+    /// never.
+    pub fn columns_mapped(&self) -> u32 {
+        lock(&self.inner.pool).slabs_touched() * self.inner.geometry.columns_per_slab
+    }
+
+    /// Every sealed column, by rising number, as its state is when the iterator reaches it.
+    pub fn sealed_columns(&self) -> impl Iterator<Item = (ColumnId, &Column)> {
+        let columns = &self.inner.columns[..self.columns_mapped() as usize];
+        let numbered = columns.iter().enumerate().map(|(id, column)| (ColumnId(id as u32), column));
+        numbered.filter(|(_, column)| column.state() == ColumnState::Sealed)
+    }
+
+    /// The column that holds a location in memory.
+    #[inline]
+    pub fn column_of(&self, at: Location) -> ColumnId {
+        debug_assert!(!at.is_on_flash());
+        ColumnId((at.offset() >> self.inner.column_shift) as u32)
+    }
+
+    /// Columns that can be taken without mapping or waiting.
+    pub fn free_columns(&self) -> usize {
+        lock(&self.inner.pool).free_columns()
+    }
+
+    /// Columns that can be taken without waiting: the free ones, and those of slabs that may still be mapped.
+    pub fn available_columns(&self) -> usize {
+        let pool = lock(&self.inner.pool);
+        let unmapped = self.inner.limit_slabs.load(Ordering::Relaxed).saturating_sub(pool.mapped());
+        pool.free_columns() + (unmapped * self.inner.geometry.columns_per_slab) as usize
+    }
+
+    /// Bytes of the mapped slabs.
+    pub fn mapped_bytes(&self) -> u64 {
+        u64::from(lock(&self.inner.pool).mapped()) * SLAB_BYTES as u64
+    }
+
+    /// Bytes held beside the slabs: book-keeping of the columns touched so far, and spare coloured pages.
+    pub fn overhead_bytes(&self) -> u64 {
+        let table = u64::from(self.columns_mapped()) * size_of::<Column>() as u64;
+        table + self.inner.arena.spare_bytes()
+    }
+
+    /// Whether the slab is mapped.
+    pub fn is_mapped(&self, slab: SlabId) -> bool {
+        lock(&self.inner.pool).is_mapped(slab)
+    }
+
+    /// Walks the key rows of a sealed column: every record ever placed in it, dead or alive, in order of placing.
+    /// Empty if the column is not sealed, or somebody pins it (a chunk of it may still be written).
+    pub fn records<'g>(&self, guard: &Guard<'g>, id: ColumnId) -> Records<'g> {
+        guard.records(id)
+    }
+
+    /// The arena's first byte, for tests that ask the kernel about its pages.
+    #[doc(hidden)]
+    pub fn base(&self) -> *const u8 {
+        self.inner.arena.base()
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("geometry", &self.inner.geometry).finish_non_exhaustive()
+    }
+}

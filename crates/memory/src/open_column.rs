@@ -1,0 +1,434 @@
+//! Filling a column.
+//!
+//! ```text
+//!  0            low                                  high                column_bytes
+//!  | record | record |   ...free...                   | value 1 | value 0 |
+//!    key rows grow upward, 4-byte units                 values grow downward, any byte
+//! ```
+//!
+//! A record is written before anybody knows its location, and never after: publishing the location (a Release
+//! store into the index) is the caller's last step. That is why placing takes no lock and no atomic but the two
+//! words that stay atomic for life.
+
+use crate::column::{Column, ColumnId};
+use crate::memory::Memory;
+use larder_item::{
+    CAS_DELTA_BITS, Expiry, Header, KEY_BYTES_MAX, KeyHash, Location, State, UNIT_BYTES, VALUE_LENGTH_MAX,
+    ValuePlace,
+};
+use std::ptr::copy_nonoverlapping;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes that stand in the place of a chunk's key: owner hash, chain number, location of the next chunk.
+pub(crate) const CHUNK_KEY_BYTES: usize = 24;
+/// The next-chunk field of the last chunk of a chain.
+pub(crate) const NO_NEXT: u64 = u64::MAX;
+/// Where the next-chunk field lies in a chunk's key.
+pub(crate) const CHUNK_NEXT_AT: usize = 16;
+
+/// An item to be placed whole.
+#[derive(Clone, Copy, Debug)]
+pub struct NewItem<'a> {
+    /// 1..=250 bytes.
+    pub key: &'a [u8],
+    /// The value in two pieces, placed one behind the other (append and prepend have two, others leave one empty).
+    /// Together at most `VALUE_LENGTH_MAX`.
+    pub value: [&'a [u8]; 2],
+    /// The client's flags; 0 takes no room.
+    pub flags: u32,
+    /// When it stops being served; `NEVER` takes no room.
+    pub expiry: Expiry,
+    /// Its CAS number; takes room only if not within 2^36 above the column's base.
+    pub cas: u64,
+    /// The first word.
+    pub state: State,
+}
+
+/// The owner record of a chain of chunks.
+#[derive(Clone, Copy, Debug)]
+pub struct NewChunked<'a> {
+    /// 1..=250 bytes.
+    pub key: &'a [u8],
+    /// Bytes of the whole value.
+    pub total: u32,
+    /// The chain's first chunk.
+    pub first: Location,
+    /// As in [`NewItem`].
+    pub flags: u32,
+    /// As in [`NewItem`].
+    pub expiry: Expiry,
+    /// As in [`NewItem`].
+    pub cas: u64,
+    /// As in [`NewItem`].
+    pub state: State,
+}
+
+/// The last record placed, so that it can be undone.
+struct Last {
+    at: u32,
+    low: u32,
+    high: u32,
+    placed_bytes: u32,
+}
+
+/// A column being filled, by its one owner. Dropping it seals it.
+pub struct OpenColumn {
+    memory: Memory,
+    start: *mut u8,
+    id: ColumnId,
+    /// End of the key rows and start of the values, in bytes from `start`. `low` is a multiple of 4.
+    low: u32,
+    high: u32,
+    placed_bytes: u32,
+    inline_value_bytes_max: u32,
+    cas_base: u64,
+    last: Option<Last>,
+}
+
+// SAFETY: the owner is whoever holds the value; the bytes it writes belong to this column alone.
+unsafe impl Send for OpenColumn {}
+
+impl OpenColumn {
+    pub(crate) fn new(memory: Memory, id: ColumnId) -> OpenColumn {
+        let geometry = memory.geometry();
+        let start = memory.inner.arena.base().wrapping_add(id.0 as usize * geometry.column_bytes as usize);
+        OpenColumn {
+            start,
+            id,
+            low: 0,
+            high: geometry.column_bytes,
+            placed_bytes: 0,
+            inline_value_bytes_max: geometry.inline_value_bytes_max,
+            cas_base: memory.column(id).cas_base(),
+            last: None,
+            memory,
+        }
+    }
+
+    fn column(&self) -> &Column {
+        self.memory.column(self.id)
+    }
+
+    /// Which column this is.
+    pub fn id(&self) -> ColumnId {
+        self.id
+    }
+
+    /// The column's birth number.
+    pub fn birth(&self) -> u64 {
+        self.column().birth()
+    }
+
+    /// Bytes between the key rows and the values.
+    pub fn free_bytes(&self) -> u32 {
+        self.high - self.low
+    }
+
+    /// Places an item; `None` if it does not fit any more. Values above the inline limit go to the column's high
+    /// end. The location is the caller's to publish, once, or to give back with [`OpenColumn::undo`].
+    ///
+    /// # Panics
+    /// If the key or the value is longer than a record can say.
+    #[inline]
+    pub fn place(&mut self, item: &NewItem<'_>) -> Option<Location> {
+        let value_bytes = item.value[0].len() + item.value[1].len();
+        assert!(value_bytes <= VALUE_LENGTH_MAX, "a value of {value_bytes} bytes goes into chunks");
+        let inline = value_bytes <= self.inline_value_bytes_max as usize;
+        let place = if inline { ValuePlace::Inline } else { ValuePlace::Apart };
+        let header = self.header(item.key, place, value_bytes, item.flags, item.expiry, item.cas);
+        let at = self.claim(&header, if inline { 0 } else { value_bytes })?;
+        // SAFETY: `claim` gave us the record's bytes and the value's; `place` says which of the two sequences of
+        // fields below the header counted.
+        unsafe {
+            let mut write = self.begin(at, &header, item.state, item.flags, item.expiry, item.cas);
+            let mut value = self.start.add(self.high as usize);
+            if !inline {
+                write = put(write, &self.high.to_ne_bytes());
+            }
+            write = put(write, item.key);
+            if inline {
+                value = write;
+            }
+            put(put(value, item.value[0]), item.value[1]);
+        }
+        Some(self.location(at))
+    }
+
+    /// Places the owner record of a chain; `None` if it does not fit any more.
+    ///
+    /// # Panics
+    /// If the key is longer than a record can say.
+    pub fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
+        let header = self.header(item.key, ValuePlace::Chunked, 0, item.flags, item.expiry, item.cas);
+        let at = self.claim(&header, 0)?;
+        // SAFETY: `claim` gave us the record's bytes, counted for the fields of a chunked item.
+        unsafe {
+            let write = self.begin(at, &header, item.state, item.flags, item.expiry, item.cas);
+            let write = put(write, &item.total.to_ne_bytes());
+            let write = put(write, &item.first.bits().to_ne_bytes());
+            put(write, item.key);
+        }
+        Some(self.location(at))
+    }
+
+    /// Reserves a chunk of `length` bytes; `None` if it does not fit any more. `chain` is any number that tells
+    /// this chain from others of the same owner.
+    ///
+    /// # Panics
+    /// If the chunk is longer than [`Memory::chunk_bytes_max`].
+    pub fn place_chunk(
+        &mut self,
+        owner: KeyHash,
+        chain: u64,
+        next: Option<Location>,
+        length: u16,
+    ) -> Option<ChunkSpace> {
+        assert!(u32::from(length) <= self.memory.chunk_bytes_max(), "a chunk of {length} bytes is too long");
+        let header = Header {
+            key_length: CHUNK_KEY_BYTES as u8,
+            place: ValuePlace::Chunk,
+            value_length: length,
+            has_expiry: false,
+            has_flags: false,
+            has_wide_cas: false,
+            cas_delta: 0,
+        };
+        let at = self.claim(&header, length.into())?;
+        // A chunk may be written long after this call, so it cannot be undone.
+        self.last = None;
+        // SAFETY: `claim` gave us the record's bytes, counted for the fields of a chunk.
+        let next_field = unsafe {
+            let write = self.begin(at, &header, State(0), 0, Expiry::NEVER, self.cas_base);
+            let key = put(write, &self.high.to_ne_bytes());
+            put(put(key, &owner.0.to_ne_bytes()), &chain.to_ne_bytes())
+        };
+        self.column().pin();
+        let mut space = ChunkSpace {
+            memory: self.memory.clone(),
+            at: self.location(at),
+            next_field,
+            bytes: self.start.wrapping_add(self.high as usize),
+            length,
+        };
+        space.set_next(next);
+        Some(space)
+    }
+
+    /// Takes the last record placed back; its bytes are used for the next one. The location must not have been
+    /// published: a reader that found it would see the bytes change.
+    ///
+    /// # Panics
+    /// If `at` is not the last record placed, or is a chunk.
+    pub fn undo(&mut self, at: Location) {
+        let last = self.last.take().filter(|last| self.location(last.at) == at);
+        let last = last.unwrap_or_else(|| panic!("{at:?} is not the last record placed"));
+        (self.low, self.high, self.placed_bytes) = (last.low, last.high, last.placed_bytes);
+        self.column().set_placed_bytes(self.placed_bytes);
+    }
+
+    /// Ends the filling. The time of sealing is recorded as the time of opening.
+    pub fn seal(self) -> ColumnId {
+        self.id
+    }
+
+    /// Ends the filling, at server time `now_s`.
+    pub fn seal_at(self, now_s: u32) -> ColumnId {
+        self.column().set_sealed_s(now_s);
+        self.id
+    }
+
+    #[inline]
+    fn header(
+        &self,
+        key: &[u8],
+        place: ValuePlace,
+        value_bytes: usize,
+        flags: u32,
+        expiry: Expiry,
+        cas: u64,
+    ) -> Header {
+        assert!(key.len() <= KEY_BYTES_MAX, "a key of {} bytes is too long", key.len());
+        let cas_delta = cas.wrapping_sub(self.cas_base);
+        let has_wide_cas = cas_delta >> CAS_DELTA_BITS != 0;
+        Header {
+            key_length: key.len() as u8,
+            place,
+            value_length: value_bytes as u16,
+            has_expiry: expiry != Expiry::NEVER,
+            has_flags: flags != 0,
+            has_wide_cas,
+            cas_delta: if has_wide_cas { 0 } else { cas_delta },
+        }
+    }
+
+    /// Moves both ends towards each other; the answer is where the record begins, the value apart at `high`.
+    #[inline]
+    fn claim(&mut self, header: &Header, apart_bytes: usize) -> Option<u32> {
+        let (record_bytes, apart_bytes) = (header.record_bytes() as u32, apart_bytes as u32);
+        if record_bytes + apart_bytes > self.high - self.low {
+            return None;
+        }
+        let at = self.low;
+        self.last = Some(Last { at, low: at, high: self.high, placed_bytes: self.placed_bytes });
+        self.low += record_bytes;
+        self.high -= apart_bytes;
+        self.placed_bytes += record_bytes + apart_bytes;
+        self.column().set_placed_bytes(self.placed_bytes);
+        Some(at)
+    }
+
+    /// Writes the header and the fields that do not depend on the value's place; returns where the others go.
+    ///
+    /// # Safety
+    /// `at` was claimed for `header`.
+    #[inline]
+    unsafe fn begin(
+        &mut self,
+        at: u32,
+        header: &Header,
+        state: State,
+        flags: u32,
+        expiry: Expiry,
+        cas: u64,
+    ) -> *mut u8 {
+        // SAFETY: the claimed bytes are inside the column and unknown to every reader; they begin on a multiple
+        // of 4, and `header` counts one word for each one written.
+        unsafe {
+            let mut word = self.start.add(at as usize).cast::<u32>();
+            AtomicU32::from_ptr(word).store(state.0, Ordering::Relaxed);
+            let [one, two] = header.pack();
+            word.add(1).write(one);
+            word.add(2).write(two);
+            word = word.add(3);
+            if header.has_expiry {
+                AtomicU32::from_ptr(word).store(expiry.0, Ordering::Relaxed);
+                word = word.add(1);
+            }
+            if header.has_flags {
+                word.write(flags);
+                word = word.add(1);
+            }
+            if header.has_wide_cas {
+                word.cast::<u64>().write_unaligned(cas);
+                word = word.add(2);
+            }
+            word.cast()
+        }
+    }
+
+    fn location(&self, at: u32) -> Location {
+        let column_start = u64::from(self.id.0) << self.memory.inner.column_shift;
+        debug_assert!(u64::from(at).is_multiple_of(UNIT_BYTES));
+        Location::from_offset(column_start + u64::from(at))
+    }
+}
+
+impl Drop for OpenColumn {
+    fn drop(&mut self) {
+        self.column().seal(self.low, self.high);
+    }
+}
+
+impl std::fmt::Debug for OpenColumn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenColumn")
+            .field("id", &self.id)
+            .field("free_bytes", &self.free_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Copies `bytes` to `to` and returns where they end.
+///
+/// # Safety
+/// `bytes.len()` bytes at `to` are the caller's alone to write.
+#[inline(always)]
+unsafe fn put(to: *mut u8, bytes: &[u8]) -> *mut u8 {
+    // SAFETY: by the caller's promise; `bytes` cannot overlap what nobody else may see.
+    unsafe {
+        copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        to.add(bytes.len())
+    }
+}
+
+/// A chunk that nobody knows yet, to be filled. It pins its column: the column is neither walked nor reused while
+/// the space is held. Publish the chain's owner only after every space of the chain was dropped or turned into a pin.
+pub struct ChunkSpace {
+    memory: Memory,
+    at: Location,
+    next_field: *mut u8,
+    bytes: *mut u8,
+    length: u16,
+}
+
+// SAFETY: the chunk's bytes belong to whoever holds the space, and to nobody else.
+unsafe impl Send for ChunkSpace {}
+
+impl ChunkSpace {
+    /// Where the chunk's record is.
+    pub fn location(&self) -> Location {
+        self.at
+    }
+
+    /// Bytes of the chunk.
+    pub fn length(&self) -> u16 {
+        self.length
+    }
+
+    /// Writes a part of the chunk.
+    ///
+    /// # Panics
+    /// If the part goes beyond the chunk.
+    pub fn write(&mut self, offset: usize, part: &[u8]) {
+        let length = usize::from(self.length);
+        assert!(offset <= length && part.len() <= length - offset, "a chunk is overrun");
+        // SAFETY: `place_chunk` claimed `length` bytes here for this space, the part lies inside them, and the pin
+        // keeps them from being reused.
+        unsafe { put(self.bytes.add(offset), part) };
+    }
+
+    /// Links the chunk to its successor.
+    pub fn set_next(&mut self, next: Option<Location>) {
+        let bits = next.map_or(NO_NEXT, Location::bits);
+        // SAFETY: the field is in the record that `place_chunk` claimed; nobody reads it before the space is gone,
+        // because walks skip pinned columns and no entry leads here yet.
+        unsafe { put(self.next_field, &bits.to_ne_bytes()) };
+    }
+
+    /// Ends the writing but keeps the column pinned, so that the keeper leaves the chunk alone until its owner is
+    /// published.
+    pub fn into_pin(self) -> ColumnPin {
+        let column = self.memory.column_of(self.at);
+        ColumnPin::new(self.memory.clone(), column)
+    }
+}
+
+impl Drop for ChunkSpace {
+    fn drop(&mut self) {
+        self.memory.column(self.memory.column_of(self.at)).unpin();
+    }
+}
+
+/// A pin that is undone when dropped; see [`Column::pin`].
+pub struct ColumnPin {
+    memory: Memory,
+    column: ColumnId,
+}
+
+impl ColumnPin {
+    pub(crate) fn new(memory: Memory, column: ColumnId) -> ColumnPin {
+        memory.column(column).pin();
+        ColumnPin { memory, column }
+    }
+
+    /// Which column is pinned.
+    pub fn column(&self) -> ColumnId {
+        self.column
+    }
+}
+
+impl Drop for ColumnPin {
+    fn drop(&mut self) {
+        self.memory.column(self.column).unpin();
+    }
+}

@@ -1,0 +1,175 @@
+//! What the caller may choose, what it got, and what can go wrong at start.
+
+use std::fmt;
+
+/// Bytes of a slab: one huge page, the unit in which memory is mapped and given back.
+pub const SLAB_BYTES: usize = 2 << 20;
+/// Smallest column, in bytes.
+pub const COLUMN_BYTES_MIN: u32 = 32 << 10;
+/// Largest column, in bytes.
+pub const COLUMN_BYTES_MAX: u32 = 1 << 20;
+/// Column size where the machine does not describe its cache: 2048 sets of 64 bytes.
+pub const COLUMN_BYTES_DEFAULT: u32 = 128 << 10;
+/// Columns that a limit should hold at least, before columns get smaller.
+pub const COLUMNS_WANTED_MIN: u64 = 1000;
+/// Default for [`MemoryOptions::inline_value_bytes_max`].
+pub const INLINE_VALUE_BYTES_MAX_DEFAULT: u32 = 512;
+/// Bytes of an operating-system page.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// Which pages the arena should be made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PagesWanted {
+    /// Explicit huge pages as far as the machine has some in reserve, else transparent ones, else small ones.
+    #[default]
+    Auto,
+    /// Explicit huge pages, or an error.
+    Huge,
+    /// Transparent huge pages, or an error where the kernel never gives any.
+    Transparent,
+    /// 4-KiB pages.
+    Small,
+    /// 4-KiB pages sorted by cache colour; plain ones where the kernel hides physical addresses.
+    Coloured,
+}
+
+/// Which pages the arena is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageKind {
+    /// 2-MiB pages from the machine's reserve (`vm.nr_hugepages`).
+    ExplicitHuge,
+    /// 2-MiB pages that the kernel gives when it can.
+    Transparent,
+    /// 4-KiB pages.
+    Small,
+    /// 4-KiB pages arranged so that each column covers every cache set once.
+    Coloured {
+        /// How many colours there are: pages per column.
+        colours: u32,
+    },
+}
+
+/// How to set up a [`Memory`](crate::Memory).
+#[derive(Clone, Debug)]
+pub struct MemoryOptions {
+    /// Bytes of all columns together; rounded down to whole slabs (but at least one).
+    pub limit_bytes: u64,
+    /// How far [`Memory::set_limit`](crate::Memory::set_limit) may raise the limit later, in bytes. Address space
+    /// only. `None` = not at all.
+    pub reserve_bytes: Option<u64>,
+    /// Bytes of a column, a power of two in 32 KiB..=1 MiB; `None` = from the machine's cache description.
+    pub column_bytes: Option<u32>,
+    /// Which pages to use.
+    pub pages: PagesWanted,
+    /// Values up to this many bytes stand behind their key; longer ones at the column's high end.
+    pub inline_value_bytes_max: u32,
+    /// Touch every page of a slab when it is mapped, so that no SET waits for the kernel to zero it.
+    pub prefault: bool,
+}
+
+impl Default for MemoryOptions {
+    /// 64 MiB, everything else as the machine has it.
+    fn default() -> Self {
+        MemoryOptions {
+            limit_bytes: 64 << 20,
+            reserve_bytes: None,
+            column_bytes: None,
+            pages: PagesWanted::Auto,
+            inline_value_bytes_max: INLINE_VALUE_BYTES_MAX_DEFAULT,
+            prefault: false,
+        }
+    }
+}
+
+/// The sizes that were settled on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Bytes of a column, a power of two.
+    pub column_bytes: u32,
+    /// Bytes of a slab: 2 MiB.
+    pub slab_bytes: u32,
+    /// Columns of a slab, at most 64.
+    pub columns_per_slab: u32,
+    /// Columns of the whole reservation.
+    pub columns_max: u32,
+    /// Values up to this many bytes stand behind their key.
+    pub inline_value_bytes_max: u32,
+    /// Longest value `OpenColumn::place` should be given: a longer one goes into chunks. No more than
+    /// `VALUE_LENGTH_MAX`, and no more than a quarter of a column.
+    pub whole_value_bytes_max: u32,
+    /// Longest chunk, in bytes: 16 KiB or an eighth of a column, whichever is less.
+    pub chunk_bytes_max: u32,
+}
+
+/// Why the memory could not be set up. Each text is one line and says what to do.
+#[derive(Debug)]
+pub enum MemoryError {
+    /// The limit is smaller than one slab or larger than a location can express.
+    Limit {
+        /// The limit asked for.
+        bytes: u64,
+    },
+    /// The column size is not a power of two in range.
+    ColumnBytes {
+        /// The size asked for.
+        bytes: u32,
+    },
+    /// Explicit huge pages were demanded, and the machine has too few.
+    HugePagesAbsent {
+        /// Huge pages needed.
+        wanted: u64,
+        /// Huge pages free in the machine's reserve.
+        free: u64,
+    },
+    /// Transparent huge pages were demanded, and the kernel gives none.
+    TransparentAbsent,
+    /// The kernel refused the address space.
+    Reserve {
+        /// Bytes asked for.
+        bytes: u64,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
+}
+
+impl fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MemoryError::Limit { bytes } => {
+                write!(
+                    f,
+                    "a memory limit of {bytes} bytes is out of range: give at least 2 MiB and at most 64 TiB"
+                )
+            }
+            MemoryError::ColumnBytes { bytes } => {
+                write!(
+                    f,
+                    "columns of {bytes} bytes are impossible: give a power of two from 32768 to 1048576"
+                )
+            }
+            MemoryError::HugePagesAbsent { wanted, free } => write!(
+                f,
+                "{wanted} huge pages of 2 MiB are needed and {free} are free: run `sysctl vm.nr_hugepages={wanted}` or ask for other pages"
+            ),
+            MemoryError::TransparentAbsent => write!(
+                f,
+                "the kernel gives no transparent huge pages: write `madvise` to /sys/kernel/mm/transparent_hugepage/enabled or ask for other pages"
+            ),
+            MemoryError::Reserve { bytes, error } => {
+                write!(
+                    f,
+                    "the kernel refused {bytes} bytes of address space ({error}): lower the limit or raise `ulimit -v`"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for MemoryError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            MemoryError::Reserve { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The processor's hint that a line will be read soon.
+
+/// Asks for the cache line of `at`. Never faults, whatever the address; does nothing where there is no such hint.
+#[inline(always)]
+pub fn prefetch_read(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch reads nothing as far as the language is concerned, and every x86-64 has it.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: PRFM neither faults nor changes anything that the language can see.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) at, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+    let _ = at;
+}

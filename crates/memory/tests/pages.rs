@@ -1,0 +1,112 @@
+//! Looks at the world: what does the kernel say the arena is made of?
+#![cfg(all(not(loom), not(miri), target_os = "linux"))]
+
+use larder_memory::{Memory, MemoryError, MemoryOptions, PageKind, PagesWanted};
+
+const SLAB: u64 = 2 << 20;
+
+fn memory(pages: PagesWanted, slabs: u64) -> Result<Memory, MemoryError> {
+    Memory::new(MemoryOptions { limit_bytes: slabs * SLAB, pages, ..MemoryOptions::default() })
+}
+
+/// Sum of the smaps field `name`, in KiB, over the mappings that begin in the arena's slabs.
+fn smaps_kib(memory: &Memory, slabs: u64, name: &str) -> u64 {
+    let arena = memory.base() as u64..memory.base() as u64 + slabs * SLAB;
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut inside, mut sum) = (false, 0);
+    for line in text.lines() {
+        let first = line.split_whitespace().next().unwrap_or("");
+        if let Some((start, end)) = first.split_once('-').filter(|_| !first.ends_with(':')) {
+            let parse = |text| u64::from_str_radix(text, 16).unwrap();
+            inside = arena.contains(&parse(start)) && parse(end) > arena.start;
+        } else if inside && first == name {
+            sum += line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap();
+        }
+    }
+    sum
+}
+
+#[test]
+fn transparent_huge_pages_really_come() {
+    let slabs = 8;
+    let memory = match memory(PagesWanted::Transparent, slabs) {
+        Ok(memory) => memory,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    assert_eq!(memory.pages(), PageKind::Transparent);
+    memory.map_ahead(usize::MAX);
+    let huge_kib = smaps_kib(&memory, slabs, "AnonHugePages:");
+    let all_kib = slabs * SLAB / 1024;
+    println!("{huge_kib} KiB of {all_kib} in huge pages: {}", memory.pages_description());
+    // Under pressure the kernel may find no whole huge page for some slab.
+    assert!(huge_kib * 2 >= all_kib, "{huge_kib} KiB of {all_kib}");
+}
+
+#[test]
+fn explicit_huge_pages_really_come() {
+    let slabs = 2;
+    let memory = match memory(PagesWanted::Huge, slabs) {
+        Ok(memory) => memory,
+        Err(error) => {
+            assert!(error.to_string().contains("sysctl vm.nr_hugepages=2"), "{error}");
+            return println!("skipped: {error}");
+        }
+    };
+    assert_eq!(memory.pages(), PageKind::ExplicitHuge);
+    assert_eq!(memory.map_ahead(usize::MAX) as u32, memory.geometry().columns_max);
+    assert_eq!(smaps_kib(&memory, slabs, "Private_Hugetlb:"), slabs * SLAB / 1024);
+    assert!(memory.release_free_slab());
+    assert_eq!(smaps_kib(&memory, slabs, "Private_Hugetlb:"), SLAB / 1024);
+}
+
+#[test]
+fn small_pages_stay_small() {
+    let memory = memory(PagesWanted::Small, 4).unwrap();
+    memory.map_ahead(usize::MAX);
+    assert_eq!(memory.pages(), PageKind::Small);
+    assert_eq!(smaps_kib(&memory, 4, "AnonHugePages:"), 0);
+    assert_eq!(smaps_kib(&memory, 4, "Rss:"), 4 * SLAB / 1024);
+}
+
+#[test]
+fn a_released_slab_is_no_longer_resident() {
+    for pages in [PagesWanted::Auto, PagesWanted::Small, PagesWanted::Coloured] {
+        let memory = memory(pages, 4).unwrap();
+        assert_eq!(smaps_kib(&memory, 4, "Rss:"), 0, "nothing is touched at the start");
+        memory.map_ahead(usize::MAX);
+        if memory.pages() == PageKind::ExplicitHuge {
+            println!("skipped for {pages:?}: explicit huge pages do not count as resident");
+            continue;
+        }
+        assert_eq!(smaps_kib(&memory, 4, "Rss:"), 4 * SLAB / 1024, "{pages:?}");
+        assert!(memory.release_free_slab() && memory.release_free_slab());
+        assert_eq!(smaps_kib(&memory, 4, "Rss:"), 2 * SLAB / 1024, "{pages:?}");
+        memory.map_ahead(usize::MAX);
+        assert_eq!(smaps_kib(&memory, 4, "Rss:"), 4 * SLAB / 1024, "{pages:?}, mapped again");
+    }
+}
+
+#[test]
+fn a_released_slab_is_written_again() {
+    for pages in [PagesWanted::Auto, PagesWanted::Small, PagesWanted::Coloured] {
+        let memory = memory(pages, 1).unwrap();
+        for _ in 0..3 {
+            let reader = memory.register();
+            let mut open = memory.take_column(0, 0).unwrap();
+            let new = larder_memory::NewItem {
+                key: b"key",
+                value: [&[7; 2000], b""],
+                flags: 0,
+                expiry: larder_item::Expiry::NEVER,
+                cas: 0,
+                state: larder_item::State(0),
+            };
+            let at = open.place(&new).unwrap();
+            assert_eq!(reader.pin().item(at).value(), larder_memory::Value::Whole(&[7; 2000]));
+            memory.retire(open.seal());
+            drop(reader);
+            memory.recycle();
+            assert!(memory.release_free_slab(), "{pages:?}");
+        }
+    }
+}

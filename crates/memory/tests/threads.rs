@@ -1,0 +1,163 @@
+//! Readers and writers at once: bytes seen under a guard never change, however fast columns are reused.
+#![cfg(not(loom))]
+
+use larder_item::{Expiry, Location, State};
+use larder_memory::{ColumnId, Guard, Item, Memory, MemoryOptions, NewItem, PagesWanted, Value};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Entries of the toy index, shared out among the writers.
+const ENTRIES: usize = if cfg!(miri) { 16 } else { 512 };
+const WRITERS: usize = 2;
+const READERS: usize = 3;
+const DURATION: Duration = Duration::from_secs(2);
+/// Items placed by each writer under Miri, where time means nothing.
+const MIRI_ITEMS: u64 = 100;
+
+/// The toy index: location bits + 1, or 0.
+struct Index([AtomicU64; ENTRIES]);
+
+impl Index {
+    fn get(&self, entry: usize) -> Option<Location> {
+        // Pairs with the Release of `set`: whoever sees the location sees the bytes.
+        self.0[entry].load(Ordering::Acquire).checked_sub(1).map(Location::from_bits)
+    }
+
+    fn set(&self, entry: usize, at: Option<Location>) {
+        self.0[entry].store(at.map_or(0, |at| at.bits() + 1), Ordering::Release);
+    }
+}
+
+fn value_of(serial: u64) -> Vec<u8> {
+    let length = if cfg!(miri) { 3 + serial as usize % 60 } else { 3 + (serial as usize * 131) % 2000 };
+    vec![serial as u8; length]
+}
+
+/// Writes its share of the entries round and round; keeps a handful of sealed columns, and empties and retires the
+/// oldest for each new one.
+fn write(memory: &Memory, index: &Index, writer: usize, stop: &AtomicBool) -> u64 {
+    let mut sealed: std::collections::VecDeque<ColumnId> = Default::default();
+    let mut open = memory.take_column(0, 0).expect("enough columns");
+    let mut serial = 0;
+    while !stop.load(Ordering::Relaxed) && !(cfg!(miri) && serial >= MIRI_ITEMS) {
+        let entry = (serial as usize * WRITERS + writer) % ENTRIES;
+        let (key, value) = (format!("{entry}:{serial}"), value_of(serial));
+        let new = NewItem {
+            key: key.as_bytes(),
+            value: [&value, b""],
+            flags: serial as u32,
+            expiry: Expiry(1 + serial as u32),
+            cas: serial,
+            state: State(0),
+        };
+        let full = if cfg!(miri) { serial % 8 == 7 } else { false };
+        let placed = if full { None } else { open.place(&new) };
+        let Some(at) = placed else {
+            sealed.push_back(open.seal());
+            if sealed.len() > 4 {
+                retire_oldest(memory, index, &mut sealed);
+            }
+            open = loop {
+                if let Some(open) = memory.take_column(0, 0) {
+                    break open;
+                }
+                std::thread::yield_now(); // every column waits for some reader
+            };
+            serial += full as u64;
+            continue;
+        };
+        index.set(entry, Some(at));
+        serial += 1;
+    }
+    serial
+}
+
+fn retire_oldest(memory: &Memory, index: &Index, sealed: &mut std::collections::VecDeque<ColumnId>) {
+    let oldest = sealed.pop_front().unwrap();
+    for entry in 0..ENTRIES {
+        // Only this writer sets entries that lead to its own columns.
+        if index.get(entry).is_some_and(|at| memory.column_of(at) == oldest) {
+            index.set(entry, None);
+        }
+    }
+    memory.retire(oldest);
+}
+
+fn check(item: &Item<'_>, entry: usize) -> Option<u64> {
+    let text = std::str::from_utf8(item.key()).expect("a key as it was written");
+    let (number, serial) = text.split_once(':').expect("a key as it was written");
+    assert_eq!(number.parse(), Ok(entry));
+    let serial: u64 = serial.parse().unwrap();
+    assert_eq!(item.value(), Value::Whole(&value_of(serial)));
+    assert_eq!((item.flags(), item.cas()), (serial as u32, serial));
+    Some(serial)
+}
+
+fn read(memory: &Memory, index: &Index, seed: u64, done: &AtomicBool) -> u64 {
+    let mut reader = memory.register();
+    let mut random = seed;
+    let mut batches = 0;
+    while !done.load(Ordering::Relaxed) {
+        let guard: Guard<'_> = reader.pin();
+        let mut seen = Vec::new();
+        for _ in 0..16 {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let entry = (random >> 33) as usize % ENTRIES;
+            if let Some(at) = index.get(entry) {
+                let item = guard.item(at);
+                item.mark_fetched();
+                item.touch_last_access(batches as u32);
+                seen.push((item, entry, check(&item, entry)));
+            }
+        }
+        // Much later, the same bytes.
+        std::thread::yield_now();
+        for (item, entry, serial) in seen {
+            assert_eq!(check(&item, entry), serial);
+        }
+        batches += 1;
+        if batches % 7 == 0 {
+            reader.offline();
+            std::thread::yield_now();
+            reader.online();
+        } else {
+            reader.quiesce();
+        }
+    }
+    batches
+}
+
+#[test]
+fn bytes_under_a_guard_never_change_while_columns_are_reused() {
+    let options = MemoryOptions {
+        limit_bytes: 2 << 20,
+        column_bytes: Some(32 << 10),
+        pages: PagesWanted::Small,
+        ..MemoryOptions::default()
+    };
+    let memory = Memory::new(options).unwrap();
+    let index = Index([const { AtomicU64::new(0) }; ENTRIES]);
+    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (items, batches) = std::thread::scope(|scope| {
+        let (memory, index, stop, done) = (&memory, &index, &stop, &done);
+        let writers: Vec<_> =
+            (0..WRITERS).map(|n| scope.spawn(move || write(memory, index, n, stop))).collect();
+        let readers: Vec<_> =
+            (0..READERS).map(|n| scope.spawn(move || read(memory, index, n as u64, done))).collect();
+        let started = Instant::now();
+        while !cfg!(miri) && started.elapsed() < DURATION {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Under Miri the writers end by themselves.
+        stop.store(!cfg!(miri), Ordering::Relaxed);
+        let items: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+        done.store(true, Ordering::Relaxed);
+        (items, readers.into_iter().map(|reader| reader.join().unwrap()).sum::<u64>())
+    });
+    let births = memory.take_column(0, 0).map_or(0, |open| open.birth());
+    println!("{items} items placed in {births} columns, {batches} batches read");
+    if !cfg!(miri) {
+        assert!(births > 64, "columns were reused");
+    }
+    assert_eq!(memory.readers(), 0);
+}

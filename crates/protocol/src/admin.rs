@@ -1,0 +1,398 @@
+//! The administrative commands: settings, statistics, the crawler, watchers.
+
+use crate::limits::CLASSES_MAX;
+use crate::reply;
+use crate::request::Request;
+use crate::scan::{Words, number_f64, number_i32, number_u32};
+
+/// `debugtime <seconds>|p|r`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DebugTime {
+    /// Move the clock by so many seconds, either way.
+    Move(i32),
+    /// `p`: stop the clock.
+    Pause,
+    /// `r`: let it run again.
+    Resume,
+}
+
+/// What `stats` is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatsKind<'a> {
+    /// `stats`
+    General,
+    /// `stats reset`
+    Reset,
+    /// `stats settings`
+    Settings,
+    /// `stats items`
+    Items,
+    /// `stats slabs`
+    Slabs,
+    /// `stats sizes`
+    Sizes,
+    /// `stats conns`
+    Conns,
+    /// `stats detail on`
+    DetailOn,
+    /// `stats detail off`
+    DetailOff,
+    /// `stats detail dump`
+    DetailDump,
+    /// `stats cachedump <class> <limit>`
+    Cachedump {
+        /// Slab class, below [`CLASSES_MAX`].
+        class: u32,
+        /// Most items to list; 0 is no limit.
+        limit: u32,
+    },
+    /// `stats extstore`
+    Extstore,
+    /// Any other word. memcached answers `ERROR` to those it does not know.
+    Other(&'a [u8]),
+}
+
+/// `slabs ...`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Slabs {
+    /// `slabs reassign <source> <destination>`; a source of -1 means any.
+    Reassign {
+        /// Class that gives.
+        source: i32,
+        /// Class that receives.
+        destination: i32,
+    },
+    /// `slabs automove 0|1|2`
+    Automove(u8),
+    /// `slabs automove ratio <f>`
+    AutomoveRatio(f64),
+    /// `slabs automove freeratio <f>`
+    AutomoveFreeratio(f64),
+    /// `slabs automove window <n>`, 3 to 1800.
+    AutomoveWindow(u32),
+}
+
+/// `lru ...`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Lru {
+    /// `lru tune <hot%> <warm%> <hot factor> <warm factor>`, already checked: the percentages sum to at most 80,
+    /// the factors are above 0.
+    Tune {
+        /// Share of memory for the hot segment, in percent.
+        hot_percent: u32,
+        /// Share of memory for the warm segment, in percent.
+        warm_percent: u32,
+        /// Most age of the hot segment relative to the cold one.
+        hot_factor: f64,
+        /// Most age of the warm segment relative to the cold one.
+        warm_factor: f64,
+    },
+    /// `lru mode flat`
+    ModeFlat,
+    /// `lru mode segmented`
+    ModeSegmented,
+    /// `lru temp_ttl <seconds>`; `None` is `-1`, off.
+    TempTtl(Option<u32>),
+}
+
+/// `lru_crawler ...`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LruCrawler<'a> {
+    /// `lru_crawler enable`
+    Enable,
+    /// `lru_crawler disable`
+    Disable,
+    /// `lru_crawler sleep <microseconds>`, at most a million.
+    Sleep(u32),
+    /// `lru_crawler tocrawl <items>`
+    Tocrawl(u32),
+    /// `lru_crawler crawl <ids|all>`
+    Crawl(CrawlTarget<'a>),
+    /// `lru_crawler metadump <ids|all|hash>`
+    Metadump(CrawlTarget<'a>),
+    /// `lru_crawler mgdump <ids|all|hash>`
+    Mgdump(CrawlTarget<'a>),
+}
+
+/// Which items a crawl covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CrawlTarget<'a> {
+    /// `all`
+    All,
+    /// `hash`: everything, in hash table order. Not for `crawl`.
+    Hash,
+    /// A comma-separated list of class numbers.
+    Classes(Classes<'a>),
+}
+
+/// Class numbers of a crawl, each from 1 to [`CLASSES_MAX`] - 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Classes<'a> {
+    list: &'a [u8],
+}
+
+impl Iterator for Classes<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let comma = self.list.iter().position(|&byte| byte == b',');
+        let (number, rest) = match comma {
+            Some(at) => (&self.list[..at], &self.list[at + 1..]),
+            None => (self.list, &[][..]),
+        };
+        self.list = rest;
+        number_u32(number).filter(|class| (1..CLASSES_MAX).contains(class))
+    }
+}
+
+/// `extstore <setting> <value>`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Extstore {
+    /// `item_size`: smallest item written to flash, in bytes.
+    ItemSize(u32),
+    /// `item_age`: seconds an item must have been idle.
+    ItemAge(u32),
+    /// `low_ttl`: items with less time left than this go to their own pages, in seconds.
+    LowTtl(u32),
+    /// `recache_rate`: one in so many flash hits returns to memory.
+    RecacheRate(u32),
+    /// `compact_under`: compact when fewer pages than this are free.
+    CompactUnder(u32),
+    /// `drop_under`: drop pages when fewer than this are free.
+    DropUnder(u32),
+    /// `max_sleep`: longest pause of the writer, in microseconds.
+    MaxSleep(u32),
+    /// `max_frag`: share of a page's bytes that must be dead before it is compacted.
+    MaxFrag(f64),
+    /// `drop_unread`: compaction drops items nobody read.
+    DropUnread(bool),
+    /// `free_memchunks`: accepted for old scripts.
+    FreeMemchunks(u32),
+}
+
+/// The event streams of a `watch`, as a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct WatchKinds(u16);
+
+impl WatchKinds {
+    /// Gets, hits and misses.
+    pub const FETCHERS: WatchKinds = WatchKinds(1);
+    /// Stores of every kind.
+    pub const MUTATIONS: WatchKinds = WatchKinds(1 << 1);
+    /// Evictions.
+    pub const EVICTIONS: WatchKinds = WatchKinds(1 << 2);
+    /// Connections opened and closed.
+    pub const CONNEVENTS: WatchKinds = WatchKinds(1 << 3);
+    /// Deletions.
+    pub const DELETIONS: WatchKinds = WatchKinds(1 << 4);
+    /// Events of the server itself.
+    pub const SYSEVENTS: WatchKinds = WatchKinds(1 << 5);
+    /// Command lines as received.
+    pub const RAWCMDS: WatchKinds = WatchKinds(1 << 6);
+    /// Requests of the proxy.
+    pub const PROXYREQS: WatchKinds = WatchKinds(1 << 7);
+    /// Events of the proxy.
+    pub const PROXYEVENTS: WatchKinds = WatchKinds(1 << 8);
+    /// Log lines of the proxy's user.
+    pub const PROXYUSER: WatchKinds = WatchKinds(1 << 9);
+
+    const NAMES: [(&'static [u8], WatchKinds); 10] = [
+        (b"fetchers", WatchKinds::FETCHERS),
+        (b"mutations", WatchKinds::MUTATIONS),
+        (b"evictions", WatchKinds::EVICTIONS),
+        (b"connevents", WatchKinds::CONNEVENTS),
+        (b"deletions", WatchKinds::DELETIONS),
+        (b"sysevents", WatchKinds::SYSEVENTS),
+        (b"rawcmds", WatchKinds::RAWCMDS),
+        (b"proxyreqs", WatchKinds::PROXYREQS),
+        (b"proxyevents", WatchKinds::PROXYEVENTS),
+        (b"proxyuser", WatchKinds::PROXYUSER),
+    ];
+
+    /// Whether every stream of `other` is in this set.
+    pub fn contains(self, other: WatchKinds) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets together.
+    pub fn union(self, other: WatchKinds) -> WatchKinds {
+        WatchKinds(self.0 | other.0)
+    }
+}
+
+type Answer<'a> = Result<Request<'a>, &'static str>;
+
+/// `stats ...`; `words` stand after the command.
+///
+/// `reset`, `detail` (and its argument), `settings`, `cachedump`, `conns` and `extstore` may be cut short, in that
+/// order of preference, because memcached compares only as many bytes as were typed.
+pub(crate) fn stats<'a>(mut words: Words<'a>) -> Answer<'a> {
+    let Some(word) = words.next() else { return Ok(Request::Stats(StatsKind::General)) };
+    let starts = |full: &[u8]| full.starts_with(word);
+    let kind = match word {
+        b"items" => StatsKind::Items,
+        b"slabs" => StatsKind::Slabs,
+        b"sizes" => StatsKind::Sizes,
+        _ if starts(b"reset") => StatsKind::Reset,
+        _ if starts(b"detail") => detail(words.next().unwrap_or_default())?,
+        _ if starts(b"settings") => StatsKind::Settings,
+        _ if starts(b"cachedump") => cachedump(words)?,
+        _ if starts(b"conns") => StatsKind::Conns,
+        _ if starts(b"extstore") => StatsKind::Extstore,
+        other => StatsKind::Other(other),
+    };
+    Ok(Request::Stats(kind))
+}
+
+fn detail(word: &[u8]) -> Result<StatsKind<'static>, &'static str> {
+    match word {
+        b"" => Err(reply::STATS_DETAIL_USAGE),
+        _ if b"on".starts_with(word) => Ok(StatsKind::DetailOn),
+        _ if b"off".starts_with(word) => Ok(StatsKind::DetailOff),
+        _ if b"dump".starts_with(word) => Ok(StatsKind::DetailDump),
+        _ => Err(reply::STATS_DETAIL_USAGE),
+    }
+}
+
+fn cachedump(mut words: Words<'_>) -> Result<StatsKind<'static>, &'static str> {
+    let (Some(class), Some(limit)) = (words.next(), words.next()) else { return Err(reply::BAD_LINE) };
+    match (number_u32(class), number_u32(limit)) {
+        (Some(class), Some(_)) if class >= CLASSES_MAX => Err(reply::ILLEGAL_SLAB),
+        (Some(class), Some(limit)) => Ok(StatsKind::Cachedump { class, limit }),
+        _ => Err(reply::BAD_FORMAT),
+    }
+}
+
+/// `slabs ...`
+pub(crate) fn slabs<'a>(mut words: Words<'a>) -> Answer<'a> {
+    let slabs = match (words.next(), words.next(), words.next()) {
+        (Some(b"reassign"), Some(source), Some(destination)) => Slabs::Reassign {
+            source: number_i32(source).ok_or(reply::BAD_FORMAT)?,
+            destination: number_i32(destination).ok_or(reply::BAD_FORMAT)?,
+        },
+        (Some(b"automove"), Some(name), Some(value)) => match name {
+            b"ratio" => Slabs::AutomoveRatio(number_f64(value).ok_or(reply::BAD_FORMAT)?),
+            b"freeratio" => Slabs::AutomoveFreeratio(number_f64(value).ok_or(reply::BAD_FORMAT)?),
+            b"window" => match number_u32(value).ok_or(reply::BAD_FORMAT)? {
+                window @ 3..=1800 => Slabs::AutomoveWindow(window),
+                _ => return Err(reply::BAD_WINDOW),
+            },
+            _ => return Err(reply::ERROR),
+        },
+        (Some(b"automove"), Some(level), None) => match number_u32(level).ok_or(reply::BAD_FORMAT)? {
+            level @ 0..=2 => Slabs::Automove(level as u8),
+            _ => return Err(reply::ERROR),
+        },
+        _ => return Err(reply::ERROR),
+    };
+    Ok(Request::Slabs(slabs))
+}
+
+/// `lru ...`
+pub(crate) fn lru<'a>(mut words: Words<'a>) -> Answer<'a> {
+    let lru = match (words.next(), words.next()) {
+        (Some(b"tune"), Some(hot)) => {
+            let (Some(warm), Some(hot_factor), Some(warm_factor)) =
+                (words.next(), words.next(), words.next())
+            else {
+                return Err(reply::ERROR);
+            };
+            let percents = number_u32(hot).zip(number_u32(warm));
+            let factors = number_f64(hot_factor).zip(number_f64(warm_factor));
+            let ((hot_percent, warm_percent), (hot_factor, warm_factor)) =
+                percents.zip(factors).ok_or(reply::BAD_FORMAT)?;
+            if u64::from(hot_percent) + u64::from(warm_percent) > 80 {
+                return Err(reply::LRU_BAD_PERCENTS);
+            }
+            if hot_factor <= 0.0 || warm_factor <= 0.0 {
+                return Err(reply::LRU_BAD_FACTORS);
+            }
+            Lru::Tune { hot_percent, warm_percent, hot_factor, warm_factor }
+        }
+        (Some(b"mode"), Some(b"flat")) => Lru::ModeFlat,
+        (Some(b"mode"), Some(b"segmented")) => Lru::ModeSegmented,
+        (Some(b"temp_ttl"), Some(seconds)) => match number_i32(seconds) {
+            Some(seconds) => Lru::TempTtl(u32::try_from(seconds).ok()),
+            None => return Err(reply::ERROR),
+        },
+        _ => return Err(reply::ERROR),
+    };
+    Ok(Request::Lru(lru))
+}
+
+/// `lru_crawler ...`
+pub(crate) fn lru_crawler<'a>(mut words: Words<'a>) -> Answer<'a> {
+    let crawler = match (words.next(), words.next()) {
+        (Some(b"enable"), _) => LruCrawler::Enable,
+        (Some(b"disable"), _) => LruCrawler::Disable,
+        (Some(b"sleep"), Some(sleep_us)) => match number_u32(sleep_us).ok_or(reply::BAD_FORMAT)? {
+            sleep_us @ 0..=1_000_000 => LruCrawler::Sleep(sleep_us),
+            _ => return Err(reply::SLEEP_TOO_LONG),
+        },
+        (Some(b"tocrawl"), Some(items)) => LruCrawler::Tocrawl(number_u32(items).ok_or(reply::BAD_FORMAT)?),
+        (Some(b"crawl"), Some(word)) => match crawl_target(word)? {
+            CrawlTarget::Hash => return Err(reply::CRAWLER_BAD_CLASS),
+            target => LruCrawler::Crawl(target),
+        },
+        (Some(b"metadump"), Some(word)) => LruCrawler::Metadump(crawl_target(word)?),
+        (Some(b"mgdump"), Some(word)) => LruCrawler::Mgdump(crawl_target(word)?),
+        _ => return Err(reply::ERROR),
+    };
+    Ok(Request::LruCrawler(crawler))
+}
+
+fn crawl_target(word: &[u8]) -> Result<CrawlTarget<'_>, &'static str> {
+    match word {
+        b"all" => Ok(CrawlTarget::All),
+        b"hash" => Ok(CrawlTarget::Hash),
+        list => {
+            let classes = Classes { list };
+            let written = list.iter().filter(|&&byte| byte == b',').count() + 1;
+            if classes.clone().count() != written {
+                return Err(reply::CRAWLER_BAD_CLASS);
+            }
+            Ok(CrawlTarget::Classes(classes))
+        }
+    }
+}
+
+/// `extstore <setting> <value>`
+pub(crate) fn extstore<'a>(mut words: Words<'a>) -> Answer<'a> {
+    let (Some(name), Some(value)) = (words.next(), words.next()) else { return Err(reply::ERROR) };
+    let number = number_u32(value).ok_or(reply::ERROR);
+    let setting = match name {
+        b"item_size" => Extstore::ItemSize(number?),
+        b"item_age" => Extstore::ItemAge(number?),
+        b"low_ttl" => Extstore::LowTtl(number?),
+        b"recache_rate" => Extstore::RecacheRate(number?),
+        b"compact_under" => Extstore::CompactUnder(number?),
+        b"drop_under" => Extstore::DropUnder(number?),
+        b"max_sleep" => Extstore::MaxSleep(number?),
+        b"max_frag" => Extstore::MaxFrag(number_f64(value).ok_or(reply::ERROR)?),
+        b"drop_unread" => Extstore::DropUnread(number? != 0),
+        b"free_memchunks" => Extstore::FreeMemchunks(number?),
+        _ => return Err(reply::ERROR),
+    };
+    Ok(Request::Extstore(setting))
+}
+
+/// `watch ...`
+pub(crate) fn watch<'a>(words: Words<'a>) -> Answer<'a> {
+    let mut kinds = WatchKinds::default();
+    for word in words {
+        let named = WatchKinds::NAMES.iter().find(|(name, _)| *name == word).ok_or(reply::ERROR)?;
+        kinds = kinds.union(named.1);
+    }
+    Ok(Request::Watch(if kinds == WatchKinds::default() { WatchKinds::FETCHERS } else { kinds }))
+}
+
+/// `debugtime ...`
+pub(crate) fn debugtime<'a>(mut words: Words<'a>) -> Answer<'a> {
+    let time = match words.next() {
+        Some(b"p") => DebugTime::Pause,
+        Some(b"r") => DebugTime::Resume,
+        Some(seconds) => DebugTime::Move(number_i32(seconds).ok_or(reply::ERROR)?),
+        None => return Err(reply::ERROR),
+    };
+    Ok(Request::DebugTime(time))
+}

@@ -1,0 +1,209 @@
+//! Every command by name, and the classic ones in full.
+
+use crate::admin;
+use crate::fast::{find_keys, with_block};
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::meta::{Meta, MetaVerb, read_flags};
+use crate::parse::{Line, ParseOptions, Step};
+use crate::reply;
+use crate::request::{Request, Store, StoreVerb};
+use crate::scan::{Words, last_word, number_i32, number_u32, number_u64};
+
+/// One complete line: `text` without its end, `consumed` bytes with it.
+pub(crate) fn dispatch<'a>(
+    input: &'a [u8],
+    text: &'a [u8],
+    consumed: usize,
+    options: &ParseOptions,
+) -> Step<'a> {
+    let line = Line { input, text, consumed, options: *options };
+    let mut words = Words::new(text);
+    // A line that starts with a space has an empty command.
+    let command = if text.starts_with(b" ") { &[] } else { words.next().unwrap_or_default() };
+    match command {
+        b"get" => keys(&line, words, false, None),
+        b"gets" => keys(&line, words, true, None),
+        b"gat" => gat(&line, words, false),
+        b"gats" => gat(&line, words, true),
+        b"set" => store(&line, words, StoreVerb::Set),
+        b"add" => store(&line, words, StoreVerb::Add),
+        b"replace" => store(&line, words, StoreVerb::Replace),
+        b"append" => store(&line, words, StoreVerb::Append),
+        b"prepend" => store(&line, words, StoreVerb::Prepend),
+        b"cas" => store(&line, words, StoreVerb::Cas),
+        b"delete" => keyed(&line, words, |key, _, noreply| Ok(Request::Delete { key, noreply })),
+        b"touch" => keyed(&line, words, touch),
+        b"incr" => keyed(&line, words, |key, words, noreply| arith(key, words, true, noreply)),
+        b"decr" => keyed(&line, words, |key, words, noreply| arith(key, words, false, noreply)),
+        b"mg" => meta(&line, words, MetaVerb::Get),
+        b"ms" => meta_set(&line, words),
+        b"md" => meta(&line, words, MetaVerb::Delete),
+        b"ma" => meta(&line, words, MetaVerb::Arith),
+        b"me" => meta(&line, words, MetaVerb::Debug),
+        b"mn" => line.answer(Ok(Request::MetaNoop), false),
+        _ => unkeyed(&line, command, words),
+    }
+}
+
+/// The commands that name no key.
+fn unkeyed<'a>(line: &Line<'a>, command: &[u8], words: Words<'a>) -> Step<'a> {
+    let last = last_word(line.text);
+    let noreply = last == b"noreply";
+    match command {
+        b"version" => line.answer(Ok(Request::Version), false),
+        b"quit" => line.answer(Ok(Request::Quit), false),
+        b"verbosity" => line.answer(verbosity(words, noreply), noreply),
+        b"flush_all" => line.answer(flush_all(words, noreply), noreply),
+        b"cache_memlimit" => line.answer(cache_memlimit(words, noreply), noreply),
+        b"shutdown" => line.answer(shutdown(words), false),
+        b"debugtime" => line.answer(admin::debugtime(words), false),
+        b"stats" => line.answer(admin::stats(words), false),
+        b"slabs" => line.answer(admin::slabs(words), false),
+        b"lru" => line.answer(admin::lru(words), false),
+        b"lru_crawler" => line.answer(admin::lru_crawler(words), false),
+        b"extstore" => line.answer(admin::extstore(words), false),
+        b"watch" => line.answer(admin::watch(words), false),
+        b"refresh_certs" => line.answer(Ok(Request::RefreshCerts), false),
+        _ if last.starts_with(b"HTTP/") => Step::Close,
+        _ => line.reject(reply::ERROR, noreply, 0),
+    }
+}
+
+/// The keys of a retrieval, which are all the words left.
+fn keys<'a>(line: &Line<'a>, words: Words<'a>, with_cas: bool, exptime: Option<i32>) -> Step<'a> {
+    let from = line.text.len() - words.rest().len();
+    match find_keys(line.input, from) {
+        Some(found) => found.answer(with_cas, exptime),
+        None => line.reject(reply::BAD_FORMAT, false, 0),
+    }
+}
+
+fn gat<'a>(line: &Line<'a>, mut words: Words<'a>, with_cas: bool) -> Step<'a> {
+    let (Some(exptime), true) = (words.next(), words.clone().next().is_some()) else {
+        return line.reject(reply::BAD_FORMAT, false, 0);
+    };
+    match number_i32(exptime) {
+        Some(exptime) => keys(line, words, with_cas, Some(exptime)),
+        None => line.reject(reply::BAD_EXPTIME, false, 0),
+    }
+}
+
+/// `<key> <flags> <exptime> <bytes> [cas] [noreply]`. Once `<bytes>` is known, a refused line takes its data
+/// block with it.
+fn store<'a>(line: &Line<'a>, words: Words<'a>, verb: StoreVerb) -> Step<'a> {
+    let needed = if verb == StoreVerb::Cas { 5 } else { 4 };
+    let mut parts = [&[][..]; 5];
+    let mut count = 0;
+    for word in words {
+        if let Some(part) = parts.get_mut(count) {
+            *part = word;
+        }
+        count += 1;
+    }
+    let [key, flags, exptime, bytes, cas] = parts;
+    let noreply = count > 1 && last_word(line.text) == b"noreply";
+    if count < needed || count > needed + 1 {
+        return line.reject(reply::BAD_FORMAT, noreply, 0);
+    }
+    let Some(bytes) = number_u32(bytes).filter(|&bytes| bytes <= VALUE_BYTES_MAX) else {
+        return line.reject(reply::BAD_FORMAT, noreply, 0);
+    };
+    let cas = if verb == StoreVerb::Cas { number_u64(cas) } else { Some(0) };
+    let (Some(flags), Some(exptime), Some(cas), true) =
+        (number_u32(flags), number_i32(exptime), cas, key.len() <= KEY_BYTES_MAX)
+    else {
+        return line.reject(reply::BAD_FORMAT, noreply, u64::from(bytes) + 2);
+    };
+    with_block(line.input, line.consumed, bytes, noreply, &line.options, |data| {
+        Request::Store(Store { verb, key, flags, exptime, cas, noreply, bytes, data })
+    })
+}
+
+/// `<key> ... [noreply]`: the key checked, the rest left to `read`. Words beyond those it wants are ignored.
+fn keyed<'a>(
+    line: &Line<'a>,
+    mut words: Words<'a>,
+    read: impl FnOnce(&'a [u8], Words<'a>, bool) -> Result<Request<'a>, &'static str>,
+) -> Step<'a> {
+    let Some(key) = words.next() else { return line.reject(reply::BAD_FORMAT, false, 0) };
+    let noreply = last_word(words.rest()) == b"noreply";
+    if key.len() > KEY_BYTES_MAX {
+        return line.reject(reply::BAD_FORMAT, noreply, 0);
+    }
+    line.answer(read(key, words, noreply), noreply)
+}
+
+fn touch<'a>(key: &'a [u8], mut words: Words<'a>, noreply: bool) -> Result<Request<'a>, &'static str> {
+    let exptime = words.next().ok_or(reply::BAD_FORMAT)?;
+    let exptime = number_i32(exptime).ok_or(reply::BAD_EXPTIME)?;
+    Ok(Request::Touch { key, exptime, noreply })
+}
+
+fn arith<'a>(
+    key: &'a [u8],
+    mut words: Words<'a>,
+    incr: bool,
+    noreply: bool,
+) -> Result<Request<'a>, &'static str> {
+    let delta = words.next().ok_or(reply::BAD_FORMAT)?;
+    let delta = number_u64(delta).ok_or(reply::BAD_DELTA)?;
+    Ok(Request::Arith { key, incr, delta, noreply })
+}
+
+fn meta<'a>(line: &Line<'a>, mut words: Words<'a>, verb: MetaVerb) -> Step<'a> {
+    let Some(key) = words.next().filter(|key| key.len() <= KEY_BYTES_MAX) else {
+        return line.reject(reply::BAD_FORMAT, false, 0);
+    };
+    let flags = read_flags(verb, key, words.rest(), 2);
+    line.answer(flags.map(|flags| Request::Meta(Meta { verb, key, flags, bytes: 0, data: &[] })), false)
+}
+
+/// `ms <key> <datalen> <flag>*`. Once the length is known, a refused line takes its data block with it.
+fn meta_set<'a>(line: &Line<'a>, mut words: Words<'a>) -> Step<'a> {
+    let verb = MetaVerb::Set;
+    let (Some(key), Some(bytes)) = (words.next(), words.next()) else {
+        return line.reject(reply::BAD_FORMAT, false, 0);
+    };
+    let Some(bytes) = number_u32(bytes).filter(|&bytes| bytes <= VALUE_BYTES_MAX) else {
+        return line.reject(reply::BAD_FORMAT, false, 0);
+    };
+    let swallow = u64::from(bytes) + 2;
+    if key.len() > KEY_BYTES_MAX {
+        return line.reject(reply::BAD_FORMAT, false, swallow);
+    }
+    match read_flags(verb, key, words.rest(), 3) {
+        Ok(flags) => with_block(line.input, line.consumed, bytes, false, &line.options, |data| {
+            Request::Meta(Meta { verb, key, flags, bytes, data })
+        }),
+        Err(error) => line.reject(error, false, swallow),
+    }
+}
+
+type Answer<'a> = Result<Request<'a>, &'static str>;
+
+fn verbosity<'a>(mut words: Words<'a>, noreply: bool) -> Answer<'a> {
+    let level = words.next().and_then(number_u32).ok_or(reply::BAD_FORMAT)?;
+    Ok(Request::Verbosity { level: level.min(2) as u8, noreply })
+}
+
+fn flush_all<'a>(mut words: Words<'a>, noreply: bool) -> Answer<'a> {
+    let exptime = match words.next() {
+        None => None,
+        Some(b"noreply") if words.next().is_none() => None,
+        Some(word) => Some(number_i32(word).ok_or(reply::BAD_EXPTIME)?),
+    };
+    Ok(Request::FlushAll { exptime, noreply })
+}
+
+fn cache_memlimit<'a>(mut words: Words<'a>, noreply: bool) -> Answer<'a> {
+    let megabytes = words.next().and_then(number_u32).ok_or(reply::ERROR)?;
+    Ok(Request::CacheMemlimit { megabytes, noreply })
+}
+
+fn shutdown<'a>(mut words: Words<'a>) -> Answer<'a> {
+    match words.next() {
+        None => Ok(Request::Shutdown { graceful: false }),
+        Some(b"graceful") => Ok(Request::Shutdown { graceful: true }),
+        Some(_) => Err(reply::BAD_SHUTDOWN),
+    }
+}

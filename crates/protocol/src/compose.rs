@@ -1,0 +1,372 @@
+//! Replies to bytes. Everything appends to the caller's buffer and nothing else; the fixed replies are in
+//! [`crate::reply`].
+
+pub use crate::base64::base64;
+use crate::meta::{Meta, MetaFlags};
+
+const PAIRS: &[u8; 200] = b"00010203040506070809101112131415161718192021222324252627282930313233343536373839\
+40414243444546474849505152535455565758596061626364656667686970717273747576777879\
+8081828384858687888990919293949596979899";
+
+/// A short text built from its end: three numbers of 20 digits and what stands between them fit.
+struct Backward {
+    bytes: [u8; 72],
+    start: usize,
+}
+
+impl Backward {
+    #[inline]
+    fn new() -> Self {
+        Backward { bytes: [0; 72], start: 72 }
+    }
+
+    #[inline]
+    fn byte(&mut self, byte: u8) {
+        self.start -= 1;
+        self.bytes[self.start] = byte;
+    }
+
+    #[inline]
+    fn number(&mut self, mut number: u64) {
+        while number >= 10 {
+            let pair = (number % 100) as usize * 2;
+            number /= 100;
+            self.start -= 2;
+            self.bytes[self.start..self.start + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+            if number == 0 {
+                return;
+            }
+        }
+        self.byte(b'0' + number as u8);
+    }
+
+    #[inline]
+    fn text(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+/// A fixed reply from [`crate::reply`], or any other text.
+#[inline]
+pub fn line(out: &mut Vec<u8>, reply: &str) {
+    out.extend_from_slice(reply.as_bytes());
+}
+
+/// `\r\n`.
+#[inline]
+pub fn line_end(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A number in decimal.
+#[inline]
+pub fn decimal(out: &mut Vec<u8>, number: u64) {
+    let mut text = Backward::new();
+    text.number(number);
+    out.extend_from_slice(text.text());
+}
+
+/// A signed number in decimal.
+#[inline]
+pub fn signed(out: &mut Vec<u8>, number: i64) {
+    let mut text = Backward::new();
+    text.number(number.unsigned_abs());
+    if number < 0 {
+        text.byte(b'-');
+    }
+    out.extend_from_slice(text.text());
+}
+
+/// A number on its own line: the reply of `incr` and `decr`.
+#[inline]
+pub fn number_line(out: &mut Vec<u8>, number: u64) {
+    decimal(out, number);
+    line_end(out);
+}
+
+/// `VALUE <key> <flags> <bytes>[ <cas>]\r\n`. The value and its own `\r\n` follow.
+#[inline]
+pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, bytes: u32, cas: Option<u64>) {
+    let mut tail = Backward::new();
+    tail.byte(b'\n');
+    tail.byte(b'\r');
+    if let Some(cas) = cas {
+        tail.number(cas);
+        tail.byte(b' ');
+    }
+    tail.number(u64::from(bytes));
+    tail.byte(b' ');
+    tail.number(u64::from(flags));
+    tail.byte(b' ');
+    let tail = tail.text();
+    out.reserve(6 + key.len() + tail.len());
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    out.extend_from_slice(tail);
+}
+
+/// A whole hit of a classic retrieval: the value line, the value, `\r\n`.
+#[inline]
+pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, data: &[u8], cas: Option<u64>) {
+    value_line(out, key, flags, data.len() as u32, cas);
+    out.extend_from_slice(data);
+    line_end(out);
+}
+
+/// `VERSION <text>\r\n`.
+pub fn version_line(out: &mut Vec<u8>, version: &str) {
+    out.extend_from_slice(b"VERSION ");
+    out.extend_from_slice(version.as_bytes());
+    line_end(out);
+}
+
+/// `STAT <name> <value>\r\n`.
+pub fn stat_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(b"STAT ");
+    out.extend_from_slice(name);
+    out.push(b' ');
+    out.extend_from_slice(value);
+    line_end(out);
+}
+
+/// The start of a meta reply without a value, two letters: `HD`, `EN`, `NF`, `NS`, `EX`. Flags follow, then
+/// [`line_end`].
+#[inline]
+pub fn meta_code(out: &mut Vec<u8>, code: &[u8; 2]) {
+    out.extend_from_slice(code);
+}
+
+/// The start of a meta reply with a value: `VA <bytes>`. Flags follow, then [`line_end`], the value and
+/// [`line_end`] again.
+#[inline]
+pub fn meta_value(out: &mut Vec<u8>, bytes: u32) {
+    let mut text = Backward::new();
+    text.number(u64::from(bytes));
+    text.byte(b' ');
+    text.byte(b'A');
+    text.byte(b'V');
+    out.extend_from_slice(text.text());
+}
+
+/// A flag without a value: ` W`, ` X`, ` Z`, ` b`.
+#[inline]
+pub fn meta_flag(out: &mut Vec<u8>, letter: u8) {
+    out.extend_from_slice(&[b' ', letter]);
+}
+
+/// A flag with a number: ` f123`, ` c456`, ` s2`, ` h1`, ` l7`.
+#[inline]
+pub fn meta_number(out: &mut Vec<u8>, letter: u8, number: u64) {
+    let mut text = Backward::new();
+    text.number(number);
+    text.byte(letter);
+    text.byte(b' ');
+    out.extend_from_slice(text.text());
+}
+
+/// A flag with a signed number: ` t-1`.
+#[inline]
+pub fn meta_signed(out: &mut Vec<u8>, letter: u8, number: i64) {
+    let mut text = Backward::new();
+    text.number(number.unsigned_abs());
+    if number < 0 {
+        text.byte(b'-');
+    }
+    text.byte(letter);
+    text.byte(b' ');
+    out.extend_from_slice(text.text());
+}
+
+/// A flag with a token: ` Oabc`.
+#[inline]
+pub fn meta_token(out: &mut Vec<u8>, letter: u8, token: &[u8]) {
+    meta_flag(out, letter);
+    out.extend_from_slice(token);
+}
+
+/// The key flag: ` k<key as sent>`, and ` b` behind it when the key is base64.
+#[inline]
+pub fn meta_key(out: &mut Vec<u8>, key_token: &[u8], flags: &MetaFlags<'_>) {
+    meta_token(out, b'k', key_token);
+    if flags.has(b'b') {
+        meta_flag(out, b'b');
+    }
+}
+
+/// The flags every reply echoes, a miss included: `O` and `k` (with its `b`), in request order.
+pub fn meta_echo(out: &mut Vec<u8>, meta: &Meta<'_>) {
+    for (letter, token) in &meta.flags {
+        match letter {
+            b'O' => meta_token(out, b'O', token),
+            b'k' => meta_key(out, meta.key, &meta.flags),
+            _ => {}
+        }
+    }
+}
+
+/// A key percent-encoded as memcached's dumps and logs have it: letters, digits and `-._~` stand for themselves,
+/// all else becomes `%XX` in capitals.
+pub fn urlencoded(out: &mut Vec<u8>, key: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in key {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+/// What `lru_crawler metadump` and `me` say about an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ItemReport<'a> {
+    /// The key itself, not encoded.
+    pub key: &'a [u8],
+    /// Expiry: unix time for `metadump`, seconds left for `me`; -1 when it never expires.
+    pub expiry: i64,
+    /// Last access: unix time for `metadump`, seconds ago for `me`.
+    pub last_access: i64,
+    /// CAS number.
+    pub cas: u64,
+    /// It was fetched since it was stored.
+    pub fetched: bool,
+    /// Slab class, or what stands for it.
+    pub class: u32,
+    /// Bytes of the item, its overhead included.
+    pub bytes: u64,
+    /// Client flags; only `metadump` prints them.
+    pub flags: u32,
+}
+
+impl ItemReport<'_> {
+    fn body(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b" exp=");
+        signed(out, self.expiry);
+        out.extend_from_slice(b" la=");
+        signed(out, self.last_access);
+        out.extend_from_slice(b" cas=");
+        decimal(out, self.cas);
+        out.extend_from_slice(if self.fetched { b" fetch=yes cls=" } else { b" fetch=no cls=" });
+        decimal(out, u64::from(self.class));
+        out.extend_from_slice(b" size=");
+        decimal(out, self.bytes);
+    }
+}
+
+/// A line of `lru_crawler metadump`. It ends in a bare `\n`, as memcached's does; the stream ends with
+/// [`crate::reply::END`].
+pub fn metadump_line(out: &mut Vec<u8>, item: &ItemReport<'_>) {
+    out.extend_from_slice(b"key=");
+    urlencoded(out, item.key);
+    item.body(out);
+    out.extend_from_slice(b" flags=");
+    decimal(out, u64::from(item.flags));
+    out.push(b'\n');
+}
+
+/// A line of `lru_crawler mgdump`: a request that would fetch the key. A key that no line could carry as it is,
+/// because it holds a space or a line end, is written in base64 with the `b` flag; `base64_key` asks for that
+/// too, for keys that were stored so. The stream ends with [`crate::reply::META_MISS`].
+pub fn mgdump_line(out: &mut Vec<u8>, key: &[u8], base64_key: bool) {
+    out.extend_from_slice(b"mg ");
+    if base64_key || key.iter().any(|byte| matches!(byte, b' ' | b'\n' | b'\r')) {
+        base64(out, key);
+        out.extend_from_slice(b" b\r\n");
+    } else {
+        out.extend_from_slice(key);
+        line_end(out);
+    }
+}
+
+/// The reply of `me` for an item that exists; `key_token` is the key as sent.
+pub fn meta_debug_line(out: &mut Vec<u8>, key_token: &[u8], item: &ItemReport<'_>) {
+    out.extend_from_slice(b"ME ");
+    out.extend_from_slice(key_token);
+    item.body(out);
+    line_end(out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(compose: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        compose(&mut out);
+        String::from_utf8(out).expect("ASCII")
+    }
+
+    #[test]
+    fn decimals_agree_with_the_standard_library() {
+        let mut numbers: Vec<u64> = (0..=10_100).collect();
+        for power in 0..20 {
+            let ten = 10u64.pow(power);
+            numbers.extend([ten - 1, ten, ten + 1, ten.saturating_mul(2), ten.saturating_mul(9)]);
+        }
+        numbers.push(u64::MAX);
+        for number in numbers {
+            assert_eq!(made(|out| decimal(out, number)), number.to_string());
+        }
+        for number in [0, 1, -1, 9, -10, i64::MAX, i64::MIN] {
+            assert_eq!(made(|out| signed(out, number)), number.to_string());
+        }
+    }
+
+    #[test]
+    fn a_hit_is_a_line_and_a_block() {
+        assert_eq!(made(|out| value(out, b"key", 5, b"hello", None)), "VALUE key 5 5\r\nhello\r\n");
+        assert_eq!(made(|out| value(out, b"k", 0, b"", Some(7))), "VALUE k 0 0 7\r\n\r\n");
+        assert_eq!(
+            made(|out| value_line(out, b"k", u32::MAX, u32::MAX, Some(u64::MAX))),
+            "VALUE k 4294967295 4294967295 18446744073709551615\r\n"
+        );
+    }
+
+    #[test]
+    fn meta_pieces_join_to_a_reply() {
+        let reply = made(|out| {
+            meta_value(out, 10);
+            meta_number(out, b'f', 123);
+            meta_signed(out, b't', -1);
+            meta_token(out, b'O', b"abc");
+            meta_flag(out, b'W');
+            line_end(out);
+        });
+        assert_eq!(reply, "VA 10 f123 t-1 Oabc W\r\n");
+        assert_eq!(made(|out| meta_code(out, b"HD")), "HD");
+    }
+
+    #[test]
+    fn small_lines() {
+        assert_eq!(made(|out| number_line(out, 10)), "10\r\n");
+        assert_eq!(made(|out| version_line(out, "1.6.45")), "VERSION 1.6.45\r\n");
+        assert_eq!(made(|out| stat_line(out, b"pid", b"7")), "STAT pid 7\r\n");
+        assert_eq!(made(|out| line(out, crate::reply::END)), "END\r\n");
+    }
+
+    #[test]
+    fn dumps_encode_their_keys() {
+        assert_eq!(made(|out| urlencoded(out, b"aZ9-._~ /%\xff\0")), "aZ9-._~%20%2F%25%FF%00");
+        assert_eq!(made(|out| mgdump_line(out, b"foo", false)), "mg foo\r\n");
+        assert_eq!(made(|out| mgdump_line(out, b"foo", true)), "mg Zm9v b\r\n");
+        assert_eq!(made(|out| mgdump_line(out, b"f o", false)), "mg ZiBv b\r\n");
+        let item = ItemReport {
+            key: b"a b",
+            expiry: -1,
+            last_access: 1700000000,
+            cas: 12,
+            fetched: true,
+            class: 1,
+            bytes: 66,
+            flags: 9,
+        };
+        assert_eq!(
+            made(|out| metadump_line(out, &item)),
+            "key=a%20b exp=-1 la=1700000000 cas=12 fetch=yes cls=1 size=66 flags=9\n"
+        );
+        assert_eq!(
+            made(|out| meta_debug_line(out, b"YSBi", &ItemReport { fetched: false, ..item })),
+            "ME YSBi exp=-1 la=1700000000 cas=12 fetch=no cls=1 size=66\r\n"
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! The meta commands' lines: `<cm> <key> [<datalen>] <flag>*`.
+
+use crate::base64::decode_key;
+use crate::limits::{KEY_BYTES_MAX, META_TOKENS_MAX, OPAQUE_BYTES_MAX};
+use crate::reply;
+use crate::scan::{Words, number_i32, number_u32, number_u64};
+
+/// Which meta command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaVerb {
+    /// `mg`
+    Get,
+    /// `ms`
+    Set,
+    /// `md`
+    Delete,
+    /// `ma`
+    Arith,
+    /// `me`
+    Debug,
+}
+
+/// A meta request with a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta<'a> {
+    /// Which command.
+    pub verb: MetaVerb,
+    /// The key as sent: 1 to 250 bytes. With the `b` flag it is base64 that was checked to decode; see
+    /// [`crate::decode_key`].
+    pub key: &'a [u8],
+    /// The flags, read and checked.
+    pub flags: MetaFlags<'a>,
+    /// `ms`: length of the value in bytes. 0 for the others.
+    pub bytes: u32,
+    /// `ms`: the value; empty in a [`crate::Step::Upload`], whose caller takes the block itself.
+    pub data: &'a [u8],
+}
+
+/// The flags of a meta request. Any known letter is accepted by any command; each appears at most once.
+/// A number is only meaningful when [`MetaFlags::has`] its letter, otherwise it holds the default given here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetaFlags<'a> {
+    seen: u64,
+    /// The flags as sent, for walking them in request order.
+    raw: &'a [u8],
+    /// `O`: the opaque token without its letter.
+    pub opaque: Option<&'a [u8]>,
+    /// `C`: the CAS number to compare with. Default 0.
+    pub compare: u64,
+    /// `E`: the CAS number to assign. Default 0.
+    pub explicit_cas: u64,
+    /// `D`: how much to add or take away. Default 1.
+    pub delta: u64,
+    /// `J`: the value an absent counter starts with. Default 0.
+    pub initial: u64,
+    /// `T`: the time to live to set, by memcached's expiry rule. Default 0, never.
+    pub ttl: i32,
+    /// `N`: the time to live of an item created on a miss. Default 0.
+    pub n: i32,
+    /// `R`: recache when fewer seconds than this remain. Default 0.
+    pub r: i32,
+    /// `F`: the client's flags. Default 0.
+    pub client_flags: u32,
+    /// `M`: for `ms` one of `S` (default) `E` `A` `P` `R`; for `ma` `I` (default, also for `+`) or `D` (also for
+    /// `-`); for the others the letter as sent, 0 when absent.
+    pub mode: u8,
+}
+
+impl<'a> MetaFlags<'a> {
+    /// Whether the flag was given.
+    #[inline]
+    pub fn has(&self, letter: u8) -> bool {
+        self.seen & bit(letter) != 0
+    }
+
+    /// The flags in request order: the letter and what follows it.
+    #[inline]
+    pub fn iter(&self) -> MetaTokens<'a> {
+        MetaTokens { words: Words::new(self.raw) }
+    }
+
+    fn new(raw: &'a [u8]) -> Self {
+        MetaFlags {
+            seen: 0,
+            raw,
+            opaque: None,
+            compare: 0,
+            explicit_cas: 0,
+            delta: 1,
+            initial: 0,
+            ttl: 0,
+            n: 0,
+            r: 0,
+            client_flags: 0,
+            mode: 0,
+        }
+    }
+
+    /// Takes one flag in. The error is the reply it deserves on its own.
+    #[inline]
+    fn take(&mut self, letter: u8, value: &'a [u8], key: &[u8]) -> Result<(), &'static str> {
+        match letter {
+            b'v' | b'k' | b'f' | b'c' | b's' | b't' | b'h' | b'l' | b'q' | b'u' | b'I' | b'x' | b'P'
+            | b'L' => {}
+            b'T' => self.ttl = number_i32(value).ok_or(reply::BAD_TOKEN)?,
+            b'N' => self.n = number_i32(value).ok_or(reply::BAD_TOKEN)?,
+            b'R' => self.r = number_i32(value).ok_or(reply::BAD_TOKEN)?,
+            b'C' => self.compare = number_u64(value).ok_or(reply::BAD_TOKEN)?,
+            b'E' => self.explicit_cas = number_u64(value).ok_or(reply::BAD_TOKEN)?,
+            b'F' => self.client_flags = number_u32(value).ok_or(reply::BAD_TOKEN)?,
+            b'D' => self.delta = number_u64(value).ok_or(reply::BAD_META_DELTA)?,
+            b'J' => self.initial = number_u64(value).ok_or(reply::BAD_META_INITIAL)?,
+            b'O' if value.len() < OPAQUE_BYTES_MAX => self.opaque = Some(value),
+            b'O' => return Err(reply::OPAQUE_TOO_LONG),
+            b'M' => match *value {
+                [mode] => self.mode = mode,
+                _ => return Err(reply::BAD_MODE_LENGTH),
+            },
+            b'b' => {
+                decode_key(key, &mut [0; KEY_BYTES_MAX]).ok_or(reply::BAD_BASE64)?;
+            }
+            _ => return Err(reply::INVALID_FLAG),
+        }
+        Ok(())
+    }
+}
+
+impl<'a> IntoIterator for &MetaFlags<'a> {
+    type Item = (u8, &'a [u8]);
+    type IntoIter = MetaTokens<'a>;
+
+    fn into_iter(self) -> MetaTokens<'a> {
+        self.iter()
+    }
+}
+
+/// The flags of a meta request in request order, as `(letter, rest)`.
+#[derive(Clone, Debug)]
+pub struct MetaTokens<'a> {
+    words: Words<'a>,
+}
+
+impl<'a> Iterator for MetaTokens<'a> {
+    type Item = (u8, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u8, &'a [u8])> {
+        self.words.next().and_then(|word| word.split_first()).map(|(&letter, rest)| (letter, rest))
+    }
+}
+
+/// A flag's place in the 64-bit set; zero for a byte that cannot be a flag.
+#[inline]
+fn bit(letter: u8) -> u64 {
+    let place = letter.wrapping_sub(b'A');
+    if place < 64 { 1 << place } else { 0 }
+}
+
+/// Reads the flags of a line. `tokens_before` counts the command, the key and the data length.
+///
+/// The common case is one pass that ends at the first problem; which reply a line with several problems gets
+/// is then settled by [`complaint`], which follows memcached's order.
+#[inline]
+pub(crate) fn read_flags<'a>(
+    verb: MetaVerb,
+    key: &[u8],
+    raw: &'a [u8],
+    tokens_before: usize,
+) -> Result<MetaFlags<'a>, &'static str> {
+    let mut flags = MetaFlags::new(raw);
+    let mut tokens = tokens_before;
+    let mut at = 0;
+    while at < raw.len() {
+        let letter = raw[at];
+        at += 1;
+        if letter == b' ' {
+            continue;
+        }
+        let start = at;
+        while at < raw.len() && raw[at] != b' ' {
+            at += 1;
+        }
+        tokens += 1;
+        let place = bit(letter);
+        if place == 0 || flags.seen & place != 0 || flags.take(letter, &raw[start..at], key).is_err() {
+            return Err(complaint(verb, key, raw, tokens_before));
+        }
+        flags.seen |= place;
+    }
+    if tokens > META_TOKENS_MAX {
+        return Err(complaint(verb, key, raw, tokens_before));
+    }
+    settle_mode(verb, flags)
+}
+
+#[inline]
+fn settle_mode(verb: MetaVerb, mut flags: MetaFlags<'_>) -> Result<MetaFlags<'_>, &'static str> {
+    flags.mode = match (verb, flags.mode, flags.has(b'M')) {
+        (MetaVerb::Set, _, false) => b'S',
+        (MetaVerb::Set, mode @ (b'S' | b'E' | b'A' | b'P' | b'R'), true) => mode,
+        (MetaVerb::Set, _, true) => return Err(reply::BAD_SET_MODE),
+        (MetaVerb::Arith, _, false) | (MetaVerb::Arith, b'I' | b'+', true) => b'I',
+        (MetaVerb::Arith, b'D' | b'-', true) => b'D',
+        (MetaVerb::Arith, _, true) => return Err(reply::BAD_ARITH_MODE),
+        (_, mode, _) => mode,
+    };
+    Ok(flags)
+}
+
+/// What is wrong with flags that [`read_flags`] could not take, by memcached's order: a flag that starts with a
+/// byte no flag may start with; too many tokens; the first duplicate or unknown letter; else the last flag
+/// whose value is bad. `ma` has one answer for all of the latter.
+#[cold]
+fn complaint(verb: MetaVerb, key: &[u8], raw: &[u8], tokens_before: usize) -> &'static str {
+    let tokens = MetaTokens { words: Words::new(raw) };
+    if tokens.clone().any(|(letter, _)| !matches!(letter, b'A'..=b'z' | b'0'..=b'9')) {
+        return reply::BAD_FORMAT;
+    }
+    if tokens.clone().count() + tokens_before > META_TOKENS_MAX {
+        return reply::TOO_MANY_FLAGS;
+    }
+    if verb == MetaVerb::Arith {
+        return reply::INVALID_OR_DUPLICATE_FLAG;
+    }
+    let mut seen = [false; 256];
+    let mut flags = MetaFlags::new(raw);
+    let mut last = reply::INVALID_FLAG;
+    for (letter, value) in tokens {
+        if std::mem::replace(&mut seen[usize::from(letter)], true) {
+            return reply::DUPLICATE_FLAG;
+        }
+        match flags.take(letter, value, key) {
+            Err(reply::INVALID_FLAG) => return reply::INVALID_FLAG,
+            Err(error) => last = error,
+            Ok(()) => {}
+        }
+    }
+    last
+}

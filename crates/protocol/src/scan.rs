@@ -1,0 +1,210 @@
+//! Finding the ends of things: words, lines, numbers.
+
+const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
+
+/// The index of the first space or newline at or after `from`, or the length of `bytes`.
+///
+/// Eight bytes at a time: a byte below 0x21 borrows into its own high bit when 0x21 is taken from every byte.
+/// The lowest such bit is always a true one (a borrow can only mislead above it), and tabs, carriage returns
+/// and other control bytes, which belong to the token, are then stepped over one by one.
+#[inline]
+pub(crate) fn token_end(bytes: &[u8], from: usize) -> usize {
+    let mut at = from;
+    loop {
+        while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+            let word = u64::from_le_bytes(*word);
+            let below = word.wrapping_sub(ONES * 0x21) & !word & HIGHS;
+            if below != 0 {
+                at += (below.trailing_zeros() / 8) as usize;
+                break;
+            }
+            at += 8;
+        }
+        while let Some(&byte) = bytes.get(at) {
+            if byte == b' ' || byte == b'\n' {
+                return at;
+            }
+            at += 1;
+            if byte > b' ' && bytes.len() - at >= 8 {
+                break;
+            }
+        }
+        if at >= bytes.len() {
+            return bytes.len();
+        }
+    }
+}
+
+/// The words of a line, split at runs of spaces.
+#[derive(Clone, Debug)]
+pub(crate) struct Words<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Words<'a> {
+    pub(crate) fn new(line: &'a [u8]) -> Self {
+        Words { rest: line }
+    }
+
+    /// What follows the words taken so far.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let mut start = 0;
+        while self.rest.get(start) == Some(&b' ') {
+            start += 1;
+        }
+        if start == self.rest.len() {
+            self.rest = &[];
+            return None;
+        }
+        let end = token_end(self.rest, start);
+        let word = &self.rest[start..end];
+        self.rest = &self.rest[end..];
+        Some(word)
+    }
+}
+
+/// The last word of a line, empty when the line has none.
+pub(crate) fn last_word(line: &[u8]) -> &[u8] {
+    let end = line.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
+    let start = line[..end].iter().rposition(|&byte| byte == b' ').map_or(0, |space| space + 1);
+    &line[start..end]
+}
+
+/// An unsigned 64-bit decimal: an optional `+`, then one or more digits and nothing else.
+#[inline]
+pub(crate) fn number_u64(word: &[u8]) -> Option<u64> {
+    let digits = word.strip_prefix(b"+").unwrap_or(word);
+    if digits.is_empty() {
+        return None;
+    }
+    let mut sum: u64 = 0;
+    for &byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        sum = sum.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some(sum)
+}
+
+/// The same, within 32 bits.
+#[inline]
+pub(crate) fn number_u32(word: &[u8]) -> Option<u32> {
+    number_u64(word).and_then(|number| u32::try_from(number).ok())
+}
+
+/// A signed 32-bit decimal: an optional `+` or `-`, then one or more digits and nothing else.
+#[inline]
+pub(crate) fn number_i32(word: &[u8]) -> Option<i32> {
+    match word.strip_prefix(b"-") {
+        Some([b'+', ..]) => None,
+        Some(digits) => {
+            number_u64(digits).and_then(|n| i64::try_from(n).ok()).and_then(|n| i32::try_from(-n).ok())
+        }
+        None => number_u64(word).and_then(|n| i32::try_from(n).ok()),
+    }
+}
+
+/// A finite decimal fraction, for the few administrative settings that take one.
+pub(crate) fn number_f64(word: &[u8]) -> Option<f64> {
+    let plain =
+        word.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+' | b'e' | b'E'));
+    if !plain {
+        return None;
+    }
+    std::str::from_utf8(word).ok()?.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// Up to nine digits at `from`: the number and the index after it. `None` when there is no digit there or
+/// more than nine, which the exact parsers above then look at.
+#[inline]
+pub(crate) fn short_number(bytes: &[u8], from: usize) -> Option<(u32, usize)> {
+    let mut sum = 0u32;
+    let mut at = from;
+    while let Some(&byte) = bytes.get(at) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        if at - from == 9 {
+            return None;
+        }
+        sum = sum * 10 + u32::from(digit);
+        at += 1;
+    }
+    (at > from).then_some((sum, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_at_every_place_ends_a_token_or_does_not() {
+        for length in 0..40 {
+            for place in 0..length {
+                for byte in 0..=255u8 {
+                    let mut bytes = vec![b'k'; length];
+                    bytes[place] = byte;
+                    let expected = if byte == b' ' || byte == b'\n' { place } else { length };
+                    assert_eq!(token_end(&bytes, 0), expected, "{byte:#x} at {place} of {length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn control_bytes_before_the_end_are_stepped_over() {
+        let mut bytes = vec![b'\r'; 30];
+        bytes.extend_from_slice(b"\t\0\x1f!\xff\n ");
+        assert_eq!(token_end(&bytes, 0), 35);
+        assert_eq!(token_end(&bytes, 36), 36);
+        assert_eq!(token_end(&bytes, 37), 37);
+    }
+
+    #[test]
+    fn numbers_follow_the_strtol_family() {
+        assert_eq!(number_u64(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(number_u64(b"18446744073709551616"), None);
+        assert_eq!(number_u64(b"00000000000000000000000000007"), Some(7));
+        assert_eq!(number_u64(b""), None);
+        assert_eq!(number_u64(b"+"), None);
+        assert_eq!(number_u64(b"+5"), Some(5));
+        assert_eq!(number_u64(b"-5"), None);
+        assert_eq!(number_u64(b"5 "), None);
+        assert_eq!(number_u32(b"4294967295"), Some(u32::MAX));
+        assert_eq!(number_u32(b"4294967296"), None);
+        assert_eq!(number_i32(b"-2147483648"), Some(i32::MIN));
+        assert_eq!(number_i32(b"-2147483649"), None);
+        assert_eq!(number_i32(b"2147483647"), Some(i32::MAX));
+        assert_eq!(number_i32(b"2147483648"), None);
+        assert_eq!(number_i32(b"-+1"), None);
+        assert_eq!(number_i32(b"-"), None);
+        assert_eq!(number_f64(b"0.8"), Some(0.8));
+        assert_eq!(number_f64(b"inf"), None);
+        assert_eq!(number_f64(b"1e999"), None);
+        assert_eq!(number_f64(b""), None);
+        assert_eq!(short_number(b"123456789 ", 0), Some((123_456_789, 9)));
+        assert_eq!(short_number(b"1234567890", 0), None);
+        assert_eq!(short_number(b"x", 0), None);
+    }
+
+    #[test]
+    fn the_last_word_ignores_trailing_spaces() {
+        assert_eq!(last_word(b"a b  c  "), b"c");
+        assert_eq!(last_word(b"abc"), b"abc");
+        assert_eq!(last_word(b"   "), b"");
+        assert_eq!(last_word(b""), b"");
+    }
+}

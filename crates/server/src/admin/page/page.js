@@ -1,0 +1,197 @@
+// Reads api/status.json once a second and shows what changed. Numbers that grow are shown as their growth per second:
+// the difference of two answers over the difference of their times.
+"use strict";
+
+const HISTORY = 120; // seconds in a plot
+const WINDOW = 10; // seconds of the latency table
+const answers = []; // the last WINDOW + 1 answers
+const history = { requests: [], ratio: [], items: [], connections: [] };
+const headed = ["lookups", "request_duration", "memory", "memory_limit", "items", "connections", "evictions", "uptime"];
+
+const at = (id) => document.getElementById(id);
+const show = (id, text) => { at(id).textContent = text; };
+
+// ---- reading an answer ----
+
+const family = (answer, name) => answer?.families.find((each) => each.name === name);
+const key = (sample) => JSON.stringify(sample.labels);
+const single = (answer, name) => family(answer, name)?.samples[0]?.value;
+const sampleOf = (answer, name, labels) => family(answer, name)?.samples.find((each) => key(each) === key({ labels }));
+const seconds = (then, now) => Math.max((now.time_ms - then.time_ms) / 1000, 0.001);
+
+// A restarted server counts from zero again: that is no negative rate.
+const growth = (then, now, read) => Math.max((read(now) ?? 0) - (read(then) ?? 0), 0);
+
+// Buckets counted after `then`, as [end in ns, count].
+function since(then, now) {
+  const before = new Map(then?.buckets ?? []);
+  return now.buckets.map(([end, count]) => [end, count - (before.get(end) ?? 0)]).filter(([, count]) => count > 0);
+}
+
+function quantile(buckets, q) {
+  const all = buckets.reduce((sum, [, count]) => sum + count, 0);
+  let seen = 0;
+  for (const [end, count] of buckets) {
+    seen += count;
+    if (seen >= all * q) return end / 1e9;
+  }
+  return undefined;
+}
+
+// ---- writing numbers ----
+
+function scaled(value, step, units, digits = 3) {
+  if (value === undefined || value === null || Number.isNaN(value)) return "–";
+  let unit = 0;
+  while (Math.abs(value) >= step && unit < units.length - 1) { value /= step; unit += 1; }
+  const text = Math.abs(value) >= 100 || Number.isInteger(value) ? Math.round(value).toString() : value.toPrecision(digits);
+  return units[unit] ? `${text} ${units[unit]}` : text;
+}
+const plain = (value) => scaled(value, 1000, ["", "k", "M", "G", "T"]);
+const bytes = (value) => scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
+const time = (value) => (value === undefined || value === null ? "–" : value < 1 ? scaled(value * 1e9, 1000, ["ns", "µs", "ms", "s"]) : `${value.toPrecision(3)} s`);
+const percent = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(1)} %` : "–");
+function span(value) {
+  if (value === undefined) return "";
+  const [d, h, m] = [value / 86400, value / 3600 % 24, value / 60 % 60].map(Math.floor);
+  return d ? `${d} d ${h} h` : h ? `${h} h ${m} min` : m ? `${m} min` : `${Math.floor(value)} s`;
+}
+const inUnit = (value, unit) => (unit === "bytes" ? bytes(value) : unit === "seconds" ? time(value) : plain(value));
+
+// ---- drawing ----
+
+function plot(id, points) {
+  const canvas = at(id);
+  const ratio = window.devicePixelRatio || 1;
+  const [width, height] = [canvas.clientWidth * ratio, canvas.clientHeight * ratio];
+  canvas.width = width; canvas.height = height;
+  const brush = canvas.getContext("2d");
+  const top = Math.max(...points.filter((each) => each !== undefined), 1e-9);
+  brush.strokeStyle = getComputedStyle(document.body).getPropertyValue("--plot");
+  brush.lineWidth = 1.5 * ratio;
+  brush.beginPath();
+  let drawing = false;
+  points.forEach((value, index) => {
+    if (value === undefined) { drawing = false; return; }
+    const x = (index + HISTORY - points.length) / (HISTORY - 1) * width;
+    const y = height - 2 * ratio - value / top * (height - 4 * ratio);
+    if (drawing) brush.lineTo(x, y); else brush.moveTo(x, y);
+    drawing = true;
+  });
+  brush.stroke();
+}
+
+function remember(name, value) {
+  history[name].push(value);
+  if (history[name].length > HISTORY) history[name].shift();
+  plot(`${name}-plot`, history[name]);
+}
+
+function rows(table, lines) {
+  const body = at(table).tBodies[0];
+  body.replaceChildren(...lines.map((cells) => {
+    const row = document.createElement("tr");
+    for (const text of cells) row.insertCell().textContent = text;
+    return row;
+  }));
+}
+
+// ---- the parts of the page ----
+
+function cards(then, now) {
+  const requests = (answer) => family(answer, "request_duration")?.samples.reduce((sum, each) => sum + each.count, 0);
+  const lookups = (result) => (answer) => sampleOf(answer, "lookups", { result })?.value;
+  const [hits, misses] = [lookups("hit"), lookups("miss")];
+  if (then) {
+    const rate = growth(then, now, requests) / seconds(then, now);
+    const [hit, miss] = [growth(then, now, hits), growth(then, now, misses)];
+    show("requests", `${plain(Math.round(rate))}/s`);
+    show("ratio", percent(hit, hit + miss));
+    remember("requests", rate);
+    remember("ratio", hit + miss > 0 ? hit / (hit + miss) : undefined);
+  }
+  show("requests-all", `${plain(requests(now))} since start`);
+  show("ratio-all", `${plain(hits(now))} hits, ${plain(misses(now))} misses`);
+  show("items", plain(single(now, "items")));
+  show("evictions", `${plain(single(now, "evictions"))} evicted`);
+  show("connections", plain(single(now, "connections")));
+  show("uptime", single(now, "uptime") === undefined ? "" : `up for ${span(single(now, "uptime"))}`);
+  remember("items", single(now, "items"));
+  remember("connections", single(now, "connections"));
+}
+
+function memory(now) {
+  const parts = family(now, "memory")?.samples ?? [];
+  at("memory-section").hidden = parts.length === 0;
+  const used = parts.reduce((sum, each) => sum + each.value, 0);
+  const limit = Math.max(single(now, "memory_limit") ?? used, used, 1);
+  show("memory-sum", `${bytes(used)} of ${bytes(limit)}`);
+  let left = 0;
+  at("memory-bar").replaceChildren(...parts.map((part, index) => {
+    const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    const width = part.value / limit * 1000;
+    for (const [name, value] of [["x", left], ["y", 0], ["width", width], ["height", 20], ["class", `k${index % 8}`]]) bar.setAttribute(name, value);
+    left += width;
+    return bar;
+  }));
+  at("memory-key").replaceChildren(...parts.map((part, index) => {
+    const line = document.createElement("li");
+    line.className = `k${index % 8}`;
+    const text = document.createElement("span");
+    text.textContent = `${Object.values(part.labels).join(" ")}: ${bytes(part.value)}`;
+    line.append(text);
+    return line;
+  }));
+}
+
+function latency(then, now) {
+  const lines = (family(now, "request_duration")?.samples ?? []).filter((each) => each.count > 0).map((each) => {
+    const before = sampleOf(then, "request_duration", each.labels);
+    const recent = before && before.count <= each.count ? since(before, each) : [];
+    const count = recent.reduce((sum, [, more]) => sum + more, 0);
+    const rate = then ? plain(Math.round(count / seconds(then, now))) : "–";
+    const quantiles = [0.5, 0.9, 0.99, 0.999].map((q) => time(quantile(recent, q)));
+    return [Object.values(each.labels).join(" "), rate, ...quantiles, plain(each.count), time(each.sum / each.count), time(each.quantiles["0.99"])];
+  });
+  rows("latency", lines);
+}
+
+function rest(then, now) {
+  const lines = now.families.filter((each) => !headed.includes(each.name)).flatMap((each) => each.samples.map((sample) => {
+    const labels = Object.entries(sample.labels).map(([name, value]) => `${name}=${value}`).join(" ");
+    const before = sampleOf(then, each.name, sample.labels);
+    const read = (one) => one?.value ?? one?.count;
+    const rate = each.kind !== "gauge" && before ? `${plain(Math.max(read(sample) - read(before), 0) / seconds(then, now))}/s` : "";
+    const value = each.kind === "histogram" ? `${plain(sample.count)}, p99 ${time(sample.quantiles["0.99"])}` : inUnit(sample.value, each.unit);
+    return [labels ? `${each.name} ${labels}` : each.name, value, rate, each.help];
+  }));
+  rows("rest", lines);
+}
+
+// ---- the beat ----
+
+function state(good, text) {
+  show("state", text);
+  at("state").className = `state ${good ? "good" : "bad"}`;
+}
+
+async function beat() {
+  try {
+    const answer = await fetch("api/status.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
+    const now = await answer.json();
+    const then = answers.at(-1);
+    answers.push(now);
+    if (answers.length > WINDOW + 1) answers.shift();
+    state(now.healthy, now.healthy ? "healthy" : now.reason);
+    show("about", `version ${now.version}`);
+    cards(then, now);
+    memory(now);
+    latency(answers.length > 1 ? answers[0] : undefined, now);
+    rest(then, now);
+  } catch (error) {
+    state(false, "no answer");
+  }
+  setTimeout(beat, 1000);
+}
+
+beat();

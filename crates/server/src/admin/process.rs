@@ -1,0 +1,149 @@
+//! How the server and those who run it talk about the process: signals in, readiness and ports out.
+
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::{Handle, Signals};
+
+use crate::settings::Settings;
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Stop now (SIGINT, SIGTERM).
+    Stop,
+    /// Finish what was begun, then stop (SIGUSR1).
+    StopGracefully,
+    /// Read the file of users again (SIGHUP).
+    Reload,
+}
+
+/// The thread that waits for signals. Dropping it ends it; the signals then do what they do to any process no more:
+/// they are ignored.
+#[derive(Debug)]
+pub struct SignalThread {
+    handle: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Calls `obey` from a thread named `signals`, once for each signal. A second [`Signal::Stop`] ends the process at
+/// once with status 1, in case the first one is stuck.
+pub fn on_signals(mut obey: impl FnMut(Signal) + Send + 'static) -> io::Result<SignalThread> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP])?;
+    let handle = signals.handle();
+    let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let mut stopping = false;
+        for number in &mut signals {
+            let signal = match number {
+                SIGHUP => Signal::Reload,
+                SIGUSR1 => Signal::StopGracefully,
+                _ => Signal::Stop,
+            };
+            if signal == Signal::Stop && std::mem::replace(&mut stopping, true) {
+                std::process::exit(1);
+            }
+            obey(signal);
+        }
+    })?;
+    Ok(SignalThread { handle, thread: Some(thread) })
+}
+
+impl Drop for SignalThread {
+    fn drop(&mut self) {
+        self.handle.close();
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread was already reported on stderr, and it owes us nothing.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Tells whoever started the server that it answers: a service manager, or the foreground of `-d`. In the background
+/// stderr is then closed, unless `-v` asked for words. Call it once, when every listener is open.
+pub fn notify_ready(settings: &Settings) {
+    if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
+        tracing::warn!("could not say that the server is ready: {error}");
+    }
+    if settings.daemonize
+        && settings.verbosity == 0
+        && let Ok(nowhere) = fs::OpenOptions::new().write(true).open("/dev/null")
+        && let Err(error) = rustix::stdio::dup2_stderr(&nowhere)
+    {
+        tracing::warn!("stderr stays open: {error}");
+    }
+}
+
+/// Tells a service manager that the server stops.
+pub fn notify_stopping() {
+    // Nobody to tell, or nobody listening: both are fine at the end.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+}
+
+/// What a port speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A TCP listener.
+    Tcp,
+    /// A UDP socket.
+    Udp,
+}
+
+/// Writes the ports in memcached's form, one line each: `TCP INET: 11211`, `UDP INET6: 11211`. The file appears whole,
+/// under its name, or not at all.
+pub fn write_port_file(path: &Path, ports: &[(Transport, SocketAddr)]) -> io::Result<()> {
+    let mut text = String::new();
+    for (transport, at) in ports {
+        let transport = match transport {
+            Transport::Tcp => "TCP",
+            Transport::Udp => "UDP",
+        };
+        let family = if at.is_ipv4() { "INET" } else { "INET6" };
+        writeln!(text, "{transport} {family}: {}", at.port()).map_err(io::Error::other)?;
+    }
+    let mut written = path.as_os_str().to_owned();
+    written.push(".tmp");
+    let written = PathBuf::from(written);
+    fs::write(&written, text)?;
+    fs::rename(&written, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn ports_are_written_as_memcached_writes_them() {
+        let path = std::env::temp_dir().join(format!("larder-ports-{}", std::process::id()));
+        let at = |text: &str| text.parse().unwrap();
+        let ports = [
+            (Transport::Tcp, at("127.0.0.1:5")),
+            (Transport::Tcp, at("[::1]:6")),
+            (Transport::Udp, at("0.0.0.0:7")),
+        ];
+        write_port_file(&path, &ports).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "TCP INET: 5\nTCP INET6: 6\nUDP INET: 7\n");
+        fs::remove_file(&path).unwrap();
+        assert!(write_port_file(Path::new("/no such folder/ports"), &ports).is_err());
+    }
+
+    #[test]
+    fn signals_reach_the_closure() {
+        let (send, receive) = mpsc::channel();
+        let thread = on_signals(move |signal| send.send(signal).unwrap()).unwrap();
+        for (number, signal) in
+            [(SIGHUP, Signal::Reload), (SIGUSR1, Signal::StopGracefully), (SIGTERM, Signal::Stop)]
+        {
+            signal_hook::low_level::raise(number).unwrap();
+            assert_eq!(receive.recv_timeout(Duration::from_secs(10)), Ok(signal));
+        }
+        drop(thread);
+        assert!(receive.recv().is_err());
+    }
+}

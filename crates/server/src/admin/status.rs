@@ -1,0 +1,68 @@
+//! The numbers as JSON, for the page.
+//!
+//! ```json
+//! { "version": "0.1.0", "healthy": true, "reason": null, "time_ms": 1700000000000, "families": [
+//!   { "name": "evictions", "help": "...", "unit": "", "kind": "counter",
+//!     "samples": [ { "labels": {}, "value": 17 } ] },
+//!   { "name": "request_duration", "help": "...", "unit": "seconds", "kind": "histogram",
+//!     "samples": [ { "labels": { "command": "get" }, "count": 3, "sum": 0.000003, "buckets": [[1024, 3]],
+//!                    "quantiles": { "0.5": 0.000001024 } } ] } ] }
+//! ```
+//!
+//! A bucket is where it ends, in ns, and what it counted by itself; empty ones are left out, so that a reader can
+//! subtract two answers and have the quantiles of the time between them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value as Json, json};
+
+use super::{Family, Kind, Sample, Value};
+
+/// The quantiles of each histogram, with the names they have in the JSON.
+const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999)];
+
+/// The families as one JSON object.
+pub(super) fn json(families: &[Family], healthy: Result<(), String>) -> String {
+    let families: Vec<Json> = families.iter().map(family).collect();
+    let time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "healthy": healthy.is_ok(),
+        "reason": healthy.err(),
+        "time_ms": time_ms,
+        "families": families,
+    })
+    .to_string()
+}
+
+fn family(family: &Family) -> Json {
+    let kind = match family.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    let samples: Vec<Json> = family.samples.iter().map(sample).collect();
+    json!({ "name": family.name, "help": family.help, "unit": family.unit, "kind": kind, "samples": samples })
+}
+
+fn sample(sample: &Sample) -> Json {
+    let labels: Map<String, Json> =
+        sample.labels.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+    match &sample.value {
+        Value::Count(count) => json!({ "labels": labels, "value": count }),
+        Value::Amount(amount) => json!({ "labels": labels, "value": amount }),
+        Value::Times(times) => {
+            let quantiles: Map<String, Json> = QUANTILES
+                .iter()
+                .map(|(name, q)| ((*name).to_owned(), json!(times.quantile(*q).map(|ns| ns as f64 / 1e9))))
+                .collect();
+            json!({
+                "labels": labels,
+                "count": times.count(),
+                "sum": times.sum_ns() as f64 / 1e9,
+                "buckets": times.filled().collect::<Vec<_>>(),
+                "quantiles": quantiles,
+            })
+        }
+    }
+}

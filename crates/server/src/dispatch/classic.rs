@@ -1,0 +1,383 @@
+//! The classic commands, executed and answered.
+
+use super::connection::Busy;
+use super::{Connection, Dispatcher};
+use larder_cache::{
+    Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KeyHash, Location, Mode, Store, StoreOutcome, Touched, Value,
+};
+use larder_protocol::{
+    DebugTime, Get, Lru, LruCrawler, Request, Slabs, Store as StoreRequest, StoreVerb, compose, reply,
+};
+use std::sync::atomic::Ordering;
+
+/// memcached refuses a limit beyond this many MiB: somebody meant bytes.
+const MEMLIMIT_MEGABYTES_MAX: u32 = 1_000_000_000;
+
+impl Dispatcher {
+    /// Answers one key of a `get`. Returns whether the request is complete with it.
+    #[inline]
+    pub(super) fn answer_key(
+        &mut self,
+        connection: &mut Connection,
+        hash: KeyHash,
+        key: &[u8],
+        hint: Option<Location>,
+        with_cas: bool,
+        last: bool,
+    ) -> bool {
+        let counters = self.worker.counters();
+        counters.cmd_get.add(1);
+        let hit = match hint.and_then(|at| self.worker.confirm(at, key)) {
+            Some(hit) => Some(hit),
+            None => self.worker.get(hash, key),
+        };
+        connection.keys_done += 1;
+        if let Some(hit) = hit {
+            counters.get_hits.add(1);
+            self.worker.note_fetch(&hit);
+            let cas = with_cas.then(|| self.shown_cas(&hit));
+            let out = connection.output();
+            match hit.value() {
+                Value::Whole(value) => compose::value(out, key, hit.item.flags(), value, cas),
+                Value::Chunked { total, .. } => {
+                    compose::value_line(out, key, hit.item.flags(), total as u64, cas);
+                    let value = self.worker.begin_large_read(&hit);
+                    let tail: &[u8] = if last { b"\r\nEND\r\n" } else { b"\r\n" };
+                    connection.busy = Some(Busy::Sending { value, tail, completes: last });
+                    return last;
+                }
+            }
+        } else {
+            counters.get_misses.add(1);
+        }
+        if last {
+            connection.output().extend_from_slice(reply::END.as_bytes());
+            self.executed[crate::latency::CommandClass::Get as usize] += 1;
+        }
+        last
+    }
+
+    /// The CAS number shown to clients: 0 where CAS is switched off (`-C`).
+    pub(super) fn shown_cas(&self, hit: &Hit<'_>) -> u64 {
+        if self.shared.settings.cas_enabled { hit.cas() } else { 0 }
+    }
+
+    /// Reads a client's exptime on the server's clock.
+    pub(super) fn expiry(&self, exptime: i32) -> Expiry {
+        let clock = self.worker.cache().clock();
+        Expiry::from_exptime(exptime as i64, clock.now_s(), clock.started_unix_s())
+    }
+
+    pub(super) fn execute_classic(&mut self, connection: &mut Connection, request: Request<'_>, hash: KeyHash) {
+        match request {
+            Request::Store(store) => self.store_classic(connection, &store, hash),
+            Request::Delete { key, noreply } => {
+                let answer = match self.delete_plain(key, hash) {
+                    DeleteOutcome::Deleted => reply::DELETED,
+                    _ => reply::NOT_FOUND,
+                };
+                say_unless(connection, noreply, answer);
+            }
+            Request::Touch { key, exptime, noreply } => {
+                let expiry = self.expiry(exptime);
+                let answer = match self.touch(key, hash, expiry) {
+                    Touched::Done => reply::TOUCHED,
+                    Touched::NotFound => reply::NOT_FOUND,
+                    Touched::NoRoom => reply::NO_MEMORY,
+                };
+                say_unless(connection, noreply, answer);
+            }
+            Request::Arith { key, incr, delta, noreply } => {
+                self.arith_classic(connection, key, hash, incr, delta, noreply);
+            }
+            Request::Get(get) => self.get_and_touch(connection, get),
+            Request::MetaNoop => connection.say(reply::META_NOOP),
+            Request::Version => {
+                let out = connection.output();
+                out.extend_from_slice(b"VERSION ");
+                out.extend_from_slice(crate::VERSION_SHOWN.as_bytes());
+                out.extend_from_slice(b"\r\n");
+            }
+            Request::Quit => connection.closing = true,
+            other => self.execute_admin(connection, other),
+        }
+    }
+
+    fn store_classic(&mut self, connection: &mut Connection, store: &StoreRequest<'_>, hash: KeyHash) {
+        let expiry = self.expiry(store.exptime);
+        let (mode, compare) = mode_of(store.verb, store.cas);
+        let outcome = self.worker.store(&Store {
+            key: store.key,
+            hash,
+            mode,
+            flags: store.flags,
+            expiry,
+            value: store.data,
+            compare,
+            explicit_cas: None,
+            invalidate: false,
+            vivify: None,
+            binary_key: false,
+        });
+        self.count_store(outcome, compare.is_some());
+        let answer = match outcome {
+            StoreOutcome::Stored { .. } => reply::STORED,
+            refused => self.refused(store.key, hash, mode, refused),
+        };
+        say_unless(connection, store.noreply, answer);
+    }
+
+    /// The classic reply to a store that did not go through. A value that could not be stored takes the old one
+    /// with it: the client must not read what it meant to replace.
+    pub(super) fn refused(&mut self, key: &[u8], hash: KeyHash, mode: Mode, outcome: StoreOutcome) -> &'static str {
+        match outcome {
+            StoreOutcome::Stored { .. } => reply::STORED,
+            StoreOutcome::NotStored => reply::NOT_STORED,
+            StoreOutcome::Exists => reply::EXISTS,
+            StoreOutcome::NotFound => reply::NOT_FOUND,
+            StoreOutcome::TooLarge | StoreOutcome::NoRoom => {
+                if mode == Mode::Set {
+                    self.delete_quietly(key, hash);
+                }
+                if outcome == StoreOutcome::TooLarge { reply::TOO_LARGE } else { reply::NO_MEMORY_STORING }
+            }
+        }
+    }
+
+    /// Counts a store the way memcached does.
+    pub(super) fn count_store(&self, outcome: StoreOutcome, compared: bool) {
+        let counters = self.worker.counters();
+        match outcome {
+            StoreOutcome::TooLarge => return counters.store_too_large.add(1),
+            StoreOutcome::NoRoom => return counters.store_no_memory.add(1),
+            StoreOutcome::Stored { .. } if compared => counters.cas_hits.add(1),
+            StoreOutcome::Exists if compared => counters.cas_badval.add(1),
+            StoreOutcome::NotFound if compared => counters.cas_misses.add(1),
+            _ => {}
+        }
+        counters.cmd_set.add(1);
+    }
+
+    fn delete_plain(&mut self, key: &[u8], hash: KeyHash) -> DeleteOutcome {
+        let outcome = self.delete_quietly(key, hash);
+        let counters = self.worker.counters();
+        match outcome {
+            DeleteOutcome::Deleted => counters.delete_hits.add(1),
+            _ => counters.delete_misses.add(1),
+        }
+        outcome
+    }
+
+    pub(super) fn delete_quietly(&mut self, key: &[u8], hash: KeyHash) -> DeleteOutcome {
+        self.worker.delete(&Delete {
+            key,
+            hash,
+            compare: None,
+            explicit_cas: None,
+            invalidate: false,
+            drop_value: false,
+            expiry: None,
+            flags: 0,
+        })
+    }
+
+    /// Touches and counts.
+    pub(super) fn touch(&mut self, key: &[u8], hash: KeyHash, expiry: Expiry) -> Touched {
+        let touched = self.worker.touch(hash, key, expiry);
+        let counters = self.worker.counters();
+        counters.cmd_touch.add(1);
+        match touched {
+            Touched::Done => counters.touch_hits.add(1),
+            _ => counters.touch_misses.add(1),
+        }
+        touched
+    }
+
+    fn arith_classic(
+        &mut self,
+        connection: &mut Connection,
+        key: &[u8],
+        hash: KeyHash,
+        increment: bool,
+        delta: u64,
+        noreply: bool,
+    ) {
+        let outcome = self.worker.arith(&Arith {
+            key,
+            hash,
+            increment,
+            delta,
+            initial: None,
+            compare: None,
+            explicit_cas: None,
+            expiry: None,
+            binary_key: false,
+        });
+        self.count_arith(outcome, increment);
+        if noreply {
+            return;
+        }
+        match outcome {
+            ArithOutcome::Done { value, .. } => {
+                let out = connection.output();
+                compose::decimal(out, value);
+                out.extend_from_slice(b"\r\n");
+            }
+            ArithOutcome::NotFound => connection.say(reply::NOT_FOUND),
+            ArithOutcome::NonNumeric => connection.say(reply::NON_NUMERIC),
+            ArithOutcome::Exists => connection.say(reply::EXISTS),
+            ArithOutcome::NoRoom => connection.say(reply::NO_MEMORY),
+        }
+    }
+
+    pub(super) fn count_arith(&self, outcome: ArithOutcome, increment: bool) {
+        let counters = self.worker.counters();
+        match (outcome, increment) {
+            (ArithOutcome::Done { .. }, true) => counters.incr_hits.add(1),
+            (ArithOutcome::Done { .. }, false) => counters.decr_hits.add(1),
+            (ArithOutcome::NotFound, true) => counters.incr_misses.add(1),
+            (ArithOutcome::NotFound, false) => counters.decr_misses.add(1),
+            _ => {}
+        }
+    }
+
+    /// `gat`, `gats`: all keys in one go; large values are copied out whole, since the rest of the line cannot wait
+    /// without touching its keys twice.
+    fn get_and_touch(&mut self, connection: &mut Connection, get: Get<'_>) {
+        let expiry = self.expiry(get.exptime.unwrap_or(0));
+        for key in get.keys {
+            let hash = self.worker.cache().hash(key);
+            let counters = self.worker.counters();
+            counters.cmd_get.add(1);
+            let touched = self.touch(key, hash, expiry);
+            let hit = if touched == Touched::Done { self.worker.get(hash, key) } else { None };
+            let counters = self.worker.counters();
+            let Some(hit) = hit else {
+                counters.get_misses.add(1);
+                continue;
+            };
+            counters.get_hits.add(1);
+            self.worker.note_fetch(&hit);
+            let cas = get.with_cas.then(|| self.shown_cas(&hit));
+            let out = connection.output();
+            match hit.value() {
+                Value::Whole(value) => compose::value(out, key, hit.item.flags(), value, cas),
+                Value::Chunked { total, .. } => {
+                    compose::value_line(out, key, hit.item.flags(), total as u64, cas);
+                    self.worker.copy_value(&hit, out);
+                    out.extend_from_slice(b"\r\n");
+                }
+            }
+        }
+        connection.say(reply::END);
+    }
+
+    fn execute_admin(&mut self, connection: &mut Connection, request: Request<'_>) {
+        match request {
+            Request::FlushAll { exptime, noreply } => self.flush_all(connection, exptime, noreply),
+            Request::Verbosity { level, noreply } => {
+                self.shared.verbosity.store(level, Ordering::Relaxed);
+                say_unless(connection, noreply, reply::OK);
+            }
+            Request::Shutdown { graceful } => {
+                match (self.shared.settings.shutdown_enabled, self.shared.on_shutdown.get()) {
+                    (true, Some(stop)) => {
+                        connection.closing = true;
+                        stop(graceful);
+                    }
+                    _ => connection.say(reply::SHUTDOWN_NOT_ENABLED),
+                }
+            }
+            Request::CacheMemlimit { megabytes, noreply } => {
+                let answer = if megabytes < 8 {
+                    reply::MEMLIMIT_TOO_SMALL
+                } else if megabytes > MEMLIMIT_MEGABYTES_MAX {
+                    reply::MEMLIMIT_NOT_MEGABYTES
+                } else if self.worker.cache().set_limit((megabytes as u64) << 20) {
+                    reply::OK
+                } else {
+                    reply::MEMLIMIT_OUT_OF_BOUNDS
+                };
+                say_unless(connection, noreply, answer);
+            }
+            Request::DebugTime(debug) => {
+                let clock = self.worker.cache().clock();
+                match debug {
+                    DebugTime::Move(seconds) => clock.shift(seconds as i64),
+                    DebugTime::Pause => clock.hold(),
+                    DebugTime::Resume => clock.run(),
+                }
+                self.worker.cache().tick();
+                connection.say(reply::OK);
+            }
+            Request::Stats(kind) => self.stats(connection, kind),
+            Request::LruCrawler(command) => self.crawler(connection, command),
+            // There are no slab classes and no LRU lists here: what memcached would tune is accepted and has no effect.
+            Request::Slabs(Slabs::Reassign { .. }) => connection.say(reply::REASSIGN_DISABLED),
+            Request::Slabs(_) | Request::Lru(Lru::ModeFlat | Lru::ModeSegmented | Lru::TempTtl(_)) => {
+                connection.say(reply::OK);
+            }
+            Request::Lru(Lru::Tune { hot_percent, warm_percent, hot_factor, warm_factor }) => {
+                let answer = if hot_percent + warm_percent > 80 {
+                    reply::LRU_BAD_PERCENTS
+                } else if hot_factor <= 0.0 || warm_factor <= 0.0 {
+                    reply::LRU_BAD_FACTORS
+                } else {
+                    reply::OK
+                };
+                connection.say(answer);
+            }
+            Request::Watch(_) => {
+                let allowed = self.shared.settings.watch_enabled;
+                connection.say(if allowed { reply::WATCHER_FAILED } else { reply::WATCH_NOT_ALLOWED });
+            }
+            Request::RefreshCerts => connection.say(reply::TLS_NOT_ENABLED),
+            _ => connection.say(reply::ERROR),
+        }
+    }
+
+    fn flush_all(&mut self, connection: &mut Connection, exptime: Option<i32>, noreply: bool) {
+        if !self.shared.settings.flush_enabled {
+            return say_unless(connection, noreply, reply::FLUSH_NOT_ALLOWED);
+        }
+        self.worker.counters().cmd_flush.add(1);
+        let due_s = exptime.filter(|&delay| delay > 0).map(|delay| self.expiry(delay).0);
+        self.worker.cache().flush(due_s);
+        say_unless(connection, noreply, reply::OK);
+    }
+
+    fn crawler(&mut self, connection: &mut Connection, command: LruCrawler<'_>) {
+        let mgdump = matches!(command, LruCrawler::Mgdump(_));
+        match command {
+            LruCrawler::Metadump(_) | LruCrawler::Mgdump(_) => {
+                if !self.shared.settings.dump_enabled {
+                    return connection.say(reply::METADUMP_NOT_ALLOWED);
+                }
+                connection.say(reply::OK);
+                connection.busy = Some(Busy::Listing { bucket: 0, mgdump });
+            }
+            // The pass drops expired items; there is nothing to start or to tune.
+            _ => connection.say(reply::OK),
+        }
+    }
+}
+
+/// Appends the reply, unless the client wants none.
+#[inline]
+pub(super) fn say_unless(connection: &mut Connection, noreply: bool, answer: &str) {
+    if !noreply {
+        connection.say(answer);
+    }
+}
+
+/// A classic storage command in the cache's terms.
+pub(super) fn mode_of(verb: StoreVerb, cas: u64) -> (Mode, Option<u64>) {
+    match verb {
+        StoreVerb::Set => (Mode::Set, None),
+        StoreVerb::Add => (Mode::Add, None),
+        StoreVerb::Replace => (Mode::Replace, None),
+        StoreVerb::Append => (Mode::Append, None),
+        StoreVerb::Prepend => (Mode::Prepend, None),
+        StoreVerb::Cas => (Mode::Set, Some(cas)),
+    }
+}

@@ -1,0 +1,426 @@
+//! Bytes in, requests, bytes out: the only place that knows both the protocol and the cache.
+//!
+//! A worker's turn takes all connections that have input. Their requests are gathered into a **window** of up to
+//! [`WINDOW_OPS`] keys: parsing a request hashes its key and asks for its bucket (stage 1); when the window is full, every
+//! key's tag is looked up and its record asked for (stage 2), then values that stand apart (stage 3); only then are the
+//! requests executed, in their order, and find everything in the CPU's cache. So the latency of memory is overlapped
+//! across all pipelined requests, all keys of a multiget and all connections of the turn.
+//!
+//! What stage 2 found is only a hint. A GET may use it as long as no write was executed in the window before it
+//! and the worker has not let go of its epoch; the key is compared in any case.
+
+mod auth;
+mod classic;
+mod connection;
+mod meta;
+mod stats;
+mod upload;
+
+pub use auth::AuthFile;
+pub use connection::Connection;
+
+use crate::io::counters::{IoCounters, Registry};
+use crate::io::service::{Peer, Ready, Service, Transport};
+use crate::latency::{CommandClass, WorkerLatency};
+use crate::settings::Settings;
+use arrayvec::ArrayVec;
+use connection::{Busy, Pool};
+use larder_cache::{KEY_BYTES_MAX, KeyHash, Location, Worker};
+use larder_protocol::{Keys, MetaVerb, ParseOptions, Request, Step, decode_key, parse, reply};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::{Arc, OnceLock, RwLock};
+use std::time::Instant;
+
+/// Keys whose memory accesses are overlapped. Twice as many would still fit the first-level cache with their buckets
+/// and records; more would push each other out.
+const WINDOW_OPS: usize = 32;
+
+/// What all workers' dispatchers share besides the cache.
+pub struct Shared {
+    /// The settings the server was started with.
+    pub settings: Settings,
+    /// Counters of the drivers, once they run.
+    pub io: OnceLock<(Arc<IoCounters>, Arc<Registry>)>,
+    /// Users that may log in, with `-Y`.
+    pub auth: RwLock<Option<AuthFile>>,
+    /// What to do on `shutdown`: `true` = gracefully.
+    pub on_shutdown: OnceLock<Box<dyn Fn(bool) + Send + Sync>>,
+    /// `stats detail on`.
+    pub detail: AtomicBool,
+    /// `verbosity`.
+    pub verbosity: AtomicU8,
+    /// Totals at the last `stats reset`.
+    pub reset: RwLock<larder_cache::Totals>,
+    /// The page kind in one sentence, for `stats settings`.
+    pub pages: String,
+}
+
+/// One worker's dispatcher.
+pub struct Dispatcher {
+    worker: Worker,
+    shared: Arc<Shared>,
+    latency: Arc<WorkerLatency>,
+    pool: Rc<Pool>,
+    parse_options: ParseOptions,
+    /// How many requests of each class the present turn executed.
+    executed: [u32; CommandClass::COUNT],
+}
+
+/// One key's work in a window.
+struct Op<'a> {
+    connection: u32,
+    /// Where the request ends in the connection's input.
+    end: usize,
+    hash: KeyHash,
+    key: &'a [u8],
+    at: Option<Location>,
+    what: What<'a>,
+}
+
+enum What<'a> {
+    /// One key of a `get` or `gets`.
+    Key { with_cas: bool, last: bool },
+    /// A request that is executed in one go.
+    Whole(Request<'a>),
+    /// A storage request whose value follows in pieces.
+    Upload(Request<'a>, u32),
+    /// A request refused by the parser.
+    Reject { error: &'static str, swallow: u64 },
+    /// The connection is closed without a word.
+    Close,
+}
+
+type Window<'a> = ArrayVec<Op<'a>, WINDOW_OPS>;
+
+/// Where gathering stands: which connection, how far into its input, and the rest of a `get` line.
+struct Cursor<'a> {
+    connection: usize,
+    at: usize,
+    keys: Option<(Keys<'a>, bool, usize)>,
+}
+
+/// Why gathering stopped.
+#[derive(PartialEq, Eq)]
+enum Gathered {
+    /// The window is full, or what follows depends on what is in it.
+    Execute,
+    /// Every connection was visited.
+    Done,
+}
+
+impl Dispatcher {
+    /// A dispatcher over a worker's hand in the cache.
+    pub fn new(worker: Worker, shared: Arc<Shared>, latency: Arc<WorkerLatency>) -> Dispatcher {
+        let parse_options =
+            ParseOptions { whole_bytes_max: worker.cache().whole_value_bytes_max(), ..ParseOptions::default() };
+        Dispatcher {
+            worker,
+            shared,
+            latency,
+            pool: Rc::default(),
+            parse_options,
+            executed: [0; CommandClass::COUNT],
+        }
+    }
+
+    /// Fills the window from the cursor on. Stage 1 of every key happens here.
+    fn gather<'a>(
+        &mut self,
+        batch: &mut [Ready<'a, Connection>],
+        cursor: &mut Cursor<'a>,
+        window: &mut Window<'a>,
+    ) -> Gathered {
+        while cursor.connection < batch.len() {
+            let ready = &mut batch[cursor.connection];
+            let input: &'a [u8] = ready.input;
+            loop {
+                if let Some((keys, with_cas, end)) = &mut cursor.keys {
+                    if self.gather_keys(keys, *with_cas, *end, cursor.connection as u32, window) {
+                        return Gathered::Execute;
+                    }
+                    cursor.at = *end;
+                    cursor.keys = None;
+                }
+                if window.is_full() {
+                    return Gathered::Execute;
+                }
+                let nothing_ahead = cursor.at == ready.consumed;
+                if ready.connection.needs_turn() {
+                    // A turn of its own, once the requests before it are executed.
+                    if !nothing_ahead {
+                        return Gathered::Execute;
+                    }
+                    self.take_turn(ready);
+                    let progressed = ready.consumed > cursor.at;
+                    cursor.at = ready.consumed;
+                    if ready.connection.needs_turn() && !progressed {
+                        break;
+                    }
+                    continue;
+                }
+                if ready.connection.closing || ready.connection.is_backed_up() || cursor.at >= input.len() {
+                    break;
+                }
+                let (request, consumed, body) = match parse(&input[cursor.at..], &self.parse_options) {
+                    Step::NeedMore { at_least } => {
+                        ready.connection.input_wanted = at_least;
+                        break;
+                    }
+                    Step::Request { request: Request::Get(get), consumed } if get.exptime.is_none() => {
+                        let mut keys = get.keys;
+                        if nothing_ahead && ready.connection.keys_done > 0 {
+                            keys.by_ref().take(ready.connection.keys_done).for_each(drop);
+                        }
+                        cursor.keys = Some((keys, get.with_cas, cursor.at + consumed));
+                        continue;
+                    }
+                    Step::Request { request, consumed } => (What::Whole(request), consumed, false),
+                    Step::Upload { request, consumed, body_bytes } => (What::Upload(request, body_bytes), consumed, true),
+                    Step::Reject { error, consumed, swallow } => (What::Reject { error, swallow }, consumed, true),
+                    Step::Close => (What::Close, input.len() - cursor.at, true),
+                };
+                cursor.at += consumed;
+                let key = key_of(&request);
+                let hash = self.worker.cache().hash(key);
+                if !key.is_empty() {
+                    self.worker.prefetch_bucket(hash);
+                }
+                window.push(Op {
+                    connection: cursor.connection as u32,
+                    end: cursor.at,
+                    hash,
+                    key,
+                    at: None,
+                    what: request,
+                });
+                // What follows a data block still to come, or a refusal, is known only once that is dealt with.
+                if body {
+                    return Gathered::Execute;
+                }
+            }
+            cursor.connection += 1;
+            cursor.at = 0;
+            if let Some(next) = batch.get(cursor.connection) {
+                cursor.at = next.consumed;
+            }
+        }
+        Gathered::Done
+    }
+
+    /// Puts keys of a `get` into the window. Returns whether the window is full before the line's end.
+    fn gather_keys<'a>(
+        &self,
+        keys: &mut Keys<'a>,
+        with_cas: bool,
+        end: usize,
+        connection: u32,
+        window: &mut Window<'a>,
+    ) -> bool {
+        while keys.len() > 0 {
+            if window.is_full() {
+                return true;
+            }
+            let Some(key) = keys.next() else { break };
+            let hash = self.worker.cache().hash(key);
+            self.worker.prefetch_bucket(hash);
+            let last = keys.len() == 0;
+            window.push(Op { connection, end, hash, key, at: None, what: What::Key { with_cas, last } });
+        }
+        false
+    }
+
+    /// Stages 2 and 3, then everything in order.
+    fn execute<'a>(&mut self, batch: &mut [Ready<'a, Connection>], window: &mut Window<'a>) {
+        for op in window.iter_mut() {
+            if !op.key.is_empty() {
+                let is_read = matches!(op.what, What::Key { .. });
+                op.at = self.worker.locate(op.hash, is_read);
+            }
+        }
+        for op in window.iter() {
+            if let (Some(at), What::Key { .. }) = (op.at, &op.what) {
+                self.worker.prefetch_value(at);
+            }
+        }
+        let held = self.worker.quiesced();
+        let mut written = false;
+        for op in window.drain(..) {
+            let ready = &mut batch[op.connection as usize];
+            // A connection that backed up or closed answers no more; its requests stay in the input.
+            if ready.connection.is_backed_up() || ready.connection.closing || op.end <= ready.consumed {
+                continue;
+            }
+            let completes = match op.what {
+                What::Key { with_cas, last } => {
+                    let hint = if written || held != self.worker.quiesced() { None } else { op.at };
+                    self.answer_key(ready.connection, op.hash, op.key, hint, with_cas, last)
+                }
+                What::Whole(request) => {
+                    written |= writes(&request);
+                    self.execute_whole(ready.connection, request, op.hash);
+                    true
+                }
+                What::Upload(request, body_bytes) => {
+                    written = true;
+                    self.begin_receiving(ready.connection, request, body_bytes);
+                    true
+                }
+                What::Reject { error, swallow } => {
+                    ready.connection.say(error);
+                    ready.connection.swallow = swallow;
+                    true
+                }
+                What::Close => {
+                    ready.connection.closing = true;
+                    true
+                }
+            };
+            if completes {
+                ready.consumed = op.end;
+                ready.connection.keys_done = 0;
+                ready.connection.input_wanted = 0;
+            }
+        }
+    }
+
+    fn execute_whole(&mut self, connection: &mut Connection, request: Request<'_>, hash: KeyHash) {
+        let class = class_of(&request);
+        self.executed[class as usize] += 1;
+        match request {
+            Request::Meta(meta) => self.execute_meta(connection, &meta, hash),
+            request => self.execute_classic(connection, request, hash),
+        }
+    }
+
+    /// Something that is not a request: the next piece of a large value or of a dump, octets to throw away, a login.
+    fn take_turn(&mut self, ready: &mut Ready<'_, Connection>) {
+        if ready.connection.swallow > 0 {
+            let left = (ready.input.len() - ready.consumed) as u64;
+            let gone = left.min(ready.connection.swallow);
+            ready.connection.swallow -= gone;
+            ready.consumed += gone as usize;
+            return;
+        }
+        match &ready.connection.busy {
+            Some(Busy::Sending { .. }) => self.continue_sending(ready),
+            Some(Busy::Receiving(_)) => self.continue_receiving(ready),
+            Some(Busy::Listing { .. }) => self.continue_listing(ready.connection),
+            None => self.log_in(ready),
+        }
+    }
+}
+
+impl Connection {
+    /// Whether [`Dispatcher::take_turn`] has to be asked before the input can be read as requests.
+    #[inline]
+    fn needs_turn(&self) -> bool {
+        self.swallow > 0 || self.busy.is_some() || !self.authenticated
+    }
+}
+
+impl Service for Dispatcher {
+    type Connection = Connection;
+
+    fn open(&mut self, peer: &Peer<'_>) -> Connection {
+        let is_datagram = peer.transport == Transport::Udp;
+        let authenticated = self.shared.auth.read().expect("no panic under this lock").is_none();
+        Connection::new(&self.pool, authenticated, is_datagram, peer.fd)
+    }
+
+    fn serve(&mut self, batch: &mut [Ready<'_, Connection>]) {
+        let started = Instant::now();
+        let mut window = Window::new();
+        let mut cursor = Cursor { connection: 0, at: 0, keys: None };
+        loop {
+            let gathered = self.gather(batch, &mut cursor, &mut window);
+            self.execute(batch, &mut window);
+            if let Some(ready) = batch.get(cursor.connection)
+                && (ready.connection.is_backed_up() || ready.connection.closing)
+            {
+                // The rest of this connection's input waits.
+                cursor = Cursor { connection: cursor.connection + 1, at: 0, keys: None };
+            }
+            if gathered == Gathered::Done {
+                break;
+            }
+        }
+        self.worker.quiesce();
+        let took_ns = started.elapsed().as_nanos() as u64;
+        for (class, count) in self.executed.iter_mut().enumerate() {
+            if *count > 0 {
+                self.latency.record(CommandClass::from_index(class), took_ns, *count as u64);
+                *count = 0;
+            }
+        }
+    }
+
+    fn closed(&mut self, mut connection: Connection) {
+        match connection.busy.take() {
+            Some(Busy::Sending { value, .. }) => self.worker.end_large_read(value),
+            Some(Busy::Receiving(receiving)) => self.worker.abandon_upload(receiving.upload),
+            Some(Busy::Listing { .. }) | None => {}
+        }
+    }
+
+    fn before_wait(&mut self) {
+        self.worker.offline();
+    }
+
+    fn after_wait(&mut self) {
+        self.worker.online();
+    }
+
+    fn tick(&mut self, _now_s: u32) {
+        self.worker.cache().tick();
+    }
+}
+
+/// The key whose bucket is asked for ahead; empty where there is none or it is not known without work.
+#[inline]
+fn key_of<'a>(what: &What<'a>) -> &'a [u8] {
+    let (What::Whole(request) | What::Upload(request, _)) = what else { return &[] };
+    match request {
+        Request::Store(store) => store.key,
+        Request::Delete { key, .. } | Request::Touch { key, .. } | Request::Arith { key, .. } => key,
+        Request::Get(get) => get.keys.peek().unwrap_or(&[]),
+        Request::Meta(meta) if !meta.flags.has(b'b') => meta.key,
+        _ => &[],
+    }
+}
+
+/// Whether what stage 2 found may be out of date after this request.
+fn writes(request: &Request<'_>) -> bool {
+    match request {
+        Request::Meta(meta) => meta.verb != MetaVerb::Get || meta.flags.has(b'N') || meta.flags.has(b'T'),
+        Request::MetaNoop | Request::Version | Request::Verbosity { .. } => false,
+        _ => true,
+    }
+}
+
+fn class_of(request: &Request<'_>) -> CommandClass {
+    match request {
+        Request::Get(get) if get.exptime.is_some() => CommandClass::Touch,
+        Request::Get(_) => CommandClass::Get,
+        Request::Store(_) => CommandClass::Set,
+        Request::Delete { .. } => CommandClass::Delete,
+        Request::Arith { .. } => CommandClass::Arith,
+        Request::Touch { .. } => CommandClass::Touch,
+        Request::Meta(meta) => match meta.verb {
+            MetaVerb::Get => CommandClass::MetaGet,
+            MetaVerb::Set => CommandClass::MetaSet,
+            MetaVerb::Delete => CommandClass::Delete,
+            MetaVerb::Arith => CommandClass::Arith,
+            MetaVerb::Debug => CommandClass::Other,
+        },
+        _ => CommandClass::Other,
+    }
+}
+
+/// The key that a meta request means: the token, or what it decodes to.
+fn meta_key<'b>(token: &'b [u8], is_base64: bool, buffer: &'b mut [u8; KEY_BYTES_MAX]) -> &'b [u8] {
+    if is_base64 { decode_key(token, buffer).unwrap_or(&[]) } else { token }
+}
+
+/// Makes sure the fixed replies used here stay what the wire expects of them.
+const _: () = assert!(reply::END.len() == 5);

@@ -1,0 +1,141 @@
+//! The accepting worker's part: who gets a new connection, and when to stop taking any.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Write};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::listen::Listener;
+use super::shared::{Accepted, Shared};
+
+/// What a client hears that is one too many.
+const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
+
+/// Why no connections are taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pause {
+    /// The limit is reached: until one closes.
+    Limit,
+    /// The system gave no descriptor or memory: until one closes, or the next tick.
+    Resources,
+}
+
+#[derive(Debug)]
+pub(super) struct Acceptor {
+    pub(super) listeners: Rc<[Listener]>,
+    /// Connections that the kernel had accepted already when the limit was reached.
+    parked: VecDeque<Accepted>,
+    pause: Option<(Pause, Instant)>,
+    /// What the driver was told last.
+    listening: bool,
+    /// Where the search for the least busy worker starts, so that equals take turns.
+    turn: usize,
+}
+
+impl Acceptor {
+    pub(super) fn new(listeners: Vec<Listener>) -> Acceptor {
+        Acceptor {
+            listeners: listeners.into(),
+            parked: VecDeque::new(),
+            pause: None,
+            listening: true,
+            turn: 0,
+        }
+    }
+
+    /// Whether to listen, if that is not what was said the last time.
+    pub(super) fn listening_changed(&mut self) -> Option<bool> {
+        let on = self.pause.is_none();
+        (on != std::mem::replace(&mut self.listening, on)).then_some(on)
+    }
+
+    /// Finds the worker for a new connection. `None` = it was turned away, or waits until another closes.
+    pub(super) fn admit(
+        &mut self,
+        accepted: Accepted,
+        shared: &Shared,
+        own: usize,
+    ) -> Option<(usize, Accepted)> {
+        if shared.open.load(Ordering::SeqCst) >= shared.connections_max {
+            if shared.connections_max_fast {
+                // Four words fit any socket's buffer; a client that is gone already need not hear them.
+                let _ = accepted
+                    .socket
+                    .set_nonblocking(true)
+                    .and_then(|()| (&accepted.socket).write_all(TOO_MANY));
+                shared.counters.workers[own].rejected.add(1);
+            } else {
+                self.parked.push_back(accepted);
+                self.pause(Pause::Limit, shared);
+            }
+            return None;
+        }
+        let now_open = shared.open.fetch_add(1, Ordering::SeqCst) + 1;
+        if now_open >= shared.connections_max && !shared.connections_max_fast {
+            self.pause(Pause::Limit, shared);
+        }
+        let worker = self.least_busy(shared);
+        shared.counters.workers[worker].assigned.fetch_add(1, Ordering::Relaxed);
+        Some((worker, accepted))
+    }
+
+    /// Accepting failed. Transient errors of one client are nothing; being out of descriptors is a reason to pause.
+    pub(super) fn failed(&mut self, error: &io::Error, shared: &Shared) {
+        match error.kind() {
+            ErrorKind::ConnectionAborted | ErrorKind::Interrupted | ErrorKind::WouldBlock => {}
+            _ => {
+                if self.pause.is_none() {
+                    tracing::warn!(%error, "cannot accept connections for now; raise the limit of open files (ulimit -n)");
+                }
+                self.pause(Pause::Resources, shared);
+            }
+        }
+    }
+
+    /// Ends a pause if it may end now. Called until it returns `None`; each return is a parked connection to open.
+    pub(super) fn resume(
+        &mut self,
+        shared: &Shared,
+        own: usize,
+        after_tick: bool,
+    ) -> Option<(usize, Accepted)> {
+        let (pause, since) = self.pause?;
+        let room = shared.open.load(Ordering::SeqCst) < shared.connections_max;
+        if !room || (pause == Pause::Resources && !after_tick) {
+            return None;
+        }
+        if let Some(accepted) = self.parked.pop_front() {
+            return self.admit(accepted, shared, own);
+        }
+        self.pause = None;
+        shared.accept_paused.store(false, Ordering::SeqCst);
+        shared.counters.accepting.store(true, Ordering::Relaxed);
+        let paused_us = since.elapsed().as_micros() as u64;
+        shared.counters.listen_disabled_us.fetch_add(paused_us, Ordering::Relaxed);
+        None
+    }
+
+    fn pause(&mut self, why: Pause, shared: &Shared) {
+        if self.pause.is_none() {
+            self.pause = Some((why, Instant::now()));
+            shared.counters.accepting.store(false, Ordering::Relaxed);
+            shared.counters.listen_disabled.fetch_add(1, Ordering::Relaxed);
+            shared.accept_paused.store(true, Ordering::SeqCst);
+            // One may have closed between the look at the limit and this flag, and nobody rang: ask again.
+            if shared.open.load(Ordering::SeqCst) < shared.connections_max {
+                shared.wake(0);
+            }
+        }
+    }
+
+    fn least_busy(&mut self, shared: &Shared) -> usize {
+        let workers = &shared.counters.workers;
+        let from = self.turn;
+        let load = |at: &usize| workers[*at].assigned.load(Ordering::Relaxed);
+        let order = (0..workers.len()).map(|i| (from + i) % workers.len());
+        let chosen = order.min_by_key(load).unwrap_or(0);
+        self.turn = (chosen + 1) % workers.len();
+        chosen
+    }
+}

@@ -1,0 +1,385 @@
+//! Where the server listens: what was asked for, and the sockets that came of it.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use super::service::Transport;
+
+/// How often a random port is drawn again when one of several addresses has it taken.
+const RANDOM_PORT_TRIES: usize = 8;
+
+/// What moves the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Backend {
+    /// io_uring where the kernel allows it, else readiness polling.
+    #[default]
+    Auto,
+    /// io_uring, or an error.
+    Ring,
+    /// Readiness polling (epoll, kqueue).
+    Poll,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Backend::Auto => "auto",
+            Backend::Ring => "io_uring",
+            Backend::Poll => "poll",
+        })
+    }
+}
+
+/// Where and how to listen.
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    /// TCP port; `Some(0)` = a random free one, `None` = no TCP.
+    pub tcp_port: Option<u16>,
+    /// UDP port; `Some(0)` = a random free one, `None` = no UDP.
+    pub udp_port: Option<u16>,
+    /// Addresses to listen on: `host`, `host:port`, `[v6]:port`. A port given here is for TCP and goes before
+    /// `tcp_port`. Empty = every IPv4 and IPv6 address.
+    pub addresses: Vec<String>,
+    /// A unix socket and its access mode (0o700).
+    pub unix: Option<(PathBuf, u32)>,
+    /// How many connections the kernel may hold that are not yet accepted.
+    pub backlog: u32,
+    /// The most stream connections at one time, over all workers.
+    pub connections_max: usize,
+    /// Above `connections_max`: `true` = say so and close, `false` = stop accepting until one closes.
+    pub connections_max_fast: bool,
+    /// Close a connection without a request for this many seconds; 0 = never.
+    pub idle_timeout_s: u32,
+    /// Worker threads; at least 1.
+    pub workers: usize,
+    /// What moves the bytes.
+    pub backend: Backend,
+    /// Receive buffers of 16 KiB per worker (io_uring only); rounded up to a power of two, 8..=32768. Their memory is
+    /// touched only as far as it is needed at one time.
+    pub ring_buffers: usize,
+    /// The most bytes of connection buffers over all workers.
+    pub buffers_limit_bytes: u64,
+}
+
+impl Default for ListenOptions {
+    fn default() -> ListenOptions {
+        ListenOptions {
+            tcp_port: Some(11211),
+            udp_port: None,
+            addresses: Vec::new(),
+            unix: None,
+            backlog: 1024,
+            connections_max: 1024,
+            connections_max_fast: true,
+            idle_timeout_s: 0,
+            workers: 4,
+            backend: Backend::Auto,
+            ring_buffers: 64,
+            buffers_limit_bytes: u64::MAX,
+        }
+    }
+}
+
+/// Why the server cannot listen: one line that says what to do about it.
+#[derive(Debug)]
+pub struct ListenError(pub(super) String);
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ListenError {}
+
+/// Where the server listens.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Addresses {
+    /// TCP addresses with their ports.
+    pub tcp: Vec<SocketAddr>,
+    /// UDP addresses with their ports.
+    pub udp: Vec<SocketAddr>,
+    /// The unix socket.
+    pub unix: Option<PathBuf>,
+}
+
+impl Addresses {
+    /// The content of memcached's `MEMCACHED_PORT_FILENAME`: a line `TCP INET: <port>` or `UDP INET6: <port>` each.
+    pub fn port_file(&self) -> String {
+        let line = |kind: &str, at: &SocketAddr| {
+            format!("{kind} {}: {}\n", if at.is_ipv4() { "INET" } else { "INET6" }, at.port())
+        };
+        let tcp = self.tcp.iter().map(|at| line("TCP", at));
+        tcp.chain(self.udp.iter().map(|at| line("UDP", at))).collect()
+    }
+}
+
+/// A bound stream socket.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) socket: Socket,
+    pub(super) transport: Transport,
+}
+
+/// Everything that is bound.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    pub(super) listeners: Vec<Listener>,
+    /// One set per worker; the kernel spreads clients over them.
+    pub(super) udp: Vec<Vec<UdpSocket>>,
+    pub(super) addresses: Addresses,
+}
+
+impl Sockets {
+    pub(super) fn bind(options: &ListenOptions) -> Result<Sockets, ListenError> {
+        let mut listeners = Vec::new();
+        let mut addresses = Addresses::default();
+        if let Some(port) = options.tcp_port {
+            let bound = bind_all(&options.addresses, port, 'p', true, |at| tcp(at, options.backlog))?;
+            for socket in bound {
+                addresses.tcp.extend(socket.local_addr().ok().and_then(|a| a.as_socket()));
+                listeners.push(Listener { socket, transport: Transport::Tcp });
+            }
+        }
+        let udp = bind_udp(options, &mut addresses)?;
+        if let Some((path, mode)) = &options.unix {
+            listeners
+                .push(Listener { socket: unix(path, *mode, options.backlog)?, transport: Transport::Unix });
+            addresses.unix = Some(path.clone());
+        }
+        Ok(Sockets { listeners, udp, addresses })
+    }
+}
+
+/// One UDP socket per worker and address, so that the kernel spreads the clients.
+fn bind_udp(options: &ListenOptions, addresses: &mut Addresses) -> Result<Vec<Vec<UdpSocket>>, ListenError> {
+    let mut per_worker: Vec<Vec<UdpSocket>> = (0..options.workers).map(|_| Vec::new()).collect();
+    let Some(port) = options.udp_port else { return Ok(per_worker) };
+    let shared = options.workers > 1;
+    let first = |at: SocketAddr| {
+        // Sharing a port lets a second server share it too, so ask once without.
+        if shared && at.port() != 0 {
+            udp(at, false)?;
+        }
+        udp(at, shared)
+    };
+    for socket in bind_all(&options.addresses, port, 'U', false, first)? {
+        let at = socket.local_addr().ok().and_then(|a| a.as_socket());
+        let at = at.ok_or_else(|| ListenError("cannot read back the UDP port".into()))?;
+        addresses.udp.push(at);
+        per_worker[0].push(socket.into());
+        for sockets in &mut per_worker[1..] {
+            sockets.push(udp(at, true).map_err(|e| refused(&at.to_string(), &e, 'U'))?.into());
+        }
+    }
+    Ok(per_worker)
+}
+
+/// Binds every address asked for. A random port is the same on all of them.
+fn bind_all(
+    addresses: &[String],
+    port: u16,
+    flag: char,
+    own_ports: bool,
+    bind: impl Fn(SocketAddr) -> io::Result<Socket>,
+) -> Result<Vec<Socket>, ListenError> {
+    let wanted = resolve_all(addresses, port, own_ports)?;
+    let mut tries_left = RANDOM_PORT_TRIES;
+    loop {
+        match bind_once(addresses.is_empty(), &wanted, flag, &bind) {
+            Err((ErrorKind::AddrInUse, _)) if port == 0 && wanted.len() > 1 && tries_left > 0 => {
+                tries_left -= 1
+            }
+            done => return done.map_err(|(_, error)| error),
+        }
+    }
+}
+
+fn bind_once(
+    everywhere: bool,
+    wanted: &[SocketAddr],
+    flag: char,
+    bind: &impl Fn(SocketAddr) -> io::Result<Socket>,
+) -> Result<Vec<Socket>, (ErrorKind, ListenError)> {
+    let mut bound: Vec<Socket> = Vec::new();
+    let mut random = None;
+    for at in wanted {
+        let mut at = *at;
+        if at.port() == 0 {
+            at.set_port(random.unwrap_or(0));
+        }
+        match bind(at) {
+            Ok(socket) => {
+                random = random.or(socket.local_addr().ok().and_then(|a| a.as_socket()).map(|a| a.port()));
+                bound.push(socket);
+            }
+            // A kernel without IPv6 is no reason not to serve IPv4.
+            Err(error)
+                if everywhere
+                    && at.is_ipv6()
+                    && !bound.is_empty()
+                    && error.kind() != ErrorKind::AddrInUse => {}
+            Err(error) => return Err((error.kind(), refused(&at.to_string(), &error, flag))),
+        }
+    }
+    Ok(bound)
+}
+
+fn refused(at: &str, error: &io::Error, flag: char) -> ListenError {
+    let what = match error.kind() {
+        ErrorKind::AddrInUse => {
+            format!("address already in use; stop the other server or choose another port with -{flag}")
+        }
+        ErrorKind::PermissionDenied => {
+            format!(
+                "permission denied; choose a port from 1024 up with -{flag}, or start as root and give -u"
+            )
+        }
+        ErrorKind::AddrNotAvailable => {
+            "this machine has no such address; give one of its own with -l (0.0.0.0 means all)".to_owned()
+        }
+        _ => format!("{error}; check the addresses given with -l and the port given with -{flag}"),
+    };
+    ListenError(format!("cannot listen on {at}: {what}"))
+}
+
+fn resolve_all(addresses: &[String], port: u16, own_ports: bool) -> Result<Vec<SocketAddr>, ListenError> {
+    if addresses.is_empty() {
+        let all: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        return Ok(all.map(|ip| SocketAddr::new(ip, port)).to_vec());
+    }
+    let mut resolved = Vec::new();
+    for text in addresses.iter().map(|text| text.trim()) {
+        let (host, own_port) =
+            split_port(text).ok_or_else(|| unknown(text, "the port is not a number up to 65535"))?;
+        let port = own_port.filter(|_| own_ports).unwrap_or(port);
+        if host == "*" {
+            resolved.extend(resolve_all(&[], port, own_ports)?);
+            continue;
+        }
+        let found = (host, port).to_socket_addrs().map_err(|error| unknown(text, &error.to_string()))?;
+        for at in found {
+            if !resolved.contains(&at) {
+                resolved.push(at);
+            }
+        }
+    }
+    Ok(resolved)
+}
+
+fn unknown(text: &str, why: &str) -> ListenError {
+    ListenError(format!("cannot listen on {text}: {why}; give an address as host or host:port with -l"))
+}
+
+/// Splits `host`, `host:port`, `[v6]:port` and a bare v6 address. `None` if the port is not one.
+fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, tail) = rest.split_once(']')?;
+        return match tail.strip_prefix(':') {
+            Some(port) => Some((host, Some(port.parse().ok()?))),
+            None => tail.is_empty().then_some((host, None)),
+        };
+    }
+    match text.split_once(':') {
+        Some((host, port)) if !port.contains(':') => Some((host, Some(port.parse().ok()?))),
+        _ => Some((text, None)),
+    }
+}
+
+fn tcp(at: SocketAddr, backlog: u32) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if at.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    // Accepted sockets inherit both.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_keepalive(true)?;
+    socket.bind(&at.into())?;
+    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    Ok(socket)
+}
+
+fn udp(at: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
+    if at.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&at.into())?;
+    Ok(socket)
+}
+
+/// Listens on a unix socket. A socket file that nobody listens on is left over from a dead server and is replaced.
+fn unix(path: &Path, mode: u32, backlog: u32) -> Result<Socket, ListenError> {
+    let shown = path.display();
+    let refused = |error: &io::Error| match error.kind() {
+        ErrorKind::AddrInUse => ListenError(format!(
+            "cannot listen on {shown}: the file exists; remove it or choose another path with -s"
+        )),
+        _ => ListenError(format!("cannot listen on {shown}: {error}; choose another path with -s")),
+    };
+    if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
+        if UnixStream::connect(path).is_ok() {
+            return Err(ListenError(format!(
+                "cannot listen on {shown}: another server listens there; stop it or choose another path with -s"
+            )));
+        }
+        fs::remove_file(path).map_err(|error| refused(&error))?;
+    }
+    let bind = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.bind(&SockAddr::unix(path)?)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o777))?;
+        socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+        Ok(socket)
+    };
+    bind().map_err(|error| refused(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_split_off() {
+        assert_eq!(split_port("127.0.0.1"), Some(("127.0.0.1", None)));
+        assert_eq!(split_port("localhost:22122"), Some(("localhost", Some(22122))));
+        assert_eq!(split_port("[::1]:22122"), Some(("::1", Some(22122))));
+        assert_eq!(split_port("[::1]"), Some(("::1", None)));
+        assert_eq!(split_port("::"), Some(("::", None)));
+        assert_eq!(split_port("host:port"), None);
+        assert_eq!(split_port("[::1]x"), None);
+    }
+
+    #[test]
+    fn a_taken_port_says_what_to_do() {
+        let options = ListenOptions {
+            tcp_port: Some(0),
+            addresses: vec!["127.0.0.1".into()],
+            workers: 1,
+            ..ListenOptions::default()
+        };
+        let first = Sockets::bind(&options).expect("a random port is free");
+        let port = first.addresses.tcp[0].port();
+        let error = Sockets::bind(&ListenOptions { tcp_port: Some(port), ..options }).expect_err("taken");
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "cannot listen on 127.0.0.1:{port}: address already in use; stop the other server or choose another \
+                 port with -p"
+            )
+        );
+        assert_eq!(first.addresses.port_file(), format!("TCP INET: {port}\n"));
+    }
+}

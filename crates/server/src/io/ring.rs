@@ -1,0 +1,592 @@
+//! Completions: one io_uring per worker.
+//!
+//! Accepting and receiving are armed once and complete many times (multishot); receiving takes its memory from one
+//! pool of buffers per worker, at the moment bytes arrive, so that idle connections hold none. The worker sends
+//! directly; only what does not fit a socket is handed to the ring.
+//!
+//! A turn: wait, reap every completion, serve all connections that have input, arm again what came to an end.
+//!
+//! What the kernel may touch at any time belongs to [`RingDriver`]: the receive buffers, the buffers in flight and the
+//! bell's. Its `Drop` cancels what is under way and waits for it, before that memory goes.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::io::{self, ErrorKind};
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::net::UnixStream;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
+use socket2::Socket;
+
+use super::link::{Driver, Link};
+use super::listen::Listener;
+use super::service::{Conversation, Service};
+use super::worker::Worker;
+
+/// One receive buffer.
+const BUFFER_BYTES: usize = 16 * 1024;
+/// From one buffer to the next: a line more than its size, so that their first lines do not share one cache set.
+const STRIDE_BYTES: usize = BUFFER_BYTES + 64;
+const GROUP: u16 = 0;
+const SUBMISSIONS: u32 = 512;
+const COMPLETIONS: u32 = 4096;
+/// The kernel wants the pool's ring on a page boundary.
+const PAGE_BYTES: usize = 4096;
+
+static TICK: Timespec = Timespec::new().sec(1);
+static TICK_HURRIED: Timespec = Timespec::new().nsec(20_000_000);
+/// How long `Drop` waits for one more cancelled operation.
+static DROP_PATIENCE: Timespec = Timespec::new().sec(2);
+
+/// What a completion is about: the upper half of its user data. The lower half is a slot or a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+enum Operation {
+    Accept = 1,
+    Receive = 2,
+    Send = 3,
+    Bell = 4,
+    Tick = 5,
+    Datagrams = 6,
+    Cancel = 7,
+}
+
+fn tag(operation: Operation, number: usize) -> u64 {
+    (operation as u64) << 32 | number as u64
+}
+
+/// A ring with what a worker needs, or why there is none.
+pub(super) fn build() -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_clamp()
+        .setup_cqsize(COMPLETIONS)
+        .build(SUBMISSIONS)
+}
+
+/// Tries on a pair of sockets whether this kernel lets us do what the driver does.
+pub(super) fn probe() -> io::Result<()> {
+    let mut ring = build()?;
+    // Left behind if anything fails below while the kernel may still write to it.
+    let mut pool = mem::ManuallyDrop::new(Pool::new(1)?);
+    pool.register(&ring.submitter())?;
+    let (ours, mut theirs) = UnixStream::pair()?;
+    io::Write::write_all(&mut theirs, b"?")?;
+    let receive = opcode::RecvMulti::new(Fd(ours.as_raw_fd()), GROUP).build();
+    // SAFETY: the entry refers to no memory but the registered pool, which goes only after the last completion.
+    unsafe { ring.submission().push(&receive).map_err(io::Error::other)? };
+    ring.submit_and_wait(1)?;
+    let first = ring.completion().next().ok_or_else(|| io::Error::other("no completion"))?;
+    drop(theirs);
+    if cqueue::more(first.flags()) {
+        ring.submit_and_wait(1)?;
+    }
+    // SAFETY: dropped once. The operation has ended: the peer is gone.
+    unsafe { mem::ManuallyDrop::drop(&mut pool) };
+    match (first.result(), cqueue::buffer_select(first.flags())) {
+        (1, Some(_)) => Ok(()),
+        (error, _) if error < 0 => Err(io::Error::from_raw_os_error(-error)),
+        _ => Err(io::Error::other("multishot receive does not work")),
+    }
+}
+
+/// The receive buffers of a worker, and the ring in which the kernel finds the free ones.
+#[derive(Debug)]
+struct Pool {
+    entries: NonNull<BufRingEntry>,
+    memory: NonNull<u8>,
+    count: u16,
+    tail: u16,
+}
+
+/// A buffer with received bytes. Until it is given back the kernel leaves it alone, and nobody else has it.
+#[derive(Debug)]
+pub(super) struct Filled {
+    buffer: u16,
+    length: u32,
+}
+
+impl Pool {
+    /// A pool of `count` buffers, a power of two up to 32768. Their memory is not touched yet.
+    fn new(count: u16) -> io::Result<Pool> {
+        debug_assert!(count.is_power_of_two() && count <= 1 << 15);
+        let layout = Pool::entries_layout(count);
+        // SAFETY: the layout is not empty.
+        let entries = unsafe { alloc_zeroed(layout) };
+        let entries = NonNull::new(entries.cast()).unwrap_or_else(|| handle_alloc_error(layout));
+        let memory = vec![0; Pool::memory_bytes(count)].into_boxed_slice();
+        let memory = NonNull::from(Box::leak(memory)).cast();
+        Ok(Pool { entries, memory, count, tail: 0 })
+    }
+
+    fn entries_layout(count: u16) -> Layout {
+        let bytes = usize::from(count) * mem::size_of::<BufRingEntry>();
+        Layout::from_size_align(bytes, PAGE_BYTES).expect("at most half a megabyte")
+    }
+
+    fn memory_bytes(count: u16) -> usize {
+        usize::from(count) * STRIDE_BYTES
+    }
+
+    fn register(&mut self, submitter: &Submitter<'_>) -> io::Result<()> {
+        // SAFETY: `entries` is page-aligned, zeroed, of `count` entries, and lives as long as the pool, which outlives
+        // the ring's operations (see the module's head).
+        unsafe {
+            submitter.register_buf_ring_with_flags(self.entries.as_ptr() as u64, self.count, GROUP, 0)?
+        };
+        (0..self.count).for_each(|buffer| self.offer(buffer));
+        Ok(())
+    }
+
+    /// Gives a buffer to the kernel. The caller owns it: it was never offered, or was taken back as `Filled`.
+    fn offer(&mut self, buffer: u16) {
+        let at = usize::from(self.tail & (self.count - 1));
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: `at < count`, and the kernel does not read this entry before the tail below has passed it. At most
+        // `count` buffers are offered at one time, so the kernel has consumed what the entry said before.
+        unsafe {
+            let entry = &mut *self.entries.as_ptr().add(at);
+            entry.set_addr(self.memory.as_ptr().add(usize::from(buffer) * STRIDE_BYTES) as u64);
+            entry.set_len(BUFFER_BYTES as u32);
+            entry.set_bid(buffer);
+        }
+        // SAFETY: the tail lies in the first entry, is aligned, and is written by this thread only. Release pairs with
+        // the kernel's acquire: who sees the tail sees the entry.
+        unsafe {
+            let tail = BufRingEntry::tail(self.entries.as_ptr()).cast_mut();
+            AtomicU16::from_ptr(tail).store(self.tail, Ordering::Release);
+        }
+    }
+
+    fn bytes<'a>(&'a self, filled: &'a Filled) -> &'a [u8] {
+        debug_assert!(filled.buffer < self.count && filled.length as usize <= BUFFER_BYTES);
+        // SAFETY: a `Filled` is made from a completion only, whose buffer and length lie in the pool and whose bytes
+        // the kernel wrote before it posted it. The kernel writes there again only once `offer` has consumed it.
+        unsafe {
+            let from = self.memory.as_ptr().add(usize::from(filled.buffer) * STRIDE_BYTES);
+            std::slice::from_raw_parts(from, filled.length as usize)
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: both were allocated by `new` with these sizes, and no operation that could write to them is left.
+        unsafe {
+            dealloc(self.entries.as_ptr().cast(), Pool::entries_layout(self.count));
+            let memory =
+                std::ptr::slice_from_raw_parts_mut(self.memory.as_ptr(), Pool::memory_bytes(self.count));
+            drop(Box::from_raw(memory));
+        }
+    }
+}
+
+/// What the ring does for one connection now.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    receiving: bool,
+    cancelling: bool,
+    sending: bool,
+}
+
+pub(super) struct RingDriver<'r> {
+    submitter: Submitter<'r>,
+    submissions: SubmissionQueue<'r>,
+    completions: CompletionQueue<'r>,
+    /// Operations whose last completion has not been reaped.
+    in_flight: usize,
+    pool: mem::ManuallyDrop<Pool>,
+    /// Buffers that the kernel reads from, by slot.
+    sends: mem::ManuallyDrop<Vec<Option<Vec<u8>>>>,
+    bell: UnixStream,
+    rings: mem::ManuallyDrop<Box<[u8; 64]>>,
+    listeners: Option<Rc<[Listener]>>,
+    accepting: Vec<bool>,
+    listening: bool,
+    hurried: bool,
+    /// Connections whose receiving came to an end this turn.
+    lapsed: Vec<usize>,
+}
+
+impl<'r> RingDriver<'r> {
+    pub(super) fn new(
+        ring: &'r mut IoUring,
+        bell: UnixStream,
+        listeners: Option<Rc<[Listener]>>,
+        buffers: usize,
+    ) -> io::Result<RingDriver<'r>> {
+        let (mut submitter, submissions, completions) = ring.split();
+        let mut pool = Pool::new(pool_size(buffers))?;
+        pool.register(&submitter)?;
+        // Spares the kernel a look at the file table in every call. Not needed for anything else.
+        let _ = submitter.register_ring_fd();
+        let accepting = vec![false; listeners.as_ref().map_or(0, |listeners| listeners.len())];
+        Ok(RingDriver {
+            submitter,
+            submissions,
+            completions,
+            in_flight: 0,
+            pool: mem::ManuallyDrop::new(pool),
+            sends: mem::ManuallyDrop::new(Vec::new()),
+            bell,
+            rings: mem::ManuallyDrop::new(Box::new([0; 64])),
+            listeners,
+            accepting,
+            listening: true,
+            hurried: false,
+            lapsed: Vec::new(),
+        })
+    }
+
+    /// Queues an operation.
+    ///
+    /// # Safety
+    /// Memory that the entry refers to must stay valid, and be left alone, until its last completion is reaped.
+    unsafe fn push(&mut self, entry: squeue::Entry) {
+        self.in_flight += 1;
+        // SAFETY: the caller vouches for the entry.
+        while unsafe { self.submissions.push(&entry) }.is_err() {
+            // Full: the kernel takes what is queued. Its errors are transient (out of memory, completions to reap
+            // first), and the next round tries again.
+            let _ = self.enter(0);
+        }
+    }
+
+    /// Submits what is queued and waits for `want` completions.
+    fn enter(&mut self, want: u32) -> io::Result<()> {
+        self.submissions.sync();
+        let queued = self.submissions.len() as u32;
+        let flags = io_uring::EnterFlags::GETEVENTS.bits();
+        // SAFETY: `queued` entries lie in the submission queue, and no argument is passed.
+        unsafe { self.submitter.enter::<libc::sigset_t>(queued, want, flags, None)? };
+        self.submissions.sync();
+        Ok(())
+    }
+
+    fn next_completion(&mut self) -> Option<cqueue::Entry> {
+        let completion = self.completions.next()?;
+        if !cqueue::more(completion.flags()) {
+            self.in_flight -= 1;
+        }
+        Some(completion)
+    }
+
+    fn receive(&mut self, slot: usize, fd: i32, state: &mut State) {
+        let entry = opcode::RecvMulti::new(Fd(fd), GROUP).build().user_data(tag(Operation::Receive, slot));
+        state.receiving = true;
+        // SAFETY: receives into the pool only, which lives until every operation has ended.
+        unsafe { self.push(entry) };
+    }
+
+    fn cancel(&mut self, what: u64) {
+        let entry = opcode::AsyncCancel::new(what).build().user_data(tag(Operation::Cancel, 0));
+        // SAFETY: refers to no memory.
+        unsafe { self.push(entry) };
+    }
+
+    /// Sends `bytes[from..]`, all of it, whenever the socket has room.
+    fn send(&mut self, slot: usize, fd: i32, bytes: Vec<u8>, from: usize) {
+        if self.sends.len() <= slot {
+            self.sends.resize_with(slot + 1, || None);
+        }
+        let rest = &bytes[from..];
+        let entry = opcode::Send::new(Fd(fd), rest.as_ptr(), u32::try_from(rest.len()).unwrap_or(u32::MAX))
+            .flags(libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
+            .build()
+            .user_data(tag(Operation::Send, slot));
+        self.sends[slot] = Some(bytes);
+        // SAFETY: the bytes lie on the heap, owned by `sends` and unchanged until this operation's completion.
+        unsafe { self.push(entry) };
+    }
+
+    fn accept(&mut self, number: usize) {
+        let Some(listeners) = &self.listeners else { return };
+        if !mem::replace(&mut self.accepting[number], true) {
+            let entry = opcode::AcceptMulti::new(Fd(listeners[number].socket.as_raw_fd()))
+                .flags(libc::SOCK_CLOEXEC)
+                .build()
+                .user_data(tag(Operation::Accept, number));
+            // SAFETY: refers to no memory: multishot accept reports no address.
+            unsafe { self.push(entry) };
+        }
+    }
+
+    fn hear_bell(&mut self) {
+        let bell = Fd(self.bell.as_raw_fd());
+        let entry = opcode::Read::new(bell, self.rings.as_mut_ptr(), self.rings.len() as u32)
+            .build()
+            .user_data(tag(Operation::Bell, 0));
+        // SAFETY: `rings` is on the heap, read by nobody, and lives until every operation has ended.
+        unsafe { self.push(entry) };
+    }
+
+    fn arm_tick(&mut self) {
+        let period: &'static Timespec = if self.hurried { &TICK_HURRIED } else { &TICK };
+        let entry = opcode::Timeout::new(period).build().user_data(tag(Operation::Tick, 0));
+        // SAFETY: the period is static.
+        unsafe { self.push(entry) };
+    }
+
+    fn watch_datagrams(&mut self, number: usize, fd: i32) {
+        let entry = opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32)
+            .multi(true)
+            .build()
+            .user_data(tag(Operation::Datagrams, number));
+        // SAFETY: refers to no memory.
+        unsafe { self.push(entry) };
+    }
+}
+
+/// The nearest pool size the kernel can have.
+fn pool_size(buffers: usize) -> u16 {
+    buffers.clamp(8, 1 << 15).next_power_of_two() as u16
+}
+
+/// Bytes of a pool of that many buffers, touched or not.
+pub(super) fn pool_bytes(buffers: usize) -> u64 {
+    Pool::memory_bytes(pool_size(buffers)) as u64
+}
+
+impl Driver for RingDriver<'_> {
+    type Filled = Filled;
+    type State = State;
+
+    fn bytes<'a>(&'a self, filled: &'a Filled) -> &'a [u8] {
+        self.pool.bytes(filled)
+    }
+
+    fn give_back(&mut self, filled: Filled) {
+        self.pool.offer(filled.buffer);
+    }
+
+    fn open<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>) {
+        self.receive(slot, link.info.fd, &mut link.state);
+    }
+
+    fn steer<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>) {
+        if link.blocked && !link.state.sending {
+            link.state.sending = true;
+            let bytes = mem::take(&mut link.sending);
+            self.send(slot, link.info.fd, bytes, link.sent);
+        }
+        if link.wants_receive() {
+            if !link.state.receiving {
+                self.receive(slot, link.info.fd, &mut link.state);
+            }
+        } else if link.blocked && link.state.receiving && !link.state.cancelling {
+            link.state.cancelling = true;
+            self.cancel(tag(Operation::Receive, slot));
+        }
+    }
+
+    fn close<C: Conversation>(&mut self, _slot: usize, link: &mut Link<C, Self>) {
+        if Self::is_busy(&link.state) {
+            // Ends receiving and sending. It fails only where the connection is dead, which ends them too.
+            let _ = link.info.socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    fn is_busy(state: &State) -> bool {
+        state.receiving || state.sending
+    }
+
+    fn listen(&mut self, on: bool) {
+        self.listening = on;
+        for number in 0..self.accepting.len() {
+            if on {
+                self.accept(number);
+            } else if self.accepting[number] {
+                self.cancel(tag(Operation::Accept, number));
+            }
+        }
+    }
+
+    fn stop_listening(&mut self) {
+        self.listen(false);
+        self.listeners = None;
+    }
+
+    fn hurry(&mut self) {
+        if !mem::replace(&mut self.hurried, true) {
+            self.arm_tick();
+        }
+    }
+}
+
+impl Drop for RingDriver<'_> {
+    fn drop(&mut self) {
+        if self.in_flight > 0 {
+            let all =
+                opcode::AsyncCancel2::new(CancelBuilder::any()).build().user_data(tag(Operation::Cancel, 0));
+            // SAFETY: refers to no memory.
+            unsafe { self.push(all) };
+        }
+        while self.in_flight > 0 {
+            self.submissions.sync();
+            let patience = SubmitArgs::new().timespec(&DROP_PATIENCE);
+            match self.submitter.submit_with_args(1, &patience) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => break,
+                _ => {}
+            }
+            self.completions.sync();
+            while let Some(completion) = self.next_completion() {
+                // Accepted meanwhile: nobody will serve it.
+                if completion.user_data() >> 32 == Operation::Accept as u64 && completion.result() >= 0 {
+                    // SAFETY: the kernel made this descriptor for this completion alone.
+                    drop(unsafe { Socket::from_raw_fd(completion.result()) });
+                }
+            }
+        }
+        if self.in_flight == 0 {
+            // SAFETY: dropped here only, once; no operation is left that could touch them.
+            unsafe {
+                mem::ManuallyDrop::drop(&mut self.pool);
+                mem::ManuallyDrop::drop(&mut self.sends);
+                mem::ManuallyDrop::drop(&mut self.rings);
+            }
+        }
+    }
+}
+
+/// Runs a worker until it is stopped.
+pub(super) fn run<S: Service>(worker: &mut Worker<S, RingDriver<'_>>) -> io::Result<()> {
+    let udp: Vec<i32> = worker.udp.fds().collect();
+    let mut udp_pending: Vec<usize> = Vec::new();
+    worker.driver.listen(true);
+    worker.driver.hear_bell();
+    worker.driver.arm_tick();
+    udp.iter().enumerate().for_each(|(number, fd)| worker.driver.watch_datagrams(number, *fd));
+    while !worker.is_finished() {
+        let want = u32::from(!worker.has_work() && udp_pending.is_empty());
+        worker.service.before_wait();
+        let entered = worker.driver.enter(want);
+        worker.service.after_wait();
+        worker.counters().waits.add(1);
+        if let Err(error) = entered {
+            // Interrupted, or the kernel is short of something: completions are reaped, and it is tried again.
+            if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ETIME)) {
+                return Err(error);
+            }
+        }
+        worker.driver.completions.sync();
+        while let Some(completion) = worker.driver.next_completion() {
+            complete(worker, &completion, &udp, &mut udp_pending);
+        }
+        worker.serve_ready();
+        udp_pending.retain(|number| worker.datagrams(*number));
+        rearm(worker);
+    }
+    Ok(())
+}
+
+fn complete<S: Service>(
+    worker: &mut Worker<S, RingDriver<'_>>,
+    completion: &cqueue::Entry,
+    udp: &[i32],
+    udp_pending: &mut Vec<usize>,
+) {
+    let (result, flags) = (completion.result(), completion.flags());
+    let number = completion.user_data() as u32 as usize;
+    const RECEIVE: u64 = Operation::Receive as u64;
+    const SEND: u64 = Operation::Send as u64;
+    const ACCEPT: u64 = Operation::Accept as u64;
+    const BELL: u64 = Operation::Bell as u64;
+    const TICK: u64 = Operation::Tick as u64;
+    const DATAGRAMS: u64 = Operation::Datagrams as u64;
+    match completion.user_data() >> 32 {
+        RECEIVE => received(worker, number, result, flags),
+        SEND => sent(worker, number, result),
+        ACCEPT => accepted(worker, number, result, cqueue::more(flags)),
+        BELL => {
+            worker.driver.hear_bell();
+            worker.rung();
+        }
+        TICK => {
+            worker.driver.arm_tick();
+            worker.tick();
+        }
+        DATAGRAMS => {
+            if !cqueue::more(flags) && result >= 0 {
+                worker.driver.watch_datagrams(number, udp[number]);
+            }
+            if !udp_pending.contains(&number) {
+                udp_pending.push(number);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn received<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, slot: usize, result: i32, flags: u32) {
+    if !cqueue::more(flags) {
+        if let Some(link) = worker.link(slot) {
+            link.state.receiving = false;
+            link.state.cancelling = false;
+        }
+        worker.driver.lapsed.push(slot);
+    }
+    match (result, cqueue::buffer_select(flags)) {
+        (1.., Some(buffer)) => worker.receive(slot, Filled { buffer, length: result as u32 }),
+        (0, buffer) => {
+            if let Some(buffer) = buffer {
+                worker.driver.pool.offer(buffer);
+            }
+            worker.ended(slot, false);
+        }
+        _ => match -result {
+            // Armed again at the end of the turn, when the buffers are back.
+            libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
+            _ => worker.ended(slot, true),
+        },
+    }
+}
+
+fn sent<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, slot: usize, result: i32) {
+    let bytes = worker.driver.sends[slot].take();
+    if let Some(link) = worker.link(slot) {
+        link.state.sending = false;
+        link.sending = bytes.unwrap_or_default();
+    }
+    worker.writable(slot, usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)));
+    worker.driver.lapsed.push(slot);
+}
+
+fn accepted<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, number: usize, result: i32, more: bool) {
+    worker.driver.accepting[number] &= more;
+    if result >= 0 {
+        // SAFETY: the kernel made this descriptor for this completion alone.
+        let socket = unsafe { Socket::from_raw_fd(result) };
+        let transport = worker.driver.listeners.as_ref().map(|listeners| listeners[number].transport);
+        if let Some(transport) = transport {
+            worker.accepted(socket, transport);
+        }
+    } else if result != -libc::ECANCELED {
+        worker.accept_failed(&io::Error::from_raw_os_error(-result));
+    }
+    if worker.driver.listening {
+        worker.driver.accept(number);
+    }
+}
+
+/// Arms again what came to an end and is still wanted, and lets go of closed connections.
+fn rearm<S: Service>(worker: &mut Worker<S, RingDriver<'_>>) {
+    if worker.driver.lapsed.is_empty() {
+        return;
+    }
+    let mut lapsed = mem::take(&mut worker.driver.lapsed);
+    for slot in lapsed.drain(..) {
+        worker.release_if_closed(slot);
+        if let Some((link, driver)) = worker.link_and_driver(slot)
+            && !link.state.receiving
+            && link.wants_receive()
+        {
+            driver.receive(slot, link.info.fd, &mut link.state);
+        }
+    }
+    worker.driver.lapsed = lapsed;
+}

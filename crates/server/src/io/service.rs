@@ -1,0 +1,143 @@
+//! The seam between sockets and protocol: a driver below moves bytes, a [`Service`] above gives them a meaning.
+//!
+//! Nothing here reads or writes a file descriptor. A driver hands a [`Service`] the bytes that arrived on all of its
+//! connections at once, then asks each [`Conversation`] for the bytes to send. Everything belongs to one worker
+//! thread, so nothing needs to be `Send`.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use super::counters::ConnectionInfo;
+
+/// What one worker thread does with bytes. It knows the protocol and the cache, not sockets.
+pub trait Service {
+    /// The state of one connection above its socket.
+    type Connection: Conversation + 'static;
+
+    /// A connection was accepted, or a UDP datagram arrived.
+    fn open(&mut self, peer: &Peer<'_>) -> Self::Connection;
+
+    /// All connections that have input now, in one call, so that their keys can be hashed and prefetched together.
+    ///
+    /// Sets `consumed` of each, which is 0 on entry. Input may be left unconsumed when a request is incomplete or the
+    /// connection's output is backed up; the same bytes come again, at the front of more input.
+    fn serve(&mut self, batch: &mut [Ready<'_, Self::Connection>]);
+
+    /// The connection is gone; nothing more is sent.
+    fn closed(&mut self, connection: Self::Connection);
+
+    /// The worker is about to block in the kernel: an epoch reader goes offline here.
+    fn before_wait(&mut self);
+
+    /// The worker is awake again. Called before anything else after [`Service::before_wait`].
+    fn after_wait(&mut self);
+
+    /// About once a second, also when idle. `now_s` is the server's clock: it reads 2 when the server starts.
+    fn tick(&mut self, now_s: u32);
+}
+
+/// One connection of a batch, with the bytes it has not consumed yet.
+#[derive(Debug)]
+pub struct Ready<'a, C> {
+    /// The connection.
+    pub connection: &'a mut C,
+    /// Its unconsumed input, in order; never empty.
+    pub input: &'a [u8],
+    /// How much of `input` the service is done with. At most `input.len()`.
+    pub consumed: usize,
+}
+
+/// A connection's state above the socket.
+pub trait Conversation {
+    /// The next bytes to send, in order: at most about 64 KiB, and never empty. `None` when nothing is ready. Called
+    /// again when the previous buffer was sent.
+    fn take_output(&mut self) -> Option<Vec<u8>>;
+
+    /// A buffer of [`Conversation::take_output`] comes back, with its old content, for reuse.
+    fn recycle(&mut self, buffer: Vec<u8>);
+
+    /// Whether [`Conversation::take_output`] has something.
+    fn has_output(&self) -> bool;
+
+    /// Whether the connection is to be closed once its output is sent. No further input is served.
+    fn wants_close(&self) -> bool;
+
+    /// `false` = backed up: the driver reads no more, and calls [`Service::serve`] again with the left-over once the
+    /// output is sent.
+    fn wants_input(&self) -> bool;
+
+    /// How many bytes of input in all make the next [`Service::serve`] worth while; 0 = any. Bounds how far the driver
+    /// lets a left-over grow.
+    fn input_wanted(&self) -> usize;
+}
+
+/// The other end of a new connection.
+#[derive(Debug)]
+pub struct Peer<'a> {
+    /// How the bytes travel.
+    pub transport: Transport,
+    /// The socket's number, as `stats conns` shows it.
+    pub fd: i32,
+    /// The number of the worker that serves it, from 0.
+    pub worker: usize,
+    pub(super) from: From<'a>,
+}
+
+/// Where the addresses of a peer can be found.
+#[derive(Debug)]
+pub(super) enum From<'a> {
+    Socket(&'a ConnectionInfo),
+    Datagram { remote: SocketAddr, local: Option<SocketAddr> },
+}
+
+impl Peer<'_> {
+    /// The client's address as `stats conns` writes it: `tcp:127.0.0.1:40022`, `unix:/run/larder.sock`. A system call
+    /// for streams, so not for every request.
+    pub fn remote(&self) -> String {
+        match &self.from {
+            From::Socket(info) => info.remote(),
+            From::Datagram { remote, .. } => address_text(Transport::Udp, Some(*remote)),
+        }
+    }
+
+    /// The server's end of the connection, in the same form.
+    pub fn local(&self) -> String {
+        match &self.from {
+            From::Socket(info) => info.local(),
+            From::Datagram { local, .. } => address_text(Transport::Udp, *local),
+        }
+    }
+}
+
+/// How the bytes of a connection travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// A TCP stream over IPv4 or IPv6.
+    Tcp,
+    /// A stream over a unix socket.
+    Unix,
+    /// One UDP datagram and its reply.
+    Udp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transport::Tcp => "tcp",
+            Transport::Unix => "unix",
+            Transport::Udp => "udp",
+        })
+    }
+}
+
+/// An address as memcached writes it in `stats conns`: `tcp:127.0.0.1:11211`, `tcp6:[::1]:11211`.
+pub(super) fn address_text(transport: Transport, address: Option<SocketAddr>) -> String {
+    match address {
+        None => format!("{transport}:"),
+        Some(SocketAddr::V4(v4)) => format!("{transport}:{v4}"),
+        Some(SocketAddr::V6(v6)) => match v6.ip().to_ipv4_mapped() {
+            Some(ip) => format!("{transport}:{ip}:{}", v6.port()),
+            None => format!("{transport}6:[{}]:{}", v6.ip(), v6.port()),
+        },
+    }
+}

@@ -1,0 +1,187 @@
+//! What the workers of one server share: limits, inboxes for accepted sockets, and the order to stop.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::counters::{Buffers, IoCounters, Registry, lock};
+use super::listen::{ListenOptions, Listener};
+use super::service::{Transport, address_text};
+use socket2::Socket;
+
+/// What the server's clock reads when it starts: memcached's rule, so that "already expired" can be written as 1.
+const CLOCK_STARTS_S: u64 = 2;
+
+/// How far the server is on its way down. Only ever grows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Stage {
+    Serving = 0,
+    /// No new connections; each connection closes once it has nothing to finish.
+    Draining = 1,
+    Stopping = 2,
+}
+
+/// A socket on its way to its worker.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub(super) socket: Socket,
+    pub(super) transport: Transport,
+}
+
+/// How other threads reach a worker.
+#[derive(Debug)]
+struct Post {
+    inbox: Mutex<Vec<Accepted>>,
+    bell: UnixStream,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) counters: Arc<IoCounters>,
+    pub(super) buffers: Arc<Buffers>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) connections_max: usize,
+    pub(super) connections_max_fast: bool,
+    pub(super) idle_timeout_s: u32,
+    /// Stream connections of all workers, including those still in an inbox.
+    pub(super) open: AtomicUsize,
+    /// Whether the accepting worker waits for a connection to close.
+    pub(super) accept_paused: AtomicBool,
+    stage: AtomicU8,
+    /// When draining ends, in microseconds after `started`.
+    drain_until_us: AtomicU64,
+    started: Instant,
+    posts: Box<[Post]>,
+}
+
+impl Shared {
+    /// The shared part, and the listening end of each worker's bell.
+    pub(super) fn new(options: &ListenOptions) -> std::io::Result<(Shared, Vec<UnixStream>)> {
+        let (mut posts, mut bells) = (Vec::new(), Vec::new());
+        for _ in 0..options.workers {
+            let (ring, hear) = UnixStream::pair()?;
+            ring.set_nonblocking(true)?;
+            posts.push(Post { inbox: Mutex::default(), bell: ring });
+            bells.push(hear);
+        }
+        let buffers = Arc::new(Buffers::new(options.buffers_limit_bytes));
+        let shared = Shared {
+            counters: Arc::new(IoCounters::new(options.workers, Arc::clone(&buffers))),
+            buffers,
+            registry: Arc::new(Registry::new(options.workers)),
+            connections_max: options.connections_max,
+            connections_max_fast: options.connections_max_fast,
+            idle_timeout_s: options.idle_timeout_s,
+            open: AtomicUsize::new(0),
+            accept_paused: AtomicBool::new(false),
+            stage: AtomicU8::new(Stage::Serving as u8),
+            drain_until_us: AtomicU64::new(0),
+            started: Instant::now(),
+            posts: posts.into(),
+        };
+        Ok((shared, bells))
+    }
+
+    /// Notes a listening socket for `stats conns`.
+    pub(super) fn listens(&self, listener: &Listener) {
+        let address = listener.socket.local_addr().ok();
+        let text = match listener.transport {
+            Transport::Unix => {
+                let path = address.as_ref().and_then(|a| a.as_pathname());
+                format!("unix:{}", path.map(|p| p.display().to_string()).unwrap_or_default())
+            }
+            transport => address_text(transport, address.and_then(|a| a.as_socket())),
+        };
+        self.registry.listens(listener.socket.as_raw_fd(), text);
+    }
+
+    pub(super) fn now_s(&self) -> u32 {
+        u32::try_from(self.started.elapsed().as_secs() + CLOCK_STARTS_S).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        match self.stage.load(Ordering::Acquire) {
+            0 => Stage::Serving,
+            1 => Stage::Draining,
+            _ => Stage::Stopping,
+        }
+    }
+
+    pub(super) fn drain_is_over(&self) -> bool {
+        self.started.elapsed().as_micros() as u64 >= self.drain_until_us.load(Ordering::Acquire)
+    }
+
+    pub(super) fn drain(&self, at_most: Duration) {
+        let until = self.started.elapsed() + at_most;
+        self.drain_until_us.store(until.as_micros().try_into().unwrap_or(u64::MAX), Ordering::Release);
+        self.enter(Stage::Draining);
+    }
+
+    pub(super) fn stop(&self) {
+        self.enter(Stage::Stopping);
+    }
+
+    fn enter(&self, stage: Stage) {
+        self.stage.fetch_max(stage as u8, Ordering::AcqRel);
+        (0..self.posts.len()).for_each(|worker| self.wake(worker));
+    }
+
+    /// Makes a worker look at its inbox and at the stage.
+    pub(super) fn wake(&self, worker: usize) {
+        loop {
+            match (&self.posts[worker].bell).write(&[1]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // A full bell has not been heard yet, and a worker that is gone needs none.
+                _ => return,
+            }
+        }
+    }
+
+    pub(super) fn hand_over(&self, worker: usize, accepted: Accepted) {
+        lock(&self.posts[worker].inbox).push(accepted);
+        self.wake(worker);
+    }
+
+    pub(super) fn collect(&self, worker: usize, into: &mut Vec<Accepted>) {
+        into.append(&mut lock(&self.posts[worker].inbox));
+    }
+
+    /// A stream connection is gone: the accepting worker may be waiting for that.
+    pub(super) fn one_less(&self) {
+        self.open.fetch_sub(1, Ordering::SeqCst);
+        if self.accept_paused.load(Ordering::SeqCst) {
+            self.wake(0);
+        }
+    }
+}
+
+/// Takes what has rung. For a non-blocking bell.
+pub(super) fn hush(bell: &mut UnixStream) {
+    let mut rings = [0; 64];
+    while matches!(bell.read(&mut rings), Ok(n) if n == rings.len()) {}
+}
+
+/// Stops a running server; from any thread, any number of times.
+#[derive(Clone, Debug)]
+pub struct Stopper(pub(super) Arc<Shared>);
+
+impl Stopper {
+    /// Accepts no more connections, lets what was asked be answered, and closes. What is not done after `at_most` is
+    /// cut off.
+    pub fn stop_gracefully(&self, at_most: Duration) {
+        self.0.drain(at_most);
+    }
+
+    /// Closes every connection as it stands.
+    pub fn stop_now(&self) {
+        self.0.stop();
+    }
+
+    /// Whether a stop was ordered.
+    pub fn is_stopping(&self) -> bool {
+        self.0.stage() != Stage::Serving
+    }
+}

@@ -1,0 +1,500 @@
+//! One worker thread's connections, whatever moves their bytes.
+//!
+//! A driver tells the worker what happened (`receive`, `ended`, `sent`, `accepted`, ...), then calls
+//! [`Worker::serve_ready`] once for all of it. The worker sends at once what the socket takes; only what does not fit
+//! goes back to the driver, which waits for room.
+
+use std::io::{self, ErrorKind};
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use socket2::Socket;
+
+use super::accept::Acceptor;
+use super::counters::{ConnectionInfo, WorkerCounters};
+use super::link::{Driver, Link};
+use super::service::{Conversation, From, Peer, Ready, Service, Transport};
+use super::shared::{Accepted, Shared, Stage};
+use super::udp::UdpPorts;
+
+use std::os::fd::AsRawFd;
+
+/// What a client hears whose unfinished request does not fit the buffers' limit.
+const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory reading request\r\n";
+
+/// Neither a signal nor a wait: the socket takes it now, or says so.
+#[cfg(target_os = "linux")]
+const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+#[cfg(not(target_os = "linux"))]
+const SEND_FLAGS: i32 = 0;
+
+/// A connection is boxed, so that it leaves its slot for the batch, and comes back, by moving one pointer.
+type Held<C, D> = Box<Link<C, D>>;
+
+pub(super) struct Worker<S: Service, D: Driver> {
+    number: usize,
+    pub(super) shared: Arc<Shared>,
+    pub(super) service: S,
+    pub(super) driver: D,
+    links: Vec<Option<Held<S::Connection, D>>>,
+    free: Vec<usize>,
+    /// Slots with something to serve.
+    queue: Vec<usize>,
+    /// The three lists of a turn, empty between turns; kept for their memory.
+    batch: Vec<(usize, Held<S::Connection, D>)>,
+    ready: Vec<Ready<'static, S::Connection>>,
+    consumed: Vec<usize>,
+    pub(super) acceptor: Option<Acceptor>,
+    pub(super) udp: UdpPorts,
+    inbox: Vec<Accepted>,
+    now_s: u32,
+    stage: Stage,
+    idle_cursor: usize,
+}
+
+/// The memory of an emptied list, for references of another lifetime.
+fn reuse<'b, C>(mut list: Vec<Ready<'_, C>>) -> Vec<Ready<'b, C>> {
+    list.clear();
+    // An empty iterator collects into the allocation it came from.
+    list.into_iter().map(|_| -> Ready<'b, C> { unreachable!("the list is empty") }).collect()
+}
+
+impl<S: Service, D: Driver> Worker<S, D> {
+    pub(super) fn new(
+        number: usize,
+        shared: Arc<Shared>,
+        service: S,
+        driver: D,
+        acceptor: Option<Acceptor>,
+        udp: UdpPorts,
+    ) -> Worker<S, D> {
+        let now_s = shared.now_s();
+        Worker {
+            number,
+            shared,
+            service,
+            driver,
+            links: Vec::new(),
+            free: Vec::new(),
+            queue: Vec::new(),
+            batch: Vec::new(),
+            ready: Vec::new(),
+            consumed: Vec::new(),
+            acceptor,
+            udp,
+            inbox: Vec::new(),
+            now_s,
+            stage: Stage::Serving,
+            idle_cursor: 0,
+        }
+    }
+
+    pub(super) fn counters(&self) -> &WorkerCounters {
+        &self.shared.counters.workers[self.number]
+    }
+
+    /// Whether there is work that needs no event.
+    pub(super) fn has_work(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    pub(super) fn link(&mut self, slot: usize) -> Option<&mut Link<S::Connection, D>> {
+        self.links.get_mut(slot)?.as_deref_mut()
+    }
+
+    /// The connection and the driver, to work on both.
+    pub(super) fn link_and_driver(&mut self, slot: usize) -> Option<(&mut Link<S::Connection, D>, &mut D)> {
+        Some((self.links.get_mut(slot)?.as_deref_mut()?, &mut self.driver))
+    }
+
+    // ---- what drivers report ----
+
+    /// Bytes arrived on a connection.
+    pub(super) fn receive(&mut self, slot: usize, filled: D::Filled) {
+        let Some(link) = self.links.get_mut(slot).and_then(Option::as_deref_mut) else {
+            return self.driver.give_back(filled);
+        };
+        let counters = &self.shared.counters.workers[self.number];
+        counters.bytes_read.add(self.driver.bytes(&filled).len() as u64);
+        if link.doomed || link.closing {
+            return self.driver.give_back(filled);
+        }
+        if link.direct.is_none() && link.left_over.bytes().is_empty() {
+            link.direct = Some(filled);
+        } else {
+            let wanted = link.conversation.input_wanted();
+            for filled in link.direct.take().into_iter().chain([filled]) {
+                if !link.doomed
+                    && !link.left_over.append(self.driver.bytes(&filled), wanted, &self.shared.buffers)
+                {
+                    link.doomed = true;
+                    link.last_words = Some(OUT_OF_MEMORY);
+                    counters.out_of_memory.add(1);
+                }
+                self.driver.give_back(filled);
+            }
+            if !link.doomed && (link.stalled || link.left_over.bytes().len() < wanted) {
+                return;
+            }
+            link.unseen = true;
+        }
+        if !link.queued {
+            link.queued = true;
+            self.queue.push(slot);
+        }
+    }
+
+    /// The client sends no more; its replies are still wanted unless the socket is `broken`.
+    pub(super) fn ended(&mut self, slot: usize, broken: bool) {
+        if let Some(link) = self.link(slot) {
+            link.ended = true;
+            link.broken |= broken;
+            if !link.queued {
+                link.queued = true;
+                self.queue.push(slot);
+            }
+        }
+    }
+
+    /// There may be room in a socket that was full. `bytes` more of the buffer were sent meanwhile.
+    pub(super) fn writable(&mut self, slot: usize, bytes: io::Result<usize>) {
+        let Some(link) = self.links.get_mut(slot).and_then(Option::as_deref_mut) else { return };
+        link.unblock(&self.shared.buffers);
+        match bytes {
+            Ok(bytes) => {
+                self.shared.counters.workers[self.number].bytes_written.add(bytes as u64);
+                link.sent += bytes;
+                if link.sent >= link.sending.len() && !link.sending.is_empty() {
+                    link.conversation.recycle(mem::take(&mut link.sending));
+                }
+            }
+            Err(_) => link.broken = true,
+        }
+        if !link.queued {
+            link.queued = true;
+            self.queue.push(slot);
+        }
+    }
+
+    // ---- a turn ----
+
+    /// Serves everything that is queued, in one batch, and sends what comes of it.
+    pub(super) fn serve_ready(&mut self) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let mut queue = mem::take(&mut self.queue);
+        for slot in queue.drain(..) {
+            let Some(mut link) = self.links[slot].take_if(|link| mem::take(&mut link.queued)) else {
+                continue;
+            };
+            if !link.doomed && (link.direct.is_some() || mem::take(&mut link.unseen)) {
+                link.stalled = false;
+                self.batch.push((slot, link));
+            } else {
+                self.advance(slot, &mut link);
+                self.links[slot] = Some(link);
+                self.release_if_closed(slot);
+            }
+        }
+        // `advance` may have queued connections for the next turn meanwhile.
+        queue.append(&mut self.queue);
+        self.queue = queue;
+        if !self.batch.is_empty() {
+            self.serve_batch();
+        }
+    }
+
+    fn serve_batch(&mut self) {
+        let Worker { driver, batch, service, consumed, .. } = self;
+        let mut ready = reuse(mem::take(&mut self.ready));
+        for (_, link) in batch {
+            let Link { conversation, direct, left_over, .. } = &mut **link;
+            let input = direct.as_ref().map_or_else(|| left_over.bytes(), |filled| driver.bytes(filled));
+            ready.push(Ready { connection: conversation, input, consumed: 0 });
+        }
+        service.serve(&mut ready);
+        consumed.extend(ready.iter().map(|one| one.consumed.min(one.input.len())));
+        self.ready = reuse(ready);
+
+        let mut batch = mem::take(&mut self.batch);
+        let mut consumed = mem::take(&mut self.consumed);
+        for ((slot, mut link), used) in batch.drain(..).zip(consumed.drain(..)) {
+            self.settle(&mut link, used);
+            self.advance(slot, &mut link);
+            self.links[slot] = Some(link);
+            self.release_if_closed(slot);
+        }
+        self.batch = batch;
+        self.consumed = consumed;
+    }
+
+    /// Keeps what was not consumed.
+    fn settle(&mut self, link: &mut Link<S::Connection, D>, used: usize) {
+        let buffers = &self.shared.buffers;
+        if used > 0 {
+            link.info.active_s.store(self.now_s, Ordering::Relaxed);
+        }
+        let done = link.conversation.wants_close();
+        if let Some(filled) = link.direct.take() {
+            let rest = &self.driver.bytes(&filled)[used..];
+            if !rest.is_empty() && !done {
+                let wanted = link.conversation.input_wanted();
+                if !link.left_over.append(rest, wanted, buffers) {
+                    link.doomed = true;
+                    link.last_words = Some(OUT_OF_MEMORY);
+                    self.shared.counters.workers[self.number].out_of_memory.add(1);
+                }
+            }
+            self.driver.give_back(filled);
+        } else {
+            link.left_over.consume(used, buffers);
+        }
+        if done || link.doomed {
+            link.doomed = true;
+            link.left_over.clear(buffers);
+        }
+        link.stalled = !link.left_over.bytes().is_empty() && !link.conversation.wants_input();
+    }
+
+    /// Sends what can be sent, then decides how the connection goes on.
+    fn advance(&mut self, slot: usize, link: &mut Link<S::Connection, D>) {
+        if link.closing {
+            return;
+        }
+        let all_sent = self.transmit(link);
+        if link.stalled && link.conversation.wants_input() && !link.doomed {
+            link.stalled = false;
+            link.unseen = true;
+            link.queued = true;
+            self.queue.push(slot);
+        }
+        let finished = all_sent && (link.doomed || (link.ended && !link.queued));
+        if link.broken || finished {
+            self.close(slot, link);
+        } else {
+            self.driver.steer(slot, link);
+        }
+    }
+
+    /// `true` = everything the service wanted to say was said.
+    fn transmit(&mut self, link: &mut Link<S::Connection, D>) -> bool {
+        let counters = &self.shared.counters.workers[self.number];
+        while !link.blocked && !link.broken {
+            if link.sending.is_empty() {
+                match link.next_output() {
+                    None => return !link.conversation.has_output(),
+                    Some(buffer) => (link.sending, link.sent) = (buffer, 0),
+                }
+            }
+            match link.info.socket.send_with_flags(&link.sending[link.sent..], SEND_FLAGS) {
+                Ok(sent) => {
+                    counters.bytes_written.add(sent as u64);
+                    link.sent += sent;
+                    if link.sent == link.sending.len() {
+                        link.conversation.recycle(mem::take(&mut link.sending));
+                    } else {
+                        link.block(&self.shared.buffers);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => link.block(&self.shared.buffers),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => link.broken = true,
+            }
+        }
+        false
+    }
+
+    fn close(&mut self, slot: usize, link: &mut Link<S::Connection, D>) {
+        link.closing = true;
+        link.left_over.clear(&self.shared.buffers);
+        link.unblock(&self.shared.buffers);
+        if let Some(filled) = link.direct.take() {
+            self.driver.give_back(filled);
+        }
+        self.driver.close(slot, link);
+    }
+
+    /// Forgets a connection that is closed and that the kernel has let go of.
+    pub(super) fn release_if_closed(&mut self, slot: usize) {
+        let gone = |link: &mut Held<S::Connection, D>| link.closing && !D::is_busy(&link.state);
+        let Some(link) = self.links[slot].take_if(gone) else { return };
+        self.shared.registry.set(self.number, slot, None);
+        let Link { conversation, info, .. } = *link;
+        drop(info);
+        self.service.closed(conversation);
+        self.free.push(slot);
+        let counters = self.counters();
+        counters.open.sub(1);
+        counters.assigned.fetch_sub(1, Ordering::Relaxed);
+        self.shared.one_less();
+    }
+
+    // ---- coming and going ----
+
+    /// A connection of this worker begins.
+    fn open(&mut self, accepted: Accepted) {
+        let Accepted { socket, transport } = accepted;
+        let info = Arc::new(ConnectionInfo {
+            fd: socket.as_raw_fd(),
+            socket,
+            transport,
+            active_s: AtomicU32::new(self.now_s),
+            writing: AtomicBool::new(false),
+        });
+        let peer = Peer { transport, fd: info.fd, worker: self.number, from: From::Socket(&info) };
+        let conversation = self.service.open(&peer);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.links.push(None);
+            self.links.len() - 1
+        });
+        self.shared.registry.set(self.number, slot, Some(Arc::clone(&info)));
+        let mut link = Box::new(Link::new(conversation, info));
+        let counters = self.counters();
+        counters.open.add(1);
+        counters.opened.add(1);
+        self.driver.open(slot, &mut link);
+        // A service may speak first, or refuse the peer.
+        if link.conversation.has_output() || link.conversation.wants_close() {
+            link.doomed = link.conversation.wants_close();
+            link.queued = true;
+            self.queue.push(slot);
+        }
+        self.links[slot] = Some(link);
+    }
+
+    /// The accepting worker has a new connection.
+    pub(super) fn accepted(&mut self, socket: Socket, transport: Transport) {
+        let Some(acceptor) = &mut self.acceptor else { return };
+        if self.stage != Stage::Serving {
+            return;
+        }
+        if let Some((worker, accepted)) =
+            acceptor.admit(Accepted { socket, transport }, &self.shared, self.number)
+        {
+            self.assign(worker, accepted);
+        }
+        self.listen_as_acceptor_says();
+    }
+
+    pub(super) fn accept_failed(&mut self, error: &io::Error) {
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.failed(error, &self.shared);
+        }
+        self.listen_as_acceptor_says();
+    }
+
+    fn assign(&mut self, worker: usize, accepted: Accepted) {
+        if worker == self.number {
+            self.open(accepted);
+        } else {
+            self.shared.hand_over(worker, accepted);
+        }
+    }
+
+    fn listen_as_acceptor_says(&mut self) {
+        if let Some(on) = self.acceptor.as_mut().and_then(Acceptor::listening_changed) {
+            self.driver.listen(on);
+        }
+    }
+
+    /// Lets the accepting worker go on if there is room again.
+    fn resume_accepting(&mut self, after_tick: bool) {
+        if self.stage != Stage::Serving {
+            return;
+        }
+        while let Some((worker, accepted)) =
+            self.acceptor.as_mut().and_then(|acceptor| acceptor.resume(&self.shared, self.number, after_tick))
+        {
+            self.assign(worker, accepted);
+        }
+        self.listen_as_acceptor_says();
+    }
+
+    /// The bell rang: look at the inbox and at the stage.
+    pub(super) fn rung(&mut self) {
+        let mut inbox = mem::take(&mut self.inbox);
+        self.shared.collect(self.number, &mut inbox);
+        for accepted in inbox.drain(..) {
+            self.open(accepted);
+        }
+        self.inbox = inbox;
+        self.resume_accepting(false);
+        let stage = self.shared.stage();
+        if stage > self.stage {
+            self.stage = stage;
+            self.acceptor = None;
+            self.driver.stop_listening();
+            self.driver.hurry();
+            if stage == Stage::Stopping {
+                self.close_all(|_| true);
+            }
+        }
+    }
+
+    /// About once a second; often while the server is on its way down.
+    pub(super) fn tick(&mut self) {
+        let now_s = self.shared.now_s();
+        if now_s != self.now_s {
+            self.now_s = now_s;
+            self.service.tick(now_s);
+            self.close_idle();
+        }
+        self.resume_accepting(true);
+        if self.stage == Stage::Draining {
+            self.close_all(Link::is_idle);
+            if self.shared.drain_is_over() {
+                self.stage = Stage::Stopping;
+                self.close_all(|_| true);
+            }
+        }
+    }
+
+    /// Whether the worker has been stopped and has nothing left to finish.
+    pub(super) fn is_finished(&self) -> bool {
+        self.stage != Stage::Serving && self.links.iter().all(Option::is_none)
+    }
+
+    fn close_all(&mut self, which: impl Fn(&Link<S::Connection, D>) -> bool) {
+        for slot in 0..self.links.len() {
+            self.close_if(slot, &which);
+        }
+    }
+
+    fn close_if(&mut self, slot: usize, which: impl Fn(&Link<S::Connection, D>) -> bool) -> bool {
+        let chosen = |link: &mut Held<S::Connection, D>| !link.closing && which(link);
+        let Some(mut link) = self.links[slot].take_if(chosen) else { return false };
+        self.close(slot, &mut link);
+        self.links[slot] = Some(link);
+        self.release_if_closed(slot);
+        true
+    }
+
+    /// Closes connections that were idle for too long. Looks at so many a second that all are seen in a quarter of
+    /// the timeout, and at no fewer than a thousand.
+    fn close_idle(&mut self) {
+        let timeout_s = self.shared.idle_timeout_s;
+        if timeout_s == 0 || self.links.is_empty() {
+            return;
+        }
+        let quarter_s = (timeout_s as usize / 4).max(1);
+        let looks = self.links.len().div_ceil(quarter_s).max(1000).min(self.links.len());
+        let now_s = self.now_s;
+        for _ in 0..looks {
+            self.idle_cursor = (self.idle_cursor + 1) % self.links.len();
+            let idle = |link: &Link<S::Connection, D>| {
+                !link.blocked && now_s.saturating_sub(link.info.active_s.load(Ordering::Relaxed)) >= timeout_s
+            };
+            if self.close_if(self.idle_cursor, idle) {
+                self.counters().idle_kicks.add(1);
+            }
+        }
+    }
+
+    /// Serves the datagrams waiting at one UDP socket. `true` = there may be more.
+    pub(super) fn datagrams(&mut self, socket: usize) -> bool {
+        let counters = &self.shared.counters.workers[self.number];
+        self.udp.serve(socket, self.number, &mut self.service, counters)
+    }
+}

@@ -1,0 +1,462 @@
+//! What a server is told before it starts: plain data, one field per decision.
+//!
+//! The defaults are memcached's, so that a server started without a word behaves like one. How a setting is spelt on
+//! the command line or in a file, and the range of each one, is the command line's knowledge (`larder serve --help`);
+//! [`Settings::check`] looks only at what two settings say together.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+/// One MiB, in bytes.
+pub const MIB: u64 = 1 << 20;
+
+/// Where the admin page listens unless it is told otherwise: this machine only.
+pub const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 11219);
+
+/// Everything the server can be told. Changing it after the start changes nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    // ---- network ----
+    /// The TCP port of every address that does not name its own. Default 11211.
+    pub tcp_port: Port,
+    /// The UDP port of every address that does not name its own. Default off.
+    pub udp_port: Port,
+    /// The addresses to listen on; empty means every address of the machine.
+    pub addresses: Vec<Address>,
+    /// A UNIX socket to listen on. When there is one, TCP and UDP are off, as in memcached.
+    pub unix_socket: Option<PathBuf>,
+    /// Permission bits of the UNIX socket. Default `0o700`.
+    pub unix_mask: u32,
+    /// Connections that may wait to be accepted, per listener. Default 1024.
+    pub backlog: u32,
+    /// How the workers wait for the network. Default [`Backend::Auto`].
+    pub backend: Backend,
+    /// The admin page and metrics; `None` when off. Default [`ADMIN_DEFAULT`], not required.
+    pub admin: Option<AdminAddress>,
+
+    // ---- memory ----
+    /// The promise of memory: items, index and buffers together, in bytes. Default 64 MiB.
+    pub memory_bytes: u64,
+    /// Largest item, in bytes: header, key and value together. 1 KiB to 1 GiB, default 1 MiB.
+    pub item_bytes_max: u32,
+    /// Whether a full cache makes room (true, the default) or answers "out of memory".
+    pub evict: bool,
+    /// Which pages hold the items. Default [`Pages::Auto`].
+    pub pages: Pages,
+    /// Whether memory is locked into RAM, so that it never goes to swap. Default false.
+    pub lock_memory: bool,
+    /// Bytes of one column, a power of two; `None` reads the machine's cache description.
+    pub column_bytes: Option<u32>,
+    /// Values up to this many bytes stand beside their key. Default 512.
+    pub inline_value_bytes: u32,
+    /// Two to this power entries are what the index is first made for; `None` starts small. 12 to 32.
+    pub hashpower: Option<u32>,
+
+    // ---- limits ----
+    /// Client connections at the same time. At least 1, default 1024.
+    pub connections_max: u32,
+    /// Whether a connection beyond the limit is told so and closed (true, the default) or left waiting.
+    pub maxconns_fast: bool,
+    /// Seconds without a request after which a connection is closed; 0, the default, means never.
+    pub idle_timeout_s: u32,
+    /// Worker threads. At least 1, default 4.
+    pub threads: u32,
+    /// Which CPU each worker stays on. Default [`PinCpus::Off`].
+    pub pin_cpus: PinCpus,
+    /// Requests of one connection answered before another one has its turn. At least 1, default 20.
+    pub requests_per_event: u32,
+
+    // ---- protocol ----
+    /// Whether items carry a compare-and-swap number. Default true.
+    pub cas_enabled: bool,
+    /// Whether `flush_all` is obeyed. Default true.
+    pub flush_enabled: bool,
+    /// Whether `stats cachedump` and `lru_crawler metadump` are answered. Default true.
+    pub dump_enabled: bool,
+    /// Whether `watch` is answered. Default true.
+    pub watch_enabled: bool,
+    /// Whether the `shutdown` command is obeyed. Default false.
+    pub shutdown_enabled: bool,
+    /// A file of `user:password` lines; with one, every connection has to say who it is first.
+    pub auth_file: Option<PathBuf>,
+    /// How a connection's protocol is found. Default [`Protocol::Auto`].
+    pub protocol: Protocol,
+    /// The octet that ends a key's prefix in `stats detail`. Default `:`.
+    pub prefix_delimiter: u8,
+    /// Whether `stats detail` counts from the start. Default false.
+    pub detail_enabled: bool,
+    /// Whether sizes of items are counted for `stats sizes`. Default false.
+    pub track_sizes: bool,
+
+    // ---- process ----
+    /// Whether the process leaves the terminal and runs on its own. Default false.
+    pub daemonize: bool,
+    /// A file that holds the process's number while it runs.
+    pub pidfile: Option<PathBuf>,
+    /// The user to become after a start as root: a name or a number.
+    pub user: Option<String>,
+    /// Whether the limit on core files is raised. Default false.
+    pub core_dumps: bool,
+
+    // ---- watching ----
+    /// How much is told on stderr: 0 warnings, 1 what happens, 2 also requests, 3 also inner steps. Default 0.
+    pub verbosity: u8,
+    /// How a log line is written. Default [`LogFormat::Compact`].
+    pub log_format: LogFormat,
+
+    /// memcached's options that were given and change nothing here, in their order, for `stats settings` and one line
+    /// of the log.
+    pub without_effect: Vec<WithoutEffect>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            tcp_port: Port::Fixed(11211),
+            udp_port: Port::Off,
+            addresses: Vec::new(),
+            unix_socket: None,
+            unix_mask: 0o700,
+            backlog: 1024,
+            backend: Backend::Auto,
+            admin: Some(AdminAddress { at: ADMIN_DEFAULT, required: false }),
+            memory_bytes: 64 * MIB,
+            item_bytes_max: 1 << 20,
+            evict: true,
+            pages: Pages::Auto,
+            lock_memory: false,
+            column_bytes: None,
+            inline_value_bytes: 512,
+            hashpower: None,
+            connections_max: 1024,
+            maxconns_fast: true,
+            idle_timeout_s: 0,
+            threads: 4,
+            pin_cpus: PinCpus::Off,
+            requests_per_event: 20,
+            cas_enabled: true,
+            flush_enabled: true,
+            dump_enabled: true,
+            watch_enabled: true,
+            shutdown_enabled: false,
+            auth_file: None,
+            protocol: Protocol::Auto,
+            prefix_delimiter: b':',
+            detail_enabled: false,
+            track_sizes: false,
+            daemonize: false,
+            pidfile: None,
+            user: None,
+            core_dumps: false,
+            verbosity: 0,
+            log_format: LogFormat::Compact,
+            without_effect: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Looks at what two settings say together. The text of an error is one line that says what to do.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        if u64::from(self.item_bytes_max) > self.memory_bytes / 2 {
+            return Err(SettingsError(format!(
+                "the largest item ({} bytes, -I) may take at most half of the memory ({} MiB, -m): lower -I or raise -m",
+                self.item_bytes_max,
+                self.memory_bytes / MIB
+            )));
+        }
+        if self.unix_socket.is_none() && self.tcp_port == Port::Off && self.udp_port == Port::Off {
+            return Err(SettingsError(
+                "nothing to listen on: give a TCP port (-p), a UDP port (-U) or a UNIX socket (-s)"
+                    .to_owned(),
+            ));
+        }
+        if let PinCpus::List(cpus) = &self.pin_cpus
+            && (cpus.len() as u64) < u64::from(self.threads)
+        {
+            return Err(SettingsError(format!(
+                "--pin-cpus names {} CPUs for {} threads (-t): name one for each thread, or use --pin-cpus auto",
+                cpus.len(),
+                self.threads
+            )));
+        }
+        Ok(())
+    }
+
+    /// The TCP sockets to open, names looked up: empty when TCP is off or a UNIX socket stands in its place.
+    /// Port 0 asks the system for a free one. Without addresses this is `0.0.0.0` and `[::]`; the second may fail to
+    /// bind on a machine without IPv6, and has to be opened for IPv6 only.
+    pub fn tcp_sockets(&self) -> Result<Vec<SocketAddr>, SettingsError> {
+        self.sockets(self.tcp_port, true)
+    }
+
+    /// The UDP sockets to open, by the same rules as [`Settings::tcp_sockets`]. A port named within an address is a
+    /// TCP port; UDP takes its own port on every address.
+    pub fn udp_sockets(&self) -> Result<Vec<SocketAddr>, SettingsError> {
+        self.sockets(self.udp_port, false)
+    }
+
+    fn sockets(&self, port: Port, named_ports: bool) -> Result<Vec<SocketAddr>, SettingsError> {
+        let Some(port) = port.number() else { return Ok(Vec::new()) };
+        if self.unix_socket.is_some() {
+            return Ok(Vec::new());
+        }
+        if self.addresses.is_empty() {
+            return Ok(vec![SocketAddr::from(([0, 0, 0, 0], port)), SocketAddr::from(([0u16; 8], port))]);
+        }
+        let mut found = Vec::new();
+        for address in &self.addresses {
+            let port = address.port.filter(|_| named_ports).unwrap_or(port);
+            for at in address.resolve(port)? {
+                if !found.contains(&at) || at.port() == 0 {
+                    found.push(at);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A port to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// Nothing listens (`0`).
+    Off,
+    /// The system chooses a free one (`-1`).
+    Random,
+    /// This one; never 0.
+    Fixed(u16),
+}
+
+impl Port {
+    /// The number to bind: 0 for a random port, `None` when off.
+    pub fn number(self) -> Option<u16> {
+        match self {
+            Port::Off => None,
+            Port::Random => Some(0),
+            Port::Fixed(port) => Some(port),
+        }
+    }
+}
+
+impl fmt::Display for Port {
+    /// memcached's way to write it: `0` off, `-1` random.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Port::Off => f.write_str("0"),
+            Port::Random => f.write_str("-1"),
+            Port::Fixed(port) => write!(f, "{port}"),
+        }
+    }
+}
+
+/// One address of `-l`: a name or number, perhaps with a port of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// An IPv4 or IPv6 address (no brackets) or the name of a host.
+    pub host: String,
+    /// The TCP port, when the address names one.
+    pub port: Option<u16>,
+}
+
+impl Address {
+    /// Every socket address the host stands for, at `port`. `*` stands for every IPv4 address of the machine.
+    pub fn resolve(&self, port: u16) -> Result<Vec<SocketAddr>, SettingsError> {
+        if self.host == "*" {
+            return Ok(vec![SocketAddr::from(([0, 0, 0, 0], port))]);
+        }
+        let found = (self.host.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+        match found {
+            Ok(found) if !found.is_empty() => Ok(found),
+            _ => Err(SettingsError(format!(
+                "no address is known for the host '{}' (-l): give an address of this machine",
+                self.host
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.port, self.host.contains(':')) {
+            (Some(port), true) => write!(f, "[{}]:{port}", self.host),
+            (Some(port), false) => write!(f, "{}:{port}", self.host),
+            (None, _) => f.write_str(&self.host),
+        }
+    }
+}
+
+/// Where the admin page listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdminAddress {
+    /// The address to bind.
+    pub at: SocketAddr,
+    /// Whether somebody asked for it. If not, and the address is taken, the server says so and runs without.
+    pub required: bool,
+}
+
+/// Which pages of the operating system hold the items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// The best the machine gives: huge, else transparent, else small.
+    Auto,
+    /// Reserved 2-MiB pages; refuses to start without them.
+    Huge,
+    /// 2-MiB pages if the kernel finds them.
+    Transparent,
+    /// 4-KiB pages.
+    Small,
+    /// 4-KiB pages sorted by the colour of their physical frame.
+    Coloured,
+}
+
+impl fmt::Display for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pages::Auto => "auto",
+            Pages::Huge => "huge",
+            Pages::Transparent => "transparent",
+            Pages::Small => "small",
+            Pages::Coloured => "coloured",
+        })
+    }
+}
+
+/// How the workers wait for the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// The ring where the kernel allows it, else polling.
+    Auto,
+    /// io_uring; refuses to start without it.
+    Ring,
+    /// Readiness polling.
+    Poll,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Backend::Auto => "auto",
+            Backend::Ring => "ring",
+            Backend::Poll => "poll",
+        })
+    }
+}
+
+/// How a connection's protocol is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// From the first octet of the connection.
+    Auto,
+    /// Always memcached's text protocol.
+    Ascii,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Auto => "auto-negotiate",
+            Protocol::Ascii => "ascii",
+        })
+    }
+}
+
+/// Which CPU each worker stays on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PinCpus {
+    /// Wherever the scheduler puts it.
+    Off,
+    /// Worker `n` on the `n`-th CPU this process may use, starting over when there are more workers than CPUs.
+    Auto,
+    /// Worker `n` on the `n`-th of these; at least one for each worker.
+    List(Vec<u32>),
+}
+
+/// How a log line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One short line, for people.
+    Compact,
+    /// One JSON object a line, for machines.
+    Json,
+}
+
+/// An option of memcached that was given and changes nothing here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithoutEffect {
+    /// Its name, as memcached knows it.
+    pub name: String,
+    /// Its value, if it had one.
+    pub value: Option<String>,
+}
+
+/// Settings that cannot be served. The text is one line that says what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsError(pub String);
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_a_server_that_can_start() {
+        let settings = Settings::default();
+        assert_eq!(settings.check(), Ok(()));
+        let at: Vec<String> = settings.tcp_sockets().unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(at, ["0.0.0.0:11211", "[::]:11211"]);
+        assert_eq!(settings.udp_sockets(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn an_item_may_take_half_of_memory_and_no_more() {
+        let half = Settings { memory_bytes: 2 * MIB, ..Settings::default() };
+        assert_eq!(half.check(), Ok(()));
+        let more = Settings { memory_bytes: MIB, ..Settings::default() };
+        assert!(more.check().unwrap_err().0.contains("lower -I or raise -m"));
+    }
+
+    #[test]
+    fn a_unix_socket_turns_the_network_off() {
+        let settings =
+            Settings { unix_socket: Some("/tmp/s".into()), udp_port: Port::Random, ..Settings::default() };
+        assert_eq!(settings.tcp_sockets(), Ok(Vec::new()));
+        assert_eq!(settings.udp_sockets(), Ok(Vec::new()));
+        let nothing = Settings { tcp_port: Port::Off, ..Settings::default() };
+        assert!(nothing.check().is_err());
+    }
+
+    #[test]
+    fn an_address_with_its_own_port_keeps_it_for_tcp_only() {
+        let address = |host: &str, port| Address { host: host.to_owned(), port };
+        let settings = Settings {
+            addresses: vec![
+                address("127.0.0.1", Some(5)),
+                address("::1", None),
+                address("127.0.0.1", Some(5)),
+            ],
+            udp_port: Port::Fixed(9),
+            ..Settings::default()
+        };
+        let text = |found: Vec<SocketAddr>| found.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(text(settings.tcp_sockets().unwrap()), ["127.0.0.1:5", "[::1]:11211"]);
+        assert_eq!(text(settings.udp_sockets().unwrap()), ["127.0.0.1:9", "[::1]:9"]);
+        assert_eq!(settings.addresses[0].to_string(), "127.0.0.1:5");
+        let nowhere = Settings { addresses: vec![address("no such host", None)], ..Settings::default() };
+        assert!(nowhere.tcp_sockets().unwrap_err().0.contains("'no such host'"));
+    }
+
+    #[test]
+    fn every_worker_needs_a_cpu_of_a_list() {
+        let settings = Settings { pin_cpus: PinCpus::List(vec![0, 1]), threads: 3, ..Settings::default() };
+        assert!(settings.check().unwrap_err().0.contains("one for each thread"));
+    }
+}

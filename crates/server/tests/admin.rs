@@ -1,0 +1,168 @@
+//! The admin endpoint over a real socket, with a source that makes its numbers up.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use larder_server::admin::{self, AdminHandle, Family, Kind, Source, Value, names};
+use larder_server::latency::{Class, WorkerLatency, total};
+
+struct MadeUp {
+    ill: AtomicBool,
+}
+
+impl Source for MadeUp {
+    fn families(&self) -> Vec<Family> {
+        let worker = WorkerLatency::new();
+        worker.record(Class::Get, 900, 3);
+        worker.record(Class::Get, 5_000_000_000, 1);
+        let times = |class: Class| (class.name(), Value::Times(total([&*worker], class)));
+        vec![
+            Family::single(names::EVICTIONS, "Items that had to go", Kind::Counter, "", Value::Count(17)),
+            Family::single(names::UPTIME, "Time since the start", Kind::Gauge, "seconds", Value::Amount(1.5)),
+            Family::labelled(
+                names::MEMORY,
+                "Where the memory went",
+                Kind::Gauge,
+                "bytes",
+                "purpose",
+                [("items", Value::Count(10)), ("a \"quoted\" one", Value::Count(20))],
+            ),
+            Family::labelled(
+                names::REQUESTS,
+                "Time of a request",
+                Kind::Histogram,
+                "seconds",
+                "command",
+                [Class::Get, Class::Set].map(times),
+            ),
+        ]
+    }
+
+    fn healthy(&self) -> Result<(), String> {
+        if self.ill.load(Relaxed) { Err("the keeper stands still".to_owned()) } else { Ok(()) }
+    }
+}
+
+fn started() -> (AdminHandle, Arc<MadeUp>) {
+    let source = Arc::new(MadeUp { ill: AtomicBool::new(false) });
+    let handle = admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), source.clone()).unwrap();
+    (handle, source)
+}
+
+/// The status line with the headers, and the body.
+fn fetch(at: SocketAddr, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(at).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+#[test]
+fn metrics_are_openmetrics_text() {
+    let (admin, _) = started();
+    let (head, body) = fetch(admin.local_addr, "/metrics");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert!(
+        head.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        "{head}"
+    );
+    for line in [
+        "# TYPE larder_evictions counter",
+        "larder_evictions_total 17",
+        "# UNIT larder_uptime_seconds seconds",
+        "larder_uptime_seconds 1.5",
+        "larder_memory_bytes{purpose=\"items\"} 10",
+        "larder_memory_bytes{purpose=\"a \\\"quoted\\\" one\"} 20",
+        "# TYPE larder_request_duration_seconds histogram",
+        "larder_request_duration_seconds_count{command=\"get\"} 4",
+        "larder_request_duration_seconds_sum{command=\"get\"} 5.0000027",
+        "larder_request_duration_seconds_bucket{le=\"5.12e-7\",command=\"get\"} 0",
+        "larder_request_duration_seconds_bucket{le=\"0.000001024\",command=\"get\"} 3",
+        "larder_request_duration_seconds_bucket{le=\"4.294967296\",command=\"get\"} 3",
+        "larder_request_duration_seconds_bucket{le=\"8.589934592\",command=\"get\"} 4",
+        "larder_request_duration_seconds_bucket{le=\"+Inf\",command=\"get\"} 4",
+        "larder_request_duration_seconds_count{command=\"set\"} 0",
+    ] {
+        assert!(body.lines().any(|found| found == line), "{line} is not in\n{body}");
+    }
+    assert!(body.ends_with("# EOF\n"));
+}
+
+#[test]
+fn health_tells_the_reason() {
+    let (admin, source) = started();
+    let (head, body) = fetch(admin.local_addr, "/healthz");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert_eq!(body, "ok\n");
+    source.ill.store(true, Relaxed);
+    let (head, body) = fetch(admin.local_addr, "/healthz");
+    assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
+    assert_eq!(body, "the keeper stands still\n");
+}
+
+#[test]
+fn the_json_has_the_same_numbers() {
+    let (admin, _) = started();
+    let (_, body) = fetch(admin.local_addr, "/api/status.json");
+    let status: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(status["healthy"], true);
+    assert!(status["time_ms"].as_u64().unwrap() > 0);
+    let family = |name: &str| {
+        status["families"].as_array().unwrap().iter().find(|family| family["name"] == name).unwrap().clone()
+    };
+    assert_eq!(family(names::EVICTIONS)["samples"][0]["value"], 17);
+    assert_eq!(family(names::MEMORY)["samples"][0]["labels"]["purpose"], "items");
+    let get = &family(names::REQUESTS)["samples"][0];
+    assert_eq!((&get["count"], &get["buckets"].as_array().unwrap().len()), (&4.into(), &2));
+    let median = get["quantiles"]["0.5"].as_f64().unwrap();
+    assert!((900e-9..960e-9).contains(&median), "{median}");
+    assert!(family(names::REQUESTS)["samples"][1]["quantiles"]["0.5"].is_null());
+}
+
+#[test]
+fn the_page_is_three_files_that_find_each_other() {
+    let (admin, _) = started();
+    let (head, html) = fetch(admin.local_addr, "/");
+    assert!(head.contains("content-type: text/html"), "{head}");
+    for (path, kind) in [("page.css", "text/css"), ("page.js", "text/javascript")] {
+        assert!(html.contains(&format!("\"{path}\"")));
+        let (head, body) = fetch(admin.local_addr, &format!("/{path}"));
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.contains(kind), "{head}");
+        assert!(!body.is_empty());
+    }
+    let (head, _) = fetch(admin.local_addr, "/nothing");
+    assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
+}
+
+#[test]
+fn the_page_asks_for_the_names_a_source_exports() {
+    let script = include_str!("../src/admin/page/page.js");
+    for name in [
+        names::LOOKUPS,
+        names::REQUESTS,
+        names::MEMORY,
+        names::MEMORY_LIMIT,
+        names::ITEMS,
+        names::CONNECTIONS,
+        names::EVICTIONS,
+        names::UPTIME,
+    ] {
+        assert!(script.contains(&format!("\"{name}\"")), "{name}");
+    }
+}
+
+#[test]
+fn a_taken_address_is_an_error_and_a_stopped_one_is_free() {
+    let (admin, source) = started();
+    let at = admin.local_addr;
+    let error = admin::start(at, source.clone()).unwrap_err().to_string();
+    assert!(error.contains(&at.to_string()) && error.contains("--admin"), "{error}");
+    // A client that never speaks does not hold the end up.
+    let _silent = TcpStream::connect(at).unwrap();
+    admin.stop();
+    assert!(TcpStream::connect(at).is_err());
+}

@@ -1,0 +1,395 @@
+//! Every flag of the server, once: its names, its help with unit and default, what a value of it must be, and the
+//! setting it sets. The command line, the settings file, memcached's `-o` list, both helps and the tests are all made
+//! from this table; a new flag is one more row.
+
+use larder_server::settings::{Backend, LogFormat, Pages, Settings};
+
+use super::compatible;
+use super::values::{address, admin, bytes, cpus, one_of, path, port, switch, whole};
+
+/// One flag.
+pub(crate) struct Flag {
+    /// memcached's letter, if it has one.
+    pub(crate) short: Option<char>,
+    /// The long name, which is also the key in the settings file.
+    pub(crate) long: &'static str,
+    /// The name within memcached's `-o` list, if it is known there.
+    pub(crate) option: Option<&'static str>,
+    /// What follows the flag.
+    pub(crate) takes: Takes,
+    /// Where it stands in the help.
+    pub(crate) topic: Topic,
+    /// One sentence for a person, with the unit.
+    pub(crate) help: &'static str,
+    /// The default as it would be written; empty when there is none.
+    pub(crate) default: &'static str,
+    /// A good value that differs from the default, for errors and tests; empty for a switch.
+    pub(crate) example: &'static str,
+    /// Checks a value and sets it. A switch gets `true` or `false`, a counter the number of times it was given. The
+    /// error says what a good value looks like.
+    pub(crate) set: fn(&mut Settings, &str) -> Result<(), String>,
+}
+
+/// What follows a flag.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Nothing, or `=true` or `=false`.
+    Nothing,
+    /// Nothing; what counts is how often it is given, or `=N`.
+    Count,
+    /// One value, named so in the help.
+    Value(&'static str),
+    /// Values with commas between them; the flag may be repeated.
+    List(&'static str),
+}
+
+/// The groups of the help, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    Network,
+    Memory,
+    Limits,
+    Protocol,
+    Process,
+    Watching,
+    Compatibility,
+    /// Known, so that its error can say why it is not there; in no help.
+    Refused,
+}
+
+/// A row of the table with everything optional left out.
+const ROW: Flag = Flag {
+    short: None,
+    long: "",
+    option: None,
+    takes: Takes::Nothing,
+    topic: Topic::Network,
+    help: "",
+    default: "",
+    example: "",
+    set: |_, _| Ok(()),
+};
+
+/// The flag called `name` by its long name.
+pub(crate) fn by_long_name(name: &str) -> Option<&'static Flag> {
+    FLAGS.iter().find(|flag| flag.long == name)
+}
+
+/// The flag that memcached's `-o` calls `name`.
+pub(crate) fn by_option_name(name: &str) -> Option<&'static Flag> {
+    FLAGS.iter().find(|flag| flag.option == Some(name))
+}
+
+/// The table.
+#[rustfmt::skip] // A row reads as a card: one line for each thing it says.
+pub(crate) static FLAGS: &[Flag] = &[
+    // ---- network ----
+    Flag {
+        short: Some('p'), long: "port", takes: Takes::Value("NUM"), topic: Topic::Network,
+        help: "TCP port to listen on; 0 is off, -1 lets the system choose",
+        default: "11211", example: "-1",
+        set: |s, v| { s.tcp_port = port(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('U'), long: "udp-port", takes: Takes::Value("NUM"), topic: Topic::Network,
+        help: "UDP port to listen on; 0 is off, -1 lets the system choose",
+        default: "0", example: "11311",
+        set: |s, v| { s.udp_port = port(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('l'), long: "listen", takes: Takes::List("ADDR"), topic: Topic::Network,
+        help: "addresses to listen on, as host, host:port or [v6]:port, commas between; all addresses if not given",
+        example: "127.0.0.1:11300,[::1]:11301,localhost",
+        set: |s, v| { s.addresses = v.split([',', ';']).map(address).collect::<Result<_, _>>()?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('s'), long: "unix-socket", takes: Takes::Value("FILE"), topic: Topic::Network,
+        help: "UNIX socket to listen on; turns TCP and UDP off",
+        example: "/tmp/larder.sock",
+        set: |s, v| { s.unix_socket = Some(path(v)?); Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('a'), long: "unix-mask", takes: Takes::Value("MODE"), topic: Topic::Network,
+        help: "permission bits of the UNIX socket, in octal",
+        default: "700", example: "0755",
+        set: |s, v| {
+            s.unix_mask = u32::from_str_radix(v, 8).ok().filter(|mode| *mode <= 0o777)
+                .ok_or("expected permission bits in octal, 0 to 777")?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        short: Some('b'), long: "listen-backlog", takes: Takes::Value("NUM"), topic: Topic::Network,
+        help: "connections that may wait to be accepted, for each listener",
+        default: "1024", example: "77",
+        set: |s, v| { s.backlog = whole(v, 1, 1 << 30)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "backend", takes: Takes::Value("NAME"), topic: Topic::Network,
+        help: "how workers wait for the network: auto, ring (io_uring) or poll; auto is the ring where the kernel allows it",
+        default: "auto", example: "poll",
+        set: |s, v| {
+            s.backend = one_of(v, &[("auto", Backend::Auto), ("ring", Backend::Ring), ("poll", Backend::Poll)])?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "admin", takes: Takes::Value("ADDR"), topic: Topic::Network,
+        help: "address of the admin page and metrics, as host:port (port 0: any), or off; if the default one is taken, \
+               the server starts without it",
+        default: "127.0.0.1:11219", example: "127.0.0.1:0",
+        set: |s, v| { s.admin = admin(v)?; Ok(()) }, ..ROW
+    },
+
+    // ---- memory ----
+    Flag {
+        short: Some('m'), long: "memory-limit", takes: Takes::Value("NUM"), topic: Topic::Memory,
+        help: "memory for everything: items, index, buffers; in MiB, or with k, m, g or t behind the number",
+        default: "64", example: "4g",
+        set: |s, v| { s.memory_bytes = bytes(v, 1 << 20, 1 << 20, 1 << 45)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('I'), long: "max-item-size", takes: Takes::Value("NUM"), topic: Topic::Memory,
+        help: "largest item, 1k to 1g, at most half of the memory; in bytes, or with k, m or g behind the number",
+        default: "1m", example: "2m",
+        set: |s, v| { s.item_bytes_max = bytes(v, 1, 1 << 10, 1 << 30)? as u32; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('M'), long: "disable-evictions", topic: Topic::Memory,
+        help: "answer \"out of memory\" when memory is full, instead of making room",
+        set: |s, v| { s.evict = !switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "pages", takes: Takes::Value("NAME"), topic: Topic::Memory,
+        help: "pages that hold the items: auto, huge, transparent, small or coloured; auto takes the best there is",
+        default: "auto", example: "coloured",
+        set: |s, v| {
+            s.pages = one_of(v, &[("auto", Pages::Auto), ("huge", Pages::Huge), ("transparent", Pages::Transparent),
+                ("small", Pages::Small), ("coloured", Pages::Coloured)])?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        short: Some('L'), long: "enable-largepages", topic: Topic::Memory,
+        help: "use large pages, huge or transparent, where the machine has them; the same as --pages auto",
+        set: |s, v| { if switch(v)? { s.pages = Pages::Auto; } Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('k'), long: "lock-memory", topic: Topic::Memory,
+        help: "lock memory into RAM as it is used, so that it never goes to swap",
+        set: |s, v| { s.lock_memory = switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "column-bytes", takes: Takes::Value("NUM"), topic: Topic::Memory,
+        help: "bytes of one column, a power of two, 32k to 1m; read from the machine's cache if not given",
+        example: "64k",
+        set: |s, v| {
+            let column_bytes = bytes(v, 1, 32 << 10, 1 << 20)?;
+            if !column_bytes.is_power_of_two() {
+                return Err("expected a power of two: 32k, 64k, 128k, 256k, 512k or 1m".to_owned());
+            }
+            s.column_bytes = Some(column_bytes as u32);
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "inline-value-bytes", takes: Takes::Value("NUM"), topic: Topic::Memory,
+        help: "values up to this many bytes stand beside their key, 0 to 4096",
+        default: "512", example: "128",
+        set: |s, v| { s.inline_value_bytes = bytes(v, 1, 0, 4096)? as u32; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "hashpower", option: Some("hashpower"), takes: Takes::Value("NUM"), topic: Topic::Memory,
+        help: "two to this power, 12 to 32, is the number of items the index is first made for; it grows by itself",
+        example: "22",
+        set: |s, v| { s.hashpower = Some(whole(v, 12, 32)?); Ok(()) }, ..ROW
+    },
+
+    // ---- limits ----
+    Flag {
+        short: Some('c'), long: "conn-limit", takes: Takes::Value("NUM"), topic: Topic::Limits,
+        help: "client connections at the same time",
+        default: "1024", example: "10000",
+        set: |s, v| { s.connections_max = whole(v, 1, 1 << 30)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "maxconns-fast", option: Some("maxconns_fast"), topic: Topic::Limits,
+        help: "tell a connection beyond the limit so and close it; with =false it waits until another one closes",
+        default: "true",
+        set: |s, v| { s.maxconns_fast = switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "idle-timeout", option: Some("idle_timeout"), takes: Takes::Value("SECONDS"), topic: Topic::Limits,
+        help: "close a connection after this many seconds without a request; 0 is never",
+        default: "0", example: "300",
+        set: |s, v| { s.idle_timeout_s = whole(v, 0, i32::MAX as u32)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('t'), long: "threads", takes: Takes::Value("NUM"), topic: Topic::Limits,
+        help: "worker threads",
+        default: "4", example: "2",
+        set: |s, v| { s.threads = whole(v, 1, 1024)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "pin-cpus", takes: Takes::List("CPUS"), topic: Topic::Limits,
+        help: "keep each worker on its own CPU: off, auto, or a list such as 0-3,8 with one CPU for each worker",
+        default: "off", example: "0-3,8",
+        set: |s, v| { s.pin_cpus = cpus(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('R'), long: "max-reqs-per-event", takes: Takes::Value("NUM"), topic: Topic::Limits,
+        help: "requests of one connection answered before another connection has its turn",
+        default: "20", example: "100",
+        set: |s, v| { s.requests_per_event = whole(v, 1, i32::MAX as u32)?; Ok(()) }, ..ROW
+    },
+
+    // ---- protocol ----
+    Flag {
+        short: Some('B'), long: "protocol", takes: Takes::Value("NAME"), topic: Topic::Protocol,
+        help: "protocol of a connection: auto or ascii",
+        default: "auto", example: "ascii",
+        set: |s, v| { s.protocol = compatible::protocol(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('C'), long: "disable-cas", topic: Topic::Protocol,
+        help: "keep no compare-and-swap number with an item",
+        set: |s, v| { s.cas_enabled = !switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('F'), long: "disable-flush-all", topic: Topic::Protocol,
+        help: "refuse the flush_all command",
+        set: |s, v| { s.flush_enabled = !switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('X'), long: "disable-dumping", topic: Topic::Protocol,
+        help: "refuse stats cachedump and lru_crawler metadump",
+        set: |s, v| { s.dump_enabled = !switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('W'), long: "disable-watch", topic: Topic::Protocol,
+        help: "refuse the watch command (live log)",
+        set: |s, v| { s.watch_enabled = !switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('A'), long: "enable-shutdown", topic: Topic::Protocol,
+        help: "obey the shutdown command",
+        set: |s, v| { s.shutdown_enabled = switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('Y'), long: "auth-file", takes: Takes::Value("FILE"), topic: Topic::Protocol,
+        help: "ask every connection for a user and password; the file has a user:password line for each; \
+               SIGHUP reads it again",
+        example: "/tmp/larder.auth",
+        set: |s, v| { s.auth_file = Some(path(v)?); Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('D'), long: "prefix-delimiter", takes: Takes::Value("CHAR"), topic: Topic::Protocol,
+        help: "character that ends a key's prefix in stats detail; giving it turns the counting on",
+        default: ":", example: "/",
+        set: |s, v| {
+            let [delimiter] = v.as_bytes() else { return Err("expected one character, such as : or /".to_owned()) };
+            s.prefix_delimiter = *delimiter;
+            s.detail_enabled = true;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "track-sizes", option: Some("track_sizes"), topic: Topic::Protocol,
+        help: "count item sizes for stats sizes",
+        set: |s, v| { s.track_sizes = switch(v)?; Ok(()) }, ..ROW
+    },
+
+    // ---- process ----
+    Flag {
+        short: Some('d'), long: "daemon", topic: Topic::Process,
+        help: "run in the background; returns when the server answers, or when it could not start",
+        set: |s, v| { s.daemonize = switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('P'), long: "pidfile", takes: Takes::Value("FILE"), topic: Topic::Process,
+        help: "file that holds the process number while the server runs",
+        example: "/tmp/larder.pid",
+        set: |s, v| { s.pidfile = Some(path(v)?); Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('u'), long: "user", takes: Takes::Value("USER"), topic: Topic::Process,
+        help: "user to become when started as root, by name or number; without it a server started as root stays root",
+        example: "nobody",
+        set: |s, v| {
+            if v.is_empty() {
+                return Err("expected the name or number of a user".to_owned());
+            }
+            s.user = Some(v.to_owned());
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        short: Some('r'), long: "enable-coredumps", topic: Topic::Process,
+        help: "let a core file be as large as the system allows",
+        set: |s, v| { s.core_dumps = switch(v)?; Ok(()) }, ..ROW
+    },
+
+    // ---- watching ----
+    Flag {
+        short: Some('v'), long: "verbose", takes: Takes::Count, topic: Topic::Watching,
+        help: "say what happens on stderr; -vv also says what is asked and answered, -vvv also inner steps",
+        example: "2",
+        set: |s, v| { s.verbosity = whole(v, 0, 255)?.min(3) as u8; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "log-format", takes: Takes::Value("NAME"), topic: Topic::Watching,
+        help: "how a line of the log is written: compact (for people) or json (for machines)",
+        default: "compact", example: "json",
+        set: |s, v| {
+            s.log_format = one_of(v, &[("compact", LogFormat::Compact), ("json", LogFormat::Json)])?;
+            Ok(())
+        }, ..ROW
+    },
+
+    // ---- compatibility ----
+    Flag {
+        short: Some('o'), long: "extended", takes: Takes::List("OPTIONS"), topic: Topic::Compatibility,
+        help: "memcached's extended options, commas between: hashpower, idle_timeout, maxconns_fast and track_sizes are \
+               the flags of those names (no_ before a switch turns it off); memcached's others are accepted and ignored",
+        example: "hashpower=20,no_maxconns_fast,lru_crawler",
+        set: compatible::extended, ..ROW
+    },
+    Flag {
+        short: Some('f'), long: "slab-growth-factor", takes: Takes::Value("NUM"), topic: Topic::Compatibility,
+        help: "accepted and ignored: items are not sorted into chunk sizes here",
+        example: "1.05",
+        set: |s, v| {
+            v.parse().ok().filter(|factor: &f64| *factor > 1.0 && factor.is_finite())
+                .ok_or("expected a number greater than 1")?;
+            compatible::without_effect(s, "slab-growth-factor", Some(v));
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        short: Some('n'), long: "slab-min-size", takes: Takes::Value("BYTES"), topic: Topic::Compatibility,
+        help: "accepted and ignored, as above",
+        example: "96",
+        set: |s, v| { whole(v, 1, 1 << 30)?; compatible::without_effect(s, "slab-min-size", Some(v)); Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('N'), long: "napi-ids", takes: Takes::Value("NUM"), topic: Topic::Compatibility,
+        help: "accepted and ignored: a connection goes to the worker that has the fewest",
+        example: "4",
+        set: |s, v| { whole(v, 1, 1 << 30)?; compatible::without_effect(s, "napi-ids", Some(v)); Ok(()) }, ..ROW
+    },
+
+    // ---- refused ----
+    Flag {
+        short: Some('S'), long: "enable-sasl", topic: Topic::Refused,
+        set: |_, _| Err("SASL is not served: leave it out, and use -Y FILE for passwords".to_owned()), ..ROW
+    },
+    Flag {
+        short: Some('Z'), long: "enable-ssl", topic: Topic::Refused,
+        set: |_, _| Err("TLS is not served: leave it out, and put a TLS proxy in front".to_owned()), ..ROW
+    },
+    Flag {
+        short: Some('e'), long: "memory-file", takes: Takes::Value("FILE"), topic: Topic::Refused,
+        example: "/tmp/memory",
+        set: |_, _| Err("items are not kept over a restart: leave it out".to_owned()), ..ROW
+    },
+];

@@ -1,0 +1,210 @@
+//! The command line: what the words after the program's name ask for.
+//!
+//! A setting is found in this order: a flag, else the settings file (`--config`), else the default. Every error is one
+//! line that says what to do.
+
+mod compatible;
+mod file;
+mod flags;
+mod help;
+mod values;
+
+pub(crate) mod process;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use larder_server::settings::Settings;
+
+use self::flags::{FLAGS, Flag, Takes};
+
+/// The release of memcached whose behaviour is answered for; wrappers read it from the first line of `-h`.
+pub(crate) const MEMCACHED_VERSION: &str = "1.6.45";
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Action {
+    /// Run a server.
+    Serve(Box<Settings>),
+    /// Print this text and leave.
+    Print(String),
+}
+
+/// Why a command line is refused: one line, without the program's name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CliError(String);
+
+impl CliError {
+    fn new(text: impl Into<String>) -> CliError {
+        CliError(text.into())
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Reads a whole command line, the program's name first. Under the name `memcached`, or with a flag as the first word,
+/// it is a memcached command line: the wrappers that start one can start this program.
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Action, CliError> {
+    let mut words = words.into_iter();
+    let program = words.next().unwrap_or_default();
+    let words: Vec<OsString> = words.collect();
+    if Path::new(&program).file_name().is_some_and(|name| name == "memcached") {
+        return serve(&words, true);
+    }
+    let Some(first) = words.first() else {
+        return Err(CliError::new("no command: 'larder serve' starts a server, 'larder --help' tells more"));
+    };
+    match first.to_string_lossy().as_ref() {
+        "serve" => serve(&words[1..], false),
+        "help" | "--help" if words.len() == 1 => Ok(Action::Print(help::overview())),
+        "help" if words[1] == "serve" => Ok(Action::Print(help::for_people())),
+        flag if flag.starts_with('-') => serve(&words, false),
+        word => {
+            let near = nearest(word, ["serve", "help"].into_iter());
+            Err(CliError::new(format!(
+                "there is no command '{word}'; the nearest is '{near}', and 'larder --help' lists all"
+            )))
+        }
+    }
+}
+
+/// Reads the flags of the server. `as_memcached`: help and version are asked by memcached's name.
+fn serve(words: &[OsString], as_memcached: bool) -> Result<Action, CliError> {
+    let found = command().try_get_matches_from(words).map_err(one_line)?;
+    if found.get_flag("help-short") || (as_memcached && found.get_flag("help")) {
+        return Ok(Action::Print(help::for_wrappers()));
+    }
+    if found.get_flag("help") {
+        return Ok(Action::Print(help::for_people()));
+    }
+    if found.get_flag("version") {
+        return Ok(Action::Print(if as_memcached { help::version_memcached() } else { help::version() }));
+    }
+    if found.get_flag("license") {
+        return Ok(Action::Print(help::license()));
+    }
+    let mut settings = Settings::default();
+    if let Some(config) = found.get_one::<String>("config") {
+        file::read(Path::new(config), &mut settings)?;
+    }
+    apply(&found, &mut settings)?;
+    settings.check().map_err(|error| CliError::new(error.0))?;
+    Ok(Action::Serve(Box::new(settings)))
+}
+
+/// Sets what the flags say, in the order of the command line, so that the later of two that speak of the same wins.
+fn apply(found: &ArgMatches, settings: &mut Settings) -> Result<(), CliError> {
+    let mut given: Vec<(usize, &Flag)> = FLAGS
+        .iter()
+        .filter(|flag| found.value_source(flag.long) == Some(clap::parser::ValueSource::CommandLine))
+        .filter_map(|flag| Some((found.indices_of(flag.long)?.next_back()?, flag)))
+        .collect();
+    given.sort_by_key(|(at, _)| *at);
+    for (_, flag) in given {
+        let values: Vec<&str> =
+            found.get_many::<String>(flag.long).into_iter().flatten().map(String::as_str).collect();
+        let value = match flag.takes {
+            Takes::List(_) => values.join(","),
+            Takes::Count if values.iter().all(|value| value.is_empty()) => values.len().to_string(),
+            Takes::Nothing | Takes::Count | Takes::Value(_) => {
+                values.last().copied().unwrap_or_default().to_owned()
+            }
+        };
+        (flag.set)(settings, &value).map_err(|expected| match flag.topic {
+            flags::Topic::Refused => CliError::new(format!("{}: {expected}", spelling(flag))),
+            _ => CliError::new(format!("bad value '{value}' for {}: {expected}", spelling(flag))),
+        })?;
+    }
+    Ok(())
+}
+
+/// A flag as an error names it.
+fn spelling(flag: &Flag) -> String {
+    match flag.short {
+        Some(short) => format!("-{short} (--{})", flag.long),
+        None => format!("--{}", flag.long),
+    }
+}
+
+/// The flags as clap knows them: how words are split is its work, what values mean is the table's.
+fn command() -> Command {
+    let mut command = Command::new("larder serve")
+        .no_binary_name(true)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .infer_long_args(true)
+        .arg(Arg::new("help-short").short('h').action(ArgAction::SetTrue))
+        .arg(Arg::new("help").long("help").action(ArgAction::SetTrue))
+        .arg(Arg::new("version").short('V').long("version").action(ArgAction::SetTrue))
+        .arg(Arg::new("license").short('i').long("license").action(ArgAction::SetTrue))
+        .arg(Arg::new("config").long("config").value_name("FILE").action(ArgAction::Set));
+    for flag in FLAGS {
+        let mut arg = Arg::new(flag.long).long(flag.long).action(ArgAction::Append);
+        if let Some(short) = flag.short {
+            arg = arg.short(short);
+        }
+        arg = match flag.takes {
+            Takes::Nothing => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+            Takes::Count => arg.num_args(0..=1).require_equals(true).default_missing_value(""),
+            Takes::Value(name) | Takes::List(name) => {
+                arg.num_args(1).value_name(name).allow_hyphen_values(true)
+            }
+        };
+        command = command.arg(arg);
+    }
+    command
+}
+
+/// One line for an error of clap's.
+fn one_line(error: clap::Error) -> CliError {
+    let word = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => Some(word.clone()),
+        Some(ContextValue::Strings(words)) => words.first().cloned(),
+        _ => None,
+    };
+    let argument = word(ContextKind::InvalidArg).unwrap_or_default();
+    // clap names an argument with the name of its value behind it.
+    let name = argument.split([' ', '[', '=']).next().unwrap_or_default().to_owned();
+    CliError(match error.kind() {
+        ErrorKind::UnknownArgument if !argument.starts_with('-') => {
+            format!(
+                "'{argument}' is not understood: the server takes flags only, 'larder serve --help' lists them"
+            )
+        }
+        ErrorKind::UnknownArgument => match argument.strip_prefix("--") {
+            Some(long) => {
+                let known =
+                    FLAGS.iter().filter(|flag| flag.topic != flags::Topic::Refused).map(|flag| flag.long);
+                format!("there is no flag '--{long}'; the nearest is '--{}'", nearest(long, known))
+            }
+            None => format!("there is no flag '{argument}': 'larder serve --help' lists them"),
+        },
+        ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues | ErrorKind::TooFewValues => {
+            let example =
+                flags::by_long_name(name.trim_start_matches('-')).map_or("FILE", |flag| flag.example);
+            format!("{name} needs a value, such as {name} {example}")
+        }
+        ErrorKind::TooManyValues => format!("{name} takes no value: write it alone, or with =true or =false"),
+        ErrorKind::ArgumentConflict => format!("{name} may be given once only"),
+        ErrorKind::InvalidUtf8 => "a word of the command line is not UTF-8: write it in UTF-8".to_owned(),
+        _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
+    })
+}
+
+/// The known name that looks most like `name`.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> &'a str {
+    let plain = |name: &str| name.to_ascii_lowercase().replace('_', "-");
+    let name = plain(name);
+    let likeness = |known: &str| strsim::jaro_winkler(&name, &plain(known));
+    known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or_default()
+}

@@ -1,0 +1,372 @@
+//! The command line from the outside: words in, settings or one line out.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use larder_server::settings::{
+    Address, AdminAddress, Backend, LogFormat, MIB, Pages, PinCpus, Port, Protocol, Settings, WithoutEffect,
+};
+
+use super::flags::{FLAGS, Flag, Takes, Topic};
+use super::{Action, CliError, file, parse};
+
+fn run(words: &[&str]) -> Result<Action, CliError> {
+    parse(words.iter().map(OsString::from))
+}
+
+/// The settings of `larder serve` with these flags.
+fn settings(flags: &str) -> Result<Settings, String> {
+    let mut words = vec!["larder", "serve"];
+    words.extend(flags.split_whitespace());
+    match run(&words) {
+        Ok(Action::Serve(settings)) => Ok(*settings),
+        Ok(Action::Print(text)) => panic!("{flags}: printed {text}"),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn printed(words: &[&str]) -> String {
+    match run(words) {
+        Ok(Action::Print(text)) => text,
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
+/// The settings that `change` makes of the defaults.
+fn default_but(change: fn(&mut Settings)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    settings
+}
+
+#[track_caller]
+fn sets(flags: &str, change: fn(&mut Settings)) {
+    assert_eq!(settings(flags), Ok(default_but(change)), "{flags}");
+}
+
+#[track_caller]
+fn refuses(flags: &str, says: &str) {
+    let error = settings(flags).expect_err(flags);
+    assert!(error.contains(says), "{flags}: {error}");
+    assert!(!error.contains('\n'), "{flags}: more than a line: {error}");
+}
+
+#[test]
+fn without_flags_the_defaults_are_memcacheds() {
+    sets("", |_| {});
+}
+
+#[test]
+fn flags_of_the_network() {
+    sets("-p 5", |s| s.tcp_port = Port::Fixed(5));
+    sets("-p -1", |s| s.tcp_port = Port::Random);
+    sets("--port=-1", |s| s.tcp_port = Port::Random);
+    sets("-p 0 -U 7", |s| (s.tcp_port, s.udp_port) = (Port::Off, Port::Fixed(7)));
+    sets("-l ::1 -l 10.0.0.1:5,[::1]:6", |s| {
+        let address = |host: &str, port| Address { host: host.to_owned(), port };
+        s.addresses = vec![address("::1", None), address("10.0.0.1", Some(5)), address("::1", Some(6))];
+    });
+    sets("-s /tmp/x -a 0777", |s| (s.unix_socket, s.unix_mask) = (Some("/tmp/x".into()), 0o777));
+    sets("-b 9", |s| s.backlog = 9);
+    sets("--backend ring", |s| s.backend = Backend::Ring);
+    sets("--admin off", |s| s.admin = None);
+    sets("--admin 127.0.0.1:11219", |s| {
+        s.admin = Some(AdminAddress { at: SocketAddr::from(([127, 0, 0, 1], 11219)), required: true });
+    });
+}
+
+#[test]
+fn flags_of_memory_and_limits() {
+    sets("-m 1024", |s| s.memory_bytes = 1024 * MIB);
+    sets("-m2g -I 5m", |s| (s.memory_bytes, s.item_bytes_max) = (2048 * MIB, 5 << 20));
+    sets("-I 2048", |s| s.item_bytes_max = 2048);
+    sets("-M", |s| s.evict = false);
+    sets("--pages huge", |s| s.pages = Pages::Huge);
+    sets("--pages small -L", |s| s.pages = Pages::Auto);
+    sets("-L --pages small", |s| s.pages = Pages::Small);
+    sets("-k", |s| s.lock_memory = true);
+    sets("--column-bytes 64k", |s| s.column_bytes = Some(65536));
+    sets("--inline-value-bytes 0", |s| s.inline_value_bytes = 0);
+    sets("--hashpower 20", |s| s.hashpower = Some(20));
+    sets("-c 5 -t 2 -R 3", |s| (s.connections_max, s.threads, s.requests_per_event) = (5, 2, 3));
+    sets("--maxconns-fast=false --idle-timeout 60", |s| (s.maxconns_fast, s.idle_timeout_s) = (false, 60));
+    sets("--pin-cpus 0,2-4", |s| s.pin_cpus = PinCpus::List(vec![0, 2, 3, 4]));
+}
+
+#[test]
+fn flags_of_the_protocol() {
+    sets("-B ascii", |s| s.protocol = Protocol::Ascii);
+    sets("-B auto", |_| {});
+    sets("-C -F -X -W -A", |s| {
+        (s.cas_enabled, s.flush_enabled, s.dump_enabled, s.watch_enabled) = (false, false, false, false);
+        s.shutdown_enabled = true;
+    });
+    sets("-Y /tmp/users", |s| s.auth_file = Some("/tmp/users".into()));
+    sets("-D -", |s| (s.prefix_delimiter, s.detail_enabled) = (b'-', true));
+}
+
+#[test]
+fn flags_of_the_process() {
+    sets("-d -P /tmp/p -u nobody -r", |s| {
+        (s.daemonize, s.core_dumps) = (true, true);
+        (s.pidfile, s.user) = (Some("/tmp/p".into()), Some("nobody".to_owned()));
+    });
+    sets("-v", |s| s.verbosity = 1);
+    sets("-vvC", |s| (s.verbosity, s.cas_enabled) = (2, false));
+    sets("-v -v --verbose -vv", |s| s.verbosity = 3);
+    sets("--verbose=1", |s| s.verbosity = 1);
+    sets("--log-format json", |s| s.log_format = LogFormat::Json);
+}
+
+#[test]
+fn the_last_of_two_wins_and_long_names_may_be_cut() {
+    sets("-t 2 --threads=3", |s| s.threads = 3);
+    sets("-C --disable-cas=false", |_| {});
+    sets("--conn 5 --memory-l 100", |s| (s.connections_max, s.memory_bytes) = (5, 100 * MIB));
+}
+
+#[test]
+fn extended_options_are_flags_or_change_nothing() {
+    sets("-o hashpower=20,idle_timeout=5 -o no_maxconns_fast,track_sizes", |s| {
+        (s.hashpower, s.idle_timeout_s, s.maxconns_fast, s.track_sizes) = (Some(20), 5, false, true);
+    });
+    sets("-o slab_automove=1,modern,ext_path=/tmp/x:1G -f 1.1 -n 96", |s| {
+        let option = |name: &str, value: Option<&str>| WithoutEffect {
+            name: name.to_owned(),
+            value: value.map(str::to_owned),
+        };
+        s.without_effect = vec![
+            option("slab_automove", Some("1")),
+            option("modern", None),
+            option("ext_path", Some("/tmp/x:1G")),
+            option("slab-growth-factor", Some("1.1")),
+            option("slab-min-size", Some("96")),
+        ];
+    });
+    refuses("-o slab_automov", "there is no option 'slab_automov'; the nearest is 'slab_automove'");
+    refuses("-o idle_timeout", "idle_timeout needs a value");
+    refuses("-o hashpower=5", "hashpower: expected a whole number from 12 to 32");
+    refuses("-o ssl_chain_cert=x", "TLS is not served");
+    refuses("-o no_hashpower", "there is no option");
+}
+
+#[test]
+fn every_bad_value_is_one_line_that_says_what_to_do() {
+    refuses("-c 0", "bad value '0' for -c (--conn-limit): expected a whole number from 1 to");
+    refuses("-t 0", "bad value '0' for -t (--threads): expected a whole number from 1 to 1024");
+    refuses("-I 1000", "bad value '1000' for -I (--max-item-size): expected a size from 1k to 1g");
+    refuses("-I 2g", "expected a size from 1k to 1g");
+    refuses("-I 33m", "lower -I or raise -m");
+    refuses("-m 0", "expected a size from 1m to 32t");
+    refuses("-m 64x", "expected a size");
+    refuses("-B http", "expected auto or ascii");
+    refuses("-B binary", "the binary protocol is not served: use auto or ascii");
+    refuses("-l host:", "'host:' is no address");
+    refuses("-l 127.0.0.1,", "'' is no address");
+    refuses("-p 70000", "expected a port");
+    refuses("-p 0", "nothing to listen on");
+    refuses("-a 9", "octal");
+    refuses("-R 0", "expected a whole number from 1");
+    refuses("-f 1", "expected a number greater than 1");
+    refuses("-n 0", "expected a whole number from 1");
+    refuses("-b x", "expected a whole number from 1");
+    refuses("-D ab", "expected one character");
+    refuses("--backend epoll", "expected auto, ring or poll");
+    refuses("--admin nowhere", "expected host:port");
+    refuses("--column-bytes 96k", "expected a power of two");
+    refuses("--pin-cpus 0 -t 2", "name one for each thread");
+    refuses("--disable-cas=no", "expected true or false");
+    refuses("-S", "SASL is not served");
+    refuses("-Z", "TLS is not served");
+    refuses("-e /tmp/x", "items are not kept over a restart");
+    refuses("--thread 3x", "bad value '3x' for -t");
+    refuses("--treads 3", "there is no flag '--treads'; the nearest is '--threads'");
+    refuses("-9", "there is no flag '-9'");
+    refuses("-m", "--memory-limit needs a value, such as --memory-limit 4g");
+    refuses("--config", "--config needs a value");
+    refuses("word", "'word' is not understood: the server takes flags only");
+    refuses("--config /no/such/file", "cannot read the settings file /no/such/file");
+    refuses("--config /tmp --config /tmp", "may be given once only");
+}
+
+/// The flags that a server can be started with, each with the value of its row.
+fn obeyed() -> impl Iterator<Item = &'static Flag> {
+    FLAGS.iter().filter(|flag| flag.topic != Topic::Refused)
+}
+
+fn example(flag: &Flag) -> &'static str {
+    match (flag.takes, flag.default) {
+        (Takes::Nothing, "true") => "false",
+        (Takes::Nothing, _) => "true",
+        _ => flag.example,
+    }
+}
+
+fn toml_of(flag: &Flag) -> String {
+    match flag.takes {
+        Takes::Nothing | Takes::Count => format!("{} = {}\n", flag.long, example(flag)),
+        Takes::Value(_) | Takes::List(_)
+            if example(flag).parse::<f64>().is_ok_and(|_| !example(flag).starts_with('0')) =>
+        {
+            format!("{} = {}\n", flag.long, example(flag))
+        }
+        Takes::Value(_) => format!("{} = \"{}\"\n", flag.long, example(flag)),
+        Takes::List(_) => format!("{} = {:?}\n", flag.long, example(flag).split(',').collect::<Vec<_>>()),
+    }
+}
+
+#[test]
+fn every_row_of_the_table_sets_something_and_toml_says_the_same() {
+    for flag in obeyed() {
+        let mut by_flag = Settings::default();
+        (flag.set)(&mut by_flag, example(flag)).unwrap();
+        // -L alone asks for what is the default: it takes back another choice of pages.
+        assert!(by_flag != Settings::default() || flag.short == Some('L'), "--{}", flag.long);
+
+        assert_eq!(
+            settings(&format!("--{}={} -t 4", flag.long, example(flag))).map(|found| found.tcp_port),
+            Ok(by_flag.tcp_port)
+        );
+        let mut by_file = Settings::default();
+        assert_eq!(file::apply(&toml_of(flag), &mut by_file), Ok(()), "{}", toml_of(flag));
+        assert_eq!(by_file, by_flag, "--{}", flag.long);
+
+        let mut by_default = Settings::default();
+        if !flag.default.is_empty() && flag.short != Some('D') && flag.long != "admin" {
+            (flag.set)(&mut by_default, flag.default).unwrap();
+            assert_eq!(by_default, Settings::default(), "the default of --{}", flag.long);
+        }
+    }
+}
+
+#[test]
+fn names_are_unique_and_keys_are_plain() {
+    for (at, flag) in FLAGS.iter().enumerate() {
+        for other in &FLAGS[at + 1..] {
+            assert_ne!(flag.long, other.long);
+            assert!(flag.short.is_none() || flag.short != other.short, "-{:?}", flag.short);
+            assert!(flag.option.is_none() || flag.option != other.option);
+        }
+        assert!(
+            flag.long.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'-'),
+            "{}",
+            flag.long
+        );
+    }
+}
+
+/// A settings file that is gone when the test is.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> File {
+        let path = std::env::temp_dir().join(format!("larder-{}-{name}.toml", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        File(path)
+    }
+
+    fn flag(&self) -> String {
+        format!("--config {}", self.0.display())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).unwrap();
+    }
+}
+
+#[test]
+fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
+    let file = File::new(
+        "precedence",
+        "threads = 2\nconn-limit = 1_000\ndisable-cas = true\nverbose = 3\nlisten = [\"127.0.0.1\", \"::1\"]\n",
+    );
+    let found = settings(&format!("{} -t 3 --disable-cas=false -v -l localhost", file.flag())).unwrap();
+    assert_eq!(
+        (found.threads, found.connections_max, found.cas_enabled, found.verbosity),
+        (3, 1000, true, 1)
+    );
+    assert_eq!(found.addresses, [Address { host: "localhost".to_owned(), port: None }]);
+    let found = settings(&file.flag()).unwrap();
+    assert_eq!((found.threads, found.cas_enabled, found.verbosity, found.addresses.len()), (2, false, 3, 2));
+}
+
+#[test]
+fn a_mistake_in_the_file_is_named_with_its_line() {
+    let says = |text: &str, says: &str| {
+        let file = File::new("mistake", text);
+        let error = settings(&file.flag()).expect_err(text);
+        assert!(error.starts_with(&format!("{} {says}", file.0.display())), "{text}: {error}");
+        assert!(!error.contains('\n'), "{error}");
+    };
+    says("# one\n\nthread = 2\n", "line 3: there is no setting 'thread'; the nearest is 'threads'");
+    says("memory_limit = 2\n", "line 1: there is no setting 'memory_limit'; the nearest is 'memory-limit'");
+    says(
+        "port = 1\nthreads = 0\n",
+        "line 2: bad value '0' for threads: expected a whole number from 1 to 1024",
+    );
+    says("disable-cas = \"yes\"\n", "line 1: disable-cas: expected true or false");
+    says("\nthreads = [1]\n", "line 2: threads: expected a number or a text in quotes");
+    says("[network]\nport = 1\n", "line 1: there is no setting 'network'");
+    says("port = 1\nport = 2\n", "line 2: this is not TOML: duplicate key");
+    says("port 1\n", "line 1: this is not TOML");
+    says("enable-ssl = true\n", "line 1: bad value 'true' for enable-ssl: TLS is not served");
+}
+
+#[test]
+fn the_short_help_is_what_wrappers_expect() {
+    for words in [
+        &["larder", "-h"][..],
+        &["larder", "serve", "-h"],
+        &["/opt/memcached", "--help"],
+        &["memcached", "-h"],
+    ] {
+        let text = printed(words);
+        assert_eq!(text.lines().next(), Some("memcached 1.6.45"));
+        assert!(text.contains("--unix-socket"));
+        for absent in ["sasl", "ext_path", "proxy_config", "enable-ssl", "no_drop_privileges", "memory-file"]
+        {
+            assert!(!text.contains(absent), "{absent}");
+        }
+    }
+}
+
+#[test]
+fn the_long_help_has_every_flag_and_fits_a_terminal() {
+    let text = printed(&["larder", "serve", "--help"]);
+    for flag in obeyed() {
+        assert!(text.contains(&format!("--{}", flag.long)), "{}", flag.long);
+    }
+    for line in text.lines().chain(printed(&["larder", "--help"]).lines()) {
+        assert!(line.len() <= 100, "{line}");
+    }
+}
+
+#[test]
+fn a_memcached_command_line_starts_a_server() {
+    for words in [
+        &["larder", "-p", "5", "-m", "100"][..],
+        &["/usr/bin/memcached", "-p5", "-m", "100"],
+        &["larder", "serve", "--port", "5", "--memory-limit=100"],
+    ] {
+        let Ok(Action::Serve(found)) = run(words) else { panic!("{words:?}") };
+        assert_eq!((found.tcp_port, found.memory_bytes), (Port::Fixed(5), 100 * MIB));
+    }
+    assert!(matches!(run(&["memcached"]), Ok(Action::Serve(_))));
+    assert_eq!(printed(&["memcached", "-V"]), "memcached 1.6.45\n");
+    assert!(printed(&["larder", "--version"]).starts_with("larder "));
+    assert!(printed(&["larder", "-i"]).contains("Apache-2.0"));
+}
+
+#[test]
+fn an_unknown_command_is_met_with_the_nearest() {
+    let says = |words: &[&str], says: &str| {
+        let error = run(words).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    says(&["larder", "server"], "there is no command 'server'; the nearest is 'serve'");
+    says(&["larder", "hlep"], "the nearest is 'help'");
+    says(&["larder"], "'larder serve' starts a server");
+}

@@ -1,0 +1,173 @@
+//! What the text of a value must look like. Every error is the end of a sentence that says what was expected.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use larder_server::settings::{Address, AdminAddress, PinCpus, Port};
+
+/// A whole number from `least` to `most`.
+pub(super) fn whole(text: &str, least: u32, most: u32) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| format!("expected a whole number from {least} to {most}"))
+}
+
+/// A number of bytes from `least` to `most`. Without a letter the number counts `unit` bytes; `k`, `m`, `g` and `t`
+/// are powers of 1024.
+pub(super) fn bytes(text: &str, unit: u64, least: u64, most: u64) -> Result<u64, String> {
+    let (digits, unit) = match text.bytes().last().map(|letter| letter.to_ascii_lowercase()) {
+        Some(b'k') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'm') => (&text[..text.len() - 1], 1 << 20),
+        Some(b'g') => (&text[..text.len() - 1], 1 << 30),
+        Some(b't') => (&text[..text.len() - 1], 1 << 40),
+        _ => (text, unit),
+    };
+    let number: Option<u64> = digits.parse().ok();
+    number
+        .and_then(|number| number.checked_mul(unit))
+        .filter(|bytes| (least..=most).contains(bytes))
+        .ok_or_else(|| format!("expected a size from {} to {}", size(least), size(most)))
+}
+
+/// A size as it could be written: `1k`, `64m`.
+fn size(bytes: u64) -> String {
+    for (letter, power) in [('t', 40), ('g', 30), ('m', 20), ('k', 10)] {
+        if bytes != 0 && bytes.is_multiple_of(1 << power) {
+            return format!("{}{letter}", bytes >> power);
+        }
+    }
+    bytes.to_string()
+}
+
+/// A port: 0 off, -1 random.
+pub(super) fn port(text: &str) -> Result<Port, String> {
+    match text.parse::<i32>() {
+        Ok(-1) => Ok(Port::Random),
+        Ok(0) => Ok(Port::Off),
+        Ok(number @ 1..=65535) => Ok(Port::Fixed(number as u16)),
+        _ => Err("expected a port from 1 to 65535, 0 for none, or -1 for any free one".to_owned()),
+    }
+}
+
+/// `true` or `false`.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    one_of(text, &[("true", true), ("false", false)])
+}
+
+/// One of the names.
+pub(super) fn one_of<T: Clone>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
+    match names.iter().find(|(name, _)| *name == text) {
+        Some((_, value)) => Ok(value.clone()),
+        None => {
+            let mut list: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+            let last = list.pop().unwrap_or_default();
+            Err(format!("expected {} or {last}", list.join(", ")))
+        }
+    }
+}
+
+/// The name of a file.
+pub(super) fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("expected the name of a file".to_owned()) } else { Ok(PathBuf::from(text)) }
+}
+
+/// `host`, `host:port`, `[v6]:port` or a bare IPv6 address.
+pub(super) fn address(text: &str) -> Result<Address, String> {
+    let bad = || format!("'{text}' is no address: expected host, host:port or [v6]:port");
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']').ok_or_else(bad)?;
+        match rest {
+            "" => (host, None),
+            _ => (host, Some(rest.strip_prefix(':').ok_or_else(bad)?)),
+        }
+    } else {
+        match text.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (host, Some(port)),
+            _ => (text, None),
+        }
+    };
+    let port = match port {
+        None => None,
+        Some(port) => Some(port.parse::<u16>().ok().filter(|port| *port != 0).ok_or_else(bad)?),
+    };
+    let known = |letter: char| letter.is_ascii_alphanumeric() || ".-_:%*".contains(letter);
+    if host.is_empty() || !host.chars().all(known) {
+        return Err(bad());
+    }
+    Ok(Address { host: host.to_owned(), port })
+}
+
+/// `off`, or the address of the admin page: then it is required.
+pub(super) fn admin(text: &str) -> Result<Option<AdminAddress>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let at: Option<SocketAddr> = text.to_socket_addrs().ok().and_then(|mut found| found.next());
+    match at {
+        Some(at) => Ok(Some(AdminAddress { at, required: true })),
+        None => Err("expected host:port, such as 127.0.0.1:11219, or off".to_owned()),
+    }
+}
+
+/// `off`, `auto`, or a list of CPUs and ranges of them.
+pub(super) fn cpus(text: &str) -> Result<PinCpus, String> {
+    let bad = || "expected off, auto, or a list of CPUs such as 0-3,8".to_owned();
+    match text {
+        "off" => return Ok(PinCpus::Off),
+        "auto" => return Ok(PinCpus::Auto),
+        _ => {}
+    }
+    let mut list = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: u32 = first.parse().map_err(|_| bad())?;
+        let last: u32 = last.parse().map_err(|_| bad())?;
+        if first > last || last >= 4096 {
+            return Err(bad());
+        }
+        list.extend(first..=last);
+    }
+    Ok(PinCpus::List(list))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_count_in_their_unit_or_by_their_letter() {
+        assert_eq!(bytes("64", 1 << 20, 0, u64::MAX), Ok(64 << 20));
+        assert_eq!(bytes("2k", 1, 0, u64::MAX), Ok(2048));
+        assert_eq!(bytes("3G", 1, 0, u64::MAX), Ok(3 << 30));
+        for bad in ["", "k", "-1", "1.5m", "1x", "99999999999999t"] {
+            assert_eq!(
+                bytes(bad, 1, 1 << 10, 1 << 30),
+                Err("expected a size from 1k to 1g".to_owned()),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn addresses_of_every_shape() {
+        let read = |text| address(text).map(|found| (found.host, found.port));
+        assert_eq!(read("localhost"), Ok(("localhost".to_owned(), None)));
+        assert_eq!(read("10.0.0.1:5"), Ok(("10.0.0.1".to_owned(), Some(5))));
+        assert_eq!(read("::1"), Ok(("::1".to_owned(), None)));
+        assert_eq!(read("[::1]:7"), Ok(("::1".to_owned(), Some(7))));
+        assert_eq!(read("[::1]"), Ok(("::1".to_owned(), None)));
+        for bad in ["", ":5", "host:", "host:0", "host:x", "host:70000", "[::1", "[::1]5", "a b", "tcp://x"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(cpus("0-2,7"), Ok(PinCpus::List(vec![0, 1, 2, 7])));
+        assert_eq!(cpus("auto"), Ok(PinCpus::Auto));
+        for bad in ["", "x", "3-1", "0,", "-1", "1-99999"] {
+            assert!(cpus(bad).is_err(), "{bad}");
+        }
+    }
+}

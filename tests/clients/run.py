@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Real client libraries against a live server, over real sockets.
+
+Each suite has a server of its own. What a suite needs is installed into the tools folder (.tools) first; a suite
+whose package manager or library cannot be had is skipped with a reason, or fails where CI=true.
+
+    tests/clients/run.py                                # target/release/larder serve
+    tests/clients/run.py --server "memcached" pymemcache go
+    tests/clients/run.py --install-only
+"""
+
+import argparse
+import filecmp
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(HERE)
+sys.path.insert(0, TESTS)
+
+import support  # noqa: E402
+
+TOOLS = support.tools_folder()
+VENV_PYTHON = os.path.join(TOOLS, "venv", "bin", "python")
+GO_BINARY = os.path.join(TOOLS, "bin", "go-clients")
+JAVA_FOLDER = os.path.join(TOOLS, "java")
+NODE_FOLDER = os.path.join(TOOLS, "node")
+INSTALL_SECONDS_MAX = 420
+SUITE_SECONDS_MAX = 180
+
+
+class Missing(Exception):
+    """A suite cannot run here; says why."""
+
+
+def needs(program):
+    """Raises Missing unless the program is on the path."""
+    if not shutil.which(program):
+        raise Missing("%s is not installed" % program)
+
+
+def command(arguments, folder=HERE, extra=None):
+    """Runs an installer's command; raises Missing with the end of what it printed."""
+    variables = dict(os.environ)
+    variables.update(extra or {})
+    try:
+        done = subprocess.run(
+            arguments, cwd=folder, env=variables, timeout=INSTALL_SECONDS_MAX, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+    except subprocess.TimeoutExpired:
+        raise Missing("%s took longer than %d s" % (arguments[0], INSTALL_SECONDS_MAX)) from None
+    if done.returncode:
+        tail = " | ".join(done.stdout.strip().splitlines()[-4:])
+        raise Missing("%s failed: %s" % (" ".join(arguments[:3]), tail))
+
+
+def fresh(stamp, *sources):
+    """Whether every source is still as it was when `stamp` was taken of it."""
+    return all(os.path.exists(copy) and filecmp.cmp(copy, source, shallow=False)
+               for copy, source in zip(stamps(stamp, sources), sources))
+
+
+def stamps(stamp, sources):
+    """The places where copies of the sources are kept."""
+    return [os.path.join(TOOLS, "stamps", "%s.%s" % (stamp, os.path.basename(source))) for source in sources]
+
+
+def keep(stamp, *sources):
+    """Remembers the sources as they are now."""
+    os.makedirs(os.path.join(TOOLS, "stamps"), exist_ok=True)
+    for copy, source in zip(stamps(stamp, sources), sources):
+        shutil.copyfile(source, copy)
+
+
+def install_python():
+    """The virtual environment with the pinned libraries."""
+    wanted = os.path.join(TESTS, "requirements.txt")
+    if os.path.exists(VENV_PYTHON) and fresh("venv", wanted):
+        return
+    command([sys.executable, "-m", "venv", os.path.join(TOOLS, "venv")])
+    command([VENV_PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", wanted])
+    keep("venv", wanted)
+
+
+def install_go():
+    """The Go program, built with its own caches."""
+    needs("go")
+    folder = os.path.join(HERE, "go")
+    sources = [os.path.join(folder, name) for name in ("go.mod", "go.sum", "main.go")]
+    if os.path.exists(GO_BINARY) and fresh("go", *sources):
+        return
+    extra = {"GOPATH": os.path.join(TOOLS, "go"), "GOCACHE": os.path.join(TOOLS, "gocache"), "GOFLAGS": "-mod=readonly",
+             "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
+    command(["go", "build", "-o", GO_BINARY, "."], folder, extra)
+    keep("go", *sources)
+
+
+def install_java():
+    """spymemcached from Maven, and the compiled suite."""
+    needs("javac")
+    needs("mvn")
+    folder = os.path.join(HERE, "java")
+    sources = [os.path.join(folder, name) for name in ("pom.xml", "Spymemcached.java")]
+    if os.path.isdir(os.path.join(JAVA_FOLDER, "classes")) and fresh("java", *sources):
+        return
+    command(["mvn", "-q", "-B", "-Dmaven.repo.local=" + os.path.join(TOOLS, "m2"), "dependency:copy-dependencies",
+             "-DoutputDirectory=" + JAVA_FOLDER], folder)
+    command(["javac", "-encoding", "UTF-8", "-cp", os.path.join(JAVA_FOLDER, "*"),
+             "-d", os.path.join(JAVA_FOLDER, "classes"), sources[1]])
+    keep("java", *sources)
+
+
+def install_node():
+    """node-memcached at the versions of the lock file."""
+    needs("node")
+    needs("npm")
+    sources = [os.path.join(HERE, "node", name) for name in ("package.json", "package-lock.json")]
+    if os.path.isdir(os.path.join(NODE_FOLDER, "node_modules", "memcached")) and fresh("node", *sources):
+        return
+    os.makedirs(NODE_FOLDER, exist_ok=True)
+    for source in sources:
+        shutil.copy(source, NODE_FOLDER)
+    command(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--cache", os.path.join(TOOLS, "npm")],
+            NODE_FOLDER)
+    keep("node", *sources)
+
+
+def python_suite(name):
+    """The command of a Python suite."""
+    return lambda port: [VENV_PYTHON, os.path.join(HERE, "python", name), "127.0.0.1", str(port)]
+
+
+def java_suite(port):
+    """The command of the Java suite."""
+    path = os.pathsep.join([os.path.join(JAVA_FOLDER, "*"), os.path.join(JAVA_FOLDER, "classes")])
+    logger = "-Dnet.spy.log.LoggerImpl=net.spy.memcached.compat.log.SunLogger"
+    return ["java", "-Xmx256m", "-Dfile.encoding=UTF-8", logger, "-cp", path, "Spymemcached", "127.0.0.1", str(port)]
+
+
+def install_memccapable():
+    """libmemcached's own program, which comes with the system."""
+    needs("memccapable")
+
+
+SUITES = {
+    "pymemcache": (install_python, python_suite("suite_pymemcache.py")),
+    "pylibmc": (install_python, python_suite("suite_pylibmc.py")),
+    "python-memcached": (install_python, python_suite("suite_python_memcached.py")),
+    "asyncio": (install_python, python_suite("suite_async.py")),
+    "go": (install_go, lambda port: [GO_BINARY, "127.0.0.1", str(port)]),
+    "java": (install_java, java_suite),
+    "node": (install_node, lambda port: ["node", os.path.join(HERE, "node", "suite.js"), "127.0.0.1", str(port)]),
+    "memccapable": (install_memccapable, lambda port: ["memccapable", "-a", "-h", "127.0.0.1", "-p", str(port)]),
+}
+
+
+class Tally:
+    """Counts, and prints the lines that matter."""
+
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+
+    def missing(self, name, reason):
+        """A suite that cannot run here."""
+        if support.in_ci():
+            self.failed += 1
+            print("FAIL %s: %s" % (name, reason), flush=True)
+        else:
+            self.skipped += 1
+            print("skip %s: %s" % (name, reason), flush=True)
+
+    def suite(self, name, output, status, seconds):
+        """Reads what a suite printed."""
+        passed = failed = 0
+        for line in output.splitlines():
+            if line.startswith("ok ") or re.search(r"\[pass\]$", line):
+                passed += 1
+            elif line.startswith("not ok ") or re.search(r"\[FAIL\]$", line, re.IGNORECASE):
+                failed += 1
+                print("FAIL %s" % line.removeprefix("not ok "), flush=True)
+        if (status != 0 or passed == 0) and failed == 0:
+            failed = 1
+            print("FAIL %s ended with status %s: %s" % (name, status, " | ".join(output.strip().splitlines()[-8:])))
+        self.passed += passed
+        self.failed += failed
+        print("%-16s %3d passed, %d failed, %.1f s" % (name, passed, failed, seconds), flush=True)
+
+
+def run_suite(name, server_command, flags, tally):
+    """Starts a server and runs one suite against it."""
+    started = time.monotonic()
+    with support.Server(server_command, flags) as server:
+        variables = dict(os.environ, NODE_PATH=os.path.join(NODE_FOLDER, "node_modules"), PYTHONDONTWRITEBYTECODE="1")
+        try:
+            done = subprocess.run(
+                SUITES[name][1](server.port), timeout=SUITE_SECONDS_MAX, env=variables, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+            output, status = done.stdout, done.returncode
+        except subprocess.TimeoutExpired as late:
+            output, status = late.stdout or b"", "none after %d s" % SUITE_SECONDS_MAX
+        if server.process.poll() is not None:
+            status = "that of a server that ended: " + server.error_text()[-300:]
+    tally.suite(name, output.decode("utf-8", "replace"), status, time.monotonic() - started)
+
+
+def main():
+    """Installs, runs, counts; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", default=support.DEFAULT_COMMAND, help="the server command")
+    parser.add_argument("--flags", default="", help="more flags for the server, in one argument")
+    parser.add_argument("--install-only", action="store_true", help="fill the tools folder and stop")
+    parser.add_argument("suites", nargs="*", help="of: " + " ".join(SUITES))
+    arguments = parser.parse_args()
+    unknown = set(arguments.suites) - set(SUITES)
+    if unknown:
+        parser.error("no such suite: " + " ".join(sorted(unknown)))
+    tally = Tally()
+    for name in arguments.suites or SUITES:
+        try:
+            SUITES[name][0]()
+            if not arguments.install_only:
+                run_suite(name, arguments.server, arguments.flags.split(), tally)
+        except Missing as reason:
+            tally.missing(name, reason)
+        except support.DidNotStart as error:
+            tally.failed += 1
+            print("FAIL %s: the server did not start: %s" % (name, error), flush=True)
+    print("%d passed, %d failed, %d skipped" % (tally.passed, tally.failed, tally.skipped))
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
