@@ -59,6 +59,5 @@ fn serve(mut settings: Settings) -> Result<u8, (u8, String)> {
 
 /// Runs the server: the one place where the command line hands over to it.
 fn run(settings: Settings) -> Result<(), String> {
-    println!("{settings:#?}");
-    Ok(())
+    larder_server::run(settings).map_err(|error| error.to_string())
 }

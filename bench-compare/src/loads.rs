@@ -153,13 +153,16 @@ fn limited_scale(scale: f64) -> f64 {
 }
 
 fn hit_ratio(scale: f64) -> Load {
+    let requests = 3_000_000.0 * scale;
     let scale = limited_scale(scale);
+    // One GET for every key at least, or the cache is never full.
+    let requests = requests.max(1_000_000.0 * scale) as u32;
     Load {
         name: "hit-ratio-64mb",
         about: "read-through in 64 MiB, 1 M keys, 300 B, Zipf 0.99, 3 M GETs on one connection",
         items: (1_000_000.0 * scale) as u32,
         value_bytes: ValueBytes::fixed(300),
-        kind: Kind::HitRatio { requests: (3_000_000.0 * scale) as u32 },
+        kind: Kind::HitRatio { requests },
         limit_mib: (64.0 * scale) as u64,
     }
 }

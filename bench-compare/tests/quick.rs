@@ -35,7 +35,18 @@ fn empty_and_memcached_are_compared() {
     }
     let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("quick.json");
     let (server, client) = two_cores();
-    let arguments = ["--quick", "--scale", "0.01", "--only", "empty,memcached", "--json"];
+    let arguments = [
+        "--quick",
+        "--seconds",
+        "0.15",
+        "--warmup",
+        "0.05",
+        "--scale",
+        "0.01",
+        "--only",
+        "empty,memcached",
+        "--json",
+    ];
     let pins = ["--server-cores", &server, "--client-cores", &client];
     let output = run(&[&arguments[..], &[json.to_str().expect("UTF-8")], &pins[..]].concat());
     let text = String::from_utf8_lossy(&output.stdout);

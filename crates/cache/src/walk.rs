@@ -20,6 +20,8 @@ pub struct Listed {
     pub fetched: bool,
     /// Bytes it takes, chunks included.
     pub bytes: u64,
+    /// Length of its value, bytes.
+    pub value_bytes: u32,
     /// Client flags.
     pub flags: u32,
 }
@@ -49,6 +51,7 @@ impl Worker {
                         cas: item.cas(),
                         fetched: item.state().has(State::FETCHED),
                         bytes: self.cache.bytes_of(&guard, at),
+                        value_bytes: item.value_bytes(),
                         flags: item.flags(),
                     });
                 }

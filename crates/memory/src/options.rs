@@ -15,6 +15,7 @@ pub const COLUMNS_WANTED_MIN: u64 = 1000;
 /// Default for [`MemoryOptions::inline_value_bytes_max`].
 pub const INLINE_VALUE_BYTES_MAX_DEFAULT: u32 = 512;
 /// Bytes of an operating-system page.
+#[cfg(not(any(miri, loom)))]
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// Which pages the arena should be made of.

@@ -263,7 +263,7 @@ fn a_slab_is_emptied_on_purpose_and_given_back() {
     let value = [1; 100];
     for (n, column) in open.iter_mut().enumerate() {
         let items = if n / 2 == 1 { 1 } else { 5 };
-        (0..items).for_each(|_| drop(column.place(&plain(b"key", &value))));
+        (0..items).for_each(|_| assert!(column.place(&plain(b"key", &value)).is_some()));
     }
     let ids: Vec<_> = open.into_iter().map(OpenColumn::seal).collect();
     let slab = memory.begin_release_slab().unwrap();

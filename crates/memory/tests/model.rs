@@ -97,7 +97,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Quiesce),
         1 => Just(Step::Recycle),
     ];
-    prop::collection::vec(step, 1..if cfg!(miri) { 30 } else { 120 })
+    prop::collection::vec(step, 1..if cfg!(miri) { 20 } else { 120 })
 }
 
 /// The system under test and its twin.
@@ -119,6 +119,7 @@ impl Both {
             limit_bytes: 2 << 20,
             column_bytes: Some(32 << 10),
             pages: PagesWanted::Small,
+            inline_value_bytes_max: INLINE_MAX,
             ..MemoryOptions::default()
         })
         .unwrap();

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 /// Entries of the toy index, shared out among the writers.
 const ENTRIES: usize = if cfg!(miri) { 16 } else { 512 };
 const WRITERS: usize = 2;
-const READERS: usize = 3;
+const READERS: usize = if cfg!(miri) { 1 } else { 3 };
 const DURATION: Duration = Duration::from_secs(2);
 /// Items placed by each writer under Miri, where time means nothing.
-const MIRI_ITEMS: u64 = 100;
+const MIRI_ITEMS: u64 = 60;
 
 /// The toy index: location bits + 1, or 0.
 struct Index([AtomicU64; ENTRIES]);
@@ -29,7 +29,7 @@ impl Index {
 }
 
 fn value_of(serial: u64) -> Vec<u8> {
-    let length = if cfg!(miri) { 3 + serial as usize % 60 } else { 3 + (serial as usize * 131) % 2000 };
+    let length = if cfg!(miri) { 3 + serial as usize % 20 } else { 3 + (serial as usize * 131) % 2000 };
     vec![serial as u8; length]
 }
 
@@ -81,6 +81,8 @@ fn retire_oldest(memory: &Memory, index: &Index, sealed: &mut std::collections::
         }
     }
     memory.retire(oldest);
+    // At once, so that the same few columns are used over and over.
+    memory.recycle();
 }
 
 fn check(item: &Item<'_>, entry: usize) -> Option<u64> {
@@ -156,8 +158,6 @@ fn bytes_under_a_guard_never_change_while_columns_are_reused() {
     });
     let births = memory.take_column(0, 0).map_or(0, |open| open.birth());
     println!("{items} items placed in {births} columns, {batches} batches read");
-    if !cfg!(miri) {
-        assert!(births > 64, "columns were reused");
-    }
+    assert!(cfg!(miri) || births > 64, "columns were reused");
     assert_eq!(memory.readers(), 0);
 }

@@ -1,7 +1,7 @@
 //! ASCII authentication (`-Y`): until a client has logged in, it can only `set` its name and password.
 
 use super::{Connection, Dispatcher};
-use crate::io::service::Ready;
+use crate::io::Ready;
 use larder_protocol::reply;
 use std::path::Path;
 
@@ -117,5 +117,19 @@ impl Dispatcher {
             self.worker.counters().auth_errors.add(1);
         }
         connection.say(answer);
+    }
+}
+
+impl super::Shared {
+    /// SIGHUP: reads the file of users again. A file that cannot be read leaves the users as they are.
+    pub fn reload_users(&self) {
+        let Some(path) = self.settings.auth_file.as_deref() else { return };
+        match AuthFile::read(path) {
+            Ok(users) => {
+                *self.auth.write().expect("no panic under this lock") = Some(users);
+                tracing::info!("the users of {} were read again", path.display());
+            }
+            Err(error) => tracing::warn!("the users stay as they were: {error}"),
+        }
     }
 }

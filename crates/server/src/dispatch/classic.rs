@@ -1,6 +1,7 @@
 //! The classic commands, executed and answered.
 
 use super::connection::Busy;
+use super::stats::Detailed;
 use super::{Connection, Dispatcher};
 use larder_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KeyHash, Location, Mode, Store, StoreOutcome, Touched, Value,
@@ -27,7 +28,7 @@ impl Dispatcher {
     ) -> bool {
         let counters = self.worker.counters();
         counters.cmd_get.add(1);
-        let hit = match hint.and_then(|at| self.worker.confirm(at, key)) {
+        let hit = match hint.and_then(|at| self.worker.confirm(hash, at, key)) {
             Some(hit) => Some(hit),
             None => self.worker.get(hash, key),
         };
@@ -35,24 +36,26 @@ impl Dispatcher {
         if let Some(hit) = hit {
             counters.get_hits.add(1);
             self.worker.note_fetch(&hit);
+            self.note_detail(key, Detailed::Hit);
             let cas = with_cas.then(|| self.shown_cas(&hit));
             let out = connection.output();
             match hit.value() {
                 Value::Whole(value) => compose::value(out, key, hit.item.flags(), value, cas),
                 Value::Chunked { total, .. } => {
-                    compose::value_line(out, key, hit.item.flags(), total as u64, cas);
+                    compose::value_line(out, key, hit.item.flags(), total, cas);
                     let value = self.worker.begin_large_read(&hit);
                     let tail: &[u8] = if last { b"\r\nEND\r\n" } else { b"\r\n" };
-                    connection.busy = Some(Busy::Sending { value, tail, completes: last });
+                    connection.busy = Some(Busy::Sending { value, tail });
                     return last;
                 }
             }
         } else {
             counters.get_misses.add(1);
+            self.note_detail(key, Detailed::Miss);
         }
         if last {
             connection.output().extend_from_slice(reply::END.as_bytes());
-            self.executed[crate::latency::CommandClass::Get as usize] += 1;
+            self.executed[crate::latency::Class::Get as usize] += 1;
         }
         last
     }
@@ -120,6 +123,7 @@ impl Dispatcher {
             binary_key: false,
         });
         self.count_store(outcome, compare.is_some());
+        self.note_detail(store.key, Detailed::Set);
         let answer = match outcome {
             StoreOutcome::Stored { .. } => reply::STORED,
             refused => self.refused(store.key, hash, mode, refused),
@@ -160,6 +164,7 @@ impl Dispatcher {
 
     fn delete_plain(&mut self, key: &[u8], hash: KeyHash) -> DeleteOutcome {
         let outcome = self.delete_quietly(key, hash);
+        self.note_detail(key, Detailed::Delete);
         let counters = self.worker.counters();
         match outcome {
             DeleteOutcome::Deleted => counters.delete_hits.add(1),
@@ -263,7 +268,7 @@ impl Dispatcher {
             match hit.value() {
                 Value::Whole(value) => compose::value(out, key, hit.item.flags(), value, cas),
                 Value::Chunked { total, .. } => {
-                    compose::value_line(out, key, hit.item.flags(), total as u64, cas);
+                    compose::value_line(out, key, hit.item.flags(), total, cas);
                     self.worker.copy_value(&hit, out);
                     out.extend_from_slice(b"\r\n");
                 }

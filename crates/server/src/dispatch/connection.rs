@@ -1,8 +1,7 @@
 //! A connection's state above its socket: what it has still to say, and what it is in the middle of.
 
-use crate::io::service::Conversation;
+use crate::io::Conversation;
 use larder_cache::{LargeRead, Upload};
-use larder_protocol::MetaVerb;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -41,8 +40,6 @@ pub(super) enum Busy {
         value: LargeRead,
         /// What ends the reply.
         tail: &'static [u8],
-        /// Whether the request is complete with it (else more keys of the same line follow).
-        completes: bool,
     },
     /// A large value is on its way in.
     Receiving(Box<Receiving>),
@@ -58,25 +55,10 @@ pub(super) enum Busy {
 /// An upload and what to do with it when it is complete.
 pub(super) struct Receiving {
     pub(super) upload: Upload,
-    pub(super) key: Vec<u8>,
-    pub(super) command: UploadCommand,
+    /// The line that announced it, read again at the end.
+    pub(super) line: Vec<u8>,
     /// The two octets behind the value, as far as they came.
     pub(super) end: Vec<u8>,
-}
-
-/// The line that announced an upload, without its borrowings.
-pub(super) struct UploadCommand {
-    pub(super) mode: larder_cache::Mode,
-    pub(super) flags: u32,
-    pub(super) exptime: i32,
-    pub(super) compare: Option<u64>,
-    pub(super) explicit_cas: Option<u64>,
-    pub(super) invalidate: bool,
-    pub(super) vivify: Option<i32>,
-    pub(super) binary_key: bool,
-    pub(super) noreply: bool,
-    /// For `ms`: the flags as sent, to compose the reply from.
-    pub(super) meta: Option<(MetaVerb, Vec<u8>, Vec<u8>)>,
 }
 
 /// One client's conversation.

@@ -7,7 +7,7 @@ use larder_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KEY_BYTES_MAX, KeyHash, Mode, State, Store, StoreOutcome,
     Touched, Value,
 };
-use larder_protocol::{Meta, MetaFlags, MetaVerb, compose, reply};
+use larder_protocol::{Meta, MetaVerb, compose, reply};
 
 /// What `mg` shows of an item as it was before the request, gathered before anything changes it.
 struct Before {
@@ -128,7 +128,7 @@ impl Dispatcher {
                 }
                 Value::Chunked { .. } => {
                     let value = self.worker.begin_large_read(&hit);
-                    connection.busy = Some(Busy::Sending { value, tail: b"\r\n", completes: true });
+                    connection.busy = Some(Busy::Sending { value, tail: b"\r\n" });
                 }
             }
         }
@@ -174,22 +174,27 @@ impl Dispatcher {
 
     fn meta_set(&mut self, connection: &mut Connection, meta: &Meta<'_>, key: &[u8], hash: KeyHash) {
         let flags = &meta.flags;
-        let compare = flags.has(b'C').then_some(flags.compare);
+        let outcome = self.worker.store(&self.meta_store(meta, key, hash));
         let mode = meta_mode(flags.mode);
-        let outcome = self.worker.store(&Store {
+        self.answer_meta_set(connection, meta, key, hash, mode, outcome);
+    }
+
+    /// An `ms` in the cache's terms.
+    pub(super) fn meta_store<'a>(&self, meta: &Meta<'a>, key: &'a [u8], hash: KeyHash) -> Store<'a> {
+        let flags = &meta.flags;
+        Store {
             key,
             hash,
-            mode,
+            mode: meta_mode(flags.mode),
             flags: flags.client_flags,
             expiry: self.expiry(flags.ttl),
             value: meta.data,
-            compare,
+            compare: flags.has(b'C').then_some(flags.compare),
             explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
             invalidate: flags.has(b'I'),
             vivify: flags.has(b'N').then(|| self.expiry(flags.n)),
             binary_key: flags.has(b'b'),
-        });
-        self.answer_meta_set(connection, meta, key, hash, mode, outcome);
+        }
     }
 
     /// The reply to `ms`, whether its value came in one piece or in many.
@@ -383,9 +388,4 @@ fn compose_ttl(out: &mut Vec<u8>, expiry: Expiry, now_s: u32) {
         None => out.extend_from_slice(b" t-1"),
         Some(left_s) => compose_number(out, b't', left_s as u64),
     }
-}
-
-/// The flags of an `ms` whose value came in many pieces are kept as sent and read again for the reply.
-pub(super) fn has_flag(flags: &MetaFlags<'_>, letter: u8) -> bool {
-    flags.has(letter)
 }

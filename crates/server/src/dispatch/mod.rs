@@ -18,15 +18,15 @@ mod upload;
 
 pub use auth::AuthFile;
 pub use connection::Connection;
+pub use stats::Detail;
 
-use crate::io::counters::{IoCounters, Registry};
-use crate::io::service::{Peer, Ready, Service, Transport};
-use crate::latency::{CommandClass, WorkerLatency};
+use crate::io::{Backend, IoCounters, Peer, Ready, Registry, Service, Transport};
+use crate::latency::{Class, WorkerLatency};
 use crate::settings::Settings;
 use arrayvec::ArrayVec;
 use connection::{Busy, Pool};
 use larder_cache::{KEY_BYTES_MAX, KeyHash, Location, Worker};
-use larder_protocol::{Keys, MetaVerb, ParseOptions, Request, Step, decode_key, parse, reply};
+use larder_protocol::{Keys, MetaVerb, ParseOptions, Request, Step, decode_key, parse};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, OnceLock, RwLock};
@@ -46,14 +46,43 @@ pub struct Shared {
     pub auth: RwLock<Option<AuthFile>>,
     /// What to do on `shutdown`: `true` = gracefully.
     pub on_shutdown: OnceLock<Box<dyn Fn(bool) + Send + Sync>>,
+    /// The backend that moves the bytes, once it is chosen.
+    pub backend: OnceLock<Backend>,
     /// `stats detail on`.
-    pub detail: AtomicBool,
+    pub detail_on: AtomicBool,
+    /// What `stats detail` counted.
+    pub detail: Detail,
     /// `verbosity`.
     pub verbosity: AtomicU8,
     /// Totals at the last `stats reset`.
     pub reset: RwLock<larder_cache::Totals>,
+    started: Instant,
     /// The page kind in one sentence, for `stats settings`.
     pub pages: String,
+}
+
+impl Shared {
+    /// What everybody shares before anything runs.
+    pub fn new(settings: Settings, pages: String, users: Option<AuthFile>) -> Shared {
+        Shared {
+            io: OnceLock::new(),
+            auth: RwLock::new(users),
+            on_shutdown: OnceLock::new(),
+            backend: OnceLock::new(),
+            detail_on: AtomicBool::new(settings.detail_enabled),
+            detail: Detail::default(),
+            verbosity: AtomicU8::new(settings.verbosity),
+            reset: RwLock::default(),
+            started: Instant::now(),
+            pages,
+            settings,
+        }
+    }
+
+    /// The drivers' clock, in seconds: it reads 2 when the server starts.
+    fn io_now_s(&self) -> u32 {
+        2 + self.started.elapsed().as_secs() as u32
+    }
 }
 
 /// One worker's dispatcher.
@@ -64,7 +93,7 @@ pub struct Dispatcher {
     pool: Rc<Pool>,
     parse_options: ParseOptions,
     /// How many requests of each class the present turn executed.
-    executed: [u32; CommandClass::COUNT],
+    executed: [u32; Class::ALL.len()],
 }
 
 /// One key's work in a window.
@@ -83,8 +112,8 @@ enum What<'a> {
     Key { with_cas: bool, last: bool },
     /// A request that is executed in one go.
     Whole(Request<'a>),
-    /// A storage request whose value follows in pieces.
-    Upload(Request<'a>, u32),
+    /// The line of a storage request whose value follows in pieces.
+    Upload(&'a [u8], u32),
     /// A request refused by the parser.
     Reject { error: &'static str, swallow: u64 },
     /// The connection is closed without a word.
@@ -120,7 +149,7 @@ impl Dispatcher {
             latency,
             pool: Rc::default(),
             parse_options,
-            executed: [0; CommandClass::COUNT],
+            executed: [0; Class::ALL.len()],
         }
     }
 
@@ -176,7 +205,9 @@ impl Dispatcher {
                         continue;
                     }
                     Step::Request { request, consumed } => (What::Whole(request), consumed, false),
-                    Step::Upload { request, consumed, body_bytes } => (What::Upload(request, body_bytes), consumed, true),
+                    Step::Upload { consumed, body_bytes, .. } => {
+                        (What::Upload(&input[cursor.at..cursor.at + consumed], body_bytes), consumed, true)
+                    }
                     Step::Reject { error, consumed, swallow } => (What::Reject { error, swallow }, consumed, true),
                     Step::Close => (What::Close, input.len() - cursor.at, true),
                 };
@@ -234,8 +265,7 @@ impl Dispatcher {
     fn execute<'a>(&mut self, batch: &mut [Ready<'a, Connection>], window: &mut Window<'a>) {
         for op in window.iter_mut() {
             if !op.key.is_empty() {
-                let is_read = matches!(op.what, What::Key { .. });
-                op.at = self.worker.locate(op.hash, is_read);
+                op.at = self.worker.locate(op.hash);
             }
         }
         for op in window.iter() {
@@ -261,9 +291,9 @@ impl Dispatcher {
                     self.execute_whole(ready.connection, request, op.hash);
                     true
                 }
-                What::Upload(request, body_bytes) => {
+                What::Upload(line, body_bytes) => {
                     written = true;
-                    self.begin_receiving(ready.connection, request, body_bytes);
+                    self.begin_receiving(ready.connection, line, body_bytes);
                     true
                 }
                 What::Reject { error, swallow } => {
@@ -349,7 +379,7 @@ impl Service for Dispatcher {
         let took_ns = started.elapsed().as_nanos() as u64;
         for (class, count) in self.executed.iter_mut().enumerate() {
             if *count > 0 {
-                self.latency.record(CommandClass::from_index(class), took_ns, *count as u64);
+                self.latency.record(Class::ALL[class], took_ns, *count as u64);
                 *count = 0;
             }
         }
@@ -379,7 +409,7 @@ impl Service for Dispatcher {
 /// The key whose bucket is asked for ahead; empty where there is none or it is not known without work.
 #[inline]
 fn key_of<'a>(what: &What<'a>) -> &'a [u8] {
-    let (What::Whole(request) | What::Upload(request, _)) = what else { return &[] };
+    let What::Whole(request) = what else { return &[] };
     match request {
         Request::Store(store) => store.key,
         Request::Delete { key, .. } | Request::Touch { key, .. } | Request::Arith { key, .. } => key,
@@ -398,29 +428,26 @@ fn writes(request: &Request<'_>) -> bool {
     }
 }
 
-fn class_of(request: &Request<'_>) -> CommandClass {
+fn class_of(request: &Request<'_>) -> Class {
     match request {
-        Request::Get(get) if get.exptime.is_some() => CommandClass::Touch,
-        Request::Get(_) => CommandClass::Get,
-        Request::Store(_) => CommandClass::Set,
-        Request::Delete { .. } => CommandClass::Delete,
-        Request::Arith { .. } => CommandClass::Arith,
-        Request::Touch { .. } => CommandClass::Touch,
+        Request::Get(get) if get.exptime.is_some() => Class::Touch,
+        Request::Get(_) => Class::Get,
+        Request::Store(_) => Class::Set,
+        Request::Delete { .. } => Class::Delete,
+        Request::Arith { .. } => Class::Arith,
+        Request::Touch { .. } => Class::Touch,
         Request::Meta(meta) => match meta.verb {
-            MetaVerb::Get => CommandClass::MetaGet,
-            MetaVerb::Set => CommandClass::MetaSet,
-            MetaVerb::Delete => CommandClass::Delete,
-            MetaVerb::Arith => CommandClass::Arith,
-            MetaVerb::Debug => CommandClass::Other,
+            MetaVerb::Get => Class::MetaGet,
+            MetaVerb::Set => Class::MetaSet,
+            MetaVerb::Delete => Class::Delete,
+            MetaVerb::Arith => Class::Arith,
+            MetaVerb::Debug => Class::Other,
         },
-        _ => CommandClass::Other,
+        _ => Class::Other,
     }
 }
 
 /// The key that a meta request means: the token, or what it decodes to.
-fn meta_key<'b>(token: &'b [u8], is_base64: bool, buffer: &'b mut [u8; KEY_BYTES_MAX]) -> &'b [u8] {
+pub(crate) fn meta_key<'b>(token: &'b [u8], is_base64: bool, buffer: &'b mut [u8; KEY_BYTES_MAX]) -> &'b [u8] {
     if is_base64 { decode_key(token, buffer).unwrap_or(&[]) } else { token }
 }
-
-/// Makes sure the fixed replies used here stay what the wire expects of them.
-const _: () = assert!(reply::END.len() == 5);

@@ -74,7 +74,9 @@ fn choose(wanted: Backend) -> Result<Backend, ListenError> {
         return Ok(Backend::Poll);
     }
     #[cfg(target_os = "linux")]
-    let tried = ring::probe();
+    // On a thread of its own: a ring that goes away interrupts system calls of the thread that made it.
+    let tried = thread::scope(|scope| scope.spawn(ring::probe).join())
+        .unwrap_or_else(|_| Err(io::Error::other("the probe panicked")));
     #[cfg(not(target_os = "linux"))]
     let tried: io::Result<()> = Err(io::ErrorKind::Unsupported.into());
     match tried {

@@ -31,6 +31,9 @@ use super::worker::Worker;
 const BUFFER_BYTES: usize = 16 * 1024;
 /// From one buffer to the next: a line more than its size, so that their first lines do not share one cache set.
 const STRIDE_BYTES: usize = BUFFER_BYTES + 64;
+/// A connection that is backed up goes on receiving up to here, unless its socket is full: a short pause is not worth
+/// two operations.
+const HELD_BYTES_MAX: usize = 128 * 1024;
 const GROUP: u16 = 0;
 const SUBMISSIONS: u32 = 512;
 const COMPLETIONS: u32 = 4096;
@@ -53,6 +56,7 @@ enum Operation {
     Tick = 5,
     Datagrams = 6,
     Cancel = 7,
+    CancelReceive = 8,
 }
 
 fn tag(operation: Operation, number: usize) -> u64 {
@@ -283,8 +287,9 @@ impl<'r> RingDriver<'r> {
         unsafe { self.push(entry) };
     }
 
-    fn cancel(&mut self, what: u64) {
-        let entry = opcode::AsyncCancel::new(what).build().user_data(tag(Operation::Cancel, 0));
+    fn cancel(&mut self, what: Operation, number: usize) {
+        let about = tag(if what == Operation::Receive { Operation::CancelReceive } else { Operation::Cancel }, number);
+        let entry = opcode::AsyncCancel::new(tag(what, number)).build().user_data(about);
         // SAFETY: refers to no memory.
         unsafe { self.push(entry) };
     }
@@ -378,14 +383,21 @@ impl Driver for RingDriver<'_> {
             if !link.state.receiving {
                 self.receive(slot, link.info.fd, &mut link.state);
             }
-        } else if link.blocked && link.state.receiving && !link.state.cancelling {
+        } else if link.state.receiving
+            && !link.state.cancelling
+            && (link.blocked || link.left_over.bytes().len() >= HELD_BYTES_MAX)
+        {
             link.state.cancelling = true;
-            self.cancel(tag(Operation::Receive, slot));
+            self.cancel(Operation::Receive, slot);
         }
     }
 
-    fn close<C: Conversation>(&mut self, _slot: usize, link: &mut Link<C, Self>) {
+    fn close<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>) {
         if Self::is_busy(&link.state) {
+            // A client that goes on sending would keep receiving alive.
+            if link.state.receiving {
+                self.cancel(Operation::Receive, slot);
+            }
             // Ends receiving and sending. It fails only where the connection is dead, which ends them too.
             let _ = link.info.socket.shutdown(std::net::Shutdown::Both);
         }
@@ -401,7 +413,7 @@ impl Driver for RingDriver<'_> {
             if on {
                 self.accept(number);
             } else if self.accepting[number] {
-                self.cancel(tag(Operation::Accept, number));
+                self.cancel(Operation::Accept, number);
             }
         }
     }
@@ -498,6 +510,7 @@ fn complete<S: Service>(
     const BELL: u64 = Operation::Bell as u64;
     const TICK: u64 = Operation::Tick as u64;
     const DATAGRAMS: u64 = Operation::Datagrams as u64;
+    const CANCEL_RECEIVE: u64 = Operation::CancelReceive as u64;
     match completion.user_data() >> 32 {
         RECEIVE => received(worker, number, result, flags),
         SEND => sent(worker, number, result),
@@ -509,6 +522,13 @@ fn complete<S: Service>(
         TICK => {
             worker.driver.arm_tick();
             worker.tick();
+        }
+        CANCEL_RECEIVE => {
+            eprintln!("cancel {number} {result}");
+            if result < 0 && let Some((link, driver)) = worker.link_and_driver(number) {
+                link.state.cancelling = false;
+                driver.lapsed.push(number);
+            }
         }
         DATAGRAMS => {
             if !cqueue::more(flags) && result >= 0 {

@@ -134,7 +134,10 @@ impl<S: Service, D: Driver> Worker<S, D> {
                 }
                 self.driver.give_back(filled);
             }
-            if !link.doomed && (link.stalled || link.left_over.bytes().len() < wanted) {
+            if !link.doomed && link.stalled {
+                return self.driver.steer(slot, link);
+            }
+            if !link.doomed && link.left_over.bytes().len() < wanted {
                 return;
             }
             link.unseen = true;
@@ -308,6 +311,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     fn close(&mut self, slot: usize, link: &mut Link<S::Connection, D>) {
         link.closing = true;
+        link.doomed = true;
         link.left_over.clear(&self.shared.buffers);
         link.unblock(&self.shared.buffers);
         if let Some(filled) = link.direct.take() {

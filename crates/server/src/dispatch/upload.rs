@@ -1,0 +1,180 @@
+//! What takes more than one turn: large values on their way in and out, and dumps.
+
+use super::classic::{mode_of, say_unless};
+use super::connection::{Busy, OUTPUT_SOFT_BYTES, Receiving};
+use super::meta::meta_mode;
+use super::{Connection, Dispatcher, meta_key};
+use crate::io::Ready;
+use larder_cache::{KEY_BYTES_MAX, Mode, Store, StoreOutcome, Upload};
+use larder_protocol::{Request, Step, StoreVerb, compose, parse, reply};
+
+/// Items listed before a dump lets other connections have their turn.
+const LISTED_AT_ONCE: usize = 256;
+
+impl Dispatcher {
+    /// A storage line whose value is longer than what is waited for in one piece. Only the line is consumed.
+    pub(super) fn begin_receiving(&mut self, connection: &mut Connection, line: &[u8], body_bytes: u32) {
+        let Step::Upload { request, .. } = parse(line, &self.parse_options) else { return };
+        let body_end = body_bytes as u64 + 2;
+        let mut buffer = [0; KEY_BYTES_MAX];
+        let (key, mode, noreply) = match &request {
+            Request::Store(store) => (store.key, mode_of(store.verb, 0).0, store.noreply),
+            Request::Meta(meta) => {
+                let key = meta_key(meta.key, meta.flags.has(b'b'), &mut buffer);
+                (key, meta_mode(meta.flags.mode), false)
+            }
+            _ => return,
+        };
+        let hash = self.worker.cache().hash(key);
+        let begun = if self.worker.fits(key.len(), body_bytes as u64) {
+            self.worker.begin_upload(hash, body_bytes).ok_or(StoreOutcome::NoRoom)
+        } else {
+            Err(StoreOutcome::TooLarge)
+        };
+        match begun {
+            Ok(upload) => {
+                let receiving = Receiving { upload, line: line.to_vec(), end: Vec::with_capacity(2) };
+                connection.busy = Some(Busy::Receiving(Box::new(receiving)));
+            }
+            Err(outcome) => {
+                self.count_store(outcome, false);
+                let answer = self.refused(key, hash, mode, outcome);
+                say_unless(connection, noreply, answer);
+                connection.swallow = body_end;
+            }
+        }
+    }
+
+    /// Takes in what has come of a large value; with its last byte, stores it.
+    pub(super) fn continue_receiving(&mut self, ready: &mut Ready<'_, Connection>) {
+        let Some(Busy::Receiving(mut receiving)) = ready.connection.busy.take() else { return };
+        let input = &ready.input[ready.consumed..];
+        let missing_bytes = receiving.upload.missing_bytes();
+        let value_bytes = missing_bytes.min(input.len());
+        if !self.worker.fill_upload(&mut receiving.upload, &input[..value_bytes]) {
+            ready.connection.swallow = missing_bytes as u64 + 2;
+            return self.give_up_receiving(ready.connection, *receiving);
+        }
+        let end_bytes = (2 - receiving.end.len()).min(input.len() - value_bytes);
+        if receiving.upload.missing_bytes() == 0 {
+            receiving.end.extend_from_slice(&input[value_bytes..value_bytes + end_bytes]);
+            ready.consumed += end_bytes;
+        }
+        ready.consumed += value_bytes;
+        if receiving.end.len() < 2 {
+            ready.connection.busy = Some(Busy::Receiving(receiving));
+            return;
+        }
+        let Receiving { upload, line, end } = *receiving;
+        if end != b"\r\n" {
+            self.worker.abandon_upload(upload);
+            return ready.connection.say(reply::BAD_CHUNK);
+        }
+        let Step::Upload { request, .. } = parse(&line, &self.parse_options) else { return };
+        self.finish_receiving(ready.connection, &request, upload);
+    }
+
+    /// No room for the next chunk: the value is thrown away, and the old one with it.
+    fn give_up_receiving(&mut self, connection: &mut Connection, receiving: Receiving) {
+        let Receiving { upload, line, .. } = receiving;
+        let Step::Upload { request, .. } = parse(&line, &self.parse_options) else { return };
+        self.worker.abandon_upload(upload);
+        let mut buffer = [0; KEY_BYTES_MAX];
+        let (key, noreply) = match &request {
+            Request::Store(store) => (store.key, store.noreply),
+            Request::Meta(meta) => (meta_key(meta.key, meta.flags.has(b'b'), &mut buffer), false),
+            _ => return,
+        };
+        let hash = self.worker.cache().hash(key);
+        self.delete_quietly(key, hash);
+        self.worker.counters().store_no_memory.add(1);
+        say_unless(connection, noreply, reply::NO_MEMORY_DURING_READ);
+    }
+
+    fn finish_receiving(&mut self, connection: &mut Connection, request: &Request<'_>, upload: Upload) {
+        match request {
+            Request::Store(store) => {
+                let hash = self.worker.cache().hash(store.key);
+                let (mode, compare) = mode_of(store.verb, store.cas);
+                let outcome = self.worker.complete_upload(
+                    upload,
+                    &Store {
+                        key: store.key,
+                        hash,
+                        mode,
+                        flags: store.flags,
+                        expiry: self.expiry(store.exptime),
+                        value: &[],
+                        compare,
+                        explicit_cas: None,
+                        invalidate: false,
+                        vivify: None,
+                        binary_key: false,
+                    },
+                );
+                self.count_store(outcome, store.verb == StoreVerb::Cas);
+                let answer = self.refused(store.key, hash, mode, outcome);
+                say_unless(connection, store.noreply, answer);
+            }
+            Request::Meta(meta) => {
+                let mut buffer = [0; KEY_BYTES_MAX];
+                let key = meta_key(meta.key, meta.flags.has(b'b'), &mut buffer);
+                let hash = self.worker.cache().hash(key);
+                let mode: Mode = meta_mode(meta.flags.mode);
+                let outcome = self.worker.complete_upload(upload, &self.meta_store(meta, key, hash));
+                self.answer_meta_set(connection, meta, key, hash, mode, outcome);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends the next piece of a large value.
+    pub(super) fn continue_sending(&mut self, ready: &mut Ready<'_, Connection>) {
+        let connection = &mut *ready.connection;
+        if connection.out.len() >= OUTPUT_SOFT_BYTES {
+            return;
+        }
+        let Some(Busy::Sending { mut value, tail, .. }) = connection.busy.take() else { return };
+        let room = OUTPUT_SOFT_BYTES - connection.out.len();
+        if self.worker.continue_large_read(&mut value, room, connection.output()) {
+            connection.busy = Some(Busy::Sending { value, tail });
+            return;
+        }
+        self.worker.end_large_read(value);
+        connection.output().extend_from_slice(tail);
+    }
+
+    /// Lists the next items of a dump.
+    pub(super) fn continue_listing(&mut self, connection: &mut Connection) {
+        if connection.out.len() >= OUTPUT_SOFT_BYTES {
+            return;
+        }
+        let Some(Busy::Listing { bucket, mgdump }) = connection.busy.take() else { return };
+        let mut listed = Vec::new();
+        let next = self.worker.list(bucket, LISTED_AT_ONCE, &mut listed);
+        let out = connection.output();
+        for item in &listed {
+            if mgdump {
+                compose::mgdump_line(out, &item.key, item.binary_key);
+            } else {
+                compose::metadump_line(
+                    out,
+                    &compose::ItemReport {
+                        key: &item.key,
+                        expiry: item.expires_unix_s,
+                        last_access: item.accessed_unix_s,
+                        cas: item.cas,
+                        fetched: item.fetched,
+                        class: super::stats::THE_CLASS,
+                        bytes: item.bytes,
+                        flags: item.flags,
+                    },
+                );
+            }
+        }
+        match next {
+            Some(bucket) => connection.busy = Some(Busy::Listing { bucket, mgdump }),
+            None => connection.say(if mgdump { reply::META_MISS } else { reply::END }),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The server from settings to the last closed connection.
+
+use crate::admin;
+use crate::admin::process::{Signal, Transport, notify_ready, notify_stopping, on_signals, write_port_file};
+use crate::dispatch::{AuthFile, Dispatcher, Shared};
+use crate::io::{self, Backend, ListenOptions};
+use crate::latency::WorkerLatency;
+use crate::metrics::Metrics;
+use crate::settings::{self, Pages, PinCpus, Settings};
+use larder_cache::{Cache, CacheOptions, PagesWanted};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a graceful stop waits for requests in flight.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long an ordinary stop lets outputs drain.
+const STOP: Duration = Duration::from_millis(500);
+/// Share of the buffers' cap that may be receive buffers of the rings, and bytes of one.
+const RING_SHARE: u64 = 4;
+const RING_BUFFER_BYTES: u64 = 16 << 10;
+
+/// Why the server could not start: one line that says what to do.
+#[derive(Debug)]
+pub struct RunError(pub String);
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RunError {}
+
+fn refuse(error: impl std::fmt::Display) -> RunError {
+    RunError(error.to_string())
+}
+
+/// Serves until told to stop.
+///
+/// # Errors
+/// What keeps the server from starting: memory, pages, addresses, the file of users, the admin address.
+pub fn run(settings: Settings) -> Result<(), RunError> {
+    let users = settings.auth_file.as_deref().map(AuthFile::read).transpose().map_err(RunError)?;
+    let cache = Cache::new(cache_options(&settings)).map_err(refuse)?;
+    let bound = io::bind(&listen_options(&settings, &cache)).map_err(refuse)?;
+    let shared = Arc::new(Shared::new(settings.clone(), cache.pages_sentence(), users));
+    let _ = shared.io.set((bound.counters(), bound.registry()));
+    let _ = shared.backend.set(bound.backend());
+    let latency: Arc<[Arc<WorkerLatency>]> =
+        (0..settings.threads).map(|_| Arc::from(WorkerLatency::new())).collect();
+
+    let stopper = bound.stopper();
+    let on_shutdown = stopper.clone();
+    let _ = shared.on_shutdown.set(Box::new(move |graceful| {
+        on_shutdown.stop_gracefully(if graceful { GRACE } else { STOP });
+    }));
+    let reload = shared.clone();
+    let signals = on_signals(move |signal| match signal {
+        Signal::Stop => stopper.stop_gracefully(STOP),
+        Signal::StopGracefully => stopper.stop_gracefully(GRACE),
+        Signal::Reload => reload.reload_users(),
+    })
+    .map_err(|error| RunError(format!("cannot wait for signals: {error}")))?;
+
+    let metrics = Arc::new(Metrics::new(cache.clone(), shared.clone(), latency.clone()));
+    let admin = start_admin(&settings, metrics)?;
+    write_ports(&bound)?;
+    let keeper = cache.keep().map_err(|error| RunError(format!("cannot start the keeper: {error}")))?;
+    announce(&settings, &bound, &cache, admin.as_ref());
+
+    let (service_cache, service_shared) = (cache.clone(), shared.clone());
+    let running = bound
+        .start(move |number| {
+            pin(&service_shared.settings, number);
+            Dispatcher::new(service_cache.worker(), service_shared.clone(), latency[number].clone())
+        })
+        .map_err(refuse)?;
+    notify_ready(&settings);
+    let ended = running.join();
+    notify_stopping();
+    cache.stop_keeper();
+    let _ = keeper.join();
+    drop(signals);
+    if let Some(admin) = admin {
+        admin.stop();
+    }
+    tracing::info!("stopped");
+    ended.map_err(|error| RunError(format!("a worker ended early: {error}")))
+}
+
+fn cache_options(settings: &Settings) -> CacheOptions {
+    CacheOptions {
+        limit_bytes: settings.memory_bytes,
+        item_bytes_max: settings.item_bytes_max as u64,
+        evict: settings.evict,
+        workers: settings.threads as usize,
+        pages: match settings.pages {
+            Pages::Auto => PagesWanted::Auto,
+            Pages::Huge => PagesWanted::Huge,
+            Pages::Transparent => PagesWanted::Transparent,
+            Pages::Small => PagesWanted::Small,
+            Pages::Coloured => PagesWanted::Coloured,
+        },
+        column_bytes: settings.column_bytes,
+        inline_value_bytes: Some(settings.inline_value_bytes),
+        hashpower: settings.hashpower,
+        seed: None,
+    }
+}
+
+fn listen_options(settings: &Settings, cache: &Cache) -> ListenOptions {
+    let port = |port: settings::Port| match port {
+        settings::Port::Off => None,
+        settings::Port::Random => Some(0),
+        settings::Port::Fixed(number) => Some(number),
+    };
+    let buffers_limit_bytes = cache.buffers_cap_bytes();
+    let ring_bytes = buffers_limit_bytes / RING_SHARE / settings.threads as u64;
+    let on_the_network = settings.unix_socket.is_none();
+    ListenOptions {
+        tcp_port: port(settings.tcp_port).filter(|_| on_the_network),
+        udp_port: port(settings.udp_port).filter(|_| on_the_network),
+        addresses: settings.addresses.iter().map(|address| address.to_string()).collect(),
+        unix: settings.unix_socket.clone().map(|path| (path, settings.unix_mask)),
+        backlog: settings.backlog,
+        connections_max: settings.connections_max as usize,
+        connections_max_fast: settings.maxconns_fast,
+        idle_timeout_s: settings.idle_timeout_s,
+        workers: settings.threads as usize,
+        backend: match settings.backend {
+            settings::Backend::Auto => Backend::Auto,
+            settings::Backend::Ring => Backend::Ring,
+            settings::Backend::Poll => Backend::Poll,
+        },
+        ring_buffers: (ring_bytes / RING_BUFFER_BYTES).clamp(8, 128) as usize,
+        buffers_limit_bytes,
+    }
+}
+
+/// The admin endpoint. One that was not asked for by name gives way to another server's.
+fn start_admin(settings: &Settings, metrics: Arc<Metrics>) -> Result<Option<admin::AdminHandle>, RunError> {
+    let Some(address) = settings.admin else { return Ok(None) };
+    match admin::start(address.at, metrics) {
+        Ok(handle) => Ok(Some(handle)),
+        Err(error) if address.required => Err(refuse(error)),
+        Err(error) => {
+            tracing::warn!("no admin page: {error}");
+            Ok(None)
+        }
+    }
+}
+
+/// memcached's way of telling a test suite which ports it got.
+fn write_ports(bound: &io::Bound) -> Result<(), RunError> {
+    let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME").map(PathBuf::from) else { return Ok(()) };
+    let addresses = bound.addresses();
+    let tcp = addresses.tcp.iter().map(|at| (Transport::Tcp, *at));
+    let ports: Vec<_> = tcp.chain(addresses.udp.iter().map(|at| (Transport::Udp, *at))).collect();
+    write_port_file(&path, &ports)
+        .map_err(|error| RunError(format!("cannot write {}: {error}; see MEMCACHED_PORT_FILENAME", path.display())))
+}
+
+fn announce(settings: &Settings, bound: &io::Bound, cache: &Cache, admin: Option<&admin::AdminHandle>) {
+    let addresses = bound.addresses();
+    let mut places: Vec<String> = addresses.tcp.iter().map(|at| at.to_string()).collect();
+    places.extend(addresses.udp.iter().map(|at| format!("udp {at}")));
+    places.extend(addresses.unix.iter().map(|path| path.display().to_string()));
+    tracing::info!(
+        "listening on {}: {} MiB, {} workers, {}, {}{}",
+        places.join(", "),
+        settings.memory_bytes >> 20,
+        settings.threads,
+        bound.backend(),
+        cache.pages_sentence(),
+        admin.map_or(String::new(), |admin| format!("; http://{}", admin.local_addr)),
+    );
+}
+
+/// Keeps a worker on its CPU, if that was asked for.
+fn pin(settings: &Settings, number: usize) {
+    let cpu = match &settings.pin_cpus {
+        PinCpus::Off => return,
+        PinCpus::Auto => number % std::thread::available_parallelism().map_or(1, usize::from),
+        PinCpus::List(cpus) => cpus[number % cpus.len()] as usize,
+    };
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    if let Err(error) = sched_setaffinity(None, &set) {
+        tracing::warn!("worker {number} runs on any CPU: cannot pin it to {cpu}: {error}");
+    }
+}

@@ -1,0 +1,69 @@
+"""What the process tests share: the server under test, and how it is started by hand."""
+
+import os
+import shlex
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(HERE)
+sys.path.insert(0, TESTS)
+
+import support  # noqa: E402
+
+END_SECONDS_MAX = 10.0
+
+
+def server_command():
+    """The server command, from the environment."""
+    return os.environ.get("LARDER_SERVER", support.DEFAULT_COMMAND)
+
+
+def is_larder():
+    """Whether the server is Larder, and not memcached in its place."""
+    return "larder" in os.path.basename(shlex.split(server_command())[0])
+
+
+def larder_only(test):
+    """Marks a test of what memcached does not have."""
+    return unittest.skipUnless(is_larder(), "memcached has no such thing")(test)
+
+
+def start(*flags, **options):
+    """A running server with these flags."""
+    return support.Server(server_command(), list(flags), **options)
+
+
+def run_to_end(*arguments, environment=None):
+    """Runs the server where it should end by itself; returns (status, stdout, stderr)."""
+    words = shlex.split(server_command())
+    words[0] = support.Server._executable(words[0])
+    variables = dict(os.environ, **(environment or {}))
+    done = subprocess.run(words + list(arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=END_SECONDS_MAX, env=variables)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Case(unittest.TestCase):
+    """A test case with a folder of its own, and a server that is stopped whatever happens."""
+
+    def folder(self):
+        """A new folder that goes with the test."""
+        import tempfile
+
+        made = tempfile.TemporaryDirectory()
+        self.addCleanup(made.cleanup)
+        return made.name
+
+    def server(self, *flags, **options):
+        """A server that is stopped at the end of the test."""
+        made = start(*flags, **options)
+        self.addCleanup(made.__exit__)
+        return made
+
+    def connection(self, server, **options):
+        """A connection that is closed at the end of the test."""
+        made = server.connect(**options)
+        self.addCleanup(made.close)
+        return made

@@ -1,0 +1,63 @@
+"""The admin page: metrics, health."""
+
+import re
+import unittest
+import urllib.error
+import urllib.request
+
+import support
+from process_support import Case, larder_only
+
+SAMPLE = re.compile(r"^[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^}]*\})? [-+0-9.eEInfNa]+$")
+
+
+class Admin(Case):
+    """`--admin 127.0.0.1:PORT`."""
+
+    def setUp(self):
+        self.port = support.free_port()
+
+    def fetch(self, path):
+        """(status, text) of a page."""
+        try:
+            with urllib.request.urlopen("http://127.0.0.1:%d%s" % (self.port, path), timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    @larder_only
+    def test_health(self):
+        self.server("--admin", "127.0.0.1:%d" % self.port)
+        status, text = self.fetch("/healthz")
+        self.assertEqual((status, text.strip()), (200, "ok"))
+
+    @larder_only
+    def test_metrics(self):
+        server = self.server("--admin", "127.0.0.1:%d" % self.port)
+        connection = self.connection(server)
+        connection.set(b"a", b"x")
+        connection.get(b"a")
+        connection.get(b"absent")
+        status, text = self.fetch("/metrics")
+        self.assertEqual(status, 200)
+        self.assertIn("# TYPE larder_", text)
+        for line in text.splitlines():
+            if line and not line.startswith("#"):
+                self.assertRegex(line, SAMPLE)
+
+    @larder_only
+    def test_a_page_that_does_not_exist(self):
+        self.server("--admin", "127.0.0.1:%d" % self.port)
+        self.assertEqual(self.fetch("/nothing")[0], 404)
+
+    @larder_only
+    def test_the_admin_page_ends_with_the_server(self):
+        server = self.server("--admin", "127.0.0.1:%d" % self.port)
+        self.assertEqual(self.fetch("/healthz")[0], 200)
+        self.assertEqual(server.stop(), 0)
+        with self.assertRaises(OSError):
+            self.fetch("/healthz")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,156 @@
+"""The promise of `-m`: whatever clients do, the process stays within it, and goes on answering."""
+
+import os
+import socket
+import time
+import unittest
+
+from process_support import Case, larder_only
+
+MEBIBYTE = 1 << 20
+LIMIT_MIB = 64
+BOUND_BYTES = int(LIMIT_MIB * MEBIBYTE * 1.05) + 16 * MEBIBYTE
+HOSTILE_CONNECTIONS = 1000
+
+
+class Bound(Case):
+    """`-m 64 -c 1024`, the cache full, every connection as greedy as it can be."""
+
+    def setUp(self):
+        self.running = self.server("-m", str(LIMIT_MIB), "-c", "1024")
+
+    def fill(self, mebibytes=96):
+        """Stores more than fits."""
+        connection = self.connection(self.running)
+        for size, share in ((100, 0.2), (1500, 0.4), (30000, 0.2), (700000, 0.2)):
+            value = os.urandom(size)
+            for number in range(int(mebibytes * MEBIBYTE * share / (size + 60)) // 100 + 1):
+                batch = 100 if size < 30000 else 10
+                for repeat in range(100 // batch):
+                    keys = [b"f%d-%d-%d-%d" % (size, number, repeat, i) for i in range(batch)]
+                    connection.send(b"".join(b"set %b 0 0 %d noreply\r\n%b\r\n" % (key, size, value) for key in keys))
+        self.assertEqual(connection.ask(b"mn"), b"MN")
+        return connection
+
+    def crowd(self, count, first, receive_buffer=None):
+        """So many connections, each of which sends `first` as far as the server takes it."""
+        made = []
+        for number in range(count):
+            connection = self.connection(self.running, receive_buffer=receive_buffer)
+            connection.socket.setblocking(False)
+            self.push(connection, first(number))
+            made.append(connection)
+        return made
+
+    @staticmethod
+    def push(connection, data):
+        """Sends what the server takes within a moment; the rest is dropped."""
+        view = memoryview(data)
+        for _ in range(50):
+            try:
+                view = view[connection.socket.send(view):]
+                if not view:
+                    return
+            except BlockingIOError:
+                time.sleep(0.0005)
+            except OSError:
+                return
+
+    def within(self, what):
+        """Fails if the process was ever larger than promised."""
+        peak = self.running.resident_bytes_peak()
+        self.assertIsNone(self.running.process.poll(), "the server ended: " + self.running.error_text()[-500:])
+        self.assertLessEqual(peak, BOUND_BYTES, "%s: peak of %.1f MiB, promised %.1f MiB" % (
+            what, peak / MEBIBYTE, BOUND_BYTES / MEBIBYTE))
+
+    def still_answers(self, connection):
+        """Fails unless a client that behaves is served."""
+        self.assertEqual(connection.ask(b"mn"), b"MN")
+        self.assertEqual(connection.set(b"after", b"x" * 1000), b"STORED")
+        self.assertEqual(connection.get(b"after"), b"x" * 1000)
+
+    @larder_only
+    def test_full_memory(self):
+        connection = self.fill(160)
+        self.within("full memory")
+        self.assertGreater(int(connection.stats()[b"evictions"]), 0)
+        self.still_answers(connection)
+
+    @larder_only
+    def test_an_endless_line(self):
+        behaved = self.fill()
+        self.crowd(100, lambda number: (b"get" if number % 2 else b"") + b" endless" * 100000)
+        self.within("endless lines")
+        self.still_answers(behaved)
+
+    @larder_only
+    def test_half_sent_values(self):
+        behaved = self.fill()
+        self.crowd(HOSTILE_CONNECTIONS, lambda number: b"set half%d 0 0 900000\r\n" % number + b"h" * 450000)
+        self.within("%d half-sent values" % HOSTILE_CONNECTIONS)
+        self.still_answers(behaved)
+
+    @larder_only
+    def test_half_sent_small_values(self):
+        behaved = self.fill()
+        self.crowd(HOSTILE_CONNECTIONS, lambda number: b"set half%d 0 0 30000\r\n" % number + b"h" * 29000)
+        self.within("%d half-sent small values" % HOSTILE_CONNECTIONS)
+        self.still_answers(behaved)
+
+    @larder_only
+    def test_unread_answers(self):
+        behaved = self.fill()
+        behaved.set(b"large", b"l" * 900000)
+        self.crowd(HOSTILE_CONNECTIONS, lambda number: b"get large\r\n" * 100, receive_buffer=4096)
+        time.sleep(0.5)
+        self.within("%d deaf clients" % HOSTILE_CONNECTIONS)
+        self.still_answers(behaved)
+
+    @larder_only
+    def test_unread_small_answers(self):
+        behaved = self.fill()
+        behaved.set(b"small", b"s" * 400)
+        self.crowd(200, lambda number: b"get small small small small small small\r\n" * 20000, receive_buffer=4096)
+        time.sleep(0.5)
+        self.within("200 deaf clients that ask for much")
+        self.still_answers(behaved)
+
+    @larder_only
+    def test_memory_comes_back_when_they_are_gone(self):
+        behaved = self.fill()
+        crowd = self.crowd(500, lambda number: b"set half%d 0 0 900000\r\n" % number + b"h" * 450000)
+        for connection in crowd:
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            connection.close()
+        deadline = time.monotonic() + 5
+        while int(behaved.stats()[b"curr_connections"]) > 20 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.fill(160)
+        self.within("after 500 clients that left")
+        self.still_answers(behaved)
+
+
+class Full(Case):
+    """A full cache makes room, or says so."""
+
+    def test_a_full_cache_takes_new_items(self):
+        server = self.server("-m", "64")
+        connection = self.connection(server)
+        value = b"v" * 10000
+        for number in range(12000):
+            connection.send(b"set k%d 0 0 10000 noreply\r\n%b\r\n" % (number, value))
+        self.assertEqual(connection.get(b"k11999"), value)
+        stats = connection.stats()
+        self.assertGreater(int(stats[b"evictions"]), 0)
+        self.assertLess(int(stats[b"bytes"]), LIMIT_MIB * MEBIBYTE)
+
+    def test_a_full_cache_that_may_not_evict_says_so(self):
+        server = self.server("-m", "64", "-M")
+        connection = self.connection(server)
+        answers = {connection.set(b"k%d" % number, b"v" * 10000) for number in range(9000)}
+        self.assertEqual(answers, {b"STORED", b"SERVER_ERROR out of memory storing object"})
+        self.assertEqual(connection.get(b"k0"), b"v" * 10000)
+
+
+if __name__ == "__main__":
+    unittest.main()

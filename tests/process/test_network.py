@@ -1,0 +1,309 @@
+"""Connections: limits, timeouts, UDP, IPv6, authentication, slow clients, and how they are spread."""
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import process_support
+import support
+from process_support import Case, larder_only
+
+CORE_TRANSCRIPTS = ["storage", "retrieval", "delete", "arithmetic", "noreply", "errors", "limits", "meta_get", "meta_set",
+                    "meta_delete", "meta_arithmetic", "meta_recache", "meta_base64", "meta_misc"]
+
+
+class Limits(Case):
+    """How many connections, and for how long."""
+
+    def test_connections_beyond_the_limit_are_told_so(self):
+        server = self.server("-c", "10", wait=False)
+        server.wait_until_listening()
+        time.sleep(0.2)
+        held = []
+        refused = 0
+        for _ in range(20):
+            connection = self.connection(server, timeout=5)
+            try:
+                answer = connection.ask(b"mn")
+            except (support.Closed, ConnectionError):
+                answer = b""
+            if answer == b"MN":
+                held.append(connection)
+            else:
+                self.assertIn(answer, (b"ERROR Too many open connections", b""))
+                refused += 1
+        self.assertGreaterEqual(len(held), 5)
+        self.assertLessEqual(len(held), 10)
+        self.assertGreaterEqual(refused, 10)
+        self.assertGreaterEqual(int(held[0].stats()[b"rejected_connections"]), refused)
+        for connection in held[1:]:
+            connection.close()
+        time.sleep(0.5)
+        self.assertEqual(self.connection(server).ask(b"mn"), b"MN")
+
+    def test_an_idle_connection_is_closed(self):
+        server = self.server("-o", "idle_timeout=1")
+        idle, busy = self.connection(server), self.connection(server)
+        self.assertEqual(idle.ask(b"mn"), b"MN")
+        closed = threading.Event()
+        watcher = threading.Thread(target=lambda: idle.is_closed(8) and closed.set())
+        watcher.start()
+        deadline = time.monotonic() + 8
+        while not closed.is_set() and time.monotonic() < deadline:
+            self.assertEqual(busy.ask(b"mn"), b"MN")
+            time.sleep(0.1)
+        watcher.join()
+        self.assertTrue(closed.is_set())
+        self.assertEqual(int(busy.stats()[b"idle_kicks"]), 1)
+
+    def test_a_thousand_connections(self):
+        server = self.server("-c", "1024")
+        held = [self.connection(server) for _ in range(900)]
+        for number, connection in enumerate(held):
+            connection.send(b"set k%d 0 0 4 \r\n%04d\r\n" % (number, number))
+        for connection in held:
+            self.assertEqual(connection.line(), b"STORED")
+        self.assertEqual(held[7].get(b"k899"), b"0899")
+
+    def test_connections_come_and_go(self):
+        server = self.server()
+        first = self.connection(server)
+        before = int(first.stats()[b"curr_connections"])
+        for _ in range(500):
+            with server.connect() as connection:
+                connection.send(b"get a\r\nset b 0 0 10\r\nhalf")
+        deadline = time.monotonic() + 5
+        while int(first.stats()[b"curr_connections"]) > before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(int(first.stats()[b"curr_connections"]), before)
+        self.assertGreaterEqual(int(first.stats()[b"total_connections"]), 500)
+
+
+class Udp(Case):
+    """Requests of one datagram, answers of several."""
+
+    def setUp(self):
+        self.port = support.free_port()
+        self.server("-U", str(self.port))
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.addCleanup(self.socket.close)
+        self.socket.settimeout(5)
+
+    def ask(self, request, number=7, total=1):
+        """Sends a datagram and puts the answer together."""
+        self.socket.sendto(struct.pack(">HHHH", number, 0, total, 0) + request, ("127.0.0.1", self.port))
+        parts, count = {}, 1
+        while len(parts) < count:
+            datagram = self.socket.recv(65536)
+            self.assertLessEqual(len(datagram), 1400)
+            got, sequence, count, reserved = struct.unpack(">HHHH", datagram[:8])
+            self.assertEqual((got, reserved), (number, 0))
+            parts[sequence] = datagram[8:]
+        self.assertEqual(sorted(parts), list(range(count)))
+        return b"".join(parts[sequence] for sequence in range(count))
+
+    def test_set_and_get(self):
+        self.assertEqual(self.ask(b"set a 5 0 5\r\nhello\r\n"), b"STORED\r\n")
+        self.assertEqual(self.ask(b"get a\r\n", 65535), b"VALUE a 5 5\r\nhello\r\nEND\r\n")
+        self.assertEqual(self.ask(b"get absent\r\n", 0), b"END\r\n")
+        self.assertEqual(self.ask(b"mg a v\r\n"), b"VA 5\r\nhello\r\n")
+        self.assertEqual(self.ask(b"nonsense\r\n"), b"ERROR\r\n")
+
+    def test_an_answer_of_several_datagrams(self):
+        value = bytes(range(256)) * 50
+        with support.Connection("127.0.0.1", self.tcp_port()) as connection:
+            self.assertEqual(connection.set(b"long", value), b"STORED")
+        answer = self.ask(b"get long\r\n")
+        self.assertEqual(answer, b"VALUE long 0 %d\r\n" % len(value) + value + b"\r\nEND\r\n")
+
+    def tcp_port(self):
+        """The TCP port, as `stats settings` tells over UDP."""
+        for line in self.ask(b"stats settings\r\n").split(b"\r\n"):
+            if line.startswith(b"STAT tcpport "):
+                return int(line.split()[2])
+        raise AssertionError("no tcpport in stats settings")
+
+    def test_a_request_of_several_datagrams_is_dropped(self):
+        self.socket.settimeout(0.5)
+        with self.assertRaises(TimeoutError):
+            self.ask(b"get a\r\n", total=2)
+        self.socket.settimeout(5)
+        self.assertEqual(self.ask(b"get a\r\n", 8), b"END\r\n")
+
+    def test_datagrams_too_short_for_a_header_are_dropped(self):
+        for length in range(8):
+            self.socket.sendto(b"\0" * length, ("127.0.0.1", self.port))
+        self.assertEqual(self.ask(b"version\r\n")[:8], b"VERSION ")
+
+
+class Addresses(Case):
+    """Where it listens."""
+
+    def test_ipv6(self):
+        probe = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            self.skipTest("this machine has no IPv6")
+        finally:
+            probe.close()
+        server = self.server("-l", "::1", wait=False)
+        server.wait_until_listening("::1")
+        with support.Connection("::1", server.port) as connection:
+            self.assertEqual(connection.set(b"a", b"x"), b"STORED")
+            self.assertEqual(connection.get(b"a"), b"x")
+
+    def test_several_addresses_with_ports(self):
+        other = support.free_port()
+        server = self.server("-l", "127.0.0.1,127.0.0.2:%d" % other)
+        self.assertEqual(self.connection(server).set(b"a", b"x"), b"STORED")
+        with support.Connection("127.0.0.2", other) as connection:
+            self.assertEqual(connection.get(b"a"), b"x")
+
+
+class Authentication(Case):
+    """`-Y`, the passwords of the text protocol."""
+
+    def setUp(self):
+        path = os.path.join(self.folder(), "users")
+        with open(path, "w") as file:
+            file.write("ada:lovelace\nalan:turing\n")
+        os.chmod(path, 0o600)
+        self.running = self.server("-Y", path, "-B", "ascii")
+
+    def login(self, connection, words):
+        """Says who is there; returns the answer."""
+        connection.send(b"set auth 0 0 %d\r\n%b\r\n" % (len(words), words))
+        return connection.line()
+
+    def test_without_a_password(self):
+        connection = self.connection(self.running)
+        self.assertEqual(connection.ask(b"get abc"), b"CLIENT_ERROR unauthenticated")
+
+    def test_with_a_password(self):
+        for words in (b"ada lovelace", b"alan turing"):
+            connection = self.connection(self.running)
+            self.assertEqual(self.login(connection, words), b"STORED")
+            self.assertEqual(connection.set(b"a", b"x"), b"STORED")
+            self.assertEqual(connection.get(b"a"), b"x")
+
+    def test_with_a_wrong_password(self):
+        connection = self.connection(self.running)
+        self.assertEqual(self.login(connection, b"ada turing"), b"CLIENT_ERROR authentication failure")
+        self.assertEqual(connection.ask(b"get abc"), b"CLIENT_ERROR unauthenticated")
+
+    def test_without_a_space(self):
+        connection = self.connection(self.running)
+        self.assertEqual(self.login(connection, b"adalovelace"), b"CLIENT_ERROR bad authentication token format")
+
+
+class SlowClients(Case):
+    """A client that sends a byte at a time keeps nobody else waiting."""
+
+    def test_a_byte_at_a_time(self):
+        server = self.server()
+        slow, other = self.connection(server), self.connection(server)
+        for byte in b"set slow 0 0 5\r\nhello\r\nget slow\r\n":
+            slow.send(bytes([byte]))
+            started = time.monotonic()
+            self.assertEqual(other.ask(b"mn"), b"MN")
+            self.assertLess(time.monotonic() - started, 1)
+            time.sleep(0.002)
+        self.assertEqual(slow.line(), b"STORED")
+        self.assertEqual(slow.line(), b"VALUE slow 0 5")
+
+    def test_a_reader_that_does_not_read_delays_nobody(self):
+        server = self.server()
+        deaf, other = self.connection(server, receive_buffer=4096), self.connection(server)
+        deaf.set(b"large", b"x" * 900000)
+        deaf.socket.setblocking(False)
+        try:
+            for _ in range(200):
+                deaf.socket.send(b"get large\r\n" * 10)
+        except BlockingIOError:
+            pass
+        for _ in range(50):
+            started = time.monotonic()
+            self.assertEqual(other.ask(b"mn"), b"MN")
+            self.assertLess(time.monotonic() - started, 2)
+
+    def test_a_large_answer_is_whole_for_a_slow_reader(self):
+        server = self.server()
+        slow = self.connection(server, receive_buffer=4096)
+        value = bytes(range(256)) * 3500
+        self.assertEqual(slow.set(b"large", value), b"STORED")
+        slow.send(b"get large\r\n" * 5 + b"mn\r\n")
+        for _ in range(5):
+            self.assertEqual(slow.line(), b"VALUE large 0 %d" % len(value))
+            time.sleep(0.05)
+            self.assertEqual(slow.exactly(len(value)), value)
+            self.assertEqual(slow.exactly(7), b"\r\nEND\r\n")
+        self.assertEqual(slow.line(), b"MN")
+
+
+class Spread(Case):
+    """Few connections, and every worker has its share."""
+
+    def test_connections_are_spread_over_the_workers(self):
+        server = self.server()
+        connections = [self.connection(server) for _ in range(8)]
+        before = self.ticks(server)
+        deadline = time.monotonic() + 2.0
+        request = b"get absent\r\n" * 400
+        while time.monotonic() < deadline:
+            for connection in connections:
+                connection.send(request)
+            for connection in connections:
+                connection.exactly(len(b"END\r\n") * 400)
+        after = self.ticks(server)
+        spent = sorted((after[task] - before.get(task, 0) for task in after), reverse=True)[:2]
+        self.assertGreater(spent[1], 0.25 * sum(spent), "processor ticks of the two busiest threads: %r" % spent)
+
+    @staticmethod
+    def ticks(server):
+        """Processor ticks of each thread so far."""
+        found = {}
+        folder = "/proc/%d/task" % server.process.pid
+        for task in os.listdir(folder):
+            with open(os.path.join(folder, task, "stat")) as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            found[task] = int(fields[11]) + int(fields[12])
+        return found
+
+
+class Backends(Case):
+    """Both ways to wait for the network give the same answers."""
+
+    def transcripts(self, backend):
+        """Replays the core transcripts on a server with this backend."""
+        try:
+            with process_support.start("--backend", backend):
+                pass
+        except support.DidNotStart as reason:
+            self.skipTest("no backend %s here: %s" % (backend, reason))
+        folder = os.path.join(process_support.TESTS, "transcripts")
+        for cut in ("whole", "bytes"):
+            done = subprocess.run(
+                [sys.executable, os.path.join(folder, "run.py"), "--server", process_support.server_command(),
+                 "--flags=--backend " + backend, "--cut", cut]
+                + [os.path.join(folder, name + ".txt") for name in CORE_TRANSCRIPTS],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
+            )
+            self.assertEqual(done.returncode, 0, done.stdout[-3000:])
+
+    @larder_only
+    def test_ring(self):
+        self.transcripts("ring")
+
+    @larder_only
+    def test_poll(self):
+        self.transcripts("poll")
+
+
+if __name__ == "__main__":
+    unittest.main()

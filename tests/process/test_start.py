@@ -1,0 +1,287 @@
+"""The command line, how the server starts, and how it stops."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import time
+import unittest
+
+import process_support
+import support
+from process_support import Case, larder_only, run_to_end
+
+
+class Refusals(Case):
+    """What cannot be obeyed ends at once, with one line on stderr that says what to do."""
+
+    def refused(self, *arguments, says=()):
+        """Fails unless the server refuses the arguments; `says` are words of which one must be in the line."""
+        port = [] if "-p" in arguments else ["-p", str(support.free_port())]
+        status, _, errors = run_to_end(*port, *arguments)
+        lines = [line for line in errors.splitlines() if line.strip()]
+        self.assertNotEqual(status, 0, errors)
+        self.assertLess(status, 128, "ended by a signal or a panic: " + errors)
+        self.assertTrue(lines, "nothing on stderr")
+        if process_support.is_larder():
+            self.assertEqual(len(lines), 1, errors)
+            self.assertGreater(len(lines[0]), 20, "too short to help: " + errors)
+            self.assertNotIn("panicked", errors)
+            if says:
+                self.assertTrue(any(word in lines[0] for word in says), errors)
+
+    def test_an_unknown_flag(self):
+        self.refused("--nonsense", says=["--nonsense", "nonsense"])
+
+    def test_no_connections(self):
+        self.refused("-c", "0", says=["-c"])
+
+    def test_no_threads(self):
+        self.refused("-t", "0", says=["-t"])
+
+    def test_items_of_less_than_a_kilobyte(self):
+        self.refused("-I", "1000", says=["-I"])
+
+    def test_items_of_more_than_a_gigabyte(self):
+        self.refused("-m", "8192", "-I", "2g", says=["-I"])
+
+    def test_items_of_more_than_half_the_memory(self):
+        self.refused("-m", "64", "-I", "64m", says=["-I"])
+
+    def test_a_protocol_that_does_not_exist(self):
+        self.refused("-B", "http", says=["-B"])
+
+    def test_an_address_that_is_none(self):
+        self.refused("-l", "not an address", says=["-l", "not an address"])
+
+    def test_an_address_of_another_machine(self):
+        self.refused("-l", "192.0.2.1", says=["192.0.2.1"])
+
+    def test_a_port_beyond_the_last(self):
+        self.refused("-p", "99999", says=["-p"])
+
+    @larder_only
+    def test_a_port_that_is_no_number(self):
+        self.refused("-p", "abc", says=["-p"])
+
+    def test_an_extended_option_that_does_not_exist(self):
+        self.refused("-o", "nonsense", says=["nonsense"])
+
+    def test_an_auth_file_that_is_absent(self):
+        self.refused("-Y", os.path.join(self.folder(), "absent"), says=["absent"])
+
+    @larder_only
+    def test_an_admin_address_that_is_none(self):
+        self.refused("--admin", "nowhere", says=["admin"])
+
+    @larder_only
+    def test_a_settings_file_that_is_absent(self):
+        self.refused("--config", os.path.join(self.folder(), "absent.toml"), says=["absent.toml"])
+
+    @larder_only
+    def test_a_settings_file_that_is_no_toml(self):
+        path = os.path.join(self.folder(), "bad.toml")
+        with open(path, "w") as file:
+            file.write("threads = 2\nport 1\n")
+        self.refused("--config", path, says=["line 2"])
+
+    @larder_only
+    def test_a_setting_that_does_not_exist(self):
+        path = os.path.join(self.folder(), "bad.toml")
+        with open(path, "w") as file:
+            file.write("thread = 2\n")
+        self.refused("--config", path, says=["threads"])
+
+    @larder_only
+    def test_huge_pages_that_are_not_reserved(self):
+        with open("/proc/sys/vm/nr_hugepages") as file:
+            if int(file.read()) > 0:
+                self.skipTest("this machine has reserved huge pages")
+        self.refused("-m", "64", "--pages", "huge", says=["vm.nr_hugepages"])
+
+    def test_a_busy_port(self):
+        first = self.server()
+        status, _, errors = run_to_end("-p", str(first.port), *(
+            ["-u", "root"] if not process_support.is_larder() else []))
+        self.assertNotEqual(status, 0)
+        self.assertTrue(errors.strip())
+        if process_support.is_larder():
+            self.assertEqual(len(errors.strip().splitlines()), 1, errors)
+            self.assertIn(str(first.port), errors)
+        self.assertTrue(self.connection(first).ask(b"version").startswith(b"VERSION"))
+
+
+class Starting(Case):
+    """Flags that wrappers and service managers use."""
+
+    def test_the_short_help(self):
+        status, output, _ = run_to_end("-h")
+        self.assertEqual(status, 0)
+        self.assertRegex(output.splitlines()[0], r"^memcached 1\.6\.\d+$")
+        self.assertIn("unix-socket", output)
+
+    def test_the_version(self):
+        status, output, _ = run_to_end("-V")
+        self.assertEqual(status, 0)
+        self.assertRegex(output, r"\d+\.\d+")
+
+    def test_a_random_port_is_told_in_a_file(self):
+        path = os.path.join(self.folder(), "ports")
+        server = self.server(port=-1, environment={"MEMCACHED_PORT_FILENAME": path}, wait=False)
+        deadline = time.monotonic() + 10
+        while not os.path.exists(path) and time.monotonic() < deadline and server.process.poll() is None:
+            time.sleep(0.02)
+        with open(path) as file:
+            lines = file.read().splitlines()
+        ports = [int(line.split(": ")[1]) for line in lines if line.startswith("TCP INET: ")]
+        self.assertTrue(ports, lines)
+        with support.Connection("127.0.0.1", ports[0]) as connection:
+            self.assertTrue(connection.ask(b"version").startswith(b"VERSION"))
+
+    def test_a_unix_socket(self):
+        path = os.path.join(self.folder(), "socket")
+        self.server("-s", path, "-a", "770", wait=False)
+        connection = self.unix_connection(path)
+        self.assertEqual(connection.set(b"a", b"x"), b"STORED")
+        self.assertEqual(connection.get(b"a"), b"x")
+        self.assertTrue(stat.S_ISSOCK(os.stat(path).st_mode))
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o770)
+
+    def test_a_unix_socket_left_by_another_server_is_taken_over(self):
+        path = os.path.join(self.folder(), "socket")
+        left = socket.socket(socket.AF_UNIX)
+        left.bind(path)
+        left.close()
+        self.server("-s", path, wait=False)
+        self.assertEqual(self.unix_connection(path).ask(b"mn"), b"MN")
+
+    def unix_connection(self, path):
+        """Connects, once something listens."""
+        deadline = time.monotonic() + 10
+        while True:
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                made.connect(path)
+                break
+            except OSError:
+                made.close()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+        connection = support.Connection(None, None, made=made)
+        self.addCleanup(connection.close)
+        return connection
+
+    def test_a_daemon_with_a_pidfile(self):
+        pidfile = os.path.join(self.folder(), "pid")
+        server = self.server("-d", "-P", pidfile, wait=False)
+        self.assertEqual(server.wait(10), 0)
+        deadline = time.monotonic() + 10
+        while not (os.path.exists(pidfile) and os.path.getsize(pidfile)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        with open(pidfile) as file:
+            pid = int(file.read())
+        try:
+            while True:
+                try:
+                    connection = server.connect()
+                    break
+                except OSError:
+                    self.assertLess(time.monotonic(), deadline, "nothing listens")
+                    time.sleep(0.02)
+            with connection:
+                self.assertEqual(int(connection.stats()[b"pid"]), pid)
+        finally:
+            os.kill(pid, signal.SIGTERM)
+        while os.path.exists(pidfile) and time.monotonic() < deadline + 10:
+            time.sleep(0.02)
+        self.assertFalse(os.path.exists(pidfile), "the pidfile outlives the server")
+
+    @larder_only
+    def test_a_settings_file(self):
+        path = os.path.join(self.folder(), "larder.toml")
+        with open(path, "w") as file:
+            file.write('conn-limit = 55\nmax-item-size = "2m"\ndisable-flush-all = true\n')
+        settings = self.connection(self.server("--config", path)).stats(b"settings")
+        self.assertEqual(settings[b"maxconns"], b"55")
+        self.assertEqual(settings[b"item_size_max"], b"2097152")
+        self.assertEqual(settings[b"flush_enabled"], b"no")
+
+    @larder_only
+    def test_the_name_of_memcached(self):
+        path = os.path.join(self.folder(), "memcached")
+        os.symlink(support.Server._executable(process_support.server_command().split()[0]), path)
+        done = subprocess.run([path, "-h"], stdout=subprocess.PIPE, text=True, timeout=10)
+        self.assertRegex(done.stdout.splitlines()[0], r"^memcached 1\.6\.\d+$")
+        with support.Server(path, ["-u", "root"] if os.geteuid() == 0 else []) as server:
+            self.assertEqual(self.connection(server).ask(b"mn"), b"MN")
+
+
+class Stopping(Case):
+    """Signals, `shutdown`, `quit`."""
+
+    def test_sigterm_and_sigint_stop(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            server = self.server()
+            connection = self.connection(server)
+            self.assertEqual(connection.set(b"a", b"x"), b"STORED")
+            self.assertEqual(server.stop(number), 0)
+            self.assertTrue(connection.is_closed())
+
+    def test_sigusr1_stops_gracefully(self):
+        server = self.server()
+        connection = self.connection(server)
+        self.assertEqual(connection.ask(b"mn"), b"MN")
+        self.assertEqual(server.stop(signal.SIGUSR1), 0)
+
+    @larder_only
+    def test_a_graceful_stop_answers_what_was_received(self):
+        server = self.server()
+        connection = self.connection(server)
+        connection.set(b"a", b"x" * 1000)
+        connection.send(b"get a\r\n" * 200)
+        server.process.send_signal(signal.SIGUSR1)
+        for _ in range(200):
+            self.assertEqual(connection.line(), b"VALUE a 0 1000")
+            self.assertEqual(connection.exactly(1002), b"x" * 1000 + b"\r\n")
+            self.assertEqual(connection.line(), b"END")
+        self.assertTrue(connection.is_closed())
+        self.assertEqual(server.wait(10), 0)
+
+    def test_shutdown_stops_where_it_is_allowed(self):
+        server = self.server("-A")
+        connection = self.connection(server)
+        connection.send(b"shutdown\r\n")
+        self.assertTrue(connection.is_closed())
+        self.assertEqual(server.wait(10), 0)
+
+    def test_shutdown_graceful(self):
+        server = self.server("-A")
+        connection = self.connection(server)
+        connection.send(b"shutdown graceful\r\n")
+        self.assertTrue(connection.is_closed())
+        self.assertEqual(server.wait(10), 0)
+
+    def test_a_stop_with_many_connections_is_quick(self):
+        server = self.server()
+        for _ in range(200):
+            self.connection(server)
+        started = time.monotonic()
+        server.stop()
+        self.assertLess(time.monotonic() - started, 8)
+
+    def test_quit_closes(self):
+        server = self.server()
+        connection = self.connection(server)
+        self.assertEqual(connection.set(b"a", b"x"), b"STORED")
+        connection.send(b"get a\r\nquit\r\nget a\r\n")
+        self.assertEqual(connection.line(), b"VALUE a 0 1")
+        self.assertEqual(connection.line(), b"x")
+        self.assertEqual(connection.line(), b"END")
+        self.assertTrue(connection.is_closed())
+        self.assertEqual(self.connection(server).get(b"a"), b"x")
+
+
+if __name__ == "__main__":
+    unittest.main()
