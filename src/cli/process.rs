@@ -40,10 +40,9 @@ pub(crate) fn daemonize(settings: &mut Settings) -> io::Result<Side> {
         return Ok(Side::Server);
     }
     if std::env::var(BACKGROUND).is_ok_and(|by| by == std::os::unix::process::parent_id().to_string()) {
-        for path in [&mut settings.pidfile, &mut settings.unix_socket, &mut settings.auth_file] {
-            if let Some(path) = path {
-                *path = std::path::absolute(&*path)?;
-            }
+        let paths = [&mut settings.pidfile, &mut settings.unix_socket, &mut settings.auth_file];
+        for path in paths.into_iter().flatten() {
+            *path = std::path::absolute(&*path)?;
         }
         rustix::process::setsid()?;
         std::env::set_current_dir("/")?;

@@ -55,7 +55,7 @@ pub(crate) struct Sub {
 // SAFETY: an AtomicU64 of zero bytes is the number 0 (outside loom, where `blank` is used instead), and needs no drop.
 // The blank bucket is unlocked, at version 0, and empty.
 unsafe impl Blank for Bucket {
-    #[cfg(any(loom, miri))]
+    #[cfg(loom)]
     fn blank() -> Bucket {
         Bucket { header: AtomicU64::new(0), entries: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
@@ -63,7 +63,7 @@ unsafe impl Blank for Bucket {
 
 // SAFETY: as for Bucket; the word 0 is "no entry".
 unsafe impl Blank for Sub {
-    #[cfg(any(loom, miri))]
+    #[cfg(loom)]
     fn blank() -> Sub {
         Sub { entries: std::array::from_fn(|_| AtomicU64::new(0)) }
     }

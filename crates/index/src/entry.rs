@@ -80,6 +80,12 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 20 } else { 1000 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn entries_round_trip(hash: u64, warmth in 0u8..4, bits in 0u64..(1 << 46) - 1) {
             let (hash, location) = (KeyHash(hash), Location::from_bits(bits));

@@ -43,7 +43,7 @@ const _: () = assert!(size_of::<Table>() == 128 && CHUNKS * CHUNK_SUBS == 256);
 
 // SAFETY: an AtomicU64 of zero bytes is the number 0 (outside loom, where `blank` is used instead), and needs no drop.
 unsafe impl Blank for Table {
-    #[cfg(any(loom, miri))]
+    #[cfg(loom)]
     fn blank() -> Table {
         Table { chunks: std::array::from_fn(|_| AtomicU64::new(0)) }
     }

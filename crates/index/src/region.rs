@@ -19,7 +19,7 @@ pub(crate) const SMALL_PAGE_BYTES: u64 = 4 << 10;
 #[cfg_attr(not(any(loom, miri)), allow(dead_code, reason = "only a bound there"))]
 pub(crate) unsafe trait Blank: Sized {
     /// The element that all-zero bytes are.
-    #[cfg(any(loom, miri))]
+    #[cfg(loom)]
     fn blank() -> Self;
 }
 
@@ -100,7 +100,12 @@ pub(crate) struct Region<T>(Box<[T]>);
 #[cfg(any(loom, miri))]
 impl<T: Blank> Region<T> {
     pub(crate) fn reserve(len: usize, _huge: bool) -> io::Result<Region<T>> {
-        Ok(Region((0..len).map(|_| T::blank()).collect()))
+        #[cfg(loom)]
+        let elements = (0..len).map(|_| T::blank()).collect();
+        #[cfg(not(loom))]
+        // SAFETY: all-zero bytes are a valid `T`; `Blank` says so.
+        let elements = unsafe { Box::new_zeroed_slice(len).assume_init() };
+        Ok(Region(elements))
     }
 }
 

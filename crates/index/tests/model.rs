@@ -157,8 +157,9 @@ proptest! {
 
     /// From one bucket through many doublings.
     #[test]
-    fn growing(fill in 1u32..9, steps in prop::collection::vec(step(2000), 1..if cfg!(miri) { 150 } else { 3000 })) {
-        run(&mut Twins::new(0, 12, fill, 0), 2000, &steps);
+    fn growing(fill in 1u32..9, steps in prop::collection::vec(step(if cfg!(miri) { 100 } else { 2000 }), 1..if cfg!(miri) { 150 } else { 3000 })) {
+        let (keys, buckets_log2_max) = if cfg!(miri) { (100, 6) } else { (2000, 12) };
+        run(&mut Twins::new(0, buckets_log2_max, fill, 0), keys, &steps);
     }
 
     /// All tags point in one direction, so that sub-buckets cannot share the load.
@@ -170,8 +171,8 @@ proptest! {
 
 #[test]
 fn fills_grows_and_empties() {
-    let keys = if cfg!(miri) { 400 } else { 40_000 };
-    let mut twins = Twins::new(0, if cfg!(miri) { 8 } else { 14 }, 6, 0);
+    let keys = if cfg!(miri) { 200 } else { 40_000 };
+    let mut twins = Twins::new(0, if cfg!(miri) { 6 } else { 14 }, 6, 0);
     let mut splits = 0;
     for key in 0..keys {
         assert_eq!(twins.set(key), 0, "a growing index has room");

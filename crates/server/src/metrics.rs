@@ -7,7 +7,7 @@ use larder_cache::Cache;
 use std::sync::Arc;
 
 /// Reads cache, drivers and histograms when asked.
-pub struct Metrics {
+pub(crate) struct Metrics {
     cache: Arc<Cache>,
     shared: Arc<Shared>,
     latency: Arc<[Arc<WorkerLatency>]>,
@@ -15,7 +15,7 @@ pub struct Metrics {
 
 impl Metrics {
     /// A source over these.
-    pub fn new(cache: Arc<Cache>, shared: Arc<Shared>, latency: Arc<[Arc<WorkerLatency>]>) -> Metrics {
+    pub(crate) fn new(cache: Arc<Cache>, shared: Arc<Shared>, latency: Arc<[Arc<WorkerLatency>]>) -> Metrics {
         Metrics { cache, shared, latency }
     }
 }

@@ -4,6 +4,9 @@ use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -66,7 +69,7 @@ impl Drop for SignalThread {
 /// Tells whoever started the server that it answers: a service manager, or the foreground of `-d`. In the background
 /// stderr is then closed, unless `-v` asked for words. Call it once, when every listener is open.
 pub fn notify_ready(settings: &Settings) {
-    if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
+    if let Err(error) = notify("READY=1\n") {
         tracing::warn!("could not say that the server is ready: {error}");
     }
     if settings.daemonize
@@ -81,7 +84,19 @@ pub fn notify_ready(settings: &Settings) {
 /// Tells a service manager that the server stops.
 pub fn notify_stopping() {
     // Nobody to tell, or nobody listening: both are fine at the end.
-    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    let _ = notify("STOPPING=1\n");
+}
+
+/// Sends a datagram to the socket that a service manager names in `NOTIFY_SOCKET`: a path, or after an `@` a name
+/// without a file.
+fn notify(state: &str) -> io::Result<()> {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let socket = UnixDatagram::unbound()?;
+    match name.as_bytes().strip_prefix(b"@") {
+        Some(name) => socket.connect_addr(&UnixAddress::from_abstract_name(name)?)?,
+        None => socket.connect(&name)?,
+    }
+    socket.send(state.as_bytes()).map(drop)
 }
 
 /// What a port speaks.

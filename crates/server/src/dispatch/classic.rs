@@ -11,6 +11,11 @@ use larder_protocol::{
 };
 use std::sync::atomic::Ordering;
 
+/// A dump is answered alone, because it goes on for as long as it takes.
+const METADUMP_PIPELINED: &str = "ERROR cannot pipeline other commands before metadump\r\n";
+const MGDUMP_PIPELINED: &str = "ERROR cannot pipeline other commands before mgdump\r\n";
+/// memcached's slab classes are numbered up to this.
+const CLASSES_SHOWN_MAX: i32 = 63;
 /// memcached refuses a limit beyond this many MiB: somebody meant bytes.
 const MEMLIMIT_MEGABYTES_MAX: u32 = 1_000_000_000;
 
@@ -254,11 +259,10 @@ impl Dispatcher {
             let hash = self.worker.cache().hash(key);
             let counters = self.worker.counters();
             counters.cmd_get.add(1);
-            let touched = self.touch(key, hash, expiry);
-            let hit = if touched == Touched::Done { self.worker.get(hash, key) } else { None };
-            let counters = self.worker.counters();
-            let Some(hit) = hit else {
+            let Some(hit) = self.worker.get(hash, key) else {
                 counters.get_misses.add(1);
+                counters.cmd_touch.add(1);
+                counters.touch_misses.add(1);
                 continue;
             };
             counters.get_hits.add(1);
@@ -273,6 +277,8 @@ impl Dispatcher {
                     out.extend_from_slice(b"\r\n");
                 }
             }
+            // Touched after it was read: a time in the past answers once more and then ends the item.
+            self.touch(key, hash, expiry);
         }
         connection.say(reply::END);
     }
@@ -318,7 +324,16 @@ impl Dispatcher {
             Request::Stats(kind) => self.stats(connection, kind),
             Request::LruCrawler(command) => self.crawler(connection, command),
             // There are no slab classes and no LRU lists here: what memcached would tune is accepted and has no effect.
-            Request::Slabs(Slabs::Reassign { .. }) => connection.say(reply::REASSIGN_DISABLED),
+            Request::Slabs(Slabs::Reassign { source, destination }) => {
+                let known = |class: i32| (1..=CLASSES_SHOWN_MAX).contains(&class);
+                connection.say(if source == destination {
+                    reply::SLABS_SAME
+                } else if !known(destination) || !(known(source) || source == -1) {
+                    reply::SLABS_BAD_CLASS
+                } else {
+                    reply::SLABS_NO_SPARE
+                });
+            }
             Request::Slabs(_) | Request::Lru(Lru::ModeFlat | Lru::ModeSegmented | Lru::TempTtl(_)) => {
                 connection.say(reply::OK);
             }
@@ -332,6 +347,7 @@ impl Dispatcher {
                 };
                 connection.say(answer);
             }
+            Request::Watch(_) if !connection.out.is_empty() => connection.say(reply::WATCH_PIPELINED),
             Request::Watch(_) => {
                 let allowed = self.shared.settings.watch_enabled;
                 connection.say(if allowed { reply::WATCHER_FAILED } else { reply::WATCH_NOT_ALLOWED });
@@ -357,6 +373,9 @@ impl Dispatcher {
             LruCrawler::Metadump(_) | LruCrawler::Mgdump(_) => {
                 if !self.shared.settings.dump_enabled {
                     return connection.say(reply::METADUMP_NOT_ALLOWED);
+                }
+                if !connection.out.is_empty() {
+                    return connection.say(if mgdump { MGDUMP_PIPELINED } else { METADUMP_PIPELINED });
                 }
                 connection.say(reply::OK);
                 connection.busy = Some(Busy::Listing { bucket: 0, mgdump });

@@ -76,12 +76,10 @@ pub struct Connection {
     pub(super) input_wanted: usize,
     /// UDP: one datagram, one reply.
     pub(super) is_datagram: bool,
-    /// `stats conns` of this connection's own report.
-    pub(super) fd: i32,
 }
 
 impl Connection {
-    pub(super) fn new(pool: &Rc<Pool>, authenticated: bool, is_datagram: bool, fd: i32) -> Connection {
+    pub(super) fn new(pool: &Rc<Pool>, authenticated: bool, is_datagram: bool) -> Connection {
         Connection {
             out: Vec::new(),
             pool: pool.clone(),
@@ -92,7 +90,6 @@ impl Connection {
             busy: None,
             input_wanted: 0,
             is_datagram,
-            fd,
         }
     }
 

@@ -2,20 +2,13 @@
 
 use super::classic::say_unless;
 use super::connection::Busy;
+use super::stats::THE_CLASS;
 use super::{Connection, Dispatcher, meta_key};
 use larder_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KEY_BYTES_MAX, KeyHash, Mode, State, Store, StoreOutcome,
-    Touched, Value,
+    Value,
 };
 use larder_protocol::{Meta, MetaVerb, compose, reply};
-
-/// What `mg` shows of an item as it was before the request, gathered before anything changes it.
-struct Before {
-    fetched: bool,
-    idle_s: u32,
-    stale: bool,
-    token_sent: bool,
-}
 
 /// What a write's reply can show.
 struct Shown {
@@ -42,79 +35,58 @@ impl Dispatcher {
 
     fn meta_get(&mut self, connection: &mut Connection, meta: &Meta<'_>, key: &[u8], hash: KeyHash) {
         let flags = &meta.flags;
-        let counters = self.worker.counters();
-        counters.cmd_get.add(1);
+        self.worker.counters().cmd_get.add(1);
         let quiet_look = flags.has(b'u');
-        let mut won = false;
         let mut created = false;
-        let mut present = self.look(hash, key, quiet_look).is_some();
-        if !present {
-            self.worker.counters().get_misses.add(1);
+        let mut found = self.look(hash, key, quiet_look).is_some();
+        let counters = self.worker.counters();
+        if found {
+            counters.get_hits.add(1);
+        } else {
+            counters.get_misses.add(1);
             if flags.has(b'N') {
                 created = self.vivify(meta, key, hash);
-                won = created;
                 // Somebody else may have created it first: then it is there, with the token given away.
-                present = self.worker.peek(hash, key).is_some();
-                if !present {
-                    return connection.say(reply::NO_MEMORY_NEW_ITEM);
-                }
-            }
-        } else {
-            self.worker.counters().get_hits.add(1);
-        }
-        if !present {
-            return meta_miss(connection, meta);
-        }
-        let Some(before) = self.before(hash, key) else { return meta_miss(connection, meta) };
-        let old_expiry = self.worker.peek(hash, key).map(|hit| hit.expiry());
-        if flags.has(b'T') && !created {
-            let expiry = self.expiry(flags.ttl);
-            if self.touch(key, hash, expiry) == Touched::NoRoom {
-                return connection.say(reply::NO_MEMORY);
+                found = true;
             }
         }
+        let hit = if found { self.worker.peek(hash, key) } else { None };
+        let Some(hit) = hit else {
+            return if found { connection.say(reply::NO_MEMORY_NEW_ITEM) } else { meta_miss(connection, meta) };
+        };
         let now_s = self.worker.cache().clock().now_s();
-        let Some(hit) = self.worker.peek(hash, key) else { return meta_miss(connection, meta) };
-        if !created {
-            let soon = flags.has(b'R')
-                && old_expiry
-                    .and_then(|expiry| expiry.remaining_s(now_s))
-                    .is_some_and(|left_s| i64::from(left_s) < i64::from(flags.r));
-            if (before.stale || soon) && !before.token_sent {
-                won = self.worker.claim_token(&hit);
-            }
-        }
+        let state = hit.item.state();
+        let (stale, token_sent) = (state.has(State::STALE), state.has(State::TOKEN_SENT) && !created);
+        let old_expiry = hit.expiry();
+        let soon = flags.has(b'R')
+            && old_expiry.remaining_s(now_s).is_some_and(|left_s| i64::from(left_s) < i64::from(flags.r));
+        let won = created || (!token_sent && (stale || soon) && self.worker.claim_token(&hit));
         let wants_value = flags.has(b'v') && !(flags.has(b'C') && flags.compare == self.shown_cas(&hit));
         let out = connection.output();
         if wants_value {
-            out.extend_from_slice(b"VA ");
-            compose::decimal(out, hit.value_bytes() as u64);
+            compose::meta_value(out, hit.value_bytes());
         } else {
             out.extend_from_slice(b"HD");
         }
-        let mut expiry = old_expiry.unwrap_or(hit.expiry());
+        let mut expiry = old_expiry;
         for (letter, rest) in flags.iter() {
             match letter {
-                b'T' if !created => expiry = hit.expiry(),
+                b'T' if !created => expiry = self.expiry(flags.ttl),
                 b't' => compose_ttl(out, expiry, now_s),
-                b'f' => compose_number(out, b'f', hit.item.flags() as u64),
-                b'c' => compose_number(out, b'c', self.shown_cas(&hit)),
-                b's' => compose_number(out, b's', hit.value_bytes() as u64),
-                b'h' => compose_number(out, b'h', before.fetched as u64),
-                b'l' => compose_number(out, b'l', before.idle_s as u64),
-                b'O' => compose_token(out, b'O', rest),
-                b'k' => compose_key(out, meta),
+                b'f' => compose::meta_number(out, b'f', hit.item.flags().into()),
+                b'c' => compose::meta_number(out, b'c', self.shown_cas(&hit)),
+                b's' => compose::meta_number(out, b's', hit.value_bytes().into()),
+                b'h' => compose::meta_number(out, b'h', state.has(State::FETCHED).into()),
+                b'l' => compose::meta_number(out, b'l', state.idle_s(now_s).into()),
+                b'O' => compose::meta_token(out, b'O', rest),
+                b'k' => compose::meta_key(out, meta.key, flags),
                 _ => {}
             }
         }
-        if before.token_sent || (created && !won) {
-            out.extend_from_slice(b" Z");
-        }
-        if before.stale {
-            out.extend_from_slice(b" X");
-        }
-        if won {
-            out.extend_from_slice(b" W");
+        for (shown, letter) in [(token_sent, b'Z'), (stale, b'X'), (won, b'W')] {
+            if shown {
+                compose::meta_flag(out, letter);
+            }
         }
         out.extend_from_slice(b"\r\n");
         if !quiet_look {
@@ -132,21 +104,15 @@ impl Dispatcher {
                 }
             }
         }
+        // Touched after it was read: a time in the past answers once more and then ends the item.
+        if flags.has(b'T') && !created {
+            let expiry = self.expiry(flags.ttl);
+            self.touch(key, hash, expiry);
+        }
     }
 
     fn look(&self, hash: KeyHash, key: &[u8], quietly: bool) -> Option<Hit<'_>> {
         if quietly { self.worker.peek(hash, key) } else { self.worker.get(hash, key) }
-    }
-
-    fn before(&self, hash: KeyHash, key: &[u8]) -> Option<Before> {
-        let hit = self.worker.peek(hash, key)?;
-        let state = hit.item.state();
-        Some(Before {
-            fetched: state.has(State::FETCHED),
-            idle_s: state.idle_s(self.worker.cache().clock().now_s()),
-            stale: state.has(State::STALE),
-            token_sent: state.has(State::TOKEN_SENT),
-        })
     }
 
     /// `mg N`: an empty item whose token the caller holds. Returns whether this call created it.
@@ -294,8 +260,8 @@ impl Dispatcher {
                     compose_reply(out, "HD", meta, Some(&shown), now_s);
                 }
             }
-            ArithOutcome::NotFound => say_code(connection, "NF", meta, quiet),
-            ArithOutcome::Exists => say_code(connection, "EX", meta, false),
+            ArithOutcome::NotFound => compose_reply(connection.output(), "NF", meta, None, 0),
+            ArithOutcome::Exists => compose_reply(connection.output(), "EX", meta, None, 0),
             ArithOutcome::NonNumeric => connection.say(reply::NON_NUMERIC),
             ArithOutcome::NoRoom if flags.has(b'N') => connection.say(reply::NO_MEMORY_NEW_ITEM),
             ArithOutcome::NoRoom => connection.say(reply::NO_MEMORY),
@@ -303,22 +269,20 @@ impl Dispatcher {
     }
 
     fn meta_debug(&mut self, connection: &mut Connection, meta: &Meta<'_>, key: &[u8], hash: KeyHash) {
-        let clock = self.worker.cache().clock();
-        let now_s = clock.now_s();
+        let now_s = self.worker.cache().clock().now_s();
         let Some(hit) = self.worker.peek(hash, key) else { return connection.say(reply::META_MISS) };
         let state = hit.item.state();
-        let left = hit.expiry().remaining_s(now_s).map_or(-1, i64::from);
-        let line = format!(
-            " exp={left} la={} cas={} fetch={} cls=1 size={}\r\n",
-            state.idle_s(now_s),
-            self.shown_cas(&hit),
-            if state.has(State::FETCHED) { "yes" } else { "no" },
-            self.worker.bytes_of(&hit),
-        );
-        let out = connection.output();
-        out.extend_from_slice(b"ME ");
-        out.extend_from_slice(meta.key);
-        out.extend_from_slice(line.as_bytes());
+        let report = compose::ItemReport {
+            key,
+            expiry: hit.expiry().remaining_s(now_s).map_or(-1, i64::from),
+            last_access: state.idle_s(now_s).into(),
+            cas: self.shown_cas(&hit),
+            fetched: state.has(State::FETCHED),
+            class: THE_CLASS,
+            bytes: self.worker.bytes_of(&hit),
+            flags: hit.item.flags(),
+        };
+        compose::meta_debug_line(connection.output(), meta.key, &report);
     }
 }
 
@@ -330,12 +294,6 @@ pub(super) fn meta_mode(letter: u8) -> Mode {
         b'P' => Mode::Prepend,
         b'R' => Mode::Replace,
         _ => Mode::Set,
-    }
-}
-
-fn say_code(connection: &mut Connection, code: &str, meta: &Meta<'_>, quiet: bool) {
-    if !quiet {
-        compose_reply(connection.output(), code, meta, None, 0);
     }
 }
 
@@ -355,10 +313,10 @@ fn compose_reply(out: &mut Vec<u8>, code: &str, meta: &Meta<'_>, shown: Option<&
     out.extend_from_slice(code.as_bytes());
     for (letter, rest) in meta.flags.iter() {
         match (letter, shown) {
-            (b'O', _) => compose_token(out, b'O', rest),
-            (b'k', _) => compose_key(out, meta),
-            (b'c', Some(shown)) => compose_number(out, b'c', shown.cas),
-            (b's', Some(shown)) if meta.verb == MetaVerb::Set => compose_number(out, b's', shown.value_bytes as u64),
+            (b'O', _) => compose::meta_token(out, b'O', rest),
+            (b'k', _) => compose::meta_key(out, meta.key, &meta.flags),
+            (b'c', Some(shown)) => compose::meta_number(out, b'c', shown.cas),
+            (b's', Some(shown)) if meta.verb == MetaVerb::Set => compose::meta_number(out, b's', shown.value_bytes.into()),
             (b't', Some(Shown { expiry: Some(expiry), .. })) => compose_ttl(out, *expiry, now_s),
             _ => {}
         }
@@ -366,26 +324,9 @@ fn compose_reply(out: &mut Vec<u8>, code: &str, meta: &Meta<'_>, shown: Option<&
     out.extend_from_slice(b"\r\n");
 }
 
-fn compose_number(out: &mut Vec<u8>, letter: u8, value: u64) {
-    out.extend_from_slice(&[b' ', letter]);
-    compose::decimal(out, value);
-}
-
-fn compose_token(out: &mut Vec<u8>, letter: u8, token: &[u8]) {
-    out.extend_from_slice(&[b' ', letter]);
-    out.extend_from_slice(token);
-}
-
-fn compose_key(out: &mut Vec<u8>, meta: &Meta<'_>) {
-    compose_token(out, b'k', meta.key);
-    if meta.flags.has(b'b') {
-        out.extend_from_slice(b" b");
-    }
-}
-
 fn compose_ttl(out: &mut Vec<u8>, expiry: Expiry, now_s: u32) {
     match expiry.remaining_s(now_s) {
         None => out.extend_from_slice(b" t-1"),
-        Some(left_s) => compose_number(out, b't', left_s as u64),
+        Some(left_s) => compose::meta_number(out, b't', left_s.into()),
     }
 }

@@ -355,7 +355,7 @@ impl Service for Dispatcher {
     fn open(&mut self, peer: &Peer<'_>) -> Connection {
         let is_datagram = peer.transport == Transport::Udp;
         let authenticated = self.shared.auth.read().expect("no panic under this lock").is_none();
-        Connection::new(&self.pool, authenticated, is_datagram, peer.fd)
+        Connection::new(&self.pool, authenticated, is_datagram)
     }
 
     fn serve(&mut self, batch: &mut [Ready<'_, Connection>]) {

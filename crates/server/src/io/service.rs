@@ -41,7 +41,7 @@ pub trait Service {
 pub struct Ready<'a, C> {
     /// The connection.
     pub connection: &'a mut C,
-    /// Its unconsumed input, in order; never empty.
+    /// Its unconsumed input, in order; empty only if the connection was backed up.
     pub input: &'a [u8],
     /// How much of `input` the service is done with. At most `input.len()`.
     pub consumed: usize,
@@ -62,8 +62,8 @@ pub trait Conversation {
     /// Whether the connection is to be closed once its output is sent. No further input is served.
     fn wants_close(&self) -> bool;
 
-    /// `false` = backed up: the driver reads no more, and calls [`Service::serve`] again with the left-over once the
-    /// output is sent.
+    /// `false` = backed up: the driver reads no more, and calls [`Service::serve`] again with the left-over, even if
+    /// that is empty, once the output is sent.
     fn wants_input(&self) -> bool;
 
     /// How many bytes of input in all make the next [`Service::serve`] worth while; 0 = any. Bounds how far the driver

@@ -90,7 +90,7 @@ fn request_number(datagram: &[u8]) -> Option<u16> {
 fn converse<S: Service>(service: &mut S, peer: &Peer<'_>, mut input: &[u8], reply: &mut Vec<u8>) -> bool {
     let mut connection = service.open(peer);
     let mut whole = true;
-    while !input.is_empty() && whole {
+    while (!input.is_empty() || !connection.wants_input()) && whole {
         let mut batch = [Ready { connection: &mut connection, input, consumed: 0 }];
         service.serve(&mut batch);
         let consumed = batch[0].consumed;

@@ -258,7 +258,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
             link.doomed = true;
             link.left_over.clear(buffers);
         }
-        link.stalled = !link.left_over.bytes().is_empty() && !link.conversation.wants_input();
+        link.stalled = !link.doomed && !link.conversation.wants_input();
     }
 
     /// Sends what can be sent, then decides how the connection goes on.
@@ -267,7 +267,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
             return;
         }
         let all_sent = self.transmit(link);
-        if link.stalled && link.conversation.wants_input() && !link.doomed {
+        // A service that asked for no input is asked again once its output is gone: it may have more to say.
+        if link.stalled && (link.conversation.wants_input() || (all_sent && !link.broken)) && !link.doomed {
             link.stalled = false;
             link.unseen = true;
             link.queued = true;
