@@ -169,7 +169,7 @@ pub(crate) fn become_user(settings: &Settings) -> Result<(), String> {
         return Ok(());
     }
     let Some(name) = &settings.user else {
-        tracing::warn!("running as root: name another user with -u");
+        tracing::info!("running as root: name another user with -u");
         return Ok(());
     };
     let by_number =

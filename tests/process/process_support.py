@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -50,8 +51,6 @@ class Case(unittest.TestCase):
 
     def folder(self):
         """A new folder that goes with the test."""
-        import tempfile
-
         made = tempfile.TemporaryDirectory()
         self.addCleanup(made.cleanup)
         return made.name

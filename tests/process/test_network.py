@@ -21,12 +21,12 @@ class Limits(Case):
     """How many connections, and for how long."""
 
     def test_connections_beyond_the_limit_are_told_so(self):
-        server = self.server("-c", "10", wait=False)
+        server = self.server("-c", "40", wait=False)
         server.wait_until_listening()
         time.sleep(0.2)
         held = []
         refused = 0
-        for _ in range(20):
+        for _ in range(60):
             connection = self.connection(server, timeout=5)
             try:
                 answer = connection.ask(b"mn")
@@ -37,9 +37,10 @@ class Limits(Case):
             else:
                 self.assertIn(answer, (b"ERROR Too many open connections", b""))
                 refused += 1
-        self.assertGreaterEqual(len(held), 5)
-        self.assertLessEqual(len(held), 10)
-        self.assertGreaterEqual(refused, 10)
+        # memcached counts its own descriptors too.
+        self.assertGreaterEqual(len(held), 38 if process_support.is_larder() else 20)
+        self.assertLessEqual(len(held), 40)
+        self.assertGreaterEqual(refused, 20)
         self.assertGreaterEqual(int(held[0].stats()[b"rejected_connections"]), refused)
         for connection in held[1:]:
             connection.close()

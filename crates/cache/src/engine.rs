@@ -84,6 +84,9 @@ pub struct Cache {
     /// When a delayed flush is due, on the clock; 0 = none.
     pub(crate) flush_due_s: AtomicU32,
     pub(crate) last_birth: AtomicU64,
+    /// Bytes of large values on their way in and out, whose columns are pinned.
+    pub(crate) pinned_by_uploads: AtomicU64,
+    pub(crate) pinned_by_reads: AtomicU64,
     pub(crate) blocks: Box<[Counters]>,
     /// Birth number of each worker's open column, 0 = none: tells when the last flushed column is gone.
     pub(crate) open_births: Box<[Alone<AtomicU64>]>,
@@ -118,6 +121,9 @@ pub struct MemoryUse {
 
 /// Memory's bookkeeping for one column, bytes (see `larder_memory::Column`).
 const COLUMN_META_BYTES: u64 = 64;
+/// Entries per bucket at which the index grows: 13 to 14 bytes of index per item, with about one lookup in five going on
+/// to a sub-bucket.
+const INDEX_FILL_TARGET: u32 = 7;
 /// Below this `-m` the index is made of small pages: rounding its three parts up to 2 MiB would cost more memory
 /// than the misses of the TLB cost time.
 const HUGE_INDEX_LIMIT_BYTES: u64 = 512 << 20;
@@ -152,6 +158,7 @@ impl Cache {
         let index = Index::new(IndexOptions {
             buckets_log2,
             buckets_log2_max: buckets_log2.max(largest_buckets_log2(options.limit_bytes)),
+            fill_target: INDEX_FILL_TARGET,
             huge: options.limit_bytes >= HUGE_INDEX_LIMIT_BYTES && options.pages != PagesWanted::Small,
             ..IndexOptions::default()
         })
@@ -170,6 +177,8 @@ impl Cache {
             flush_floor: Alone(AtomicU64::new(0)),
             flush_due_s: AtomicU32::new(0),
             last_birth: AtomicU64::new(0),
+            pinned_by_uploads: AtomicU64::new(0),
+            pinned_by_reads: AtomicU64::new(0),
             blocks: (0..=options.workers).map(|_| Counters::default()).collect(),
             open_births: (0..=options.workers).map(|_| Alone(AtomicU64::new(0))).collect(),
             registered: AtomicU32::new(0),
@@ -382,10 +391,10 @@ impl Cache {
     }
 }
 
-/// About one bucket for every 4 KiB of the limit: one 64th of the memory, enough for items of 700 bytes before
-/// the first split.
+/// About one bucket for every 16 KiB of the limit: one 256th of the memory, enough for items of 2 KiB before the first
+/// split.
 fn first_buckets_log2(limit_bytes: u64) -> u32 {
-    (limit_bytes / 4096).max(1 << 10).ilog2()
+    (limit_bytes / 16384).max(1 << 10).ilog2()
 }
 
 /// Address space for the smallest items: one bucket for every 128 bytes of the limit.

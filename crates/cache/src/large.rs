@@ -1,10 +1,12 @@
 //! Large values: chains of chunks, filled as the bytes arrive and read as the socket takes them.
 
-use crate::engine::Worker;
+use crate::engine::{Cache, Worker};
 use crate::read::Hit;
 use crate::store::{Mode, Store, StoreOutcome};
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{ChunkSpace, ColumnPin, Item, NewChunked, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The first chunk of a chunked item, if it is one.
 #[inline]
@@ -26,6 +28,7 @@ pub struct Upload {
     pins: Vec<ColumnPin>,
     /// Bytes for which no chunk was reserved yet.
     unplaced: usize,
+    share: Share,
 }
 
 impl Upload {
@@ -50,19 +53,60 @@ impl Upload {
     }
 }
 
+/// What large values in transit may pin together, as shares of the memory for columns: one half on their way in, one
+/// quarter on their way out. What is pinned cannot be reclaimed, so slow clients must not be able to pin everything.
+const UPLOADS_SHARE: u64 = 2;
+const READS_SHARE: u64 = 4;
+
+/// Bytes counted as pinned by transfers of one kind, until dropped.
+pub(crate) struct Share {
+    cache: Arc<Cache>,
+    reading: bool,
+    bytes: u64,
+}
+
+impl Share {
+    fn of(cache: &Arc<Cache>, reading: bool) -> Share {
+        Share { cache: cache.clone(), reading, bytes: 0 }
+    }
+
+    fn counter(&self) -> &AtomicU64 {
+        if self.reading { &self.cache.pinned_by_reads } else { &self.cache.pinned_by_uploads }
+    }
+
+    /// Counts `more` bytes, or returns false if that would be too many.
+    fn grow(&mut self, more: u64) -> bool {
+        let most = self.cache.memory.limit_bytes() / if self.reading { READS_SHARE } else { UPLOADS_SHARE };
+        if self.counter().fetch_add(more, Ordering::Relaxed) + more > most {
+            self.counter().fetch_sub(more, Ordering::Relaxed);
+            return false;
+        }
+        self.bytes += more;
+        true
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.counter().fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// A large value on its way out. Its columns are pinned, so it is sent to its end whatever becomes of the item.
 pub struct LargeRead {
     next: Option<Location>,
     /// Bytes of the present chunk that were sent.
     sent: usize,
     pins: Vec<ColumnPin>,
+    _share: Share,
 }
 
 impl Worker {
     /// Begins to take in a value of `total` bytes, more than one chunk's worth. `None`: no room.
     pub fn begin_upload(&mut self, owner: KeyHash, total: u32) -> Option<Upload> {
         let chain = self.cache.next_cas();
-        let (space, left) = self.reserve_chunk(owner, chain, total as usize)?;
+        let mut share = Share::of(&self.cache, false);
+        let (space, left) = self.reserve_chunk(owner, chain, total as usize, &mut share)?;
         Some(Upload {
             owner,
             chain,
@@ -71,11 +115,21 @@ impl Worker {
             open: Some((space, 0)),
             pins: Vec::new(),
             unplaced: left,
+            share,
         })
     }
 
-    fn reserve_chunk(&mut self, owner: KeyHash, chain: u64, wanted: usize) -> Option<(ChunkSpace, usize)> {
+    fn reserve_chunk(
+        &mut self,
+        owner: KeyHash,
+        chain: u64,
+        wanted: usize,
+        share: &mut Share,
+    ) -> Option<(ChunkSpace, usize)> {
         let length = wanted.min(self.cache.memory.chunk_bytes_max() as usize);
+        if !share.grow(length as u64) {
+            return None;
+        }
         let space = self.place_with(|open| open.place_chunk(owner, chain, None, length as u16))?;
         Some((space, wanted - length))
     }
@@ -86,7 +140,8 @@ impl Worker {
             let Some((space, filled)) = &mut upload.open else { return false };
             let room = space.length() as usize - *filled;
             if room == 0 {
-                let Some((next, left)) = self.reserve_chunk(upload.owner, upload.chain, upload.unplaced) else {
+                let (owner, chain, unplaced) = (upload.owner, upload.chain, upload.unplaced);
+                let Some((next, left)) = self.reserve_chunk(owner, chain, unplaced, &mut upload.share) else {
                     return false;
                 };
                 space.set_next(Some(next.location()));
@@ -186,12 +241,16 @@ impl Worker {
         }
     }
 
-    /// Begins to send a large value.
+    /// Begins to send a large value. `None`: too much is being sent to slow clients already.
     ///
     /// # Panics
     /// If the value is not large.
-    pub fn begin_large_read(&self, hit: &Hit<'_>) -> LargeRead {
+    pub fn begin_large_read(&self, hit: &Hit<'_>) -> Option<LargeRead> {
         let first = first_chunk(&hit.item).expect("only a chunked value is read in pieces");
+        let mut share = Share::of(&self.cache, true);
+        if !share.grow(hit.value_bytes().into()) {
+            return None;
+        }
         let guard = self.reader.pin();
         let mut pins: Vec<ColumnPin> = Vec::new();
         let mut next = Some(first);
@@ -202,7 +261,7 @@ impl Worker {
             }
             next = guard.chunk(at).next;
         }
-        LargeRead { next: Some(first), sent: 0, pins }
+        Some(LargeRead { next: Some(first), sent: 0, pins, _share: share })
     }
 
     /// Appends up to `most` bytes of the value to `out`. Returns whether there are more.

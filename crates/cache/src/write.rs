@@ -25,9 +25,9 @@ pub(crate) enum Expected {
     },
 }
 
-/// How many times a writer helps the pass before it gives up for lack of room. Each time it also yields, so that
-/// other workers can pass their quiescent points.
-const ROOM_ATTEMPTS: u32 = 2000;
+/// How many times a writer helps the pass, or waits for others to pass their quiescent points, before it gives up for
+/// lack of room: some 10 ms of waiting in all.
+const ROOM_ATTEMPTS: u32 = 256;
 /// Inserts between two looks at the index's need to grow, and the most buckets split at one look.
 const GROW_EVERY: u32 = 32;
 const SPLITS_AT_ONCE: usize = 16;
@@ -97,14 +97,19 @@ impl Worker {
             self.cache.wake_keeper();
             let helped = self.cache.reclaim_some(1);
             self.cache.memory.recycle();
-            if !helped || attempt > 4 {
-                self.offline();
-                std::thread::yield_now();
-                if attempt > 64 {
-                    std::thread::sleep(std::time::Duration::from_micros(50));
-                }
-                self.online();
+            if helped {
+                continue;
             }
+            if self.cache.memory.retired_columns() == 0 && self.cache.memory.available_columns() == 0 {
+                // Nothing can be reclaimed and nothing is on its way back: everything is pinned or open.
+                return None;
+            }
+            self.offline();
+            std::thread::yield_now();
+            if attempt > ROOM_ATTEMPTS / 4 {
+                std::thread::sleep(std::time::Duration::from_micros(50));
+            }
+            self.online();
         }
         None
     }

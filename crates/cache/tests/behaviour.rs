@@ -284,7 +284,7 @@ fn a_large_read_goes_on_to_its_end_when_its_item_is_replaced() {
     assert!(is_stored(set(&mut worker, b"big", &big)));
     let mut read = {
         let hit = worker.get(cache.hash(b"big"), b"big").unwrap();
-        worker.begin_large_read(&hit)
+        worker.begin_large_read(&hit).unwrap()
     };
     let mut out = Vec::new();
     assert!(worker.continue_large_read(&mut read, 1000, &mut out));

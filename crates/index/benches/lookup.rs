@@ -1,1 +1,87 @@
-fn main() {}
+//! Lookups among four million items: one at a time, and in batches whose stages overlap their cache misses.
+
+mod common;
+
+use common::{ChainedLines, ChainedList, Random, Records, filled_index};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use larder_index::{HoldsKey, Index};
+use larder_item::KeyHash;
+use std::hint::black_box;
+use std::time::Duration;
+
+const ITEMS: u64 = 4 << 20;
+
+/// The stages of a GET over `keys`; returns how many were found.
+fn get_batch(index: &Index, records: &Records, keys: &[u64], hashes: &mut [KeyHash]) -> usize {
+    for (key, hash) in keys.iter().zip(&mut *hashes) {
+        *hash = records.hash(*key);
+        index.prefetch(*hash);
+    }
+    let mut places = [None; 128];
+    for (hash, place) in hashes.iter().zip(&mut places) {
+        *place = index.peek(*hash);
+        if let Some(at) = *place {
+            records.prefetch(at);
+        }
+    }
+    let mut found = 0;
+    for ((key, hash), place) in keys.iter().zip(&*hashes).zip(&places) {
+        let key = key.to_le_bytes();
+        let settled = place.is_some_and(|at| records.holds(at, &key) && index.confirm_marking(*hash, at));
+        found += (settled || index.get_marking(*hash, &key, records).is_some()) as usize;
+    }
+    found
+}
+
+fn lookups(c: &mut Criterion) {
+    let mut records = Records::new(ITEMS);
+    let list = ChainedList::filled(&mut records, ITEMS);
+    let index = filled_index(&records, ITEMS, 6);
+    let lines = ChainedLines::filled(&records, ITEMS, 6);
+    println!(
+        "bytes per item: index {:.2}, chained lines {:.2}, chained list 8",
+        index.bytes() as f64 / ITEMS as f64,
+        lines.bytes() as f64 / ITEMS as f64
+    );
+    let mut group = c.benchmark_group("lookup");
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_millis(700));
+    let mut random = Random(1);
+    // Misses are keys beyond those stored.
+    for (name, first) in [("hit", 0), ("miss", ITEMS)] {
+        group.bench_function(BenchmarkId::new("index", name), |b| {
+            b.iter(|| {
+                let key = first + random.below(ITEMS);
+                black_box(index.get_marking(records.hash(key), &key.to_le_bytes(), &records))
+            })
+        });
+        group.bench_function(BenchmarkId::new("chained lines", name), |b| {
+            b.iter(|| {
+                let key = first + random.below(ITEMS);
+                black_box(lines.get(records.hash(key), key, &records))
+            })
+        });
+        group.bench_function(BenchmarkId::new("chained list", name), |b| {
+            b.iter(|| {
+                let key = first + random.below(ITEMS);
+                black_box(list.get(records.hash(key), key, &records))
+            })
+        });
+    }
+    for batch in [1usize, 8, 16, 32, 128] {
+        group.throughput(Throughput::Elements(batch as u64));
+        let (mut keys, mut hashes) = (vec![0; batch], vec![KeyHash(0); batch]);
+        group.bench_function(BenchmarkId::new("index, in batches of", batch), |b| {
+            b.iter(|| {
+                keys.iter_mut().for_each(|key| *key = random.below(ITEMS));
+                assert_eq!(get_batch(&index, &records, &keys, &mut hashes), batch);
+            })
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, lookups);
+criterion_main!(benches);

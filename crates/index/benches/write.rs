@@ -1,1 +1,100 @@
-fn main() {}
+//! Inserting with growth from nothing, growth alone, replacing, removing; and the longest an insert took.
+
+mod common;
+
+use common::{Random, Records, filled_index};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use larder_index::{Index, IndexOptions};
+use std::time::{Duration, Instant};
+
+const ITEMS: u64 = 1 << 20;
+
+/// What each insert and its share of growth took, sorted, in ns.
+fn insert_times(records: &Records) -> Vec<u64> {
+    let index = Index::new(IndexOptions { buckets_log2_max: 22, ..IndexOptions::default() }).unwrap();
+    let mut times: Vec<u64> = (0..ITEMS)
+        .map(|key| {
+            let began = Instant::now();
+            index.lock(records.hash(key)).insert(Records::at(key), 0).unwrap();
+            if index.needs_growth() {
+                index.grow(records, 2);
+            }
+            began.elapsed().as_nanos() as u64
+        })
+        .collect();
+    times.sort_unstable();
+    times
+}
+
+/// An index held at half the buckets it wants.
+fn crowded_index(records: &Records) -> Index {
+    let index = Index::new(IndexOptions { buckets_log2_max: 22, ..IndexOptions::default() }).unwrap();
+    index.set_growth_limit(ITEMS / 12);
+    for key in 0..ITEMS {
+        index.lock(records.hash(key)).insert(Records::at(key), 0).unwrap();
+        while index.needs_growth() {
+            index.grow(records, 8);
+        }
+    }
+    index.set_growth_limit(u64::MAX);
+    index
+}
+
+fn writes(c: &mut Criterion) {
+    let records = Records::new(ITEMS);
+    let times = insert_times(&records);
+    let at = |share: f64| times[((ITEMS - 1) as f64 * share) as usize];
+    println!(
+        "insert ns: p50 {} p99 {} p99.9 {} p99.99 {} max {}",
+        at(0.5),
+        at(0.99),
+        at(0.999),
+        at(0.9999),
+        at(1.0)
+    );
+    let mut group = c.benchmark_group("write");
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_millis(1500));
+    group.throughput(Throughput::Elements(ITEMS));
+    group.bench_function("fill with a million, growing", |b| b.iter(|| filled_index(&records, ITEMS, 6)));
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("split one bucket", |b| {
+        b.iter_custom(|splits| {
+            let (mut done, mut time) = (0, Duration::ZERO);
+            while done < splits {
+                let index = crowded_index(&records);
+                let began = Instant::now();
+                while done < splits && index.needs_growth() {
+                    done += index.grow(&records, 8) as u64;
+                }
+                time += began.elapsed();
+            }
+            time
+        })
+    });
+    let index = filled_index(&records, ITEMS, 6);
+    let mut random = Random(3);
+    group.bench_function("replace", |b| {
+        b.iter(|| {
+            let key = random.below(ITEMS);
+            let mut guard = index.lock(records.hash(key));
+            let found = guard.find_at(Records::at(key)).unwrap();
+            guard.replace(&found, Records::at(key), 0)
+        })
+    });
+    group.bench_function("remove and insert", |b| {
+        b.iter(|| {
+            let key = random.below(ITEMS);
+            let mut guard = index.lock(records.hash(key));
+            let found = guard.find_at(Records::at(key)).unwrap();
+            guard.remove(&found);
+            guard.insert(Records::at(key), 0).unwrap();
+        })
+    });
+    group.finish();
+}
+
+criterion_group!(benches, writes);
+criterion_main!(benches);

@@ -47,6 +47,7 @@ pub fn run(settings: Settings) -> Result<(), RunError> {
     let bound = io::bind(&listen_options(&settings, &cache)).map_err(refuse)?;
     let shared = Arc::new(Shared::new(settings.clone(), cache.pages_sentence(), users));
     let _ = shared.io.set((bound.counters(), bound.registry()));
+    let _ = shared.buffers.set(bound.buffers());
     let _ = shared.backend.set(bound.backend());
     let latency: Arc<[Arc<WorkerLatency>]> =
         (0..settings.threads).map(|_| Arc::from(WorkerLatency::new())).collect();

@@ -47,10 +47,15 @@ impl Dispatcher {
             match hit.value() {
                 Value::Whole(value) => compose::value(out, key, hit.item.flags(), value, cas),
                 Value::Chunked { total, .. } => {
-                    compose::value_line(out, key, hit.item.flags(), total, cas);
-                    let value = self.worker.begin_large_read(&hit);
-                    let tail: &[u8] = if last { b"\r\nEND\r\n" } else { b"\r\n" };
-                    connection.busy = Some(Busy::Sending { value, tail });
+                    if let Some(value) = self.worker.begin_large_read(&hit) {
+                        compose::value_line(out, key, hit.item.flags(), total, cas);
+                        let tail: &[u8] = if last { b"\r\nEND\r\n" } else { b"\r\n" };
+                        connection.busy = Some(Busy::Sending { value, tail });
+                    } else {
+                        // A miss would make the client fetch and store what is here; memcached has words for this.
+                        connection.say(reply::NO_MEMORY_GET);
+                        connection.closing = true;
+                    }
                     return last;
                 }
             }

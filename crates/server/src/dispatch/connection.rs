@@ -7,6 +7,8 @@ use std::rc::Rc;
 
 /// Output beyond this many bytes is backed up: nothing more is read or answered until it is sent.
 pub(super) const OUTPUT_SOFT_BYTES: usize = 64 << 10;
+/// The same while half of what connection buffers may hold is in use.
+pub(super) const OUTPUT_TIGHT_BYTES: usize = 4 << 10;
 /// The same for a datagram's reply, which has nobody to drain it in between.
 const DATAGRAM_OUTPUT_BYTES: usize = 1 << 20;
 /// Buffers larger than this are not kept for reuse.
@@ -74,6 +76,8 @@ pub struct Connection {
     pub(super) busy: Option<Busy>,
     /// Bytes of input that make the next turn worth while.
     pub(super) input_wanted: usize,
+    /// Output beyond this many bytes is backed up.
+    pub(super) output_most: usize,
     /// UDP: one datagram, one reply.
     pub(super) is_datagram: bool,
 }
@@ -89,6 +93,7 @@ impl Connection {
             swallow: 0,
             busy: None,
             input_wanted: 0,
+            output_most: if is_datagram { DATAGRAM_OUTPUT_BYTES } else { OUTPUT_SOFT_BYTES },
             is_datagram,
         }
     }
@@ -111,8 +116,7 @@ impl Connection {
     /// Whether nothing more may be answered before the output is sent.
     #[inline]
     pub(super) fn is_backed_up(&self) -> bool {
-        let most = if self.is_datagram { DATAGRAM_OUTPUT_BYTES } else { OUTPUT_SOFT_BYTES };
-        self.out.len() >= most || matches!(self.busy, Some(Busy::Sending { .. } | Busy::Listing { .. }))
+        self.out.len() >= self.output_most || matches!(self.busy, Some(Busy::Sending { .. } | Busy::Listing { .. }))
     }
 }
 

@@ -62,6 +62,13 @@ impl Dispatcher {
             && old_expiry.remaining_s(now_s).is_some_and(|left_s| i64::from(left_s) < i64::from(flags.r));
         let won = created || (!token_sent && (stale || soon) && self.worker.claim_token(&hit));
         let wants_value = flags.has(b'v') && !(flags.has(b'C') && flags.compare == self.shown_cas(&hit));
+        let large = match hit.value() {
+            Value::Chunked { .. } if wants_value => match self.worker.begin_large_read(&hit) {
+                None => return connection.say(reply::NO_MEMORY_GET),
+                large => large,
+            },
+            _ => None,
+        };
         let out = connection.output();
         if wants_value {
             compose::meta_value(out, hit.value_bytes());
@@ -92,17 +99,12 @@ impl Dispatcher {
         if !quiet_look {
             self.worker.note_fetch(&hit);
         }
-        if wants_value {
-            match hit.value() {
-                Value::Whole(value) => {
-                    out.extend_from_slice(value);
-                    out.extend_from_slice(b"\r\n");
-                }
-                Value::Chunked { .. } => {
-                    let value = self.worker.begin_large_read(&hit);
-                    connection.busy = Some(Busy::Sending { value, tail: b"\r\n" });
-                }
-            }
+        if let (Value::Whole(value), true) = (hit.value(), wants_value) {
+            out.extend_from_slice(value);
+            out.extend_from_slice(b"\r\n");
+        }
+        if let Some(value) = large {
+            connection.busy = Some(Busy::Sending { value, tail: b"\r\n" });
         }
         // Touched after it was read: a time in the past answers once more and then ends the item.
         if flags.has(b'T') && !created {

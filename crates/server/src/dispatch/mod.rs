@@ -20,11 +20,11 @@ pub use auth::AuthFile;
 pub use connection::Connection;
 pub use stats::Detail;
 
-use crate::io::{Backend, IoCounters, Peer, Ready, Registry, Service, Transport};
+use crate::io::{Backend, Buffers, IoCounters, Peer, Ready, Registry, Service, Transport};
 use crate::latency::{Class, WorkerLatency};
 use crate::settings::Settings;
 use arrayvec::ArrayVec;
-use connection::{Busy, Pool};
+use connection::{Busy, OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
 use larder_cache::{KEY_BYTES_MAX, KeyHash, Location, Worker};
 use larder_protocol::{Keys, MetaVerb, ParseOptions, Request, Step, decode_key, parse};
 use std::rc::Rc;
@@ -42,6 +42,8 @@ pub struct Shared {
     pub settings: Settings,
     /// Counters of the drivers, once they run.
     pub io: OnceLock<(Arc<IoCounters>, Arc<Registry>)>,
+    /// The account of connection buffers, once the drivers run.
+    pub buffers: OnceLock<Arc<Buffers>>,
     /// Users that may log in, with `-Y`.
     pub auth: RwLock<Option<AuthFile>>,
     /// What to do on `shutdown`: `true` = gracefully.
@@ -66,6 +68,7 @@ impl Shared {
     pub fn new(settings: Settings, pages: String, users: Option<AuthFile>) -> Shared {
         Shared {
             io: OnceLock::new(),
+            buffers: OnceLock::new(),
             auth: RwLock::new(users),
             on_shutdown: OnceLock::new(),
             backend: OnceLock::new(),
@@ -323,21 +326,25 @@ impl Dispatcher {
         }
     }
 
+    /// Whether connections hold half of what their buffers may take.
+    fn buffers_are_tight(&self) -> bool {
+        self.shared.buffers.get().is_some_and(|buffers| buffers.used_bytes() * 2 > buffers.limit_bytes())
+    }
+
     /// Something that is not a request: the next piece of a large value or of a dump, octets to throw away, a login.
     fn take_turn(&mut self, ready: &mut Ready<'_, Connection>) {
-        if ready.connection.swallow > 0 {
-            let left = (ready.input.len() - ready.consumed) as u64;
-            let gone = left.min(ready.connection.swallow);
-            ready.connection.swallow -= gone;
-            ready.consumed += gone as usize;
-            return;
-        }
         match &ready.connection.busy {
             Some(Busy::Sending { .. }) => self.continue_sending(ready),
             Some(Busy::Receiving(_)) => self.continue_receiving(ready),
             Some(Busy::Listing { .. }) => self.continue_listing(ready.connection),
-            None => self.log_in(ready),
+            None if ready.connection.swallow == 0 => self.log_in(ready),
+            None => {}
         }
+        // Receiving may have failed just now, and what it was given is then thrown away in the same turn.
+        let left = (ready.input.len() - ready.consumed) as u64;
+        let gone = left.min(ready.connection.swallow);
+        ready.connection.swallow -= gone;
+        ready.consumed += gone as usize;
     }
 }
 
@@ -360,6 +367,10 @@ impl Service for Dispatcher {
 
     fn serve(&mut self, batch: &mut [Ready<'_, Connection>]) {
         let started = Instant::now();
+        let output_most = if self.buffers_are_tight() { OUTPUT_TIGHT_BYTES } else { OUTPUT_SOFT_BYTES };
+        for ready in batch.iter_mut().filter(|ready| !ready.connection.is_datagram) {
+            ready.connection.output_most = output_most;
+        }
         let mut window = Window::new();
         let mut cursor = Cursor { connection: 0, at: 0, keys: None };
         loop {

@@ -1,7 +1,7 @@
 //! What takes more than one turn: large values on their way in and out, and dumps.
 
 use super::classic::{mode_of, say_unless};
-use super::connection::{Busy, OUTPUT_SOFT_BYTES, Receiving};
+use super::connection::{Busy, Receiving};
 use super::meta::meta_mode;
 use super::{Connection, Dispatcher, meta_key};
 use crate::io::Ready;
@@ -9,7 +9,7 @@ use larder_cache::{KEY_BYTES_MAX, Mode, Store, StoreOutcome, Upload};
 use larder_protocol::{Request, Step, StoreVerb, compose, parse, reply};
 
 /// Items listed before a dump lets other connections have their turn.
-const LISTED_AT_ONCE: usize = 256;
+const LISTED_AT_ONCE: usize = 64;
 
 impl Dispatcher {
     /// A storage line whose value is longer than what is waited for in one piece. Only the line is consumed.
@@ -131,11 +131,11 @@ impl Dispatcher {
     /// Sends the next piece of a large value.
     pub(super) fn continue_sending(&mut self, ready: &mut Ready<'_, Connection>) {
         let connection = &mut *ready.connection;
-        if connection.out.len() >= OUTPUT_SOFT_BYTES {
+        if connection.out.len() >= connection.output_most {
             return;
         }
         let Some(Busy::Sending { mut value, tail, .. }) = connection.busy.take() else { return };
-        let room = OUTPUT_SOFT_BYTES - connection.out.len();
+        let room = connection.output_most - connection.out.len();
         if self.worker.continue_large_read(&mut value, room, connection.output()) {
             connection.busy = Some(Busy::Sending { value, tail });
             return;
@@ -146,7 +146,7 @@ impl Dispatcher {
 
     /// Lists the next items of a dump.
     pub(super) fn continue_listing(&mut self, connection: &mut Connection) {
-        if connection.out.len() >= OUTPUT_SOFT_BYTES {
+        if connection.out.len() >= connection.output_most {
             return;
         }
         let Some(Busy::Listing { bucket, mgdump }) = connection.busy.take() else { return };

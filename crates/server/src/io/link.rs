@@ -5,6 +5,11 @@ use std::sync::Arc;
 use super::counters::{Buffers, ConnectionInfo};
 use super::service::Conversation;
 
+/// Receiving pauses while a connection has this much input that is not served, unless one request asks for more.
+const HELD_BYTES_MAX: usize = 128 * 1024;
+/// Up to here a left-over has the memory it needs and no more.
+const EXACT_BYTES_MAX: usize = 32 * 1024;
+
 /// What a driver must offer so that a worker can be written once.
 pub(super) trait Driver: Sized {
     /// Received bytes that still lie in the driver's memory. Whoever holds it owns them.
@@ -50,7 +55,7 @@ pub(super) struct Link<C, D: Driver> {
     pub(super) ended: bool,
     /// The socket is of no further use.
     pub(super) broken: bool,
-    /// Complete requests may lie in `left_over`: the service stopped because output was backed up.
+    /// The service stopped because output was backed up: complete requests may lie in `left_over`.
     pub(super) stalled: bool,
     /// `left_over` has something the service may do more with than the last time.
     pub(super) unseen: bool,
@@ -92,19 +97,22 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     pub(super) fn is_idle(&self) -> bool {
         !self.blocked
             && !self.queued
+            && !self.stalled
             && self.direct.is_none()
             && self.left_over.bytes().is_empty()
             && !self.conversation.has_output()
     }
 
+    /// Whether there is so much unserved input that more would only cost memory.
+    pub(super) fn holds_enough(&self) -> bool {
+        let held = self.left_over.bytes().len();
+        held >= HELD_BYTES_MAX && held >= self.conversation.input_wanted()
+    }
+
     /// Whether the driver should receive for this connection.
     pub(super) fn wants_receive(&self) -> bool {
-        !self.ended
-            && !self.broken
-            && !self.doomed
-            && !self.closing
-            && !self.stalled
-            && self.conversation.wants_input()
+        let open = !self.ended && !self.broken && !self.doomed && !self.closing;
+        open && !self.stalled && self.conversation.wants_input() && !self.holds_enough()
     }
 
     /// The next buffer to send.
@@ -118,13 +126,24 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         self.last_words.take().map(|words| words.as_bytes().to_vec())
     }
 
-    /// The socket is full: `sending` waits, and is accounted.
+    /// The socket is full: what is left of `sending` waits, and is accounted. A client that does not read, while
+    /// the buffers' limit is reached, is cut off.
     pub(super) fn block(&mut self, buffers: &Buffers) {
-        if !self.blocked {
-            self.blocked = true;
-            self.charged = self.sending.capacity() as u64;
+        if self.blocked {
+            return;
+        }
+        let rest = self.sending.len() - self.sent;
+        if self.sending.capacity() > 2 * rest {
+            let rest = self.sending[self.sent..].to_vec();
+            self.conversation.recycle(std::mem::replace(&mut self.sending, rest));
+            self.sent = 0;
+        }
+        self.blocked = true;
+        self.charged = self.sending.capacity() as u64;
+        self.info.writing.store(true, std::sync::atomic::Ordering::Relaxed);
+        if !buffers.try_take(self.charged) {
             buffers.take(self.charged);
-            self.info.writing.store(true, std::sync::atomic::Ordering::Relaxed);
+            self.broken = true;
         }
     }
 
@@ -150,8 +169,8 @@ impl LeftOver {
         &self.bytes[self.from..]
     }
 
-    /// Adds `more`, growing by doubling, but beyond what is needed only as far as `wanted` bytes in all. `false` = the
-    /// buffers' limit is reached, and nothing was added.
+    /// Adds `more`. Towards `wanted` bytes in all the memory doubles; a short left-over without such a goal has what it
+    /// needs, a long one half as much again. `false` = the buffers' limit is reached, and nothing was added.
     #[must_use]
     pub(super) fn append(&mut self, more: &[u8], wanted: usize, buffers: &Buffers) -> bool {
         let needed = self.bytes().len() + more.len();
@@ -166,7 +185,11 @@ impl LeftOver {
             self.bytes.extend_from_slice(more);
             return true;
         }
-        let target = needed.max(wanted.min(capacity * 2));
+        let target = match needed {
+            _ if needed < wanted => needed.max(wanted.min(capacity * 2)),
+            ..=EXACT_BYTES_MAX => needed,
+            _ => needed + needed / 2,
+        };
         if !buffers.try_take(target as u64) {
             return false;
         }

@@ -31,9 +31,6 @@ use super::worker::Worker;
 const BUFFER_BYTES: usize = 16 * 1024;
 /// From one buffer to the next: a line more than its size, so that their first lines do not share one cache set.
 const STRIDE_BYTES: usize = BUFFER_BYTES + 64;
-/// A connection that is backed up goes on receiving up to here, unless its socket is full: a short pause is not worth
-/// two operations.
-const HELD_BYTES_MAX: usize = 128 * 1024;
 const GROUP: u16 = 0;
 const SUBMISSIONS: u32 = 512;
 const COMPLETIONS: u32 = 4096;
@@ -288,7 +285,10 @@ impl<'r> RingDriver<'r> {
     }
 
     fn cancel(&mut self, what: Operation, number: usize) {
-        let about = tag(if what == Operation::Receive { Operation::CancelReceive } else { Operation::Cancel }, number);
+        let about = tag(
+            if what == Operation::Receive { Operation::CancelReceive } else { Operation::Cancel },
+            number,
+        );
         let entry = opcode::AsyncCancel::new(tag(what, number)).build().user_data(about);
         // SAFETY: refers to no memory.
         unsafe { self.push(entry) };
@@ -383,10 +383,7 @@ impl Driver for RingDriver<'_> {
             if !link.state.receiving {
                 self.receive(slot, link.info.fd, &mut link.state);
             }
-        } else if link.state.receiving
-            && !link.state.cancelling
-            && (link.blocked || link.left_over.bytes().len() >= HELD_BYTES_MAX)
-        {
+        } else if link.state.receiving && !link.state.cancelling && (link.blocked || link.holds_enough()) {
             link.state.cancelling = true;
             self.cancel(Operation::Receive, slot);
         }
@@ -395,7 +392,7 @@ impl Driver for RingDriver<'_> {
     fn close<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>) {
         if Self::is_busy(&link.state) {
             // A client that goes on sending would keep receiving alive.
-            if link.state.receiving {
+            if link.state.receiving && !mem::replace(&mut link.state.cancelling, true) {
                 self.cancel(Operation::Receive, slot);
             }
             // Ends receiving and sending. It fails only where the connection is dead, which ends them too.
@@ -524,8 +521,10 @@ fn complete<S: Service>(
             worker.tick();
         }
         CANCEL_RECEIVE => {
-            eprintln!("cancel {number} {result}");
-            if result < 0 && let Some((link, driver)) = worker.link_and_driver(number) {
+            // It was just being worked on: try again at the end of the turn.
+            if result < 0
+                && let Some((link, driver)) = worker.link_and_driver(number)
+            {
                 link.state.cancelling = false;
                 driver.lapsed.push(number);
             }
@@ -601,11 +600,12 @@ fn rearm<S: Service>(worker: &mut Worker<S, RingDriver<'_>>) {
     let mut lapsed = mem::take(&mut worker.driver.lapsed);
     for slot in lapsed.drain(..) {
         worker.release_if_closed(slot);
-        if let Some((link, driver)) = worker.link_and_driver(slot)
-            && !link.state.receiving
-            && link.wants_receive()
-        {
-            driver.receive(slot, link.info.fd, &mut link.state);
+        if let Some((link, driver)) = worker.link_and_driver(slot) {
+            if link.closing {
+                driver.close(slot, link);
+            } else {
+                driver.steer(slot, link);
+            }
         }
     }
     worker.driver.lapsed = lapsed;

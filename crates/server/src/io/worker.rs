@@ -120,7 +120,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         if link.doomed || link.closing {
             return self.driver.give_back(filled);
         }
-        if link.direct.is_none() && link.left_over.bytes().is_empty() {
+        if link.direct.is_none() && link.left_over.bytes().is_empty() && !link.stalled {
             link.direct = Some(filled);
         } else {
             let wanted = link.conversation.input_wanted();

@@ -110,7 +110,7 @@ impl Service for LineService {
         assert!(!self.waiting && !batch.is_empty());
         self.seen.batch_max.fetch_max(batch.len() as u64, Ordering::Relaxed);
         for one in batch {
-            assert!(!one.input.is_empty() && one.consumed == 0);
+            assert_eq!(one.consumed, 0);
             while one.connection.wants_input() && !one.connection.quits && one.consumed < one.input.len() {
                 let taken = one.connection.request(&one.input[one.consumed..]);
                 if taken == 0 {

@@ -1,0 +1,90 @@
+# make test      everything, on a machine with Rust, a C compiler, Python 3 and make
+# make quick     formatting, lints, unit tests and the house habits
+# make bench     how to measure
+#
+# Each stage is also a target of its own: install fmt clippy tidy unit loom miri fuzz release transcripts reference
+# clients process stress. What the tests install stays in .tools, what they build in target.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+SERVER ?= target/release/larder serve
+FUZZ_SECONDS ?= 20
+STRESS_SECONDS ?= 10
+STAGE := $(PYTHON) tests/stage.py
+STAGES := install fmt clippy tidy unit loom miri release fuzz transcripts reference clients process stress
+
+# The release whose binary the transcripts are checked against, where it is installed.
+REFERENCE_RELEASE := 1.6.18
+
+export CARGO_TERM_COLOR ?= never
+export PYTHONDONTWRITEBYTECODE := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: test quick bench clean $(STAGES)
+
+test:
+	@$(STAGE) --begin
+	@failed=; for stage in $(STAGES); do $(MAKE) --no-print-directory $$stage || failed="$$failed $$stage"; done; \
+	$(STAGE) --summary || failed=yes; [ -z "$$failed" ]
+
+quick: fmt clippy tidy unit
+
+install:
+	@$(STAGE) install tests/install.sh
+
+fmt:
+	@$(STAGE) fmt cargo fmt --all --check
+
+clippy:
+	@$(STAGE) clippy cargo clippy --workspace --all-targets --locked -- -D warnings
+
+tidy:
+	@$(STAGE) tidy $(PYTHON) tests/tidy/tidy.py
+
+unit:
+	@$(STAGE) unit cargo test --workspace --locked
+
+loom:
+	@RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(STAGE) loom \
+		cargo test -p larder-index -p larder-memory --release --locked loom_
+
+miri:
+	@CARGO_TARGET_DIR=target/miri $(STAGE) miri tests/needs.sh \
+		"Miri is not installed (rustup component add --toolchain nightly miri rust-src)" \
+		"cargo +nightly miri --version" -- \
+		cargo +nightly miri test -p larder-index -p larder-memory --locked
+
+release:
+	@$(STAGE) release cargo build --release --locked
+
+fuzz:
+	@$(STAGE) fuzz cargo run --release --locked -p larder-fuzz -- $(FUZZ_SECONDS)
+
+transcripts:
+	@for cut in whole bytes split pipeline; do \
+		$(STAGE) "transcripts $$cut" $(PYTHON) tests/transcripts/run.py --server "$(SERVER)" --cut $$cut || failed=yes; \
+	done; [ -z "$$failed" ]
+
+reference:
+	@if [ "$$(memcached -V 2>/dev/null)" = "memcached $(REFERENCE_RELEASE)" ]; then \
+		$(STAGE) reference $(PYTHON) tests/transcripts/run.py --server memcached --release $(REFERENCE_RELEASE); \
+	else echo "reference: memcached $(REFERENCE_RELEASE) is not installed, the transcripts are not compared with it"; fi
+
+clients:
+	@$(STAGE) clients $(PYTHON) tests/clients/run.py --server "$(SERVER)"
+
+process:
+	@$(STAGE) process $(PYTHON) tests/process/test_process.py --server "$(SERVER)"
+
+stress:
+	@$(STAGE) stress $(PYTHON) tests/process/stress.py --server "$(SERVER)" --seconds $(STRESS_SECONDS)
+
+bench:
+	@echo "Each room has its own:         cargo bench -p larder-index   (-p larder-protocol, ...)"
+	@echo "The server beside memcached:   cargo run --release -p larder-bench-compare -- --help"
+	@echo "Figures that were measured:    docs/numbers.md"
+
+clean:
+	cargo clean
+	chmod -R u+w .tools 2>/dev/null || true
+	rm -rf .tools

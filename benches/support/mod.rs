@@ -1,0 +1,246 @@
+//! What the in-process benchmarks share: arguments, keys, filling a cache, pinning, printing.
+#![allow(dead_code, reason = "each benchmark uses its part")]
+
+use larder_cache::{
+    Cache, CacheOptions, Delete, DeleteOutcome, Expiry, KeyHash, Location, Mode, PagesWanted, Store, StoreOutcome,
+    Value, Worker,
+};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Length of every key, bytes.
+pub const KEY_BYTES: usize = 30;
+/// The seed of everything random, so that two runs do the same.
+pub const SEED: u64 = 0x5eed;
+/// Operations between two quiescent points, as many as a server's turn may have.
+pub const TURN_OPS: u64 = 64;
+
+/// `--name value` pairs of the command line.
+pub struct Args(Vec<(String, String)>);
+
+impl Args {
+    /// Reads the command line. `cargo bench` adds `--bench`, which is dropped.
+    ///
+    /// # Panics
+    /// If the arguments are not pairs, or a name is not among `known`.
+    pub fn read(known: &[&str]) -> Args {
+        let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+        let pairs = words.chunks(2).map(|pair| {
+            let name = pair[0].strip_prefix("--").filter(|name| known.contains(name));
+            let name = name.unwrap_or_else(|| panic!("{}: the arguments are {known:?}", pair[0]));
+            let value = pair.get(1).unwrap_or_else(|| panic!("--{name} needs a value"));
+            (name.to_string(), value.clone())
+        });
+        Args(pairs.collect())
+    }
+
+    /// The value of `name`, if given.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The number given as `name`, or `default`.
+    ///
+    /// # Panics
+    /// If it is no number.
+    pub fn number<T: std::str::FromStr>(&self, name: &str, default: T) -> T {
+        self.text(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("--{name} {text}: not a number")))
+    }
+}
+
+/// A small generator of 64-bit numbers (xorshift).
+pub struct Random(u64);
+
+impl Random {
+    /// A generator; equal seeds give equal sequences.
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// The next number.
+    #[inline]
+    pub fn number(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// The next number below `end`.
+    #[inline]
+    pub fn below(&mut self, end: u64) -> u64 {
+        ((self.number() as u128 * end as u128) >> 64) as u64
+    }
+}
+
+/// The key of item `number`.
+#[inline]
+pub fn key_of(number: u64) -> [u8; KEY_BYTES] {
+    let mut key = *b"user:0000000000000000:profile-";
+    for (at, digit) in key[5..21].iter_mut().rev().enumerate() {
+        *digit = b"0123456789abcdef"[(number >> (4 * at) & 15) as usize];
+    }
+    key
+}
+
+/// Keys made ahead, one behind the other, so that making them is not measured.
+pub struct KeyPool {
+    bytes: Vec<u8>,
+    /// Kept from the compiler, which must not build a comparison for this very length.
+    key_bytes: usize,
+}
+
+impl KeyPool {
+    /// The keys of `numbers`.
+    pub fn new(numbers: impl Iterator<Item = u64>) -> KeyPool {
+        KeyPool { bytes: numbers.flat_map(key_of).collect(), key_bytes: std::hint::black_box(KEY_BYTES) }
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / self.key_bytes
+    }
+
+    /// Key `at` of the pool.
+    #[inline(always)]
+    pub fn key(&self, at: usize) -> &[u8] {
+        &self.bytes[at * self.key_bytes..(at + 1) * self.key_bytes]
+    }
+}
+
+/// A cache of `limit_bytes` for `workers`, seeded, on the pages a server would get.
+pub fn cache(limit_bytes: u64, workers: usize, hashpower: Option<u32>) -> Arc<Cache> {
+    let options = CacheOptions {
+        limit_bytes,
+        workers,
+        hashpower,
+        pages: PagesWanted::Auto,
+        seed: Some(SEED),
+        ..CacheOptions::default()
+    };
+    Cache::new(options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A plain set.
+#[inline]
+pub fn set(worker: &mut Worker, hash: KeyHash, key: &[u8], value: &[u8]) {
+    let outcome = worker.store(&Store {
+        key,
+        hash,
+        mode: Mode::Set,
+        flags: 0,
+        expiry: Expiry::NEVER,
+        value,
+        compare: None,
+        explicit_cas: None,
+        invalidate: false,
+        vivify: None,
+        binary_key: false,
+    });
+    assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
+}
+
+/// A plain delete; whether there was something.
+#[inline]
+pub fn delete(worker: &mut Worker, hash: KeyHash, key: &[u8]) -> bool {
+    let outcome = worker.delete(&Delete {
+        key,
+        hash,
+        compare: None,
+        explicit_cas: None,
+        invalidate: false,
+        drop_value: false,
+        expiry: None,
+        flags: 0,
+    });
+    outcome == DeleteOutcome::Deleted
+}
+
+/// Sets items `numbers`, whose values are `value_bytes` long.
+pub fn fill(worker: &mut Worker, numbers: std::ops::Range<u64>, value_bytes: usize) {
+    let value = vec![b'v'; value_bytes];
+    let cache = worker.cache().clone();
+    for number in numbers {
+        let key = key_of(number);
+        set(worker, cache.hash(&key), &key, &value);
+        if number.is_multiple_of(TURN_OPS) {
+            worker.quiesce();
+        }
+    }
+}
+
+/// The staged get, as a server's turn does it: every stage for all keys of the batch before the next stage.
+pub struct Batch {
+    hashes: [KeyHash; BATCH_MAX],
+    places: [Option<Location>; BATCH_MAX],
+}
+
+/// The largest batch.
+pub const BATCH_MAX: usize = 128;
+
+impl Batch {
+    /// Room for one batch.
+    pub fn new() -> Batch {
+        Batch { hashes: [KeyHash(0); BATCH_MAX], places: [None; BATCH_MAX] }
+    }
+
+    /// Gets `count` keys of the pool from `first` on, touches the first byte of each value, and returns their sum.
+    #[inline(always)]
+    pub fn get(&mut self, worker: &Worker, pool: &KeyPool, first: usize, count: usize) -> u64 {
+        let cache = worker.cache();
+        let (hashes, places) = (&mut self.hashes[..count], &mut self.places[..count]);
+        for (at, hash) in hashes.iter_mut().enumerate() {
+            *hash = cache.hash(pool.key(first + at));
+            worker.prefetch_bucket(*hash);
+        }
+        for (place, hash) in places.iter_mut().zip(hashes.iter()) {
+            *place = worker.locate(*hash);
+        }
+        for place in places.iter().flatten() {
+            worker.prefetch_value(*place);
+        }
+        let mut sum = 0;
+        for (at, (place, hash)) in places.iter().zip(hashes.iter()).enumerate() {
+            let key = pool.key(first + at);
+            let hit = place.and_then(|place| worker.confirm(*hash, place, key)).or_else(|| worker.get(*hash, key));
+            let hit = hit.expect("every key of the pool is resident");
+            let Value::Whole(value) = hit.value() else { panic!("the values are short") };
+            sum += u64::from(value[0]);
+        }
+        sum
+    }
+}
+
+/// Binds the calling thread to processor `core`, if the machine has it and allows it.
+pub fn pin(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    if rustix::thread::sched_setaffinity(None, &set).is_err() {
+        eprintln!("could not bind a thread to processor {core}");
+    }
+}
+
+/// One line about the machine at this moment, to be printed above every table.
+pub fn print_machine(cache: &Cache) {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    println!("{}; columns of {} KiB; load average {}", cache.pages_sentence(), cache.column_bytes() >> 10, load.trim());
+}
+
+/// Nanoseconds per operation of `operations` that took `time`.
+pub fn ns_each(time: Duration, operations: u64) -> f64 {
+    time.as_nanos() as f64 / operations as f64
+}
+
+/// Runs `f` and returns how long it took, in nanoseconds for each of `operations`.
+pub fn time_each(operations: u64, f: impl FnOnce()) -> f64 {
+    let started = Instant::now();
+    f();
+    ns_each(started.elapsed(), operations)
+}
+
+/// The median of `samples`.
+pub fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}

@@ -1,0 +1,775 @@
+//! Sequences of operations against a map that forgets nothing.
+//!
+//! Three caches are compared with it: one with room to spare and one that may not evict, where a hit is required; and a
+//! small one under pressure, where a miss is always allowed. Another value than the last one stored, or any value after
+//! its delete, its expiry or a flush, is allowed nowhere.
+
+use larder_cache::*;
+use proptest::prelude::*;
+use proptest::sample::select;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How many keys the sequences speak of.
+const KEYS: u8 = 12;
+/// Items of one `Fill`, and the bytes of each: 2 MiB, so that a few of them go once around the smallest cache.
+const FILL_ITEMS: u32 = 2048;
+const FILL_BYTES: usize = 1000;
+
+/// What a client may ask of one key, in numbers that the map gives a meaning.
+#[derive(Clone, Debug)]
+enum Op {
+    Store { key: u8, mode: Mode, bytes: usize, ttl: Ttl, cas: Cas, vivify: bool },
+    Upload { key: u8, mode: Mode, bytes: usize, pieces: usize, ttl: Ttl, cas: Cas },
+    BeginUpload { key: u8, bytes: usize },
+    GoOnUploading { share: u8 },
+    AbandonUpload,
+    Delete { key: u8, cas: Cas, invalidate: bool, drop_value: bool, ttl: Option<Ttl> },
+    Number { key: u8, value: u64 },
+    Arith { key: u8, increment: bool, delta: u64, initial: Option<u64>, cas: Cas },
+    Touch { key: u8, ttl: Ttl },
+    Get { key: u8 },
+    GetInStages { key: u8 },
+    Claim { key: u8 },
+    BeginRead { key: u8 },
+    GoOnReading { most: usize },
+    List,
+    Flush { after_s: Option<u32> },
+    Wait { seconds: u32 },
+    Change,
+    Sleep,
+    Fill,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Ttl {
+    Never,
+    AtOnce,
+    Seconds(u32),
+}
+
+/// The terms of a write that concern CAS numbers.
+#[derive(Clone, Copy, Debug)]
+enum Cas {
+    Any,
+    Right,
+    Wrong,
+    LowerMarksStale,
+    Chosen(u64),
+}
+
+fn ttl() -> impl Strategy<Value = Ttl> {
+    prop_oneof![4 => Just(Ttl::Never), 1 => Just(Ttl::AtOnce), 3 => (1u32..30).prop_map(Ttl::Seconds)]
+}
+
+fn cas() -> impl Strategy<Value = Cas> {
+    prop_oneof![
+        6 => Just(Cas::Any),
+        2 => Just(Cas::Right),
+        1 => Just(Cas::Wrong),
+        1 => Just(Cas::LowerMarksStale),
+        1 => prop_oneof![1u64..1000, Just(u64::MAX), Just(1 << 40), any::<u64>()].prop_map(Cas::Chosen),
+    ]
+}
+
+fn mode() -> impl Strategy<Value = Mode> {
+    select(vec![
+        Mode::Set,
+        Mode::Set,
+        Mode::Set,
+        Mode::Set,
+        Mode::Add,
+        Mode::Replace,
+        Mode::Append,
+        Mode::Prepend,
+    ])
+}
+
+fn bytes() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        6 => 0usize..64,
+        3 => 480usize..560,
+        2 => 3000usize..9000,
+        1 => 9000usize..40_000,
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let key = || 0..KEYS;
+    let large = || 33_000usize..200_000;
+    prop_oneof![
+        12 => (key(), mode(), bytes(), ttl(), cas(), prop::bool::weighted(0.2))
+            .prop_map(|(key, mode, bytes, ttl, cas, vivify)| Op::Store { key, mode, bytes, ttl, cas, vivify }),
+        3 => (key(), mode(), large(), 1usize..6, ttl(), cas())
+            .prop_map(|(key, mode, bytes, pieces, ttl, cas)| Op::Upload { key, mode, bytes, pieces, ttl, cas }),
+        1 => (key(), large()).prop_map(|(key, bytes)| Op::BeginUpload { key, bytes }),
+        2 => (1u8..=255).prop_map(|share| Op::GoOnUploading { share }),
+        1 => Just(Op::AbandonUpload),
+        4 => (key(), cas(), prop::bool::weighted(0.3), prop::bool::weighted(0.2), prop::option::weighted(0.3, ttl()))
+            .prop_map(|(key, cas, invalidate, drop_value, ttl)| Op::Delete { key, cas, invalidate, drop_value, ttl }),
+        1 => (key(), prop_oneof![0u64..20, any::<u64>()]).prop_map(|(key, value)| Op::Number { key, value }),
+        3 => (key(), any::<bool>(), prop_oneof![0u64..1000, any::<u64>()], prop::option::of(0u64..1000), cas())
+            .prop_map(|(key, increment, delta, initial, cas)| Op::Arith { key, increment, delta, initial, cas }),
+        3 => (key(), ttl()).prop_map(|(key, ttl)| Op::Touch { key, ttl }),
+        8 => key().prop_map(|key| Op::Get { key }),
+        4 => key().prop_map(|key| Op::GetInStages { key }),
+        1 => key().prop_map(|key| Op::Claim { key }),
+        2 => key().prop_map(|key| Op::BeginRead { key }),
+        2 => (1usize..100_000).prop_map(|most| Op::GoOnReading { most }),
+        1 => Just(Op::List),
+        1 => prop::option::of(1u32..20).prop_map(|after_s| Op::Flush { after_s }),
+        3 => (0u32..12).prop_map(|seconds| Op::Wait { seconds }),
+        6 => Just(Op::Change),
+        1 => Just(Op::Sleep),
+        3 => Just(Op::Fill),
+    ]
+}
+
+/// What the map knows of a key.
+#[derive(Clone, Debug)]
+struct Known {
+    value: Vec<u8>,
+    flags: u32,
+    /// `None` until it is seen, after a write that does not tell it.
+    cas: Option<u64>,
+    expiry: Expiry,
+    stale: bool,
+    token_sent: bool,
+}
+
+/// A value that comes in while other things happen.
+struct Arriving {
+    upload: Upload,
+    worker: usize,
+    key: u8,
+    value: Vec<u8>,
+    filled: usize,
+}
+
+struct Setup {
+    limit_bytes: u64,
+    evict: bool,
+    /// A miss is always allowed.
+    lossy: bool,
+    keeper: bool,
+}
+
+struct Play {
+    cache: Arc<Cache>,
+    workers: [Worker; 2],
+    turn: usize,
+    known: HashMap<u8, Known>,
+    flush_due_s: Option<u32>,
+    arriving: Option<Arriving>,
+    reading: Option<(LargeRead, usize, Vec<u8>, Vec<u8>)>,
+    lossy: bool,
+    evict: bool,
+    /// Makes every value another one.
+    count: u32,
+}
+
+fn key_of(key: u8) -> Vec<u8> {
+    // Short keys, and one of each length that fills a header exactly.
+    let mut bytes = format!("key-{key}").into_bytes();
+    if key % 4 == 3 {
+        bytes.resize(30 + key as usize * 18, b'k');
+    }
+    bytes
+}
+
+/// Bytes that tell whose they are: no two values agree in more than a few places.
+fn value_of(key: u8, count: u32, bytes: usize) -> Vec<u8> {
+    let mut x = u64::from(count) << 8 | u64::from(key);
+    let mut value = Vec::with_capacity(bytes + 8);
+    while value.len() < bytes {
+        x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ 0x55;
+        value.extend_from_slice(&x.to_le_bytes());
+    }
+    value.truncate(bytes);
+    value
+}
+
+/// The number a value spells, by the rule that the cache states: up to 20 digits, blanks around them.
+fn number_of(value: &[u8]) -> Option<u64> {
+    let digits = value.trim_ascii();
+    (value.len() <= 24 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
+        .then(|| std::str::from_utf8(digits).ok()?.parse().ok())
+        .flatten()
+}
+
+impl Play {
+    fn new(setup: &Setup) -> Play {
+        let cache = Cache::new(CacheOptions {
+            limit_bytes: setup.limit_bytes,
+            evict: setup.evict,
+            workers: 2,
+            seed: Some(7),
+            ..CacheOptions::default()
+        })
+        .expect("a small cache can be made");
+        cache.clock().hold();
+        Play {
+            workers: [cache.worker(), cache.worker()],
+            cache,
+            turn: 0,
+            known: HashMap::new(),
+            flush_due_s: None,
+            arriving: None,
+            reading: None,
+            lossy: setup.lossy,
+            evict: setup.evict,
+            count: 0,
+        }
+    }
+
+    fn now_s(&self) -> u32 {
+        self.cache.clock().now_s()
+    }
+
+    fn expiry(&self, ttl: Ttl) -> Expiry {
+        match ttl {
+            Ttl::Never => Expiry::NEVER,
+            Ttl::AtOnce => Expiry::AT_ONCE,
+            Ttl::Seconds(seconds) => Expiry(self.now_s() + seconds),
+        }
+    }
+
+    fn value(&mut self, key: u8, bytes: usize) -> Vec<u8> {
+        self.count += 1;
+        value_of(key, self.count, bytes)
+    }
+
+    /// What the map expects of a key now.
+    fn live(&self, key: u8) -> Option<&Known> {
+        self.known.get(&key).filter(|known| !known.expiry.is_past(self.now_s()))
+    }
+
+    /// The worker whose turn it is.
+    fn worker(&mut self) -> &mut Worker {
+        self.hand(self.turn)
+    }
+
+    /// One of the workers; the other one sleeps, since nobody can move it on while this one waits for room.
+    fn hand(&mut self, number: usize) -> &mut Worker {
+        self.workers[1 - number].offline();
+        self.workers[number].online();
+        &mut self.workers[number]
+    }
+
+    /// The cache says that the key is absent.
+    fn absent(&mut self, key: u8, by: &str) {
+        assert!(self.lossy || self.live(key).is_none(), "{by}: key {key} is gone, but had {:?}", self.told(key));
+        self.known.remove(&key);
+    }
+
+    fn told(&self, key: u8) -> Option<String> {
+        self.known.get(&key).map(|known| {
+            format!("{} bytes, cas {:?}, {:?}, at {}", known.value.len(), known.cas, known.expiry, self.now_s())
+        })
+    }
+
+    /// No memory: only where nothing may be evicted.
+    fn no_room(&self, by: &str) {
+        assert!(!self.evict, "{by}: no room although everything may be evicted");
+    }
+
+    /// Looks the key up and compares everything the map knows.
+    fn check(&mut self, key: u8, in_stages: bool) {
+        let name = key_of(key);
+        let hash = self.cache.hash(&name);
+        let worker = self.worker();
+        let mut found = None;
+        if in_stages {
+            worker.prefetch_bucket(hash);
+            if let Some(at) = worker.locate(hash) {
+                worker.prefetch_value(at);
+                found = worker.confirm(hash, at, &name);
+            }
+        }
+        let hit = found.or_else(|| worker.get(hash, &name));
+        let seen = hit.map(|hit| {
+            worker.note_fetch(&hit);
+            let mut value = Vec::new();
+            worker.copy_value(&hit, &mut value);
+            let state = hit.item.state();
+            Known {
+                value,
+                flags: hit.item.flags(),
+                cas: Some(hit.cas()),
+                expiry: hit.expiry(),
+                stale: state.has(State::STALE),
+                token_sent: state.has(State::TOKEN_SENT),
+            }
+        });
+        let Some(seen) = seen else { return self.absent(key, "get") };
+        let told = self.told(key);
+        let Some(known) = self.live(key).cloned() else {
+            panic!("get: key {key} came back with {} bytes, but had {told:?}", seen.value.len());
+        };
+        assert!(seen.value == known.value, "get: key {key} has another value of {} bytes; {told:?}", seen.value.len());
+        let fields = |known: &Known| (known.flags, known.expiry, known.stale, known.token_sent);
+        assert_eq!(fields(&seen), fields(&known), "flags, expiry, stale, token of key {key}");
+        assert!(known.cas.is_none() || known.cas == seen.cas, "key {key}: {:?} {:?}", known.cas, seen.cas);
+        self.known.insert(key, seen);
+    }
+
+    /// The numbers to send for the terms of a write.
+    fn terms(&mut self, key: u8, cas: Cas) -> (Option<u64>, Option<u64>, bool) {
+        if !matches!(cas, Cas::Any | Cas::Chosen(_)) {
+            // Learn the number first.
+            self.check(key, false);
+        }
+        let now = self.live(key).and_then(|known| known.cas);
+        match cas {
+            Cas::Any => (None, None, false),
+            Cas::Chosen(number) => (None, Some(number), false),
+            Cas::Right => (Some(now.unwrap_or(1)), None, false),
+            Cas::Wrong => (Some(now.unwrap_or(1).wrapping_add(1)), None, false),
+            Cas::LowerMarksStale => (Some(now.unwrap_or(1).saturating_sub(1)), None, true),
+        }
+    }
+
+    fn store(&mut self, key: u8, mode: Mode, value: Vec<u8>, ttl: Ttl, cas: Cas, vivify: Option<Ttl>, pieces: usize) {
+        let (compare, explicit_cas, invalidate) = self.terms(key, cas);
+        let name = key_of(key);
+        let hash = self.cache.hash(&name);
+        let flags = self.count;
+        let expiry = self.expiry(ttl);
+        let vivify = vivify.map(|ttl| self.expiry(ttl));
+        let store = Store {
+            key: &name,
+            hash,
+            mode,
+            flags,
+            expiry,
+            value: if pieces == 0 { &value } else { &[] },
+            compare,
+            explicit_cas,
+            invalidate,
+            vivify,
+            binary_key: false,
+        };
+        let worker = self.worker();
+        let outcome = if pieces == 0 {
+            worker.store(&store)
+        } else {
+            let Some(mut upload) = worker.begin_upload(hash, value.len() as u32) else { return self.no_room("upload") };
+            if !value.chunks(value.len().div_ceil(pieces)).all(|piece| worker.fill_upload(&mut upload, piece)) {
+                worker.abandon_upload(upload);
+                return self.no_room("upload");
+            }
+            assert_eq!(upload.missing_bytes(), 0);
+            worker.complete_upload(upload, &store)
+        };
+        let fresh =
+            Known { value: value.clone(), flags, cas: None, expiry, stale: false, token_sent: false };
+        self.stored(key, &store, fresh, outcome);
+    }
+
+    /// Compares the outcome of a store with what the map expects, and brings the map up to date.
+    fn stored(&mut self, key: u8, store: &Store<'_>, mut fresh: Known, outcome: StoreOutcome) {
+        let now = self.live(key).cloned();
+        let joins = matches!(store.mode, Mode::Append | Mode::Prepend);
+        match outcome {
+            StoreOutcome::Stored { cas, value_bytes } => {
+                assert!(store.explicit_cas.is_none_or(|wanted| wanted == cas));
+                let stale = match (store.compare, &now) {
+                    (None, _) => false,
+                    (Some(compare), Some(now)) => {
+                        let lower = now.cas.is_some_and(|cas| compare < cas);
+                        assert!(now.cas == Some(compare) || (store.invalidate && lower), "stored over another CAS");
+                        now.cas != Some(compare)
+                    }
+                    // An add, or what creates an absent item, compares with nothing.
+                    (Some(_), None) => false,
+                };
+                let gone = self.lossy && store.vivify.is_some() && joins && fresh.value.len() == value_bytes as usize;
+                match now {
+                    Some(now) if joins && !gone => {
+                        let (a, b) =
+                            if store.mode == Mode::Append { (&now.value, &fresh.value) } else { (&fresh.value, &now.value) };
+                        fresh = Known { value: [&a[..], b].concat(), flags: now.flags, expiry: now.expiry, ..fresh };
+                    }
+                    Some(now) => {
+                        assert!(store.mode != Mode::Add || self.lossy, "add: key {key} was there");
+                        if joins {
+                            fresh.expiry = store.vivify.expect("checked above");
+                        } else if stale {
+                            fresh = Known { stale, token_sent: now.token_sent, expiry: now.expiry, ..fresh };
+                        }
+                    }
+                    None => {
+                        assert!(store.mode != Mode::Replace, "replace: key {key} was absent");
+                        assert!(!joins || store.vivify.is_some(), "append: key {key} was absent");
+                        fresh.expiry = store.vivify.filter(|_| joins || store.mode != Mode::Set).unwrap_or(fresh.expiry);
+                    }
+                }
+                assert_eq!(value_bytes as usize, fresh.value.len(), "length of key {key}");
+                self.known.insert(key, Known { cas: Some(cas), ..fresh });
+            }
+            StoreOutcome::NotStored if store.mode == Mode::Add => {
+                assert!(now.is_some(), "add: key {key} was absent");
+            }
+            StoreOutcome::NotStored | StoreOutcome::NotFound => {
+                assert!(store.mode != Mode::Set || store.compare.is_some());
+                self.absent(key, "store");
+            }
+            StoreOutcome::Exists => {
+                let now = now.expect("compared with something");
+                assert!(store.compare.is_some() && store.compare != now.cas, "the CAS number was right");
+            }
+            StoreOutcome::TooLarge => assert!(joins, "no single value is too large"),
+            StoreOutcome::NoRoom => self.no_room("store"),
+        }
+    }
+
+    fn delete(&mut self, key: u8, cas: Cas, invalidate: bool, drop_value: bool, ttl: Option<Ttl>) {
+        let (compare, explicit_cas, _) = self.terms(key, cas);
+        let name = key_of(key);
+        let hash = self.cache.hash(&name);
+        let expiry = ttl.map(|ttl| self.expiry(ttl));
+        let delete =
+            Delete { key: &name, hash, compare, explicit_cas, invalidate, drop_value, expiry, flags: self.count };
+        let outcome = self.worker().delete(&delete);
+        let now = self.live(key).cloned();
+        match outcome {
+            DeleteOutcome::Deleted => {
+                let mut now = now.expect("deleted what was not there");
+                assert!(compare.is_none() || compare == now.cas, "deleted another CAS number");
+                if !invalidate && !drop_value {
+                    self.known.remove(&key);
+                    return;
+                }
+                now.cas = explicit_cas.or(if invalidate { None } else { now.cas });
+                if drop_value {
+                    (now.value, now.flags, now.expiry) = (Vec::new(), self.count, expiry.unwrap_or(Expiry::NEVER));
+                }
+                now.expiry = expiry.unwrap_or(now.expiry);
+                if invalidate {
+                    (now.stale, now.token_sent) = (true, false);
+                }
+                self.known.insert(key, now);
+            }
+            DeleteOutcome::NotFound => self.absent(key, "delete"),
+            DeleteOutcome::Exists => {
+                assert!(compare.is_some() && compare != now.expect("something is there").cas);
+            }
+            DeleteOutcome::NoRoom => self.no_room("delete"),
+        }
+    }
+
+    fn arith(&mut self, key: u8, increment: bool, delta: u64, initial: Option<u64>, cas: Cas) {
+        let (compare, explicit_cas, _) = self.terms(key, cas);
+        let name = key_of(key);
+        let hash = self.cache.hash(&name);
+        let initial = initial.map(|value| (Expiry::NEVER, value));
+        let outcome = self.worker().arith(&Arith {
+            key: &name,
+            hash,
+            increment,
+            delta,
+            initial,
+            compare,
+            explicit_cas,
+            expiry: None,
+            binary_key: false,
+        });
+        let now = self.live(key).cloned();
+        match outcome {
+            ArithOutcome::Done { value, cas, expiry, created: true } => {
+                self.absent(key, "arith");
+                assert_eq!(Some((expiry, value)), initial);
+                let value = value.to_string().into_bytes();
+                let known = Known { value, flags: 0, cas: Some(cas), expiry, stale: false, token_sent: false };
+                self.known.insert(key, known);
+            }
+            ArithOutcome::Done { value, cas, expiry, created: false } => {
+                let now = now.expect("counted what was not there");
+                assert!(compare.is_none() || compare == now.cas);
+                let old = number_of(&now.value).expect("a number");
+                assert_eq!(value, if increment { old.wrapping_add(delta) } else { old.saturating_sub(delta) });
+                assert_eq!(expiry, now.expiry);
+                let mut digits = value.to_string().into_bytes();
+                digits.resize(digits.len().max(now.value.len()), b' ');
+                self.known.insert(key, Known { value: digits, cas: Some(cas), ..now });
+            }
+            ArithOutcome::NotFound => self.absent(key, "arith"),
+            ArithOutcome::NonNumeric => {
+                assert_eq!(number_of(&now.expect("something is there").value), None);
+            }
+            ArithOutcome::Exists => {
+                assert!(compare.is_some() && compare != now.expect("something is there").cas);
+            }
+            ArithOutcome::NoRoom => self.no_room("arith"),
+        }
+    }
+
+    fn touch(&mut self, key: u8, ttl: Ttl) {
+        let name = key_of(key);
+        let hash = self.cache.hash(&name);
+        let expiry = self.expiry(ttl);
+        match self.worker().touch(hash, &name, expiry) {
+            Touched::Done => {
+                assert!(self.live(key).is_some(), "touched key {key}, which was not there");
+                self.known.get_mut(&key).expect("live").expiry = expiry;
+            }
+            Touched::NotFound => self.absent(key, "touch"),
+            Touched::NoRoom => self.no_room("touch"),
+        }
+    }
+
+    fn claim(&mut self, key: u8) {
+        self.check(key, false);
+        let name = key_of(key);
+        let hash = self.cache.hash(&name);
+        let worker = self.worker();
+        let won = worker.get(hash, &name).map(|hit| worker.claim_token(&hit));
+        match won {
+            None => self.absent(key, "claim"),
+            Some(won) => {
+                let known = self.known.get_mut(&key).expect("it was looked up");
+                assert_eq!(won, !known.token_sent, "only the first claim wins");
+                known.token_sent = true;
+            }
+        }
+    }
+
+    fn go_on_uploading(&mut self, share: u8) {
+        let Some(mut arriving) = self.arriving.take() else { return };
+        let left = arriving.value.len() - arriving.filled;
+        let end = arriving.filled + (left * share as usize).div_ceil(255);
+        let worker = self.hand(arriving.worker);
+        if !worker.fill_upload(&mut arriving.upload, &arriving.value[arriving.filled..end]) {
+            worker.abandon_upload(arriving.upload);
+            return self.no_room("upload");
+        }
+        arriving.filled = end;
+        if end < arriving.value.len() {
+            self.arriving = Some(arriving);
+            return;
+        }
+        let Arriving { upload, worker, key, value, .. } = arriving;
+        let name = key_of(key);
+        let store = Store {
+            key: &name,
+            hash: self.cache.hash(&name),
+            mode: Mode::Set,
+            flags: 5,
+            expiry: Expiry::NEVER,
+            value: &[],
+            compare: None,
+            explicit_cas: None,
+            invalidate: false,
+            vivify: None,
+            binary_key: false,
+        };
+        let outcome = self.hand(worker).complete_upload(upload, &store);
+        let fresh = Known { value, flags: 5, cas: None, expiry: Expiry::NEVER, stale: false, token_sent: false };
+        self.stored(key, &store, fresh, outcome);
+    }
+
+    fn begin_read(&mut self, key: u8) {
+        self.check(key, false);
+        let name = key_of(key);
+        let hash = self.cache.hash(&name);
+        let turn = self.turn;
+        let worker = &*self.hand(turn);
+        let Some(hit) = worker.get(hash, &name) else { return };
+        if matches!(hit.value(), Value::Chunked { .. }) {
+            // Readers together may pin only so much.
+            let Some(read) = worker.begin_large_read(&hit) else { return };
+            let expected = self.known[&key].value.clone();
+            if let Some((old, worker, ..)) = self.reading.replace((read, turn, Vec::new(), expected)) {
+                self.workers[worker].end_large_read(old);
+            }
+        }
+    }
+
+    fn go_on_reading(&mut self, most: usize) {
+        let Some((mut read, worker, mut out, expected)) = self.reading.take() else { return };
+        let more = self.hand(worker).continue_large_read(&mut read, most, &mut out);
+        assert!(out.len() <= expected.len() && out[..] == expected[..out.len()], "a large read went astray");
+        assert!(more || out.len() == expected.len(), "a large read ended early");
+        if more {
+            self.reading = Some((read, worker, out, expected));
+        } else {
+            self.workers[worker].end_large_read(read);
+        }
+    }
+
+    fn list(&mut self) {
+        let mut listed = Vec::new();
+        let mut bucket = 0;
+        while let Some(next) = self.worker().list(bucket, 1000, &mut listed) {
+            bucket = next;
+        }
+        for key in 0..KEYS {
+            let name = key_of(key);
+            let mut of_key = listed.iter().filter(|item| item.key == name);
+            let found = of_key.next().map(|item| item.value_bytes as usize);
+            assert!(of_key.next().is_none(), "key {key} is listed twice");
+            match (found, self.live(key)) {
+                (Some(bytes), Some(known)) => assert_eq!(bytes, known.value.len()),
+                (None, Some(_)) => assert!(self.lossy, "key {key} is not listed"),
+                (None, None) => {}
+                (Some(_), None) => panic!("key {key} is listed, but was not there"),
+            }
+        }
+    }
+
+    fn flush(&mut self, after_s: Option<u32>) {
+        let due_s = after_s.map(|seconds| self.now_s() + seconds);
+        self.cache.flush(due_s);
+        self.flush_due_s = due_s;
+        if due_s.is_none() {
+            self.known.clear();
+        }
+    }
+
+    fn wait(&mut self, seconds: u32) {
+        self.cache.clock().shift(i64::from(seconds));
+        let now_s = self.cache.tick();
+        if self.flush_due_s.is_some_and(|due_s| due_s <= now_s) {
+            self.flush_due_s = None;
+            self.known.clear();
+        }
+    }
+
+    fn fill(&mut self) {
+        let value = vec![b'f'; FILL_BYTES];
+        for number in 0..FILL_ITEMS {
+            self.count += 1;
+            // Where nothing goes by itself, the same items are stored again.
+            let name = format!("fill-{}-{number}", if self.evict { self.count } else { 0 }).into_bytes();
+            let store = Store {
+                key: &name,
+                hash: self.cache.hash(&name),
+                mode: Mode::Set,
+                flags: 0,
+                expiry: Expiry::NEVER,
+                value: &value,
+                compare: None,
+                explicit_cas: None,
+                invalidate: false,
+                vivify: None,
+                binary_key: false,
+            };
+            let outcome = self.worker().store(&store);
+            if outcome == StoreOutcome::NoRoom {
+                return self.no_room("fill");
+            }
+        }
+    }
+
+    fn play(&mut self, op: Op) {
+        match op {
+            Op::Store { key, mode, bytes, ttl, cas, vivify } => {
+                let value = self.value(key, bytes);
+                let vivify = vivify.then_some(Ttl::Seconds(9)).filter(|_| matches!(mode, Mode::Append | Mode::Prepend));
+                self.store(key, mode, value, ttl, cas, vivify, 0);
+            }
+            Op::Upload { key, mode, bytes, pieces, ttl, cas } => {
+                let value = self.value(key, bytes);
+                self.store(key, mode, value, ttl, cas, None, pieces);
+            }
+            Op::BeginUpload { key, bytes } if self.arriving.is_none() => {
+                let value = self.value(key, bytes);
+                let (hash, worker) = (self.cache.hash(&key_of(key)), self.turn);
+                match self.worker().begin_upload(hash, bytes as u32) {
+                    Some(upload) => self.arriving = Some(Arriving { upload, worker, key, value, filled: 0 }),
+                    None => self.no_room("upload"),
+                }
+            }
+            Op::BeginUpload { .. } => {}
+            Op::GoOnUploading { share } => self.go_on_uploading(share),
+            Op::AbandonUpload => {
+                if let Some(arriving) = self.arriving.take() {
+                    self.hand(arriving.worker).abandon_upload(arriving.upload);
+                }
+            }
+            Op::Delete { key, cas, invalidate, drop_value, ttl } => {
+                self.count += 1;
+                self.delete(key, cas, invalidate, drop_value, ttl);
+            }
+            Op::Number { key, value } => {
+                self.count += 1;
+                let digits = value.to_string().into_bytes();
+                self.store(key, Mode::Set, digits, Ttl::Never, Cas::Any, None, 0);
+            }
+            Op::Arith { key, increment, delta, initial, cas } => self.arith(key, increment, delta, initial, cas),
+            Op::Touch { key, ttl } => self.touch(key, ttl),
+            Op::Get { key } => self.check(key, false),
+            Op::GetInStages { key } => self.check(key, true),
+            Op::Claim { key } => self.claim(key),
+            Op::BeginRead { key } => self.begin_read(key),
+            Op::GoOnReading { most } => self.go_on_reading(most),
+            Op::List => self.list(),
+            Op::Flush { after_s } => self.flush(after_s),
+            Op::Wait { seconds } => self.wait(seconds),
+            Op::Change => self.turn = 1 - self.turn,
+            Op::Sleep => {
+                self.worker().offline();
+                self.worker().online();
+            }
+            Op::Fill if self.lossy || !self.evict => self.fill(),
+            Op::Fill => {}
+        }
+        let used = self.cache.memory_use();
+        assert!(used.columns_bytes + used.index_bytes + used.bookkeeping_bytes <= used.limit_bytes, "{used:?}");
+    }
+
+    fn end(mut self) {
+        for key in 0..KEYS {
+            self.check(key, false);
+        }
+        if let Some(arriving) = self.arriving.take() {
+            self.hand(arriving.worker).abandon_upload(arriving.upload);
+        }
+        if let Some((read, worker, ..)) = self.reading.take() {
+            self.workers[worker].end_large_read(read);
+        }
+    }
+}
+
+fn play(setup: &Setup, ops: Vec<Op>) {
+    let mut play = Play::new(setup);
+    let keeper = setup.keeper.then(|| play.cache.keep().expect("a thread can be started"));
+    let cache = play.cache.clone();
+    // The keeper must end however the play ends.
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        for op in ops {
+            play.play(op);
+        }
+        play.end();
+    }));
+    if let Some(keeper) = keeper {
+        cache.stop_keeper();
+        keeper.join().expect("the keeper does not panic");
+    }
+    if let Err(panic) = ended {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn with_room_to_spare_nothing_is_lost(ops in prop::collection::vec(op(), 1..250), keeper in any::<bool>()) {
+        play(&Setup { limit_bytes: 128 << 20, evict: true, lossy: false, keeper }, ops);
+    }
+
+    #[test]
+    fn without_eviction_nothing_is_lost(ops in prop::collection::vec(op(), 1..250), keeper in any::<bool>()) {
+        play(&Setup { limit_bytes: 16 << 20, evict: false, lossy: false, keeper }, ops);
+    }
+
+    #[test]
+    fn under_pressure_nothing_wrong_is_served(
+        ops in prop::collection::vec(op(), 1..250),
+        keeper in any::<bool>(),
+        limit_mib in 10u64..17,
+    ) {
+        play(&Setup { limit_bytes: limit_mib << 20, evict: true, lossy: true, keeper }, ops);
+    }
+}

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs what the tests need and the machine lacks: Debian packages where it may, Miri where rustup is.
+# What cannot be had is named; the stage that needs it decides what that means (see tests/needs.sh).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=()
+need() { command -v "$1" >/dev/null || packages+=("$2"); }
+need cc build-essential
+need memcached memcached
+need redis-server redis-server
+need memccapable libmemcached-tools
+need valgrind valgrind
+[ -e /usr/include/libmemcached/memcached.h ] || packages+=(libmemcached-dev)
+python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+
+if [ "${#packages[@]}" -gt 0 ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        export DEBIAN_FRONTEND=noninteractive
+        echo "installing ${packages[*]}"
+        # Services that packages bring are not started: the tests start their own.
+        install_with() { apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }
+        apt-get update -qq || true
+        RUNLEVEL=1 install_with "${packages[@]}" || for package in "${packages[@]}"; do
+            RUNLEVEL=1 install_with "$package" || echo "missing: $package could not be installed"
+        done
+    else
+        echo "missing: ${packages[*]} (apt-get install ${packages[*]})"
+    fi
+fi
+
+if command -v rustup >/dev/null && ! cargo +nightly miri --version >/dev/null 2>&1; then
+    if rustup toolchain list | grep -q '^nightly'; then
+        rustup component add --toolchain nightly miri rust-src || echo "missing: Miri could not be added to the nightly toolchain"
+    else
+        rustup toolchain install nightly --profile minimal --component miri --component rust-src ||
+            echo "missing: a nightly toolchain with Miri could not be installed"
+    fi
+fi
+echo "1 passed, 0 failed"
