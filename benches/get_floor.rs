@@ -12,11 +12,14 @@ use larder_cache::Worker;
 use larder_memory::prefetch_read;
 use memmap2::{Advice, MmapMut};
 use std::hint::black_box;
+use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 use support::{BATCH_MAX, Batch, KEY_BYTES, KeyPool, Random, SEED};
 
 /// Keys got, or lines read, in one measurement.
-const KEYS: usize = 1 << 19;
+const KEYS: usize = 1 << 18;
+/// Keys in the pool: with their lines more than any cache keeps from one measurement to the next over the same keys.
+const POOL_KEYS: usize = 1 << 22;
 const BATCHES: [usize; 5] = [1, 8, 16, 32, BATCH_MAX];
 const LINE_BYTES: usize = 64;
 
@@ -59,26 +62,30 @@ fn compare(bytes: u64, value_bytes: usize, rounds: usize) {
         items += 1 << 16;
     }
     let mut random = Random::new(SEED);
-    let pool = KeyPool::new((0..KEYS).map(|_| random.below(items)));
-    let floor = Floor::new(bytes as usize);
+    let pool = KeyPool::new((0..POOL_KEYS).map(|_| random.below(items)));
+    let mut floor = Floor::new(bytes as usize);
 
     println!("\n{items} items, {KEY_BYTES}-byte keys, {value_bytes}-byte values, {} MiB", used_bytes(&cache) >> 20);
     support::print_machine(&cache);
     for pass in ["first", "second", "third"] {
         // The pool is passed three times before the table: then all of its entries are as warm as they get.
-        let ns = support::time_each(KEYS as u64, || larder::<true>(&mut worker, &pool, 16));
+        let ns = support::time_each(POOL_KEYS as u64, || larder::<true>(&mut worker, &pool, 0..POOL_KEYS, 16));
         println!("{pass} hits, each marks its entry: {ns:.1} ns per key, batch of 16");
     }
+    let mut turn = 0;
     let mut samples = vec![Vec::new(); SUBJECTS.len() * BATCHES.len()];
-    for round in 0..rounds {
+    for _ in 0..rounds {
         for (cell, samples) in samples.iter_mut().enumerate() {
             let (subject, batch) = (SUBJECTS[cell / BATCHES.len()].1, BATCHES[cell % BATCHES.len()]);
+            // Each measurement has other keys than the ones before it.
+            let keys = turn..turn + KEYS;
+            turn = keys.end % POOL_KEYS;
             let ns = support::time_each(KEYS as u64, || match subject {
-                Subject::Floor { fenced: true } => floor.read::<true>(round as u64, batch),
-                Subject::Floor { fenced: false } => floor.read::<false>(round as u64, batch),
-                Subject::Larder { fenced: true } => larder::<true>(&mut worker, &pool, batch),
-                Subject::Larder { fenced: false } => larder::<false>(&mut worker, &pool, batch),
-                Subject::Hash => hash(&worker, &pool),
+                Subject::Floor { fenced: true } => floor.read::<true>(batch),
+                Subject::Floor { fenced: false } => floor.read::<false>(batch),
+                Subject::Larder { fenced: true } => larder::<true>(&mut worker, &pool, keys, batch),
+                Subject::Larder { fenced: false } => larder::<false>(&mut worker, &pool, keys, batch),
+                Subject::Hash => hash(&worker, &pool, keys),
             });
             samples.push(ns);
         }
@@ -110,13 +117,13 @@ fn print_table(samples: &[Vec<f64>]) {
     }
 }
 
-/// Gets every key of the pool in batches.
+/// Gets `keys` of the pool in batches.
 #[inline(never)]
-fn larder<const FENCED: bool>(worker: &mut Worker, pool: &KeyPool, batch: usize) {
+fn larder<const FENCED: bool>(worker: &mut Worker, pool: &KeyPool, keys: Range<usize>, batch: usize) {
     let mut room = Batch::new();
     let mut sum = 0;
-    for first in (0..pool.len()).step_by(batch) {
-        sum += room.get(worker, pool, first, batch.min(pool.len() - first));
+    for first in keys.step_by(batch) {
+        sum += room.get(worker, pool, first, batch);
         worker.quiesce();
         if FENCED {
             fence(Ordering::SeqCst);
@@ -125,14 +132,15 @@ fn larder<const FENCED: bool>(worker: &mut Worker, pool: &KeyPool, batch: usize)
     black_box(sum);
 }
 
-fn hash(worker: &Worker, pool: &KeyPool) {
-    let sum = (0..pool.len()).fold(0, |sum, at| sum ^ worker.cache().hash(pool.key(at)).0);
+fn hash(worker: &Worker, pool: &KeyPool, keys: Range<usize>) {
+    let sum = keys.fold(0, |sum, at| sum ^ worker.cache().hash(pool.key(at)).0);
     black_box(sum);
 }
 
 /// An arena of lines, each of which names another.
 struct Floor {
     arena: MmapMut,
+    random: Random,
 }
 
 impl Floor {
@@ -144,14 +152,14 @@ impl Floor {
         for line in arena.as_chunks_mut::<LINE_BYTES>().0 {
             line[..8].copy_from_slice(&random.below(lines).to_ne_bytes());
         }
-        Floor { arena }
+        Floor { arena, random }
     }
 
     /// Reads [`KEYS`] random lines and the lines they name.
     #[inline(never)]
-    fn read<const FENCED: bool>(&self, seed: u64, batch: usize) {
+    fn read<const FENCED: bool>(&mut self, batch: usize) {
         let lines = self.arena.as_chunks::<LINE_BYTES>().0;
-        let mut random = Random::new(seed + 2);
+        let random = &mut self.random;
         let mut places = [0usize; BATCH_MAX];
         let places = &mut places[..batch];
         let mut sum = 0;

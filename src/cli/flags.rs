@@ -195,7 +195,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         long: "inline-value-bytes", takes: Takes::Value("NUM"), topic: Topic::Memory,
         help: "values up to this many bytes stand beside their key, 0 to 4096",
-        default: "512", example: "128",
+        default: "1024", example: "128",
         set: |s, v| { s.inline_value_bytes = bytes(v, 1, 0, 4096)? as u32; Ok(()) }, ..ROW
     },
     Flag {

@@ -74,15 +74,18 @@ class Limits(Case):
     def test_connections_come_and_go(self):
         server = self.server()
         first = self.connection(server)
-        before = int(first.stats()[b"curr_connections"])
         for _ in range(500):
             with server.connect() as connection:
                 connection.send(b"get a\r\nset b 0 0 10\r\nhalf")
-        deadline = time.monotonic() + 5
-        while int(first.stats()[b"curr_connections"]) > before and time.monotonic() < deadline:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            stats = first.stats()
+            total, current = int(stats[b"total_connections"]), int(stats[b"curr_connections"])
+            if total >= 500 and current <= 3:
+                break
             time.sleep(0.05)
-        self.assertEqual(int(first.stats()[b"curr_connections"]), before)
-        self.assertGreaterEqual(int(first.stats()[b"total_connections"]), 500)
+        self.assertGreaterEqual(total, 500)
+        self.assertLessEqual(current, 3, "connections that are gone are still counted")
 
 
 class Udp(Case):

@@ -6,7 +6,7 @@ use crate::counters::{Counters, Totals};
 use crate::keeper::Keeper;
 use larder_index::{HoldsKey, Index, IndexOptions};
 use larder_item::{CAS_DELTA_BITS, KeyHash, KeyHasher, Location};
-use larder_memory::{Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted, Reader};
+use larder_memory::{ColumnId, Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted, Reader};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -88,10 +88,10 @@ pub struct Cache {
     pub(crate) pinned_by_uploads: AtomicU64,
     pub(crate) pinned_by_reads: AtomicU64,
     pub(crate) blocks: Box<[Counters]>,
-    /// Birth number of each worker's open column, 0 = none: tells when the last flushed column is gone.
-    pub(crate) open_births: Box<[Alone<AtomicU64>]>,
     registered: AtomicU32,
     pub(crate) keeper: Mutex<Keeper>,
+    /// Columns sealed since the keeper last looked. Apart from the keeper's lock, so that no worker waits for a pass.
+    pub(crate) sealed: Mutex<Vec<ColumnId>>,
     pub(crate) wake: (Mutex<bool>, Condvar),
     /// Set while a wake-up is on its way, so that a hundred writers do not each take the lock to wake the keeper.
     pub(crate) woken: AtomicBool,
@@ -127,6 +127,12 @@ const INDEX_FILL_TARGET: u32 = 7;
 /// Below this `-m` the index is made of small pages: rounding its three parts up to 2 MiB would cost more memory
 /// than the misses of the TLB cost time.
 const HUGE_INDEX_LIMIT_BYTES: u64 = 512 << 20;
+/// What a bucket costs with its share of sub-buckets at the fill target.
+const INDEX_BYTES_PER_BUCKET: u64 = 104;
+/// How far `cache_memlimit` may raise the limit: address space for so many times the limit is reserved.
+const RESERVE_TIMES: u64 = 4;
+/// Most free columns that are held ready.
+const FREE_COLUMNS_MAX: usize = 64;
 /// Free columns that only the pass may take, so that what is warm finds a place when writers have taken all others.
 const RESERVED_COLUMNS: usize = 2;
 /// Smallest `-m` that leaves room for columns.
@@ -148,29 +154,36 @@ impl Cache {
             limit_bytes: options.limit_bytes,
             column_bytes: options.column_bytes,
             pages: options.pages,
+            reserve_bytes: Some(options.limit_bytes.saturating_mul(RESERVE_TIMES)),
             inline_value_bytes_max: options.inline_value_bytes.unwrap_or(MemoryOptions::default().inline_value_bytes_max),
             ..MemoryOptions::default()
         })
         .map_err(|error| CacheError(error.to_string()))?;
         let geometry = memory.geometry();
         let budget = Budget::new(options.limit_bytes, geometry.column_bytes as u64, COLUMN_META_BYTES);
-        let buckets_log2 = options.hashpower.unwrap_or_else(|| first_buckets_log2(options.limit_bytes));
+        // memcached's hash power counts entries; a bucket of ours holds about eight.
+        let most_log2 = (budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET).max(1 << 10).ilog2();
+        let buckets_log2 =
+            options.hashpower.map_or_else(|| first_buckets_log2(options.limit_bytes), |power| power.saturating_sub(3));
+        let buckets_log2 = buckets_log2.min(most_log2);
         let index = Index::new(IndexOptions {
             buckets_log2,
-            buckets_log2_max: buckets_log2.max(largest_buckets_log2(options.limit_bytes)),
+            buckets_log2_max: buckets_log2.max(largest_buckets_log2(options.limit_bytes * RESERVE_TIMES)),
             fill_target: INDEX_FILL_TARGET,
             huge: options.limit_bytes >= HUGE_INDEX_LIMIT_BYTES && options.pages != PagesWanted::Small,
             ..IndexOptions::default()
         })
         .map_err(|error| CacheError(format!("cannot reserve the index: {error}; lower -m or -o hashpower")))?;
         let columns = budget.columns_bytes(index.bytes()) / geometry.column_bytes as u64;
-        let free_columns_target =
-            (columns as usize / 128).clamp(options.workers + 3 + RESERVED_COLUMNS, 64).min((columns as usize / 8).max(2));
+        let free_columns_target = (columns as usize / 128)
+            .min(FREE_COLUMNS_MAX)
+            .max(options.workers + 3 + RESERVED_COLUMNS)
+            .min((columns as usize / 8).max(RESERVED_COLUMNS + 1));
         let cache = Cache {
             hasher: options.seed.map_or_else(KeyHasher::random, KeyHasher::with_seed),
             clock: Clock::new(),
             limit_bytes: AtomicU64::new(options.limit_bytes),
-            limit_bytes_max: options.limit_bytes,
+            limit_bytes_max: options.limit_bytes.saturating_mul(RESERVE_TIMES),
             item_bytes_max: options.item_bytes_max,
             evict: options.evict,
             cas: Alone(AtomicU64::new(0)),
@@ -180,9 +193,9 @@ impl Cache {
             pinned_by_uploads: AtomicU64::new(0),
             pinned_by_reads: AtomicU64::new(0),
             blocks: (0..=options.workers).map(|_| Counters::default()).collect(),
-            open_births: (0..=options.workers).map(|_| Alone(AtomicU64::new(0))).collect(),
             registered: AtomicU32::new(0),
             keeper: Mutex::new(Keeper::new(memory.register())),
+            sealed: Mutex::default(),
             wake: (Mutex::new(false), Condvar::new()),
             woken: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -297,8 +310,7 @@ impl Cache {
     /// Gives the columns what the index leaves them.
     pub(crate) fn share_out(&self) {
         let budget = *self.budget.lock().expect("no panic under this lock");
-        // 96 bytes pay for a bucket and its share of sub-buckets (see `Index::bytes_for_buckets`).
-        self.index.set_growth_limit(budget.index_bytes_max() / 96);
+        self.index.set_growth_limit(budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET);
         self.memory.set_limit(budget.columns_bytes(self.index.bytes()));
     }
 
@@ -307,10 +319,15 @@ impl Cache {
         match due_s {
             Some(at_s) if at_s > self.clock.now_s() => self.flush_due_s.store(at_s, Ordering::Relaxed),
             _ => {
-                self.flush_due_s.store(0, Ordering::Relaxed);
-                // Columns taken from now on are born later than every column that holds an item now.
-                let floor = self.last_birth.load(Ordering::SeqCst) + 1;
-                self.flush_floor.0.fetch_max(floor, Ordering::SeqCst);
+                // Columns taken from now on are born later than every column that holds an item now. A column taken
+                // while the floor is being raised is caught by another look.
+                loop {
+                    let floor = self.last_birth.load(Ordering::SeqCst) + 1;
+                    self.flush_floor.0.fetch_max(floor, Ordering::SeqCst);
+                    if self.last_birth.load(Ordering::SeqCst) < floor {
+                        break;
+                    }
+                }
                 self.wake_keeper();
             }
         }
@@ -320,7 +337,11 @@ impl Cache {
     pub fn tick(&self) -> u32 {
         let now_s = self.clock.tick();
         let due_s = self.flush_due_s.load(Ordering::Relaxed);
-        if due_s != 0 && due_s <= now_s {
+        // Only one of the threads that see it due carries it out, and only if nobody set another meanwhile.
+        if due_s != 0
+            && due_s <= now_s
+            && self.flush_due_s.compare_exchange(due_s, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
             self.flush(None);
         }
         now_s
@@ -335,13 +356,13 @@ impl Cache {
     /// Whether the items of the column that holds `at` were flushed.
     #[inline]
     pub(crate) fn is_flushed(&self, at: Location) -> bool {
-        let floor = self.flush_floor.0.load(Ordering::Acquire);
+        let floor = self.flush_floor.0.load(Ordering::SeqCst);
         floor != 0 && self.memory.column(self.memory.column_of(at)).birth() < floor
     }
 
     /// Takes a free column for a writer, leaving the reserve to the pass.
     pub(crate) fn take_column(&self) -> Option<OpenColumn> {
-        if self.evict && self.memory.available_columns() <= RESERVED_COLUMNS {
+        if self.memory.available_columns() <= RESERVED_COLUMNS {
             self.memory.recycle();
             if self.memory.available_columns() <= RESERVED_COLUMNS {
                 return None;
@@ -462,6 +483,14 @@ impl Worker {
         self.reader.offline();
     }
 
+    /// Once a second: lets go of a column that was flushed, so that the flush can be forgotten.
+    pub fn tick(&mut self) {
+        let floor = self.cache.flush_floor.0.load(Ordering::Acquire);
+        if self.open.as_ref().is_some_and(|open| open.birth() < floor) {
+            self.seal_open();
+        }
+    }
+
     /// Awake again.
     pub fn online(&mut self) {
         self.reader.online();
@@ -476,13 +505,7 @@ impl Worker {
     /// Whether `item` may be served, and the reason if not.
     #[inline]
     pub(crate) fn life(&self, at: Location, item: &Item<'_>) -> Life {
-        if item.expiry().is_past(self.cache.clock.now_s()) {
-            Life::Expired
-        } else if self.cache.is_flushed(at) {
-            Life::Flushed
-        } else {
-            Life::Live
-        }
+        self.cache.life(at, item)
     }
 }
 

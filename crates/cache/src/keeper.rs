@@ -38,6 +38,15 @@ const SLABS_STUCK_MAX: usize = 8;
 /// A column with less than this share of live bytes is worth reclaiming even where nothing may be evicted.
 const HOLLOW_SHARE: u64 = 2;
 
+/// What one pass works with.
+struct Pass<'a> {
+    survivors: &'a mut Option<OpenColumn>,
+    temperature: &'a mut dyn Temperature,
+    /// Bytes that may still be moved out of this column.
+    keep_bytes_max: u32,
+    counters: &'a Counters,
+}
+
 /// One record met by the pass.
 #[derive(Clone, Copy)]
 struct Met {
@@ -70,7 +79,7 @@ impl Cache {
 
     /// A worker filled a column.
     pub(crate) fn sealed(&self, column: ColumnId) {
-        self.keeper.lock().expect("no panic under this lock").temperature.sealed(column);
+        self.sealed.lock().expect("no panic under this lock").push(column);
     }
 
     fn keeper_loop(&self) {
@@ -102,6 +111,8 @@ impl Cache {
             }
             self.memory.recycle();
         }
+        // The index may have taken sub-buckets since it last split a bucket.
+        self.share_out();
         self.give_slabs_back();
         self.sweep_flushed();
     }
@@ -111,9 +122,16 @@ impl Cache {
         let mut keeper = self.keeper.lock().expect("no panic under this lock");
         let mut any = false;
         for _ in 0..columns {
+            for column in self.sealed.lock().expect("no panic under this lock").drain(..) {
+                let birth = self.memory.column(column).birth();
+                keeper.temperature.sealed(column, birth);
+            }
             let limit = self.memory.geometry().column_bytes as u64;
             let evict = self.evict;
-            let victim = keeper.temperature.victim(&mut |column| {
+            let victim = keeper.temperature.victim(&mut |column, birth| {
+                if self.memory.column(column).birth() != birth {
+                    return Candidate::Gone;
+                }
                 match self.standing(column) {
                     // Where nothing may be evicted, only columns that are mostly dead are worth the pass.
                     Candidate::Ready(found) if !evict && found.live_bytes * HOLLOW_SHARE > limit => Candidate::Later,
@@ -121,8 +139,7 @@ impl Cache {
                 }
             });
             let Some(victim) = victim else { break };
-            self.reclaim(&mut keeper, victim);
-            any = true;
+            any |= self.reclaim(&mut keeper, victim);
         }
         any
     }
@@ -149,72 +166,97 @@ impl Cache {
         }
     }
 
-    /// The pass over one column: afterwards nothing in it can be found, and it is retired.
-    fn reclaim(&self, keeper: &mut Keeper, column: ColumnId) {
+    /// The pass over one column: afterwards nothing in it can be found, and it is retired. Returns false if the column
+    /// has to stay: it is pinned, or it holds what may not be evicted and cannot be moved. Then it is met again later.
+    fn reclaim(&self, keeper: &mut Keeper, column: ColumnId) -> bool {
         let started = Instant::now();
         let counters = &self.blocks[self.blocks.len() - 1];
         keeper.reader.online();
-        {
-            let guard = keeper.reader.pin();
-            let mut ahead: Vec<Met> = Vec::with_capacity(LOOK_AHEAD_RECORDS);
-            let mut records = self.memory.records(&guard, column);
-            loop {
-                ahead.clear();
-                for (at, record) in records.by_ref().take(LOOK_AHEAD_RECORDS) {
-                    let (hash, is_chunk) = match record {
-                        Record::Item(item) => (self.hasher.hash(item.key()), false),
-                        Record::Chunk(chunk) => (chunk.owner, true),
-                    };
-                    self.index.prefetch(hash);
-                    ahead.push(Met { at, hash, is_chunk });
-                }
-                if ahead.is_empty() {
-                    break;
-                }
-                for met in &ahead {
-                    if met.is_chunk {
-                        self.judge_chunk(&guard, met, counters);
-                    } else {
-                        self.judge(&guard, &mut keeper.survivors, keeper.temperature.as_mut(), met, counters);
-                    }
+        let emptied = self.empty_column(keeper, column, counters);
+        if emptied {
+            self.memory.retire(column);
+            counters.columns_reclaimed.add(1);
+        } else {
+            keeper.temperature.sealed(column, self.memory.column(column).birth());
+        }
+        keeper.reader.offline();
+        counters.pass_ns.add(started.elapsed().as_nanos() as u64);
+        emptied
+    }
+
+    fn empty_column(&self, keeper: &mut Keeper, column: ColumnId, counters: &Counters) -> bool {
+        let guard = keeper.reader.pin();
+        let mut records = self.memory.records(&guard, column);
+        // A large value may have begun to be sent since the column was chosen.
+        if records.is_refused() {
+            return false;
+        }
+        let mut pass = Pass {
+            survivors: &mut keeper.survivors,
+            temperature: keeper.temperature.as_mut(),
+            // A column of nothing but warm items must still give some room, or a fully warm cache could store nothing.
+            keep_bytes_max: self.memory.geometry().column_bytes / 8 * 7,
+            counters,
+        };
+        let mut ahead: Vec<Met> = Vec::with_capacity(LOOK_AHEAD_RECORDS);
+        loop {
+            ahead.clear();
+            for (at, record) in records.by_ref().take(LOOK_AHEAD_RECORDS) {
+                let (hash, is_chunk) = match record {
+                    Record::Item(item) => (self.hasher.hash(item.key()), false),
+                    Record::Chunk(chunk) => (chunk.owner, true),
+                };
+                self.index.prefetch(hash);
+                ahead.push(Met { at, hash, is_chunk });
+            }
+            if ahead.is_empty() {
+                return true;
+            }
+            for met in &ahead {
+                let settled = if met.is_chunk {
+                    self.judge_chunk(&guard, met, counters)
+                } else {
+                    self.judge(&guard, &mut pass, met)
+                };
+                if !settled {
+                    return false;
                 }
             }
         }
-        self.memory.retire(column);
-        keeper.reader.offline();
-        counters.columns_reclaimed.add(1);
-        counters.pass_ns.add(started.elapsed().as_nanos() as u64);
     }
 
-    /// Decides about one item of a column that goes.
-    fn judge(
-        &self,
-        guard: &Guard<'_>,
-        survivors: &mut Option<OpenColumn>,
-        temperature: &mut dyn Temperature,
-        met: &Met,
-        counters: &Counters,
-    ) {
+    /// Decides about one item of a column that goes. Returns false if the item must stay where it is.
+    fn judge(&self, guard: &Guard<'_>, pass: &mut Pass<'_>, met: &Met) -> bool {
+        let counters = pass.counters;
         let mut bucket = self.index.lock(met.hash);
-        let Some(found) = bucket.find_at(met.at) else { return };
+        let Some(found) = bucket.find_at(met.at) else { return true };
         let item = guard.item(met.at);
-        let life = if item.expiry().is_past(self.clock.now_s()) {
-            Life::Expired
-        } else if self.is_flushed(met.at) {
-            Life::Flushed
-        } else {
-            Life::Live
-        };
+        let mut life = self.life(met.at, &item);
         if life == Life::Live {
-            let verdict = if self.evict { temperature.verdict(found.entry.warmth) } else { Verdict::Keep { warmth: 0 } };
-            if let Verdict::Keep { warmth } = verdict
-                && let Some(new) = self.move_item(guard, survivors, temperature, met.at)
-            {
-                // The expiry or the state may have changed since the copy: under the writer bit they hold still.
-                guard.item(new).copy_state_from(&item);
-                bucket.replace(&found, new, warmth);
-                counters.moved.add(1);
-                return;
+            let verdict = if !self.evict {
+                Verdict::Keep { warmth: found.entry.warmth }
+            } else if pass.keep_bytes_max < item.bytes() {
+                Verdict::Evict
+            } else {
+                pass.temperature.verdict(found.entry.warmth)
+            };
+            if let Verdict::Keep { warmth } = verdict {
+                let moved = self.move_item(guard, pass, met.at);
+                // A flush may have come before the column that the copy stands in: then both are flushed.
+                life = self.life(met.at, &item);
+                match moved {
+                    Some(new) if life == Life::Live => {
+                        // The expiry or the state may have changed since the copy: under the writer bit they hold still.
+                        guard.item(new).copy_state_from(&item);
+                        bucket.replace(&found, new, warmth);
+                        counters.moved.add(1);
+                        pass.keep_bytes_max = pass.keep_bytes_max.saturating_sub(item.bytes());
+                        return true;
+                    }
+                    Some(new) => self.memory.column(self.memory.column_of(new)).died(guard.item(new).bytes()),
+                    None if !self.evict && life == Life::Live => return false,
+                    None => {}
+                }
             }
         }
         bucket.remove(&found);
@@ -238,76 +280,72 @@ impl Cache {
             }
         }
         self.died(guard, met.at, counters);
+        true
     }
 
     /// Copies the record at `at` to the survivors' column. `None`: there is no room for it.
-    fn move_item(
-        &self,
-        guard: &Guard<'_>,
-        survivors: &mut Option<OpenColumn>,
-        temperature: &mut dyn Temperature,
-        at: Location,
-    ) -> Option<Location> {
+    fn move_item(&self, guard: &Guard<'_>, pass: &mut Pass<'_>, at: Location) -> Option<Location> {
         let item = guard.item(at);
         let floor = self.flush_floor.0.load(Ordering::Acquire);
         loop {
-            if let Some(open) = survivors
+            if let Some(open) = pass.survivors
                 && open.birth() >= floor
                 && let Some(new) = place_copy(open, &item)
             {
                 return Some(new);
             }
-            if let Some(full) = survivors.take() {
-                temperature.sealed(full.seal_at(self.clock.now_s()));
+            if let Some(full) = pass.survivors.take() {
+                let birth = full.birth();
+                pass.temperature.sealed(full.seal_at(self.clock.now_s()), birth);
             }
-            *survivors = Some(self.take_any_column()?);
+            *pass.survivors = Some(self.take_any_column()?);
         }
     }
 
-    /// Decides about a chunk of a large value: if its owner is still there, the whole item goes. (Large items get no
+    /// Decides about a chunk of a large value: if its owner is still there, the whole item goes. Returns false if it must
+    /// stay. (Large items get no
     /// second chance until a policy asks for one: moving them would copy megabytes.)
-    fn judge_chunk(&self, guard: &Guard<'_>, met: &Met, counters: &Counters) {
+    fn judge_chunk(&self, guard: &Guard<'_>, met: &Met, counters: &Counters) -> bool {
         let chain = guard.chunk(met.at).chain;
         let mut bucket = self.index.lock(met.hash);
         let found = bucket.entries().find(|found| {
             let item = guard.item(found.entry.location);
             crate::large::first_chunk(&item).is_some_and(|first| guard.chunk(first).chain == chain)
         });
-        let Some(found) = found else { return };
+        let Some(found) = found else { return true };
+        let owner = found.entry.location;
+        let life = self.life(owner, &guard.item(owner));
+        if !self.evict && life == Life::Live {
+            return false;
+        }
         bucket.remove(&found);
         drop(bucket);
-        counters.evictions.add(1);
-        self.died(guard, found.entry.location, counters);
+        if life == Life::Live { &counters.evictions } else { &counters.reclaimed }.add(1);
+        self.died(guard, owner, counters);
+        true
     }
 
     /// Empties and returns slabs that the budget no longer allows.
     fn give_slabs_back(&self) {
-        if self.memory.over_limit_slabs() == 0 {
-            return;
-        }
-        let mut keeper = self.keeper.lock().expect("no panic under this lock");
-        let mut emptied: Vec<SlabId> = Vec::new();
-        while self.memory.over_limit_slabs() > 0 {
+        let mut stuck: Vec<SlabId> = Vec::new();
+        while self.memory.over_limit_slabs() > 0 && stuck.len() <= SLABS_STUCK_MAX {
             let Some(slab) = self.memory.begin_release_slab() else { break };
-            let columns: Vec<_> = self.memory.slab_columns(slab).collect();
-            let holds_survivors = |open: &OpenColumn| columns.iter().any(|(id, _)| *id == open.id());
-            // Dropping the open column seals it, and then it is reclaimed with the others.
-            keeper.survivors = keeper.survivors.take().filter(|open| !holds_survivors(open));
-            for (id, _) in columns {
+            let columns: Vec<_> = self.memory.slab_columns(slab).map(|(id, _)| id).collect();
+            for id in columns {
+                let mut keeper = self.keeper.lock().expect("no panic under this lock");
+                // Dropping the open column seals it, and then it is reclaimed with the others.
+                keeper.survivors = keeper.survivors.take().filter(|open| open.id() != id);
                 if let Candidate::Ready(_) = self.standing(id) {
                     self.reclaim(&mut keeper, id);
                 }
             }
             if !self.memory.finish_release(slab) {
-                emptied.push(slab);
-                if emptied.len() > SLABS_STUCK_MAX {
-                    break;
-                }
+                stuck.push(slab);
             }
         }
         // A column that a worker fills, or that is pinned or still read, holds up its slab. It is handed out again for
         // now, and another slab goes in its place in this round or the next.
-        for slab in emptied {
+        for slab in stuck {
             if self.memory.over_limit_slabs() == 0 || !self.memory.finish_release(slab) {
                 self.memory.cancel_release(slab);
             }
@@ -320,29 +358,36 @@ impl Cache {
         if floor == 0 {
             return;
         }
-        let mut keeper = self.keeper.lock().expect("no panic under this lock");
-        if keeper.survivors.as_ref().is_some_and(|open| open.birth() < floor)
-            && let Some(full) = keeper.survivors.take()
-        {
-            let sealed = full.seal_at(self.clock.now_s());
-            keeper.temperature.sealed(sealed);
-        }
         let mut left = false;
         for column in (0..self.memory.columns_mapped()).map(ColumnId) {
             let found = self.memory.column(column);
             if found.birth() >= floor {
                 continue;
             }
-            match found.state() {
-                ColumnState::Sealed if !found.is_pinned() => self.reclaim(&mut keeper, column),
-                ColumnState::Sealed | ColumnState::Open => left = true,
-                ColumnState::Free | ColumnState::Retired | ColumnState::Absent => {}
+            let mut keeper = self.keeper.lock().expect("no panic under this lock");
+            keeper.survivors = keeper.survivors.take().filter(|open| open.id() != column);
+            match self.standing(column) {
+                Candidate::Ready(_) => left |= !self.reclaim(&mut keeper, column),
+                Candidate::Later => left = true,
+                Candidate::Gone => left |= found.state() == ColumnState::Open,
             }
         }
         self.memory.recycle();
         if !left {
             // Only this floor is forgotten; a flush that came meanwhile set a higher one.
             let _ = self.flush_floor.0.compare_exchange(floor, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the item at `at` may be served.
+    #[inline]
+    pub(crate) fn life(&self, at: Location, item: &larder_memory::Item<'_>) -> Life {
+        if item.expiry().is_past(self.clock.now_s()) {
+            Life::Expired
+        } else if self.is_flushed(at) {
+            Life::Flushed
+        } else {
+            Life::Live
         }
     }
 }

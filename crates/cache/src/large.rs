@@ -77,7 +77,9 @@ impl Share {
     /// Counts `more` bytes, or returns false if that would be too many.
     fn grow(&mut self, more: u64) -> bool {
         let most = self.cache.memory.limit_bytes() / if self.reading { READS_SHARE } else { UPLOADS_SHARE };
-        if self.counter().fetch_add(more, Ordering::Relaxed) + more > most {
+        let before = self.counter().fetch_add(more, Ordering::Relaxed);
+        // A single transfer is always let through: `-I` has bounded it already.
+        if before > self.bytes && before + more > most {
             self.counter().fetch_sub(more, Ordering::Relaxed);
             return false;
         }

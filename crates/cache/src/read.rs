@@ -58,8 +58,8 @@ impl Worker {
         if !item.key_matches(key) || self.life(at, &item) != Life::Live {
             return None;
         }
-        self.cache.index.confirm_marking(hash, at);
-        Some(Hit { at, item })
+        // The entry is looked at once more: another request of the batch may have shown its client a newer item.
+        self.cache.index.confirm_marking(hash, at).then_some(Hit { at, item })
     }
 
     /// Between stages 2 and 3: asks for the lines of the value at `at` beyond those that stage 2 asked for.

@@ -32,11 +32,11 @@ pub struct ColumnStanding {
 
 /// Chooses columns, and the items in them, that may go.
 pub trait Temperature: Send {
-    /// A column was filled and sealed.
-    fn sealed(&mut self, column: ColumnId);
+    /// A column was filled and sealed. `birth` tells this use of the column from later ones.
+    fn sealed(&mut self, column: ColumnId, birth: u64);
     /// The next column to reclaim. `standing` answers for a candidate; `None` from it means the
     /// column cannot go now (pinned, or already gone), and it is asked again later if `still_there` says so.
-    fn victim(&mut self, standing: &mut dyn FnMut(ColumnId) -> Candidate) -> Option<ColumnId>;
+    fn victim(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<ColumnId>;
     /// The verdict on one live item of a victim, from the warmth in its entry (0..=3).
     fn verdict(&mut self, warmth: u8) -> Verdict;
     /// How many columns are known.
@@ -57,42 +57,45 @@ pub enum Candidate {
 /// First in, first out, with a second chance for what was read: CLOCK over columns.
 #[derive(Default)]
 pub struct ByAge {
-    queue: VecDeque<ColumnId>,
+    queue: VecDeque<(ColumnId, u64)>,
 }
 
 /// How many of the oldest columns are looked at for one that is mostly dead already.
 const LOOK_AHEAD_COLUMNS: usize = 16;
+/// How many columns that cannot go now are sent to the end of the queue before the search is given up.
+const LATER_MAX: usize = 64;
 
 impl Temperature for ByAge {
-    fn sealed(&mut self, column: ColumnId) {
-        self.queue.push_back(column);
+    fn sealed(&mut self, column: ColumnId, birth: u64) {
+        self.queue.push_back((column, birth));
     }
 
-    fn victim(&mut self, standing: &mut dyn FnMut(ColumnId) -> Candidate) -> Option<ColumnId> {
-        let mut oldest = None;
+    fn victim(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<ColumnId> {
         let mut hollow: Option<(usize, u64)> = None;
         let mut at = 0;
-        let mut looked = 0;
-        // Pinned columns are stepped over, so that a slow upload at the head cannot starve the pass.
-        while at < self.queue.len() && looked < LOOK_AHEAD_COLUMNS {
-            match standing(self.queue[at]) {
+        let mut later = 0;
+        while at < self.queue.len().min(LOOK_AHEAD_COLUMNS) && later < LATER_MAX {
+            let (column, birth) = self.queue[at];
+            match standing(column, birth) {
                 Candidate::Gone => {
                     self.queue.remove(at);
-                    continue;
                 }
-                Candidate::Later => {}
+                // Sent to the end, so that slow uploads at the head cannot starve the pass.
+                Candidate::Later => {
+                    later += 1;
+                    let column = self.queue.remove(at);
+                    self.queue.extend(column);
+                }
                 Candidate::Ready(found) => {
-                    looked += 1;
-                    oldest.get_or_insert(at);
                     if found.live_bytes * 2 < found.column_bytes && hollow.is_none_or(|h| found.live_bytes < h.1) {
                         hollow = Some((at, found.live_bytes));
                     }
+                    at += 1;
                 }
             }
-            at += 1;
         }
-        let chosen = hollow.map(|h| h.0).or(oldest)?;
-        self.queue.remove(chosen)
+        // Everything before `at` may go; the oldest does, unless a younger one is mostly dead.
+        if at == 0 { None } else { self.queue.remove(hollow.map_or(0, |h| h.0)).map(|found| found.0) }
     }
 
     fn verdict(&mut self, warmth: u8) -> Verdict {

@@ -3,6 +3,9 @@
 use crate::engine::{Life, Worker};
 use larder_item::{Location, State};
 
+/// Buckets looked at in one call, however few items they hold.
+const BUCKETS_AT_ONCE: usize = 4096;
+
 /// What a dump tells of one item.
 #[derive(Clone, Debug)]
 pub struct Listed {
@@ -27,10 +30,11 @@ pub struct Listed {
 }
 
 impl Worker {
-    /// Lists the live items of the buckets from `bucket` on, at least `least` of them if there are as many, and returns
+    /// Lists the live items of the buckets from `bucket` on, at least `least` of them if some thousand buckets hold as many, and returns
     /// the bucket to go on from; `None` at the end. Items stored or moved by growth meanwhile may be listed or not.
     pub fn list(&mut self, mut bucket: u64, least: usize, out: &mut Vec<Listed>) -> Option<u64> {
         let wanted = out.len() + least;
+        let mut looked = 0;
         let mut places: Vec<Location> = Vec::new();
         loop {
             let next = self.cache.index.walk(bucket, &mut |entry| places.push(entry.location));
@@ -58,7 +62,8 @@ impl Worker {
             }
             places.clear();
             bucket = next?;
-            if out.len() >= wanted {
+            looked += 1;
+            if out.len() >= wanted || looked >= BUCKETS_AT_ONCE {
                 return Some(bucket);
             }
         }

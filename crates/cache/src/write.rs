@@ -8,6 +8,7 @@ use crate::engine::{Life, Owner, Worker};
 use larder_item::{KeyHash, Location};
 use larder_memory::{NewChunked, NewItem, OpenColumn};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// What a write expects to find under the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,9 +26,11 @@ pub(crate) enum Expected {
     },
 }
 
-/// How many times a writer helps the pass, or waits for others to pass their quiescent points, before it gives up for
-/// lack of room: some 10 ms of waiting in all.
-const ROOM_ATTEMPTS: u32 = 256;
+/// How long a writer helps the pass, and waits for others to pass their quiescent points, before it gives up for lack of
+/// room. Another worker passes one in microseconds, unless the machine has taken its CPU away.
+const ROOM_WAIT_MAX: Duration = Duration::from_millis(250);
+/// Waits of one yield each before a writer sleeps between its looks.
+const ROOM_YIELDS: u32 = 64;
 /// Inserts between two looks at the index's need to grow, and the most buckets split at one look.
 const GROW_EVERY: u32 = 32;
 const SPLITS_AT_ONCE: usize = 16;
@@ -72,15 +75,15 @@ impl Worker {
     pub(crate) fn seal_open(&mut self) {
         if let Some(open) = self.open.take() {
             let sealed = open.seal_at(self.cache.clock.now_s());
-            self.cache.open_births[self.number].0.store(0, Ordering::Relaxed);
             self.cache.sealed(sealed);
         }
     }
 
     fn take_column(&mut self) -> Option<OpenColumn> {
-        for attempt in 0..ROOM_ATTEMPTS {
+        let mut started = None;
+        let mut waits = 0;
+        loop {
             if let Some(open) = self.cache.take_column() {
-                self.cache.open_births[self.number].0.store(open.birth(), Ordering::Relaxed);
                 if self.cache.evict && self.cache.memory.free_columns() < self.cache.free_columns_target / 2 {
                     self.cache.wake_keeper();
                 }
@@ -89,9 +92,10 @@ impl Worker {
             if !self.cache.evict && !self.cache.has_hollow_columns() {
                 return None;
             }
-            if attempt == 0 {
+            let started = *started.get_or_insert_with(|| {
                 self.counters().starved.add(1);
-            }
+                Instant::now()
+            });
             // Let go of everything, so that retired columns can come back; then help, then let others run.
             self.quiesce();
             self.cache.wake_keeper();
@@ -100,18 +104,19 @@ impl Worker {
             if helped {
                 continue;
             }
-            if self.cache.memory.retired_columns() == 0 && self.cache.memory.available_columns() == 0 {
-                // Nothing can be reclaimed and nothing is on its way back: everything is pinned or open.
+            // Nothing can be reclaimed. If nothing is on its way back either, everything is pinned or open.
+            if self.cache.memory.retired_columns() == 0 || started.elapsed() > ROOM_WAIT_MAX {
                 return None;
             }
+            waits += 1;
             self.offline();
-            std::thread::yield_now();
-            if attempt > ROOM_ATTEMPTS / 4 {
-                std::thread::sleep(std::time::Duration::from_micros(50));
+            if waits > ROOM_YIELDS {
+                std::thread::sleep(Duration::from_micros(50));
+            } else {
+                std::thread::yield_now();
             }
             self.online();
         }
-        None
     }
 
     /// Publishes the record at `new` under its key if the present state is as `expected`. Otherwise the record is
@@ -128,7 +133,10 @@ impl Worker {
             (Expected::Absent, Some(found)) => {
                 self.life(found.entry.location, &guard.item(found.entry.location)) != Life::Live
             }
-            (Expected::Seen { at, quiesced }, Some(found)) => found.entry.location == at && quiesced == self.quiesced,
+            // Flushed after it was seen: what is derived from it must not outlive it.
+            (Expected::Seen { at, quiesced }, Some(found)) => {
+                found.entry.location == at && quiesced == self.quiesced && !cache.is_flushed(at)
+            }
             (Expected::Seen { .. }, None) => false,
         };
         if !as_expected {

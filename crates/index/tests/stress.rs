@@ -80,7 +80,7 @@ impl Stage {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            let passing = random % PASSING & !1 | parity;
+            let passing = ((random % PASSING) & !1) | parity;
             let (key, here) = (LASTING + passing, &mut present[passing as usize]);
             match random >> 32 & 7 {
                 0..4 => *here |= self.set(key),

@@ -112,7 +112,7 @@ impl Arena {
         if !small && self.huge_slabs == 0 {
             self.kind = PageKind::Transparent;
         }
-        if wanted == PagesWanted::Auto && small {
+        if wanted == PagesWanted::Auto && small && self.huge_slabs == 0 {
             self.note = Some("no huge pages are in reserve and the kernel gives no transparent ones");
         }
         let advice = if small { Advice::LinuxNoHugepage } else { Advice::LinuxHugepage };

@@ -18,15 +18,22 @@ pub(crate) fn cache_column_bytes(caches: &Path) -> Option<u32> {
     None
 }
 
-/// The column size for a cache whose sets hold `cache_bytes` together, such that `limit_bytes` holds enough columns.
+/// The column size for a cache whose sets hold `cache_bytes` together: twice that, so that a column covers every set
+/// as often as any other, and what is left over at its end weighs half as much. Halved until `limit_bytes` holds
+/// enough columns.
 pub(crate) fn choose_column_bytes(cache_bytes: Option<u32>, limit_bytes: u64) -> u32 {
-    let wanted = cache_bytes.filter(|bytes| bytes.is_power_of_two()).unwrap_or(COLUMN_BYTES_DEFAULT);
-    let mut column_bytes = wanted.clamp(COLUMN_BYTES_MIN, COLUMN_BYTES_MAX);
+    let wanted = cache_bytes
+        .filter(|bytes| bytes.is_power_of_two() && *bytes <= COLUMN_BYTES_MAX)
+        .unwrap_or(COLUMN_BYTES_DEFAULT);
+    let mut column_bytes = (COVERS * wanted).clamp(COLUMN_BYTES_MIN, COLUMN_BYTES_MAX);
     while column_bytes > COLUMN_BYTES_MIN && limit_bytes / u64::from(column_bytes) < COLUMNS_WANTED_MIN {
         column_bytes /= 2;
     }
     column_bytes
 }
+
+/// How often a column covers every set of the cache, where memory is large enough.
+const COVERS: u32 = 2;
 
 /// Where Linux describes the caches of the first processor.
 pub(crate) const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
@@ -63,12 +70,14 @@ mod tests {
 
     #[test]
     fn a_small_limit_gets_small_columns() {
-        assert_eq!(choose_column_bytes(Some(128 << 10), 1 << 30), 128 << 10);
+        assert_eq!(choose_column_bytes(Some(128 << 10), 1 << 30), 256 << 10);
+        assert_eq!(choose_column_bytes(Some(128 << 10), 200 << 20), 128 << 10);
         assert_eq!(choose_column_bytes(Some(128 << 10), 64 << 20), 64 << 10);
         assert_eq!(choose_column_bytes(Some(128 << 10), 8 << 20), 32 << 10, "never below 32 KiB");
-        assert_eq!(choose_column_bytes(Some(8 << 20), 1 << 40), 1 << 20, "never above 1 MiB");
-        assert_eq!(choose_column_bytes(None, 1 << 40), 128 << 10);
-        assert_eq!(choose_column_bytes(Some(3 << 16), 1 << 40), 128 << 10, "1.5 times a power of two");
+        assert_eq!(choose_column_bytes(Some(1 << 20), 1 << 40), 1 << 20, "never above 1 MiB");
+        assert_eq!(choose_column_bytes(None, 1 << 40), 256 << 10);
+        assert_eq!(choose_column_bytes(Some(8 << 20), 1 << 40), 256 << 10, "no second-level cache is that large");
+        assert_eq!(choose_column_bytes(Some(3 << 16), 1 << 40), 256 << 10, "1.5 times a power of two");
     }
 
     #[test]

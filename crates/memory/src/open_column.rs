@@ -55,7 +55,7 @@ pub struct NewChunked<'a> {
     pub first: Location,
     /// As in [`NewItem`].
     pub flags: u32,
-    /// As in [`NewItem`].
+    /// When it stops being served; always takes a word, so that it can change in place.
     pub expiry: Expiry,
     /// As in [`NewItem`].
     pub cas: u64,
@@ -254,7 +254,8 @@ impl OpenColumn {
             key_length: key.len() as u8,
             place,
             value_length: value_bytes as u16,
-            has_expiry: expiry != Expiry::NEVER,
+            // The owner of a chain always has the word: writing it anew for an expiry would copy the whole value.
+            has_expiry: expiry != Expiry::NEVER || place == ValuePlace::Chunked,
             has_flags: flags != 0,
             has_wide_cas,
             cas_delta: if has_wide_cas { 0 } else { cas_delta },

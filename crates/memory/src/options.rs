@@ -13,7 +13,7 @@ pub const COLUMN_BYTES_DEFAULT: u32 = 128 << 10;
 /// Columns that a limit should hold at least, before columns get smaller.
 pub const COLUMNS_WANTED_MIN: u64 = 1000;
 /// Default for [`MemoryOptions::inline_value_bytes_max`].
-pub const INLINE_VALUE_BYTES_MAX_DEFAULT: u32 = 512;
+pub const INLINE_VALUE_BYTES_MAX_DEFAULT: u32 = 1024;
 /// Bytes of an operating-system page.
 #[cfg(not(any(miri, loom)))]
 pub(crate) const PAGE_BYTES: usize = 4096;

@@ -172,7 +172,7 @@ impl<'g> Guard<'g> {
         let walkable = column.state() == ColumnState::Sealed && !column.is_pinned();
         let start = u64::from(id.0) << self.inner.column_shift;
         let length = if walkable { column.keys_end() } else { 0 };
-        Records::new(*self, start, start + u64::from(length))
+        Records::new(*self, start, start + u64::from(length), !walkable)
     }
 
     /// Keeps the column of `at` from being reused beyond the guard's life, for bytes that are still being sent.

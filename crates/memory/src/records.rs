@@ -18,12 +18,19 @@ pub struct Records<'g> {
     guard: Guard<'g>,
     at: u64,
     end: u64,
+    refused: bool,
 }
 
 impl<'g> Records<'g> {
+    /// Whether the walk was refused because the column was not sealed, or pinned, when it began: then it is empty, and
+    /// says nothing of what the column holds.
+    pub fn is_refused(&self) -> bool {
+        self.refused
+    }
+
     /// From `at` to `end`, in bytes from the start of the arena, both on records' borders of one sealed column.
-    pub(crate) fn new(guard: Guard<'g>, at: u64, end: u64) -> Records<'g> {
-        Records { guard, at, end }
+    pub(crate) fn new(guard: Guard<'g>, at: u64, end: u64, refused: bool) -> Records<'g> {
+        Records { guard, at, end, refused }
     }
 }
 

@@ -39,7 +39,7 @@ fn write(memory: &Memory, index: &Index, writer: usize, stop: &AtomicBool) -> u6
     let mut sealed: std::collections::VecDeque<ColumnId> = Default::default();
     let mut open = memory.take_column(0, 0).expect("enough columns");
     let mut serial = 0;
-    while !stop.load(Ordering::Relaxed) && !(cfg!(miri) && serial >= MIRI_ITEMS) {
+    while !(stop.load(Ordering::Relaxed) || cfg!(miri) && serial >= MIRI_ITEMS) {
         let entry = (serial as usize * WRITERS + writer) % ENTRIES;
         let (key, value) = (format!("{entry}:{serial}"), value_of(serial));
         let new = NewItem {

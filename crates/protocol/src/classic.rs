@@ -31,7 +31,7 @@ pub(crate) fn dispatch<'a>(
         b"append" => store(&line, words, StoreVerb::Append),
         b"prepend" => store(&line, words, StoreVerb::Prepend),
         b"cas" => store(&line, words, StoreVerb::Cas),
-        b"delete" => keyed(&line, words, |key, _, noreply| Ok(Request::Delete { key, noreply })),
+        b"delete" => keyed(&line, words, delete),
         b"touch" => keyed(&line, words, touch),
         b"incr" => keyed(&line, words, |key, words, noreply| arith(key, words, true, noreply)),
         b"decr" => keyed(&line, words, |key, words, noreply| arith(key, words, false, noreply)),
@@ -120,6 +120,9 @@ fn store<'a>(line: &Line<'a>, words: Words<'a>, verb: StoreVerb) -> Step<'a> {
 }
 
 /// `<key> ... [noreply]`: the key checked, the rest left to `read`. Words beyond those it wants are ignored.
+/// From this many words behind the key a `delete` is refused.
+const DELETE_WORDS_MAX: usize = 4;
+
 fn keyed<'a>(
     line: &Line<'a>,
     mut words: Words<'a>,
@@ -131,6 +134,15 @@ fn keyed<'a>(
         return line.reject(reply::BAD_FORMAT, noreply, 0);
     }
     line.answer(read(key, words, noreply), noreply)
+}
+
+/// Extra words are ignored as memcached does, but not as many as cannot be an old time and a `noreply`: libmemcached's
+/// conformance test expects those to be refused.
+fn delete<'a>(key: &'a [u8], words: Words<'a>, noreply: bool) -> Result<Request<'a>, &'static str> {
+    if words.count() >= DELETE_WORDS_MAX {
+        return Err(reply::BAD_FORMAT);
+    }
+    Ok(Request::Delete { key, noreply })
 }
 
 fn touch<'a>(key: &'a [u8], mut words: Words<'a>, noreply: bool) -> Result<Request<'a>, &'static str> {

@@ -91,8 +91,10 @@ fn main() -> ExitCode {
         ..ListenOptions::default()
     };
     let value = "x".repeat(value_bytes);
-    let reply = format!("VALUE facebook:app:object:1000000000 0 {value_bytes}\r\n{value}\r\nEND\r\n").into_bytes();
-    let ended = io::start(&options, move |_| Canned { reply: reply.clone() }).map_err(|error| error.to_string());
+    let reply =
+        format!("VALUE facebook:app:object:1000000000 0 {value_bytes}\r\n{value}\r\nEND\r\n").into_bytes();
+    let ended =
+        io::start(&options, move |_| Canned { reply: reply.clone() }).map_err(|error| error.to_string());
     match ended.and_then(|running| running.join().map_err(|error| error.to_string())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

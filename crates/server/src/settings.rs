@@ -48,7 +48,7 @@ pub struct Settings {
     pub lock_memory: bool,
     /// Bytes of one column, a power of two; `None` reads the machine's cache description.
     pub column_bytes: Option<u32>,
-    /// Values up to this many bytes stand beside their key. Default 512.
+    /// Values up to this many bytes stand beside their key. Default 1024.
     pub inline_value_bytes: u32,
     /// Two to this power entries are what the index is first made for; `None` starts small. 12 to 32.
     pub hashpower: Option<u32>,
@@ -127,7 +127,7 @@ impl Default for Settings {
             pages: Pages::Auto,
             lock_memory: false,
             column_bytes: None,
-            inline_value_bytes: 512,
+            inline_value_bytes: 1024,
             hashpower: None,
             connections_max: 1024,
             maxconns_fast: true,

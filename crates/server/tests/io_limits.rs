@@ -177,4 +177,14 @@ with_both_backends! {
         let took = started.elapsed();
         assert!(took >= Duration::from_millis(150) && took < Duration::from_millis(1500), "{took:?}");
     }
+
+    fn a_worker_that_fails_ends_the_server(backend) {
+        let mut server = Server::start(backend, |options| options.workers = 2);
+        let mut clients = [server.connect(), server.connect()];
+        clients.iter_mut().for_each(|client| ask(client, "echo in\n", "in\n"));
+        clients[0].write_all(b"echo more\npanic\n").unwrap();
+        clients.iter_mut().for_each(expect_closed);
+        assert!(server.running.take().unwrap().join().is_err());
+        assert!(TcpStream::connect(server.at).is_err());
+    }
 }

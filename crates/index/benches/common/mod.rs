@@ -157,7 +157,7 @@ impl ChainedLines {
         loop {
             let line = &self.lines[at];
             for entry in line.entries {
-                let record = (entry & (1 << 48) - 1).wrapping_sub(1);
+                let record = (entry & ((1 << 48) - 1)).wrapping_sub(1);
                 if entry >> 48 == hash.tag() as u64
                     && entry != 0
                     && records.records[record as usize].key == key

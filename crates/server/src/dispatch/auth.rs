@@ -76,7 +76,7 @@ impl Dispatcher {
             connection.closing = true;
             return;
         }
-        if words[0] != b"set" || !(5..=6).contains(&words.len()) {
+        if words.first() != Some(&&b"set"[..]) || !(5..=6).contains(&words.len()) {
             connection.say(reply::UNAUTHENTICATED);
             ready.consumed += newline + 1;
             return;

@@ -1,13 +1,14 @@
 //! The classic commands, executed and answered.
 
-use super::connection::Busy;
+use super::connection::{Busy, Listing};
 use super::stats::Detailed;
-use super::{Connection, Dispatcher};
+use super::{Connection, Dispatcher, KeyOf};
+use crate::latency::Class;
 use larder_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KeyHash, Location, Mode, Store, StoreOutcome, Touched, Value,
 };
 use larder_protocol::{
-    DebugTime, Get, Lru, LruCrawler, Request, Slabs, Store as StoreRequest, StoreVerb, compose, reply,
+    DebugTime, Lru, LruCrawler, Request, Slabs, Store as StoreRequest, StoreVerb, compose, reply,
 };
 use std::sync::atomic::Ordering;
 
@@ -20,7 +21,7 @@ const CLASSES_SHOWN_MAX: i32 = 63;
 const MEMLIMIT_MEGABYTES_MAX: u32 = 1_000_000_000;
 
 impl Dispatcher {
-    /// Answers one key of a `get`. Returns whether the request is complete with it.
+    /// Answers one key of a retrieval. Returns whether the request is complete with it.
     #[inline]
     pub(super) fn answer_key(
         &mut self,
@@ -28,9 +29,9 @@ impl Dispatcher {
         hash: KeyHash,
         key: &[u8],
         hint: Option<Location>,
-        with_cas: bool,
-        last: bool,
+        of: KeyOf,
     ) -> bool {
+        let KeyOf { with_cas, touch, last } = of;
         let counters = self.worker.counters();
         counters.cmd_get.add(1);
         let hit = match hint.and_then(|at| self.worker.confirm(hash, at, key)) {
@@ -38,6 +39,7 @@ impl Dispatcher {
             None => self.worker.get(hash, key),
         };
         connection.keys_done += 1;
+        let mut sending = false;
         if let Some(hit) = hit {
             counters.get_hits.add(1);
             self.worker.note_fetch(&hit);
@@ -47,6 +49,7 @@ impl Dispatcher {
             match hit.value() {
                 Value::Whole(value) => compose::value(out, key, hit.item.flags(), value, cas),
                 Value::Chunked { total, .. } => {
+                    sending = true;
                     if let Some(value) = self.worker.begin_large_read(&hit) {
                         compose::value_line(out, key, hit.item.flags(), total, cas);
                         let tail: &[u8] = if last { b"\r\nEND\r\n" } else { b"\r\n" };
@@ -56,16 +59,27 @@ impl Dispatcher {
                         connection.say(reply::NO_MEMORY_GET);
                         connection.closing = true;
                     }
-                    return last;
                 }
+            }
+            if let Some(exptime) = touch {
+                // Touched after it was read: a time in the past answers once more and then ends the item.
+                let expiry = self.expiry(exptime);
+                self.touch(key, hash, expiry);
             }
         } else {
             counters.get_misses.add(1);
             self.note_detail(key, Detailed::Miss);
+            if touch.is_some() {
+                counters.cmd_touch.add(1);
+                counters.touch_misses.add(1);
+            }
         }
         if last {
-            connection.output().extend_from_slice(reply::END.as_bytes());
-            self.executed[crate::latency::Class::Get as usize] += 1;
+            if !sending {
+                connection.output().extend_from_slice(reply::END.as_bytes());
+            }
+            let class = if touch.is_some() { Class::Touch } else { Class::Get };
+            self.executed[class as usize] += 1;
         }
         last
     }
@@ -103,7 +117,6 @@ impl Dispatcher {
             Request::Arith { key, incr, delta, noreply } => {
                 self.arith_classic(connection, key, hash, incr, delta, noreply);
             }
-            Request::Get(get) => self.get_and_touch(connection, get),
             Request::MetaNoop => connection.say(reply::META_NOOP),
             Request::Version => {
                 let out = connection.output();
@@ -256,38 +269,6 @@ impl Dispatcher {
         }
     }
 
-    /// `gat`, `gats`: all keys in one go; large values are copied out whole, since the rest of the line cannot wait
-    /// without touching its keys twice.
-    fn get_and_touch(&mut self, connection: &mut Connection, get: Get<'_>) {
-        let expiry = self.expiry(get.exptime.unwrap_or(0));
-        for key in get.keys {
-            let hash = self.worker.cache().hash(key);
-            let counters = self.worker.counters();
-            counters.cmd_get.add(1);
-            let Some(hit) = self.worker.get(hash, key) else {
-                counters.get_misses.add(1);
-                counters.cmd_touch.add(1);
-                counters.touch_misses.add(1);
-                continue;
-            };
-            counters.get_hits.add(1);
-            self.worker.note_fetch(&hit);
-            let cas = get.with_cas.then(|| self.shown_cas(&hit));
-            let out = connection.output();
-            match hit.value() {
-                Value::Whole(value) => compose::value(out, key, hit.item.flags(), value, cas),
-                Value::Chunked { total, .. } => {
-                    compose::value_line(out, key, hit.item.flags(), total, cas);
-                    self.worker.copy_value(&hit, out);
-                    out.extend_from_slice(b"\r\n");
-                }
-            }
-            // Touched after it was read: a time in the past answers once more and then ends the item.
-            self.touch(key, hash, expiry);
-        }
-        connection.say(reply::END);
-    }
-
     fn execute_admin(&mut self, connection: &mut Connection, request: Request<'_>) {
         match request {
             Request::FlushAll { exptime, noreply } => self.flush_all(connection, exptime, noreply),
@@ -316,6 +297,8 @@ impl Dispatcher {
                 };
                 say_unless(connection, noreply, answer);
             }
+            // Whoever may not flush may not make everything expire either.
+            Request::DebugTime(_) if !self.shared.settings.flush_enabled => connection.say(reply::ERROR),
             Request::DebugTime(debug) => {
                 let clock = self.worker.cache().clock();
                 match debug {
@@ -383,7 +366,8 @@ impl Dispatcher {
                     return connection.say(if mgdump { MGDUMP_PIPELINED } else { METADUMP_PIPELINED });
                 }
                 connection.say(reply::OK);
-                connection.busy = Some(Busy::Listing { bucket: 0, mgdump });
+                let form = if mgdump { Listing::Mgdump } else { Listing::Metadump };
+                connection.busy = Some(Busy::Listing { bucket: 0, form });
             }
             // The pass drops expired items; there is nothing to start or to tune.
             _ => connection.say(reply::OK),

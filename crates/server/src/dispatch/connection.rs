@@ -12,8 +12,8 @@ pub(super) const OUTPUT_TIGHT_BYTES: usize = 4 << 10;
 /// The same for a datagram's reply, which has nobody to drain it in between.
 const DATAGRAM_OUTPUT_BYTES: usize = 1 << 20;
 /// Buffers larger than this are not kept for reuse.
-const KEPT_BUFFER_BYTES: usize = 128 << 10;
-/// Buffers kept for reuse by one worker; the rest is given back to the allocator.
+const KEPT_BUFFER_BYTES: usize = 32 << 10;
+/// Buffers kept for reuse by one worker, half a mebibyte at most; the rest is given back to the allocator.
 const KEPT_BUFFERS: usize = 16;
 
 /// Output buffers that wait for their next use, shared by the connections of one worker.
@@ -49,8 +49,24 @@ pub(super) enum Busy {
     Listing {
         /// The next bucket of the index.
         bucket: u64,
-        /// `mgdump` rather than `metadump`.
-        mgdump: bool,
+        /// What is said of each item.
+        form: Listing,
+    },
+}
+
+/// The forms of a dump.
+#[derive(Clone, Copy)]
+pub(super) enum Listing {
+    /// `lru_crawler metadump`.
+    Metadump,
+    /// `lru_crawler mgdump`.
+    Mgdump,
+    /// `stats cachedump`.
+    Cachedump {
+        /// Items that may still be listed.
+        items_left: usize,
+        /// Bytes that may still be listed.
+        bytes_left: usize,
     },
 }
 

@@ -52,7 +52,11 @@ impl Dispatcher {
         }
         let hit = if found { self.worker.peek(hash, key) } else { None };
         let Some(hit) = hit else {
-            return if found { connection.say(reply::NO_MEMORY_NEW_ITEM) } else { meta_miss(connection, meta) };
+            return if found && flags.has(b'N') && !created {
+                connection.say(reply::NO_MEMORY_NEW_ITEM)
+            } else {
+                meta_miss(connection, meta)
+            };
         };
         let now_s = self.worker.cache().clock().now_s();
         let state = hit.item.state();

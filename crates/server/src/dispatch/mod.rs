@@ -111,8 +111,8 @@ struct Op<'a> {
 }
 
 enum What<'a> {
-    /// One key of a `get` or `gets`.
-    Key { with_cas: bool, last: bool },
+    /// One key of a `get`, `gets`, `gat` or `gats`.
+    Key(KeyOf),
     /// A request that is executed in one go.
     Whole(Request<'a>),
     /// The line of a storage request whose value follows in pieces.
@@ -129,7 +129,18 @@ type Window<'a> = ArrayVec<Op<'a>, WINDOW_OPS>;
 struct Cursor<'a> {
     connection: usize,
     at: usize,
-    keys: Option<(Keys<'a>, bool, usize)>,
+    keys: Option<(Keys<'a>, KeyOf, usize)>,
+}
+
+/// What is wanted of a key, beside its value.
+#[derive(Clone, Copy)]
+struct KeyOf {
+    /// The CAS number too.
+    with_cas: bool,
+    /// A new expiry.
+    touch: Option<i32>,
+    /// It is the last one of its line.
+    last: bool,
 }
 
 /// Why gathering stopped.
@@ -167,8 +178,8 @@ impl Dispatcher {
             let ready = &mut batch[cursor.connection];
             let input: &'a [u8] = ready.input;
             loop {
-                if let Some((keys, with_cas, end)) = &mut cursor.keys {
-                    if self.gather_keys(keys, *with_cas, *end, cursor.connection as u32, window) {
+                if let Some((keys, of, end)) = &mut cursor.keys {
+                    if self.gather_keys(keys, *of, *end, cursor.connection as u32, window) {
                         return Gathered::Execute;
                     }
                     cursor.at = *end;
@@ -199,12 +210,13 @@ impl Dispatcher {
                         ready.connection.input_wanted = at_least;
                         break;
                     }
-                    Step::Request { request: Request::Get(get), consumed } if get.exptime.is_none() => {
+                    Step::Request { request: Request::Get(get), consumed } => {
                         let mut keys = get.keys;
                         if nothing_ahead && ready.connection.keys_done > 0 {
                             keys.by_ref().take(ready.connection.keys_done).for_each(drop);
                         }
-                        cursor.keys = Some((keys, get.with_cas, cursor.at + consumed));
+                        let of = KeyOf { with_cas: get.with_cas, touch: get.exptime, last: false };
+                        cursor.keys = Some((keys, of, cursor.at + consumed));
                         continue;
                     }
                     Step::Request { request, consumed } => (What::Whole(request), consumed, false),
@@ -246,7 +258,7 @@ impl Dispatcher {
     fn gather_keys<'a>(
         &self,
         keys: &mut Keys<'a>,
-        with_cas: bool,
+        of: KeyOf,
         end: usize,
         connection: u32,
         window: &mut Window<'a>,
@@ -258,8 +270,8 @@ impl Dispatcher {
             let Some(key) = keys.next() else { break };
             let hash = self.worker.cache().hash(key);
             self.worker.prefetch_bucket(hash);
-            let last = keys.len() == 0;
-            window.push(Op { connection, end, hash, key, at: None, what: What::Key { with_cas, last } });
+            let what = What::Key(KeyOf { last: keys.len() == 0, ..of });
+            window.push(Op { connection, end, hash, key, at: None, what });
         }
         false
     }
@@ -272,7 +284,7 @@ impl Dispatcher {
             }
         }
         for op in window.iter() {
-            if let (Some(at), What::Key { .. }) = (op.at, &op.what) {
+            if let (Some(at), What::Key(_)) = (op.at, &op.what) {
                 self.worker.prefetch_value(at);
             }
         }
@@ -285,9 +297,10 @@ impl Dispatcher {
                 continue;
             }
             let completes = match op.what {
-                What::Key { with_cas, last } => {
+                What::Key(of) => {
                     let hint = if written || held != self.worker.quiesced() { None } else { op.at };
-                    self.answer_key(ready.connection, op.hash, op.key, hint, with_cas, last)
+                    written |= of.touch.is_some();
+                    self.answer_key(ready.connection, op.hash, op.key, hint, of)
                 }
                 What::Whole(request) => {
                     written |= writes(&request);
@@ -414,6 +427,7 @@ impl Service for Dispatcher {
 
     fn tick(&mut self, _now_s: u32) {
         self.worker.cache().tick();
+        self.worker.tick();
     }
 }
 
@@ -424,7 +438,6 @@ fn key_of<'a>(what: &What<'a>) -> &'a [u8] {
     match request {
         Request::Store(store) => store.key,
         Request::Delete { key, .. } | Request::Touch { key, .. } | Request::Arith { key, .. } => key,
-        Request::Get(get) => get.keys.peek().unwrap_or(&[]),
         Request::Meta(meta) if !meta.flags.has(b'b') => meta.key,
         _ => &[],
     }
@@ -441,7 +454,6 @@ fn writes(request: &Request<'_>) -> bool {
 
 fn class_of(request: &Request<'_>) -> Class {
     match request {
-        Request::Get(get) if get.exptime.is_some() => Class::Touch,
         Request::Get(_) => Class::Get,
         Request::Store(_) => Class::Set,
         Request::Delete { .. } => Class::Delete,

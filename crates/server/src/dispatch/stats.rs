@@ -3,8 +3,8 @@
 //! Larder has no slab classes, no LRU lists and no crawler. Names that speak of those are there, because tools ask for
 //! them, and say 0; all items stand in the one class 1.
 
+use super::connection::{Busy, Listing};
 use super::{Connection, Dispatcher};
-use larder_cache::Listed;
 use larder_protocol::{StatsKind, compose, reply};
 use rustix::process::getpid;
 use std::collections::BTreeMap;
@@ -15,8 +15,10 @@ use std::sync::atomic::Ordering;
 pub(super) const THE_CLASS: u32 = 1;
 /// Most bytes of a `stats cachedump`; memcached's limit.
 const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
-/// Prefixes counted by `stats detail`, at most.
-const PREFIXES_MAX: usize = 100_000;
+/// Prefixes counted by `stats detail`, at most: about a megabyte.
+const PREFIXES_MAX: usize = 8192;
+/// Longest prefix that is counted, in bytes.
+const PREFIX_BYTES_MAX: usize = 64;
 
 /// Counts per key prefix, while `stats detail` is on.
 #[derive(Default)]
@@ -41,7 +43,7 @@ pub(super) enum Detailed {
 
 impl Detail {
     fn note(&self, key: &[u8], delimiter: u8, what: Detailed) {
-        let Some(end) = key.iter().position(|&byte| byte == delimiter) else { return };
+        let Some(end) = key.iter().take(PREFIX_BYTES_MAX).position(|&byte| byte == delimiter) else { return };
         let mut counts = self.0.lock().expect("no panic under this lock");
         if counts.len() >= PREFIXES_MAX && !counts.contains_key(&key[..end]) {
             return;
@@ -117,7 +119,12 @@ impl Dispatcher {
                 if !self.shared.settings.dump_enabled {
                     return connection.say(reply::CACHEDUMP_NOT_ALLOWED);
                 }
-                self.cachedump(connection.output(), class, limit);
+                if class == THE_CLASS {
+                    let items_left = if limit == 0 { usize::MAX } else { limit as usize };
+                    let form = Listing::Cachedump { items_left, bytes_left: CACHEDUMP_BYTES_MAX };
+                    connection.busy = Some(Busy::Listing { bucket: 0, form });
+                    return;
+                }
             }
             // There is no flash tier yet.
             StatsKind::Extstore => {}
@@ -404,28 +411,6 @@ impl Dispatcher {
             }
             lines.put(&format!("{fd}:state"), report.state);
             lines.put(&format!("{fd}:secs_since_last_cmd"), report.idle_s);
-        }
-    }
-
-    fn cachedump(&mut self, out: &mut Vec<u8>, class: u32, limit: u32) {
-        if class != THE_CLASS {
-            return;
-        }
-        let most = if limit == 0 { usize::MAX } else { limit as usize };
-        let (mut left, mut bucket) = (most, 0);
-        let start = out.len();
-        let mut listed: Vec<Listed> = Vec::new();
-        while left > 0 && out.len() - start < CACHEDUMP_BYTES_MAX {
-            let next = self.worker.list(bucket, left.min(256), &mut listed);
-            for item in listed.drain(..).filter(|item| !item.binary_key).take(left) {
-                left -= 1;
-                out.extend_from_slice(b"ITEM ");
-                out.extend_from_slice(&item.key);
-                let expires = item.expires_unix_s.max(0);
-                out.extend_from_slice(format!(" [{} b; {expires} s]\r\n", item.value_bytes).as_bytes());
-            }
-            let Some(next) = next else { break };
-            bucket = next;
         }
     }
 }

@@ -1,15 +1,18 @@
 //! What takes more than one turn: large values on their way in and out, and dumps.
 
 use super::classic::{mode_of, say_unless};
-use super::connection::{Busy, Receiving};
+use super::connection::{Busy, Listing, Receiving};
+use super::stats::THE_CLASS;
 use super::meta::meta_mode;
 use super::{Connection, Dispatcher, meta_key};
 use crate::io::Ready;
-use larder_cache::{KEY_BYTES_MAX, Mode, Store, StoreOutcome, Upload};
+use larder_cache::{KEY_BYTES_MAX, Listed, Mode, Store, StoreOutcome, Upload};
 use larder_protocol::{Request, Step, StoreVerb, compose, parse, reply};
 
 /// Items listed before a dump lets other connections have their turn.
 const LISTED_AT_ONCE: usize = 64;
+/// A line of `stats cachedump` beside its key.
+const CACHEDUMP_LINE_BYTES: usize = 48;
 
 impl Dispatcher {
     /// A storage line whose value is longer than what is waited for in one piece. Only the line is consumed.
@@ -149,32 +152,46 @@ impl Dispatcher {
         if connection.out.len() >= connection.output_most {
             return;
         }
-        let Some(Busy::Listing { bucket, mgdump }) = connection.busy.take() else { return };
+        let Some(Busy::Listing { bucket, mut form }) = connection.busy.take() else { return };
         let mut listed = Vec::new();
         let next = self.worker.list(bucket, LISTED_AT_ONCE, &mut listed);
         let out = connection.output();
         for item in &listed {
-            if mgdump {
-                compose::mgdump_line(out, &item.key, item.binary_key);
-            } else {
-                compose::metadump_line(
-                    out,
-                    &compose::ItemReport {
-                        key: &item.key,
-                        expiry: item.expires_unix_s,
-                        last_access: item.accessed_unix_s,
-                        cas: item.cas,
-                        fetched: item.fetched,
-                        class: super::stats::THE_CLASS,
-                        bytes: item.bytes,
-                        flags: item.flags,
-                    },
-                );
+            match &mut form {
+                Listing::Mgdump => compose::mgdump_line(out, &item.key, item.binary_key),
+                Listing::Metadump => compose::metadump_line(out, &report(item)),
+                Listing::Cachedump { items_left, bytes_left } => {
+                    if *items_left == 0 || *bytes_left < item.key.len() + CACHEDUMP_LINE_BYTES || item.binary_key {
+                        continue;
+                    }
+                    let before = out.len();
+                    out.extend_from_slice(b"ITEM ");
+                    out.extend_from_slice(&item.key);
+                    let expires = item.expires_unix_s.max(0);
+                    out.extend_from_slice(format!(" [{} b; {expires} s]\r\n", item.value_bytes).as_bytes());
+                    *items_left -= 1;
+                    *bytes_left -= out.len() - before;
+                }
             }
         }
-        match next {
-            Some(bucket) => connection.busy = Some(Busy::Listing { bucket, mgdump }),
-            None => connection.say(if mgdump { reply::META_MISS } else { reply::END }),
+        let full = matches!(form, Listing::Cachedump { items_left: 0, .. });
+        match next.filter(|_| !full) {
+            Some(bucket) => connection.busy = Some(Busy::Listing { bucket, form }),
+            None if matches!(form, Listing::Mgdump) => connection.say(reply::META_MISS),
+            None => connection.say(reply::END),
         }
+    }
+}
+
+fn report(item: &Listed) -> compose::ItemReport<'_> {
+    compose::ItemReport {
+        key: &item.key,
+        expiry: item.expires_unix_s,
+        last_access: item.accessed_unix_s,
+        cas: item.cas,
+        fetched: item.fetched,
+        class: THE_CLASS,
+        bytes: item.bytes,
+        flags: item.flags,
     }
 }

@@ -289,6 +289,11 @@ impl Registry {
         let _before = mem::replace(&mut slots[slot], info);
     }
 
+    /// Forgets what a worker has left behind.
+    pub(super) fn forget(&self, worker: usize) {
+        lock(&self.workers[worker]).clear();
+    }
+
     /// Describes every listening socket and every connection. `now_s` is the server's clock. A worker that opens or
     /// closes a connection meanwhile waits while its own are described: two system calls each.
     pub fn report(&self, now_s: u32) -> Vec<ConnectionReport> {

@@ -164,7 +164,7 @@ impl Bound {
             let make_service = Arc::clone(&make_service);
             let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
                 // However a worker ends, a server without it must not go on.
-                let _stop = StopOnDrop(Arc::clone(&desk.shared));
+                let _stop = StopOnDrop(Arc::clone(&desk.shared), desk.number);
                 desk.run(&*make_service)
             });
             let thread = thread.map_err(|error| {
@@ -176,11 +176,13 @@ impl Bound {
     }
 }
 
-/// Orders everybody to stop when a worker ends by itself. After an ordered stop it changes nothing.
-struct StopOnDrop(Arc<Shared>);
+/// Orders everybody to stop when a worker ends by itself, and lets go of its connections. After an ordered stop it
+/// changes nothing.
+struct StopOnDrop(Arc<Shared>, usize);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
+        self.0.registry.forget(self.1);
         if self.0.stage() == shared::Stage::Serving {
             self.0.stop();
         }

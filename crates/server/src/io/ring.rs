@@ -589,6 +589,9 @@ fn accepted<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, number: usize, r
     }
     if worker.driver.listening {
         worker.driver.accept(number);
+    } else if more {
+        // It was just being worked on when it was cancelled.
+        worker.driver.cancel(Operation::Accept, number);
     }
 }
 

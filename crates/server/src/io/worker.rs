@@ -489,7 +489,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         for _ in 0..looks {
             self.idle_cursor = (self.idle_cursor + 1) % self.links.len();
             let idle = |link: &Link<S::Connection, D>| {
-                !link.blocked && now_s.saturating_sub(link.info.active_s.load(Ordering::Relaxed)) >= timeout_s
+                !link.blocked && now_s.saturating_sub(link.info.active_s.load(Ordering::Relaxed)) > timeout_s
             };
             if self.close_if(self.idle_cursor, idle) {
                 self.counters().idle_kicks.add(1);
@@ -501,5 +501,20 @@ impl<S: Service, D: Driver> Worker<S, D> {
     pub(super) fn datagrams(&mut self, socket: usize) -> bool {
         let counters = &self.shared.counters.workers[self.number];
         self.udp.serve(socket, self.number, &mut self.service, counters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_emptied_list_keeps_its_memory() {
+        let (mut connection, input) = (0_u8, [1, 2, 3]);
+        let mut list = Vec::with_capacity(100);
+        list.push(Ready { connection: &mut connection, input: &input, consumed: 0 });
+        let (memory, capacity) = (list.as_ptr().addr(), list.capacity());
+        let again: Vec<Ready<'static, u8>> = reuse(list);
+        assert_eq!((again.as_ptr().addr(), again.capacity(), again.len()), (memory, capacity, 0));
     }
 }

@@ -26,7 +26,8 @@ pub(crate) struct Seen {
     pub(crate) batch_max: AtomicU64,
 }
 
-/// `echo X` -> `X`; `big N` -> N letters; `body N` + N bytes -> their sum; `quit` closes.
+/// `echo X` -> `X`; `big N` -> N letters; `body N` + N bytes -> their sum; `quit` closes;
+/// `panic` does.
 pub(crate) struct LineService {
     seen: Arc<Seen>,
     waiting: bool,
@@ -84,6 +85,7 @@ impl Line {
                 taken += length;
             }
             "quit" => self.quits = true,
+            "panic" => panic!("as it was asked to"),
             _ => self.output.extend_from_slice(b"ERROR\n"),
         }
         self.wanted = 0;

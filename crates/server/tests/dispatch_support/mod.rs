@@ -1,0 +1,221 @@
+//! A dispatcher without its drivers: bytes go in as a test cuts them, and come out.
+
+#![allow(dead_code, reason = "each user takes its part")]
+
+use larder_cache::{Cache, CacheOptions};
+use larder_server::dispatch::{Connection, Dispatcher, Shared};
+use larder_server::io::{self, Backend, Conversation, IoCounters, ListenOptions, Peer, Ready, Registry, Service};
+use larder_server::latency::WorkerLatency;
+use larder_server::settings::Settings;
+use std::net::TcpStream;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex};
+
+/// The first client of a server, for as long as [`on_a_connection`] runs, and the server's counters.
+pub struct Client<'a> {
+    /// Its address, which every connection of a [`Talk`] is opened with.
+    pub peer: &'a Peer<'a>,
+    /// The drivers' counters.
+    pub counters: Arc<IoCounters>,
+    /// The open connections: this one.
+    pub registry: Arc<Registry>,
+}
+
+type Body = Box<dyn FnOnce(&Client<'_>) + Send>;
+
+/// Runs `body` where a dispatcher runs: on a worker's thread, with the address of a client that is connected. Only
+/// drivers can say who a client is; the bytes of the test do not go through a socket.
+pub fn on_a_connection<R: Send + 'static>(body: impl FnOnce(&Client<'_>) -> R + Send + 'static) -> R {
+    let options = ListenOptions {
+        tcp_port: Some(0),
+        udp_port: None,
+        addresses: vec!["127.0.0.1".to_owned()],
+        workers: 1,
+        backend: Backend::Poll,
+        ..ListenOptions::default()
+    };
+    let bound = io::bind(&options).expect("a port of this machine is free");
+    let at = bound.addresses().tcp[0];
+    let (counters, registry, stopper) = (bound.counters(), bound.registry(), bound.stopper());
+    let (sender, receiver) = mpsc::channel();
+    let body: Body = Box::new(move |client| {
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(client)));
+        let _ = sender.send(ended);
+    });
+    let (done, wait) = mpsc::channel();
+    let stage = Arc::new(Mutex::new(Some((body, counters, registry, done))));
+    let running = bound.start(move |_| Stage(stage.clone())).expect("a worker can be started");
+    let _client = TcpStream::connect(at).expect("the server listens");
+    let _ = wait.recv();
+    stopper.stop_now();
+    running.join().expect("the worker ends when told to");
+    match receiver.recv().expect("the body ran") {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+type Act = (Body, Arc<IoCounters>, Arc<Registry>, Sender<()>);
+
+/// A service that does one thing: it runs the body when its first client comes.
+struct Stage(Arc<Mutex<Option<Act>>>);
+
+/// The connection of a [`Stage`], which says nothing.
+struct Silent;
+
+impl Service for Stage {
+    type Connection = Silent;
+
+    fn open(&mut self, peer: &Peer<'_>) -> Silent {
+        let act = self.0.lock().expect("no panic under this lock").take();
+        if let Some((body, counters, registry, done)) = act {
+            body(&Client { peer, counters, registry });
+            let _ = done.send(());
+        }
+        Silent
+    }
+
+    fn serve(&mut self, _: &mut [Ready<'_, Silent>]) {}
+    fn closed(&mut self, _: Silent) {}
+    fn before_wait(&mut self) {}
+    fn after_wait(&mut self) {}
+    fn tick(&mut self, _: u32) {}
+}
+
+impl Conversation for Silent {
+    fn take_output(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn recycle(&mut self, _: Vec<u8>) {}
+
+    fn has_output(&self) -> bool {
+        false
+    }
+
+    fn wants_close(&self) -> bool {
+        false
+    }
+
+    fn wants_input(&self) -> bool {
+        true
+    }
+
+    fn input_wanted(&self) -> usize {
+        0
+    }
+}
+
+/// A dispatcher over a cache of its own.
+pub fn dispatcher(settings: Settings, seed: Option<u64>, client: Option<&Client<'_>>) -> (Dispatcher, Arc<Cache>) {
+    let cache = Cache::new(CacheOptions {
+        limit_bytes: settings.memory_bytes,
+        item_bytes_max: u64::from(settings.item_bytes_max),
+        evict: settings.evict,
+        workers: settings.threads as usize,
+        inline_value_bytes: Some(settings.inline_value_bytes),
+        seed,
+        ..CacheOptions::default()
+    })
+    .expect("a small cache can be made");
+    let shared = Shared::new(settings, cache.pages_sentence(), None);
+    if let Some(client) = client {
+        let _ = shared.io.set((client.counters.clone(), client.registry.clone()));
+    }
+    let _ = shared.backend.set(Backend::Poll);
+    (Dispatcher::new(cache.worker(), Arc::new(shared), Arc::from(WorkerLatency::new())), cache)
+}
+
+/// Left-over input that a driver would refuse to keep: nothing that is waited for whole is longer.
+const LEFT_OVER_BYTES_MAX: usize = (1 << 20) + (128 << 10);
+
+/// One conversation with a dispatcher, fed the way a driver feeds it.
+pub struct Talk {
+    connection: Option<Connection>,
+    left_over: Vec<u8>,
+    /// Everything that was answered and not taken yet.
+    pub answered: Vec<u8>,
+    /// The largest output buffer that was ready at once, in bytes.
+    pub output_bytes_max: usize,
+}
+
+impl Talk {
+    /// Opens a connection.
+    pub fn open(dispatcher: &mut Dispatcher, peer: &Peer<'_>) -> Talk {
+        let connection = Some(dispatcher.open(peer));
+        Talk { connection, left_over: Vec::new(), answered: Vec::new(), output_bytes_max: 0 }
+    }
+
+    /// Whether the dispatcher closed it.
+    pub fn is_closed(&self) -> bool {
+        self.connection.is_none()
+    }
+
+    /// `bytes` arrive in one piece.
+    pub fn send(&mut self, dispatcher: &mut Dispatcher, bytes: &[u8]) {
+        if self.connection.is_none() {
+            return;
+        }
+        self.left_over.extend_from_slice(bytes);
+        let mut first = true;
+        while let Some(connection) = &mut self.connection {
+            // The output is always gone by now, so a connection that wants no input has more to say.
+            let is_stalled = !connection.wants_input();
+            if !first && !is_stalled {
+                break;
+            }
+            first = false;
+            let mut batch = [Ready { connection, input: &self.left_over, consumed: 0 }];
+            dispatcher.serve(&mut batch);
+            let consumed = batch[0].consumed;
+            assert!(consumed <= self.left_over.len(), "{consumed} of {} bytes consumed", self.left_over.len());
+            self.left_over.drain(..consumed);
+            let mut answered = false;
+            while let Some(output) = connection.take_output() {
+                assert!(!output.is_empty(), "an output that is ready is not empty");
+                answered = true;
+                self.output_bytes_max = self.output_bytes_max.max(output.len());
+                self.answered.extend_from_slice(&output);
+                connection.recycle(output);
+            }
+            assert!(!connection.has_output());
+            if connection.wants_close() {
+                self.close(dispatcher);
+                break;
+            }
+            let wanted = connection.input_wanted();
+            assert!(wanted <= LEFT_OVER_BYTES_MAX, "{wanted} bytes of input are waited for");
+            assert!(
+                !is_stalled || answered || consumed > 0 || connection.wants_input(),
+                "a connection that wants no input says nothing either"
+            );
+        }
+        assert!(self.left_over.len() <= LEFT_OVER_BYTES_MAX, "{} bytes are left over", self.left_over.len());
+    }
+
+    /// The client goes away.
+    pub fn close(&mut self, dispatcher: &mut Dispatcher) {
+        if let Some(connection) = self.connection.take() {
+            dispatcher.closed(connection);
+        }
+        self.left_over.clear();
+    }
+
+    /// Takes one line of the answers, without its end; `None` if there is no whole one.
+    pub fn line(&mut self) -> Option<Vec<u8>> {
+        let newline = self.answered.windows(2).position(|two| two == b"\r\n")?;
+        let line = self.answered.drain(..newline + 2).take(newline).collect();
+        Some(line)
+    }
+
+    /// Takes one line that may end in LF alone.
+    pub fn loose_line(&mut self) -> Option<Vec<u8>> {
+        let newline = self.answered.iter().position(|&byte| byte == b'\n')?;
+        let mut line: Vec<u8> = self.answered.drain(..=newline).collect();
+        line.pop();
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        Some(line)
+    }
+}
