@@ -65,11 +65,15 @@ fn compare(bytes: u64, value_bytes: usize, rounds: usize) {
     let pool = KeyPool::new((0..POOL_KEYS).map(|_| random.below(items)));
     let mut floor = Floor::new(bytes as usize);
 
-    println!("\n{items} items, {KEY_BYTES}-byte keys, {value_bytes}-byte values, {} MiB", used_bytes(&cache) >> 20);
+    println!(
+        "\n{items} items, {KEY_BYTES}-byte keys, {value_bytes}-byte values, {} MiB",
+        used_bytes(&cache) >> 20
+    );
     support::print_machine(&cache);
     for pass in ["first", "second", "third"] {
         // The pool is passed three times before the table: then all of its entries are as warm as they get.
-        let ns = support::time_each(POOL_KEYS as u64, || larder::<true>(&mut worker, &pool, 0..POOL_KEYS, 16));
+        let ns =
+            support::time_each(POOL_KEYS as u64, || larder::<true>(&mut worker, &pool, 0..POOL_KEYS, 16));
         println!("{pass} hits, each marks its entry: {ns:.1} ns per key, batch of 16");
     }
     let mut turn = 0;
@@ -145,7 +149,8 @@ struct Floor {
 
 impl Floor {
     fn new(bytes: usize) -> Floor {
-        let mut arena = MmapMut::map_anon(bytes).expect("the machine has room for an arena as large as the cache");
+        let mut arena =
+            MmapMut::map_anon(bytes).expect("the machine has room for an arena as large as the cache");
         arena.advise(Advice::HugePage).expect("the kernel knows huge pages");
         let mut random = Random::new(SEED + 1);
         let lines = (bytes / LINE_BYTES) as u64;

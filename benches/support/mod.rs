@@ -2,8 +2,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each benchmark uses its part of one module")]
 
 use larder_cache::{
-    Cache, CacheOptions, Delete, DeleteOutcome, Expiry, KeyHash, Location, Mode, PagesWanted, Store, StoreOutcome,
-    Value, Worker,
+    Cache, CacheOptions, Delete, DeleteOutcome, Expiry, KeyHash, Location, Mode, PagesWanted, Store,
+    StoreOutcome, Value, Worker,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,7 +44,8 @@ impl Args {
     /// # Panics
     /// If it is no number.
     pub fn number<T: std::str::FromStr>(&self, name: &str, default: T) -> T {
-        self.text(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("--{name} {text}: not a number")))
+        self.text(name)
+            .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("--{name} {text}: not a number")))
     }
 }
 
@@ -202,7 +203,8 @@ impl Batch {
         let mut sum = 0;
         for (at, (place, hash)) in places.iter().zip(hashes.iter()).enumerate() {
             let key = pool.key(first + at);
-            let hit = place.and_then(|place| worker.confirm(*hash, place, key)).or_else(|| worker.get(*hash, key));
+            let hit =
+                place.and_then(|place| worker.confirm(*hash, place, key)).or_else(|| worker.get(*hash, key));
             // About one key in a million lost its place in a full bucket while the cache was filled.
             if let Some(hit) = hit
                 && let Value::Whole(value) = hit.value()
@@ -226,7 +228,12 @@ pub fn pin(core: usize) {
 /// One line about the machine at this moment, to be printed above every table.
 pub fn print_machine(cache: &Cache) {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    println!("{}; columns of {} KiB; load average {}", cache.pages_sentence(), cache.column_bytes() >> 10, load.trim());
+    println!(
+        "{}; columns of {} KiB; load average {}",
+        cache.pages_sentence(),
+        cache.column_bytes() >> 10,
+        load.trim()
+    );
 }
 
 /// Nanoseconds per operation of `operations` that took `time`.

@@ -57,7 +57,8 @@ mod tests {
             let limit = limit_mib << 20;
             let budget = Budget::new(limit, 65536, 128);
             for index in [0, limit / 100, limit / 4] {
-                let sum = budget.columns_bytes(index) + index + budget.buffers_bytes + budget.bookkeeping_bytes;
+                let sum =
+                    budget.columns_bytes(index) + index + budget.buffers_bytes + budget.bookkeeping_bytes;
                 assert!(sum <= limit, "{limit_mib} MiB: {sum} > {limit}");
                 assert!(budget.columns_bytes(index) > 0);
             }

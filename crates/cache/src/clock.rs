@@ -57,7 +57,8 @@ impl Clock {
     /// Takes the time from the machine. Returns the new reading.
     pub fn tick(&self) -> u32 {
         let held_s = self.held_s.load(Relaxed);
-        let base_s = if held_s >= 0 { held_s } else { CLOCK_START_S as i64 + self.started.elapsed().as_secs() as i64 };
+        let base_s =
+            if held_s >= 0 { held_s } else { CLOCK_START_S as i64 + self.started.elapsed().as_secs() as i64 };
         let now_s = (base_s + self.shift_s.load(Relaxed)).clamp(CLOCK_START_S as i64, u32::MAX as i64) as u32;
         self.now_s.store(now_s, Relaxed);
         now_s

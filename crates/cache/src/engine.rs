@@ -155,7 +155,9 @@ impl Cache {
             column_bytes: options.column_bytes,
             pages: options.pages,
             reserve_bytes: Some(options.limit_bytes.saturating_mul(RESERVE_TIMES)),
-            inline_value_bytes_max: options.inline_value_bytes.unwrap_or(MemoryOptions::default().inline_value_bytes_max),
+            inline_value_bytes_max: options
+                .inline_value_bytes
+                .unwrap_or(MemoryOptions::default().inline_value_bytes_max),
             ..MemoryOptions::default()
         })
         .map_err(|error| CacheError(error.to_string()))?;
@@ -163,17 +165,19 @@ impl Cache {
         let budget = Budget::new(options.limit_bytes, geometry.column_bytes as u64, COLUMN_META_BYTES);
         // memcached's hash power counts entries; a bucket of ours holds about eight.
         let most_log2 = (budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET).max(1 << 10).ilog2();
-        let buckets_log2 =
-            options.hashpower.map_or_else(|| first_buckets_log2(options.limit_bytes), |power| power.saturating_sub(3));
+        let buckets_log2 = options
+            .hashpower
+            .map_or_else(|| first_buckets_log2(options.limit_bytes), |power| power.saturating_sub(3));
         let buckets_log2 = buckets_log2.min(most_log2);
         let index = Index::new(IndexOptions {
             buckets_log2,
             buckets_log2_max: buckets_log2.max(largest_buckets_log2(options.limit_bytes * RESERVE_TIMES)),
             fill_target: INDEX_FILL_TARGET,
             huge: options.limit_bytes >= HUGE_INDEX_LIMIT_BYTES && options.pages != PagesWanted::Small,
-            ..IndexOptions::default()
         })
-        .map_err(|error| CacheError(format!("cannot reserve the index: {error}; lower -m or -o hashpower")))?;
+        .map_err(|error| {
+            CacheError(format!("cannot reserve the index: {error}; lower -m or -o hashpower"))
+        })?;
         let columns = budget.columns_bytes(index.bytes()) / geometry.column_bytes as u64;
         let free_columns_target = (columns as usize / 128)
             .min(FREE_COLUMNS_MAX)
@@ -215,7 +219,14 @@ impl Cache {
     pub fn worker(self: &Arc<Cache>) -> Worker {
         let number = self.registered.fetch_add(1, Ordering::Relaxed) as usize;
         assert!(number + 1 < self.blocks.len(), "more workers than were announced");
-        Worker { reader: self.memory.register(), open: None, number, quiesced: 0, inserts: 0, cache: self.clone() }
+        Worker {
+            reader: self.memory.register(),
+            open: None,
+            number,
+            quiesced: 0,
+            inserts: 0,
+            cache: self.clone(),
+        }
     }
 
     /// The clock.

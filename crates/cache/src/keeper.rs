@@ -10,7 +10,9 @@ use crate::counters::Counters;
 use crate::engine::{Cache, Life};
 use crate::temperature::{ByAge, Candidate, ColumnStanding, Temperature, Verdict};
 use larder_item::{KeyHash, Location, State};
-use larder_memory::{ColumnId, ColumnState, Guard, NewChunked, NewItem, OpenColumn, Reader, Record, SlabId, Value};
+use larder_memory::{
+    ColumnId, ColumnState, Guard, NewChunked, NewItem, OpenColumn, Reader, Record, SlabId, Value,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -134,7 +136,9 @@ impl Cache {
                 }
                 match self.standing(column) {
                     // Where nothing may be evicted, only columns that are mostly dead are worth the pass.
-                    Candidate::Ready(found) if !evict && found.live_bytes * HOLLOW_SHARE > limit => Candidate::Later,
+                    Candidate::Ready(found) if !evict && found.live_bytes * HOLLOW_SHARE > limit => {
+                        Candidate::Later
+                    }
                     other => other,
                 }
             });
@@ -394,7 +398,8 @@ impl Cache {
 
 /// Copies a record, with its CAS number, expiry and state. `None`: it does not fit any more.
 fn place_copy(open: &mut OpenColumn, item: &larder_memory::Item<'_>) -> Option<Location> {
-    let (key, flags, expiry, cas, state) = (item.key(), item.flags(), item.expiry(), item.cas(), item.state());
+    let (key, flags, expiry, cas, state) =
+        (item.key(), item.flags(), item.expiry(), item.cas(), item.state());
     match item.value() {
         Value::Whole(value) => open.place(&NewItem { key, value: [value, &[]], flags, expiry, cas, state }),
         Value::Chunked { total, first } => {

@@ -295,7 +295,9 @@ impl Worker {
     pub fn copy_value(&self, hit: &Hit<'_>, out: &mut Vec<u8>) {
         match hit.value() {
             Value::Whole(value) => out.extend_from_slice(value),
-            Value::Chunked { first, total } => out.extend_from_slice(&self.chain_to_vec(first, total as usize)),
+            Value::Chunked { first, total } => {
+                out.extend_from_slice(&self.chain_to_vec(first, total as usize))
+            }
         }
     }
 

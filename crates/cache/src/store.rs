@@ -224,7 +224,9 @@ impl Worker {
         let cas = hit.cas();
         match store.compare {
             Some(compare) if compare == cas => {}
-            Some(compare) if store.invalidate && compare < cas && matches!(store.mode, Mode::Set | Mode::Replace) => {
+            Some(compare)
+                if store.invalidate && compare < cas && matches!(store.mode, Mode::Set | Mode::Replace) =>
+            {
                 return Ok((self.seen(hit.at), Some(hit.at)));
             }
             Some(_) => return Err(StoreOutcome::Exists),
@@ -248,7 +250,12 @@ impl Worker {
     }
 
     /// Places the value and publishes it. `Exists` if what was expected has changed.
-    fn store_over(&mut self, store: &Store<'_>, expected: Expected, stale_of: Option<Location>) -> StoreOutcome {
+    fn store_over(
+        &mut self,
+        store: &Store<'_>,
+        expected: Expected,
+        stale_of: Option<Location>,
+    ) -> StoreOutcome {
         let (state, expiry) = self.new_state(store, stale_of);
         let cas = store.explicit_cas.unwrap_or_else(|| self.cache.next_cas());
         let of = RecordOf { flags: store.flags, expiry, cas, state };
@@ -257,7 +264,14 @@ impl Worker {
 
     /// Places key and value, in one piece or in chunks, and publishes them. `Exists` if what was expected has changed.
     #[inline]
-    fn put(&mut self, key: &[u8], hash: KeyHash, value: [&[u8]; 2], of: &RecordOf, expected: Expected) -> StoreOutcome {
+    fn put(
+        &mut self,
+        key: &[u8],
+        hash: KeyHash,
+        value: [&[u8]; 2],
+        of: &RecordOf,
+        expected: Expected,
+    ) -> StoreOutcome {
         let total = value[0].len() + value[1].len();
         let (new, upload) = if total <= self.cache.memory.chunk_bytes_max() as usize {
             let RecordOf { flags, expiry, cas, state } = *of;
@@ -358,7 +372,8 @@ impl Worker {
                 return ArithOutcome::Exists;
             }
             let Some((old, old_bytes)) = number(&hit) else { return ArithOutcome::NonNumeric };
-            let value = if arith.increment { old.wrapping_add(arith.delta) } else { old.saturating_sub(arith.delta) };
+            let value =
+                if arith.increment { old.wrapping_add(arith.delta) } else { old.saturating_sub(arith.delta) };
             let expected = self.seen(hit.at);
             let expiry = arith.expiry.unwrap_or(hit.expiry());
             let (flags, state) = (hit.item.flags(), hit.item.state());

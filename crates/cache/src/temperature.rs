@@ -87,7 +87,9 @@ impl Temperature for ByAge {
                     self.queue.extend(column);
                 }
                 Candidate::Ready(found) => {
-                    if found.live_bytes * 2 < found.column_bytes && hollow.is_none_or(|h| found.live_bytes < h.1) {
+                    if found.live_bytes * 2 < found.column_bytes
+                        && hollow.is_none_or(|h| found.live_bytes < h.1)
+                    {
                         hollow = Some((at, found.live_bytes));
                     }
                     at += 1;

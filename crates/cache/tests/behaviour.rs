@@ -4,8 +4,13 @@ use larder_cache::*;
 use std::sync::Arc;
 
 fn cache(limit_mib: u64) -> Arc<Cache> {
-    Cache::new(CacheOptions { limit_bytes: limit_mib << 20, workers: 2, seed: Some(1), ..CacheOptions::default() })
-        .expect("a small cache can be made")
+    Cache::new(CacheOptions {
+        limit_bytes: limit_mib << 20,
+        workers: 2,
+        seed: Some(1),
+        ..CacheOptions::default()
+    })
+    .expect("a small cache can be made")
 }
 
 fn store<'a>(cache: &Cache, key: &'a [u8], value: &'a [u8]) -> Store<'a> {
@@ -74,7 +79,9 @@ fn values_of_every_size_come_back_whole() {
     .unwrap();
     let mut worker = cache.worker();
     let bytes: Vec<u8> = (0..5_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    for length in [0, 1, 63, 64, 511, 512, 513, 4095, 8191, 8192, 8193, 16384, 16385, 32767, 100_000, 5_000_000] {
+    for length in
+        [0, 1, 63, 64, 511, 512, 513, 4095, 8191, 8192, 8193, 16384, 16385, 32767, 100_000, 5_000_000]
+    {
         let key = format!("length-{length}");
         assert!(is_stored(set(&mut worker, key.as_bytes(), &bytes[..length])), "{length}");
         assert!(get(&worker, key.as_bytes()).unwrap() == bytes[..length], "{length}");
@@ -107,14 +114,20 @@ fn a_full_cache_evicts_and_keeps_what_is_read() {
     assert!(cache.items() > 8_000, "{} items of 1000 bytes in 16 MiB", cache.items());
     let used = cache.memory_use();
     assert!(used.columns_bytes + used.index_bytes <= used.limit_bytes, "{used:?}");
-    let live = (0..100_000u32).filter(|n| get(&worker, format!("key-{n}").as_bytes()).is_some()).count() as u64;
+    let live =
+        (0..100_000u32).filter(|n| get(&worker, format!("key-{n}").as_bytes()).is_some()).count() as u64;
     assert_eq!(live + 1, cache.items());
 }
 
 #[test]
 fn without_eviction_a_full_cache_refuses_and_loses_nothing() {
-    let cache = Cache::new(CacheOptions { limit_bytes: 16 << 20, evict: false, workers: 1, ..CacheOptions::default() })
-        .unwrap();
+    let cache = Cache::new(CacheOptions {
+        limit_bytes: 16 << 20,
+        evict: false,
+        workers: 1,
+        ..CacheOptions::default()
+    })
+    .unwrap();
     let mut worker = cache.worker();
     let value = vec![b'v'; 1000];
     let stored = (0..100_000u32)
@@ -266,7 +279,8 @@ fn an_abandoned_upload_leaves_nothing_behind() {
     let mut worker = cache.worker();
     let piece = vec![7u8; 50_000];
     for round in 0..400 {
-        let mut upload = worker.begin_upload(cache.hash(b"big"), 200_000).unwrap_or_else(|| panic!("round {round}"));
+        let mut upload =
+            worker.begin_upload(cache.hash(b"big"), 200_000).unwrap_or_else(|| panic!("round {round}"));
         assert!(worker.fill_upload(&mut upload, &piece));
         assert_eq!(upload.missing_bytes(), 150_000);
         worker.abandon_upload(upload);

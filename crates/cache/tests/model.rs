@@ -258,13 +258,23 @@ impl Play {
 
     /// The cache says that the key is absent.
     fn absent(&mut self, key: u8, by: &str) {
-        assert!(self.lossy || self.live(key).is_none(), "{by}: key {key} is gone, but had {:?}", self.told(key));
+        assert!(
+            self.lossy || self.live(key).is_none(),
+            "{by}: key {key} is gone, but had {:?}",
+            self.told(key)
+        );
         self.known.remove(&key);
     }
 
     fn told(&self, key: u8) -> Option<String> {
         self.known.get(&key).map(|known| {
-            format!("{} bytes, cas {:?}, {:?}, at {}", known.value.len(), known.cas, known.expiry, self.now_s())
+            format!(
+                "{} bytes, cas {:?}, {:?}, at {}",
+                known.value.len(),
+                known.cas,
+                known.expiry,
+                self.now_s()
+            )
         })
     }
 
@@ -306,7 +316,11 @@ impl Play {
         let Some(known) = self.live(key).cloned() else {
             panic!("get: key {key} came back with {} bytes, but had {told:?}", seen.value.len());
         };
-        assert!(seen.value == known.value, "get: key {key} has another value of {} bytes; {told:?}", seen.value.len());
+        assert!(
+            seen.value == known.value,
+            "get: key {key} has another value of {} bytes; {told:?}",
+            seen.value.len()
+        );
         let fields = |known: &Known| (known.flags, known.expiry, known.stale, known.token_sent);
         assert_eq!(fields(&seen), fields(&known), "flags, expiry, stale, token of key {key}");
         assert!(known.cas.is_none() || known.cas == seen.cas, "key {key}: {:?} {:?}", known.cas, seen.cas);
@@ -329,7 +343,16 @@ impl Play {
         }
     }
 
-    fn store(&mut self, key: u8, mode: Mode, value: Vec<u8>, ttl: Ttl, cas: Cas, vivify: Option<Ttl>, pieces: usize) {
+    fn store(
+        &mut self,
+        key: u8,
+        mode: Mode,
+        value: Vec<u8>,
+        ttl: Ttl,
+        cas: Cas,
+        vivify: Option<Ttl>,
+        pieces: usize,
+    ) {
         let (compare, explicit_cas, invalidate) = self.terms(key, cas);
         let name = key_of(key);
         let hash = self.cache.hash(&name);
@@ -353,16 +376,18 @@ impl Play {
         let outcome = if pieces == 0 {
             worker.store(&store)
         } else {
-            let Some(mut upload) = worker.begin_upload(hash, value.len() as u32) else { return self.no_room("upload") };
-            if !value.chunks(value.len().div_ceil(pieces)).all(|piece| worker.fill_upload(&mut upload, piece)) {
+            let Some(mut upload) = worker.begin_upload(hash, value.len() as u32) else {
+                return self.no_room("upload");
+            };
+            if !value.chunks(value.len().div_ceil(pieces)).all(|piece| worker.fill_upload(&mut upload, piece))
+            {
                 worker.abandon_upload(upload);
                 return self.no_room("upload");
             }
             assert_eq!(upload.missing_bytes(), 0);
             worker.complete_upload(upload, &store)
         };
-        let fresh =
-            Known { value: value.clone(), flags, cas: None, expiry, stale: false, token_sent: false };
+        let fresh = Known { value: value.clone(), flags, cas: None, expiry, stale: false, token_sent: false };
         self.stored(key, &store, fresh, outcome);
     }
 
@@ -377,18 +402,32 @@ impl Play {
                     (None, _) => false,
                     (Some(compare), Some(now)) => {
                         let lower = now.cas.is_some_and(|cas| compare < cas);
-                        assert!(now.cas == Some(compare) || (store.invalidate && lower), "stored over another CAS");
+                        assert!(
+                            now.cas == Some(compare) || (store.invalidate && lower),
+                            "stored over another CAS"
+                        );
                         now.cas != Some(compare)
                     }
                     // An add, or what creates an absent item, compares with nothing.
                     (Some(_), None) => false,
                 };
-                let gone = self.lossy && store.vivify.is_some() && joins && fresh.value.len() == value_bytes as usize;
+                let gone = self.lossy
+                    && store.vivify.is_some()
+                    && joins
+                    && fresh.value.len() == value_bytes as usize;
                 match now {
                     Some(now) if joins && !gone => {
-                        let (a, b) =
-                            if store.mode == Mode::Append { (&now.value, &fresh.value) } else { (&fresh.value, &now.value) };
-                        fresh = Known { value: [&a[..], b].concat(), flags: now.flags, expiry: now.expiry, ..fresh };
+                        let (a, b) = if store.mode == Mode::Append {
+                            (&now.value, &fresh.value)
+                        } else {
+                            (&fresh.value, &now.value)
+                        };
+                        fresh = Known {
+                            value: [&a[..], b].concat(),
+                            flags: now.flags,
+                            expiry: now.expiry,
+                            ..fresh
+                        };
                     }
                     Some(now) => {
                         assert!(store.mode != Mode::Add || self.lossy, "add: key {key} was there");
@@ -401,7 +440,8 @@ impl Play {
                     None => {
                         assert!(store.mode != Mode::Replace, "replace: key {key} was absent");
                         assert!(!joins || store.vivify.is_some(), "append: key {key} was absent");
-                        fresh.expiry = store.vivify.filter(|_| joins || store.mode != Mode::Set).unwrap_or(fresh.expiry);
+                        fresh.expiry =
+                            store.vivify.filter(|_| joins || store.mode != Mode::Set).unwrap_or(fresh.expiry);
                     }
                 }
                 assert_eq!(value_bytes as usize, fresh.value.len(), "length of key {key}");
@@ -428,8 +468,16 @@ impl Play {
         let name = key_of(key);
         let hash = self.cache.hash(&name);
         let expiry = ttl.map(|ttl| self.expiry(ttl));
-        let delete =
-            Delete { key: &name, hash, compare, explicit_cas, invalidate, drop_value, expiry, flags: self.count };
+        let delete = Delete {
+            key: &name,
+            hash,
+            compare,
+            explicit_cas,
+            invalidate,
+            drop_value,
+            expiry,
+            flags: self.count,
+        };
         let outcome = self.worker().delete(&delete);
         let now = self.live(key).cloned();
         match outcome {
@@ -442,7 +490,8 @@ impl Play {
                 }
                 now.cas = explicit_cas.or(if invalidate { None } else { now.cas });
                 if drop_value {
-                    (now.value, now.flags, now.expiry) = (Vec::new(), self.count, expiry.unwrap_or(Expiry::NEVER));
+                    (now.value, now.flags, now.expiry) =
+                        (Vec::new(), self.count, expiry.unwrap_or(Expiry::NEVER));
                 }
                 now.expiry = expiry.unwrap_or(now.expiry);
                 if invalidate {
@@ -480,14 +529,18 @@ impl Play {
                 self.absent(key, "arith");
                 assert_eq!(Some((expiry, value)), initial);
                 let value = value.to_string().into_bytes();
-                let known = Known { value, flags: 0, cas: Some(cas), expiry, stale: false, token_sent: false };
+                let known =
+                    Known { value, flags: 0, cas: Some(cas), expiry, stale: false, token_sent: false };
                 self.known.insert(key, known);
             }
             ArithOutcome::Done { value, cas, expiry, created: false } => {
                 let now = now.expect("counted what was not there");
                 assert!(compare.is_none() || compare == now.cas);
                 let old = number_of(&now.value).expect("a number");
-                assert_eq!(value, if increment { old.wrapping_add(delta) } else { old.saturating_sub(delta) });
+                assert_eq!(
+                    value,
+                    if increment { old.wrapping_add(delta) } else { old.saturating_sub(delta) }
+                );
                 assert_eq!(expiry, now.expiry);
                 let mut digits = value.to_string().into_bytes();
                 digits.resize(digits.len().max(now.value.len()), b' ');
@@ -564,7 +617,8 @@ impl Play {
             binary_key: false,
         };
         let outcome = self.hand(worker).complete_upload(upload, &store);
-        let fresh = Known { value, flags: 5, cas: None, expiry: Expiry::NEVER, stale: false, token_sent: false };
+        let fresh =
+            Known { value, flags: 5, cas: None, expiry: Expiry::NEVER, stale: false, token_sent: false };
         self.stored(key, &store, fresh, outcome);
     }
 
@@ -665,7 +719,9 @@ impl Play {
         match op {
             Op::Store { key, mode, bytes, ttl, cas, vivify } => {
                 let value = self.value(key, bytes);
-                let vivify = vivify.then_some(Ttl::Seconds(9)).filter(|_| matches!(mode, Mode::Append | Mode::Prepend));
+                let vivify = vivify
+                    .then_some(Ttl::Seconds(9))
+                    .filter(|_| matches!(mode, Mode::Append | Mode::Prepend));
                 self.store(key, mode, value, ttl, cas, vivify, 0);
             }
             Op::Upload { key, mode, bytes, pieces, ttl, cas } => {
@@ -696,7 +752,9 @@ impl Play {
                 let digits = value.to_string().into_bytes();
                 self.store(key, Mode::Set, digits, Ttl::Never, Cas::Any, None, 0);
             }
-            Op::Arith { key, increment, delta, initial, cas } => self.arith(key, increment, delta, initial, cas),
+            Op::Arith { key, increment, delta, initial, cas } => {
+                self.arith(key, increment, delta, initial, cas)
+            }
             Op::Touch { key, ttl } => self.touch(key, ttl),
             Op::Get { key } => self.check(key, false),
             Op::GetInStages { key } => self.check(key, true),
@@ -715,7 +773,10 @@ impl Play {
             Op::Fill => {}
         }
         let used = self.cache.memory_use();
-        assert!(used.columns_bytes + used.index_bytes + used.bookkeeping_bytes <= used.limit_bytes, "{used:?}");
+        assert!(
+            used.columns_bytes + used.index_bytes + used.bookkeeping_bytes <= used.limit_bytes,
+            "{used:?}"
+        );
     }
 
     fn end(mut self) {

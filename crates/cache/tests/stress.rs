@@ -83,7 +83,13 @@ fn version_of(key: usize, value: &[u8]) -> u64 {
     let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));
     assert_eq!(word(0), key as u64, "key {key} got another key's value");
     let (body, sum) = value.split_at(value.len() - 8);
-    assert_eq!(sum, sum_of(body).to_le_bytes(), "key {key}: version {} is torn, {} bytes", word(8), value.len());
+    assert_eq!(
+        sum,
+        sum_of(body).to_le_bytes(),
+        "key {key}: version {} is torn, {} bytes",
+        word(8),
+        value.len()
+    );
     word(8)
 }
 
@@ -144,7 +150,10 @@ impl Stage {
         value.clear();
         worker.copy_value(&hit, value);
         let version = version_of(key, value);
-        assert!(version > floor || version == floor && version % 2 == 1, "key {key}: {version} after {floor}");
+        assert!(
+            version > floor || version == floor && version % 2 == 1,
+            "key {key}: {version} after {floor}"
+        );
         self.count(true);
     }
 
@@ -177,7 +186,8 @@ impl Stage {
         let known = &self.known[key];
         let name = name_of(key);
         let hash = self.cache.hash(&name);
-        let mut last = known.turn.lock().expect("no panic under this lock");
+        // Whoever waited here would hold back the columns that the other writer may be waiting for.
+        let Ok(mut last) = known.turn.try_lock() else { return };
         match numbers.below(100) {
             0..15 => {
                 let delete = Delete {
@@ -362,7 +372,8 @@ fn play(seed: u64, seconds: u64, limit_mib: u64) {
         // Memory stays inside its bound all the while.
         while stage.goes_on() {
             let used = cache.memory_use();
-            let held = used.columns_bytes + used.index_bytes + used.bookkeeping_bytes + used.buffers_cap_bytes;
+            let held =
+                used.columns_bytes + used.index_bytes + used.bookkeeping_bytes + used.buffers_cap_bytes;
             assert!(held <= used.limit_bytes + (2 << 20), "{used:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -387,6 +398,7 @@ fn play(seed: u64, seconds: u64, limit_mib: u64) {
 #[test]
 fn no_reader_sees_what_is_another_keys_torn_or_out_of_date() {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let seed = number_from("LARDER_STRESS_SEED").unwrap_or_else(|| clock.map_or(1, |since| since.as_nanos() as u64));
+    let seed =
+        number_from("LARDER_STRESS_SEED").unwrap_or_else(|| clock.map_or(1, |since| since.as_nanos() as u64));
     play(seed, number_from("LARDER_STRESS_SECONDS").unwrap_or(SECONDS), 16);
 }

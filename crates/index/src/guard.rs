@@ -290,16 +290,22 @@ impl<'i> BucketGuard<'i> {
     /// Room in the bucket's own line, by moving one of its entries to that entry's own sub-bucket.
     #[cold]
     fn put_in_place_of_a_mover(&mut self, word: u64) -> bool {
-        for slot in &self.bucket.entries {
+        let bucket = self.bucket;
+        for slot in &bucket.entries {
             let mover = slot.load(Ordering::Relaxed);
-            let number = number_for(self.header, mover);
-            if number != 0
-                && direction(mover) != direction(word)
-                && let Some(free) = empty_slot(&self.sub(number).entries)
-            {
-                publish(free, mover);
-                publish(slot, word);
-                return true;
+            while direction(mover) != direction(word) {
+                let number = number_for(self.header, mover);
+                if number == 0 {
+                    break;
+                }
+                if let Some(free) = empty_slot(&self.sub(number).entries) {
+                    publish(free, mover);
+                    publish(slot, word);
+                    return true;
+                }
+                if !self.divide(number) {
+                    break;
+                }
             }
         }
         false

@@ -173,9 +173,9 @@ proptest! {
 fn fills_grows_and_empties() {
     let keys = if cfg!(miri) { 60 } else { 40_000 };
     let mut twins = Twins::new(0, if cfg!(miri) { 6 } else { 14 }, 6, 0);
-    let mut splits = 0;
+    let (mut splits, mut victims) = (0, 0);
     for key in 0..keys {
-        assert_eq!(twins.set(key), 0, "a growing index has room");
+        victims += twins.set(key);
         splits += twins.grow_fully();
     }
     assert_eq!(twins.index.buckets(), 1 + splits as u64);
@@ -184,8 +184,9 @@ fn fills_grows_and_empties() {
     (0..keys).for_each(|key| twins.remove(key));
     twins.check_all(keys);
     assert!(twins.index.is_empty());
-    (0..keys).for_each(|key| assert_eq!(twins.set(key), 0));
+    victims += (0..keys).map(|key| twins.set(key)).sum::<usize>();
     twins.check_all(keys);
+    assert_eq!(victims, 0, "a growing index has room, save for about one insert in a million");
 }
 
 #[test]

@@ -120,7 +120,9 @@ impl Header {
     /// In debug builds, if the value is longer than [`VALUE_LENGTH_MAX`] or the delta does not fit.
     #[inline]
     pub fn pack(&self) -> [u32; 2] {
-        debug_assert!((self.value_length as usize) <= VALUE_LENGTH_MAX && self.cas_delta >> CAS_DELTA_BITS == 0);
+        debug_assert!(
+            (self.value_length as usize) <= VALUE_LENGTH_MAX && self.cas_delta >> CAS_DELTA_BITS == 0
+        );
         [
             (self.key_length as u32) << 24
                 | (self.place as u32) << 22

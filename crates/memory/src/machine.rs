@@ -76,7 +76,11 @@ mod tests {
         assert_eq!(choose_column_bytes(Some(128 << 10), 8 << 20), 32 << 10, "never below 32 KiB");
         assert_eq!(choose_column_bytes(Some(1 << 20), 1 << 40), 1 << 20, "never above 1 MiB");
         assert_eq!(choose_column_bytes(None, 1 << 40), 256 << 10);
-        assert_eq!(choose_column_bytes(Some(8 << 20), 1 << 40), 256 << 10, "no second-level cache is that large");
+        assert_eq!(
+            choose_column_bytes(Some(8 << 20), 1 << 40),
+            256 << 10,
+            "no second-level cache is that large"
+        );
         assert_eq!(choose_column_bytes(Some(3 << 16), 1 << 40), 256 << 10, "1.5 times a power of two");
     }
 

@@ -65,7 +65,10 @@ impl Source for Metrics {
                 [
                     count("items", used.items_bytes),
                     count("columns_free", used.free_columns_bytes),
-                    count("columns_dead", used.columns_bytes.saturating_sub(used.free_columns_bytes + used.items_bytes)),
+                    count(
+                        "columns_dead",
+                        used.columns_bytes.saturating_sub(used.free_columns_bytes + used.items_bytes),
+                    ),
                     count("index", used.index_bytes),
                     count("connection_buffers", io.buffer_bytes),
                     count("bookkeeping", used.bookkeeping_bytes),
@@ -80,7 +83,11 @@ impl Source for Metrics {
         ];
         let shown = ["get_hits", "get_misses", "evictions"];
         families.extend(
-            totals.rows().into_iter().filter(|row| !shown.contains(&row.0)).map(|(name, help, value)| counter(name, help, value)),
+            totals
+                .rows()
+                .into_iter()
+                .filter(|row| !shown.contains(&row.0))
+                .map(|(name, help, value)| counter(name, help, value)),
         );
         families.extend([
             counter("connections_opened", "Connections ever opened.", io.total_connections),

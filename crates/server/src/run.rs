@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// How long an ordinary stop lets outputs drain.
 const STOP: Duration = Duration::from_millis(500);
 /// Share of the buffers' cap that may be receive buffers of the rings, and bytes of one.
-const RING_SHARE: u64 = 4;
+const RING_SHARE: u64 = 2;
 const RING_BUFFER_BYTES: u64 = 16 << 10;
 
 /// Why the server could not start: one line that says what to do.
@@ -159,8 +159,9 @@ fn write_ports(bound: &io::Bound) -> Result<(), RunError> {
     let addresses = bound.addresses();
     let tcp = addresses.tcp.iter().map(|at| (Transport::Tcp, *at));
     let ports: Vec<_> = tcp.chain(addresses.udp.iter().map(|at| (Transport::Udp, *at))).collect();
-    write_port_file(&path, &ports)
-        .map_err(|error| RunError(format!("cannot write {}: {error}; see MEMCACHED_PORT_FILENAME", path.display())))
+    write_port_file(&path, &ports).map_err(|error| {
+        RunError(format!("cannot write {}: {error}; see MEMCACHED_PORT_FILENAME", path.display()))
+    })
 }
 
 fn announce(settings: &Settings, bound: &io::Bound, cache: &Cache, admin: Option<&admin::AdminHandle>) {

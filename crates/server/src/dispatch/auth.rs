@@ -50,7 +50,9 @@ impl AuthFile {
 
     /// Whether this name has this password. Takes the same time wherever the two differ.
     fn admits(&self, name: &[u8], password: &[u8]) -> bool {
-        self.users.iter().fold(false, |admitted, (user, secret)| admitted | (same(user, name) & same(secret, password)))
+        self.users
+            .iter()
+            .fold(false, |admitted, (user, secret)| admitted | (same(user, name) & same(secret, password)))
     }
 }
 
@@ -81,7 +83,8 @@ impl Dispatcher {
             ready.consumed += newline + 1;
             return;
         }
-        let Some(length) = std::str::from_utf8(words[4]).ok().and_then(|digits| digits.parse::<usize>().ok()) else {
+        let Some(length) = std::str::from_utf8(words[4]).ok().and_then(|digits| digits.parse::<usize>().ok())
+        else {
             connection.say(reply::BAD_FORMAT);
             ready.consumed += newline + 1;
             return;

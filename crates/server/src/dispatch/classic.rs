@@ -5,7 +5,8 @@ use super::stats::Detailed;
 use super::{Connection, Dispatcher, KeyOf};
 use crate::latency::Class;
 use larder_cache::{
-    Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KeyHash, Location, Mode, Store, StoreOutcome, Touched, Value,
+    Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KeyHash, Location, Mode, Store, StoreOutcome,
+    Touched, Value,
 };
 use larder_protocol::{
     DebugTime, Lru, LruCrawler, Request, Slabs, Store as StoreRequest, StoreVerb, compose, reply,
@@ -95,7 +96,12 @@ impl Dispatcher {
         Expiry::from_exptime(exptime as i64, clock.now_s(), clock.started_unix_s())
     }
 
-    pub(super) fn execute_classic(&mut self, connection: &mut Connection, request: Request<'_>, hash: KeyHash) {
+    pub(super) fn execute_classic(
+        &mut self,
+        connection: &mut Connection,
+        request: Request<'_>,
+        hash: KeyHash,
+    ) {
         match request {
             Request::Store(store) => self.store_classic(connection, &store, hash),
             Request::Delete { key, noreply } => {
@@ -156,7 +162,13 @@ impl Dispatcher {
 
     /// The classic reply to a store that did not go through. A value that could not be stored takes the old one
     /// with it: the client must not read what it meant to replace.
-    pub(super) fn refused(&mut self, key: &[u8], hash: KeyHash, mode: Mode, outcome: StoreOutcome) -> &'static str {
+    pub(super) fn refused(
+        &mut self,
+        key: &[u8],
+        hash: KeyHash,
+        mode: Mode,
+        outcome: StoreOutcome,
+    ) -> &'static str {
         match outcome {
             StoreOutcome::Stored { .. } => reply::STORED,
             StoreOutcome::NotStored => reply::NOT_STORED,

@@ -132,7 +132,8 @@ impl Connection {
     /// Whether nothing more may be answered before the output is sent.
     #[inline]
     pub(super) fn is_backed_up(&self) -> bool {
-        self.out.len() >= self.output_most || matches!(self.busy, Some(Busy::Sending { .. } | Busy::Listing { .. }))
+        self.out.len() >= self.output_most
+            || matches!(self.busy, Some(Busy::Sending { .. } | Busy::Listing { .. }))
     }
 }
 

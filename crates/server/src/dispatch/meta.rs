@@ -5,8 +5,8 @@ use super::connection::Busy;
 use super::stats::THE_CLASS;
 use super::{Connection, Dispatcher, meta_key};
 use larder_cache::{
-    Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KEY_BYTES_MAX, KeyHash, Mode, State, Store, StoreOutcome,
-    Value,
+    Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KEY_BYTES_MAX, KeyHash, Mode, State, Store,
+    StoreOutcome, Value,
 };
 use larder_protocol::{Meta, MetaVerb, compose, reply};
 
@@ -322,7 +322,9 @@ fn compose_reply(out: &mut Vec<u8>, code: &str, meta: &Meta<'_>, shown: Option<&
             (b'O', _) => compose::meta_token(out, b'O', rest),
             (b'k', _) => compose::meta_key(out, meta.key, &meta.flags),
             (b'c', Some(shown)) => compose::meta_number(out, b'c', shown.cas),
-            (b's', Some(shown)) if meta.verb == MetaVerb::Set => compose::meta_number(out, b's', shown.value_bytes.into()),
+            (b's', Some(shown)) if meta.verb == MetaVerb::Set => {
+                compose::meta_number(out, b's', shown.value_bytes.into())
+            }
             (b't', Some(Shown { expiry: Some(expiry), .. })) => compose_ttl(out, *expiry, now_s),
             _ => {}
         }

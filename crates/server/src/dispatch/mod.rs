@@ -155,8 +155,10 @@ enum Gathered {
 impl Dispatcher {
     /// A dispatcher over a worker's hand in the cache.
     pub fn new(worker: Worker, shared: Arc<Shared>, latency: Arc<WorkerLatency>) -> Dispatcher {
-        let parse_options =
-            ParseOptions { whole_bytes_max: worker.cache().whole_value_bytes_max(), ..ParseOptions::default() };
+        let parse_options = ParseOptions {
+            whole_bytes_max: worker.cache().whole_value_bytes_max(),
+            ..ParseOptions::default()
+        };
         Dispatcher {
             worker,
             shared,
@@ -223,7 +225,9 @@ impl Dispatcher {
                     Step::Upload { consumed, body_bytes, .. } => {
                         (What::Upload(&input[cursor.at..cursor.at + consumed], body_bytes), consumed, true)
                     }
-                    Step::Reject { error, consumed, swallow } => (What::Reject { error, swallow }, consumed, true),
+                    Step::Reject { error, consumed, swallow } => {
+                        (What::Reject { error, swallow }, consumed, true)
+                    }
                     Step::Close => (What::Close, input.len() - cursor.at, true),
                 };
                 cursor.at += consumed;
@@ -471,6 +475,10 @@ fn class_of(request: &Request<'_>) -> Class {
 }
 
 /// The key that a meta request means: the token, or what it decodes to.
-pub(crate) fn meta_key<'b>(token: &'b [u8], is_base64: bool, buffer: &'b mut [u8; KEY_BYTES_MAX]) -> &'b [u8] {
+pub(crate) fn meta_key<'b>(
+    token: &'b [u8],
+    is_base64: bool,
+    buffer: &'b mut [u8; KEY_BYTES_MAX],
+) -> &'b [u8] {
     if is_base64 { decode_key(token, buffer).unwrap_or(&[]) } else { token }
 }

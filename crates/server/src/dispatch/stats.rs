@@ -256,7 +256,8 @@ impl Dispatcher {
         lines.put("verbosity", self.shared.verbosity.load(Ordering::Relaxed));
         lines.zeros(&["oldest"]);
         lines.put("evictions", if settings.evict { "on" } else { "off" });
-        let socket = settings.unix_socket.as_ref().map_or("NULL".to_owned(), |path| path.display().to_string());
+        let socket =
+            settings.unix_socket.as_ref().map_or("NULL".to_owned(), |path| path.display().to_string());
         lines.put("domain_socket", socket);
         lines.put("umask", format!("{:o}", settings.unix_mask));
         lines.put("shutdown_command", yes_no(settings.shutdown_enabled));
@@ -271,7 +272,10 @@ impl Dispatcher {
         lines.put("tcp_backlog", settings.backlog);
         lines.put("binding_protocol", settings.protocol.to_string());
         lines.put("auth_enabled_sasl", "no");
-        lines.put("auth_enabled_ascii", settings.auth_file.as_ref().map_or("no".to_owned(), |p| p.display().to_string()));
+        lines.put(
+            "auth_enabled_ascii",
+            settings.auth_file.as_ref().map_or("no".to_owned(), |p| p.display().to_string()),
+        );
         lines.put("item_size_max", settings.item_bytes_max);
         lines.put("maxconns_fast", yes_no(settings.maxconns_fast));
         lines.put("hashpower_init", settings.hashpower.unwrap_or(0));
@@ -302,7 +306,10 @@ impl Dispatcher {
         lines.put("client_flags_size", 4);
         lines.put("pages", &self.shared.pages);
         lines.put("column_bytes", cache.column_bytes());
-        lines.put("backend", self.shared.backend.get().map_or_else(String::new, |backend| backend.to_string()));
+        lines.put(
+            "backend",
+            self.shared.backend.get().map_or_else(String::new, |backend| backend.to_string()),
+        );
     }
 
     fn stats_items(&self, out: &mut Vec<u8>) {

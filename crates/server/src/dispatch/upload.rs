@@ -2,8 +2,8 @@
 
 use super::classic::{mode_of, say_unless};
 use super::connection::{Busy, Listing, Receiving};
-use super::stats::THE_CLASS;
 use super::meta::meta_mode;
+use super::stats::THE_CLASS;
 use super::{Connection, Dispatcher, meta_key};
 use crate::io::Ready;
 use larder_cache::{KEY_BYTES_MAX, Listed, Mode, Store, StoreOutcome, Upload};
@@ -161,7 +161,10 @@ impl Dispatcher {
                 Listing::Mgdump => compose::mgdump_line(out, &item.key, item.binary_key),
                 Listing::Metadump => compose::metadump_line(out, &report(item)),
                 Listing::Cachedump { items_left, bytes_left } => {
-                    if *items_left == 0 || *bytes_left < item.key.len() + CACHEDUMP_LINE_BYTES || item.binary_key {
+                    if *items_left == 0
+                        || *bytes_left < item.key.len() + CACHEDUMP_LINE_BYTES
+                        || item.binary_key
+                    {
                         continue;
                     }
                     let before = out.len();

@@ -4,28 +4,30 @@
 
 use larder_cache::{Cache, CacheOptions};
 use larder_server::dispatch::{Connection, Dispatcher, Shared};
-use larder_server::io::{self, Backend, Conversation, IoCounters, ListenOptions, Peer, Ready, Registry, Service};
+use larder_server::io::{
+    self, Backend, Conversation, IoCounters, ListenOptions, Peer, Ready, Registry, Service,
+};
 use larder_server::latency::WorkerLatency;
 use larder_server::settings::Settings;
 use std::net::TcpStream;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 
-/// The first client of a server, for as long as [`on_a_connection`] runs, and the server's counters.
-pub struct Client<'a> {
+/// A client of a server, for as long as [`on_a_connection`] runs, and the server's counters.
+pub(crate) struct Client<'a> {
     /// Its address, which every connection of a [`Talk`] is opened with.
-    pub peer: &'a Peer<'a>,
+    pub(crate) peer: &'a Peer<'a>,
     /// The drivers' counters.
-    pub counters: Arc<IoCounters>,
-    /// The open connections: this one.
-    pub registry: Arc<Registry>,
+    pub(crate) counters: Arc<IoCounters>,
+    /// The open connections.
+    pub(crate) registry: Arc<Registry>,
 }
 
 type Body = Box<dyn FnOnce(&Client<'_>) + Send>;
 
 /// Runs `body` where a dispatcher runs: on a worker's thread, with the address of a client that is connected. Only
 /// drivers can say who a client is; the bytes of the test do not go through a socket.
-pub fn on_a_connection<R: Send + 'static>(body: impl FnOnce(&Client<'_>) -> R + Send + 'static) -> R {
+pub(crate) fn on_a_connection<R: Send + 'static>(body: impl FnOnce(&Client<'_>) -> R + Send + 'static) -> R {
     let options = ListenOptions {
         tcp_port: Some(0),
         udp_port: None,
@@ -43,9 +45,10 @@ pub fn on_a_connection<R: Send + 'static>(body: impl FnOnce(&Client<'_>) -> R + 
         let _ = sender.send(ended);
     });
     let (done, wait) = mpsc::channel();
-    let stage = Arc::new(Mutex::new(Some((body, counters, registry, done))));
-    let running = bound.start(move |_| Stage(stage.clone())).expect("a worker can be started");
-    let _client = TcpStream::connect(at).expect("the server listens");
+    let act = Arc::new(Mutex::new(Some((body, counters, registry, done))));
+    let running = bound.start(move |_| Stage { act: act.clone(), clients: 0 }).expect("a worker can be started");
+    // The first client is counted by the time the second one comes.
+    let _clients = [(); 2].map(|()| TcpStream::connect(at).expect("the server listens"));
     let _ = wait.recv();
     stopper.stop_now();
     running.join().expect("the worker ends when told to");
@@ -57,8 +60,11 @@ pub fn on_a_connection<R: Send + 'static>(body: impl FnOnce(&Client<'_>) -> R + 
 
 type Act = (Body, Arc<IoCounters>, Arc<Registry>, Sender<()>);
 
-/// A service that does one thing: it runs the body when its first client comes.
-struct Stage(Arc<Mutex<Option<Act>>>);
+/// A service that does one thing: it runs the body when its second client comes.
+struct Stage {
+    act: Arc<Mutex<Option<Act>>>,
+    clients: u32,
+}
 
 /// The connection of a [`Stage`], which says nothing.
 struct Silent;
@@ -67,8 +73,10 @@ impl Service for Stage {
     type Connection = Silent;
 
     fn open(&mut self, peer: &Peer<'_>) -> Silent {
-        let act = self.0.lock().expect("no panic under this lock").take();
-        if let Some((body, counters, registry, done)) = act {
+        self.clients += 1;
+        if self.clients == 2
+            && let Some((body, counters, registry, done)) = self.act.lock().expect("no panic under this lock").take()
+        {
             body(&Client { peer, counters, registry });
             let _ = done.send(());
         }
@@ -107,7 +115,11 @@ impl Conversation for Silent {
 }
 
 /// A dispatcher over a cache of its own.
-pub fn dispatcher(settings: Settings, seed: Option<u64>, client: Option<&Client<'_>>) -> (Dispatcher, Arc<Cache>) {
+pub(crate) fn dispatcher(
+    settings: Settings,
+    seed: Option<u64>,
+    client: Option<&Client<'_>>,
+) -> (Dispatcher, Arc<Cache>) {
     let cache = Cache::new(CacheOptions {
         limit_bytes: settings.memory_bytes,
         item_bytes_max: u64::from(settings.item_bytes_max),
@@ -130,29 +142,29 @@ pub fn dispatcher(settings: Settings, seed: Option<u64>, client: Option<&Client<
 const LEFT_OVER_BYTES_MAX: usize = (1 << 20) + (128 << 10);
 
 /// One conversation with a dispatcher, fed the way a driver feeds it.
-pub struct Talk {
+pub(crate) struct Talk {
     connection: Option<Connection>,
     left_over: Vec<u8>,
     /// Everything that was answered and not taken yet.
-    pub answered: Vec<u8>,
+    pub(crate) answered: Vec<u8>,
     /// The largest output buffer that was ready at once, in bytes.
-    pub output_bytes_max: usize,
+    pub(crate) output_bytes_max: usize,
 }
 
 impl Talk {
     /// Opens a connection.
-    pub fn open(dispatcher: &mut Dispatcher, peer: &Peer<'_>) -> Talk {
+    pub(crate) fn open(dispatcher: &mut Dispatcher, peer: &Peer<'_>) -> Talk {
         let connection = Some(dispatcher.open(peer));
         Talk { connection, left_over: Vec::new(), answered: Vec::new(), output_bytes_max: 0 }
     }
 
     /// Whether the dispatcher closed it.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.connection.is_none()
     }
 
     /// `bytes` arrive in one piece.
-    pub fn send(&mut self, dispatcher: &mut Dispatcher, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, dispatcher: &mut Dispatcher, bytes: &[u8]) {
         if self.connection.is_none() {
             return;
         }
@@ -168,7 +180,11 @@ impl Talk {
             let mut batch = [Ready { connection, input: &self.left_over, consumed: 0 }];
             dispatcher.serve(&mut batch);
             let consumed = batch[0].consumed;
-            assert!(consumed <= self.left_over.len(), "{consumed} of {} bytes consumed", self.left_over.len());
+            assert!(
+                consumed <= self.left_over.len(),
+                "{consumed} of {} bytes consumed",
+                self.left_over.len()
+            );
             self.left_over.drain(..consumed);
             let mut answered = false;
             while let Some(output) = connection.take_output() {
@@ -194,7 +210,7 @@ impl Talk {
     }
 
     /// The client goes away.
-    pub fn close(&mut self, dispatcher: &mut Dispatcher) {
+    pub(crate) fn close(&mut self, dispatcher: &mut Dispatcher) {
         if let Some(connection) = self.connection.take() {
             dispatcher.closed(connection);
         }
@@ -202,14 +218,14 @@ impl Talk {
     }
 
     /// Takes one line of the answers, without its end; `None` if there is no whole one.
-    pub fn line(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn line(&mut self) -> Option<Vec<u8>> {
         let newline = self.answered.windows(2).position(|two| two == b"\r\n")?;
         let line = self.answered.drain(..newline + 2).take(newline).collect();
         Some(line)
     }
 
     /// Takes one line that may end in LF alone.
-    pub fn loose_line(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn loose_line(&mut self) -> Option<Vec<u8>> {
         let newline = self.answered.iter().position(|&byte| byte == b'\n')?;
         let mut line: Vec<u8> = self.answered.drain(..=newline).collect();
         line.pop();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// A part of a line to send or to expect.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub(crate) enum Piece {
     /// These bytes.
     Bytes(Vec<u8>),
     /// A run without space, CR and LF, not empty.
@@ -22,7 +22,7 @@ pub enum Piece {
 
 /// One step of a case.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     /// All of this is sent at once.
     Send(Vec<Piece>),
     /// The next line of the answer.
@@ -37,28 +37,31 @@ pub enum Step {
 
 /// One case.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub(crate) struct Case {
     /// File, line and name.
-    pub name: String,
+    pub(crate) name: String,
     /// Only when a turn arrives in one piece.
-    pub uncut: bool,
+    pub(crate) uncut: bool,
     /// The flags the server is started with.
-    pub flags: Vec<String>,
+    pub(crate) flags: Vec<String>,
     /// What is sent and expected.
-    pub steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
 }
 
 /// What names stand for.
-pub type Names = HashMap<String, Vec<u8>>;
+pub(crate) type Names = HashMap<String, Vec<u8>>;
 
 /// The folder of the transcripts.
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     let from = Path::new(env!("CARGO_MANIFEST_DIR"));
-    from.ancestors().map(|folder| folder.join("tests/transcripts")).find(|found| found.join("README.md").exists()).expect("the repository has transcripts")
+    from.ancestors()
+        .map(|folder| folder.join("tests/transcripts"))
+        .find(|found| found.join("README.md").exists())
+        .expect("the repository has transcripts")
 }
 
 /// All cases of all files, in order.
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder())
         .expect("the folder can be read")
         .map(|entry| entry.expect("an entry").path())
@@ -125,7 +128,7 @@ impl Case {
     }
 
     /// Everything the case sends; `None` if some of it depends on the answers.
-    pub fn sent(&self) -> Option<Vec<u8>> {
+    pub(crate) fn sent(&self) -> Option<Vec<u8>> {
         let mut all = Vec::new();
         for step in &self.steps {
             if let Step::Send(pieces) = step {
@@ -199,7 +202,7 @@ fn notation(inside: &str, place: &str) -> Piece {
 }
 
 /// The bytes to send.
-pub fn compose(pieces: &[Piece], names: &Names) -> Vec<u8> {
+pub(crate) fn compose(pieces: &[Piece], names: &Names) -> Vec<u8> {
     let mut out = Vec::new();
     for piece in pieces {
         match piece {
@@ -223,7 +226,7 @@ fn value(name: &str, more: Option<i64>, names: &Names) -> Vec<u8> {
 }
 
 /// Whether `line` is what the pieces expect; if it is, names met for the first time are kept.
-pub fn matches(pieces: &[Piece], line: &[u8], names: &mut Names) -> bool {
+pub(crate) fn matches(pieces: &[Piece], line: &[u8], names: &mut Names) -> bool {
     let mut learnt = names.clone();
     let is_match = fits(pieces, line, &mut learnt);
     if is_match {
