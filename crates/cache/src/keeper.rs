@@ -7,7 +7,7 @@
 //! every worker has passed a quiescent point.
 
 use crate::counters::Counters;
-use crate::engine::{Cache, Life};
+use crate::engine::{Cache, Life, Owner};
 use crate::temperature::{ByAge, Candidate, ColumnStanding, Temperature, Verdict};
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{
@@ -35,6 +35,8 @@ impl Keeper {
 const LOOK_AHEAD_RECORDS: usize = 32;
 /// How often the keeper looks around without being woken.
 const KEEPER_PERIOD: Duration = Duration::from_millis(100);
+/// Buckets the keeper splits in one round, at most.
+const SPLITS_PER_ROUND: usize = 4096;
 /// Slabs that may be held up by somebody's column before a round of giving back ends.
 const SLABS_STUCK_MAX: usize = 8;
 /// A column with less than this share of live bytes is worth reclaiming even where nothing may be evicted.
@@ -113,10 +115,26 @@ impl Cache {
             }
             self.memory.recycle();
         }
+        self.finish_growth();
         // The index may have taken sub-buckets since it last split a bucket.
         self.share_out();
         self.give_slabs_back();
         self.sweep_flushed();
+    }
+
+    /// Splits the buckets that writers left to be split when they stopped writing.
+    fn finish_growth(&self) {
+        if !self.index.needs_growth() {
+            return;
+        }
+        let mut keeper = self.keeper.lock().expect("no panic under this lock");
+        keeper.reader.online();
+        {
+            let guard = keeper.reader.pin();
+            let owner = Owner { guard: &guard, hasher: &self.hasher };
+            self.index.grow(&owner, SPLITS_PER_ROUND);
+        }
+        keeper.reader.offline();
     }
 
     /// Reclaims up to `columns` columns. Returns whether it reclaimed any.

@@ -59,21 +59,20 @@ fn writes(c: &mut Criterion) {
         .measurement_time(Duration::from_millis(1500));
     group.throughput(Throughput::Elements(ITEMS));
     group.bench_function("fill with a million, growing", |b| b.iter(|| filled_index(&records, ITEMS, 6)));
-    group.throughput(Throughput::Elements(1));
-    group.bench_function("split one bucket", |b| {
-        b.iter_custom(|splits| {
-            let (mut done, mut time) = (0, Duration::ZERO);
-            while done < splits {
+    group.throughput(Throughput::Elements(ITEMS / 6 - ITEMS / 12));
+    group.bench_function("split buckets of twelve", |b| {
+        b.iter_custom(|times| {
+            (0..times).fold(Duration::ZERO, |time, _| {
                 let index = crowded_index(&records);
                 let began = Instant::now();
-                while done < splits && index.needs_growth() {
-                    done += index.grow(&records, 8) as u64;
+                while index.needs_growth() {
+                    index.grow(&records, 8);
                 }
-                time += began.elapsed();
-            }
-            time
+                time + began.elapsed()
+            })
         })
     });
+    group.throughput(Throughput::Elements(1));
     let index = filled_index(&records, ITEMS, 6);
     let mut random = Random(3);
     group.bench_function("replace", |b| {
