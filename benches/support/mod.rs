@@ -1,6 +1,7 @@
 //! What the in-process benchmarks share: arguments, keys, filling a cache, pinning, printing.
 #![allow(dead_code, unreachable_pub, reason = "each benchmark uses its part of one module")]
 
+use hdrhistogram::Histogram;
 use larder_cache::{
     Cache, CacheOptions, Delete, DeleteOutcome, Expiry, KeyHash, Location, Mode, PagesWanted, Store,
     StoreOutcome, Value, Worker,
@@ -223,6 +224,11 @@ pub fn pin(core: usize) {
     if rustix::thread::sched_setaffinity(None, &set).is_err() {
         eprintln!("could not bind a thread to processor {core}");
     }
+}
+
+/// An empty histogram of nanoseconds, up to a minute.
+pub fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("three digits are a precision")
 }
 
 /// One line about the machine at this moment, to be printed above every table.

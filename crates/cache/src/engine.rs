@@ -96,6 +96,8 @@ pub struct Cache {
     /// Set while a wake-up is on its way, so that a hundred writers do not each take the lock to wake the keeper.
     pub(crate) woken: AtomicBool,
     pub(crate) stopping: AtomicBool,
+    /// How many free columns, one slab's worth, are mapped and filled with zeros ahead of need.
+    pub(crate) ahead_columns: usize,
     /// How many free columns the keeper holds ready.
     pub(crate) free_columns_target: usize,
 }
@@ -204,6 +206,7 @@ impl Cache {
             woken: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             free_columns_target,
+            ahead_columns: geometry.columns_per_slab as usize,
             budget: Mutex::new(budget),
             memory,
             index,
@@ -423,10 +426,10 @@ impl Cache {
     }
 }
 
-/// About one bucket for every 16 KiB of the limit: one 256th of the memory, enough for items of 2 KiB before the first
+/// About one bucket for every 8 KiB of the limit: one 128th of the memory, enough for items of 1 KiB before the first
 /// split.
 fn first_buckets_log2(limit_bytes: u64) -> u32 {
-    (limit_bytes / 16384).max(1 << 10).ilog2()
+    (limit_bytes / 8192).max(1 << 10).ilog2()
 }
 
 /// Address space for the smallest items: one bucket for every 128 bytes of the limit.

@@ -81,6 +81,15 @@ impl Cache {
         }
     }
 
+    /// A column was taken: wakes the keeper if it should reclaim, or map another slab before a writer has to wait for it.
+    pub(crate) fn wake_keeper_if_short(&self) {
+        let (free, available) = (self.memory.free_columns(), self.memory.available_columns());
+        let short = self.evict && available < self.free_columns_target / 2;
+        if short || (free < self.ahead_columns / 2 && available > free) {
+            self.wake_keeper();
+        }
+    }
+
     /// A worker filled a column.
     pub(crate) fn sealed(&self, column: ColumnId) {
         self.sealed.lock().expect("no panic under this lock").push(column);
@@ -115,6 +124,8 @@ impl Cache {
             }
             self.memory.recycle();
         }
+        // The kernel fills fresh pages with zeros, which a SET should not wait for.
+        self.memory.map_ahead(self.ahead_columns);
         self.finish_growth();
         // The index may have taken sub-buckets since it last split a bucket.
         self.share_out();

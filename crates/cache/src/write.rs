@@ -84,9 +84,7 @@ impl Worker {
         let mut waits = 0;
         loop {
             if let Some(open) = self.cache.take_column() {
-                if self.cache.evict && self.cache.memory.free_columns() < self.cache.free_columns_target / 2 {
-                    self.cache.wake_keeper();
-                }
+                self.cache.wake_keeper_if_short();
                 return Some(open);
             }
             if !self.cache.evict && !self.cache.has_hollow_columns() {

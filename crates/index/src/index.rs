@@ -15,14 +15,14 @@ use crate::bucket::{Bucket, MAIN_ENTRIES, Sub, WRITER, number_for, numbers, tag_
 use crate::count::Count;
 use crate::entry::{Entry, WARMTH_MAX, WARMTH_ONE, identity, pack, tag_word, unpack, warmth_of};
 use crate::holds_key::HoldsKey;
-use crate::pool::{NEIGHBOURHOOD_LOG2, Pool, table_bytes, touched};
+use crate::pool::{Pool, table_bytes, touched};
 use crate::region::Region;
 use crate::shim::{AtomicBool, AtomicU64, pause, prefetch_read};
 use larder_item::{KeyHash, Location};
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// Most buckets there can be, as a power of two: 16 GiB-times-4 of lines, two hundred billion entries.
+/// Most buckets there can be, as a power of two: 1 TiB of lines, a hundred billion entries at six a bucket.
 const BUCKETS_LOG2_MAX: u32 = 34;
 
 /// How an index begins and how far it may go.
@@ -374,5 +374,3 @@ fn mark(slot: &AtomicU64, word: u64) {
         let _ = slot.compare_exchange(word, word + WARMTH_ONE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
-
-const _: () = assert!(NEIGHBOURHOOD_LOG2 < 32);

@@ -2,7 +2,7 @@
 //!
 //! The array is one private anonymous mapping, reserved without commitment; the kernel gives a page when one is
 //! first written. It is aligned to 2 MiB so that huge pages fit. Under loom and Miri, which have no mapping, it is a
-//! boxed slice.
+//! boxed slice: keep it short under Miri, which looks at all of it with every access.
 
 use std::io;
 

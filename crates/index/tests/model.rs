@@ -158,21 +158,21 @@ proptest! {
     /// From one bucket through many doublings.
     #[test]
     fn growing(fill in 1u32..9, steps in prop::collection::vec(step(if cfg!(miri) { 100 } else { 2000 }), 1..if cfg!(miri) { 30 } else { 3000 })) {
-        let (keys, buckets_log2_max) = if cfg!(miri) { (100, 6) } else { (2000, 12) };
+        let (keys, buckets_log2_max) = if cfg!(miri) { (60, 4) } else { (2000, 12) };
         run(&mut Twins::new(0, buckets_log2_max, fill, 0), keys, &steps);
     }
 
     /// All tags point in one direction, so that sub-buckets cannot share the load.
     #[test]
     fn one_direction(steps in prop::collection::vec(step(if cfg!(miri) { 40 } else { 200 }), 1..if cfg!(miri) { 30 } else { 2000 })) {
-        run(&mut Twins::new(2, 6, 10, 3 << 48), if cfg!(miri) { 40 } else { 200 }, &steps);
+        run(&mut Twins::new(2, 4, 10, 3 << 48), if cfg!(miri) { 40 } else { 200 }, &steps);
     }
 }
 
 #[test]
 fn fills_grows_and_empties() {
     let keys = if cfg!(miri) { 60 } else { 40_000 };
-    let mut twins = Twins::new(0, if cfg!(miri) { 6 } else { 14 }, 6, 0);
+    let mut twins = Twins::new(0, if cfg!(miri) { 4 } else { 14 }, 6, 0);
     let (mut splits, mut victims) = (0, 0);
     for key in 0..keys {
         victims += twins.set(key);
@@ -205,7 +205,7 @@ fn a_bucket_takes_thirty_nine_entries_and_names_a_victim() {
 
 #[test]
 fn growth_stops_at_its_limit() {
-    let mut twins = Twins::new(0, 6, 6, 0);
+    let mut twins = Twins::new(0, if cfg!(miri) { 4 } else { 10 }, 6, 0);
     let (keys, limit) = if cfg!(miri) { (40, 2) } else { (150, 5) };
     twins.index.set_growth_limit(limit);
     for key in 0..keys {

@@ -41,10 +41,10 @@ impl HoldsKey for Records {
     fn prefetch(&self, _at: Location) {}
 }
 
-const LASTING: u64 = if cfg!(miri) { 10 } else { 20_000 };
-const PASSING: u64 = if cfg!(miri) { 10 } else { 60_000 };
+const LASTING: u64 = if cfg!(miri) { 40 } else { 20_000 };
+const PASSING: u64 = if cfg!(miri) { 40 } else { 60_000 };
 /// Steps of a writer, if time does not end them first.
-const STEPS: u64 = if cfg!(miri) { 15 } else { u64::MAX };
+const STEPS: u64 = if cfg!(miri) { 60 } else { u64::MAX };
 
 struct Stage {
     index: Index,
@@ -125,11 +125,11 @@ impl Stage {
 
 #[test]
 fn readers_never_miss_what_is_there_while_writers_write_and_the_index_grows() {
-    let records = if cfg!(miri) { 60 } else { 20_000_000 };
+    let records = if cfg!(miri) { 300 } else { 20_000_000 };
     let stage = Stage {
         index: Index::new(IndexOptions {
             buckets_log2: 0,
-            buckets_log2_max: 16,
+            buckets_log2_max: if cfg!(miri) { 4 } else { 16 },
             fill_target: 5,
             huge: false,
         })

@@ -11,11 +11,14 @@ use larder_server::dispatch::Dispatcher;
 use larder_server::settings::Settings;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transcript::{Case, Names, Step, cases, compose, matches};
+use transcript::{Case, Names, Piece, Step, cases, compose, matches};
 
 /// A case that sends more is cut at fewer places.
 const CUT_BYTES_MAX: usize = 6000;
 const SPLIT_BYTES_MAX: usize = 400;
+
+/// What `stats` says before the number of connections so far.
+const TOTAL_CONNECTIONS: &str = "STAT total_connections ";
 
 /// How what a case sends is divided into pieces.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -127,7 +130,9 @@ impl Replay<'_> {
                 }
             }
             Step::List(wanted, last) => {
-                let mut wanted: Vec<_> = wanted.iter().collect();
+                // Connections that no driver accepted are not counted.
+                let is_counted = |pieces: &&Vec<Piece>| pieces[0] != Piece::Bytes(TOTAL_CONNECTIONS.into());
+                let mut wanted: Vec<_> = wanted.iter().filter(is_counted).collect();
                 loop {
                     let Some(line) = self.talk.loose_line() else { return Err(format!("no end {last:?}")) };
                     if matches(last, &line, &mut names.clone()) {

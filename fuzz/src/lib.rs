@@ -1,0 +1,94 @@
+//! Fuzz targets for both protocols, and what drives them without a coverage tool.
+//!
+//! A [`Target`] takes bytes and panics if something is wrong. [`Bench`] runs targets on a worker's thread, where
+//! dispatchers live; [`seeds`] takes first inputs from the transcripts, and [`mutate`] changes them.
+
+mod choices;
+mod dispatching;
+pub mod mutate;
+mod parsing;
+pub mod seeds;
+mod structured;
+#[path = "../../crates/server/tests/dispatch_support/mod.rs"]
+mod talk;
+#[path = "../../crates/server/tests/dispatch_support/transcript.rs"]
+mod transcript;
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Longest input a target is given, in bytes: long enough for a value that arrives in pieces.
+pub const INPUT_BYTES_MAX: usize = 40_000;
+
+/// What is fuzzed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// The parser: no panic, progress, the same answer for every prefix.
+    Parser,
+    /// The dispatcher over a small cache: well-formed answers, the same however the input is cut.
+    Dispatcher,
+    /// Requests that the input chooses, against a naive model of both protocols.
+    Structured,
+}
+
+impl Target {
+    /// All of them.
+    pub const ALL: [Target; 3] = [Target::Parser, Target::Dispatcher, Target::Structured];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Parser => "parser",
+            Target::Dispatcher => "dispatcher",
+            Target::Structured => "structured",
+        }
+    }
+
+    /// The target of that name.
+    pub fn named(name: &str) -> Option<Target> {
+        Target::ALL.into_iter().find(|target| target.name() == name)
+    }
+}
+
+/// Runs inputs on a thread that dispatchers can live on.
+pub struct Bench {
+    inputs: SyncSender<(Target, Vec<u8>)>,
+    results: Receiver<Result<(), String>>,
+}
+
+impl Bench {
+    /// Starts the thread; it ends with the process.
+    pub fn start() -> Bench {
+        let (inputs, to_run) = sync_channel::<(Target, Vec<u8>)>(1);
+        let (done, results) = sync_channel(1);
+        std::thread::spawn(move || {
+            talk::on_a_connection(move |client| {
+                for (target, input) in to_run {
+                    let run = std::panic::AssertUnwindSafe(|| match target {
+                        Target::Parser => parsing::run(&input),
+                        Target::Dispatcher => dispatching::run(&input, client),
+                        Target::Structured => structured::run(&input, client),
+                    });
+                    let result = std::panic::catch_unwind(run).map_err(|panic| {
+                        let text = panic.downcast_ref::<String>().cloned();
+                        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+                            .unwrap_or_default()
+                    });
+                    if done.send(result).is_err() {
+                        return;
+                    }
+                }
+            })
+        });
+        Bench { inputs, results }
+    }
+
+    /// Runs one input.
+    ///
+    /// # Errors
+    /// The text of the panic.
+    pub fn run(&self, target: Target, input: &[u8]) -> Result<(), String> {
+        let input = input[..input.len().min(INPUT_BYTES_MAX)].to_vec();
+        self.inputs.send((target, input)).map_err(|_| "the bench ended".to_owned())?;
+        self.results.recv().unwrap_or_else(|_| Err("the bench ended".to_owned()))
+    }
+}

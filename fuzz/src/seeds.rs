@@ -1,0 +1,32 @@
+//! First inputs: what the cases of the transcripts send.
+
+use crate::Target;
+use crate::transcript;
+use std::path::Path;
+
+/// Inputs to begin with.
+pub fn of(target: Target) -> Vec<Vec<u8>> {
+    let cases = transcript::cases();
+    let sent = cases.iter().filter_map(transcript::Case::sent).filter(|sent| sent.len() < 4000);
+    match target {
+        Target::Parser => sent.collect(),
+        // The first four bytes choose the pieces.
+        Target::Dispatcher => sent.map(|sent| [&[3, 1, 0, 2], &sent[..]].concat()).collect(),
+        Target::Structured => {
+            let ramp = |seed: u8| (0..200u8).map(|at| at.wrapping_mul(seed | 1) ^ seed).collect();
+            (0..32).map(ramp).collect()
+        }
+    }
+}
+
+/// Writes them to files of a folder.
+///
+/// # Errors
+/// When the folder or a file cannot be written.
+pub fn write(target: Target, folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for (number, seed) in of(target).iter().enumerate() {
+        std::fs::write(folder.join(format!("seed-{number}")), seed)?;
+    }
+    Ok(())
+}
