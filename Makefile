@@ -58,7 +58,7 @@ release:
 	@$(STAGE) release cargo build --release --locked
 
 fuzz:
-	@$(STAGE) fuzz cargo run --release --locked -p larder-fuzz -- $(FUZZ_SECONDS)
+	@$(STAGE) fuzz fuzz/run.sh $(FUZZ_SECONDS)
 
 transcripts:
 	@for cut in whole bytes split pipeline; do \

@@ -13,7 +13,6 @@ use larder_memory::prefetch_read;
 use memmap2::{Advice, MmapMut};
 use std::hint::black_box;
 use std::ops::Range;
-use std::sync::atomic::{Ordering, fence};
 use support::{BATCH_MAX, Batch, KEY_BYTES, KeyPool, Random, SEED};
 
 /// Keys got, or lines read, in one measurement.
@@ -37,19 +36,20 @@ fn main() {
 /// What is measured, each with every size of batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Subject {
-    /// The floor; batches kept apart by a fence, as `two_level_batch` of the project's memory bench does.
-    Floor { fenced: bool },
-    /// Larder, with or without the same fence.
-    Larder { fenced: bool },
+    /// The floor. Batches are kept apart by letting the next one's places depend on what the last one read: no access
+    /// of a batch begins before the one before has ended.
+    Floor { apart: bool },
+    /// Larder, with or without the same dependence.
+    Larder { apart: bool },
     /// Larder's stage 1 without the prefetch: reading the pool and hashing.
     Hash,
 }
 
 const SUBJECTS: [(&str, Subject); 5] = [
-    ("floor, batches apart", Subject::Floor { fenced: true }),
-    ("larder, batches apart", Subject::Larder { fenced: true }),
-    ("floor, flowing", Subject::Floor { fenced: false }),
-    ("larder, flowing", Subject::Larder { fenced: false }),
+    ("floor, batches apart", Subject::Floor { apart: true }),
+    ("larder, batches apart", Subject::Larder { apart: true }),
+    ("floor, flowing", Subject::Floor { apart: false }),
+    ("larder, flowing", Subject::Larder { apart: false }),
     ("of which key and hash", Subject::Hash),
 ];
 
@@ -85,10 +85,10 @@ fn compare(bytes: u64, value_bytes: usize, rounds: usize) {
             let keys = turn..turn + KEYS;
             turn = keys.end % POOL_KEYS;
             let ns = support::time_each(KEYS as u64, || match subject {
-                Subject::Floor { fenced: true } => floor.read::<true>(batch),
-                Subject::Floor { fenced: false } => floor.read::<false>(batch),
-                Subject::Larder { fenced: true } => larder::<true>(&mut worker, &pool, keys, batch),
-                Subject::Larder { fenced: false } => larder::<false>(&mut worker, &pool, keys, batch),
+                Subject::Floor { apart: true } => floor.read::<true>(batch),
+                Subject::Floor { apart: false } => floor.read::<false>(batch),
+                Subject::Larder { apart: true } => larder::<true>(&mut worker, &pool, keys, batch),
+                Subject::Larder { apart: false } => larder::<false>(&mut worker, &pool, keys, batch),
                 Subject::Hash => hash(&worker, &pool, keys),
             });
             samples.push(ns);
@@ -123,15 +123,13 @@ fn print_table(samples: &[Vec<f64>]) {
 
 /// Gets `keys` of the pool in batches.
 #[inline(never)]
-fn larder<const FENCED: bool>(worker: &mut Worker, pool: &KeyPool, keys: Range<usize>, batch: usize) {
+fn larder<const APART: bool>(worker: &mut Worker, pool: &KeyPool, keys: Range<usize>, batch: usize) {
     let mut room = Batch::new();
-    let mut sum = 0;
+    let (mut sum, zero) = (0, black_box(0));
     for first in keys.step_by(batch) {
+        let first = if APART { first + (sum & zero) as usize } else { first };
         sum += room.get(worker, pool, first, batch);
         worker.quiesce();
-        if FENCED {
-            fence(Ordering::SeqCst);
-        }
     }
     black_box(sum);
 }
@@ -162,13 +160,16 @@ impl Floor {
 
     /// Reads [`KEYS`] random lines and the lines they name.
     #[inline(never)]
-    fn read<const FENCED: bool>(&mut self, batch: usize) {
+    fn read<const APART: bool>(&mut self, batch: usize) {
         let lines = self.arena.as_chunks::<LINE_BYTES>().0;
         let random = &mut self.random;
         let mut places = [0usize; BATCH_MAX];
         let places = &mut places[..batch];
-        let mut sum = 0;
+        let (mut sum, zero) = (0, black_box(0));
         for _ in 0..KEYS / batch {
+            if APART {
+                random.mix(sum & zero);
+            }
             for place in places.iter_mut() {
                 *place = random.below(lines.len() as u64) as usize;
                 prefetch_read(lines[*place].as_ptr());
@@ -179,9 +180,6 @@ impl Floor {
             }
             for place in places.iter() {
                 sum += named_by(&lines[*place]);
-            }
-            if FENCED {
-                fence(Ordering::SeqCst);
             }
         }
         black_box(sum);

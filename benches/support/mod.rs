@@ -68,6 +68,12 @@ impl Random {
         self.0
     }
 
+    /// Lets all that follows depend on `number`; 0 changes nothing.
+    #[inline]
+    pub fn mix(&mut self, number: u64) {
+        self.0 ^= number;
+    }
+
     /// The next number below `end`.
     #[inline]
     pub fn below(&mut self, end: u64) -> u64 {

@@ -5,7 +5,7 @@ pub struct Numbers(pub u64);
 
 impl Numbers {
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -15,7 +15,7 @@ impl Numbers {
 
     /// A number below `limit`, which is not 0.
     pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+        (self.draw() % limit as u64) as usize
     }
 }
 
@@ -93,7 +93,7 @@ pub fn mutate(input: &mut Vec<u8>, other: &[u8], numbers: &mut Numbers) {
         let at = numbers.below(input.len() + 1);
         let end = (at + numbers.below(20)).min(input.len());
         match numbers.below(9) {
-            0 if at < input.len() => input[at] = numbers.next() as u8,
+            0 if at < input.len() => input[at] = numbers.draw() as u8,
             1 if at < input.len() => input[at] ^= 1 << numbers.below(8),
             2 => drop(input.drain(at..end)),
             3 => {

@@ -1,6 +1,7 @@
 //! First inputs: what the cases of the transcripts send.
 
 use crate::Target;
+use crate::mutate::Numbers;
 use crate::transcript;
 use std::path::Path;
 
@@ -13,8 +14,11 @@ pub fn of(target: Target) -> Vec<Vec<u8>> {
         // The first four bytes choose the pieces.
         Target::Dispatcher => sent.map(|sent| [&[3, 1, 0, 2], &sent[..]].concat()).collect(),
         Target::Structured => {
-            let ramp = |seed: u8| (0..200u8).map(|at| at.wrapping_mul(seed | 1) ^ seed).collect();
-            (0..32).map(ramp).collect()
+            let choices = |seed: u64| {
+                let mut numbers = Numbers(seed);
+                (0..200 + seed * 40).map(|_| numbers.draw() as u8).collect()
+            };
+            (0..40).map(choices).collect()
         }
     }
 }

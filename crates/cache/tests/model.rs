@@ -4,126 +4,17 @@
 //! small one under pressure, where a miss is always allowed. Another value than the last one stored, or any value after
 //! its delete, its expiry or a flush, is allowed nowhere.
 
+mod model_ops;
+
 use larder_cache::*;
+use model_ops::{Cas, KEYS, Op, Ttl, key_of, number_of, op, value_of};
 use proptest::prelude::*;
-use proptest::sample::select;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many keys the sequences speak of.
-const KEYS: u8 = 12;
 /// Items of one `Fill`, and the bytes of each: 2 MiB, so that a few of them go once around the smallest cache.
 const FILL_ITEMS: u32 = 2048;
 const FILL_BYTES: usize = 1000;
-
-/// What a client may ask of one key, in numbers that the map gives a meaning.
-#[derive(Clone, Debug)]
-enum Op {
-    Store { key: u8, mode: Mode, bytes: usize, ttl: Ttl, cas: Cas, vivify: bool },
-    Upload { key: u8, mode: Mode, bytes: usize, pieces: usize, ttl: Ttl, cas: Cas },
-    BeginUpload { key: u8, bytes: usize },
-    GoOnUploading { share: u8 },
-    AbandonUpload,
-    Delete { key: u8, cas: Cas, invalidate: bool, drop_value: bool, ttl: Option<Ttl> },
-    Number { key: u8, value: u64 },
-    Arith { key: u8, increment: bool, delta: u64, initial: Option<u64>, cas: Cas },
-    Touch { key: u8, ttl: Ttl },
-    Get { key: u8 },
-    GetInStages { key: u8 },
-    Claim { key: u8 },
-    BeginRead { key: u8 },
-    GoOnReading { most: usize },
-    List,
-    Flush { after_s: Option<u32> },
-    Wait { seconds: u32 },
-    Change,
-    Sleep,
-    Fill,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Ttl {
-    Never,
-    AtOnce,
-    Seconds(u32),
-}
-
-/// The terms of a write that concern CAS numbers.
-#[derive(Clone, Copy, Debug)]
-enum Cas {
-    Any,
-    Right,
-    Wrong,
-    LowerMarksStale,
-    Chosen(u64),
-}
-
-fn ttl() -> impl Strategy<Value = Ttl> {
-    prop_oneof![4 => Just(Ttl::Never), 1 => Just(Ttl::AtOnce), 3 => (1u32..30).prop_map(Ttl::Seconds)]
-}
-
-fn cas() -> impl Strategy<Value = Cas> {
-    prop_oneof![
-        6 => Just(Cas::Any),
-        2 => Just(Cas::Right),
-        1 => Just(Cas::Wrong),
-        1 => Just(Cas::LowerMarksStale),
-        1 => prop_oneof![1u64..1000, Just(u64::MAX), Just(1 << 40), any::<u64>()].prop_map(Cas::Chosen),
-    ]
-}
-
-fn mode() -> impl Strategy<Value = Mode> {
-    select(vec![
-        Mode::Set,
-        Mode::Set,
-        Mode::Set,
-        Mode::Set,
-        Mode::Add,
-        Mode::Replace,
-        Mode::Append,
-        Mode::Prepend,
-    ])
-}
-
-fn bytes() -> impl Strategy<Value = usize> {
-    prop_oneof![
-        6 => 0usize..64,
-        3 => 480usize..560,
-        2 => 3000usize..9000,
-        1 => 9000usize..40_000,
-    ]
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let key = || 0..KEYS;
-    let large = || 33_000usize..200_000;
-    prop_oneof![
-        12 => (key(), mode(), bytes(), ttl(), cas(), prop::bool::weighted(0.2))
-            .prop_map(|(key, mode, bytes, ttl, cas, vivify)| Op::Store { key, mode, bytes, ttl, cas, vivify }),
-        3 => (key(), mode(), large(), 1usize..6, ttl(), cas())
-            .prop_map(|(key, mode, bytes, pieces, ttl, cas)| Op::Upload { key, mode, bytes, pieces, ttl, cas }),
-        1 => (key(), large()).prop_map(|(key, bytes)| Op::BeginUpload { key, bytes }),
-        2 => (1u8..=255).prop_map(|share| Op::GoOnUploading { share }),
-        1 => Just(Op::AbandonUpload),
-        4 => (key(), cas(), prop::bool::weighted(0.3), prop::bool::weighted(0.2), prop::option::weighted(0.3, ttl()))
-            .prop_map(|(key, cas, invalidate, drop_value, ttl)| Op::Delete { key, cas, invalidate, drop_value, ttl }),
-        1 => (key(), prop_oneof![0u64..20, any::<u64>()]).prop_map(|(key, value)| Op::Number { key, value }),
-        3 => (key(), any::<bool>(), prop_oneof![0u64..1000, any::<u64>()], prop::option::of(0u64..1000), cas())
-            .prop_map(|(key, increment, delta, initial, cas)| Op::Arith { key, increment, delta, initial, cas }),
-        3 => (key(), ttl()).prop_map(|(key, ttl)| Op::Touch { key, ttl }),
-        8 => key().prop_map(|key| Op::Get { key }),
-        4 => key().prop_map(|key| Op::GetInStages { key }),
-        1 => key().prop_map(|key| Op::Claim { key }),
-        2 => key().prop_map(|key| Op::BeginRead { key }),
-        2 => (1usize..100_000).prop_map(|most| Op::GoOnReading { most }),
-        1 => Just(Op::List),
-        1 => prop::option::of(1u32..20).prop_map(|after_s| Op::Flush { after_s }),
-        3 => (0u32..12).prop_map(|seconds| Op::Wait { seconds }),
-        6 => Just(Op::Change),
-        1 => Just(Op::Sleep),
-        3 => Just(Op::Fill),
-    ]
-}
 
 /// What the map knows of a key.
 #[derive(Clone, Debug)]
@@ -135,6 +26,17 @@ struct Known {
     expiry: Expiry,
     stale: bool,
     token_sent: bool,
+}
+
+/// A store, in one piece or (with `pieces`) as an upload.
+struct Wanted {
+    key: u8,
+    mode: Mode,
+    value: Vec<u8>,
+    ttl: Ttl,
+    cas: Cas,
+    vivify: Option<Ttl>,
+    pieces: usize,
 }
 
 /// A value that comes in while other things happen.
@@ -166,35 +68,6 @@ struct Play {
     evict: bool,
     /// Makes every value another one.
     count: u32,
-}
-
-fn key_of(key: u8) -> Vec<u8> {
-    // Short keys, and one of each length that fills a header exactly.
-    let mut bytes = format!("key-{key}").into_bytes();
-    if key % 4 == 3 {
-        bytes.resize(30 + key as usize * 18, b'k');
-    }
-    bytes
-}
-
-/// Bytes that tell whose they are: no two values agree in more than a few places.
-fn value_of(key: u8, count: u32, bytes: usize) -> Vec<u8> {
-    let mut x = u64::from(count) << 8 | u64::from(key);
-    let mut value = Vec::with_capacity(bytes + 8);
-    while value.len() < bytes {
-        x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ 0x55;
-        value.extend_from_slice(&x.to_le_bytes());
-    }
-    value.truncate(bytes);
-    value
-}
-
-/// The number a value spells, by the rule that the cache states: up to 20 digits, blanks around them.
-fn number_of(value: &[u8]) -> Option<u64> {
-    let digits = value.trim_ascii();
-    (value.len() <= 24 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
-        .then(|| std::str::from_utf8(digits).ok()?.parse().ok())
-        .flatten()
 }
 
 impl Play {
@@ -343,22 +216,16 @@ impl Play {
         }
     }
 
-    fn store(
-        &mut self,
-        key: u8,
-        mode: Mode,
-        value: Vec<u8>,
-        ttl: Ttl,
-        cas: Cas,
-        vivify: Option<Ttl>,
-        pieces: usize,
-    ) {
+    fn store(&mut self, wanted: Wanted) {
+        let Wanted { key, mode, value, ttl, cas, vivify, pieces } = wanted;
         let (compare, explicit_cas, invalidate) = self.terms(key, cas);
         let name = key_of(key);
         let hash = self.cache.hash(&name);
         let flags = self.count;
         let expiry = self.expiry(ttl);
-        let vivify = vivify.map(|ttl| self.expiry(ttl));
+        // Where the old item may be gone, the new length tells whether it was; an empty one leaves that open.
+        let is_open = self.lossy && self.live(key).is_some_and(|known| known.value.is_empty());
+        let vivify = vivify.filter(|_| !is_open).map(|ttl| self.expiry(ttl));
         let store = Store {
             key: &name,
             hash,
@@ -722,11 +589,11 @@ impl Play {
                 let vivify = vivify
                     .then_some(Ttl::Seconds(9))
                     .filter(|_| matches!(mode, Mode::Append | Mode::Prepend));
-                self.store(key, mode, value, ttl, cas, vivify, 0);
+                self.store(Wanted { key, mode, value, ttl, cas, vivify, pieces: 0 });
             }
             Op::Upload { key, mode, bytes, pieces, ttl, cas } => {
                 let value = self.value(key, bytes);
-                self.store(key, mode, value, ttl, cas, None, pieces);
+                self.store(Wanted { key, mode, value, ttl, cas, vivify: None, pieces });
             }
             Op::BeginUpload { key, bytes } if self.arriving.is_none() => {
                 let value = self.value(key, bytes);
@@ -750,7 +617,8 @@ impl Play {
             Op::Number { key, value } => {
                 self.count += 1;
                 let digits = value.to_string().into_bytes();
-                self.store(key, Mode::Set, digits, Ttl::Never, Cas::Any, None, 0);
+                let (mode, ttl, cas) = (Mode::Set, Ttl::Never, Cas::Any);
+                self.store(Wanted { key, mode, value: digits, ttl, cas, vivify: None, pieces: 0 });
             }
             Op::Arith { key, increment, delta, initial, cas } => {
                 self.arith(key, increment, delta, initial, cas)

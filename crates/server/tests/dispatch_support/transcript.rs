@@ -168,7 +168,7 @@ fn pieces(text: &str, place: &str) -> Vec<Piece> {
             rest = &rest[end + 1..];
         } else {
             let end = rest.find(['\\', '{']).unwrap_or(rest.len());
-            found.push(Piece::Bytes(rest[..end].as_bytes().to_vec()));
+            found.push(Piece::Bytes(rest.as_bytes()[..end].to_vec()));
             rest = &rest[end..];
         }
     }

@@ -1,0 +1,145 @@
+//! What the sequences are made of: operations, keys, values.
+
+use larder_cache::Mode;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// How many keys the sequences speak of.
+pub(crate) const KEYS: u8 = 12;
+/// What a client may ask of one key, in numbers that the map gives a meaning.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Store { key: u8, mode: Mode, bytes: usize, ttl: Ttl, cas: Cas, vivify: bool },
+    Upload { key: u8, mode: Mode, bytes: usize, pieces: usize, ttl: Ttl, cas: Cas },
+    BeginUpload { key: u8, bytes: usize },
+    GoOnUploading { share: u8 },
+    AbandonUpload,
+    Delete { key: u8, cas: Cas, invalidate: bool, drop_value: bool, ttl: Option<Ttl> },
+    Number { key: u8, value: u64 },
+    Arith { key: u8, increment: bool, delta: u64, initial: Option<u64>, cas: Cas },
+    Touch { key: u8, ttl: Ttl },
+    Get { key: u8 },
+    GetInStages { key: u8 },
+    Claim { key: u8 },
+    BeginRead { key: u8 },
+    GoOnReading { most: usize },
+    List,
+    Flush { after_s: Option<u32> },
+    Wait { seconds: u32 },
+    Change,
+    Sleep,
+    Fill,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ttl {
+    Never,
+    AtOnce,
+    Seconds(u32),
+}
+
+/// The terms of a write that concern CAS numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cas {
+    Any,
+    Right,
+    Wrong,
+    LowerMarksStale,
+    Chosen(u64),
+}
+
+pub(crate) fn ttl() -> impl Strategy<Value = Ttl> {
+    prop_oneof![4 => Just(Ttl::Never), 1 => Just(Ttl::AtOnce), 3 => (1u32..30).prop_map(Ttl::Seconds)]
+}
+
+pub(crate) fn cas() -> impl Strategy<Value = Cas> {
+    prop_oneof![
+        6 => Just(Cas::Any),
+        2 => Just(Cas::Right),
+        1 => Just(Cas::Wrong),
+        1 => Just(Cas::LowerMarksStale),
+        1 => prop_oneof![1u64..1000, Just(u64::MAX), Just(1 << 40), any::<u64>()].prop_map(Cas::Chosen),
+    ]
+}
+
+pub(crate) fn mode() -> impl Strategy<Value = Mode> {
+    select(vec![
+        Mode::Set,
+        Mode::Set,
+        Mode::Set,
+        Mode::Set,
+        Mode::Add,
+        Mode::Replace,
+        Mode::Append,
+        Mode::Prepend,
+    ])
+}
+
+pub(crate) fn bytes() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        6 => 0usize..64,
+        3 => 480usize..560,
+        2 => 3000usize..9000,
+        1 => 9000usize..40_000,
+    ]
+}
+
+pub(crate) fn op() -> impl Strategy<Value = Op> {
+    let key = || 0..KEYS;
+    let large = || 33_000usize..200_000;
+    prop_oneof![
+        12 => (key(), mode(), bytes(), ttl(), cas(), prop::bool::weighted(0.2))
+            .prop_map(|(key, mode, bytes, ttl, cas, vivify)| Op::Store { key, mode, bytes, ttl, cas, vivify }),
+        3 => (key(), mode(), large(), 1usize..6, ttl(), cas())
+            .prop_map(|(key, mode, bytes, pieces, ttl, cas)| Op::Upload { key, mode, bytes, pieces, ttl, cas }),
+        1 => (key(), large()).prop_map(|(key, bytes)| Op::BeginUpload { key, bytes }),
+        2 => (1u8..=255).prop_map(|share| Op::GoOnUploading { share }),
+        1 => Just(Op::AbandonUpload),
+        4 => (key(), cas(), prop::bool::weighted(0.3), prop::bool::weighted(0.2), prop::option::weighted(0.3, ttl()))
+            .prop_map(|(key, cas, invalidate, drop_value, ttl)| Op::Delete { key, cas, invalidate, drop_value, ttl }),
+        1 => (key(), prop_oneof![0u64..20, any::<u64>()]).prop_map(|(key, value)| Op::Number { key, value }),
+        3 => (key(), any::<bool>(), prop_oneof![0u64..1000, any::<u64>()], prop::option::of(0u64..1000), cas())
+            .prop_map(|(key, increment, delta, initial, cas)| Op::Arith { key, increment, delta, initial, cas }),
+        3 => (key(), ttl()).prop_map(|(key, ttl)| Op::Touch { key, ttl }),
+        8 => key().prop_map(|key| Op::Get { key }),
+        4 => key().prop_map(|key| Op::GetInStages { key }),
+        1 => key().prop_map(|key| Op::Claim { key }),
+        2 => key().prop_map(|key| Op::BeginRead { key }),
+        2 => (1usize..100_000).prop_map(|most| Op::GoOnReading { most }),
+        1 => Just(Op::List),
+        1 => prop::option::of(1u32..20).prop_map(|after_s| Op::Flush { after_s }),
+        3 => (0u32..12).prop_map(|seconds| Op::Wait { seconds }),
+        6 => Just(Op::Change),
+        1 => Just(Op::Sleep),
+        3 => Just(Op::Fill),
+    ]
+}
+
+pub(crate) fn key_of(key: u8) -> Vec<u8> {
+    // Short keys, and one of each length that fills a header exactly.
+    let mut bytes = format!("key-{key}").into_bytes();
+    if key % 4 == 3 {
+        bytes.resize(30 + key as usize * 18, b'k');
+    }
+    bytes
+}
+
+/// Bytes that tell whose they are: no two values agree in more than a few places.
+pub(crate) fn value_of(key: u8, count: u32, bytes: usize) -> Vec<u8> {
+    let mut x = u64::from(count) << 8 | u64::from(key);
+    let mut value = Vec::with_capacity(bytes + 8);
+    while value.len() < bytes {
+        x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ 0x55;
+        value.extend_from_slice(&x.to_le_bytes());
+    }
+    value.truncate(bytes);
+    value
+}
+
+/// The number a value spells, by the rule that the cache states: up to 20 digits, blanks around them.
+pub(crate) fn number_of(value: &[u8]) -> Option<u64> {
+    let digits = value.trim_ascii();
+    (value.len() <= 24 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
+        .then(|| std::str::from_utf8(digits).ok()?.parse().ok())
+        .flatten()
+}
