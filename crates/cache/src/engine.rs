@@ -136,7 +136,7 @@ const RESERVE_TIMES: u64 = 4;
 /// Most free columns that are held ready.
 const FREE_COLUMNS_MAX: usize = 64;
 /// Free columns that only the pass may take, so that what is warm finds a place when writers have taken all others.
-const RESERVED_COLUMNS: usize = 2;
+pub(crate) const RESERVED_COLUMNS: usize = 2;
 /// Smallest `-m` that leaves room for columns.
 const LIMIT_BYTES_MIN: u64 = 8 << 20;
 
@@ -333,6 +333,8 @@ impl Cache {
         match due_s {
             Some(at_s) if at_s > self.clock.now_s() => self.flush_due_s.store(at_s, Ordering::Relaxed),
             _ => {
+                // As with memcached, a flush now replaces one that was to come.
+                self.flush_due_s.store(0, Ordering::Relaxed);
                 // Columns taken from now on are born later than every column that holds an item now. A column taken
                 // while the floor is being raised is caught by another look.
                 loop {
@@ -372,6 +374,12 @@ impl Cache {
     pub(crate) fn is_flushed(&self, at: Location) -> bool {
         let floor = self.flush_floor.0.load(Ordering::SeqCst);
         floor != 0 && self.memory.column(self.memory.column_of(at)).birth() < floor
+    }
+
+    /// Birth number of the column that holds `at`.
+    #[inline]
+    pub(crate) fn birth_of(&self, at: Location) -> u64 {
+        self.memory.column(self.memory.column_of(at)).birth()
     }
 
     /// Takes a free column for a writer, leaving the reserve to the pass.

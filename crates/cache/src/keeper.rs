@@ -406,7 +406,9 @@ impl Cache {
             }
         }
         self.memory.recycle();
-        if !left {
+        // A reader that found an entry before it was removed may still be about to ask whether its item was flushed; it
+        // has passed a quiescent point when no column is waiting for one.
+        if !left && self.memory.retired_columns() == 0 {
             // Only this floor is forgotten; a flush that came meanwhile set a higher one.
             let _ = self.flush_floor.0.compare_exchange(floor, 0, Ordering::AcqRel, Ordering::Relaxed);
         }

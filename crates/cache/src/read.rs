@@ -104,8 +104,14 @@ impl Worker {
         hit.item.touch_last_access(self.cache.clock.now_s());
     }
 
-    /// Claims the right to recache a stale or soon expiring item. Returns whether the caller won it.
-    pub fn claim_token(&self, hit: &Hit<'_>) -> bool {
-        !hit.item.set_state_bits(State::TOKEN_SENT).has(State::TOKEN_SENT)
+    /// Claims the right to recache a stale or soon expiring item. Returns whether the caller won it. Under the writer
+    /// bit, so that a move by the pass cannot lose the claim.
+    pub fn claim_token(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let guard = self.reader.pin();
+        let owner = Owner { guard: &guard, hasher: &self.cache.hasher };
+        let bucket = self.cache.index.lock(hash);
+        let Some(found) = bucket.find(key, &owner) else { return false };
+        let item = guard.item(found.entry.location);
+        !item.set_state_bits(State::TOKEN_SENT).has(State::TOKEN_SENT)
     }
 }

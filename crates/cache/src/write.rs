@@ -4,7 +4,7 @@
 //! found there is not what it expected, the record is taken back and the write starts over. No lock is ever held
 //! while room is being made.
 
-use crate::engine::{Life, Owner, Worker};
+use crate::engine::{Life, Owner, RESERVED_COLUMNS, Worker};
 use larder_item::{KeyHash, Location};
 use larder_memory::{NewChunked, NewItem, OpenColumn};
 use std::sync::atomic::Ordering;
@@ -17,12 +17,12 @@ pub(crate) enum Expected {
     Anything,
     /// Nothing that may be served.
     Absent,
-    /// The very record that was looked at, while this worker held on to it: see [`Worker::seen`].
+    /// The very record that was looked at: see [`Worker::seen`].
     Seen {
         /// Where it was.
         at: Location,
-        /// The worker's count of quiescent points then. After another one the place may hold something else.
-        quiesced: u64,
+        /// Birth number of its column then. If the column is another one by now, the place holds another record.
+        birth: u64,
     },
 }
 
@@ -47,9 +47,9 @@ impl Worker {
         self.place_with(|open| open.place_chunked(item))
     }
 
-    /// Expect the record at `at`, which was just looked at.
+    /// Expect the record at `at`, which was looked at since the last quiescent point.
     pub(crate) fn seen(&self, at: Location) -> Expected {
-        Expected::Seen { at, quiesced: self.quiesced }
+        Expected::Seen { at, birth: self.cache.birth_of(at) }
     }
 
     /// Runs `put` on an open column that has room for it.
@@ -97,13 +97,18 @@ impl Worker {
             // Let go of everything, so that retired columns can come back; then help, then let others run.
             self.quiesce();
             self.cache.wake_keeper();
-            let helped = self.cache.reclaim_some(1);
+            // Columns enough may be on their way back already: then only other workers' quiescent points are missing,
+            // and to reclaim more would empty the cache while one of them is slow.
+            let helped = self.cache.memory.retired_columns() < self.cache.free_columns_target
+                && self.cache.reclaim_some(1);
             self.cache.memory.recycle();
             if helped {
                 continue;
             }
             // Nothing can be reclaimed. If nothing is on its way back either, everything is pinned or open.
-            if self.cache.memory.retired_columns() == 0 || started.elapsed() > ROOM_WAIT_MAX {
+            let memory = &self.cache.memory;
+            let is_hopeless = memory.retired_columns() == 0 && memory.available_columns() <= RESERVED_COLUMNS;
+            if is_hopeless || started.elapsed() > ROOM_WAIT_MAX {
                 return None;
             }
             waits += 1;
@@ -132,8 +137,8 @@ impl Worker {
                 self.life(found.entry.location, &guard.item(found.entry.location)) != Life::Live
             }
             // Flushed after it was seen: what is derived from it must not outlive it.
-            (Expected::Seen { at, quiesced }, Some(found)) => {
-                found.entry.location == at && quiesced == self.quiesced && !cache.is_flushed(at)
+            (Expected::Seen { at, birth }, Some(found)) => {
+                found.entry.location == at && cache.birth_of(at) == birth && !cache.is_flushed(at)
             }
             (Expected::Seen { .. }, None) => false,
         };

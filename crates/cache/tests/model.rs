@@ -443,7 +443,7 @@ impl Play {
         let name = key_of(key);
         let hash = self.cache.hash(&name);
         let worker = self.worker();
-        let won = worker.get(hash, &name).map(|hit| worker.claim_token(&hit));
+        let won = worker.get(hash, &name).is_some().then(|| worker.claim_token(hash, &name));
         match won {
             None => self.absent(key, "claim"),
             Some(won) => {

@@ -155,18 +155,18 @@ impl Dispatcher {
         self.note_detail(store.key, Detailed::Set);
         let answer = match outcome {
             StoreOutcome::Stored { .. } => reply::STORED,
-            refused => self.refused(store.key, hash, mode, refused),
+            refused => self.refused(store.key, hash, store.verb == StoreVerb::Set, refused),
         };
         say_unless(connection, store.noreply, answer);
     }
 
-    /// The classic reply to a store that did not go through. A value that could not be stored takes the old one
-    /// with it: the client must not read what it meant to replace.
+    /// The classic reply to a store that did not go through. A plain set (`takes_old`) that found no room takes the old
+    /// value with it: the client must not read what it meant to replace.
     pub(super) fn refused(
         &mut self,
         key: &[u8],
         hash: KeyHash,
-        mode: Mode,
+        takes_old: bool,
         outcome: StoreOutcome,
     ) -> &'static str {
         match outcome {
@@ -175,7 +175,7 @@ impl Dispatcher {
             StoreOutcome::Exists => reply::EXISTS,
             StoreOutcome::NotFound => reply::NOT_FOUND,
             StoreOutcome::TooLarge | StoreOutcome::NoRoom => {
-                if mode == Mode::Set {
+                if takes_old {
                     self.delete_quietly(key, hash);
                 }
                 if outcome == StoreOutcome::TooLarge { reply::TOO_LARGE } else { reply::NO_MEMORY_STORING }

@@ -64,7 +64,7 @@ impl Dispatcher {
         let old_expiry = hit.expiry();
         let soon = flags.has(b'R')
             && old_expiry.remaining_s(now_s).is_some_and(|left_s| i64::from(left_s) < i64::from(flags.r));
-        let won = created || (!token_sent && (stale || soon) && self.worker.claim_token(&hit));
+        let won = created || (!token_sent && (stale || soon) && self.worker.claim_token(hash, key));
         let wants_value = flags.has(b'v') && !(flags.has(b'C') && flags.compare == self.shown_cas(&hit));
         let large = match hit.value() {
             Value::Chunked { .. } if wants_value => match self.worker.begin_large_read(&hit) {
@@ -137,18 +137,12 @@ impl Dispatcher {
             vivify: None,
             binary_key: meta.flags.has(b'b'),
         });
-        let created = matches!(outcome, StoreOutcome::Stored { .. });
-        if created && let Some(hit) = self.worker.peek(hash, key) {
-            return self.worker.claim_token(&hit);
-        }
-        false
+        matches!(outcome, StoreOutcome::Stored { .. }) && self.worker.claim_token(hash, key)
     }
 
     fn meta_set(&mut self, connection: &mut Connection, meta: &Meta<'_>, key: &[u8], hash: KeyHash) {
-        let flags = &meta.flags;
         let outcome = self.worker.store(&self.meta_store(meta, key, hash));
-        let mode = meta_mode(flags.mode);
-        self.answer_meta_set(connection, meta, key, hash, mode, outcome);
+        self.answer_meta_set(connection, meta, key, hash, outcome);
     }
 
     /// An `ms` in the cache's terms.
@@ -176,7 +170,6 @@ impl Dispatcher {
         meta: &Meta<'_>,
         key: &[u8],
         hash: KeyHash,
-        mode: Mode,
         outcome: StoreOutcome,
     ) {
         self.count_store(outcome, meta.flags.has(b'C'));
@@ -189,7 +182,7 @@ impl Dispatcher {
             StoreOutcome::Exists => ("EX", Shown { cas: 0, value_bytes: meta.bytes, expiry: None }),
             StoreOutcome::NotFound => ("NF", Shown { cas: 0, value_bytes: meta.bytes, expiry: None }),
             StoreOutcome::TooLarge | StoreOutcome::NoRoom => {
-                let answer = self.refused(key, hash, mode, outcome);
+                let answer = self.refused(key, hash, meta.flags.mode == b'S', outcome);
                 return connection.say(answer);
             }
         };
@@ -293,7 +286,7 @@ impl Dispatcher {
 }
 
 /// The mode letter of `ms` in the cache's terms.
-pub(super) fn meta_mode(letter: u8) -> Mode {
+fn meta_mode(letter: u8) -> Mode {
     match letter {
         b'E' => Mode::Add,
         b'A' => Mode::Append,

@@ -2,11 +2,10 @@
 
 use super::classic::{mode_of, say_unless};
 use super::connection::{Busy, Listing, Receiving};
-use super::meta::meta_mode;
 use super::stats::THE_CLASS;
 use super::{Connection, Dispatcher, meta_key};
 use crate::io::Ready;
-use larder_cache::{KEY_BYTES_MAX, Listed, Mode, Store, StoreOutcome, Upload};
+use larder_cache::{KEY_BYTES_MAX, Listed, Store, StoreOutcome, Upload};
 use larder_protocol::{Request, Step, StoreVerb, compose, parse, reply};
 
 /// Items listed before a dump lets other connections have their turn.
@@ -20,11 +19,11 @@ impl Dispatcher {
         let Step::Upload { request, .. } = parse(line, &self.parse_options) else { return };
         let body_end = body_bytes as u64 + 2;
         let mut buffer = [0; KEY_BYTES_MAX];
-        let (key, mode, noreply) = match &request {
-            Request::Store(store) => (store.key, mode_of(store.verb, 0).0, store.noreply),
+        let (key, takes_old, noreply) = match &request {
+            Request::Store(store) => (store.key, store.verb == StoreVerb::Set, store.noreply),
             Request::Meta(meta) => {
                 let key = meta_key(meta.key, meta.flags.has(b'b'), &mut buffer);
-                (key, meta_mode(meta.flags.mode), false)
+                (key, meta.flags.mode == b'S', false)
             }
             _ => return,
         };
@@ -41,7 +40,7 @@ impl Dispatcher {
             }
             Err(outcome) => {
                 self.count_store(outcome, false);
-                let answer = self.refused(key, hash, mode, outcome);
+                let answer = self.refused(key, hash, takes_old, outcome);
                 say_unless(connection, noreply, answer);
                 connection.swallow = body_end;
             }
@@ -116,16 +115,15 @@ impl Dispatcher {
                     },
                 );
                 self.count_store(outcome, store.verb == StoreVerb::Cas);
-                let answer = self.refused(store.key, hash, mode, outcome);
+                let answer = self.refused(store.key, hash, store.verb == StoreVerb::Set, outcome);
                 say_unless(connection, store.noreply, answer);
             }
             Request::Meta(meta) => {
                 let mut buffer = [0; KEY_BYTES_MAX];
                 let key = meta_key(meta.key, meta.flags.has(b'b'), &mut buffer);
                 let hash = self.worker.cache().hash(key);
-                let mode: Mode = meta_mode(meta.flags.mode);
                 let outcome = self.worker.complete_upload(upload, &self.meta_store(meta, key, hash));
-                self.answer_meta_set(connection, meta, key, hash, mode, outcome);
+                self.answer_meta_set(connection, meta, key, hash, outcome);
             }
             _ => {}
         }
