@@ -42,7 +42,7 @@ tidy:
 	@$(STAGE) tidy $(PYTHON) tests/tidy/tidy.py
 
 unit:
-	@$(STAGE) unit cargo test --workspace --locked
+	@$(STAGE) unit cargo test --workspace --locked --no-fail-fast
 
 loom:
 	@RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(STAGE) loom \

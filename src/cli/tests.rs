@@ -357,7 +357,7 @@ fn a_memcached_command_line_starts_a_server() {
     assert!(matches!(run(&["memcached"]), Ok(Action::Serve(_))));
     assert_eq!(printed(&["memcached", "-V"]), "memcached 1.6.45\n");
     assert!(printed(&["larder", "--version"]).starts_with("larder "));
-    assert!(printed(&["larder", "-i"]).contains("Apache-2.0"));
+    assert!(printed(&["larder", "-i"]).contains("MIT"));
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn a_chunk_cannot_be_overrun() {
 
 #[test]
 fn a_column_fills_from_both_ends_until_they_meet() {
-    let options = MemoryOptions { column_bytes: Some(32 << 10), ..options(1) };
+    let options = MemoryOptions { column_bytes: Some(32 << 10), inline_value_bytes_max: 512, ..options(1) };
     let memory = Memory::new(options).unwrap();
     let geometry = memory.geometry();
     assert_eq!((geometry.whole_value_bytes_max, geometry.chunk_bytes_max), (8192, 4096));
