@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// How long an ordinary stop lets outputs drain.
 const STOP: Duration = Duration::from_millis(500);
 /// Share of the buffers' cap that may be receive buffers of the rings, and bytes of one.
-const RING_SHARE: u64 = 2;
+const RING_SHARE: u64 = 4;
 const RING_BUFFER_BYTES: u64 = 16 << 10;
 
 /// Why the server could not start: one line that says what to do.
