@@ -3,7 +3,7 @@
 
 use hdrhistogram::Histogram;
 use larder_cache::{
-    Cache, CacheOptions, Delete, DeleteOutcome, Expiry, KeyHash, Location, Mode, PagesWanted, Store,
+    Cache, CacheOptions, Delete, DeleteOutcome, Expiry, KeyHash, Mode, PagesWanted, Peek, Store,
     StoreOutcome, Value, Worker,
 };
 use std::sync::Arc;
@@ -180,7 +180,7 @@ pub fn fill(worker: &mut Worker, numbers: std::ops::Range<u64>, value_bytes: usi
 /// The staged get, as a server's turn does it: every stage for all keys of the batch before the next stage.
 pub struct Batch {
     hashes: [KeyHash; BATCH_MAX],
-    places: [Option<Location>; BATCH_MAX],
+    places: [Peek; BATCH_MAX],
 }
 
 /// The largest batch.
@@ -189,7 +189,7 @@ pub const BATCH_MAX: usize = 128;
 impl Batch {
     /// Room for one batch.
     pub fn new() -> Batch {
-        Batch { hashes: [KeyHash(0); BATCH_MAX], places: [None; BATCH_MAX] }
+        Batch { hashes: [KeyHash(0); BATCH_MAX], places: [Peek::Absent; BATCH_MAX] }
     }
 
     /// Gets `count` keys of the pool from `first` on, touches the first byte of each value, and returns their sum.
@@ -204,14 +204,22 @@ impl Batch {
         for (place, hash) in places.iter_mut().zip(hashes.iter()) {
             *place = worker.locate(*hash);
         }
-        for place in places.iter().flatten() {
-            worker.prefetch_value(*place);
+        for (place, hash) in places.iter_mut().zip(hashes.iter()) {
+            if let Peek::Below(below) = *place {
+                *place = worker.locate_below(*hash, below);
+            }
+        }
+        for seen in places.iter().filter_map(|place| place.seen()) {
+            worker.prefetch_value(seen.at);
         }
         let mut sum = 0;
         for (at, (place, hash)) in places.iter().zip(hashes.iter()).enumerate() {
             let key = pool.key(first + at);
-            let hit =
-                place.and_then(|place| worker.confirm(*hash, place, key)).or_else(|| worker.get(*hash, key));
+            let hit = match place {
+                Peek::Found(seen) => worker.confirm(*hash, *seen, key),
+                _ => None,
+            };
+            let hit = hit.or_else(|| worker.get(*hash, key));
             // About one key in a million lost its place in a full bucket while the cache was filled.
             if let Some(hit) = hit
                 && let Value::Whole(value) = hit.value()

@@ -1,6 +1,7 @@
 //! Looking up: one key at a time, or a batch in stages.
 
 use crate::engine::{Life, Owner, Worker};
+use larder_index::{Peek, Seen, SubPlace};
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{Item, Value};
 
@@ -43,23 +44,37 @@ impl Worker {
         self.cache.index.prefetch(hash);
     }
 
-    /// Stage 2: where the key probably is, after asking for its record. Wrong once in about ten thousand times: stage 3 compares the key.
-    #[inline]
-    pub fn locate(&self, hash: KeyHash) -> Option<Location> {
-        let at = self.cache.index.peek(hash)?;
-        self.reader.pin().prefetch(at);
-        Some(at)
+    /// Stage 2: where the key probably is, after asking for its record. Wrong once in about ten thousand times: stage 4
+    /// compares the key. [`Peek::Below`] goes through stage 3 first.
+    #[inline(always)]
+    pub fn locate(&self, hash: KeyHash) -> Peek {
+        self.ask_for(self.cache.index.peek_first(hash))
     }
 
-    /// Stage 3: the item at `at` if it holds `key` and may be served; its entry is marked as used. `None` says nothing: ask [`Worker::get`].
-    #[inline]
-    pub fn confirm(&self, hash: KeyHash, at: Location, key: &[u8]) -> Option<Hit<'_>> {
-        let item = self.reader.pin().item(at);
-        if !item.key_matches(key) || self.life(at, &item) != Life::Live {
+    /// Stage 3, for the one key in six that is not in its bucket's own line: as stage 2.
+    #[inline(always)]
+    pub fn locate_below(&self, hash: KeyHash, below: SubPlace) -> Peek {
+        self.ask_for(self.cache.index.peek_below(hash, below))
+    }
+
+    #[inline(always)]
+    fn ask_for(&self, found: Peek) -> Peek {
+        if let Peek::Found(seen) = found {
+            self.reader.pin().prefetch(seen.at);
+        }
+        found
+    }
+
+    /// Stage 4: the item that was seen, if it holds `key` and may be served; its entry is marked as used. `None` says
+    /// nothing: ask [`Worker::get`].
+    #[inline(always)]
+    pub fn confirm(&self, hash: KeyHash, seen: Seen, key: &[u8]) -> Option<Hit<'_>> {
+        let item = self.reader.pin().item(seen.at);
+        if !item.key_matches(key) || self.life(seen.at, &item) != Life::Live {
             return None;
         }
         // The entry is looked at once more: another request of the batch may have shown its client a newer item.
-        self.cache.index.confirm_marking(hash, at).then_some(Hit { at, item })
+        self.cache.index.confirm_seen(hash, seen).then_some(Hit { at: seen.at, item })
     }
 
     /// Between stages 2 and 3: asks for the lines of the value at `at` beyond those that stage 2 asked for.

@@ -164,9 +164,13 @@ impl Play {
         let mut found = None;
         if in_stages {
             worker.prefetch_bucket(hash);
-            if let Some(at) = worker.locate(hash) {
-                worker.prefetch_value(at);
-                found = worker.confirm(hash, at, &name);
+            let looked = match worker.locate(hash) {
+                Peek::Below(below) => worker.locate_below(hash, below),
+                found => found,
+            };
+            if let Some(seen) = looked.seen() {
+                worker.prefetch_value(seen.at);
+                found = worker.confirm(hash, seen, &name);
             }
         }
         let hit = found.or_else(|| worker.get(hash, &name));

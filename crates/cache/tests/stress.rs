@@ -143,7 +143,11 @@ impl Stage {
         let mut hit = None;
         if numbers.below(2) == 0 {
             worker.prefetch_bucket(hash);
-            hit = worker.locate(hash).and_then(|at| worker.confirm(hash, at, &name));
+            let looked = match worker.locate(hash) {
+                Peek::Below(below) => worker.locate_below(hash, below),
+                found => found,
+            };
+            hit = looked.seen().and_then(|seen| worker.confirm(hash, seen, &name));
         }
         let Some(hit) = hit.or_else(|| worker.get(hash, &name)) else { return self.count(false) };
         worker.note_fetch(&hit);

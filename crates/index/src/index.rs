@@ -15,7 +15,7 @@ use crate::bucket::{Bucket, MAIN_ENTRIES, Sub, WRITER, number_for, numbers, tag_
 use crate::count::Count;
 use crate::entry::{Entry, WARMTH_MAX, WARMTH_ONE, identity, pack, tag_word, unpack, warmth_of};
 use crate::holds_key::HoldsKey;
-use crate::pool::{Pool, table_bytes, touched};
+use crate::pool::{Pool, SubPlace, table_bytes, touched};
 use crate::region::Region;
 use crate::shim::{AtomicBool, AtomicU64, pause, prefetch_read};
 use larder_item::{KeyHash, Location};
@@ -119,6 +119,61 @@ impl Index {
         }
         let sub = self.sub(place, bucket.header.load(Ordering::Acquire), hash)?;
         first_tagged(&sub.entries, hash).map(|word| unpack(word).location)
+    }
+
+    /// The first half of a look that never waits: an entry with the tag of `hash` in the bucket's own line, or else the
+    /// place of the sub-bucket that may have it, whose line is asked for. What [`Index::peek`] says of mistakes holds here
+    /// too; [`Index::confirm_seen`] settles it.
+    #[inline(always)]
+    pub fn peek_first(&self, hash: KeyHash) -> Peek {
+        let place = self.place(hash);
+        let bucket = self.bucket(place);
+        if let Some((k, at)) = tagged(&bucket.entries, hash) {
+            return Peek::Found(Seen { at, slot: place << SLOT_PLACE_SHIFT | k });
+        }
+        let number = number_for(bucket.header.load(Ordering::Acquire), tag_word(hash));
+        let below = if number == 0 { None } else { self.pool.place_of(place, number) };
+        let Some(below) = below else { return Peek::Absent };
+        prefetch_read(self.pool.sub_at(below));
+        Peek::Below(below)
+    }
+
+    /// The second half, when the line asked for has had time to come. A sub-bucket that went to another bucket meanwhile
+    /// gives another key's location, or none.
+    #[inline(always)]
+    pub fn peek_below(&self, hash: KeyHash, below: SubPlace) -> Peek {
+        match tagged(&self.pool.sub_at(below).entries, hash) {
+            Some((k, at)) => {
+                Peek::Found(Seen { at, slot: (below.0 as u64) << SLOT_PLACE_SHIFT | SLOT_IN_SUB | k })
+            }
+            None => Peek::Absent,
+        }
+    }
+
+    /// As [`Index::confirm_marking`], for an entry that a peek with the same hash found: looks at its slot first, and at
+    /// the other slots only if it has left that one.
+    #[inline(always)]
+    pub fn confirm_seen(&self, hash: KeyHash, seen: Seen) -> bool {
+        let (place, k) = (seen.slot >> SLOT_PLACE_SHIFT, (seen.slot & (SLOT_IN_SUB - 1)) as usize);
+        let slot = if seen.slot & SLOT_IN_SUB == 0 {
+            &self.main[place as usize].entries[k]
+        } else {
+            &self.pool.sub_at(SubPlace(place as u32)).entries[k]
+        };
+        // Relaxed, as in `confirm_among`. An entry is written to its next slot before it is taken out of this one, and
+        // replaced only after that, so whoever has seen a newer record of the key sees this slot without the older.
+        let word = slot.load(Ordering::Relaxed);
+        if identity(word) == pack(hash.tag(), seen.at, 0) {
+            mark(slot, word);
+            return true;
+        }
+        self.confirm_elsewhere(hash, seen.at)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn confirm_elsewhere(&self, hash: KeyHash, at: Location) -> bool {
+        self.confirm_marking(hash, at)
     }
 
     /// The entry of `key`, whose hash is `hash`.
@@ -310,6 +365,52 @@ impl Snapshot {
     pub(crate) fn words(&self) -> &[u64] {
         &self.words[..self.len]
     }
+}
+
+/// What a half of a look found.
+#[derive(Clone, Copy, Debug)]
+pub enum Peek {
+    /// An entry with the tag.
+    Found(Seen),
+    /// None in the bucket's own line, but there may be one in this sub-bucket.
+    Below(SubPlace),
+    /// None.
+    Absent,
+}
+
+impl Peek {
+    /// The entry, if there is one.
+    #[inline(always)]
+    pub fn seen(self) -> Option<Seen> {
+        if let Peek::Found(seen) = self { Some(seen) } else { None }
+    }
+}
+
+/// An entry with the right tag, as a peek saw it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Where it led.
+    pub at: Location,
+    /// Place of the bucket or sub-bucket, which of the two, and place in it.
+    slot: u64,
+}
+
+const SLOT_IN_SUB: u64 = 8;
+const SLOT_PLACE_SHIFT: u32 = 4;
+
+/// The first entry with the tag of `hash`: its place among `slots`, and where it leads.
+#[inline(always)]
+fn tagged<const N: usize>(slots: &[AtomicU64; N], hash: KeyHash) -> Option<(u64, Location)> {
+    let mut matches = tag_matches(slots, tag_word(hash));
+    while matches != 0 {
+        let k = matches.trailing_zeros();
+        let word = slots[k as usize].load(Ordering::Acquire);
+        if word != 0 {
+            return Some((u64::from(k), unpack(word).location));
+        }
+        matches &= matches - 1;
+    }
+    None
 }
 
 /// The first word with the tag of `hash`.

@@ -49,6 +49,10 @@ unsafe impl Blank for Table {
     }
 }
 
+/// The place of a sub-bucket in the pool. The sub-bucket may go to another bucket at any time; its place remains one.
+#[derive(Clone, Copy, Debug)]
+pub struct SubPlace(pub(crate) u32);
+
 /// Chunks nobody has.
 struct Free {
     /// Chunks that came back, all their entries empty; the last one in goes out first.
@@ -94,6 +98,20 @@ impl Pool {
         let word = self.table(bucket).chunks[number / CHUNK_SUBS].load(Ordering::Acquire);
         let chunk = (word >> CHUNK_SHIFT) as usize;
         (chunk != 0).then(|| &self.subs[chunk * CHUNK_SUBS + number % CHUNK_SUBS])
+    }
+
+    /// Where in the pool sub-bucket `number` of the neighbourhood of `bucket` is; as [`Pool::sub`].
+    #[inline(always)]
+    pub(crate) fn place_of(&self, bucket: u64, number: usize) -> Option<SubPlace> {
+        let word = self.table(bucket).chunks[number / CHUNK_SUBS].load(Ordering::Acquire);
+        let chunk = (word >> CHUNK_SHIFT) as u32;
+        (chunk != 0).then(|| SubPlace(chunk * CHUNK_SUBS as u32 + (number % CHUNK_SUBS) as u32))
+    }
+
+    /// The sub-bucket there.
+    #[inline(always)]
+    pub(crate) fn sub_at(&self, place: SubPlace) -> &Sub {
+        &self.subs[place.0 as usize]
     }
 
     /// Takes an empty sub-bucket for `bucket`: the lowest free number. `None` when the neighbourhood has 255 or

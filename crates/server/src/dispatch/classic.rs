@@ -5,7 +5,7 @@ use super::stats::Detailed;
 use super::{Connection, Dispatcher, KeyOf};
 use crate::latency::Class;
 use larder_cache::{
-    Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KeyHash, Location, Mode, Store, StoreOutcome,
+    Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KeyHash, Mode, Seen, Store, StoreOutcome,
     Touched, Value,
 };
 use larder_protocol::{
@@ -29,13 +29,13 @@ impl Dispatcher {
         connection: &mut Connection,
         hash: KeyHash,
         key: &[u8],
-        hint: Option<Location>,
+        hint: Option<Seen>,
         of: KeyOf,
     ) -> bool {
         let KeyOf { with_cas, touch, last } = of;
         let counters = self.worker.counters();
         counters.cmd_get.add(1);
-        let hit = match hint.and_then(|at| self.worker.confirm(hash, at, key)) {
+        let hit = match hint.and_then(|seen| self.worker.confirm(hash, seen, key)) {
             Some(hit) => Some(hit),
             None => self.worker.get(hash, key),
         };

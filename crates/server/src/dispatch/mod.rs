@@ -2,8 +2,8 @@
 //!
 //! A worker's turn takes all connections that have input. Their requests are gathered into a **window** of up to
 //! [`WINDOW_OPS`] keys: parsing a request hashes its key and asks for its bucket (stage 1); when the window is full, every
-//! key's tag is looked up and its record asked for (stage 2), then values that stand apart (stage 3); only then are the
-//! requests executed, in their order, and find everything in the CPU's cache. So the latency of memory is overlapped
+//! key's tag is looked up and its record asked for (stage 2), for one key in six by way of a sub-bucket (stage 3), then
+//! the rest of the values; only then are the requests executed, in their order, and find everything in the CPU's cache. So the latency of memory is overlapped
 //! across all pipelined requests, all keys of a multiget and all connections of the turn.
 //!
 //! What stage 2 found is only a hint. A GET may use it as long as no write was executed in the window before it
@@ -25,7 +25,7 @@ use crate::latency::{Class, WorkerLatency};
 use crate::settings::Settings;
 use arrayvec::ArrayVec;
 use connection::{Busy, OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
-use larder_cache::{KEY_BYTES_MAX, KeyHash, Location, Worker};
+use larder_cache::{KEY_BYTES_MAX, KeyHash, Peek, Worker};
 use larder_protocol::{Keys, MetaVerb, ParseOptions, Request, Step, decode_key, parse};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8};
@@ -106,7 +106,7 @@ struct Op<'a> {
     end: usize,
     hash: KeyHash,
     key: &'a [u8],
-    at: Option<Location>,
+    at: Peek,
     what: What<'a>,
 }
 
@@ -241,7 +241,7 @@ impl Dispatcher {
                     end: cursor.at,
                     hash,
                     key,
-                    at: None,
+                    at: Peek::Absent,
                     what: request,
                 });
                 // What follows a data block still to come, or a refusal, is known only once that is dealt with.
@@ -275,21 +275,26 @@ impl Dispatcher {
             let hash = self.worker.cache().hash(key);
             self.worker.prefetch_bucket(hash);
             let what = What::Key(KeyOf { last: keys.len() == 0, ..of });
-            window.push(Op { connection, end, hash, key, at: None, what });
+            window.push(Op { connection, end, hash, key, at: Peek::Absent, what });
         }
         false
     }
 
-    /// Stages 2 and 3, then everything in order.
+    /// Stages 2 and 3 and the values, then everything in order.
     fn execute<'a>(&mut self, batch: &mut [Ready<'a, Connection>], window: &mut Window<'a>) {
         for op in window.iter_mut() {
             if !op.key.is_empty() {
                 op.at = self.worker.locate(op.hash);
             }
         }
+        for op in window.iter_mut() {
+            if let Peek::Below(below) = op.at {
+                op.at = self.worker.locate_below(op.hash, below);
+            }
+        }
         for op in window.iter() {
-            if let (Some(at), What::Key(_)) = (op.at, &op.what) {
-                self.worker.prefetch_value(at);
+            if let (Some(seen), What::Key(_)) = (op.at.seen(), &op.what) {
+                self.worker.prefetch_value(seen.at);
             }
         }
         let held = self.worker.quiesced();
@@ -302,7 +307,7 @@ impl Dispatcher {
             }
             let completes = match op.what {
                 What::Key(of) => {
-                    let hint = if written || held != self.worker.quiesced() { None } else { op.at };
+                    let hint = if written || held != self.worker.quiesced() { None } else { op.at.seen() };
                     written |= of.touch.is_some();
                     self.answer_key(ready.connection, op.hash, op.key, hint, of)
                 }
