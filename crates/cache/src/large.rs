@@ -3,6 +3,7 @@
 use crate::engine::{Cache, Worker};
 use crate::read::Hit;
 use crate::store::{Mode, Store, StoreOutcome};
+use crate::write::Published;
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{ChunkSpace, ColumnPin, Item, NewChunked, Value};
 use std::sync::Arc;
@@ -210,8 +211,13 @@ impl Worker {
                 self.bury_chain(upload.first);
                 return StoreOutcome::NoRoom;
             };
-            if self.publish(store.hash, store.key, expected, new) {
-                return StoreOutcome::Stored { cas, value_bytes: upload.total };
+            match self.publish(store.hash, store.key, expected, new) {
+                Published::Done => return StoreOutcome::Stored { cas, value_bytes: upload.total },
+                Published::Changed => {}
+                Published::Full => {
+                    self.bury_chain(upload.first);
+                    return StoreOutcome::NoRoom;
+                }
             }
         }
     }

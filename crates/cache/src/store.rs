@@ -3,7 +3,7 @@
 use crate::engine::{Owner, Worker};
 use crate::large::RecordOf;
 use crate::read::Hit;
-use crate::write::Expected;
+use crate::write::{Expected, Published};
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{NewItem, Value};
 
@@ -280,13 +280,14 @@ impl Worker {
             self.place_long(hash, &value, key, of).unzip()
         };
         let Some(new) = new else { return StoreOutcome::NoRoom };
-        if self.publish(hash, key, expected, new) {
+        let published = self.publish(hash, key, expected, new);
+        if published == Published::Done {
             return StoreOutcome::Stored { cas: of.cas, value_bytes: total as u32 };
         }
         if let Some(upload) = upload {
             self.abandon_upload(upload);
         }
-        StoreOutcome::Exists
+        if published == Published::Full { StoreOutcome::NoRoom } else { StoreOutcome::Exists }
     }
 
     /// Append or prepend to the item at `at`.

@@ -26,6 +26,17 @@ pub(crate) enum Expected {
     },
 }
 
+/// What came of publishing a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Published {
+    /// The key leads to it.
+    Done,
+    /// The present state was not as expected; the record was taken back.
+    Changed,
+    /// The key's bucket is full and nothing may be evicted; the record was taken back.
+    Full,
+}
+
 /// How long a writer helps the pass, and waits for others to pass their quiescent points, before it gives up for lack of
 /// room. Another worker passes one in microseconds, unless the machine has taken its CPU away.
 const ROOM_WAIT_MAX: Duration = Duration::from_millis(250);
@@ -122,9 +133,15 @@ impl Worker {
         }
     }
 
-    /// Publishes the record at `new` under its key if the present state is as `expected`. Otherwise the record is
-    /// taken back and the answer is false.
-    pub(crate) fn publish(&mut self, hash: KeyHash, key: &[u8], expected: Expected, new: Location) -> bool {
+    /// Publishes the record at `new` under its key if the present state is as `expected`. Otherwise the record is taken
+    /// back.
+    pub(crate) fn publish(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        expected: Expected,
+        new: Location,
+    ) -> Published {
         let cache = &self.cache;
         let counters = &cache.blocks[self.number];
         let guard = self.reader.pin();
@@ -144,9 +161,8 @@ impl Worker {
         };
         if !as_expected {
             drop(bucket);
-            let open = self.open.as_mut().expect("the record was placed in the open column just now");
-            open.undo(new);
-            return false;
+            self.take_back(new);
+            return Published::Changed;
         }
         match found {
             Some(found) => {
@@ -156,7 +172,12 @@ impl Worker {
             }
             None => {
                 while let Err(full) = bucket.insert(new, 0) {
-                    // The bucket has grown as far as it may: one of its own makes room.
+                    // The bucket has grown as far as it may: one of its own makes room, unless nothing may be evicted.
+                    if !cache.evict {
+                        drop(bucket);
+                        self.take_back(new);
+                        return Published::Full;
+                    }
                     let victim = full.victim;
                     bucket.remove(&victim);
                     cache.died(&guard, victim.entry.location, counters);
@@ -168,7 +189,13 @@ impl Worker {
         counters.bytes_stored.add(cache.bytes_of(&guard, new));
         counters.total_items.add(1);
         self.grow_index();
-        true
+        Published::Done
+    }
+
+    /// Takes back the record placed last, which nobody has found yet.
+    fn take_back(&mut self, placed: Location) {
+        let open = self.open.as_mut().expect("the record was placed in the open column just now");
+        open.undo(placed);
     }
 
     /// Splits a few buckets now and then, so that growth is paid in small change.
