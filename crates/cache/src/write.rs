@@ -39,7 +39,7 @@ pub(crate) enum Published {
 
 /// How long a writer helps the pass, and waits for others to pass their quiescent points, before it gives up for lack of
 /// room. Another worker passes one in microseconds, unless the machine has taken its CPU away.
-const ROOM_WAIT_MAX: Duration = Duration::from_millis(250);
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Waits of one yield each before a writer sleeps between its looks.
 const ROOM_YIELDS: u32 = 64;
 /// Inserts between two looks at the index's need to grow, and the most buckets split at one look.

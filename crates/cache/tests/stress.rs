@@ -126,6 +126,8 @@ struct Stage {
     reads: AtomicU64,
     hits: AtomicU64,
     writes: AtomicU64,
+    /// Stores that found no room: a thread may lose its processor while others wait for its quiescent point.
+    refused: AtomicU64,
 }
 
 impl Stage {
@@ -243,7 +245,8 @@ impl Stage {
             }
             StoreOutcome::Exists => panic!("key {key}: nobody else can have changed it"),
             StoreOutcome::NotStored | StoreOutcome::NotFound => {}
-            StoreOutcome::TooLarge | StoreOutcome::NoRoom => panic!("{outcome:?} of {} bytes", value.len()),
+            StoreOutcome::NoRoom => drop(self.refused.fetch_add(1, Ordering::Relaxed)),
+            StoreOutcome::TooLarge => panic!("{outcome:?} of {} bytes", value.len()),
         }
     }
 
@@ -361,6 +364,7 @@ fn play(seed: u64, seconds: u64, limit_mib: u64) {
         reads: AtomicU64::new(0),
         hits: AtomicU64::new(0),
         writes: AtomicU64::new(0),
+        refused: AtomicU64::new(0),
         cache: cache.clone(),
     };
     std::thread::scope(|scope| {
@@ -394,6 +398,8 @@ fn play(seed: u64, seconds: u64, limit_mib: u64) {
         totals.columns_reclaimed,
         cache.hashpower()
     );
+    let refused = stage.refused.load(Ordering::Relaxed);
+    assert!(refused * 200 <= writes, "{refused} of {writes} stores found no room");
     assert!(hits > 1000 && hits < reads && writes > 1000, "the test has something to look at");
     assert!(totals.evictions > 100 && totals.moved > 100, "there is pressure");
     assert!(cache.hashpower() > first_hashpower, "the index grows meanwhile");
