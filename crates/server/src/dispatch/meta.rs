@@ -37,27 +37,19 @@ impl Dispatcher {
         let flags = &meta.flags;
         self.worker.counters().cmd_get.add(1);
         let quiet_look = flags.has(b'u');
-        let mut created = false;
-        let mut found = self.look(hash, key, quiet_look).is_some();
+        let absent = flags.has(b'N') && self.worker.peek(hash, key).is_none();
+        // Somebody else may create it first: then it is there, with the token given away.
+        let created = absent && self.vivify(meta, key, hash);
         let counters = self.worker.counters();
-        if found {
-            counters.get_hits.add(1);
-        } else {
+        let Some(hit) = self.look(hash, key, quiet_look) else {
             counters.get_misses.add(1);
-            if flags.has(b'N') {
-                created = self.vivify(meta, key, hash);
-                // Somebody else may have created it first: then it is there, with the token given away.
-                found = true;
-            }
-        }
-        let hit = if found { self.worker.peek(hash, key) } else { None };
-        let Some(hit) = hit else {
-            return if found && flags.has(b'N') && !created {
+            return if absent && !created {
                 connection.say(reply::NO_MEMORY_NEW_ITEM)
             } else {
                 meta_miss(connection, meta)
             };
         };
+        if absent { &counters.get_misses } else { &counters.get_hits }.add(1);
         let now_s = self.worker.cache().clock().now_s();
         let state = hit.item.state();
         let (stale, token_sent) = (state.has(State::STALE), state.has(State::TOKEN_SENT) && !created);
