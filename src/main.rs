@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use larder_server::settings::Settings;
 
-use self::cli::Action;
 use self::cli::process::{self, Pidfile, Side};
+use self::cli::{Action, Failure};
 
 /// The status of a command line or a setting that cannot be obeyed (`EX_USAGE`).
 const STATUS_USAGE: u8 = 64;
-/// The status of a server that could not start or had to stop.
+/// The status of a server that could not start or had to stop, and of a command that failed.
 const STATUS_FAILED: u8 = 1;
 
 fn main() -> ExitCode {
@@ -26,6 +26,11 @@ fn main() -> ExitCode {
         Ok(Action::Serve(settings)) => match serve(*settings) {
             Ok(status) => ExitCode::from(status),
             Err((status, what)) => fail(status, &what),
+        },
+        Ok(Action::Workbench(words)) => match cli::run_workbench(&words) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(Failure::Usage(what)) => fail(STATUS_USAGE, &what),
+            Err(Failure::Failed(what)) => fail(STATUS_FAILED, &what),
         },
         Err(error) => fail(STATUS_USAGE, &error.to_string()),
     }

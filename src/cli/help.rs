@@ -26,7 +26,14 @@ pub(super) fn overview() -> String {
     format!(
         "larder {}: a cache server for memcached clients\n\n\
          usage: larder serve [flags]      start a server\n\
-         \x20      larder serve --help       its flags, by topic\n\
+         \x20      larder trace ...          look into a trace, convert it, take a sample of it\n\
+         \x20      larder workload ...       write down the requests of a generated workload\n\
+         \x20      larder replay ...         drive a memcached or RESP server with a trace or a workload\n\
+         \x20      larder simulate ...       eviction policies side by side over a trace\n\
+         \x20      larder slabs ...          slab allocation schemes side by side over a trace\n\
+         \x20      larder mrc ...            the miss-ratio curve of a trace\n\
+         \x20      larder plan ...           what to buy: the best split of DRAM and flash\n\
+         \x20      larder COMMAND --help     its flags\n\
          \x20      larder --version          the version\n\n\
          A memcached command line works too: 'larder -p 11211 -m 64' is 'larder serve -p 11211 -m 64',\n\
          and a link to this program that is called 'memcached' takes memcached's place.\n",

@@ -8,6 +8,7 @@ mod file;
 mod flags;
 mod help;
 mod values;
+mod workbench;
 
 pub(crate) mod process;
 
@@ -23,6 +24,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use larder_server::settings::Settings;
 
 use self::flags::{FLAGS, Flag, Takes};
+use self::workbench::COMMANDS;
+pub(crate) use self::workbench::{Failure, run as run_workbench};
 
 /// The release of memcached whose behaviour is answered for; wrappers read it from the first line of `-h`.
 pub(crate) const MEMCACHED_VERSION: &str = "1.6.45";
@@ -34,6 +37,8 @@ pub(crate) enum Action {
     Serve(Box<Settings>),
     /// Print this text and leave.
     Print(String),
+    /// Run a command of the workbench: the command and the words behind it.
+    Workbench(Vec<OsString>),
 }
 
 /// Why a command line is refused: one line, without the program's name.
@@ -69,8 +74,12 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Action,
         "help" | "--help" if words.len() == 1 => Ok(Action::Print(help::overview())),
         "help" if words[1] == "serve" => Ok(Action::Print(help::for_people())),
         flag if flag.starts_with('-') => serve(&words, false),
+        "help" if COMMANDS.contains(&words[1].to_string_lossy().as_ref()) => {
+            Ok(Action::Workbench(vec![words[1].clone(), "--help".into()]))
+        }
+        word if COMMANDS.contains(&word) => Ok(Action::Workbench(words)),
         word => {
-            let near = nearest(word, ["serve", "help"].into_iter());
+            let near = nearest(word, ["serve", "help"].into_iter().chain(COMMANDS.iter().copied()));
             Err(CliError::new(format!(
                 "there is no command '{word}'; the nearest is '{near}', and 'larder --help' lists all"
             )))

@@ -21,7 +21,7 @@ fn settings(flags: &str) -> Result<Settings, String> {
     words.extend(flags.split_whitespace());
     match run(&words) {
         Ok(Action::Serve(settings)) => Ok(*settings),
-        Ok(Action::Print(text)) => panic!("{flags}: printed {text}"),
+        Ok(other) => panic!("{flags}: {other:?}"),
         Err(error) => Err(error.to_string()),
     }
 }

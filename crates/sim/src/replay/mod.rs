@@ -1,0 +1,1 @@
+//! Drives a real server with a trace or a workload.

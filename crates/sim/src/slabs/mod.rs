@@ -1,0 +1,1 @@
+//! Slab allocation: memcached's size classes and the schemes that PAMA compares.
