@@ -76,15 +76,14 @@ fn set_single(worker: &mut Worker, pool: &KeyPool, first: usize, value: &[u8]) {
 
 fn set_staged(worker: &mut Worker, pool: &KeyPool, first: usize, value: &[u8]) {
     for batch in (first..first + OPS as usize).step_by(BATCH) {
-        let mut hashes = [larder_cache::KeyHash(0); BATCH];
-        for (at, hash) in hashes.iter_mut().enumerate() {
-            *hash = worker.cache().hash(pool.key(batch + at));
-            worker.prefetch_bucket(*hash);
+        let asked: [_; BATCH] = std::array::from_fn(|at| {
+            let hash = worker.cache().hash(pool.key(batch + at));
+            (hash, worker.prefetch_bucket(hash))
+        });
+        for (hash, place) in asked {
+            black_box(worker.locate(hash, place));
         }
-        for hash in hashes {
-            black_box(worker.locate(hash));
-        }
-        for (at, hash) in hashes.into_iter().enumerate() {
+        for (at, (hash, _)) in asked.into_iter().enumerate() {
             support::set(worker, hash, pool.key(batch + at), value);
         }
         worker.quiesce();

@@ -3,7 +3,7 @@
 
 use hdrhistogram::Histogram;
 use larder_cache::{
-    Cache, CacheOptions, Delete, DeleteOutcome, Expiry, KeyHash, Mode, PagesWanted, Peek, Store,
+    Cache, CacheOptions, Delete, DeleteOutcome, Expiry, Hit, KeyHash, Mode, PagesWanted, Peek, Store,
     StoreOutcome, Value, Worker,
 };
 use std::sync::Arc;
@@ -197,12 +197,14 @@ impl Batch {
     pub fn get(&mut self, worker: &Worker, pool: &KeyPool, first: usize, count: usize) -> u64 {
         let cache = worker.cache();
         let (hashes, places) = (&mut self.hashes[..count], &mut self.places[..count]);
-        for (at, hash) in hashes.iter_mut().enumerate() {
+        for (at, (place, hash)) in places.iter_mut().zip(hashes.iter_mut()).enumerate() {
             *hash = cache.hash(pool.key(first + at));
-            worker.prefetch_bucket(*hash);
+            *place = Peek::Near(worker.prefetch_bucket(*hash));
         }
         for (place, hash) in places.iter_mut().zip(hashes.iter()) {
-            *place = worker.locate(*hash);
+            if let Peek::Near(near) = *place {
+                *place = worker.locate(*hash, near);
+            }
         }
         for (place, hash) in places.iter_mut().zip(hashes.iter()) {
             if let Peek::Below(below) = *place {
@@ -219,16 +221,19 @@ impl Batch {
                 Peek::Found(seen) => worker.confirm(*hash, *seen, key),
                 _ => None,
             };
-            let hit = hit.or_else(|| worker.get(*hash, key));
-            // About one key in a million lost its place in a full bucket while the cache was filled.
-            if let Some(hit) = hit
-                && let Value::Whole(value) = hit.value()
-            {
-                sum += u64::from(value[0]);
-            }
+            sum += match hit {
+                Some(hit) => first_byte(&hit),
+                // About one key in a million lost its place in a full bucket while the cache was filled.
+                None => worker.get(*hash, key).map_or(0, |hit| first_byte(&hit)),
+            };
         }
         sum
     }
+}
+
+#[inline(always)]
+fn first_byte(hit: &Hit<'_>) -> u64 {
+    if let Value::Whole(value) = hit.value() { u64::from(value[0]) } else { 0 }
 }
 
 /// Binds the calling thread to processor `core`, if the machine has it and allows it.

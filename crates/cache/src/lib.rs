@@ -25,7 +25,7 @@ pub use budget::Budget;
 pub use clock::Clock;
 pub use counters::{Counter, Counters, Totals};
 pub use engine::{Cache, CacheError, CacheOptions, MemoryUse, Worker};
-pub use larder_index::{Peek, Seen, SubPlace};
+pub use larder_index::{BucketPlace, Peek, Seen, SubPlace};
 pub use larder_item::{Expiry, KEY_BYTES_MAX, KeyHash, Location, State};
 pub use larder_memory::{Item, PagesWanted, Value};
 pub use large::{LargeRead, Upload};

@@ -1,7 +1,7 @@
 //! Looking up: one key at a time, or a batch in stages.
 
 use crate::engine::{Life, Owner, Worker};
-use larder_index::{Peek, Seen, SubPlace};
+use larder_index::{BucketPlace, Peek, Seen, SubPlace};
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{Item, Value};
 
@@ -40,15 +40,15 @@ impl<'g> Hit<'g> {
 impl Worker {
     /// Stage 1 of a batch: asks for the key's bucket.
     #[inline]
-    pub fn prefetch_bucket(&self, hash: KeyHash) {
-        self.cache.index.prefetch(hash);
+    pub fn prefetch_bucket(&self, hash: KeyHash) -> BucketPlace {
+        self.cache.index.prefetch(hash)
     }
 
     /// Stage 2: where the key probably is, after asking for its record. Wrong once in about ten thousand times: stage 4
     /// compares the key. [`Peek::Below`] goes through stage 3 first.
     #[inline(always)]
-    pub fn locate(&self, hash: KeyHash) -> Peek {
-        self.ask_for(self.cache.index.peek_first(hash))
+    pub fn locate(&self, hash: KeyHash, place: BucketPlace) -> Peek {
+        self.ask_for(self.cache.index.peek_first(hash, place))
     }
 
     /// Stage 3, for the one key in six that is not in its bucket's own line: as stage 2.

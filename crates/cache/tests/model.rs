@@ -163,8 +163,8 @@ impl Play {
         let worker = self.worker();
         let mut found = None;
         if in_stages {
-            worker.prefetch_bucket(hash);
-            let looked = match worker.locate(hash) {
+            let place = worker.prefetch_bucket(hash);
+            let looked = match worker.locate(hash, place) {
                 Peek::Below(below) => worker.locate_below(hash, below),
                 found => found,
             };

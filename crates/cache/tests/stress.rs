@@ -144,8 +144,8 @@ impl Stage {
         let floor = known.acknowledged.load(Ordering::Acquire);
         let mut hit = None;
         if numbers.below(2) == 0 {
-            worker.prefetch_bucket(hash);
-            let looked = match worker.locate(hash) {
+            let place = worker.prefetch_bucket(hash);
+            let looked = match worker.locate(hash, place) {
                 Peek::Below(below) => worker.locate_below(hash, below),
                 found => found,
             };

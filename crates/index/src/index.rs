@@ -11,7 +11,7 @@
 //! hash below `m`, or below `m / 2` if that bucket does not exist yet. Going from `n` to `n + 1` moves entries from one
 //! bucket to one new bucket and touches no other (see `grow`).
 
-use crate::bucket::{Bucket, MAIN_ENTRIES, Sub, WRITER, number_for, numbers, tag_matches};
+use crate::bucket::{Bucket, MAIN_ENTRIES, Sub, WRITER, number_for, numbers, tag_hints, tag_matches};
 use crate::count::Count;
 use crate::entry::{Entry, WARMTH_MAX, WARMTH_ONE, identity, pack, tag_word, unpack, warmth_of};
 use crate::holds_key::HoldsKey;
@@ -101,10 +101,13 @@ impl Index {
         })
     }
 
-    /// Fetches the line that [`Index::peek`], a lookup or a writer of `hash` will need first.
+    /// Fetches the line that a lookup or a writer of `hash` will need first, and says which it is, for
+    /// [`Index::peek_first`].
     #[inline]
-    pub fn prefetch(&self, hash: KeyHash) {
-        prefetch_read(self.bucket(self.place(hash)));
+    pub fn prefetch(&self, hash: KeyHash) -> BucketPlace {
+        let place = self.place(hash);
+        prefetch_read(self.bucket(place));
+        BucketPlace(place)
     }
 
     /// The location of the first entry with the tag of `hash`: very likely the key's. No key is compared and no
@@ -122,12 +125,12 @@ impl Index {
     }
 
     /// The first half of a look that never waits: an entry with the tag of `hash` in the bucket's own line, or else the
-    /// place of the sub-bucket that may have it, whose line is asked for. What [`Index::peek`] says of mistakes holds here
-    /// too; [`Index::confirm_seen`] settles it.
+    /// place of the sub-bucket that may have it, whose line is asked for. `place` is what [`Index::prefetch`] said of the
+    /// same hash. What [`Index::peek`] says of mistakes holds here too, and a split since then is one more;
+    /// [`Index::confirm_seen`] settles it.
     #[inline(always)]
-    pub fn peek_first(&self, hash: KeyHash) -> Peek {
-        let place = self.place(hash);
-        let bucket = self.bucket(place);
+    pub fn peek_first(&self, hash: KeyHash, BucketPlace(place): BucketPlace) -> Peek {
+        let bucket = &self.main[place as usize];
         if let Some((k, at)) = tagged(&bucket.entries, hash) {
             return Peek::Found(Seen { at, slot: place << SLOT_PLACE_SHIFT | k });
         }
@@ -367,9 +370,15 @@ impl Snapshot {
     }
 }
 
+/// Which bucket was a hash's when it was asked for. A split may have moved the hash since.
+#[derive(Clone, Copy, Debug)]
+pub struct BucketPlace(u64);
+
 /// What a half of a look found.
 #[derive(Clone, Copy, Debug)]
 pub enum Peek {
+    /// Nothing yet: the bucket's line was asked for.
+    Near(BucketPlace),
     /// An entry with the tag.
     Found(Seen),
     /// None in the bucket's own line, but there may be one in this sub-bucket.
@@ -401,10 +410,10 @@ const SLOT_PLACE_SHIFT: u32 = 4;
 /// The first entry with the tag of `hash`: its place among `slots`, and where it leads.
 #[inline(always)]
 fn tagged<const N: usize>(slots: &[AtomicU64; N], hash: KeyHash) -> Option<(u64, Location)> {
-    let mut matches = tag_matches(slots, tag_word(hash));
+    let mut matches = tag_hints(slots, hash.tag());
     while matches != 0 {
         let k = matches.trailing_zeros();
-        let word = slots[k as usize].load(Ordering::Acquire);
+        let word = slots.get(k as usize)?.load(Ordering::Acquire);
         if word != 0 {
             return Some((u64::from(k), unpack(word).location));
         }

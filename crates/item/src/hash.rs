@@ -4,7 +4,7 @@
 //! bucket, the high 16 are the tag. The hash is seeded at start so that a client cannot aim at a bucket;
 //! a bucket that can grow only so far (see the index) is the defence that does not depend on the seed.
 
-use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 
 /// The 64-bit hash of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -41,7 +41,7 @@ impl KeyHasher {
     /// Hashes a key.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        KeyHash(rapidhash_v3_seeded(key, &self.secrets))
+        KeyHash(rapidhash_v3_nano_inline::<true, false>(key, &self.secrets))
     }
 }
 

@@ -18,8 +18,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A last access younger than this many seconds is not rewritten.
 pub const LAST_ACCESS_STALE_S: u32 = 60;
 
-/// Words taken by the field of each place: inline 0, apart 1, chunked 3, chunk 1, two bits each.
-const PLACE_WORDS: u32 = 0b01_11_01_00;
+/// Words taken by the field of each place: inline, apart, chunked, chunk.
+const PLACE_WORDS: [usize; 4] = [0, 1, 3, 1];
+
+/// Where the key begins in a record, in bytes, by bits 23..=20 of header word 1 (place, flags, wide CAS) and below them
+/// bit 4 (expiry).
+const KEY_OFFSETS: [u8; 32] = {
+    let mut offsets = [0; 32];
+    let mut bits = 0;
+    while bits < 32 {
+        let fields = (bits & 1) + 2 * (bits >> 1 & 1) + (bits >> 2 & 1) + PLACE_WORDS[bits >> 3];
+        offsets[bits] = (HEADER_BYTES + 4 * fields) as u8;
+        bits += 1;
+    }
+    offsets
+};
 
 /// One record, while a guard keeps its bytes.
 #[derive(Clone, Copy)]
@@ -103,10 +116,7 @@ impl<'g> Item<'g> {
 
     #[inline(always)]
     fn key_offset(&self) -> usize {
-        let word = self.word;
-        let place_words = PLACE_WORDS >> (2 * (word >> 22 & 3)) & 3;
-        let words = (word >> 4 & 1) + (word >> 21 & 1) + 2 * (word >> 20 & 1) + place_words;
-        HEADER_BYTES + 4 * words as usize
+        KEY_OFFSETS[(self.word >> 19 & 0b11110 | self.word >> 4 & 1) as usize] as usize
     }
 
     /// The bytes of the record from `offset`; none if they would leave the column.
@@ -195,6 +205,8 @@ impl<'g> Item<'g> {
     #[inline]
     pub fn prefetch_value(&self) {
         let (start, end) = match self.place() {
+            // Whatever the fields are: the longest take 28 bytes.
+            ValuePlace::Inline if self.key_length() + self.value_length() <= 128 - 28 => return,
             ValuePlace::Inline => {
                 let end = self.key_offset() + self.key_length() + self.value_length();
                 (self.record.wrapping_add(128), end.saturating_sub(128))
@@ -380,16 +392,6 @@ impl<'g> Chunk<'g> {
     }
 }
 
-const _: () = {
-    // The branch-free key offset says the same as the item room's `word_count`.
-    let mut place = 0;
-    while place < 4 {
-        let words = PLACE_WORDS >> (2 * place) & 3;
-        assert!(words == [0, 1, 3, 1][place as usize]);
-        place += 1;
-    }
-};
-
 /// Compares two slices of the same length, most of which are 8 to 64 bytes long.
 #[inline(always)]
 fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
@@ -414,6 +416,16 @@ fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn keys_begin_where_the_item_room_says() {
+        for bits in 0..32u32 {
+            let word = bits >> 1 << 20 | (bits & 1) << 4;
+            let header = Header::unpack([word, 0]);
+            let offset = HEADER_BYTES + 4 * larder_item::word_count(&header);
+            assert_eq!(usize::from(KEY_OFFSETS[bits as usize]), offset, "{header:?}");
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 16 } else { 1024 }, failure_persistence: None, ..Default::default() })]

@@ -233,17 +233,12 @@ impl Dispatcher {
                 cursor.at += consumed;
                 let key = key_of(&request);
                 let hash = self.worker.cache().hash(key);
-                if !key.is_empty() {
-                    self.worker.prefetch_bucket(hash);
-                }
-                window.push(Op {
-                    connection: cursor.connection as u32,
-                    end: cursor.at,
-                    hash,
-                    key,
-                    at: Peek::Absent,
-                    what: request,
-                });
+                let at = match key {
+                    [] => Peek::Absent,
+                    _ => Peek::Near(self.worker.prefetch_bucket(hash)),
+                };
+                let connection = cursor.connection as u32;
+                window.push(Op { connection, end: cursor.at, hash, key, at, what: request });
                 // What follows a data block still to come, or a refusal, is known only once that is dealt with.
                 if body {
                     return Gathered::Execute;
@@ -273,9 +268,9 @@ impl Dispatcher {
             }
             let Some(key) = keys.next() else { break };
             let hash = self.worker.cache().hash(key);
-            self.worker.prefetch_bucket(hash);
+            let at = Peek::Near(self.worker.prefetch_bucket(hash));
             let what = What::Key(KeyOf { last: keys.len() == 0, ..of });
-            window.push(Op { connection, end, hash, key, at: Peek::Absent, what });
+            window.push(Op { connection, end, hash, key, at, what });
         }
         false
     }
@@ -283,8 +278,8 @@ impl Dispatcher {
     /// Stages 2 and 3 and the values, then everything in order.
     fn execute<'a>(&mut self, batch: &mut [Ready<'a, Connection>], window: &mut Window<'a>) {
         for op in window.iter_mut() {
-            if !op.key.is_empty() {
-                op.at = self.worker.locate(op.hash);
+            if let Peek::Near(place) = op.at {
+                op.at = self.worker.locate(op.hash, place);
             }
         }
         for op in window.iter_mut() {
