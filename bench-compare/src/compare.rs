@@ -44,6 +44,13 @@ pub(crate) fn run(
     Ok(reports)
 }
 
+/// Takes memory, at most half of what is free, writes to every page of it, and gives it back.
+fn touch_memory(bytes: u64) {
+    let mut memory = vec![0u8; bytes.min(procfs::available_bytes() / 2) as usize];
+    memory.chunks_mut(4096).for_each(|page| page[0] = 1);
+    std::hint::black_box(&memory);
+}
+
 fn selected_loads(options: &CompareOptions) -> Result<Vec<Load>> {
     let all = catalogue(options.scale);
     for name in &options.load {
@@ -242,6 +249,9 @@ impl<'a> Bench<'a> {
             value_bytes: load.value_bytes.max,
             cores: &self.server_cores,
         };
+        if self.options.warm_memory {
+            touch_memory((load.limit_mib * 3 / 2) << 20);
+        }
         let process = server.start(&setting)?;
         let verify = server.family != Family::Empty;
         let wire = Wire::new(server.protocol(), load.value_bytes, verify);

@@ -85,6 +85,10 @@ pub(crate) struct CompareOptions {
     /// Start every server afresh for every round
     #[arg(long)]
     pub(crate) fresh: bool,
+    /// Touch and free as much memory as a server will need just before each is started, so that none pays for pages
+    /// that the machine's host has taken back (free page reporting in a virtual machine)
+    #[arg(long)]
+    pub(crate) warm_memory: bool,
     /// Cores of the server: numbers, comma-separated, or `none`
     #[arg(long, default_value = "0")]
     pub(crate) server_cores: Cores,

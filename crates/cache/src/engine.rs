@@ -405,7 +405,8 @@ impl Cache {
     /// The item at `at` can no longer be found: its bytes are dead.
     pub(crate) fn died(&self, guard: &Guard<'_>, at: Location, counters: &Counters) {
         let mut bytes = 0;
-        self.each_piece(guard, at, &mut |at, piece_bytes| {
+        guard.item(at).mark_dead();
+        self.each_piece(guard, at, |at, piece_bytes| {
             self.memory.column(self.memory.column_of(at)).died(piece_bytes);
             bytes += piece_bytes as u64;
         });
@@ -416,13 +417,13 @@ impl Cache {
     #[inline]
     pub(crate) fn bytes_of(&self, guard: &Guard<'_>, at: Location) -> u64 {
         let mut bytes = 0;
-        self.each_piece(guard, at, &mut |_, piece_bytes| bytes += piece_bytes as u64);
+        self.each_piece(guard, at, |_, piece_bytes| bytes += piece_bytes as u64);
         bytes
     }
 
     /// Calls `f` with place and bytes of the item's record and of each of its chunks.
     #[inline]
-    fn each_piece(&self, guard: &Guard<'_>, at: Location, f: &mut dyn FnMut(Location, u32)) {
+    fn each_piece(&self, guard: &Guard<'_>, at: Location, mut f: impl FnMut(Location, u32)) {
         let item = guard.item(at);
         f(at, item.bytes());
         let mut next = crate::large::first_chunk(&item);

@@ -59,6 +59,11 @@ struct Met {
     is_chunk: bool,
 }
 
+/// Whether an entry may lead to the record. A chunk lives and dies with its owner.
+fn may_live((_, record): &(Location, Record<'_>)) -> bool {
+    !matches!(record, Record::Item(item) if item.state().has(State::DEAD))
+}
+
 impl Cache {
     /// Starts the keeper. It ends when [`Cache::stop_keeper`] is called.
     pub fn keep(self: &Arc<Cache>) -> std::io::Result<std::thread::JoinHandle<()>> {
@@ -234,7 +239,7 @@ impl Cache {
         let mut ahead: Vec<Met> = Vec::with_capacity(LOOK_AHEAD_RECORDS);
         loop {
             ahead.clear();
-            for (at, record) in records.by_ref().take(LOOK_AHEAD_RECORDS) {
+            for (at, record) in records.by_ref().filter(may_live).take(LOOK_AHEAD_RECORDS) {
                 let (hash, is_chunk) = match record {
                     Record::Item(item) => (self.hasher.hash(item.key()), false),
                     Record::Chunk(chunk) => (chunk.owner, true),

@@ -59,6 +59,8 @@ impl State {
     pub const TOKEN_SENT: u32 = 1 << 2;
     /// The key came base64-encoded and may hold any byte.
     pub const BINARY_KEY: u32 = 1 << 3;
+    /// No entry leads to the record any more: the pass need not ask the index for it.
+    pub const DEAD: u32 = 1 << 4;
 
     /// A state whose last access is `now_s`.
     pub fn at(now_s: u32, bits: u32) -> State {

@@ -339,6 +339,13 @@ impl<'g> Item<'g> {
         }
     }
 
+    /// Notes that no entry leads to the record any more. What a reader from before notes at the same moment may be lost;
+    /// nobody asks for it again.
+    #[inline]
+    pub fn mark_dead(&self) {
+        self.state_word().store(self.state().0 | State::DEAD, Ordering::Relaxed);
+    }
+
     /// Takes over expiry and state of `other`, of which this is a copy. Without a word for the expiry it stays.
     pub fn copy_state_from(&self, other: &Item<'_>) {
         self.state_word().store(other.state().0, Ordering::Relaxed);
