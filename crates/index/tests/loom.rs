@@ -3,7 +3,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-index --release loom_`
 #![cfg(loom)]
 
-use larder_index::{HoldsKey, Index, IndexOptions};
+use larder_index::{HoldsKey, Index, IndexOptions, Peek};
 use larder_item::{KeyHash, Location};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -128,6 +128,51 @@ fn loom_a_split_hides_neither_stayers_nor_movers() {
         );
         assert_eq!(shared.index.buckets(), 2);
         assert_eq!(shared.get(moves), Some(at(1)));
+    });
+}
+
+/// A staged look at `key`: peek, then what somebody else is shown, then the confirmation of what the peek saw. Whoever
+/// was shown the newer record is never told that the older is the key's.
+fn never_confirms_the_older(shared: &Shared, key: u64, older: usize) {
+    let hash = KeyHash(key);
+    let seen = match shared.index.peek_first(hash, shared.index.prefetch(hash)) {
+        Peek::Below(below) => shared.index.peek_below(hash, below).seen(),
+        found => found.seen(),
+    };
+    let shown = shared.get(key);
+    if let Some(seen) = seen
+        && shared.index.confirm_seen(hash, seen)
+    {
+        assert!(seen.at != at(older) || shown == Some(at(older)), "{seen:?} was confirmed after {shown:?}");
+    }
+}
+
+#[test]
+fn loom_a_seen_entry_is_not_confirmed_after_a_newer_one_was_shown() {
+    explore(|| {
+        let k = key(0, 0, 1);
+        let shared = Shared::new(0, &[k]);
+        race(
+            &shared,
+            move |shared| never_confirms_the_older(shared, k, 0),
+            move |shared| shared.replace(1, k),
+        );
+    });
+}
+
+#[test]
+fn loom_a_seen_entry_that_moves_is_not_confirmed_after_a_newer_one_was_shown() {
+    explore(|| {
+        let (stays, moves) = (key(0, 0, 1), key(1, 0, 1));
+        let shared = Shared::new(0, &[stays, moves]);
+        race(
+            &shared,
+            move |shared| never_confirms_the_older(shared, moves, 1),
+            move |shared| {
+                shared.grow();
+                shared.replace(2, moves);
+            },
+        );
     });
 }
 
