@@ -1,10 +1,16 @@
 //! What a run has to say: tables for the terminal, CSV and JSON for programs, SVG curves, one self-contained HTML file.
 
-use serde::Serialize;
+mod chart;
+mod html;
+mod number;
+mod scale;
+mod svg;
+mod text;
 
-/// One cell of a table.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
+use serde::{Serialize, Serializer};
+
+/// One cell of a table. In JSON it is a string, a number or null; NaN and infinity are null.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// Words, aligned left.
     Text(String),
@@ -14,6 +20,17 @@ pub enum Cell {
     Number(f64, usize),
     /// Nothing to say.
     Empty,
+}
+
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Cell::Text(text) => to.serialize_str(text),
+            Cell::Count(count) => to.serialize_u64(*count),
+            Cell::Number(number, _) => to.serialize_f64(*number),
+            Cell::Empty => to.serialize_none(),
+        }
+    }
 }
 
 /// A table: its columns' names carry their units (`service time us`).
@@ -42,19 +59,20 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// For a terminal.
+    /// For a terminal, as wide as it is: long words wrap where it is narrow. Plain and unwrapped elsewhere.
     pub fn to_text(&self) -> String {
-        String::new()
+        text::table(self, text::Screen::of_stdout())
     }
 
-    /// For a program: names in the first line, numbers in full.
+    /// For a program: names in the first line, numbers in full; what is no number is an empty field.
     pub fn to_csv(&self) -> String {
-        String::new()
+        text::csv(self)
     }
 }
 
 /// How an axis is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Scale {
     /// Evenly.
     Linear,
@@ -73,6 +91,7 @@ pub struct Axis {
 
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Style {
     /// Points joined by lines.
     Line,
@@ -120,14 +139,17 @@ impl Chart {
         self.series.push(Series { name: name.to_owned(), points, style: Style::Line });
     }
 
-    /// A standalone SVG file.
+    /// A standalone SVG file: text as text, readable on light and dark, the same bytes for the same chart.
+    ///
+    /// Points that are NaN or infinite are left out, and so are those at or below zero on a logarithmic axis.
     pub fn to_svg(&self) -> String {
-        String::new()
+        chart::standalone(self)
     }
 }
 
 /// Part of a report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Part {
     /// A heading.
     Heading(String),
@@ -153,16 +175,21 @@ pub struct Report {
 impl Report {
     /// For a terminal: facts, texts and tables.
     pub fn to_text(&self) -> String {
-        String::new()
+        text::report(self, text::Screen::of_stdout())
     }
 
-    /// For a program: everything, the points of the charts included.
+    /// For a program: everything, the points of the charts included. NaN and infinity are null.
     pub fn to_json(&self) -> String {
-        String::new()
+        let mut json = serde_json::to_string_pretty(self).expect("strings and numbers can be written as JSON");
+        json.push('\n');
+        json
     }
 
     /// One self-contained HTML file: no network is needed to look at it.
     pub fn to_html(&self) -> String {
-        String::new()
+        html::page(self)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! Charts as SVG. The drawing library lays out and draws axes and shapes; the legend and the page around are ours.
+
+use std::fmt::Write;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::scale::{Division, Reach, has_place};
+use super::svg::{AXIS, GRID, LABEL, Paper, SERIES, TICK, UNITS, escaped};
+use super::{Chart, Series, Style};
+
+/// Colours and dashes of the classes that the elements name.
+pub(super) const STYLE: &str = include_str!("chart.css");
+/// Series that look different from each other; after them the looks begin again.
+pub(super) const LOOKS: usize = 16;
+/// A line of more points has no dots on it.
+const DOTTED_POINTS_MAX: usize = 64;
+/// Width of a standalone picture; its plot and legend share it.
+const WIDTH: u32 = 860;
+/// Height of a standalone picture's plot.
+const PLOT_HEIGHT: u32 = 420;
+
+/// A plot without title and legend, and how its axes are laid out.
+pub(super) struct Plot {
+    /// SVG elements.
+    pub(super) elements: String,
+    /// Left, top, right and bottom of the area that the curves use.
+    pub(super) frame: [i32; 4],
+    /// The horizontal axis.
+    pub(super) x: Division,
+    /// The vertical axis.
+    pub(super) y: Division,
+}
+
+/// A whole SVG file.
+pub(super) fn standalone(chart: &Chart) -> String {
+    let (legend, legend_height) = legend(chart);
+    let top = 52 + legend_height;
+    let height = top + PLOT_HEIGHT;
+    let plot = plot(chart, WIDTH - 20, PLOT_HEIGHT);
+    let title = escaped(&chart.title);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<title>{title}</title>\n<style>{STYLE}</style>\n\
+         <rect class=\"ground\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
+         <text class=\"title\" x=\"20\" y=\"32\">{title}</text>\n{legend}\
+         <g transform=\"translate(10 {top})\">\n{}</g>\n</svg>\n",
+        plot.elements
+    )
+}
+
+/// The classes that give a series its look.
+pub(super) fn look(series: usize) -> String {
+    format!("s{} d{}", series % (LOOKS / 2), series % LOOKS / (LOOKS / 2))
+}
+
+/// The sample of a series in a legend, 22 by 10 units.
+pub(super) fn sample(series: &Series) -> &'static str {
+    match series.style {
+        Style::Line => "<path class=\"line\" d=\"M0 5H22\"/>",
+        Style::Points => "<circle class=\"dot\" cx=\"11\" cy=\"5\" r=\"4\"/>",
+        Style::Stacked | Style::Bars => "<path class=\"area\" d=\"M5 0H17V10H5Z\"/>",
+    }
+}
+
+/// The legend in rows, and its height. Names are shortened where one would fill more than a row.
+fn legend(chart: &Chart) -> (String, u32) {
+    let mut text = String::new();
+    let (mut left, mut row) = (20, 0);
+    for (at, series) in chart.series.iter().enumerate() {
+        let mut name: String = series.name.chars().take(100).collect();
+        if name.len() < series.name.len() {
+            name.push('…');
+        }
+        let width = 52 + 7 * name.chars().count() as u32;
+        if left > 20 && left + width > WIDTH {
+            (left, row) = (20, row + 1);
+        }
+        let _ = writeln!(
+            text,
+            "<g class=\"{}\" transform=\"translate({left} {})\">{}<text class=\"name\" x=\"28\" y=\"9\">{}</text></g>",
+            look(at),
+            48 + 20 * row,
+            sample(series),
+            escaped(&name)
+        );
+        left += width;
+    }
+    (text, if chart.series.is_empty() { 0 } else { 20 * (row + 1) })
+}
+
+/// Draws the axes and the curves.
+pub(super) fn plot(chart: &Chart, width: u32, height: u32) -> Plot {
+    let styled = |style| chart.series.iter().any(|series| series.style == style);
+    let tops = stacks(chart, width as usize);
+    let points = || chart.series.iter().flat_map(|series| &series.points);
+    let (bars, stacked) = (styled(Style::Bars), styled(Style::Stacked));
+    let x_reach = if bars { Reach::Bars } else { Reach::Tight };
+    let y_reach = if bars || stacked { Reach::Zero } else { Reach::Round };
+    let x = Division::new(chart.x.scale, points().map(|p| p.0), x_reach, width as usize / 90);
+    let heights = points().map(|p| p.1).chain(tops.iter().flat_map(|area| area.upper.iter().map(|p| p.1)));
+    let y = Division::new(chart.y.scale, heights, y_reach, height as usize / 60);
+    let paper = Paper::new(width, height);
+    let left = 8 * y.label_chars_max() as u32 + 36;
+    let area = paper.clone().into_drawing_area();
+    let frame = [left as i32, 12, width as i32 - 20, height as i32 - 50];
+    if draw(chart, &paper, &area, left, &x, &y, &tops).is_err() {
+        unreachable!("nothing can fail in memory");
+    }
+    Plot { elements: paper.take(), frame, x, y }
+}
+
+type Failed = DrawingAreaErrorKind<std::convert::Infallible>;
+
+fn draw(
+    chart: &Chart,
+    paper: &Paper,
+    area: &DrawingArea<Paper, Shift>,
+    left: u32,
+    x: &Division,
+    y: &Division,
+    tops: &[Area],
+) -> Result<(), Failed> {
+    let units = UNITS as u32;
+    let mut context = ChartBuilder::on(area)
+        .margin_top(12 * units)
+        .margin_right(20 * units)
+        .x_label_area_size(50 * units)
+        .y_label_area_size(left * units)
+        .build_cartesian_2d(x.clone(), y.clone())?;
+    context
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(AXIS)
+        .label_style(("sans-serif", 12 * UNITS, &TICK))
+        .axis_desc_style(("sans-serif", 13 * UNITS, &LABEL))
+        .set_all_tick_mark_size(4 * UNITS)
+        .x_label_formatter(&|position| x.label(*position))
+        .y_label_formatter(&|position| y.label(*position))
+        .x_desc(&chart.x.label)
+        .y_desc(&chart.y.label)
+        .draw()?;
+    let place = |&(px, py): &(f64, f64)| (x.position(px), y.position(py));
+    for (at, series) in chart.series.iter().enumerate() {
+        let name = escaped(&series.name);
+        paper.push(&format!("<g class=\"series {}\" data-series=\"{at}\"><title>{name}</title>\n", look(at)));
+        match series.style {
+            Style::Line => {
+                let runs = runs(chart, series, width_of(paper));
+                let dotted = runs.iter().map(Vec::len).sum::<usize>() <= DOTTED_POINTS_MAX;
+                let lines = runs.iter().filter(|run| run.len() > 1);
+                context.draw_series(
+                    lines.map(|run| PathElement::new(run.iter().map(place).collect::<Vec<_>>(), SERIES)),
+                )?;
+                let dots = runs.iter().filter(|run| dotted || run.len() == 1).flatten();
+                context.draw_series(dots.map(|point| Circle::new(place(point), 3 * UNITS, SERIES.filled())))?;
+            }
+            Style::Points => {
+                let all = runs(chart, series, usize::MAX);
+                let dots = all.iter().flatten();
+                context.draw_series(dots.map(|point| Circle::new(place(point), 3 * UNITS, SERIES.filled())))?;
+            }
+            Style::Stacked => {
+                let areas = tops.iter().filter(|area| area.series == at);
+                context.draw_series(areas.map(|area| {
+                    let edge = area.upper.iter().chain(area.lower.iter().rev());
+                    Polygon::new(edge.map(place).collect::<Vec<_>>(), SERIES)
+                }))?;
+            }
+            Style::Bars => {
+                context.draw_series(bars(chart, at, x, y))?;
+            }
+        }
+        paper.push("</g>\n");
+    }
+    Ok(())
+}
+
+fn width_of(paper: &Paper) -> usize {
+    (paper.get_size().0 / UNITS as u32) as usize
+}
+
+/// A series' points that have a place, in unbroken runs, thinned to what so many columns can show.
+pub(super) fn runs(chart: &Chart, series: &Series, columns: usize) -> Vec<Vec<(f64, f64)>> {
+    let placed = |p: &(f64, f64)| has_place(chart.x.scale, p.0) && has_place(chart.y.scale, p.1);
+    let runs = series.points.split(|point| !placed(point)).filter(|run| !run.is_empty());
+    let each = columns.saturating_mul(4);
+    runs.map(|run| if run.len() > each { thinned(chart, run, columns) } else { run.to_vec() }).collect()
+}
+
+/// The first, lowest, highest and last point of each column: the line looks the same.
+fn thinned(chart: &Chart, run: &[(f64, f64)], columns: usize) -> Vec<(f64, f64)> {
+    let x = Division::new(chart.x.scale, run.iter().map(|p| p.0), Reach::Tight, 2);
+    let column = |p: &(f64, f64)| (x.position(p.0) * columns as f64) as usize;
+    let mut kept = Vec::new();
+    for group in run.chunk_by(|a, b| column(a) == column(b)) {
+        let mut of_group = vec![0, group.len() - 1];
+        of_group.extend((0..group.len()).min_by(|&a, &b| group[a].1.total_cmp(&group[b].1)));
+        of_group.extend((0..group.len()).max_by(|&a, &b| group[a].1.total_cmp(&group[b].1)));
+        of_group.sort_unstable();
+        of_group.dedup();
+        kept.extend(of_group.into_iter().map(|at| group[at]));
+    }
+    kept
+}
+
+/// A stacked series: its edges, both by rising x.
+struct Area {
+    series: usize,
+    lower: Vec<(f64, f64)>,
+    upper: Vec<(f64, f64)>,
+}
+
+/// Stacks the stacked series on each other, in their order, at the x of all of them (at most so many).
+fn stacks(chart: &Chart, columns: usize) -> Vec<Area> {
+    let stacked = chart.series.iter().enumerate().filter(|(_, series)| series.style == Style::Stacked);
+    let stacked: Vec<(usize, Vec<(f64, f64)>)> = stacked
+        .map(|(at, series)| {
+            let usable = |p: &&(f64, f64)| has_place(chart.x.scale, p.0) && p.1.is_finite();
+            let mut points: Vec<(f64, f64)> = series.points.iter().filter(usable).copied().collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            (at, points)
+        })
+        .collect();
+    let mut xs: Vec<f64> = stacked.iter().flat_map(|(_, points)| points.iter().map(|p| p.0)).collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup();
+    let every = xs.len().div_ceil(columns.max(1)).max(1);
+    let last = xs.len().saturating_sub(1);
+    let xs: Vec<f64> =
+        xs.iter().enumerate().filter(|(at, _)| at % every == 0 || *at == last).map(|(_, &x)| x).collect();
+    let mut edge: Vec<(f64, f64)> = xs.iter().map(|&x| (x, 0.0)).collect();
+    let mut areas = Vec::new();
+    for (series, points) in stacked {
+        let lower = edge.clone();
+        for top in &mut edge {
+            top.1 = (top.1 + height_at(&points, top.0)).clamp(-f64::MAX, f64::MAX);
+        }
+        areas.push(Area { series, lower, upper: edge.clone() });
+    }
+    areas
+}
+
+/// The height of a curve at `x`: between its points on the line, zero before the first and after the last.
+fn height_at(points: &[(f64, f64)], x: f64) -> f64 {
+    let after = points.partition_point(|p| p.0 <= x);
+    match (after.checked_sub(1).map(|at| points[at]), points.get(after)) {
+        (Some(before), _) if before.0 == x => before.1,
+        (Some(before), Some(next)) => {
+            let share = (x / 2.0 - before.0 / 2.0) / (next.0 / 2.0 - before.0 / 2.0);
+            before.1 * (1.0 - share) + next.1 * share
+        }
+        _ => 0.0,
+    }
+}
+
+/// A series' bars, beside those of the other series with bars.
+fn bars<'a>(
+    chart: &'a Chart,
+    at: usize,
+    x: &'a Division,
+    y: &'a Division,
+) -> impl Iterator<Item = Rectangle<(f64, f64)>> + 'a {
+    let all = || chart.series.iter().filter(|series| series.style == Style::Bars);
+    let mut xs: Vec<f64> = all().flat_map(|s| s.points.iter()).map(|p| x.position(p.0)).collect();
+    xs.sort_by(f64::total_cmp);
+    let steps = xs.windows(2).map(|pair| pair[1] - pair[0]).filter(|&step| step > 1e-9);
+    let step = steps.fold(1.0, f64::min);
+    let side_by_side = all().count().max(1) as f64;
+    let before = chart.series[..at].iter().filter(|series| series.style == Style::Bars).count() as f64;
+    let each = 0.8 * step / side_by_side;
+    let points = chart.series[at].points.iter();
+    let placed = points.filter(|p| has_place(chart.x.scale, p.0) && has_place(chart.y.scale, p.1));
+    placed.map(move |p| {
+        let left = x.position(p.0) - 0.4 * step + before * each;
+        Rectangle::new([(left, y.position(p.1)), (left + 0.94 * each, y.position(0.0))], SERIES.filled())
+    })
+}

@@ -1,0 +1,72 @@
+//! Numbers as people read them.
+
+/// A whole number in groups of three: `1,234,567`.
+pub(super) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number with so many decimals, its whole part in groups of three; `-` where there is none.
+pub(super) fn decimal(number: f64, decimals: usize) -> String {
+    if !number.is_finite() {
+        return "-".to_owned();
+    }
+    let text = format!("{:.*}", decimals.min(17), number);
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) if digits.bytes().any(|b| b.is_ascii_digit() && b != b'0') => ("-", digits),
+        Some(digits) => ("", digits),
+        None => ("", text.as_str()),
+    };
+    let (whole, rest) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    match whole.parse() {
+        Ok(whole) => format!("{sign}{}{rest}", grouped(whole)),
+        Err(_) => format!("{number:.3e}"),
+    }
+}
+
+/// A number in few characters, exact to four digits: `0.05`, `250`, `20k`, `1.5M`, `2e-7`.
+pub(super) fn short(number: f64) -> String {
+    let size = number.abs();
+    if !number.is_finite() {
+        return "-".to_owned();
+    }
+    if size == 0.0 {
+        return "0".to_owned();
+    }
+    if !(1e-3..1e15).contains(&size) {
+        return trimmed_exponent(number);
+    }
+    let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")];
+    let unit = units.iter().find(|(from, _)| size >= *from * 0.99995);
+    let (per, name) = unit.map_or((1.0, ""), |&(from, name)| (if name == "k" { 1e3 } else { from }, name));
+    let scaled = number / per;
+    let decimals = match scaled.abs() {
+        s if s >= 1000.0 => 0,
+        s if s >= 100.0 => 1,
+        s if s >= 10.0 => 2,
+        s if s >= 1.0 => 3,
+        s if s >= 0.1 => 4,
+        _ => 6,
+    };
+    format!("{}{name}", trimmed(&format!("{scaled:.decimals$}")))
+}
+
+fn trimmed_exponent(number: f64) -> String {
+    let text = format!("{number:.3e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => format!("{}e{exponent}", trimmed(digits)),
+        None => text,
+    }
+}
+
+/// Without zeros at the end of the decimals.
+fn trimmed(text: &str) -> &str {
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
+}
