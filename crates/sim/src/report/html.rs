@@ -1,2 +1,189 @@
-use super::Report;
-pub(super) fn page(_: &Report) -> String { String::new() }
+//! The HTML report: one file with its own style and script, that asks the network for nothing.
+
+use std::fmt::Write;
+
+use serde_json::json;
+
+use super::chart::{self, look, sample};
+use super::svg::escaped;
+use super::{Cell, Chart, Part, Report, Scale, Table, text};
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+/// A report with more headings, tables and charts has a table of contents.
+const PARTS_WITHOUT_CONTENTS_MAX: usize = 3;
+/// Widths and heights of a chart's two pictures: for screens, and for phones.
+const PICTURES: [(&str, u32, u32); 2] = [("wide", 960, 430), ("narrow", 400, 320)];
+/// What the page may do: its own style and script, links to data, nothing else.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      base-uri 'none'; form-action 'none'";
+
+/// The whole page.
+pub(super) fn page(report: &Report) -> String {
+    let title = escaped(&report.title);
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
+         <style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n",
+        chart::STYLE
+    );
+    facts(&mut page, report);
+    contents(&mut page, report);
+    for (at, part) in report.parts.iter().enumerate() {
+        match part {
+            Part::Heading(words) => {
+                let _ = writeln!(page, "<h2 id=\"part-{at}\">{}</h2>", escaped(words));
+            }
+            Part::Text(words) => paragraphs(&mut page, words),
+            Part::Table(shown) => table(&mut page, at, shown),
+            Part::Chart(shown) => picture(&mut page, at, shown),
+        }
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let _ = write!(
+        page,
+        "<footer>Larder {version}</footer>\n</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
+    );
+    page
+}
+
+fn facts(page: &mut String, report: &Report) {
+    if report.facts.is_empty() {
+        return;
+    }
+    page.push_str("<dl class=\"facts\">\n");
+    for (name, value) in &report.facts {
+        let long = if value.chars().count() > 60 { " class=\"long\"" } else { "" };
+        let _ = writeln!(page, "<div{long}><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value));
+    }
+    page.push_str("</dl>\n");
+}
+
+fn contents(page: &mut String, report: &Report) {
+    let named = report.parts.iter().enumerate().filter_map(|(at, part)| match part {
+        Part::Heading(words) => Some((at, words, "section")),
+        Part::Table(table) => Some((at, &table.title, "table")),
+        Part::Chart(chart) => Some((at, &chart.title, "picture")),
+        Part::Text(_) => None,
+    });
+    let named: Vec<_> = named.filter(|(_, title, _)| !title.is_empty()).collect();
+    if named.len() <= PARTS_WITHOUT_CONTENTS_MAX {
+        return;
+    }
+    page.push_str("<nav aria-label=\"Contents\"><ul>\n");
+    for (at, title, kind) in named {
+        let _ = writeln!(page, "<li class=\"{kind}\"><a href=\"#part-{at}\">{}</a></li>", escaped(title));
+    }
+    page.push_str("</ul></nav>\n");
+}
+
+fn paragraphs(page: &mut String, words: &str) {
+    for paragraph in words.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
+        let _ = writeln!(page, "<p>{}</p>", escaped(paragraph.trim()));
+    }
+}
+
+/// The title of a part, and beside it what it may be saved as.
+fn heading(page: &mut String, at: usize, title: &str, save: &str, kind: &str, data: &str) {
+    let name: String = title.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let name = name.split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-").to_lowercase();
+    let name = if name.is_empty() { format!("part-{at}") } else { name };
+    let _ = writeln!(
+        page,
+        "<div class=\"head\"><h3>{}</h3><a class=\"save\" download=\"{name}.{save}\" \
+         href=\"data:{kind};charset=utf-8,{}\" title=\"Save as {}\">{}</a></div>",
+        escaped(title),
+        percent_encoded(data),
+        save.to_uppercase(),
+        save.to_uppercase(),
+    );
+}
+
+/// Bytes for a data URI.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len() * 3 / 2);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => encoded.push(byte as char),
+            b'-' | b'_' | b'.' | b'~' | b',' | b'/' | b':' | b';' | b'=' | b'(' | b')' => encoded.push(byte as char),
+            _ => {
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+        }
+    }
+    encoded
+}
+
+fn table(page: &mut String, at: usize, shown: &Table) {
+    let _ = writeln!(page, "<section class=\"part\" id=\"part-{at}\">");
+    heading(page, at, &shown.title, "csv", "text/csv", &shown.to_csv());
+    page.push_str("<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr>");
+    let numeric: Vec<bool> = (0..shown.columns.len()).map(|column| text::is_numeric(shown, column)).collect();
+    for (column, name) in shown.columns.iter().enumerate() {
+        let class = if numeric[column] { " class=\"number\"" } else { "" };
+        let _ = write!(page, "<th scope=\"col\"{class}><button type=\"button\">{}</button></th>", escaped(name));
+    }
+    page.push_str("</tr></thead>\n<tbody>\n");
+    for row in &shown.rows {
+        page.push_str("<tr>");
+        for (column, cell) in row.iter().enumerate() {
+            let class = if numeric.get(column) == Some(&true) { " class=\"number\"" } else { "" };
+            let value = match cell {
+                Cell::Count(count) => format!(" data-value=\"{count}\""),
+                Cell::Number(number, _) if number.is_finite() => format!(" data-value=\"{number}\""),
+                _ => String::new(),
+            };
+            let _ = write!(page, "<td{class}{value}>{}</td>", escaped(&text::cell(cell)));
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</tbody>\n</table></div>\n</section>\n");
+}
+
+fn picture(page: &mut String, at: usize, shown: &Chart) {
+    let title = escaped(&shown.title);
+    let _ = writeln!(page, "<section class=\"part chart\" id=\"part-{at}\">");
+    heading(page, at, &shown.title, "svg", "image/svg+xml", &shown.to_svg());
+    if !shown.series.is_empty() {
+        page.push_str("<div class=\"legend\">\n");
+        for (series, curve) in shown.series.iter().enumerate() {
+            let _ = writeln!(
+                page,
+                "<button type=\"button\" class=\"{}\" data-series=\"{series}\" aria-pressed=\"true\">\
+                 <svg width=\"22\" height=\"10\" aria-hidden=\"true\">{}</svg>{}</button>",
+                look(series),
+                sample(curve),
+                escaped(&curve.name)
+            );
+        }
+        page.push_str("</div>\n");
+    }
+    page.push_str("<div class=\"plots\">\n");
+    let mut axes = None;
+    for (class, width, height) in PICTURES {
+        let plot = chart::plot(shown, width, height);
+        let [left, top, right, bottom] = plot.frame;
+        let _ = writeln!(
+            page,
+            "<svg class=\"plot {class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\" \
+             data-frame=\"{left} {top} {right} {bottom}\">\n{}</svg>",
+            plot.elements
+        );
+        let axis = |(scale, from, to): (Scale, f64, f64)| json!([scale == Scale::Log, from, to]);
+        axes.get_or_insert_with(Vec::new).push(json!([axis(plot.x.ends()), axis(plot.y.ends())]));
+    }
+    let series: Vec<_> = shown
+        .series
+        .iter()
+        .map(|curve| {
+            let points = chart::runs(shown, curve, PICTURES[0].1 as usize).concat();
+            json!({ "name": curve.name, "points": points, "stacked": curve.style == super::Style::Stacked })
+        })
+        .collect();
+    let data = json!({ "x": shown.x.label, "y": shown.y.label, "axes": axes, "series": series });
+    // As an attribute: script elements would need an escape of their own.
+    let _ = writeln!(page, "<div class=\"tip\" hidden data-chart=\"{}\"></div>", escaped(&data.to_string()));
+    page.push_str("</div>\n</section>\n");
+}

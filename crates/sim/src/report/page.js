@@ -1,0 +1,142 @@
+"use strict";
+(() => {
+  const SVG = "http://www.w3.org/2000/svg";
+
+  // Tables: a click on a column's name sorts by it, a second click turns the order round.
+  const valueOf = (cell) => {
+    if (!cell) return null;
+    if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
+    return cell.textContent === "" || cell.textContent === "-" ? null : cell.textContent;
+  };
+  const compare = (a, b) => {
+    if (typeof a === "number" && typeof b === "number") return a - b;
+    return String(a).localeCompare(String(b), "en", { numeric: true });
+  };
+  const sort = (header) => {
+    const table = header.closest("table");
+    const column = header.cellIndex;
+    const before = header.getAttribute("aria-sort");
+    const first = header.classList.contains("number") ? "descending" : "ascending";
+    const second = first === "ascending" ? "descending" : "ascending";
+    const order = before === first ? second : first;
+    const sign = order === "ascending" ? 1 : -1;
+    const body = table.tBodies[0];
+    const rows = Array.from(body.rows, (row) => [valueOf(row.cells[column]), row]);
+    rows.sort(([a], [b]) => {
+      if (a === null || b === null) return (a === null) - (b === null);
+      return sign * compare(a, b);
+    });
+    body.append(...rows.map(([, row]) => row));
+    for (const other of header.parentNode.cells) other.removeAttribute("aria-sort");
+    header.setAttribute("aria-sort", order);
+  };
+  for (const header of document.querySelectorAll("th")) {
+    header.querySelector("button").addEventListener("click", () => sort(header));
+  }
+
+  // Numbers as on the axes, with five digits.
+  const shown = (value) => {
+    const size = Math.abs(value);
+    if (size !== 0 && (size < 1e-4 || size >= 1e15)) return value.toExponential(3);
+    return value.toLocaleString("en", { maximumSignificantDigits: size >= 1e5 ? 15 : 5, maximumFractionDigits: 6 });
+  };
+
+  // Where a value lies on an axis [logarithmic, from, to], from 0 to 1.
+  const position = ([log, from, to], value) => {
+    const inner = log ? Math.log10 : (v) => v;
+    return (inner(value) - inner(from)) / (inner(to) - inner(from));
+  };
+
+  const element = (name, attributes) => {
+    const made = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return made;
+  };
+
+  const chart = (section) => {
+    const tip = section.querySelector(".tip");
+    const plots = Array.from(section.querySelectorAll(".plot"));
+    const data = JSON.parse(tip.dataset.chart);
+    const off = new Set();
+
+    for (const button of section.querySelectorAll(".legend button")) {
+      button.addEventListener("click", () => {
+        const series = Number(button.dataset.series);
+        const hide = !off.has(series);
+        if (hide) off.add(series); else off.delete(series);
+        button.setAttribute("aria-pressed", String(!hide));
+        for (const group of section.querySelectorAll(`.series[data-series="${series}"]`)) {
+          group.classList.toggle("off", hide);
+        }
+      });
+    }
+
+    plots.forEach((plot, which) => {
+      const [left, top, right, bottom] = plot.dataset.frame.split(" ").map(Number);
+      const [xAxis, yAxis] = data.axes[which];
+      const guide = element("path", { class: "guide", visibility: "hidden" });
+      const ring = element("circle", { class: "near", r: 6, visibility: "hidden" });
+      plot.append(guide, ring);
+
+      const hide = () => {
+        tip.hidden = true;
+        for (const mark of [guide, ring]) mark.setAttribute("visibility", "hidden");
+      };
+      // The nearest point; an area's point counts at the height where it was stacked only by its x.
+      const nearest = (px, py) => {
+        let best = null;
+        data.series.forEach((series, at) => {
+          if (off.has(at)) return;
+          for (const [x, y] of series.points) {
+            const cx = left + position(xAxis, x) * (right - left);
+            const cy = bottom - position(yAxis, y) * (bottom - top);
+            const distance = Math.hypot(cx - px, series.stacked ? 0 : (cy - py) / 2);
+            if (!best || distance < best.distance) best = { series, x, y, cx, cy, distance };
+          }
+        });
+        return best;
+      };
+      const place = (cx, cy) => {
+        const box = plot.getBoundingClientRect();
+        const outer = tip.parentNode.getBoundingClientRect();
+        const scale = box.width / plot.viewBox.baseVal.width;
+        const beside = cx * scale + 14;
+        const fits = beside + tip.offsetWidth < outer.width;
+        tip.style.left = `${Math.max(0, fits ? beside : cx * scale - 14 - tip.offsetWidth)}px`;
+        tip.style.top = `${Math.max(0, cy * scale - tip.offsetHeight / 2)}px`;
+      };
+      const show = (event) => {
+        const box = plot.getBoundingClientRect();
+        const scale = plot.viewBox.baseVal.width / box.width;
+        const px = (event.clientX - box.left) * scale;
+        const py = (event.clientY - box.top) * scale;
+        const found = px >= left - 8 && px <= right + 8 && py <= bottom + 8 ? nearest(px, py) : null;
+        if (!found) return hide();
+        const name = document.createElement("b");
+        name.textContent = found.series.name;
+        const line = (label, value) => {
+          const row = document.createElement("div");
+          row.textContent = `${label}: ${shown(value)}`;
+          return row;
+        };
+        const rows = found.series.stacked
+          ? data.series.map((series, at) => [series, at]).filter(([series, at]) => series.stacked && !off.has(at))
+            .map(([series]) => [series.name, series.points.find(([x]) => x === found.x)])
+            .filter(([, point]) => point).map(([label, point]) => line(label, point[1]))
+          : [line(data.y, found.y)];
+        tip.replaceChildren(...(found.series.stacked ? [] : [name]), line(data.x, found.x), ...rows);
+        tip.hidden = false;
+        place(found.cx, found.series.stacked ? py : found.cy);
+        guide.setAttribute("d", `M${found.cx} ${top}V${bottom}`);
+        guide.setAttribute("visibility", "visible");
+        ring.setAttribute("cx", found.cx);
+        ring.setAttribute("cy", found.cy);
+        ring.setAttribute("visibility", found.series.stacked ? "hidden" : "visible");
+      };
+      plot.addEventListener("pointermove", show);
+      plot.addEventListener("pointerdown", show);
+      plot.addEventListener("pointerleave", hide);
+    });
+  };
+  for (const section of document.querySelectorAll("section.chart")) chart(section);
+})();
