@@ -11,6 +11,7 @@ need memcached memcached
 need redis-server redis-server
 need memccapable libmemcached-tools
 need valgrind valgrind
+command -v chromium chromium-browser google-chrome >/dev/null || packages+=(chromium)
 [ -e /usr/include/libmemcached/memcached.h ] || packages+=(libmemcached-dev)
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 

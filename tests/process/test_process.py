@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the tests of the process: starting, stopping, connections, memory, the admin page.
+"""Runs the tests of the process: starting, stopping, connections, memory, the admin page; its reports.
 
     tests/process/test_process.py                                 # target/release/larder serve
     tests/process/test_process.py --server memcached test_start
@@ -19,7 +19,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import support  # noqa: E402
 
-MODULES = ["test_start", "test_network", "test_memory", "test_admin"]
+MODULES = ["test_start", "test_network", "test_memory", "test_admin", "test_report"]
 
 
 class Result(unittest.TestResult):

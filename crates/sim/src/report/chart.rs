@@ -154,12 +154,17 @@ fn draw(
                     lines.map(|run| PathElement::new(run.iter().map(place).collect::<Vec<_>>(), SERIES)),
                 )?;
                 let dots = runs.iter().filter(|run| dotted || run.len() == 1).flatten();
-                context.draw_series(dots.map(|point| Circle::new(place(point), 3 * UNITS, SERIES.filled())))?;
+                context
+                    .draw_series(dots.map(|point| Circle::new(place(point), 3 * UNITS, SERIES.filled())))?;
             }
             Style::Points => {
                 let all = runs(chart, series, usize::MAX);
+                let dense = all.iter().map(Vec::len).sum::<usize>() > DOTTED_POINTS_MAX;
+                paper.push(if dense { "<g class=\"dense\">\n" } else { "<g>\n" });
+                let radius = if dense { 2 } else { 3 } * UNITS;
                 let dots = all.iter().flatten();
-                context.draw_series(dots.map(|point| Circle::new(place(point), 3 * UNITS, SERIES.filled())))?;
+                context.draw_series(dots.map(|point| Circle::new(place(point), radius, SERIES.filled())))?;
+                paper.push("</g>\n");
             }
             Style::Stacked => {
                 let areas = tops.iter().filter(|area| area.series == at);

@@ -107,7 +107,9 @@ fn percent_encoded(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => encoded.push(byte as char),
-            b'-' | b'_' | b'.' | b'~' | b',' | b'/' | b':' | b';' | b'=' | b'(' | b')' => encoded.push(byte as char),
+            b'-' | b'_' | b'.' | b'~' | b',' | b'/' | b':' | b';' | b'=' | b'(' | b')' => {
+                encoded.push(byte as char)
+            }
             _ => {
                 let _ = write!(encoded, "%{byte:02X}");
             }
@@ -123,7 +125,8 @@ fn table(page: &mut String, at: usize, shown: &Table) {
     let numeric: Vec<bool> = (0..shown.columns.len()).map(|column| text::is_numeric(shown, column)).collect();
     for (column, name) in shown.columns.iter().enumerate() {
         let class = if numeric[column] { " class=\"number\"" } else { "" };
-        let _ = write!(page, "<th scope=\"col\"{class}><button type=\"button\">{}</button></th>", escaped(name));
+        let _ =
+            write!(page, "<th scope=\"col\"{class}><button type=\"button\">{}</button></th>", escaped(name));
     }
     page.push_str("</tr></thead>\n<tbody>\n");
     for row in &shown.rows {
@@ -151,8 +154,8 @@ fn picture(page: &mut String, at: usize, shown: &Chart) {
         for (series, curve) in shown.series.iter().enumerate() {
             let _ = writeln!(
                 page,
-                "<button type=\"button\" class=\"{}\" data-series=\"{series}\" aria-pressed=\"true\">\
-                 <svg width=\"22\" height=\"10\" aria-hidden=\"true\">{}</svg>{}</button>",
+                "<button type=\"button\" data-series=\"{series}\" aria-pressed=\"true\">\
+                 <svg class=\"{}\" width=\"22\" height=\"10\" aria-hidden=\"true\">{}</svg>{}</button>",
                 look(series),
                 sample(curve),
                 escaped(&curve.name)

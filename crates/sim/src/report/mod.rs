@@ -180,7 +180,8 @@ impl Report {
 
     /// For a program: everything, the points of the charts included. NaN and infinity are null.
     pub fn to_json(&self) -> String {
-        let mut json = serde_json::to_string_pretty(self).expect("strings and numbers can be written as JSON");
+        let mut json =
+            serde_json::to_string_pretty(self).expect("strings and numbers can be written as JSON");
         json.push('\n');
         json
     }

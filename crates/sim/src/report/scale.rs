@@ -41,7 +41,12 @@ pub(super) fn has_place(scale: Scale, value: f64) -> bool {
 
 impl Division {
     /// Spans all `values` that have a place. `marks`: about how many it carries.
-    pub(super) fn new(scale: Scale, values: impl Iterator<Item = f64>, reach: Reach, marks: usize) -> Division {
+    pub(super) fn new(
+        scale: Scale,
+        values: impl Iterator<Item = f64>,
+        reach: Reach,
+        marks: usize,
+    ) -> Division {
         let mut placed: Vec<f64> = values.filter(|&v| has_place(scale, v)).map(|v| inner(scale, v)).collect();
         placed.sort_by(f64::total_cmp);
         placed.dedup();
@@ -162,10 +167,9 @@ fn logarithmic(low: f64, high: f64, marks: usize) -> Division {
     };
     let decades = libm::floor(low) as i32..=libm::ceil(high) as i32;
     let wanted = |decade: &i32| decade.rem_euclid(every as i32) == 0;
-    let all = decades.filter(wanted).flat_map(|d| factors.iter().map(move |f| f * libm::pow(10.0, f64::from(d))));
-    let inside = |value: &f64| {
-        value.is_normal() && (low - 1e-9..=high + 1e-9).contains(&libm::log10(*value))
-    };
+    let all =
+        decades.filter(wanted).flat_map(|d| factors.iter().map(move |f| f * libm::pow(10.0, f64::from(d))));
+    let inside = |value: &f64| value.is_normal() && (low - 1e-9..=high + 1e-9).contains(&libm::log10(*value));
     let marks: Vec<f64> = all.filter(inside).take(4 * MARKS_MAX).collect();
     Division::laid_out(Scale::Log, low, high, marks)
 }

@@ -8,7 +8,8 @@ use std::rc::Rc;
 use plotters::style::RGBColor;
 use plotters_backend::text_anchor::{HPos, VPos};
 use plotters_backend::{
-    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind, FontTransform,
+    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind,
+    FontTransform,
 };
 
 /// The library counts in whole units: so many make one of the picture's.
@@ -106,7 +107,11 @@ impl DrawingBackend for Paper {
         self.draw_path([from, to], style)
     }
 
-    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(&mut self, path: I, style: &S) -> Drawn {
+    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
+        &mut self,
+        path: I,
+        style: &S,
+    ) -> Drawn {
         class(style.color(), false).map_or(Ok(()), |class| self.path(class, path, ""))
     }
 
@@ -131,7 +136,11 @@ impl DrawingBackend for Paper {
 
     fn draw_circle<S: BackendStyle>(&mut self, at: BackendCoord, radius: u32, _: &S, _: bool) -> Drawn {
         let radius = Unit(radius as i32);
-        self.push(&format!("<circle class=\"dot\" cx=\"{}\" cy=\"{}\" r=\"{radius}\"/>\n", Unit(at.0), Unit(at.1)));
+        self.push(&format!(
+            "<circle class=\"dot\" cx=\"{}\" cy=\"{}\" r=\"{radius}\"/>\n",
+            Unit(at.0),
+            Unit(at.1)
+        ));
         Ok(())
     }
 

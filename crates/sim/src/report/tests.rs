@@ -1,5 +1,6 @@
 //! Tests of the reports. `sample` is a report with one of everything.
 
+use proptest::prelude::*;
 
 use super::number::{decimal, grouped, short};
 use super::text::Screen;
@@ -13,7 +14,12 @@ fn sample() -> Report {
     for (at, policy) in policies.iter().enumerate() {
         let ratio = 0.41 - 0.017 * ((at * 7) % 10) as f64;
         let note = if at == 3 { Cell::Text(wicked.to_owned()) } else { Cell::Empty };
-        table.row(vec![Cell::Text((*policy).to_owned()), Cell::Count(1 << (20 + at)), Cell::Number(ratio, 4), note]);
+        table.row(vec![
+            Cell::Text((*policy).to_owned()),
+            Cell::Count(1 << (20 + at)),
+            Cell::Number(ratio, 4),
+            note,
+        ]);
     }
     table.row(vec![
         Cell::Text("none".to_owned()),
@@ -44,7 +50,8 @@ fn sample() -> Report {
     }
     let mut bars = Chart::new("Service time by policy", "run", "service time (us)");
     for (at, name) in ["p50", "p99", wicked].into_iter().enumerate() {
-        let points = (1..=6).map(|run| (f64::from(run), f64::from(run * 3 + 5) * (1.0 + at as f64))).collect();
+        let points =
+            (1..=6).map(|run| (f64::from(run), f64::from(run * 3 + 5) * (1.0 + at as f64))).collect();
         bars.series.push(Series { name: name.to_owned(), points, style: Style::Bars });
     }
     let mut requests = Chart::new("Request sizes", "rank", "size (bytes)");
@@ -57,13 +64,20 @@ fn sample() -> Report {
             ("trace".to_owned(), wicked.to_owned()),
             ("requests".to_owned(), "400,000".to_owned()),
             ("keys".to_owned(), "20,000".to_owned()),
-            ("command".to_owned(), "larder simulate --workload zipfian:keys=20k,requests=400k,theta=0.99 \
-                --sizes 1%,10% --policies lru,s3-fifo,sieve --html out.html".to_owned()),
+            (
+                "command".to_owned(),
+                "larder simulate --workload zipfian:keys=20k,requests=400k,theta=0.99 \
+                --sizes 1%,10% --policies lru,s3-fifo,sieve --html out.html"
+                    .to_owned(),
+            ),
         ],
         parts: vec![
             Part::Heading("Hit ratios".to_owned()),
-            Part::Text("Every policy saw the same requests. A lower miss ratio is better; differences below one \
-                percent of the requests are within what another seed would change.".to_owned()),
+            Part::Text(
+                "Every policy saw the same requests. A lower miss ratio is better; differences below one \
+                percent of the requests are within what another seed would change."
+                    .to_owned(),
+            ),
             Part::Table(table),
             Part::Chart(curves),
             Part::Heading("Memory".to_owned()),
@@ -87,7 +101,117 @@ fn a_report_is_one_page_without_links_to_elsewhere() {
             }
         }
     }
-    assert!(!page.contains("http://") || page.matches("http://").count() == page.matches("http://www.w3.org").count());
+    assert!(
+        !page.contains("http://")
+            || page.matches("http://").count() == page.matches("http://www.w3.org").count()
+    );
     assert!(!page.contains("https://") && !page.contains("src="));
     assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn names_cannot_break_out_of_a_page_or_a_picture() {
+    let page = sample().to_html();
+    assert_eq!(page.matches("<script>").count(), 1);
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    for part in &sample().parts {
+        if let Part::Chart(chart) = part {
+            assert!(!chart.to_svg().contains("<script>"));
+        }
+    }
+}
+
+#[test]
+fn numbers_are_grouped_shortened_and_never_nan() {
+    assert_eq!([grouped(0), grouped(999), grouped(1_234_567)], ["0", "999", "1,234,567"]);
+    assert_eq!([decimal(-1234.5, 2), decimal(-0.001, 1), decimal(f64::NAN, 3)], ["-1,234.50", "0.0", "-"]);
+    assert_eq!(
+        [short(20_000.0), short(1.5e6), short(0.05), short(2e-7), short(250.0)],
+        ["20k", "1.5M", "0.05", "2e-7", "250"]
+    );
+}
+
+#[test]
+fn a_table_is_aligned_and_fits_a_narrow_terminal() {
+    let mut table = Table::new("T", &["policy", "requests", "ratio"]);
+    table.row(vec![Cell::Text("lru".into()), Cell::Count(1_234_567), Cell::Number(0.5, 3)]);
+    table.row(vec![Cell::Text("a long name of a policy".into()), Cell::Count(7), Cell::Number(f64::NAN, 3)]);
+    let plain = text::table(&table, Screen::Plain);
+    let lines: Vec<&str> = plain.lines().collect();
+    assert!(lines[3].ends_with("1,234,567  0.500") && lines[4].ends_with("        7      -"), "{plain}");
+    assert!(plain.is_ascii());
+    let narrow = text::table(&table, Screen::Terminal(32));
+    assert!(narrow.lines().all(|line| line.chars().count() <= 34), "{narrow}");
+}
+
+#[test]
+fn csv_keeps_numbers_in_full_and_quotes_words() {
+    let mut table = Table::new("T", &["name", "ratio"]);
+    table.row(vec![Cell::Text("a, \"b\"".into()), Cell::Number(0.123_456_789_012_345_6, 2)]);
+    table.row(vec![Cell::Empty, Cell::Number(f64::INFINITY, 2)]);
+    assert_eq!(table.to_csv(), "name,ratio\n\"a, \"\"b\"\"\",0.1234567890123456\n,\n");
+}
+
+#[test]
+fn json_holds_every_point_and_null_for_what_is_no_number() {
+    let json: serde_json::Value = serde_json::from_str(&sample().to_json()).unwrap();
+    assert_eq!(json["parts"][2]["table"]["rows"][10][2], serde_json::Value::Null);
+    assert_eq!(json["parts"][3]["chart"]["series"][0]["points"].as_array().unwrap().len(), 16);
+}
+
+#[test]
+fn stacked_areas_lie_on_each_other() {
+    let mut chart = Chart::new("C", "x", "y");
+    for height in [3.0, 4.0] {
+        let points = vec![(0.0, height), (1.0, height)];
+        chart.series.push(Series { name: String::new(), points, style: Style::Stacked });
+    }
+    let plot = chart::plot(&chart, 400, 300);
+    assert!(plot.y.ends().2 >= 7.0);
+    assert_eq!(plot.elements.matches("class=\"area\"").count(), 2);
+}
+
+/// Numbers that axes stumble over, and any other.
+fn value() -> impl Strategy<Value = f64> {
+    let odd = [
+        0.0,
+        -0.0,
+        1.0,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::MAX,
+        f64::MIN,
+        f64::MIN_POSITIVE,
+        5e-324,
+    ];
+    prop_oneof![prop::sample::select(odd.to_vec()), any::<f64>(), -10.0..10.0, 1e15..1.000_000_001e15]
+}
+
+fn chart() -> impl Strategy<Value = Chart> {
+    let style = prop::sample::select(vec![Style::Line, Style::Points, Style::Stacked, Style::Bars]);
+    let series = (style, prop::collection::vec((value(), value()), 0..6));
+    let scale = || prop::sample::select(vec![Scale::Linear, Scale::Log]);
+    (scale(), scale(), prop::collection::vec(series, 0..4)).prop_map(|(x, y, all)| {
+        let mut chart = Chart::new("any", "x", "y");
+        (chart.x.scale, chart.y.scale) = (x, y);
+        let named = all.into_iter().map(|(style, points)| Series { name: "s".to_owned(), points, style });
+        chart.series.extend(named);
+        chart
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn any_points_draw_without_panic_in_the_frame_and_the_same_twice(chart in chart()) {
+        let svg = chart.to_svg();
+        prop_assert_eq!(&svg, &chart.to_svg());
+        prop_assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", svg);
+        prop_assert!(svg.len() < 100_000);
+        let report = Report { parts: vec![Part::Chart(chart)], ..Report::default() };
+        prop_assert!(report.to_html().contains("data-frame"));
+        prop_assert!(!report.to_text().is_empty() && !report.to_json().is_empty());
+    }
 }
