@@ -73,7 +73,7 @@ pub(super) fn table(table: &Table, screen: Screen) -> String {
     let rule = if screen == Screen::Plain { '-' } else { '─' };
     shown.load_style(TableStyle::new().header_separator(LineStyle::none().fill(rule).junction(rule)));
     if let Screen::Terminal(columns) = screen {
-        shown.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
+        shown.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns - 2);
     }
     shown.set_header(table.columns.iter().map(|name| one_line(name)).collect::<Vec<_>>());
     for row in &table.rows {
