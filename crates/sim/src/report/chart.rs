@@ -1,4 +1,4 @@
-//! Charts as SVG. The drawing library lays out and draws axes and shapes; the legend and the page around are ours.
+//! Charts as SVG. The drawing library lays out and draws axes and shapes; legend and page are ours.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What a run has to say: tables for the terminal, CSV and JSON for programs, SVG curves, one self-contained HTML file.
+//! What a run has to say: tables for the terminal, CSV and JSON for programs, SVG curves, one HTML file.
 
 mod chart;
 mod html;

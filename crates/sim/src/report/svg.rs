@@ -1,4 +1,4 @@
-//! Where the drawing library draws: shapes become SVG elements that name a class, so that a style sheet colours them.
+//! Where the drawing library draws: shapes become SVG elements that name a class for a style sheet to colour.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
