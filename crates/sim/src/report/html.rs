@@ -15,15 +15,13 @@ const PARTS_WITHOUT_CONTENTS_MAX: usize = 3;
 /// Widths and heights of a chart's two pictures: for screens, and for phones.
 const PICTURES: [(&str, u32, u32); 2] = [("wide", 960, 430), ("narrow", 400, 320)];
 /// What the page may do: its own style and script, links to data, nothing else.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      base-uri 'none'; form-action 'none'";
+const POLICY: &str = include_str!("policy.html");
 
 /// The whole page.
 pub(super) fn page(report: &Report) -> String {
     let title = escaped(&report.title);
     let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n{POLICY}\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
          <style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n",
