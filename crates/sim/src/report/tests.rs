@@ -205,7 +205,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn any_points_draw_without_panic_in_the_frame_and_the_same_twice(chart in chart()) {
+    fn any_points_draw_without_panic_and_the_same_twice(chart in chart()) {
         let svg = chart.to_svg();
         prop_assert_eq!(&svg, &chart.to_svg());
         prop_assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", svg);
