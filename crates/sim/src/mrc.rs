@@ -1,1 +1,0 @@
-//! Miss-ratio curves of LRU in one pass: exact (a tree of stack distances) and sampled (SHARDS).

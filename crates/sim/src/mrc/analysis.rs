@@ -1,0 +1,321 @@
+//! One pass over the requests: exact, or by SHARDS (Waldspurger, Park, Garthwaite and Ahmad, FAST 2015).
+
+use std::collections::BinaryHeap;
+
+use super::curve::{Curve, Point, Unit};
+use super::histogram::Histogram;
+use super::stack::{Stack, mix};
+use crate::{CHUNK_REQUESTS, Op, Request, Source, SourceError};
+
+/// Objects below this are counted exactly, above to within a factor of 1 + 2^-19.
+const OBJECTS_BITS: u32 = 20;
+/// Octets below this are counted exactly, above to within a factor of 1 + 2^-13.
+const BYTES_BITS: u32 = 14;
+
+/// How much is looked at.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Method {
+    /// Every request.
+    Exact,
+    /// SHARDS at a fixed rate: the keys whose hash lies in this share (0 < rate <= 1) of all hashes.
+    Rate(f64),
+    /// SHARDS of fixed size: at most so many keys at a time; the rate falls as more keys come up.
+    Size(usize),
+}
+
+impl std::fmt::Display for Method {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Method::Exact => f.write_str("exact"),
+            Method::Rate(rate) => write!(f, "SHARDS, rate {rate}"),
+            Method::Size(keys) => write!(f, "SHARDS, at most {keys} keys"),
+        }
+    }
+}
+
+/// What the operations of a trace do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OpRule {
+    /// Reads are counted, and a miss is filled. Storage commands and counters move the item to the front without being
+    /// counted; `set` and `add` put it in, the others leave an absent item absent. `append` and `prepend` add their
+    /// octets, counters leave the size. A delete removes.
+    #[default]
+    Obey,
+    /// Every request is a read.
+    Ignore,
+}
+
+/// What is computed, and how.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Settings {
+    /// What a cache's size counts.
+    pub unit: Unit,
+    /// How much is looked at.
+    pub method: Method,
+    /// What operations do.
+    pub ops: OpRule,
+    /// Octets that each item takes besides key and value; for [`Unit::Bytes`].
+    pub item_overhead_bytes: u64,
+    /// SHARDS: makes the sampled counts add up to the requests by correcting the smallest distance (section 3.3 of the
+    /// paper, SHARDS_adj).
+    pub adjusted: bool,
+    /// Which sample SHARDS takes.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Exact or sampled as `method` says, with the correction, operations obeyed, no overhead.
+    pub fn new(unit: Unit, method: Method) -> Settings {
+        Settings { unit, method, ops: OpRule::Obey, item_overhead_bytes: 0, adjusted: true, seed: 0 }
+    }
+}
+
+/// A curve in the making.
+pub struct Analysis {
+    settings: Settings,
+    seed_mixed: u64,
+    stack: Stack,
+    histogram: Histogram,
+    /// Keys are looked at if their hash is below this; `None` = all.
+    threshold: Option<u64>,
+    /// The hashes of the keys at hand, the largest on top; only for [`Method::Size`].
+    by_hash: BinaryHeap<(u64, u64)>,
+    /// How many requests one counted request stands for.
+    scale: f64,
+    requests: u64,
+    counted: f64,
+    cold: f64,
+    keys_seen: u64,
+    keys_seen_bytes: u64,
+}
+
+impl Analysis {
+    /// Begins.
+    ///
+    /// # Errors
+    /// A rate that is not above 0 and at most 1, a size of 0.
+    pub fn new(settings: Settings) -> Result<Analysis, String> {
+        let threshold = match settings.method {
+            Method::Exact => None,
+            Method::Rate(rate) if rate > 0.0 && rate <= 1.0 => {
+                Some((rate * 2_f64.powi(64)) as u64).filter(|_| rate < 1.0)
+            }
+            Method::Rate(rate) => return Err(format!("the sampling rate must be above 0 and at most 1, not {rate}")),
+            Method::Size(0) => return Err("SHARDS needs at least one key".to_owned()),
+            Method::Size(_) => None,
+        };
+        let bits = if settings.unit == Unit::Objects { OBJECTS_BITS } else { BYTES_BITS };
+        let mut analysis = Analysis {
+            settings,
+            seed_mixed: mix(settings.seed ^ 0x5348_4152_4453),
+            stack: Stack::new(),
+            histogram: Histogram::new(bits),
+            threshold: None,
+            by_hash: BinaryHeap::new(),
+            scale: 1.0,
+            requests: 0,
+            counted: 0.0,
+            cold: 0.0,
+            keys_seen: 0,
+            keys_seen_bytes: 0,
+        };
+        if let Some(threshold) = threshold {
+            analysis.lower_to(threshold);
+        }
+        Ok(analysis)
+    }
+
+    /// Takes one request into account.
+    pub fn request(&mut self, request: &Request) {
+        let read = request.op == Op::Get || self.settings.ops == OpRule::Ignore;
+        self.requests += u64::from(read);
+        if self.settings.method == Method::Exact {
+            self.looked_at(request, read);
+            return;
+        }
+        let hash = mix(request.key ^ self.seed_mixed);
+        if self.threshold.is_some_and(|threshold| hash >= threshold) {
+            return;
+        }
+        if self.looked_at(request, read)
+            && let Method::Size(most) = self.settings.method
+        {
+            self.by_hash.push((hash, request.key));
+            self.shrink_to(most);
+        }
+    }
+
+    /// How many keys are at hand.
+    pub fn keys(&self) -> usize {
+        self.stack.items()
+    }
+
+    /// The share of keys that is looked at now.
+    pub fn rate(&self) -> f64 {
+        1.0 / self.scale
+    }
+
+    /// Returns whether the key is new.
+    fn looked_at(&mut self, request: &Request, read: bool) -> bool {
+        if read {
+            let before = self.stack.weight(request.key).is_none();
+            self.read(request);
+            return before;
+        }
+        let there = self.stack.weight(request.key);
+        match (request.op, there) {
+            (Op::Delete, _) => {
+                self.stack.remove(request.key);
+                return false;
+            }
+            (Op::Set | Op::Add, _) | (Op::Replace | Op::Cas, Some(_)) => {
+                self.stack.touch(request.key, self.weight(request));
+            }
+            (Op::Append | Op::Prepend, Some(weight)) if self.settings.unit == Unit::Bytes => {
+                self.stack.touch(request.key, weight + u64::from(request.value_bytes));
+            }
+            (_, Some(weight)) => {
+                self.stack.touch(request.key, weight);
+            }
+            (_, None) => return false,
+        }
+        if there.is_none() {
+            self.first_seen(request);
+        }
+        there.is_none()
+    }
+
+    fn read(&mut self, request: &Request) {
+        self.counted += self.scale;
+        match self.stack.touch(request.key, self.weight(request)) {
+            Some(place) => {
+                let above = (place.above as f64 * self.scale).round() as u64;
+                let distance = if self.scale == 1.0 { place.above } else { above } + place.weight;
+                self.histogram.add(distance, self.scale);
+            }
+            None => {
+                self.cold += self.scale;
+                self.first_seen(request);
+            }
+        }
+    }
+
+    fn first_seen(&mut self, request: &Request) {
+        self.keys_seen += 1;
+        self.keys_seen_bytes += request.item_bytes() + self.settings.item_overhead_bytes;
+    }
+
+    fn weight(&self, request: &Request) -> u64 {
+        match self.settings.unit {
+            Unit::Objects => 1,
+            Unit::Bytes => request.item_bytes() + self.settings.item_overhead_bytes,
+        }
+    }
+
+    /// Drops the keys of the largest hashes until at most `most` are at hand.
+    ///
+    /// The paper rescales the counts so far by the quotient of the rates. Here a request is counted with the weight of
+    /// its time, 1 / rate, which is the same curve: all counts differ from the paper's by one common factor.
+    fn shrink_to(&mut self, most: usize) {
+        while self.stack.items() > most {
+            let Some(&(largest, _)) = self.by_hash.peek() else { return };
+            while let Some(&(hash, key)) = self.by_hash.peek()
+                && hash == largest
+            {
+                self.by_hash.pop();
+                self.stack.forget(key);
+            }
+            self.lower_to(largest);
+        }
+        if self.by_hash.len() > 2 * most {
+            // Deleted keys are still in it, and twice those that came back.
+            let mut living = std::mem::take(&mut self.by_hash).into_vec();
+            living.retain(|(_, key)| self.stack.weight(*key).is_some());
+            living.sort_unstable();
+            living.dedup();
+            self.by_hash = BinaryHeap::from(living);
+        }
+    }
+
+    fn lower_to(&mut self, threshold: u64) {
+        self.threshold = Some(threshold);
+        self.scale = 2_f64.powi(64) / threshold.max(1) as f64;
+    }
+
+    /// The curve of what was seen so far.
+    pub fn curve(&self, source: &str) -> Curve {
+        let all = self.requests as f64;
+        let (denominator, correction) =
+            if self.settings.adjusted { (all, all - self.counted) } else { (self.counted, 0.0) };
+        let denominator = if denominator > 0.0 { denominator } else { 1.0 };
+        let mut points = vec![Point { size: 0, miss_ratio: 1.0 }];
+        let mut hits = correction;
+        let mut least_ratio = 1.0_f64;
+        for (least, largest, count) in self.histogram.buckets() {
+            let mut last_size = points.last().map_or(0, |point| point.size);
+            if least.saturating_sub(1) > last_size {
+                last_size = least - 1;
+                points.push(Point { size: last_size, miss_ratio: least_ratio });
+            }
+            hits += count;
+            least_ratio = least_ratio.min(1.0 - hits / denominator).max(0.0);
+            let point = Point { size: largest, miss_ratio: least_ratio };
+            if largest > last_size {
+                points.push(point);
+            } else if let Some(last) = points.last_mut() {
+                *last = point;
+            }
+        }
+        let keys = self.keys_seen.max(1) as f64;
+        Curve {
+            unit: self.settings.unit,
+            method: self.settings.method.to_string(),
+            source: source.to_owned(),
+            requests: self.requests,
+            cold_misses: self.cold.round() as u64,
+            item_bytes_mean: self.keys_seen_bytes as f64 / keys,
+            points,
+        }
+    }
+}
+
+/// Reads a source to its end, feeding all analyses; `watch` is told the share that is done after each chunk.
+///
+/// # Errors
+/// Those of the source; octets asked of a source that knows no sizes.
+pub fn analyse(
+    source: &mut dyn Source,
+    analyses: &mut [Analysis],
+    mut watch: impl FnMut(f64),
+) -> Result<(), SourceError> {
+    let needs_sizes = analyses.iter().any(|analysis| analysis.settings.unit == Unit::Bytes);
+    if needs_sizes && !source.fields().sizes {
+        return Err(SourceError::new(format!(
+            "{}: no sizes in it; only a curve over objects can be had",
+            source.describe()
+        )));
+    }
+    let mut chunk = Vec::with_capacity(CHUNK_REQUESTS);
+    loop {
+        chunk.clear();
+        if source.fill(&mut chunk, CHUNK_REQUESTS)? == 0 {
+            return Ok(());
+        }
+        for analysis in &mut *analyses {
+            chunk.iter().for_each(|request| analysis.request(request));
+        }
+        watch(source.done_ratio().unwrap_or(0.0));
+    }
+}
+
+/// The curves of a source in one pass, one for each of the settings.
+///
+/// # Errors
+/// Settings out of range; those of [`analyse`].
+pub fn curves(source: &mut dyn Source, settings: &[Settings]) -> Result<Vec<Curve>, SourceError> {
+    let mut analyses: Vec<Analysis> =
+        settings.iter().map(|one| Analysis::new(*one).map_err(SourceError::new)).collect::<Result<_, _>>()?;
+    analyse(source, &mut analyses, |_| {})?;
+    let name = source.describe();
+    Ok(analyses.iter().map(|analysis| analysis.curve(&name)).collect())
+}

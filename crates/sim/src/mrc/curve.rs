@@ -1,0 +1,188 @@
+//! A miss-ratio curve, as it is drawn, saved and planned with.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// What the size of a cache counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Items.
+    Objects,
+    /// Octets of key and value, and of the overhead per item that was asked for.
+    Bytes,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unit::Objects => "objects",
+            Unit::Bytes => "bytes",
+        })
+    }
+}
+
+/// One point of a curve.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Point {
+    /// Size of the cache, in the curve's unit.
+    pub size: u64,
+    /// Reads that miss in a cache of this size, as a share of all counted reads, cold misses included.
+    pub miss_ratio: f64,
+}
+
+/// Misses by the size of the cache. Between two points the curve is a straight line; behind the last it is level.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Curve {
+    /// What sizes count.
+    pub unit: Unit,
+    /// How it came about: exact, or how sampled.
+    pub method: String,
+    /// What it is the curve of.
+    pub source: String,
+    /// Reads that were counted. They are the denominator of the miss ratio.
+    pub requests: u64,
+    /// First reads of a key, or first after its removal: they miss in a cache of any size. Estimated where sampled.
+    pub cold_misses: u64,
+    /// Mean octets of an item (key, value, overhead) over the distinct keys; 0 where the source knows no sizes.
+    pub item_bytes_mean: f64,
+    /// By rising size and falling miss ratio.
+    pub points: Vec<Point>,
+}
+
+/// Why a curve cannot be used, in one line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CurveError(pub String);
+
+impl fmt::Display for CurveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CurveError {}
+
+/// How far two curves are apart, in miss ratio.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Deviation {
+    /// The mean absolute difference at 1000 sizes, evenly spaced up to the larger of the two footprints.
+    pub mean: f64,
+    /// The mean absolute difference at 1000 sizes from 1/10,000 of the footprint up to the whole, evenly spaced by
+    /// their logarithms: small caches count as much as large ones.
+    pub mean_log: f64,
+    /// The largest of all these differences.
+    pub largest: f64,
+}
+
+impl Curve {
+    /// The share of reads that hit in a cache of `size`: a straight line between two points.
+    pub fn hit_ratio(&self, size: f64) -> f64 {
+        1.0 - self.miss_ratio(size)
+    }
+
+    /// The share of reads that miss in a cache of `size`.
+    pub fn miss_ratio(&self, size: f64) -> f64 {
+        let behind = self.points.partition_point(|point| point.size as f64 <= size);
+        let Some(left) = behind.checked_sub(1).map(|at| self.points[at]) else { return 1.0 };
+        let Some(right) = self.points.get(behind) else { return left.miss_ratio };
+        let part = (size - left.size as f64) / (right.size - left.size) as f64;
+        left.miss_ratio + part * (right.miss_ratio - left.miss_ratio)
+    }
+
+    /// The size from which on the curve is level.
+    pub fn footprint(&self) -> u64 {
+        self.points.last().map_or(0, |point| point.size)
+    }
+
+    /// The share of reads that miss in a cache without limit.
+    pub fn miss_ratio_least(&self) -> f64 {
+        self.points.last().map_or(1.0, |point| point.miss_ratio)
+    }
+
+    /// The same curve in fewer points: nowhere further from it than `tolerance` in miss ratio.
+    pub fn thinned(&self, tolerance: f64) -> Curve {
+        let mut points: Vec<Point> = Vec::new();
+        for (at, point) in self.points.iter().enumerate() {
+            let Some(kept) = points.last().copied() else {
+                points.push(*point);
+                continue;
+            };
+            let end = at + 1 == self.points.len();
+            if end || kept.miss_ratio - point.miss_ratio > tolerance {
+                let before = self.points[at - 1];
+                if before.size > kept.size {
+                    points.push(before);
+                }
+                points.push(*point);
+            }
+        }
+        Curve { points, ..self.clone() }
+    }
+
+    /// How far `other` is from this curve.
+    pub fn deviation(&self, other: &Curve) -> Deviation {
+        const SIZES: u32 = 1000;
+        let footprint = self.footprint().max(other.footprint()) as f64;
+        let differences = |size_of: &dyn Fn(f64) -> f64| -> Vec<f64> {
+            (1..=SIZES)
+                .map(|at| size_of(f64::from(at) / f64::from(SIZES)))
+                .map(|size| (self.miss_ratio(size) - other.miss_ratio(size)).abs())
+                .collect()
+        };
+        let even = differences(&|part| footprint * part);
+        let log = differences(&|part| footprint * libm::pow(10.0, 4.0 * (part - 1.0)));
+        let mean = |all: &[f64]| all.iter().sum::<f64>() / f64::from(SIZES);
+        Deviation {
+            mean: mean(&even),
+            mean_log: mean(&log),
+            largest: even.iter().chain(&log).copied().fold(0.0, f64::max),
+        }
+    }
+
+    /// The curve as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads a curve from JSON: one that was saved alone, or the first of an object's `curves`.
+    ///
+    /// # Errors
+    /// What is not JSON, holds no curve, or a curve whose points are not by rising size and falling miss ratio.
+    pub fn from_json(text: &str) -> Result<Curve, CurveError> {
+        let wrong = |error: serde_json::Error| CurveError(format!("no miss-ratio curve: {error}"));
+        let value: serde_json::Value = serde_json::from_str(text).map_err(wrong)?;
+        let value = value.get("curves").and_then(|all| all.get(0)).cloned().unwrap_or(value);
+        let curve: Curve = serde_json::from_value(value).map_err(wrong)?;
+        curve.check()?;
+        Ok(curve)
+    }
+
+    /// Reads a curve from a file that `larder mrc --json` has written.
+    ///
+    /// # Errors
+    /// A file that cannot be read, and those of [`Curve::from_json`]; the text names the file.
+    pub fn read(path: &Path) -> Result<Curve, CurveError> {
+        let cannot = |error: &dyn fmt::Display| CurveError(format!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| cannot(&error))?;
+        Curve::from_json(&text).map_err(|error| cannot(&error))
+    }
+
+    fn check(&self) -> Result<(), CurveError> {
+        if self.points.is_empty() {
+            return Err(CurveError("no miss-ratio curve: it has no points".to_owned()));
+        }
+        if let Some(at) = self.points.iter().position(|point| !(0.0..=1.0).contains(&point.miss_ratio)) {
+            return Err(CurveError(format!("miss-ratio curve: the miss ratio of point {at} is not from 0 to 1")));
+        }
+        let falls = |pair: &[Point]| pair[0].size < pair[1].size && pair[0].miss_ratio >= pair[1].miss_ratio;
+        match self.points.windows(2).position(|pair| !falls(pair)) {
+            None => Ok(()),
+            Some(at) => Err(CurveError(format!(
+                "miss-ratio curve: points {at} and {} are not by rising size and falling miss ratio",
+                at + 1
+            ))),
+        }
+    }
+}

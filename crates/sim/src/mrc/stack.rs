@@ -1,0 +1,254 @@
+//! The LRU stack with weights: how much lies above an item, in time logarithmic in the number of items.
+//!
+//! Each touch gets the next slot of an array; an item lives in the slot of its last touch, with its weight (1 or its
+//! octets). What lies above an item is the sum of the weights behind its slot. Sums of 32 slots, of 32 times 32 and so
+//! on are kept, so that a query adds up a few cache lines per level. When the array is full, the living slots move
+//! together and it begins anew at twice their number: memory stays proportional to the items that live.
+//!
+//! A removed item leaves a *hole*: the caches that held it have free room, and what they evicted before does not come
+//! back. The next item that is put in fills the topmost holes first and pushes down only what lies above them
+//! (Thompson and Smith, ACM TOCS 7(1), 1989, treat invalidations so). An item that is touched again leaves its old
+//! place as a hole in the same way; with equal weights the two cancel out, and the stack is Mattson's.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Slots, or sums, that are added up into one sum of the next level.
+const FAN_OUT: usize = 32;
+/// The least number of slots.
+const SLOTS_MIN: usize = 1024;
+/// Owner of a slot in which no item lives: it is empty, or a hole.
+const NOBODY: u32 = u32::MAX;
+
+/// Mixes all bits of a key: the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+pub(super) fn mix(key: u64) -> u64 {
+    let mut z = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Hashes keys of 64 bits by [`mix`].
+#[derive(Default)]
+pub(super) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, octets: &[u8]) {
+        for octet in octets {
+            self.0 = mix(self.0 ^ u64::from(*octet));
+        }
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = mix(key);
+    }
+}
+
+/// A map by key whose order nobody looks at.
+pub(super) type KeyMap<V> = HashMap<u64, V, BuildHasherDefault<KeyHasher>>;
+
+/// Weights by slot, and their sums by groups of [`FAN_OUT`], groups of groups, and so on.
+struct Sums {
+    levels: Vec<Vec<u64>>,
+}
+
+impl Sums {
+    /// Room for at least `slots` slots, all of weight 0.
+    fn new(slots: usize) -> Sums {
+        let mut levels = Vec::new();
+        let mut len = slots;
+        loop {
+            let groups = len.div_ceil(FAN_OUT);
+            levels.push(vec![0; groups * FAN_OUT]);
+            if groups == 1 {
+                return Sums { levels };
+            }
+            len = groups;
+        }
+    }
+
+    fn slots(&self) -> usize {
+        self.levels[0].len()
+    }
+
+    fn get(&self, slot: usize) -> u64 {
+        self.levels[0][slot]
+    }
+
+    fn set(&mut self, slot: usize, weight: u64) {
+        let change = weight.wrapping_sub(self.get(slot));
+        let mut at = slot;
+        for level in &mut self.levels {
+            level[at] = level[at].wrapping_add(change);
+            at /= FAN_OUT;
+        }
+    }
+
+    /// The sum of the weights behind `slot`.
+    fn behind(&self, slot: usize) -> u64 {
+        let mut at = slot;
+        let mut sum = 0;
+        for level in &self.levels {
+            let end = (at / FAN_OUT + 1) * FAN_OUT;
+            sum += level[at + 1..end].iter().sum::<u64>();
+            at /= FAN_OUT;
+        }
+        sum
+    }
+}
+
+/// An item of the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    /// The sum of the weights above it, holes included.
+    pub(super) above: u64,
+    /// Its own weight.
+    pub(super) weight: u64,
+}
+
+/// The LRU stack of weighted items; at most 2^31 of them.
+pub(super) struct Stack {
+    /// Number of a key; numbers are used again.
+    numbers: KeyMap<u32>,
+    numbers_free: Vec<u32>,
+    /// Slot of a number.
+    slot_of: Vec<u32>,
+    /// Number that lives in a slot, or [`NOBODY`].
+    owner: Vec<u32>,
+    sums: Sums,
+    /// The slot of the next touch.
+    next: usize,
+    /// Slots without an owner whose weight is not 0.
+    holes: BTreeSet<u32>,
+}
+
+impl Stack {
+    /// An empty stack.
+    pub(super) fn new() -> Stack {
+        let sums = Sums::new(SLOTS_MIN);
+        Stack {
+            numbers: KeyMap::default(),
+            numbers_free: Vec::new(),
+            slot_of: Vec::new(),
+            owner: vec![NOBODY; sums.slots()],
+            sums,
+            next: 0,
+            holes: BTreeSet::new(),
+        }
+    }
+
+    /// How many items it holds.
+    pub(super) fn items(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// The weight of an item that is there.
+    pub(super) fn weight(&self, key: u64) -> Option<u64> {
+        self.numbers.get(&key).map(|number| self.sums.get(self.slot_of[*number as usize] as usize))
+    }
+
+    /// Touches an item: it lies on top afterwards, with this weight. Returns where it lay before, if it was there.
+    pub(super) fn touch(&mut self, key: u64, weight: u64) -> Option<Place> {
+        if self.next == self.sums.slots() {
+            self.compact();
+        }
+        let (number, before) = match self.numbers.get(&key) {
+            Some(&number) => {
+                let slot = self.slot_of[number as usize] as usize;
+                let place = Place { above: self.sums.behind(slot), weight: self.sums.get(slot) };
+                self.leave(slot, place.weight != weight || !self.holes.is_empty());
+                (number, Some(place))
+            }
+            None => (self.new_number(key), None),
+        };
+        if before.is_none_or(|place| place.weight != weight) || !self.holes.is_empty() {
+            self.fill_holes(weight);
+        }
+        self.slot_of[number as usize] = self.next as u32;
+        self.owner[self.next] = number;
+        self.sums.set(self.next, weight);
+        self.next += 1;
+        before
+    }
+
+    /// Removes an item; its room stays free in the caches that held it. Says whether it was there.
+    pub(super) fn remove(&mut self, key: u64) -> bool {
+        self.take_out(key, true)
+    }
+
+    /// Removes an item as if it had never been there.
+    pub(super) fn forget(&mut self, key: u64) -> bool {
+        self.take_out(key, false)
+    }
+
+    fn take_out(&mut self, key: u64, hole: bool) -> bool {
+        let Some(number) = self.numbers.remove(&key) else { return false };
+        self.numbers_free.push(number);
+        self.leave(self.slot_of[number as usize] as usize, hole);
+        true
+    }
+
+    fn leave(&mut self, slot: usize, hole: bool) {
+        self.owner[slot] = NOBODY;
+        if !hole {
+            self.sums.set(slot, 0);
+        } else if self.sums.get(slot) != 0 {
+            self.holes.insert(slot as u32);
+        }
+    }
+
+    /// Takes `weight` out of the holes, the topmost first.
+    fn fill_holes(&mut self, mut weight: u64) {
+        while weight > 0 {
+            let Some(&hole) = self.holes.last() else { return };
+            let room = self.sums.get(hole as usize);
+            let filled = room.min(weight);
+            self.sums.set(hole as usize, room - filled);
+            weight -= filled;
+            if filled == room {
+                self.holes.pop_last();
+            }
+        }
+    }
+
+    fn new_number(&mut self, key: u64) -> u32 {
+        let number = self.numbers_free.pop().unwrap_or_else(|| {
+            self.slot_of.push(0);
+            (self.slot_of.len() - 1) as u32
+        });
+        self.numbers.insert(key, number);
+        number
+    }
+
+    /// Moves what lives together, in order. Neighbouring holes become one; a hole below all items means nothing.
+    fn compact(&mut self) {
+        let mut kept: Vec<(u32, u64)> = Vec::with_capacity(2 * self.items());
+        for slot in 0..self.next {
+            let (owner, weight) = (self.owner[slot], self.sums.get(slot));
+            match kept.last_mut() {
+                _ if owner != NOBODY => kept.push((owner, weight)),
+                Some((NOBODY, hole)) => *hole += weight,
+                Some(_) if weight != 0 => kept.push((NOBODY, weight)),
+                _ => {}
+            }
+        }
+        self.sums = Sums::new((2 * kept.len()).max(SLOTS_MIN));
+        self.owner.clear();
+        self.owner.resize(self.sums.slots(), NOBODY);
+        self.holes.clear();
+        self.next = kept.len();
+        for (slot, (owner, weight)) in kept.into_iter().enumerate() {
+            self.sums.set(slot, weight);
+            self.owner[slot] = owner;
+            if owner == NOBODY {
+                self.holes.insert(slot as u32);
+            } else {
+                self.slot_of[owner as usize] = slot as u32;
+            }
+        }
+    }
+}

@@ -1,1 +1,0 @@
-//! What to buy: Mlcached's model of cost and latency over a miss-ratio curve.
