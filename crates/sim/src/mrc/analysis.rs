@@ -100,7 +100,9 @@ impl Analysis {
             Method::Rate(rate) if rate > 0.0 && rate <= 1.0 => {
                 Some((rate * 2_f64.powi(64)) as u64).filter(|_| rate < 1.0)
             }
-            Method::Rate(rate) => return Err(format!("the sampling rate must be above 0 and at most 1, not {rate}")),
+            Method::Rate(rate) => {
+                return Err(format!("the sampling rate must be above 0 and at most 1, not {rate}"));
+            }
             Method::Size(0) => return Err("SHARDS needs at least one key".to_owned()),
             Method::Size(_) => None,
         };

@@ -174,7 +174,9 @@ impl Curve {
             return Err(CurveError("no miss-ratio curve: it has no points".to_owned()));
         }
         if let Some(at) = self.points.iter().position(|point| !(0.0..=1.0).contains(&point.miss_ratio)) {
-            return Err(CurveError(format!("miss-ratio curve: the miss ratio of point {at} is not from 0 to 1")));
+            return Err(CurveError(format!(
+                "miss-ratio curve: the miss ratio of point {at} is not from 0 to 1"
+            )));
         }
         let falls = |pair: &[Point]| pair[0].size < pair[1].size && pair[0].miss_ratio >= pair[1].miss_ratio;
         match self.points.windows(2).position(|pair| !falls(pair)) {

@@ -200,7 +200,11 @@ fn a_sample_of_all_is_exact() {
         let exact = curve_of(&requests, Settings::new(unit, Method::Exact));
         for method in [Method::Rate(1.0), Method::Size(2000)] {
             let sampled = curve_of(&requests, Settings::new(unit, method));
-            assert_eq!((&sampled.points, sampled.cold_misses), (&exact.points, exact.cold_misses), "{method}");
+            assert_eq!(
+                (&sampled.points, sampled.cold_misses),
+                (&exact.points, exact.cold_misses),
+                "{method}"
+            );
         }
     }
 }
@@ -251,7 +255,10 @@ fn writes_move_to_the_front_and_are_not_counted() {
     let curve = curve_of(&requests, Settings::new(Unit::Objects, Method::Exact));
     assert_eq!((curve.requests, curve.cold_misses), (3, 1));
     assert!((curve.miss_ratio(1.0) - 2.0 / 3.0).abs() < 1e-12, "1 is on top, for incr touched it");
-    assert!((curve.miss_ratio(2.0) - 1.0 / 3.0).abs() < 1e-12, "3 was never there, for replace puts nothing in");
+    assert!(
+        (curve.miss_ratio(2.0) - 1.0 / 3.0).abs() < 1e-12,
+        "3 was never there, for replace puts nothing in"
+    );
     let all = Settings { ops: OpRule::Ignore, ..Settings::new(Unit::Objects, Method::Exact) };
     assert_eq!(curve_of(&requests, all).requests, 7);
 }
