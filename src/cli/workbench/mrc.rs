@@ -1,20 +1,212 @@
 //! `larder mrc`.
 
-use clap::Args;
+use std::path::Path;
 
-use super::{Failure, OutputArgs, SourceArgs};
+use clap::Args;
+use larder_sim::mrc::{Analysis, Curve, Method, OpRule, Settings, Unit, analyse, to_json};
+use larder_sim::progress::Progress;
+use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table};
+
+use super::plan::size;
+use super::{Failure, OutputArgs, SourceArgs, count, write};
+
+/// How far the curve in a file or a picture may be from the one computed, in miss ratio.
+const TOLERANCE_SAVED: f64 = 1e-4;
+/// The same in a picture.
+const TOLERANCE_DRAWN: f64 = 1e-3;
 
 /// Flags of `larder mrc`.
 #[derive(Args)]
 pub(super) struct MrcArgs {
     #[command(flatten)]
     source: SourceArgs,
+    /// Look at every request (the default unless a sample is asked for; with one, both are computed and compared)
+    #[arg(long)]
+    exact: bool,
+    /// SHARDS at a fixed rate: look at this share of the keys, such as 0.01
+    #[arg(long, value_name = "RATE")]
+    shards: Option<f64>,
+    /// SHARDS of fixed size: look at no more than this many keys at a time, such as 8k
+    #[arg(long, value_name = "KEYS", value_parser = count)]
+    shards_size: Option<u64>,
+    /// Leave the sampled counts as they are instead of correcting them to the number of requests (SHARDS_adj)
+    #[arg(long)]
+    no_adjust: bool,
+    /// Which sample SHARDS takes
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+    /// What sizes count: objects or bytes (default: bytes where the trace knows sizes)
+    #[arg(long, value_parser = unit)]
+    unit: Option<Unit>,
+    /// What operations do: obey (reads count, writes move to the front, deletes remove) or ignore (all are reads)
+    #[arg(long, default_value = "obey", value_parser = ops)]
+    ops: OpRule,
+    /// Octets that each item takes besides key and value
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    item_overhead: u64,
+    /// Show these sizes, such as 1m,64m,1g (bytes, powers of 1024) or 10k,1m (objects, powers of ten)
+    #[arg(long, value_name = "SIZES")]
+    sizes: Option<String>,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 /// Runs it.
-pub(super) fn run(args: MrcArgs) -> Result<(), Failure> {
-    let _ = (args.source.open()?, args.output.quiet);
-    Err(Failure::Failed("not built".to_owned()))
+pub(super) fn run(mut args: MrcArgs) -> Result<(), Failure> {
+    let (curves, notices) = args.curves()?;
+    let report = args.report(&curves, &notices)?;
+    if let Some(path) = args.output.json.take() {
+        let saved: Vec<Curve> = curves.iter().map(|curve| curve.thinned(TOLERANCE_SAVED)).collect();
+        args.output.quiet |= write(Path::new(&path), &to_json(&report, &saved))?;
+    }
+    args.output.deliver(&report)
+}
+
+impl MrcArgs {
+    fn methods(&self) -> Vec<Method> {
+        let mut methods = Vec::new();
+        if self.exact || (self.shards.is_none() && self.shards_size.is_none()) {
+            methods.push(Method::Exact);
+        }
+        methods.extend(self.shards.map(Method::Rate));
+        methods
+            .extend(self.shards_size.map(|keys| Method::Size(usize::try_from(keys).unwrap_or(usize::MAX))));
+        methods
+    }
+
+    fn curves(&self) -> Result<(Vec<Curve>, Vec<String>), Failure> {
+        let mut source = self.source.open()?;
+        let by_trace = if source.fields().sizes { Unit::Bytes } else { Unit::Objects };
+        let unit = self.unit.unwrap_or(by_trace);
+        let mut analyses = Vec::new();
+        for method in self.methods() {
+            let settings = Settings {
+                unit,
+                method,
+                ops: self.ops,
+                item_overhead_bytes: self.item_overhead,
+                adjusted: !self.no_adjust,
+                seed: self.seed,
+            };
+            analyses.push(Analysis::new(settings).map_err(Failure::Usage)?);
+        }
+        let mut progress = Progress::new("mrc", self.output.quiet);
+        analyse(source.as_mut(), &mut analyses, |done| progress.set(done, ""))?;
+        progress.finish();
+        let name = source.describe();
+        Ok((analyses.iter().map(|analysis| analysis.curve(&name)).collect(), source.notices()))
+    }
+
+    fn report(&self, curves: &[Curve], notices: &[String]) -> Result<Report, Failure> {
+        let [first, ..] = curves else { return Err(Failure::Failed("no curve was computed".to_owned())) };
+        let mut report = Report { title: "Miss ratio of LRU by cache size".to_owned(), ..Report::default() };
+        let mut fact = |name: &str, value: String| report.facts.push((name.to_owned(), value));
+        fact("source", first.source.clone());
+        fact("unit", first.unit.to_string());
+        let ops = match self.ops {
+            OpRule::Obey => "obeyed: reads count, writes move to the front, deletes remove",
+            OpRule::Ignore => "ignored: every request is a read",
+        };
+        fact("operations", ops.to_owned());
+        fact("reads counted", first.requests.to_string());
+        for notice in notices {
+            fact("notice", notice.clone());
+        }
+        report.parts.push(Part::Table(misses(curves, &self.shown_sizes(first)?)));
+        report.parts.push(Part::Table(methods(curves)));
+        report.parts.push(Part::Chart(chart(curves)));
+        Ok(report)
+    }
+
+    fn shown_sizes(&self, curve: &Curve) -> Result<Vec<u64>, Failure> {
+        let Some(words) = &self.sizes else { return Ok(halvings(curve.footprint())) };
+        let one = |word: &str| match curve.unit {
+            Unit::Objects => count(word),
+            Unit::Bytes => size(word).map(|bytes| bytes as u64),
+        };
+        words.split(',').map(|word| one(word.trim())).collect::<Result<_, _>>().map_err(Failure::Usage)
+    }
+}
+
+/// The footprint and its halves, up to ten times over, by rising size.
+fn halvings(footprint: u64) -> Vec<u64> {
+    let mut sizes: Vec<u64> =
+        (0..=10).rev().map(|times| footprint >> times).filter(|size| *size > 0).collect();
+    sizes.dedup();
+    sizes
+}
+
+fn misses(curves: &[Curve], sizes: &[u64]) -> Table {
+    let size_name = format!("size {}", curves[0].unit);
+    let ratios: Vec<String> = curves.iter().map(|curve| format!("miss ratio, {}", curve.method)).collect();
+    let columns: Vec<&str> =
+        [size_name.as_str(), "of footprint %"].into_iter().chain(ratios.iter().map(String::as_str)).collect();
+    let mut table = Table::new("Miss ratio by cache size", &columns);
+    let footprint = curves[0].footprint().max(1) as f64;
+    for size in sizes {
+        let mut row = vec![Cell::Count(*size), Cell::Number(*size as f64 / footprint * 100.0, 2)];
+        row.extend(curves.iter().map(|curve| Cell::Number(curve.miss_ratio(*size as f64), 4)));
+        table.row(row);
+    }
+    table
+}
+
+fn methods(curves: &[Curve]) -> Table {
+    let columns = [
+        "method",
+        "cold misses",
+        "footprint",
+        "least miss ratio",
+        "mean error",
+        "mean error, log sizes",
+        "largest error",
+    ];
+    let mut table =
+        Table::new("Methods: errors are absolute, in miss ratio, against the exact curve", &columns);
+    let exact = curves.iter().find(|curve| curve.method == Method::Exact.to_string());
+    for curve in curves {
+        let mut row = vec![
+            Cell::Text(curve.method.clone()),
+            Cell::Count(curve.cold_misses),
+            Cell::Count(curve.footprint()),
+            Cell::Number(curve.miss_ratio_least(), 4),
+        ];
+        match exact.filter(|exact| *exact != curve).map(|exact| exact.deviation(curve)) {
+            Some(apart) => {
+                row.extend([apart.mean, apart.mean_log, apart.largest].map(|error| Cell::Number(error, 4)));
+            }
+            None => row.extend([Cell::Empty, Cell::Empty, Cell::Empty]),
+        }
+        table.row(row);
+    }
+    table
+}
+
+fn chart(curves: &[Curve]) -> Chart {
+    let mut chart = Chart::new("Miss ratio of LRU", &format!("cache size, {}", curves[0].unit), "miss ratio");
+    chart.x.scale = Scale::Log;
+    for curve in curves {
+        let points = curve.thinned(TOLERANCE_DRAWN).points;
+        let drawn = points.iter().filter(|point| point.size > 0);
+        chart.line(&curve.method, drawn.map(|point| (point.size as f64, point.miss_ratio)).collect());
+    }
+    chart
+}
+
+/// A unit by name.
+fn unit(text: &str) -> Result<Unit, String> {
+    match text {
+        "objects" => Ok(Unit::Objects),
+        "bytes" => Ok(Unit::Bytes),
+        _ => Err("units are objects, bytes".to_owned()),
+    }
+}
+
+/// What operations do, by name.
+fn ops(text: &str) -> Result<OpRule, String> {
+    match text {
+        "obey" => Ok(OpRule::Obey),
+        "ignore" => Ok(OpRule::Ignore),
+        _ => Err("expected obey or ignore".to_owned()),
+    }
 }

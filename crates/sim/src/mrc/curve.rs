@@ -5,6 +5,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::report::Report;
+
 /// What the size of a cache counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -187,4 +189,10 @@ impl Curve {
             ))),
         }
     }
+}
+
+/// A report and its curves as one JSON object: `report` and `curves`, the latter in full, as [`Curve::from_json`] reads
+/// them.
+pub fn to_json(report: &Report, curves: &[Curve]) -> String {
+    serde_json::to_string(&serde_json::json!({ "report": report, "curves": curves })).unwrap_or_default()
 }

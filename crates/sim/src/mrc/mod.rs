@@ -22,4 +22,4 @@ mod stack;
 mod tests;
 
 pub use analysis::{Analysis, Method, OpRule, Settings, analyse, curves};
-pub use curve::{Curve, CurveError, Deviation, Point, Unit};
+pub use curve::{Curve, CurveError, Deviation, Point, Unit, to_json};

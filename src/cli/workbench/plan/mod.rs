@@ -1,0 +1,261 @@
+//! `larder plan`.
+
+mod paper;
+mod show;
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use larder_sim::mrc::{Analysis, Curve, Method, Settings, Unit, analyse};
+use larder_sim::plan::{Goal, Latencies, Limits, Model, Overheads, Planner, Prices, Steps, Zipf};
+use larder_sim::progress::Progress;
+use larder_sim::trace as traces;
+
+use super::{Failure, OutputArgs, SourceArgs, count, format};
+
+/// How far the curve that is planned with may be from the one computed, in miss ratio.
+const TOLERANCE: f64 = 1e-4;
+
+/// Flags of `larder plan`. A GB is 2^30 bytes.
+#[derive(Args)]
+#[command(group = ArgGroup::new("popularity").required(true).args(["curve", "trace", "workload", "zipf", "paper"]))]
+pub(super) struct PlanArgs {
+    /// Plan over the curve that `larder mrc --json` wrote
+    #[arg(long, value_name = "FILE")]
+    curve: Option<PathBuf>,
+    /// Plan over a trace: its curve is computed first
+    #[arg(long, value_name = "TRACE")]
+    trace: Option<PathBuf>,
+    /// The trace's format, where its name and first lines do not tell: oracle-general, twitter, csv, keys
+    #[arg(long, value_parser = format, requires = "trace")]
+    format: Option<traces::Format>,
+    /// Plan over a generated workload
+    #[arg(long, value_name = "WORKLOAD")]
+    workload: Option<String>,
+    /// Plan over Zipf's law: keys=4g,alpha=0.9,value=256; with parts=100 the law ranks equal parts of the keys
+    #[arg(long, value_name = "LAW", value_parser = zipf)]
+    zipf: Option<Zipf>,
+    /// Reproduce the example of the paper Mlcached, its figures beside ours
+    #[arg(long, conflicts_with_all = ["sla", "budget"])]
+    paper: bool,
+    /// Stop after this many requests of the trace or workload
+    #[arg(long, value_name = "REQUESTS", value_parser = count)]
+    limit: Option<u64>,
+    /// Look at no more than this many keys of the trace or workload at a time (SHARDS), such as 8k
+    #[arg(long, value_name = "KEYS", value_parser = count)]
+    shards_size: Option<u64>,
+
+    /// The cheapest split whose mean latency is at most this, such as 500us
+    #[arg(long, value_name = "TIME", value_parser = micros)]
+    sla: Option<f64>,
+    /// The fastest split that costs at most this
+    #[arg(long, value_name = "MONEY")]
+    budget: Option<f64>,
+
+    /// Price of a GB of memory
+    #[arg(long, value_name = "MONEY", default_value_t = 10.0)]
+    dram_price: f64,
+    /// Price of a GB of flash
+    #[arg(long, value_name = "MONEY", default_value_t = 0.68)]
+    flash_price: f64,
+    /// One way over the network
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = micros)]
+    network_latency: f64,
+    /// An answer from memory
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = micros)]
+    dram_latency: f64,
+    /// An answer from flash
+    #[arg(long, value_name = "TIME", default_value = "200us", value_parser = micros)]
+    flash_latency: f64,
+    /// An answer of the back end
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = micros)]
+    backend_latency: f64,
+    /// Bytes of memory that an item in memory takes besides key and value
+    #[arg(long, value_name = "BYTES", default_value_t = 32.0)]
+    dram_overhead: f64,
+    /// Bytes of flash that an item on flash takes besides key and value
+    #[arg(long, value_name = "BYTES", default_value_t = 0.0)]
+    flash_overhead: f64,
+    /// Bytes of memory that an item on flash takes
+    #[arg(long, value_name = "BYTES", default_value_t = 2.5)]
+    flash_index: f64,
+    /// Mean bytes of key and value, where the curve does not know them
+    #[arg(long, value_name = "BYTES")]
+    item_bytes: Option<f64>,
+    /// The least memory, such as 8g
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size)]
+    dram_min: f64,
+    /// The most memory
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    dram_max: Option<f64>,
+    /// The most flash
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    flash_max: Option<f64>,
+    /// Memory comes in multiples of this
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "flash_step")]
+    dram_step: Option<f64>,
+    /// Flash comes in multiples of this
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "dram_step")]
+    flash_step: Option<f64>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Runs it.
+pub(super) fn run(args: PlanArgs) -> Result<(), Failure> {
+    if args.paper {
+        return args.output.deliver(&paper::report().map_err(Failure::Failed)?);
+    }
+    let (curve, notices) = args.popularity()?;
+    let model = args.model(&curve)?;
+    let planner = Planner::new(model, &curve).map_err(Failure::Usage)?;
+    let mut goals = Vec::new();
+    goals.extend(args.sla.map(Goal::Sla));
+    goals.extend(args.budget.map(Goal::Budget));
+    args.output.deliver(&show::report(&planner, &goals, &notices).map_err(Failure::Failed)?)
+}
+
+impl PlanArgs {
+    fn popularity(&self) -> Result<(Curve, Vec<String>), Failure> {
+        if let Some(path) = &self.curve {
+            let curve = Curve::read(path).map_err(|error| Failure::Failed(error.0))?;
+            return Ok((curve, Vec::new()));
+        }
+        if let Some(zipf) = &self.zipf {
+            return Ok((zipf.curve().map_err(Failure::Usage)?, Vec::new()));
+        }
+        let source = SourceArgs {
+            trace: self.trace.clone(),
+            format: self.format,
+            workload: self.workload.clone(),
+            limit: self.limit,
+        };
+        let mut source = source.open()?;
+        let unit = if source.fields().sizes { Unit::Bytes } else { Unit::Objects };
+        let method = match self.shards_size {
+            Some(keys) => Method::Size(usize::try_from(keys).unwrap_or(usize::MAX)),
+            None => Method::Exact,
+        };
+        let mut analyses = [Analysis::new(Settings::new(unit, method)).map_err(Failure::Usage)?];
+        let mut progress = Progress::new("plan", self.output.quiet);
+        analyse(source.as_mut(), &mut analyses, |done| progress.set(done, ""))?;
+        progress.finish();
+        Ok((analyses[0].curve(&source.describe()).thinned(TOLERANCE), source.notices()))
+    }
+
+    fn model(&self, curve: &Curve) -> Result<Model, Failure> {
+        let known = Some(curve.item_bytes_mean).filter(|bytes| *bytes > 0.0);
+        let Some(item_bytes) = self.item_bytes.or(known) else {
+            let text = "the curve does not know how large items are; --item-bytes is needed";
+            return Err(Failure::Usage(text.to_owned()));
+        };
+        Ok(Model {
+            prices: Prices { dram_per_gb: self.dram_price, flash_per_gb: self.flash_price },
+            latencies: Latencies {
+                network_us: self.network_latency,
+                dram_us: self.dram_latency,
+                flash_us: self.flash_latency,
+                backend_us: self.backend_latency,
+            },
+            overheads: Overheads {
+                dram_item_bytes: self.dram_overhead,
+                flash_item_bytes: self.flash_overhead,
+                flash_index_bytes: self.flash_index,
+            },
+            item_bytes,
+            limits: Limits {
+                dram_bytes_min: self.dram_min,
+                dram_bytes_max: self.dram_max.unwrap_or(f64::INFINITY),
+                flash_bytes_max: self.flash_max.unwrap_or(f64::INFINITY),
+            },
+            steps: self
+                .dram_step
+                .zip(self.flash_step)
+                .map(|(dram_bytes, flash_bytes)| Steps { dram_bytes, flash_bytes }),
+        })
+    }
+}
+
+/// A number in front of a unit, and the unit.
+fn number_and_unit(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: f64 = digits.parse().ok()?;
+    (number >= 0.0 && number.is_finite()).then_some((number, &text[digits.len()..]))
+}
+
+/// A duration such as `500us`, `10ms`, `1s`, in microseconds.
+fn micros(text: &str) -> Result<f64, String> {
+    let wrong = || format!("'{text}' is no duration, such as 500us, 10ms, 1s");
+    match number_and_unit(text).ok_or_else(wrong)? {
+        (number, "us") => Ok(number),
+        (number, "ms") => Ok(number * 1e3),
+        (number, "s") => Ok(number * 1e6),
+        _ => Err(wrong()),
+    }
+}
+
+/// A size such as `4096`, `64m`, `1.5g` (powers of 1024), in bytes.
+pub(super) fn size(text: &str) -> Result<f64, String> {
+    let wrong = || format!("'{text}' is no size, such as 4096, 64m, 90g");
+    let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
+    let power = match unit.to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(wrong()),
+    };
+    Ok(number * (1_u64 << power) as f64)
+}
+
+/// A Zipf law such as `keys=4g,alpha=3,value=256`.
+fn zipf(text: &str) -> Result<Zipf, String> {
+    const KNOWN: &str =
+        "a law has keys, alpha, value and, if wanted, parts: keys=4g,alpha=3,value=256,parts=100";
+    let (mut keys, mut alpha, mut item_bytes, mut parts) = (None, None, None, None);
+    for word in text.split(',') {
+        let (name, value) = word.split_once('=').ok_or(KNOWN)?;
+        let number = || value.parse::<f64>().map_err(|_| format!("'{value}' is no number for {name}"));
+        match name.trim() {
+            "keys" => keys = Some(count(value)? as f64),
+            "alpha" => alpha = Some(number()?),
+            "value" => item_bytes = Some(size(value)?),
+            "parts" => {
+                let value = count(value)?;
+                parts = Some(u32::try_from(value).map_err(|_| format!("'{value}' is too many parts"))?);
+            }
+            _ => return Err(KNOWN.to_owned()),
+        }
+    }
+    match (keys, alpha, item_bytes) {
+        (Some(keys), Some(alpha), Some(item_bytes)) => Ok(Zipf { keys, alpha, item_bytes, parts }),
+        _ => Err(KNOWN.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations_have_units() {
+        assert_eq!(size("64m"), Ok(67_108_864.0));
+        assert_eq!(size("1.5K"), Ok(1536.0));
+        assert_eq!((micros("500us"), micros("10ms"), micros("1s")), (Ok(500.0), Ok(10_000.0), Ok(1e6)));
+        for text in ["", "x", "-1m", "1q", "nan", "inf"] {
+            assert!(size(text).is_err() && micros(text).is_err(), "{text}");
+        }
+        assert!(micros("500").is_err());
+    }
+
+    #[test]
+    fn laws_are_read_and_broken_ones_refused() {
+        let law = Zipf { keys: 4e9, alpha: 3.0, item_bytes: 256.0, parts: Some(100) };
+        assert_eq!(zipf("keys=4g,alpha=3,value=256,parts=100"), Ok(law));
+        for text in ["", "keys=4g", "keys=4g,alpha=x,value=1", "keys=4g,alpha=1,value=1,colour=red"] {
+            assert!(zipf(text).is_err(), "{text}");
+        }
+    }
+}

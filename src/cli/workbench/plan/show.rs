@@ -1,0 +1,190 @@
+//! A plan as a report.
+
+use larder_sim::plan::{Frontier, GB, Goal, Model, Planner, Prices, Split, frontier};
+use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table};
+
+/// Amounts of money at which the front is looked at.
+const BUDGETS: u32 = 40;
+/// The most rows of the front in a table; the picture shows all.
+const FRONT_ROWS: usize = 14;
+
+/// The plan: the best splits for each goal, how they depend on prices, and the front.
+pub(super) fn report(planner: &Planner, goals: &[Goal], notices: &[String]) -> Result<Report, String> {
+    let mut report = Report { title: "What to buy".to_owned(), facts: facts(planner), ..Report::default() };
+    report.facts.extend(notices.iter().map(|notice| ("notice".to_owned(), notice.clone())));
+    for goal in goals {
+        report.parts.push(Part::Table(answers(planner, *goal)));
+        report.parts.push(Part::Text(verdict(planner, *goal)));
+        report.parts.push(Part::Table(sensitivity(planner, *goal)?));
+    }
+    let front = frontier(planner, BUDGETS);
+    report.parts.push(Part::Table(front_table(&front, decimals(planner))));
+    report.parts.push(Part::Chart(front_chart(&front)));
+    Ok(report)
+}
+
+/// What is planned with, as facts of a report.
+fn facts(planner: &Planner) -> Vec<(String, String)> {
+    let (model, curve) = (planner.model(), planner.curve());
+    let Model { prices, latencies, overheads, limits, .. } = model;
+    let footprint = curve.footprint() as f64 / GB;
+    let mut facts = vec![
+        ("popularity", format!("{}; {}", curve.source, curve.method)),
+        ("footprint", format!("{footprint:.*} GB (a GB is 2^30 bytes)", decimals(planner))),
+        ("mean item", format!("{:.0} bytes of key and value", model.item_bytes)),
+        ("prices", format!("DRAM {} per GB, flash {} per GB", prices.dram_per_gb, prices.flash_per_gb)),
+        (
+            "latencies",
+            format!(
+                "network {} us one way, DRAM {} us, flash {} us, back end {} us",
+                latencies.network_us, latencies.dram_us, latencies.flash_us, latencies.backend_us
+            ),
+        ),
+        (
+            "overheads",
+            format!(
+                "{} bytes per item in DRAM; per item on flash {} bytes of flash, {} of DRAM",
+                overheads.dram_item_bytes, overheads.flash_item_bytes, overheads.flash_index_bytes
+            ),
+        ),
+    ];
+    if limits.dram_bytes_min > 0.0 || limits.dram_bytes_max.is_finite() || limits.flash_bytes_max.is_finite()
+    {
+        let (least, most) = (limits.dram_bytes_min / GB, limits.dram_bytes_max / GB);
+        facts.push((
+            "limits",
+            format!("DRAM {least} to {most} GB, flash to {} GB", limits.flash_bytes_max / GB),
+        ));
+    }
+    if let Some(steps) = model.steps {
+        let (dram, flash) = (steps.dram_bytes / GB, steps.flash_bytes / GB);
+        facts.push(("steps", format!("DRAM {dram} GB, flash {flash} GB")));
+    }
+    facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Decimals of GB and of money that tell sizes apart: more, the smaller the data.
+fn decimals(planner: &Planner) -> usize {
+    match planner.curve().footprint() as f64 / GB {
+        gb if gb >= 100.0 => 1,
+        gb if gb >= 1.0 => 3,
+        _ => 5,
+    }
+}
+
+/// The columns of a split.
+pub(super) const COLUMNS: [&str; 6] =
+    ["DRAM GB", "flash GB", "DRAM hits %", "all hits %", "cost", "latency us"];
+
+/// The cells of a split.
+pub(super) fn cells(split: &Split, decimals: usize) -> Vec<Cell> {
+    vec![
+        Cell::Number(split.dram_bytes / GB, decimals),
+        Cell::Number(split.flash_bytes / GB, decimals),
+        Cell::Number(split.hit_ratio_dram * 100.0, 2),
+        Cell::Number(split.hit_ratio * 100.0, 2),
+        Cell::Number(split.cost, decimals),
+        Cell::Number(split.latency_us, 1),
+    ]
+}
+
+fn named(goal: Goal) -> String {
+    match goal {
+        Goal::Sla(us) => format!("Cheapest at a mean latency of at most {us} us"),
+        Goal::Budget(budget) => format!("Fastest for at most {budget}"),
+    }
+}
+
+fn table(title: &str, first: &str) -> Table {
+    let columns: Vec<&str> = std::iter::once(first).chain(COLUMNS).collect();
+    Table::new(title, &columns)
+}
+
+fn add(table: &mut Table, name: &str, split: Option<&Split>, decimals: usize) {
+    let mut row = vec![Cell::Text(name.to_owned())];
+    match split {
+        Some(split) => row.extend(cells(split, decimals)),
+        None => row.extend([const { Cell::Empty }; COLUMNS.len()]),
+    }
+    table.row(row);
+}
+
+fn answers(planner: &Planner, goal: Goal) -> Table {
+    let mut answers = table(&named(goal), "levels");
+    let decimals = decimals(planner);
+    add(&mut answers, "DRAM and flash", planner.best(goal).as_ref(), decimals);
+    add(&mut answers, "DRAM alone", planner.best_of_memory_alone(goal).as_ref(), decimals);
+    answers
+}
+
+fn verdict(planner: &Planner, goal: Goal) -> String {
+    match (planner.best(goal), planner.best_of_memory_alone(goal)) {
+        (None, _) => {
+            let limits = planner.model().limits;
+            let least = planner.best(Goal::Budget(f64::MAX)).map_or(f64::INFINITY, |split| split.latency_us);
+            let bounded = if limits.dram_bytes_max.is_finite() || limits.flash_bytes_max.is_finite() {
+                " within the limits"
+            } else {
+                ""
+            };
+            match goal {
+                Goal::Sla(_) => {
+                    format!("This cannot be reached: the least latency{bounded} is {least:.1} us.")
+                }
+                Goal::Budget(_) => {
+                    "This cannot be reached: the least that must be bought costs more.".to_owned()
+                }
+            }
+        }
+        (Some(_), None) => "DRAM alone cannot reach this within the limits.".to_owned(),
+        (Some(both), Some(alone)) if both == alone => "Flash brings nothing here.".to_owned(),
+        (Some(both), Some(alone)) => match goal {
+            Goal::Sla(_) => format!("DRAM alone costs {:.2} times as much.", alone.cost / both.cost),
+            Goal::Budget(_) => {
+                format!("DRAM alone takes {:.2} times as long.", alone.latency_us / both.latency_us)
+            }
+        },
+    }
+}
+
+fn sensitivity(planner: &Planner, goal: Goal) -> Result<Table, String> {
+    let title = format!("Were prices other: {}", named(goal).to_lowercase());
+    let mut rows = table(&title, "prices");
+    let model = planner.model();
+    for (name, dram, flash) in [
+        ("DRAM x 0.5", 0.5, 1.0),
+        ("as given", 1.0, 1.0),
+        ("DRAM x 2", 2.0, 1.0),
+        ("flash x 0.5", 1.0, 0.5),
+        ("flash x 2", 1.0, 2.0),
+    ] {
+        let prices = Prices {
+            dram_per_gb: model.prices.dram_per_gb * dram,
+            flash_per_gb: model.prices.flash_per_gb * flash,
+        };
+        let other = Planner::new(Model { prices, ..*model }, planner.curve())?;
+        add(&mut rows, name, other.best(goal).as_ref(), decimals(planner));
+    }
+    Ok(rows)
+}
+
+fn front_table(front: &Frontier, decimals: usize) -> Table {
+    let mut rows = table("Pareto front: nothing is both cheaper and faster", "levels");
+    for (name, splits) in [("DRAM and flash", &front.two_levels), ("DRAM alone", &front.memory_alone)] {
+        let every = splits.len().div_ceil(FRONT_ROWS).max(1);
+        for split in splits.iter().step_by(every) {
+            add(&mut rows, name, Some(split), decimals);
+        }
+    }
+    rows
+}
+
+fn front_chart(front: &Frontier) -> Chart {
+    let mut chart = Chart::new("Cost and latency", "cost", "mean latency, us");
+    chart.x.scale = Scale::Log;
+    chart.y.scale = Scale::Log;
+    for (name, splits) in [("DRAM and flash", &front.two_levels), ("DRAM alone", &front.memory_alone)] {
+        chart.line(name, splits.iter().map(|split| (split.cost, split.latency_us)).collect());
+    }
+    chart
+}
