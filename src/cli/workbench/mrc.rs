@@ -20,7 +20,8 @@ const TOLERANCE_DRAWN: f64 = 1e-3;
 pub(super) struct MrcArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Look at every request (the default unless a sample is asked for; with one, both are computed and compared)
+    /// Look at every request (the default unless a sample is asked for; with one, both are computed and
+    /// compared)
     #[arg(long)]
     exact: bool,
     /// SHARDS at a fixed rate: look at this share of the keys, such as 0.01
@@ -38,7 +39,8 @@ pub(super) struct MrcArgs {
     /// What sizes count: objects or bytes (default: bytes where the trace knows sizes)
     #[arg(long, value_parser = unit)]
     unit: Option<Unit>,
-    /// What operations do: obey (reads count, writes move to the front, deletes remove) or ignore (all are reads)
+    /// What operations do: obey (reads count, writes move to the front, deletes remove) or ignore (all are
+    /// reads)
     #[arg(long, default_value = "obey", value_parser = ops)]
     ops: OpRule,
     /// Octets that each item takes besides key and value

@@ -36,9 +36,9 @@ impl std::fmt::Display for Method {
 /// What the operations of a trace do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OpRule {
-    /// Reads are counted, and a miss is filled. Storage commands and counters move the item to the front without being
-    /// counted; `set` and `add` put it in, the others leave an absent item absent. `append` and `prepend` add their
-    /// octets, counters leave the size. A delete removes.
+    /// Reads are counted, and a miss is filled. Storage commands and counters move the item to the front
+    /// without being counted; `set` and `add` put it in, the others leave an absent item absent. `append` and
+    /// `prepend` add their octets, counters leave the size. A delete removes.
     #[default]
     Obey,
     /// Every request is a read.
@@ -56,8 +56,8 @@ pub struct Settings {
     pub ops: OpRule,
     /// Octets that each item takes besides key and value; for [`Unit::Bytes`].
     pub item_overhead_bytes: u64,
-    /// SHARDS: makes the sampled counts add up to the requests by correcting the smallest distance (section 3.3 of the
-    /// paper, SHARDS_adj).
+    /// SHARDS: makes the sampled counts add up to the requests by correcting the smallest distance (section
+    /// 3.3 of the paper, SHARDS_adj).
     pub adjusted: bool,
     /// Which sample SHARDS takes.
     pub seed: u64,
@@ -87,6 +87,8 @@ pub struct Analysis {
     cold: f64,
     keys_seen: u64,
     keys_seen_bytes: u64,
+    penalties: u64,
+    penalties_us: u64,
 }
 
 impl Analysis {
@@ -120,6 +122,8 @@ impl Analysis {
             cold: 0.0,
             keys_seen: 0,
             keys_seen_bytes: 0,
+            penalties: 0,
+            penalties_us: 0,
         };
         if let Some(threshold) = threshold {
             analysis.lower_to(threshold);
@@ -131,6 +135,10 @@ impl Analysis {
     pub fn request(&mut self, request: &Request) {
         let read = request.op == Op::Get || self.settings.ops == OpRule::Ignore;
         self.requests += u64::from(read);
+        if read && request.penalty_us > 0 {
+            self.penalties += 1;
+            self.penalties_us += u64::from(request.penalty_us);
+        }
         if self.settings.method == Method::Exact {
             self.looked_at(request, read);
             return;
@@ -216,8 +224,9 @@ impl Analysis {
 
     /// Drops the keys of the largest hashes until at most `most` are at hand.
     ///
-    /// The paper rescales the counts so far by the quotient of the rates. Here a request is counted with the weight of
-    /// its time, 1 / rate, which is the same curve: all counts differ from the paper's by one common factor.
+    /// The paper rescales the counts so far by the quotient of the rates. Here a request is counted with the
+    /// weight of its time, 1 / rate, which is the same curve: all counts differ from the paper's by one
+    /// common factor.
     fn shrink_to(&mut self, most: usize) {
         while self.stack.items() > most {
             let Some(&(largest, _)) = self.by_hash.peek() else { return };
@@ -276,6 +285,7 @@ impl Analysis {
             requests: self.requests,
             cold_misses: self.cold.round() as u64,
             item_bytes_mean: self.keys_seen_bytes as f64 / keys,
+            penalty_us_mean: self.penalties_us as f64 / self.penalties.max(1) as f64,
             points,
         }
     }

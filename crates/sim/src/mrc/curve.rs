@@ -35,7 +35,8 @@ pub struct Point {
     pub miss_ratio: f64,
 }
 
-/// Misses by the size of the cache. Between two points the curve is a straight line; behind the last it is level.
+/// Misses by the size of the cache. Between two points the curve is a straight line; behind the last it is
+/// level.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Curve {
     /// What sizes count.
@@ -46,10 +47,16 @@ pub struct Curve {
     pub source: String,
     /// Reads that were counted. They are the denominator of the miss ratio.
     pub requests: u64,
-    /// First reads of a key, or first after its removal: they miss in a cache of any size. Estimated where sampled.
+    /// First reads of a key, or first after its removal: they miss in a cache of any size. Estimated where
+    /// sampled.
     pub cold_misses: u64,
-    /// Mean octets of an item (key, value, overhead) over the distinct keys; 0 where the source knows no sizes.
+    /// Mean octets of an item (key, value, overhead) over the distinct keys; 0 where the source knows no
+    /// sizes.
     pub item_bytes_mean: f64,
+    /// Mean penalty of a miss in microseconds, over the counted reads whose penalty is known; 0 where none
+    /// is.
+    #[serde(default)]
+    pub penalty_us_mean: f64,
     /// By rising size and falling miss ratio.
     pub points: Vec<Point>,
 }
@@ -71,8 +78,8 @@ impl std::error::Error for CurveError {}
 pub struct Deviation {
     /// The mean absolute difference at 1000 sizes, evenly spaced up to the larger of the two footprints.
     pub mean: f64,
-    /// The mean absolute difference at 1000 sizes from 1/10,000 of the footprint up to the whole, evenly spaced by
-    /// their logarithms: small caches count as much as large ones.
+    /// The mean absolute difference at 1000 sizes from 1/10,000 of the footprint up to the whole, evenly
+    /// spaced by their logarithms: small caches count as much as large ones.
     pub mean_log: f64,
     /// The largest of all these differences.
     pub largest: f64,
@@ -101,6 +108,17 @@ impl Curve {
     /// The share of reads that miss in a cache without limit.
     pub fn miss_ratio_least(&self) -> f64 {
         self.points.last().map_or(1.0, |point| point.miss_ratio)
+    }
+
+    /// Multiplies all sizes by `factor`, which is at least 1: the curve of a population of which this was a
+    /// sample. Sizes end at 2^63.
+    pub fn scale(&mut self, factor: f64) {
+        for point in &mut self.points {
+            point.size = ((point.size as f64 * factor.max(1.0)).round() as u64).min(1 << 63);
+        }
+        self.points.dedup_by_key(|point| point.size);
+        self.source =
+            if factor > 1.0 { format!("{}, times {factor}", self.source) } else { self.source.clone() };
     }
 
     /// The same curve in fewer points: nowhere further from it than `tolerance` in miss ratio.
@@ -151,7 +169,8 @@ impl Curve {
     /// Reads a curve from JSON: one that was saved alone, or the first of an object's `curves`.
     ///
     /// # Errors
-    /// What is not JSON, holds no curve, or a curve whose points are not by rising size and falling miss ratio.
+    /// What is not JSON, holds no curve, or a curve whose points are not by rising size and falling miss
+    /// ratio.
     pub fn from_json(text: &str) -> Result<Curve, CurveError> {
         let wrong = |error: serde_json::Error| CurveError(format!("no miss-ratio curve: {error}"));
         let value: serde_json::Value = serde_json::from_str(text).map_err(wrong)?;
@@ -191,8 +210,8 @@ impl Curve {
     }
 }
 
-/// A report and its curves as one JSON object: `report` and `curves`, the latter in full, as [`Curve::from_json`] reads
-/// them.
+/// A report and its curves as one JSON object: `report` and `curves`, the latter in full, as
+/// [`Curve::from_json`] reads them.
 pub fn to_json(report: &Report, curves: &[Curve]) -> String {
     serde_json::to_string(&serde_json::json!({ "report": report, "curves": curves })).unwrap_or_default()
 }

@@ -1,16 +1,16 @@
 //! How often which distance occurred, in bounded memory.
 
-/// Distances by frequency: each distance below `2^bits` has a bucket of its own; above, each power of two is divided
-/// into `2^(bits - 1)` buckets, so that a distance is known to within a factor of `1 + 2^(1 - bits)`. A bucket stands
-/// for its largest distance: a curve drawn from it never promises a hit too early.
+/// Distances by frequency: each distance below `2^bits` has a bucket of its own; above, each power of two is
+/// divided into `2^(bits - 1)` buckets, so that a distance is known to within a factor of `1 + 2^(1 - bits)`.
+/// A bucket stands for its largest distance: a curve drawn from it never promises a hit too early.
 pub(super) struct Histogram {
     bits: u32,
     counts: Vec<f64>,
 }
 
 impl Histogram {
-    /// An empty one. Memory grows with the largest distance up to 8 octets for each of `2^bits + (64 - bits) *
-    /// 2^(bits - 1)` buckets.
+    /// An empty one. Memory grows with the largest distance up to 8 octets for each of `2^bits + (64 - bits)
+    /// * 2^(bits - 1)` buckets.
     pub(super) fn new(bits: u32) -> Histogram {
         Histogram { bits, counts: Vec::new() }
     }

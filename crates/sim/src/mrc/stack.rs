@@ -1,14 +1,15 @@
 //! The LRU stack with weights: how much lies above an item, in time logarithmic in the number of items.
 //!
-//! Each touch gets the next slot of an array; an item lives in the slot of its last touch, with its weight (1 or its
-//! octets). What lies above an item is the sum of the weights behind its slot. Sums of 32 slots, of 32 times 32 and so
-//! on are kept, so that a query adds up a few cache lines per level. When the array is full, the living slots move
-//! together and it begins anew at twice their number: memory stays proportional to the items that live.
+//! Each touch gets the next slot of an array; an item lives in the slot of its last touch, with its weight (1
+//! or its octets). What lies above an item is the sum of the weights behind its slot. Sums of 32 slots, of 32
+//! times 32 and so on are kept, so that a query adds up a few cache lines per level. When the array is full,
+//! the living slots move together and it begins anew at twice their number: memory stays proportional to the
+//! items that live.
 //!
-//! A removed item leaves a *hole*: the caches that held it have free room, and what they evicted before does not come
-//! back. The next item that is put in fills the topmost holes first and pushes down only what lies above them
-//! (Thompson and Smith, ACM TOCS 7(1), 1989, treat invalidations so). An item that is touched again leaves its old
-//! place as a hole in the same way; with equal weights the two cancel out, and the stack is Mattson's.
+//! A removed item leaves a *hole*: the caches that held it have free room, and what they evicted before does
+//! not come back. The next item that is put in fills the topmost holes first and pushes down only what lies
+//! above them. An item that is touched again leaves its old place as a hole in the same way; with equal weights
+//! the two cancel out, and the stack is Mattson's.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -151,7 +152,8 @@ impl Stack {
         self.numbers.get(&key).map(|number| self.sums.get(self.slot_of[*number as usize] as usize))
     }
 
-    /// Touches an item: it lies on top afterwards, with this weight. Returns where it lay before, if it was there.
+    /// Touches an item: it lies on top afterwards, with this weight. Returns where it lay before, if it was
+    /// there.
     pub(super) fn touch(&mut self, key: u64, weight: u64) -> Option<Place> {
         if self.next == self.sums.slots() {
             self.compact();
@@ -224,7 +226,8 @@ impl Stack {
         number
     }
 
-    /// Moves what lives together, in order. Neighbouring holes become one; a hole below all items means nothing.
+    /// Moves what lives together, in order. Neighbouring holes become one; a hole below all items means
+    /// nothing.
     fn compact(&mut self) {
         let mut kept: Vec<(u32, u64)> = Vec::with_capacity(2 * self.items());
         for slot in 0..self.next {

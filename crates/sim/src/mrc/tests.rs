@@ -40,8 +40,8 @@ fn curve_of(requests: &[Request], settings: Settings) -> Curve {
     curves(&mut source, &[settings]).expect("in-memory source").remove(0)
 }
 
-/// A cache of one size: the most recent item first. The least recent leave until there is room; an item larger than
-/// the cache empties it and is not kept.
+/// A cache of one size: the most recent item first. The least recent leave until there is room; an item
+/// larger than the cache empties it and is not kept.
 struct Lru {
     items: Vec<(u64, u64)>,
     capacity: u64,
@@ -65,7 +65,8 @@ impl Lru {
     }
 }
 
-/// Misses of the reads in a cache of one size. `items_there` are the commands that need the item in any cache.
+/// Misses of the reads in a cache of one size. `items_there` are the commands that need the item in any
+/// cache.
 fn misses_of_one_cache(requests: &[Request], unit: Unit, capacity: u64) -> u64 {
     let mut cache = Lru { items: Vec::new(), capacity };
     let mut misses = 0;
@@ -277,6 +278,15 @@ fn overhead_is_part_of_an_item() {
     let settings = Settings { item_overhead_bytes: 50, ..Settings::new(Unit::Bytes, Method::Exact) };
     let curve = curve_of(&[read, read], settings);
     assert_eq!((curve.miss_ratio(63.0), curve.miss_ratio(64.0), curve.item_bytes_mean), (1.0, 0.5, 64.0));
+}
+
+#[test]
+fn penalties_are_averaged_over_the_reads_that_know_theirs() {
+    let step = |penalty_us, op| Request { key: 1, penalty_us, op, ..Request::default() };
+    let requests = [step(10, Op::Get), step(0, Op::Get), step(30, Op::Get), step(99, Op::Set)];
+    for method in [Method::Exact, Method::Rate(0.000_001)] {
+        assert_eq!(curve_of(&requests, Settings::new(Unit::Objects, method)).penalty_us_mean, 20.0);
+    }
 }
 
 #[test]

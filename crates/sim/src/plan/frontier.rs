@@ -11,8 +11,8 @@ pub struct Frontier {
     pub memory_alone: Vec<Split>,
 }
 
-/// The front at `budgets` amounts of money, evenly spaced by their logarithms from 1/1000 of what holds all items in
-/// memory up to that; a split that is no faster than a cheaper one is left out.
+/// The front at `budgets` amounts of money, evenly spaced by their logarithms from 1/1000 of what holds all
+/// items in memory up to that; a split that is no faster than a cheaper one is left out.
 pub fn frontier(planner: &Planner, budgets: u32) -> Frontier {
     let all = planner.curve().footprint() as f64 * planner.model().dram_factor();
     let dearest = planner.split(all, 0.0).map_or(0.0, |split| split.cost);

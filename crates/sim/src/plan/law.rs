@@ -2,8 +2,9 @@
 
 use crate::mrc::{Curve, Point, Unit};
 
-/// Zipf's law: the key of rank k is read with a probability in proportion to k^-alpha, independently of what was read
-/// before. The cache is ideal: it holds the most popular keys. (LRU needs more room for the same hits.)
+/// Zipf's law: the key of rank k is read with a probability in proportion to k^-alpha, independently of what
+/// was read before. The cache is ideal: it holds the most popular keys. (LRU needs more room for the same
+/// hits.)
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Zipf {
     /// How many keys there are.
@@ -17,7 +18,8 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// The misses by size, in octets: exact at each point; points at each of the first 1024 ranks, then 1 % apart.
+    /// The misses by size, in octets: exact at each point; points at each of the first 1024 ranks, then 1 %
+    /// apart.
     ///
     /// # Errors
     /// Parameters that are not above 0, more octets than 2^63.
@@ -51,6 +53,7 @@ impl Zipf {
             requests: 0,
             cold_misses: 0,
             item_bytes_mean: self.item_bytes,
+            penalty_us_mean: 0.0,
             points,
         })
     }
@@ -76,8 +79,8 @@ impl PowerSums {
         PowerSums { s }
     }
 
-    /// The sum over k from `first` to `last`, both whole: one by one at first, then by the Euler-Maclaurin formula with
-    /// two correction terms (relative error below 1e-9).
+    /// The sum over k from `first` to `last`, both whole: one by one at first, then by the Euler-Maclaurin
+    /// formula with two correction terms (relative error below 1e-9).
     pub(super) fn tail(&self, first: f64, last: f64) -> f64 {
         let mut sum = 0.0;
         let mut k = first;

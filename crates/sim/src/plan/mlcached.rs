@@ -1,8 +1,8 @@
 //! The example of Mlcached's section 4, and which law of popularity its figures follow.
 //!
-//! The paper states "Zipfian, alpha 3" over four billion keys and four results (Figure 5). The literal law cannot give
-//! them, so laws are tried one after another, each optimised in the steps of which the paper's amounts are multiples:
-//! one part in a hundred of the data, 10.24 GB, with at least one step of memory.
+//! The paper states "Zipfian, alpha 3" over four billion keys and four results (Figure 5). The literal law
+//! cannot give them, so laws are tried one after another, each optimised in the steps of which the paper's
+//! amounts are multiples: one part in a hundred of the data, 10.24 GB, with at least one step of memory.
 
 use super::{GB, Goal, Latencies, Limits, Model, Overheads, Planner, Prices, Split, Steps, Zipf};
 use crate::mrc::{Curve, Point, Unit};
@@ -64,8 +64,8 @@ pub struct Hypothesis {
     pub outcome: Outcome,
 }
 
-/// Table 1: DRAM 10 and flash 0.68 dollars per GB; Memcached 100 us, the flash device 200 us, the back end 10 ms; no
-/// latency of the network; no overhead. Bought in steps of 1/100 of the data, at least one of memory.
+/// Table 1: DRAM 10 and flash 0.68 dollars per GB; Memcached 100 us, the flash device 200 us, the back end 10
+/// ms; no latency of the network; no overhead. Bought in steps of 1/100 of the data, at least one of memory.
 pub fn paper_model() -> Model {
     let step = DATA_BYTES / 100.0;
     Model {
@@ -78,8 +78,8 @@ pub fn paper_model() -> Model {
     }
 }
 
-/// The splits of the paper's example under the law that fits best: Zipf's law with the exponent alpha - 1 = 2 over a
-/// hundred equal parts of the data. In the order of [`Outcome::four`].
+/// The splits of the paper's example under the law that fits best: Zipf's law with the exponent alpha - 1 = 2
+/// over a hundred equal parts of the data. In the order of [`Outcome::four`].
 ///
 /// # Errors
 /// None; the result is that of the planner, whose inputs are constants here.
@@ -132,6 +132,7 @@ fn of_share(miss_ratio: impl Fn(f64) -> f64) -> Curve {
         requests: 0,
         cold_misses: 0,
         item_bytes_mean: VALUE_BYTES,
+        penalty_us_mean: 0.0,
         points,
     }
 }

@@ -7,10 +7,10 @@
 //!   Lat(Cm, Cs)  = Ln + Lm + Ls (1 - H(Cm)) + (1 - H(Cm + Cs)) (2 Ln + Lb) + Ln
 //! ```
 //!
-//! with the capacities C, prices P and latencies L of memory (m), flash (s), network (n) and back end (b), and the hit
-//! ratio H(C) of a cache of size C. The levels are exclusive: what is in memory is not on flash. Without a flash level
-//! `Ls` is not paid. To the paper's model we add what an item takes beside its octets: in memory, on flash, and in memory
-//! for each item on flash (an index).
+//! with the capacities C, prices P and latencies L of memory (m), flash (s), network (n) and back end (b),
+//! and the hit ratio H(C) of a cache of size C. The levels are exclusive: what is in memory is not on flash.
+//! Without a flash level `Ls` is not paid. To the paper's model we add what an item takes beside its octets:
+//! in memory, on flash, and in memory for each item on flash (an index).
 //!
 //! The model speaks of means: not of queues, of the flash's throughput and wear, or of writes.
 

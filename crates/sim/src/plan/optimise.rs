@@ -1,11 +1,12 @@
 //! The cheapest and the fastest split, exactly.
 //!
-//! Let `x` be the octets of items in memory, `f` those on flash and `y = x + f`. Cost is linear in `x` and `f`, latency
-//! is linear in `m(x)` and `m(y)`, and the miss ratio `m` is a straight line between the points of the curve. Within a
-//! rectangle between neighbouring points the problem is a linear programme in two variables: its optimum lies where two
-//! lines cross, of: `x` or `y` at a point of the curve, a limit of what may be bought, the latency or cost that is asked
-//! for. So it is enough to look along the lines `x` = point, `y` = point and limit, at the ends and crossings on each.
-//! Nothing is assumed of the curve's shape but that it falls.
+//! Let `x` be the octets of items in memory, `f` those on flash and `y = x + f`. Cost is linear in `x` and
+//! `f`, latency is linear in `m(x)` and `m(y)`, and the miss ratio `m` is a straight line between the points
+//! of the curve. Within a rectangle between neighbouring points the problem is a linear programme in two
+//! variables: its optimum lies where two lines cross, of: `x` or `y` at a point of the curve, a limit of what
+//! may be bought, the latency or cost that is asked for. So it is enough to look along the lines `x` = point,
+//! `y` = point and limit, at the ends and crossings on each. Nothing is assumed of the curve's shape but that
+//! it falls.
 
 use super::{GB, Goal, Model, Split, Steps};
 use crate::mrc::{Curve, Unit};
@@ -71,8 +72,8 @@ impl Planner {
         &self.curve
     }
 
-    /// What comes of buying so many octets of memory and flash; `None` if the index of the flash needs more memory than
-    /// that. Amounts beyond what holds all items bring nothing.
+    /// What comes of buying so many octets of memory and flash; `None` if the index of the flash needs more
+    /// memory than that. Amounts beyond what holds all items bring nothing.
     pub fn split(&self, dram_bytes: f64, flash_bytes: f64) -> Option<Split> {
         let f = flash_bytes / self.model.flash_factor();
         let x = (dram_bytes - f * self.model.index_factor()) / self.model.dram_factor();
@@ -279,8 +280,8 @@ impl Planner {
         }
     }
 
-    /// How far a split is above the goal's bound. The look onto flash is paid even where there is none, so that this is
-    /// a straight line between two corners.
+    /// How far a split is above the goal's bound. The look onto flash is paid even where there is none, so
+    /// that this is a straight line between two corners.
     fn excess(&self, (x, f): (f64, f64), goal: Goal) -> f64 {
         let model = &self.model;
         match goal {

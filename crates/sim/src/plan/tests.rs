@@ -13,6 +13,7 @@ fn curve_of(points: &[(u64, f64)]) -> Curve {
         requests: 1,
         cold_misses: 0,
         item_bytes_mean: 100.0,
+        penalty_us_mean: 0.0,
         points: points.iter().map(|&(size, miss_ratio)| Point { size, miss_ratio }).collect(),
     }
 }
@@ -118,21 +119,22 @@ proptest! {
                 Goal::Sla(us) => {
                     prop_assert!(best.latency_us <= us * (1.0 + 1e-6));
                     prop_assert!(best.cost <= twin.cost * (1.0 + 1e-6), "{best:?} {twin:?}");
-                    // The grid is an eighth of an octet wide in both directions.
-                    prop_assert!(best.cost >= 0.0);
                 }
                 Goal::Budget(most) => {
                     prop_assert!(best.cost <= most * (1.0 + 1e-6));
                     prop_assert!(best.latency_us <= twin.latency_us * (1.0 + 1e-6), "{best:?} {twin:?}");
                 }
             }
-            let bought = planner.split(best.dram_bytes + 1e-9, best.flash_bytes).expect("memory for the index");
+            let bought = planner.split(best.dram_bytes + 1e-9, best.flash_bytes);
+            let bought = bought.expect("memory for the index");
             prop_assert!((bought.latency_us - best.latency_us).abs() < 0.01, "{best:?} {bought:?}");
         }
     }
 
     #[test]
-    fn steps_give_what_trying_all_multiples_gives(curve in curves(), model in models(), sla in 120_u32..6000) {
+    fn steps_give_what_trying_all_multiples_gives(
+        curve in curves(), model in models(), sla in 120_u32..6000
+    ) {
         let steps = Steps { dram_bytes: 2.0, flash_bytes: 3.0 };
         let planner = Planner::new(Model { steps: Some(steps), ..model }, &curve).expect("model");
         let mut cheapest: Option<f64> = None;

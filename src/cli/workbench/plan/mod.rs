@@ -15,10 +15,15 @@ use super::{Failure, OutputArgs, SourceArgs, count, format};
 
 /// How far the curve that is planned with may be from the one computed, in miss ratio.
 const TOLERANCE: f64 = 1e-4;
+/// Latency of the back end in microseconds where nothing is known of it: Mlcached, Table 1.
+const BACKEND_US: f64 = 10_000.0;
+
+/// The flags of which one says what is read how often.
+const POPULARITIES: [&str; 5] = ["curve", "trace", "workload", "zipf", "paper"];
 
 /// Flags of `larder plan`. A GB is 2^30 bytes.
 #[derive(Args)]
-#[command(group = ArgGroup::new("popularity").required(true).args(["curve", "trace", "workload", "zipf", "paper"]))]
+#[command(group = ArgGroup::new("popularity").required(true).args(POPULARITIES))]
 pub(super) struct PlanArgs {
     /// Plan over the curve that `larder mrc --json` wrote
     #[arg(long, value_name = "FILE")]
@@ -32,7 +37,8 @@ pub(super) struct PlanArgs {
     /// Plan over a generated workload
     #[arg(long, value_name = "WORKLOAD")]
     workload: Option<String>,
-    /// Plan over Zipf's law: keys=4g,alpha=0.9,value=256; with parts=100 the law ranks equal parts of the keys
+    /// Plan over Zipf's law: keys=4g,alpha=0.9,value=256; with parts=100 the law ranks equal parts of the
+    /// keys
     #[arg(long, value_name = "LAW", value_parser = zipf)]
     zipf: Option<Zipf>,
     /// Reproduce the example of the paper Mlcached, its figures beside ours
@@ -41,6 +47,9 @@ pub(super) struct PlanArgs {
     /// Stop after this many requests of the trace or workload
     #[arg(long, value_name = "REQUESTS", value_parser = count)]
     limit: Option<u64>,
+    /// The curve is of a sample of one key in so many: the real sizes are so many times larger
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    scale: f64,
     /// Look at no more than this many keys of the trace or workload at a time (SHARDS), such as 8k
     #[arg(long, value_name = "KEYS", value_parser = count)]
     shards_size: Option<u64>,
@@ -67,9 +76,10 @@ pub(super) struct PlanArgs {
     /// An answer from flash
     #[arg(long, value_name = "TIME", default_value = "200us", value_parser = micros)]
     flash_latency: f64,
-    /// An answer of the back end
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = micros)]
-    backend_latency: f64,
+    /// An answer of the back end (default: the mean penalty of a miss if the trace knows penalties, else
+    /// 10ms)
+    #[arg(long, value_name = "TIME", value_parser = micros)]
+    backend_latency: Option<f64>,
     /// Bytes of memory that an item in memory takes besides key and value
     #[arg(long, value_name = "BYTES", default_value_t = 32.0)]
     dram_overhead: f64,
@@ -106,7 +116,8 @@ pub(super) fn run(args: PlanArgs) -> Result<(), Failure> {
     if args.paper {
         return args.output.deliver(&paper::report().map_err(Failure::Failed)?);
     }
-    let (curve, notices) = args.popularity()?;
+    let (mut curve, notices) = args.popularity()?;
+    curve.scale(args.scale);
     let model = args.model(&curve)?;
     let planner = Planner::new(model, &curve).map_err(Failure::Usage)?;
     let mut goals = Vec::new();
@@ -149,13 +160,14 @@ impl PlanArgs {
             let text = "the curve does not know how large items are; --item-bytes is needed";
             return Err(Failure::Usage(text.to_owned()));
         };
+        let backend_us = if curve.penalty_us_mean > 0.0 { curve.penalty_us_mean } else { BACKEND_US };
         Ok(Model {
             prices: Prices { dram_per_gb: self.dram_price, flash_per_gb: self.flash_price },
             latencies: Latencies {
                 network_us: self.network_latency,
                 dram_us: self.dram_latency,
                 flash_us: self.flash_latency,
-                backend_us: self.backend_latency,
+                backend_us: self.backend_latency.unwrap_or(backend_us),
             },
             overheads: Overheads {
                 dram_item_bytes: self.dram_overhead,
@@ -182,6 +194,12 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 = digits.parse().ok()?;
     (number >= 0.0 && number.is_finite()).then_some((number, &text[digits.len()..]))
+}
+
+/// A factor from 1 on.
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (1.0..=1e9).contains(factor));
+    factor.ok_or_else(|| format!("'{text}' is no factor from 1 to 1000000000"))
 }
 
 /// A duration such as `500us`, `10ms`, `1s`, in microseconds.
