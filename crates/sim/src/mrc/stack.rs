@@ -8,16 +8,16 @@
 //!
 //! A removed item leaves a *hole*: the caches that held it have free room, and what they evicted before does
 //! not come back. The next item that is put in fills the topmost holes first and pushes down only what lies
-//! above them. An item that is touched again leaves its old place as a hole in the same way; with equal weights
-//! the two cancel out, and the stack is Mattson's.
+//! above them. An item that is touched again leaves its old place as a hole in the same way; with equal
+//! weights the two cancel out, and the stack is Mattson's.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Slots, or sums, that are added up into one sum of the next level.
 const FAN_OUT: usize = 32;
-/// The least number of slots.
-const SLOTS_MIN: usize = 1024;
+/// The least number of slots; few in tests, so that the stack often moves together in them.
+const SLOTS_MIN: usize = if cfg!(test) { 32 } else { 1024 };
 /// Owner of a slot in which no item lives: it is empty, or a hole.
 const NOBODY: u32 = u32::MAX;
 

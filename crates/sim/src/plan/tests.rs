@@ -125,6 +125,9 @@ proptest! {
                     prop_assert!(best.latency_us <= twin.latency_us * (1.0 + 1e-6), "{best:?} {twin:?}");
                 }
             }
+            prop_assert!(best.dram_bytes >= model.limits.dram_bytes_min * (1.0 - 1e-6));
+            prop_assert!(best.dram_bytes <= model.limits.dram_bytes_max * (1.0 + 1e-6));
+            prop_assert!(best.flash_bytes <= model.limits.flash_bytes_max * (1.0 + 1e-6));
             let bought = planner.split(best.dram_bytes + 1e-9, best.flash_bytes);
             let bought = bought.expect("memory for the index");
             prop_assert!((bought.latency_us - best.latency_us).abs() < 0.01, "{best:?} {bought:?}");
