@@ -37,7 +37,10 @@ fn facts(planner: &Planner) -> Vec<(String, String)> {
             "latencies",
             format!(
                 "network {} us one way, DRAM {} us, flash {} us, back end {} us",
-                latencies.network_us, latencies.dram_us, latencies.flash_us, latencies.backend_us
+                rounded(latencies.network_us),
+                rounded(latencies.dram_us),
+                rounded(latencies.flash_us),
+                rounded(latencies.backend_us)
             ),
         ),
         (
@@ -61,6 +64,11 @@ fn facts(planner: &Planner) -> Vec<(String, String)> {
         facts.push(("steps", format!("DRAM {dram} GB, flash {flash} GB")));
     }
     facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// To a tenth, without a decimal that is 0.
+fn rounded(us: f64) -> f64 {
+    (us * 10.0).round() / 10.0
 }
 
 /// Decimals of GB and of money that tell sizes apart: more, the smaller the data.
