@@ -3,15 +3,15 @@
 mod paper;
 mod show;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, Parser};
 use larder_sim::mrc::{Analysis, Curve, Method, Settings, Unit, analyse};
 use larder_sim::plan::{Goal, Latencies, Limits, Model, Overheads, Planner, Prices, Steps, Zipf};
 use larder_sim::progress::Progress;
-use larder_sim::trace as traces;
 
-use super::{Failure, OutputArgs, SourceArgs, count, format};
+use super::{Failure, OutputArgs, SourceArgs, count};
 
 /// How far the curve that is planned with may be from the one computed, in miss ratio.
 const TOLERANCE: f64 = 1e-4;
@@ -32,8 +32,8 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "TRACE")]
     trace: Option<PathBuf>,
     /// The trace's format, where its name and first lines do not tell: oracle-general, twitter, csv, keys
-    #[arg(long, value_parser = format, requires = "trace")]
-    format: Option<traces::Format>,
+    #[arg(long, requires = "trace")]
+    format: Option<String>,
     /// Plan over a generated workload
     #[arg(long, value_name = "WORKLOAD")]
     workload: Option<String>,
@@ -45,8 +45,8 @@ pub(super) struct PlanArgs {
     #[arg(long, conflicts_with_all = ["sla", "budget"])]
     paper: bool,
     /// Stop after this many requests of the trace or workload
-    #[arg(long, value_name = "REQUESTS", value_parser = count)]
-    limit: Option<u64>,
+    #[arg(long, value_name = "REQUESTS")]
+    limit: Option<String>,
     /// The curve is of a sample of one key in so many: the real sizes are so many times larger
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     scale: f64,
@@ -111,6 +111,13 @@ pub(super) struct PlanArgs {
     output: OutputArgs,
 }
 
+/// A source as the other commands take it.
+#[derive(Parser)]
+struct SourceWords {
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
 /// Runs it.
 pub(super) fn run(args: PlanArgs) -> Result<(), Failure> {
     if args.paper {
@@ -135,13 +142,7 @@ impl PlanArgs {
         if let Some(zipf) = &self.zipf {
             return Ok((zipf.curve().map_err(Failure::Usage)?, Vec::new()));
         }
-        let source = SourceArgs {
-            trace: self.trace.clone(),
-            format: self.format,
-            workload: self.workload.clone(),
-            limit: self.limit,
-        };
-        let mut source = source.open()?;
+        let mut source = self.source()?.open()?;
         let unit = if source.fields().sizes { Unit::Bytes } else { Unit::Objects };
         let method = match self.shards_size {
             Some(keys) => Method::Size(usize::try_from(keys).unwrap_or(usize::MAX)),
@@ -152,6 +153,23 @@ impl PlanArgs {
         analyse(source.as_mut(), &mut analyses, |done| progress.set(done, ""))?;
         progress.finish();
         Ok((analyses[0].curve(&source.describe()).thinned(TOLERANCE), source.notices()))
+    }
+
+    /// The trace or workload, in the words of the other commands, which have the trace without a flag before
+    /// it.
+    fn source(&self) -> Result<SourceArgs, Failure> {
+        let mut words = vec![OsString::from("plan")];
+        for (flag, value) in
+            [("--workload", &self.workload), ("--format", &self.format), ("--limit", &self.limit)]
+        {
+            words.extend(value.iter().flat_map(|value| [flag.into(), value.into()]));
+        }
+        if let Some(path) = &self.trace {
+            words.extend(["--".into(), path.into()]);
+        }
+        let words = SourceWords::try_parse_from(words);
+        let usage = |text: String| Failure::Usage(text.trim_start_matches("error: ").trim_end().to_owned());
+        words.map(|words| words.source).map_err(|error| usage(error.to_string()))
     }
 
     fn model(&self, curve: &Curve) -> Result<Model, Failure> {
