@@ -44,7 +44,7 @@ enum Workbench {
     /// The miss-ratio curve of a trace
     Mrc(mrc::MrcArgs),
     /// What to buy: the cheapest or fastest split of DRAM and flash
-    Plan(plan::PlanArgs),
+    Plan(Box<plan::PlanArgs>),
 }
 
 /// How a command ended.
@@ -84,7 +84,7 @@ pub(crate) fn run(words: &[OsString]) -> Result<(), Failure> {
         Workbench::Simulate(args) => simulate::run(args),
         Workbench::Slabs(args) => slabs::run(args),
         Workbench::Mrc(args) => mrc::run(args),
-        Workbench::Plan(args) => plan::run(args),
+        Workbench::Plan(args) => plan::run(*args),
     }
 }
 
