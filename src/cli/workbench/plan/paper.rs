@@ -15,19 +15,19 @@ const NAMES: [&str; 4] =
     ["$1500, DRAM alone", "$1500, DRAM and flash", "500 us, DRAM alone", "500 us, DRAM and flash"];
 
 const READING: &str = "\
-    The paper says \"Zipfian, alpha 3\" over four billion keys of 256 bytes. Read literally \
-    (k^-3 over the keys) twelve keys answer 99.7 % of all reads, and no money need be spent. Its \
-    figures come out if the law is taken over a hundred equal parts of the data, with the \
-    exponent alpha - 1 = 2: 143.4, 133.1 and 10 GB are 14, 13 and 1 of these parts of 10.24 GB, and $1331 and $206 \
-    are 13 parts of DRAM, and 1 of DRAM with 15 of flash, cut to whole dollars. The amounts as printed give \
+    The paper says \"Zipfian, alpha 3\" over four billion keys of 256 bytes. Read literally (k^-3 over \
+    the keys) twelve keys answer 99.7 % of all reads, and no money need be spent. Its figures come out \
+    if the law is taken over a hundred equal parts of the data, with the exponent alpha - 1 = 2: \
+    143.4, 133.1 and 10 GB are 14, 13 and 1 of these parts of 10.24 GB, and $1331 and $206 are 13 \
+    parts of DRAM, and 1 of DRAM with 15 of flash, cut to whole dollars. The amounts as printed give \
     the paper's latencies too (second table).";
 
 const DOUBTS: &str = "\
-    What the paper says about itself does not all agree. 90 GB and 900 GB cost $1512 at \
-    its prices, above the budget of $1500; what fits into it is next to that (first table). \
-    10 GB and 150 GB cost $202, not $206: they are 10.24 and 153.6. And by its equations 500 us need no \
-    DRAM at all (third table); it seems to have asked for one part. The fit is not unique: 200 parts with the \
-    exponent 1.8 are as good as within 2 %, and k^-1.07 over the keys within 7 %. For a hundred parts speak the \
+    What the paper says about itself does not all agree. 90 GB and 900 GB cost $1512 at its prices, \
+    above the budget of $1500; what fits into it is next to that (first table). 10 GB and 150 GB cost \
+    $202, not $206: they are 10.24 and 153.6. And by its equations 500 us need no DRAM at all (third \
+    table); it seems to have asked for one part. The fit is not unique: 200 parts with the exponent \
+    1.8 are as good as within 2 %, and k^-1.07 over the keys within 7 %. For a hundred parts speak the \
     printed amounts, and an exponent that follows from the printed alpha.";
 
 /// The report.
