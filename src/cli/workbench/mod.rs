@@ -97,6 +97,9 @@ struct SourceArgs {
     /// The trace's format, where its name and first lines do not tell: oracle-general, twitter, csv, keys
     #[arg(long, value_parser = format)]
     format: Option<traces::Format>,
+    /// Skip lines that cannot be read, and count them, instead of stopping at the first
+    #[arg(long)]
+    skip_bad: bool,
     /// A generated workload instead of a trace, such as zipfian:keys=1m,requests=10m,theta=0.99
     #[arg(long, value_name = "WORKLOAD")]
     workload: Option<String>,
@@ -106,10 +109,15 @@ struct SourceArgs {
 }
 
 impl SourceArgs {
+    /// How the trace is opened.
+    fn options(&self) -> traces::Options {
+        traces::Options { format: self.format, skip_bad: self.skip_bad }
+    }
+
     /// Opens it. It may be opened again for another pass.
     fn open(&self) -> Result<Box<dyn Source>, Failure> {
         let source = match (&self.trace, &self.workload) {
-            (Some(path), _) => traces::open(path, &traces::Options { format: self.format })?,
+            (Some(path), _) => traces::open(path, &self.options())?,
             (None, Some(words)) => workloads::parse(words)?,
             (None, None) => return Err(Failure::Usage("a trace or --workload is needed".to_owned())),
         };

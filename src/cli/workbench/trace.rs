@@ -1,20 +1,158 @@
-//! `larder trace`.
+//! `larder trace inspect`, `convert`, `sample`.
 
-use clap::Args;
+use std::path::{Path, PathBuf};
 
-use super::{Failure, OutputArgs, SourceArgs};
+use clap::{Args, Subcommand};
+use larder_sim::progress::Progress;
+use larder_sim::trace::{self as traces, Format, Sampled, inspect, write};
+use larder_sim::{CHUNK_REQUESTS, Source};
+
+use super::{Failure, OutputArgs, SourceArgs, format, print};
 
 /// Flags of `larder trace`.
 #[derive(Args)]
 pub(super) struct TraceArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// What a trace is like: requests, keys, sizes, skew, working set, rates
+    Inspect(InspectArgs),
+    /// Write a trace in another format, or a workload as a trace
+    Convert(ConvertArgs),
+    /// Write the requests to a share of the keys
+    Sample(SampleArgs),
+}
+
+#[derive(Args)]
+struct InspectArgs {
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
 
+#[derive(Args)]
+#[command(allow_missing_positional = true)]
+struct ConvertArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+#[derive(Args)]
+#[command(allow_missing_positional = true)]
+struct SampleArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// The share of the keys to keep, above 0 and at most 1
+    #[arg(long, value_name = "SHARE")]
+    rate: f64,
+    /// Another seed chooses other keys
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// The file that is written.
+#[derive(Args)]
+struct TargetArgs {
+    /// The file to write; .zst, .gz and .xz compress it
+    #[arg(value_name = "OUT", required = true)]
+    out: PathBuf,
+    /// Its format: oracle-general, twitter, csv, keys [default: by its name; `sample` keeps the trace's]
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    to: Option<Format>,
+    /// Overwrite the file if it exists
+    #[arg(long)]
+    force: bool,
+    /// Say nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
 /// Runs it.
 pub(super) fn run(args: TraceArgs) -> Result<(), Failure> {
-    let _ = (args.source.open()?, args.output.quiet);
-    Err(Failure::Failed("not built".to_owned()))
+    match args.command {
+        Command::Inspect(args) => {
+            let mut source = args.source.open()?;
+            let mut progress = Progress::new("inspect", args.output.quiet);
+            let report = inspect::inspect(source.as_mut(), &mut progress)?;
+            progress.finish();
+            args.output.deliver(&report)
+        }
+        Command::Convert(args) => {
+            let to = args.target.to.or_else(|| write::format_by_name(&args.target.out));
+            let source = args.source.open()?;
+            copy(source, &args.target, to.ok_or_else(|| unnamed(&args.target.out))?, "convert")
+        }
+        Command::Sample(args) => {
+            let to = match (args.target.to, &args.source.trace) {
+                (Some(to), _) => Some(to),
+                (None, Some(path)) => Some(traces::format_of(path, &args.source.options())?),
+                (None, None) => write::format_by_name(&args.target.out),
+            };
+            let source = Sampled::new(args.source.open()?, args.rate, args.seed)?;
+            copy(Box::new(source), &args.target, to.ok_or_else(|| unnamed(&args.target.out))?, "sample")
+        }
+    }
+}
+
+fn unnamed(out: &Path) -> Failure {
+    Failure::Usage(format!(
+        "{}: the name does not tell the format; --to oracle-general, twitter, csv or keys does",
+        out.display()
+    ))
+}
+
+/// Writes a source down.
+fn copy(mut source: Box<dyn Source>, target: &TargetArgs, to: Format, what: &str) -> Result<(), Failure> {
+    if target.out.exists() && !target.force {
+        return Err(Failure::Failed(format!(
+            "{}: exists already; --force overwrites it",
+            target.out.display()
+        )));
+    }
+    let mut progress = Progress::new(what, target.quiet);
+    let mut writer = write::Writer::create(&target.out, to, source.fields(), target.force)?;
+    let mut chunk = Vec::with_capacity(CHUNK_REQUESTS);
+    let mut requests = 0;
+    // The second pass of oracleGeneral takes about as long as the first.
+    let first_pass = if to == Format::OracleGeneral { 0.5 } else { 1.0 };
+    loop {
+        chunk.clear();
+        let got = source.fill(&mut chunk, CHUNK_REQUESTS)?;
+        if got == 0 {
+            break;
+        }
+        writer.write(&chunk)?;
+        requests += got;
+        let ratio = source.done_ratio().unwrap_or(0.0) * first_pass;
+        progress.set(ratio, &format!("{requests} requests"));
+    }
+    let written = writer.finish(&mut |ratio| {
+        progress.set(first_pass + ratio * (1.0 - first_pass), "looking for next accesses");
+    })?;
+    progress.finish();
+    if target.quiet {
+        return Ok(());
+    }
+    for notice in source.notices() {
+        print(&format!("notice: {notice}\n"))?;
+    }
+    let lost = write::lost(source.fields(), to);
+    if !lost.is_empty() {
+        print(&format!("notice: {} has no room for {}\n", to.name(), lost.join(", ")))?;
+    }
+    print(&format!(
+        "{}: {} requests, {} octets ({})\n",
+        target.out.display(),
+        written.requests,
+        written.file_bytes,
+        to.name()
+    ))
 }

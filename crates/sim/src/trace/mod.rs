@@ -1,8 +1,31 @@
 //! Traces: files of requests, read as a stream, inspected, converted, sampled.
+//!
+//! ```text
+//!   file -> Input (zstd, gzip, xz seen through) -> records: oracle_general (24 octets) or lines (twitter, csv, keys)
+//!                                                     \-> Clock (seconds since the first record) -> Request
+//! ```
+//!
+//! A trace is never held in memory. The formats are described in `docs/traces.md`.
+
+mod clock;
+mod columns;
+mod detect;
+mod field;
+mod input;
+pub mod inspect;
+mod key;
+mod lines;
+mod oracle_general;
+mod sample;
+#[cfg(test)]
+mod tests;
+pub mod write;
 
 use std::path::Path;
 
 use crate::{Source, SourceError};
+
+pub use sample::Sampled;
 
 /// How a trace is written down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,11 +40,25 @@ pub enum Format {
     Keys,
 }
 
+impl Format {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::OracleGeneral => "oracle-general",
+            Format::Twitter => "twitter",
+            Format::Csv => "csv",
+            Format::Keys => "keys",
+        }
+    }
+}
+
 /// How a trace is opened.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Its format; `None` = by name and first lines.
     pub format: Option<Format>,
+    /// Skip lines that cannot be read instead of stopping at the first; [`Source::notices`] counts them.
+    pub skip_bad: bool,
 }
 
 /// Opens a trace; compression (zstd, gzip, xz) is recognised by its first octets.
@@ -29,6 +66,31 @@ pub struct Options {
 /// # Errors
 /// A file that cannot be opened, a format that is not recognised, a header without a key.
 pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Source>, SourceError> {
-    let _ = options;
-    Err(SourceError::new(format!("{}: reading traces is not built", path.display())))
+    let mut input = input::Input::open(path)?;
+    let format = format_or_detected(&mut input, options)?;
+    if format == Format::OracleGeneral {
+        return Ok(Box::new(oracle_general::OracleGeneral::new(input)));
+    }
+    Ok(Box::new(lines::Lines::new(input, format, options.skip_bad)?))
+}
+
+/// The format in which [`open`] would read a file.
+///
+/// # Errors
+/// A file that cannot be opened, a format that is not recognised.
+pub fn format_of(path: &Path, options: &Options) -> Result<Format, SourceError> {
+    match options.format {
+        Some(format) => Ok(format),
+        None => format_or_detected(&mut input::Input::open(path)?, options),
+    }
+}
+
+/// The format that was asked for, or what the name and the first octets say.
+fn format_or_detected(input: &mut input::Input, options: &Options) -> Result<Format, SourceError> {
+    if let Some(format) = options.format {
+        return Ok(format);
+    }
+    input.read_ahead(detect::HEAD_BYTES)?;
+    let name = input.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    detect::detect(&name, input.pending()).map_err(|why| SourceError::new(format!("{}: {why}", input.name())))
 }

@@ -1,0 +1,35 @@
+//! The time of a trace: seconds since its first record, never going backwards.
+
+/// Turns the timestamps of a trace into seconds since the first of them.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    first: Option<u64>,
+    now_s: u32,
+    backwards: u64,
+}
+
+impl Clock {
+    /// The time of the next request. A timestamp that lies before the latest one counts as the latest one, so that
+    /// who reads may subtract; `None` if it lies 2^32 seconds or more after the first.
+    #[inline]
+    pub(super) fn at(&mut self, timestamp_s: u64) -> Option<u32> {
+        let first = *self.first.get_or_insert(timestamp_s);
+        let since_s = timestamp_s.saturating_sub(first);
+        if timestamp_s < first || since_s < u64::from(self.now_s) {
+            self.backwards += 1;
+        } else {
+            self.now_s = u32::try_from(since_s).ok()?;
+        }
+        Some(self.now_s)
+    }
+
+    /// What the reader should be told.
+    pub(super) fn notice(&self, name: &str) -> Option<String> {
+        (self.backwards > 0).then(|| {
+            format!(
+                "{name}: {} requests bear a time before their predecessor's; they count as sent at the same time",
+                self.backwards
+            )
+        })
+    }
+}

@@ -1,0 +1,282 @@
+//! A line of comma-separated fields becomes a request.
+
+use super::field::{self, Bad};
+use super::key::KeyReader;
+use crate::{Fields, Op, Request};
+
+const U16_MAX: u64 = u16::MAX as u64;
+const U32_MAX: u64 = u32::MAX as u64;
+
+/// What a column means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Column {
+    /// Time, in so many parts of a second.
+    Time(u32),
+    Key,
+    KeyBytes,
+    ValueBytes,
+    Client,
+    Op,
+    Ttl,
+    /// Penalty, in so many microseconds.
+    Penalty(u32),
+    Ignored,
+}
+
+impl Column {
+    /// A column by its name in a header.
+    pub(super) fn named(name: &[u8]) -> Column {
+        let name =
+            String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase().replace(['-', ' ', '.'], "_");
+        match name.trim_matches('"') {
+            "timestamp" | "time" | "ts" | "time_s" | "timestamp_s" | "op_time" | "clock_time" => {
+                Column::Time(1)
+            }
+            "time_ms" | "timestamp_ms" => Column::Time(1_000),
+            "time_us" | "timestamp_us" => Column::Time(1_000_000),
+            "key" | "id" | "obj_id" | "object_id" | "objid" | "item" | "lbn" => Column::Key,
+            "key_size" | "key_bytes" | "keysize" | "key_length" => Column::KeyBytes,
+            "value_size" | "size" | "value_bytes" | "valuesize" | "obj_size" | "object_size" | "bytes"
+            | "value_length" => Column::ValueBytes,
+            "client" | "client_id" => Column::Client,
+            "op" | "operation" | "command" | "cmd" => Column::Op,
+            "ttl" | "ttl_s" => Column::Ttl,
+            "penalty_us" | "penalty" | "cost" | "miss_penalty" | "miss_penalty_us" | "cost_us" => {
+                Column::Penalty(1)
+            }
+            "penalty_ms" | "miss_penalty_ms" => Column::Penalty(1_000),
+            _ => Column::Ignored,
+        }
+    }
+}
+
+/// The columns of a file with a header.
+#[derive(Debug)]
+pub(super) struct Columns {
+    columns: Vec<Column>,
+    delimiter: u8,
+    unquoted: Vec<u8>,
+}
+
+impl Columns {
+    /// The columns that a header names.
+    ///
+    /// # Errors
+    /// No column is the key's, or a meaning occurs twice.
+    pub(super) fn from_header(line: &[u8]) -> Result<Columns, String> {
+        let delimiter = delimiter(line);
+        let names: Vec<&[u8]> = line.split(|&octet| octet == delimiter).collect();
+        let columns: Vec<Column> = names.iter().map(|name| Column::named(name)).collect();
+        if !columns.contains(&Column::Key) {
+            return Err(format!(
+                "the header '{}' names no key (key, id, obj_id, object_id)",
+                field::shown(line)
+            ));
+        }
+        for (at, column) in columns.iter().enumerate() {
+            let same = |other: &Column| std::mem::discriminant(other) == std::mem::discriminant(column);
+            if *column != Column::Ignored
+                && let Some(before) = columns[..at].iter().position(same)
+            {
+                let (a, b) = (field::shown(names[before].trim_ascii()), field::shown(names[at].trim_ascii()));
+                return Err(format!("the header names two columns of one meaning: '{a}' and '{b}'"));
+            }
+        }
+        Ok(Columns { columns, delimiter, unquoted: Vec::new() })
+    }
+
+    /// What is known of each request.
+    pub(super) fn fields(&self) -> Fields {
+        let has = |wanted: fn(&Column) -> bool| self.columns.iter().any(wanted);
+        Fields {
+            times: has(|column| matches!(column, Column::Time(_))),
+            sizes: has(|column| matches!(column, Column::KeyBytes | Column::ValueBytes)),
+            ops: has(|column| *column == Column::Op),
+            ttls: has(|column| *column == Column::Ttl),
+            penalties: has(|column| matches!(column, Column::Penalty(_))),
+        }
+    }
+
+    /// Reads a line; the time, in seconds, comes apart.
+    #[inline]
+    pub(super) fn read(&mut self, line: &[u8], keys: &KeyReader) -> Result<(u64, Request), Bad> {
+        if line.contains(&b'"') {
+            return self.read_quoted(line, keys);
+        }
+        let mut taken = Taken::default();
+        let mut texts = line.split(|&octet| octet == self.delimiter);
+        for (at, &column) in self.columns.iter().enumerate() {
+            let Some(text) = texts.next() else {
+                return Err(too_few(at, self.columns.len()));
+            };
+            taken.take(column, text.trim_ascii(), keys)?;
+        }
+        if texts.next().is_some() {
+            return Err(Bad::new(
+                "columns",
+                format!("there are more than the header's {}", self.columns.len()),
+            ));
+        }
+        Ok((taken.time_s, taken.request))
+    }
+
+    /// Reads a line in which fields stand in quotes (RFC 4180; a field ends on its line).
+    #[cold]
+    fn read_quoted(&mut self, line: &[u8], keys: &KeyReader) -> Result<(u64, Request), Bad> {
+        let mut taken = Taken::default();
+        let mut rest = Some(line);
+        for at in 0..self.columns.len() {
+            let Some(text) = rest else {
+                return Err(too_few(at, self.columns.len()));
+            };
+            rest = unquote(text, self.delimiter, &mut self.unquoted)?;
+            taken.take(self.columns[at], self.unquoted.trim_ascii(), keys)?;
+        }
+        if rest.is_some() {
+            return Err(Bad::new(
+                "columns",
+                format!("there are more than the header's {}", self.columns.len()),
+            ));
+        }
+        Ok((taken.time_s, taken.request))
+    }
+}
+
+fn too_few(found: usize, needed: usize) -> Bad {
+    Bad::new("columns", format!("there are {found} where {needed} are needed"))
+}
+
+/// What separates the fields of a header.
+pub(super) fn delimiter(line: &[u8]) -> u8 {
+    [b',', b'\t', b';'].into_iter().find(|separator| line.contains(separator)).unwrap_or(b',')
+}
+
+/// Puts the first field of `text` into `into` without its quotes; what follows its delimiter is returned.
+fn unquote<'a>(text: &'a [u8], delimiter: u8, into: &mut Vec<u8>) -> Result<Option<&'a [u8]>, Bad> {
+    into.clear();
+    let text = text.trim_ascii_start();
+    let mut at = 0;
+    if text.first() == Some(&b'"') {
+        at = 1;
+        loop {
+            match (text.get(at), text.get(at + 1)) {
+                (None, _) => return Err(Bad::new("columns", "a quote is not closed on its line")),
+                (Some(b'"'), Some(b'"')) => {
+                    into.push(b'"');
+                    at += 2;
+                }
+                (Some(b'"'), _) => break,
+                (Some(&octet), _) => {
+                    into.push(octet);
+                    at += 1;
+                }
+            }
+        }
+        at += 1;
+    }
+    let rest = &text[at..];
+    let end = rest.iter().position(|&octet| octet == delimiter);
+    into.extend_from_slice(rest[..end.unwrap_or(rest.len())].trim_ascii_end());
+    Ok(end.map(|end| &rest[end + 1..]))
+}
+
+/// A line as far as it is read.
+#[derive(Default)]
+struct Taken {
+    time_s: u64,
+    request: Request,
+}
+
+impl Taken {
+    #[inline]
+    fn take(&mut self, column: Column, text: &[u8], keys: &KeyReader) -> Result<(), Bad> {
+        let request = &mut self.request;
+        match column {
+            Column::Time(1) => self.time_s = field::number("timestamp", text, u64::MAX)?,
+            Column::Time(parts) => {
+                self.time_s = field::number("timestamp", text, u64::MAX)? / u64::from(parts);
+            }
+            Column::Key if text.is_empty() => return Err(Bad::new("key", "is empty")),
+            Column::Key => request.key = keys.read(text),
+            Column::KeyBytes => request.key_bytes = field::number("key size", text, U16_MAX)? as u16,
+            Column::ValueBytes => request.value_bytes = field::number("value size", text, U32_MAX)? as u32,
+            Column::Client => request.client = field::client(text),
+            Column::Op => request.op = field::op(text)?,
+            Column::Ttl => request.ttl_s = field::number_or_zero("ttl", text, U32_MAX)? as u32,
+            Column::Penalty(1) => {
+                request.penalty_us = field::number_or_zero("penalty", text, U32_MAX)? as u32
+            }
+            Column::Penalty(_) if text.is_empty() => {}
+            Column::Penalty(parts) => {
+                request.penalty_us = field::scaled("penalty", text, f64::from(parts), U32_MAX)? as u32;
+            }
+            Column::Ignored => {}
+        }
+        Ok(())
+    }
+}
+
+/// Twitter's columns behind the key, from the last to the first, with and without penalties.
+const TWITTER_BACKWARDS: [Column; 6] =
+    [Column::Penalty(1), Column::Ttl, Column::Op, Column::Client, Column::ValueBytes, Column::KeyBytes];
+
+/// Twitter's lines: `timestamp,key,key size,value size,client,op,TTL`, and a penalty where a file has eight columns.
+/// Fields behind the key are counted from the end, for a key may hold commas.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Twitter {
+    /// Whether the penalty is there.
+    pub(super) penalties: bool,
+}
+
+impl Twitter {
+    /// The layout of a line, if it is one of Twitter's.
+    pub(super) fn seen_in(line: &[u8]) -> Option<Twitter> {
+        let fields: Vec<&[u8]> = line.split(|&octet| octet == b',').map(<[u8]>::trim_ascii).collect();
+        let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+        let is_op = |text: &[u8]| field::op_by_name(text).is_some();
+        if fields.len() < 7 || !is_number(fields[0]) {
+            return None;
+        }
+        let last = fields.len() - 1;
+        let seven = is_op(fields[last - 1]) && is_number(fields[last - 3]) && is_number(fields[last - 4]);
+        let eight = last >= 7
+            && is_op(fields[last - 2])
+            && is_number(fields[last - 4])
+            && is_number(fields[last - 5]);
+        if seven || eight { Some(Twitter { penalties: eight }) } else { None }
+    }
+
+    /// What is known of each request.
+    pub(super) fn fields(self) -> Fields {
+        Fields { times: true, sizes: true, ops: true, ttls: true, penalties: self.penalties }
+    }
+
+    /// Reads a line; the time, in seconds, comes apart.
+    #[inline]
+    pub(super) fn read(self, line: &[u8], keys: &KeyReader) -> Result<(u64, Request), Bad> {
+        let columns = &TWITTER_BACKWARDS[usize::from(!self.penalties)..];
+        let wrong = |found: usize| too_few(found, columns.len() + 2);
+        let comma = |text: &[u8]| text.iter().position(|&octet| octet == b',');
+        let mut taken = Taken::default();
+        let first = comma(line).ok_or_else(|| wrong(1))?;
+        let mut rest = &line[first + 1..];
+        let mut texts = [&line[..0]; TWITTER_BACKWARDS.len()];
+        for (at, text) in texts[..columns.len()].iter_mut().enumerate() {
+            let last = rest.iter().rposition(|&octet| octet == b',').ok_or_else(|| wrong(at + 2))?;
+            *text = &rest[last + 1..];
+            rest = &rest[..last];
+        }
+        taken.take(Column::Time(1), line[..first].trim_ascii(), keys)?;
+        taken.take(Column::Key, rest.trim_ascii(), keys)?;
+        for (&column, text) in columns.iter().zip(texts).rev() {
+            taken.take(column, text.trim_ascii(), keys)?;
+        }
+        Ok((taken.time_s, taken.request))
+    }
+}
+
+/// A line that is a key.
+#[inline]
+pub(super) fn read_key(line: &[u8], keys: &KeyReader) -> (u64, Request) {
+    (0, Request { key: keys.read(line), op: Op::Get, ..Request::default() })
+}

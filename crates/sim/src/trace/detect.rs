@@ -1,0 +1,70 @@
+//! Which format a file has, by its name and its first octets.
+
+use super::Format;
+use super::columns::{self, Column, Twitter};
+use super::field::shown;
+use super::lines::BYTE_ORDER_MARK;
+use super::oracle_general;
+
+/// How many octets are looked at.
+pub(super) const HEAD_BYTES: usize = 24 * 1024;
+
+/// How many lines are looked at.
+const LINES_MAX: usize = 5;
+
+/// What to do where nothing tells.
+const HINT: &str = "name it by --format: oracle-general, twitter, csv, keys";
+
+/// The first lines that are not empty.
+pub(super) fn first_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    head.split(|&octet| octet == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .filter(|line| !line.is_empty())
+        .take(LINES_MAX)
+}
+
+/// The format of a file of this name that begins so.
+///
+/// # Errors
+/// Why it cannot be told.
+pub(super) fn detect(name: &str, head: &[u8]) -> Result<Format, String> {
+    let name = name.to_ascii_lowercase();
+    if name.contains("oraclegeneral") || name.contains("oracle-general") {
+        return Ok(Format::OracleGeneral);
+    }
+    if is_binary(head) {
+        return if oracle_general::is_plausible(head) {
+            Ok(Format::OracleGeneral)
+        } else {
+            Err(format!("its format cannot be told: neither text nor oracleGeneral records; {HINT}"))
+        };
+    }
+    let Some(first) = first_lines(head).next() else {
+        return Err(format!("is empty, its format cannot be told; {HINT}"));
+    };
+    if first_lines(head).any(|line| Twitter::seen_in(line).is_some()) && !names_key(first) {
+        return Ok(Format::Twitter);
+    }
+    let separated = first.iter().any(|octet| matches!(octet, b',' | b'\t' | b';'));
+    match (separated, names_key(first)) {
+        (true, true) => Ok(Format::Csv),
+        (false, true) if name.contains(".csv") => Ok(Format::Csv),
+        (false, _) => Ok(Format::Keys),
+        (true, false) => Err(format!(
+            "its format cannot be told: '{}' is neither a header that names a key nor one of Twitter's lines; {HINT}",
+            shown(first)
+        )),
+    }
+}
+
+/// Whether a line is a header with a column for the key.
+fn names_key(line: &[u8]) -> bool {
+    let delimiter = columns::delimiter(line);
+    line.split(|&octet| octet == delimiter).any(|name| Column::named(name) == Column::Key)
+}
+
+/// Whether there is an octet that no text holds.
+fn is_binary(head: &[u8]) -> bool {
+    head.iter().any(|&octet| octet < 0x20 && !matches!(octet, b'\t' | b'\n' | b'\r' | 0x0c))
+}

@@ -1,0 +1,63 @@
+//! How unevenly the requests are spread over the keys.
+
+/// Zipf's law, fitted: the key of rank r gets a share proportional to r^-theta.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Zipf {
+    /// The exponent.
+    pub theta: f64,
+    /// How well a straight line fits on paper ruled by logarithms: the coefficient of determination, at most 1.
+    pub r_squared: f64,
+}
+
+/// Ranks per factor of ten at which the law is fitted and drawn.
+const RANKS_PER_DECADE: f64 = 12.0;
+
+/// Ranks below this many keys tell nothing.
+const KEYS_MIN: usize = 10;
+
+impl Zipf {
+    /// A line through (ln rank, ln requests) by least squares, at ranks evenly spaced by logarithm, over the keys with
+    /// two requests or more: the tail of single requests is flat whatever the law. `counts`: falling.
+    pub(super) fn fit(counts: &[u32]) -> Option<Zipf> {
+        let repeated = counts.partition_point(|&count| count >= 2);
+        if repeated < KEYS_MIN {
+            return None;
+        }
+        let points: Vec<(f64, f64)> = log_ranks(repeated)
+            .map(|rank| (libm::log(rank as f64), libm::log(f64::from(counts[rank - 1]))))
+            .collect();
+        let n = points.len() as f64;
+        let (mean_x, mean_y) = (mean(points.iter().map(|p| p.0), n), mean(points.iter().map(|p| p.1), n));
+        let xx: f64 = points.iter().map(|p| (p.0 - mean_x) * (p.0 - mean_x)).sum();
+        let yy: f64 = points.iter().map(|p| (p.1 - mean_y) * (p.1 - mean_y)).sum();
+        let xy: f64 = points.iter().map(|p| (p.0 - mean_x) * (p.1 - mean_y)).sum();
+        if xx == 0.0 {
+            return None;
+        }
+        let r_squared = if yy == 0.0 { 1.0 } else { xy * xy / (xx * yy) };
+        Some(Zipf { theta: 0.0 - xy / xx, r_squared })
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>, n: f64) -> f64 {
+    values.sum::<f64>() / n
+}
+
+/// Ranks from 1 to `last`, evenly spaced by logarithm, none twice.
+pub(super) fn log_ranks(last: usize) -> impl Iterator<Item = usize> {
+    let mut before = 0;
+    let steps = (libm::log10(last.max(1) as f64) * RANKS_PER_DECADE) as usize + 1;
+    (0..=steps).filter_map(move |step| {
+        let rank = (libm::round(libm::exp10(step as f64 / RANKS_PER_DECADE)) as usize).min(last);
+        let new = rank > before;
+        before = before.max(rank);
+        new.then_some(rank)
+    })
+}
+
+/// The share of all requests that goes to this share of the keys, the most asked (one key at least). `counts`: falling.
+pub(super) fn top_share(counts: &[u32], share_of_keys: f64) -> f64 {
+    let top = libm::ceil(counts.len() as f64 * share_of_keys) as usize;
+    let sum = |counts: &[u32]| counts.iter().map(|&count| u64::from(count)).sum::<u64>();
+    sum(&counts[..top.min(counts.len())]) as f64 / sum(counts).max(1) as f64
+}

@@ -1,0 +1,234 @@
+//! Traces of lines: Twitter's, CSV with a header, a key per line.
+
+use super::Format;
+use super::clock::Clock;
+use super::columns::{self, Columns, Twitter};
+use super::field::Bad;
+use super::input::Input;
+use super::key::KeyReader;
+use crate::{Fields, Request, Source, SourceError};
+
+/// The longest line that is read; a longer one is no trace.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// How a byte order mark looks in UTF-8.
+pub(super) const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
+
+/// How a line is read.
+#[derive(Debug)]
+enum Layout {
+    Twitter(Twitter),
+    Csv(Columns),
+    Keys,
+}
+
+/// Lines that were skipped, and the first of them.
+#[derive(Debug, Default)]
+struct Skipped {
+    lines: u64,
+    first: String,
+}
+
+/// A trace of lines.
+pub(super) struct Lines {
+    input: Input,
+    name: String,
+    layout: Layout,
+    keys: KeyReader,
+    clock: Clock,
+    line_number: u64,
+    skip_bad: bool,
+    skipped: Skipped,
+    half_line: Option<u64>,
+    failed: Option<SourceError>,
+}
+
+/// What [`Lines::next_line`] found: the octets that the line takes up, its length and whether a line feed ends it.
+struct Found {
+    line_bytes: usize,
+    ended: bool,
+}
+
+impl Lines {
+    /// Reads `input` as lines of this format.
+    ///
+    /// # Errors
+    /// CSV: no header, or one without a key.
+    pub(super) fn new(mut input: Input, format: Format, skip_bad: bool) -> Result<Lines, SourceError> {
+        input.read_ahead(super::detect::HEAD_BYTES)?;
+        if input.pending().starts_with(BYTE_ORDER_MARK) {
+            input.consume(BYTE_ORDER_MARK.len());
+        }
+        let name = input.name();
+        let layout = match format {
+            Format::Twitter => {
+                let seen = super::detect::first_lines(input.pending()).find_map(Twitter::seen_in);
+                Layout::Twitter(seen.unwrap_or(Twitter { penalties: false }))
+            }
+            _ => Layout::Keys,
+        };
+        let mut lines = Lines {
+            input,
+            name,
+            layout,
+            keys: KeyReader::new(),
+            clock: Clock::default(),
+            line_number: 0,
+            skip_bad,
+            skipped: Skipped::default(),
+            half_line: None,
+            failed: None,
+        };
+        if format == Format::Csv {
+            lines.layout = Layout::Csv(lines.header()?);
+        }
+        Ok(lines)
+    }
+
+    /// Takes the first line that is not empty as the header.
+    fn header(&mut self) -> Result<Columns, SourceError> {
+        while let Some(found) = self.next_line()? {
+            let header = self.input.pending()[..found.line_bytes].trim_ascii().to_vec();
+            self.input.consume(found.line_bytes + usize::from(found.ended));
+            if !header.is_empty() {
+                return Columns::from_header(&header).map_err(|why| self.error(&why));
+            }
+        }
+        Err(SourceError::new(format!("{}: is empty: there is no header", self.name)))
+    }
+
+    /// Finds the end of the next line and counts it; `None` at the end of the file.
+    fn next_line(&mut self) -> Result<Option<Found>, SourceError> {
+        let mut searched = 0;
+        loop {
+            let pending = self.input.pending();
+            if let Some(at) = pending[searched..].iter().position(|&octet| octet == b'\n') {
+                self.line_number += 1;
+                return Ok(Some(Found { line_bytes: searched + at, ended: true }));
+            }
+            searched = pending.len();
+            if searched > LINE_BYTES_MAX {
+                self.line_number += 1;
+                return Err(self.error(&format!("is longer than {LINE_BYTES_MAX} octets")));
+            }
+            if !self.input.more()? {
+                if searched == 0 {
+                    return Ok(None);
+                }
+                self.line_number += 1;
+                return Ok(Some(Found { line_bytes: searched, ended: false }));
+            }
+        }
+    }
+
+    /// Reads the next request; `None` at the end of the file.
+    fn next_request(&mut self) -> Result<Option<Request>, SourceError> {
+        while let Some(found) = self.next_line()? {
+            if !found.ended && self.input.is_cut() {
+                self.half_line = Some(self.line_number);
+                self.input.consume(found.line_bytes);
+                return Ok(None);
+            }
+            let read = self.read_line(found.line_bytes);
+            self.input.consume(found.line_bytes + usize::from(found.ended));
+            match read {
+                Ok(Some(request)) => return Ok(Some(request)),
+                Ok(None) => {}
+                Err(_) if !found.ended => {
+                    self.half_line = Some(self.line_number);
+                    return Ok(None);
+                }
+                Err(bad) => self.skip(&bad)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the pending line of this length; `None` if it is empty.
+    #[inline]
+    fn read_line(&mut self, line_bytes: usize) -> Result<Option<Request>, Bad> {
+        let line = self.input.pending()[..line_bytes].trim_ascii();
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let (timestamp_s, mut request) = match &mut self.layout {
+            Layout::Twitter(twitter) => twitter.read(line, &self.keys)?,
+            Layout::Csv(columns) => columns.read(line, &self.keys)?,
+            Layout::Keys => columns::read_key(line, &self.keys),
+        };
+        request.time_s = self.clock.at(timestamp_s).ok_or_else(|| {
+            Bad::new("timestamp", format!("{timestamp_s} lies more than {} s after the first", u32::MAX))
+        })?;
+        Ok(Some(request))
+    }
+
+    /// A line that cannot be read: counted, or an error.
+    fn skip(&mut self, bad: &Bad) -> Result<(), SourceError> {
+        if !self.skip_bad {
+            return Err(self.error(&bad.to_string()));
+        }
+        self.skipped.lines += 1;
+        if self.skipped.lines == 1 {
+            self.skipped.first = format!("line {}: {bad}", self.line_number);
+        }
+        Ok(())
+    }
+
+    fn error(&self, why: &str) -> SourceError {
+        SourceError::new(format!("{}: line {}: {why}", self.name, self.line_number))
+    }
+}
+
+impl Source for Lines {
+    fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError> {
+        let mut got = 0;
+        while got < most && self.failed.is_none() {
+            match self.next_request() {
+                Ok(Some(request)) => {
+                    into.push(request);
+                    got += 1;
+                }
+                Ok(None) => break,
+                Err(error) => self.failed = Some(error),
+            }
+        }
+        match &self.failed {
+            Some(error) if got == 0 && most > 0 => Err(error.clone()),
+            _ => Ok(got),
+        }
+    }
+
+    fn fields(&self) -> Fields {
+        match &self.layout {
+            Layout::Twitter(twitter) => twitter.fields(),
+            Layout::Csv(columns) => columns.fields(),
+            Layout::Keys => Fields::default(),
+        }
+    }
+
+    fn describe(&self) -> String {
+        let format = match self.layout {
+            Layout::Twitter(_) => Format::Twitter,
+            Layout::Csv(_) => Format::Csv,
+            Layout::Keys => Format::Keys,
+        };
+        format!("{} ({})", self.name, format.name())
+    }
+
+    fn done_ratio(&self) -> Option<f64> {
+        self.input.done_ratio()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let half = self
+            .half_line
+            .map(|line| format!("{}: ends in the middle of line {line}, which is left out", self.name));
+        let skipped = (self.skipped.lines > 0).then(|| {
+            format!(
+                "{}: {} lines could not be read and were skipped, the first of them {}",
+                self.name, self.skipped.lines, self.skipped.first
+            )
+        });
+        [self.input.notice(), half, skipped, self.clock.notice(&self.name)].into_iter().flatten().collect()
+    }
+}

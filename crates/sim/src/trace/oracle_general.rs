@@ -1,0 +1,147 @@
+//! libCacheSim's oracleGeneral: records of 24 octets, little-endian, without a header.
+//!
+//! ```text
+//!   0     4                12    16                24
+//!   | time | object id      | size | next access   |
+//!   | u32 s| u64            | u32 B| i64, -1: never|
+//! ```
+//!
+//! libCacheSim, `libCacheSim/traceReader/customizedReader/oracle/oracleGeneralBin.h`. The next access counts requests; it
+//! serves Belady's MIN there and is not needed here.
+
+use super::clock::Clock;
+use super::input::Input;
+use crate::{Fields, Request, Source, SourceError};
+
+/// Octets of a record.
+pub(super) const RECORD_BYTES: usize = 24;
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) time_s: u32,
+    pub(super) id: u64,
+    pub(super) size_bytes: u32,
+    pub(super) next_access: i64,
+}
+
+impl Record {
+    /// Reads a record.
+    #[inline]
+    pub(super) fn read(octets: &[u8; RECORD_BYTES]) -> Record {
+        let u32_at =
+            |at: usize| u32::from_le_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]);
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        Record { time_s: u32_at(0), id: u64_at(4), size_bytes: u32_at(12), next_access: u64_at(16) as i64 }
+    }
+
+    /// Writes it down.
+    #[inline]
+    pub(super) fn octets(self) -> [u8; RECORD_BYTES] {
+        let mut octets = [0; RECORD_BYTES];
+        octets[0..4].copy_from_slice(&self.time_s.to_le_bytes());
+        octets[4..12].copy_from_slice(&self.id.to_le_bytes());
+        octets[12..16].copy_from_slice(&self.size_bytes.to_le_bytes());
+        octets[16..24].copy_from_slice(&self.next_access.to_le_bytes());
+        octets
+    }
+}
+
+/// Whether these octets, from the beginning of a file, can be records: times do not go backwards, and the next access
+/// is -1, the largest number, or lies ahead.
+pub(super) fn is_plausible(head: &[u8]) -> bool {
+    let (records, _) = head.as_chunks::<RECORD_BYTES>();
+    let mut latest_s = 0;
+    let sound = records.iter().take(1000).zip(0i64..).all(|(octets, at)| {
+        let record = Record::read(octets);
+        let rises = record.time_s >= latest_s;
+        latest_s = record.time_s;
+        rises && (record.next_access == -1 || record.next_access >= at)
+    });
+    sound && !records.is_empty()
+}
+
+/// A trace of such records.
+pub(super) struct OracleGeneral {
+    input: Input,
+    clock: Clock,
+    records: u64,
+    half_bytes: usize,
+    failed: Option<SourceError>,
+}
+
+impl OracleGeneral {
+    pub(super) fn new(input: Input) -> OracleGeneral {
+        OracleGeneral { input, clock: Clock::default(), records: 0, half_bytes: 0, failed: None }
+    }
+
+    /// Reads on until a record is there; false at the end.
+    fn have_record(&mut self) -> Result<bool, SourceError> {
+        while self.input.pending().len() < RECORD_BYTES {
+            if !self.input.more()? {
+                self.half_bytes = self.input.pending().len();
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Source for OracleGeneral {
+    fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError> {
+        let mut got = 0;
+        while got < most && self.failed.is_none() {
+            match self.have_record() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.failed = Some(error);
+                    break;
+                }
+            }
+            let (records, _) = self.input.pending().as_chunks::<RECORD_BYTES>();
+            let taken = records.len().min(most - got);
+            into.extend(records[..taken].iter().map(|octets| {
+                let record = Record::read(octets);
+                // The time since the first record always fits: both are 32 bits wide.
+                let time_s = self.clock.at(u64::from(record.time_s)).unwrap_or(u32::MAX);
+                Request { key: record.id, time_s, value_bytes: record.size_bytes, ..Request::default() }
+            }));
+            self.input.consume(taken * RECORD_BYTES);
+            got += taken;
+        }
+        self.records += got as u64;
+        match &self.failed {
+            Some(error) if got == 0 && most > 0 => Err(error.clone()),
+            _ => Ok(got),
+        }
+    }
+
+    fn fields(&self) -> Fields {
+        Fields { times: true, sizes: true, ..Fields::default() }
+    }
+
+    fn describe(&self) -> String {
+        format!("{} (oracle-general)", self.input.name())
+    }
+
+    fn done_ratio(&self) -> Option<f64> {
+        self.input.done_ratio()
+    }
+
+    fn requests_hint(&self) -> Option<u64> {
+        self.input.plain_bytes().map(|bytes| bytes / RECORD_BYTES as u64)
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let half = (self.half_bytes > 0).then(|| {
+            format!(
+                "{}: ends within record {}: {} of its {RECORD_BYTES} octets are left out",
+                self.input.name(),
+                self.records + 1,
+                self.half_bytes
+            )
+        });
+        [self.input.notice(), half, self.clock.notice(&self.input.name())].into_iter().flatten().collect()
+    }
+}

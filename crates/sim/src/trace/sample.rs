@@ -1,0 +1,83 @@
+//! A sample of a trace by its keys, after SHARDS (Waldspurger et al., FAST'15): a key is in or out with all its requests.
+
+use crate::{CHUNK_REQUESTS, Fields, Request, Source, SourceError};
+
+/// Spreads a key over all 64 bits (the finaliser of SplitMix64, Steele et al., OOPSLA'14).
+#[inline]
+pub(super) fn spread(key: u64, seed: u64) -> u64 {
+    let mut z =
+        key.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The requests to those keys of a source whose hash falls below the rate.
+pub struct Sampled {
+    inner: Box<dyn Source>,
+    rate: f64,
+    seed: u64,
+    threshold: u64,
+    chunk: Vec<Request>,
+    failed: Option<SourceError>,
+}
+
+impl Sampled {
+    /// Keeps about the share `rate` of the keys (above 0, at most 1); another `seed` chooses other keys.
+    ///
+    /// # Errors
+    /// A rate outside of its range.
+    pub fn new(inner: Box<dyn Source>, rate: f64, seed: u64) -> Result<Sampled, SourceError> {
+        if !(rate > 0.0 && rate <= 1.0) {
+            return Err(SourceError::new(format!("a rate of {rate} is not above 0 and at most 1")));
+        }
+        // A rate of 1 becomes the largest threshold, and every key is kept: see `keeps`.
+        let threshold = (rate * 2f64.powi(64)) as u64;
+        Ok(Sampled { inner, rate, seed, threshold, chunk: Vec::new(), failed: None })
+    }
+
+    /// Whether the requests to a key are kept.
+    #[inline]
+    pub fn keeps(&self, key: u64) -> bool {
+        self.threshold == u64::MAX || spread(key, self.seed) < self.threshold
+    }
+}
+
+impl Source for Sampled {
+    fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError> {
+        let before = into.len();
+        while into.len() - before < most && self.failed.is_none() {
+            let room = most - (into.len() - before);
+            self.chunk.clear();
+            let mut chunk = std::mem::take(&mut self.chunk);
+            let read = self.inner.fill(&mut chunk, room.min(CHUNK_REQUESTS));
+            into.extend(chunk.iter().filter(|request| self.keeps(request.key)));
+            self.chunk = chunk;
+            match read {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => self.failed = Some(error),
+            }
+        }
+        match &self.failed {
+            Some(error) if into.len() == before && most > 0 => Err(error.clone()),
+            _ => Ok(into.len() - before),
+        }
+    }
+
+    fn fields(&self) -> Fields {
+        self.inner.fields()
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, keys sampled at {} (seed {})", self.inner.describe(), self.rate, self.seed)
+    }
+
+    fn done_ratio(&self) -> Option<f64> {
+        self.inner.done_ratio()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.inner.notices()
+    }
+}
