@@ -1,6 +1,7 @@
 //! Writing a trace: a stream of requests into any of the formats, compressed as the name says.
 //!
-//! The file bears a temporary name in its folder until it is whole. For oracleGeneral, whose records point forward, the
+//! The file bears a temporary name in its folder until it is whole (nothing is forced to the disk: a machine that loses
+//! its power may lose the file). For oracleGeneral, whose records point forward, the
 //! records are first written plain into a second temporary file; then they are walked from the end to the beginning, with a
 //! table of 16 octets (about 20 to 40 in memory) per key that says where the key comes next.
 
@@ -254,7 +255,6 @@ impl Writer {
                 }
             };
             let file = sink.finish()?;
-            file.sync_all()?;
             let file_bytes = file.metadata()?.len();
             temporary.rename(&path)?;
             Ok(Written { requests, file_bytes })

@@ -12,7 +12,10 @@ pub struct Zipf {
 /// Ranks per factor of ten at which the law is fitted and drawn.
 const RANKS_PER_DECADE: f64 = 12.0;
 
-/// Ranks below this many keys tell nothing.
+/// A variance of ln(requests) that is nothing but rounding: all keys are asked for equally often.
+const EVEN: f64 = 1e-20;
+
+/// Fewer keys than this tell nothing.
 const KEYS_MIN: usize = 10;
 
 impl Zipf {
@@ -34,8 +37,10 @@ impl Zipf {
         if xx == 0.0 {
             return None;
         }
-        let r_squared = if yy == 0.0 { 1.0 } else { xy * xy / (xx * yy) };
-        Some(Zipf { theta: 0.0 - xy / xx, r_squared })
+        if yy <= EVEN * n {
+            return Some(Zipf { theta: 0.0, r_squared: 1.0 });
+        }
+        Some(Zipf { theta: -xy / xx, r_squared: xy * xy / (xx * yy) })
     }
 }
 
