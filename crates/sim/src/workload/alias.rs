@@ -1,0 +1,46 @@
+//! Walker's alias method in Vose's construction: one of m outcomes by its weight, in constant time.
+
+/// An outcome, and the other one that shares its cell.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    /// Below this the outcome is the cell's own.
+    own_below: u64,
+    /// Else it is this one.
+    other: u32,
+}
+
+/// A table of outcomes `0..m` (Walker 1977; Vose, IEEE TSE 1991).
+#[derive(Clone, Debug)]
+pub(super) struct Alias {
+    cells: Vec<Cell>,
+}
+
+impl Alias {
+    /// By these weights, which need not add up to one. At least one weight, none negative, not all zero.
+    pub(super) fn new(weights: &[f64]) -> Alias {
+        let m = weights.len();
+        let sum: f64 = weights.iter().sum();
+        let mut scaled: Vec<f64> = weights.iter().map(|w| w / sum * m as f64).collect();
+        let mut cells: Vec<Cell> =
+            (0..m as u32).map(|own| Cell { own_below: u64::MAX, other: own }).collect();
+        let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..m).partition(|i| scaled[*i] < 1.0);
+        while let (Some(poor), Some(rich)) = (small.pop(), large.last().copied()) {
+            cells[poor] = Cell { own_below: super::rng::threshold(scaled[poor]), other: rich as u32 };
+            scaled[rich] -= 1.0 - scaled[poor];
+            if scaled[rich] < 1.0 {
+                large.pop();
+                small.push(rich);
+            }
+        }
+        Alias { cells }
+    }
+
+    /// The outcome of 64 random bits.
+    #[inline]
+    pub(super) fn pick(&self, bits: u64) -> usize {
+        let product = bits as u128 * self.cells.len() as u128;
+        let at = (product >> 64) as usize;
+        let cell = self.cells[at];
+        if (product as u64) < cell.own_below { at } else { cell.other as usize }
+    }
+}

@@ -1,0 +1,237 @@
+//! How a request chooses its key.
+
+use super::rng::{Permutation, Rng, SplitMix, below, mix64, threshold};
+use super::settings::Settings;
+use super::zipf::Zipf;
+
+/// A key, and whether the law itself says that it is stored.
+#[derive(Clone, Copy)]
+pub(super) struct Choice {
+    pub(super) key: u64,
+    /// The key is new: the request is a set.
+    pub(super) new: bool,
+}
+
+/// Chooses keys.
+pub(super) trait Keys: Send {
+    /// The next one.
+    fn choose(&mut self, rng: &mut Rng) -> Choice;
+
+    /// Told now and then how late it is, at the same requests always.
+    fn time_is(&mut self, _time_s: f64) {}
+}
+
+fn known(key: u64) -> Choice {
+    Choice { key, new: false }
+}
+
+/// The permutation that spreads ranks over the keys.
+fn spread(settings: &Settings) -> Permutation {
+    Permutation::new(settings.keys, mix64(settings.seed ^ 0x7370_7265_6164_0000))
+}
+
+/// Zipf's law over spread keys.
+pub(super) struct Zipfian {
+    zipf: Zipf,
+    spread: Permutation,
+}
+
+impl Zipfian {
+    pub(super) fn new(settings: &Settings) -> Zipfian {
+        Zipfian { zipf: Zipf::new(settings.keys, settings.theta), spread: spread(settings) }
+    }
+}
+
+impl Keys for Zipfian {
+    #[inline]
+    fn choose(&mut self, rng: &mut Rng) -> Choice {
+        known(self.spread.apply(self.zipf.draw(rng)))
+    }
+}
+
+/// Every key alike.
+pub(super) struct Uniform {
+    keys: u64,
+}
+
+impl Uniform {
+    pub(super) fn new(settings: &Settings) -> Uniform {
+        Uniform { keys: settings.keys }
+    }
+}
+
+impl Keys for Uniform {
+    #[inline]
+    fn choose(&mut self, rng: &mut Rng) -> Choice {
+        known(rng.below(self.keys))
+    }
+}
+
+/// Few keys get most of the requests (YCSB's HotspotIntegerGenerator, with spread keys).
+pub(super) struct Hotspot {
+    hot: u64,
+    cold: u64,
+    hot_below: u64,
+    spread: Permutation,
+}
+
+impl Hotspot {
+    pub(super) fn new(settings: &Settings) -> Hotspot {
+        let hot = (libm::round(settings.keys as f64 * settings.hot_keys) as u64).min(settings.keys);
+        let cold = settings.keys - hot;
+        let hot_share = match (hot, cold) {
+            (0, _) => 0.0,
+            (_, 0) => 1.0,
+            _ => settings.hot_requests,
+        };
+        Hotspot { hot, cold, hot_below: threshold(hot_share), spread: spread(settings) }
+    }
+}
+
+impl Keys for Hotspot {
+    #[inline]
+    fn choose(&mut self, rng: &mut Rng) -> Choice {
+        let hot = rng.draw() < self.hot_below || self.cold == 0;
+        let (from, width) = if hot { (0, self.hot) } else { (self.hot, self.cold) };
+        known(self.spread.apply(from + below(rng.draw(), width)))
+    }
+}
+
+/// Zipf's law by recency (YCSB's SkewedLatestGenerator): the key inserted last is the most popular.
+pub(super) struct Latest {
+    theta: f64,
+    /// Over at least as many ranks as there are keys, and at most twice as many; ranks beyond are drawn again.
+    zipf: Zipf,
+    ranks: u64,
+    keys: u64,
+    insert_below: u64,
+}
+
+impl Latest {
+    pub(super) fn new(settings: &Settings) -> Latest {
+        Latest {
+            theta: settings.theta,
+            zipf: Zipf::new(settings.keys, settings.theta),
+            ranks: settings.keys,
+            keys: settings.keys,
+            insert_below: threshold(settings.inserts),
+        }
+    }
+
+    #[cold]
+    fn widen(&mut self) {
+        self.ranks *= 2;
+        self.zipf = Zipf::new(self.ranks, self.theta);
+    }
+}
+
+impl Keys for Latest {
+    #[inline]
+    fn choose(&mut self, rng: &mut Rng) -> Choice {
+        if rng.draw() < self.insert_below {
+            let key = self.keys;
+            self.keys += 1;
+            if self.keys > self.ranks {
+                self.widen();
+            }
+            return Choice { key, new: true };
+        }
+        loop {
+            let rank = self.zipf.draw(rng);
+            if rank < self.keys {
+                return known(self.keys - 1 - rank);
+            }
+        }
+    }
+}
+
+/// Zipf's law, mixed with keys that are written once.
+pub(super) struct Mix {
+    zipfian: Zipfian,
+    one_time_below: u64,
+    next: u64,
+}
+
+impl Mix {
+    pub(super) fn new(settings: &Settings) -> Mix {
+        Mix {
+            zipfian: Zipfian::new(settings),
+            one_time_below: threshold(settings.one_time),
+            next: settings.keys,
+        }
+    }
+}
+
+impl Keys for Mix {
+    #[inline]
+    fn choose(&mut self, rng: &mut Rng) -> Choice {
+        if rng.draw() < self.one_time_below {
+            self.next += 1;
+            return Choice { key: self.next - 1, new: true };
+        }
+        self.zipfian.choose(rng)
+    }
+}
+
+/// Zipf's law whose ranks change hands in the course of a day.
+///
+/// The ranks are cut into as many bands as there are audiences, and the keys at the same place of each band form a
+/// group. In a group the keys move up by one band, the first to the last, once per day and audience, each group at its
+/// own time of that span. So at any moment every rank has exactly one key; a key is hot for one part of the day and
+/// returns a day later. Ranks that do not fill a band (fewer than audiences) stay where they are.
+pub(super) struct Drift {
+    zipfian: Zipfian,
+    audiences: u64,
+    band: u64,
+    salt: u64,
+    turn_s: f64,
+    /// Turns that every group has made.
+    turns: u64,
+    /// The part of the next turn that is over: groups below it have made it.
+    part: u64,
+}
+
+impl Drift {
+    pub(super) fn new(settings: &Settings) -> Drift {
+        Drift {
+            zipfian: Zipfian::new(settings),
+            audiences: settings.audiences,
+            band: settings.keys / settings.audiences,
+            salt: SplitMix::new(settings.seed ^ 0x6472_6966_7400_0000).draw(),
+            turn_s: settings.day_s as f64 / settings.audiences as f64,
+            turns: 0,
+            part: 0,
+        }
+    }
+
+    /// Which key, before spreading, has this rank now.
+    #[inline]
+    pub(super) fn holder(&self, rank: u64) -> u64 {
+        let band = rank / self.band;
+        if band >= self.audiences || self.audiences == 1 {
+            return rank;
+        }
+        let group = rank - band * self.band;
+        let turned = self.turns + u64::from(mix64(group ^ self.salt) < self.part);
+        let mut holder = band + turned;
+        if holder >= self.audiences {
+            holder -= self.audiences;
+        }
+        holder * self.band + group
+    }
+}
+
+impl Keys for Drift {
+    #[inline]
+    fn choose(&mut self, rng: &mut Rng) -> Choice {
+        let rank = self.zipfian.zipf.draw(rng);
+        known(self.zipfian.spread.apply(self.holder(rank)))
+    }
+
+    fn time_is(&mut self, time_s: f64) {
+        let turns = time_s / self.turn_s;
+        let whole = libm::floor(turns);
+        self.turns = whole as u64 % self.audiences;
+        self.part = threshold(turns - whole);
+    }
+}

@@ -1,0 +1,106 @@
+//! Random numbers that are the same on every machine: SplitMix64, xoshiro256++, and a keyed permutation.
+
+/// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijection of 64 bits that looks random.
+#[inline]
+pub(super) fn mix64(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// SplitMix64: seeds everything else.
+pub(super) struct SplitMix(u64);
+
+impl SplitMix {
+    pub(super) fn new(seed: u64) -> SplitMix {
+        SplitMix(seed)
+    }
+
+    pub(super) fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix64(self.0)
+    }
+}
+
+/// xoshiro256++ (Blackman and Vigna, ACM TOMS 2021).
+pub(super) struct Rng([u64; 4]);
+
+impl Rng {
+    /// Its state is filled by SplitMix64, as its authors advise.
+    pub(super) fn new(seed: u64) -> Rng {
+        let mut split = SplitMix::new(seed);
+        Rng(std::array::from_fn(|_| split.draw()))
+    }
+
+    /// 64 random bits.
+    #[inline]
+    pub(super) fn draw(&mut self) -> u64 {
+        let s = &mut self.0;
+        let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
+        let t = s[1] << 17;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= t;
+        s[3] = s[3].rotate_left(45);
+        result
+    }
+
+    /// A whole number below `n`, each as likely to within `n` / 2^64.
+    #[inline]
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        below(self.draw(), n)
+    }
+}
+
+/// Maps 64 random bits to a whole number below `n` by multiplication (Lemire, ACM TOMACS 2019, without rejection).
+#[inline]
+pub(super) fn below(bits: u64, n: u64) -> u64 {
+    ((bits as u128 * n as u128) >> 64) as u64
+}
+
+/// The threshold below which 64 random bits fall with this probability.
+pub(super) fn threshold(probability: f64) -> u64 {
+    (probability * 18_446_744_073_709_551_616.0) as u64
+}
+
+/// A random permutation of `0..n`, computed and not stored: it spreads ranks over the keys, one key to a rank.
+///
+/// Three rounds of add, multiply by an odd number and xor with the upper half are a bijection of the next power of two;
+/// what falls outside `0..n` is sent through again (cycle walking: Black and Rogaway, CT-RSA 2002), fewer than one time
+/// in two.
+#[derive(Clone, Debug)]
+pub(super) struct Permutation {
+    n: u64,
+    mask: u64,
+    shift: u32,
+    rounds: [(u64, u64); 3],
+}
+
+impl Permutation {
+    pub(super) fn new(n: u64, seed: u64) -> Permutation {
+        let mask = n.next_power_of_two() - 1;
+        let mut split = SplitMix::new(seed);
+        Permutation {
+            n,
+            mask,
+            shift: (mask.count_ones() / 2).max(1),
+            rounds: std::array::from_fn(|_| (split.draw(), split.draw() | 1)),
+        }
+    }
+
+    /// Where `x`, below `n`, goes.
+    #[inline]
+    pub(super) fn apply(&self, mut x: u64) -> u64 {
+        loop {
+            for (add, multiply) in self.rounds {
+                x = x.wrapping_add(add).wrapping_mul(multiply) & self.mask;
+                x ^= x >> self.shift;
+            }
+            if x < self.n {
+                return x;
+            }
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! The laws and parameters that exist, their defaults, and how they are read and written.
+
+use super::penalties::Penalties;
+use super::sizes::{KEY_BYTES_MAX, Sizes};
+use super::ttls::Ttls;
+use super::words::{amount, count, meant, number, seconds};
+use crate::SourceError;
+
+/// How requests choose their keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Law {
+    Zipfian,
+    Hotspot,
+    Latest,
+    Uniform,
+    Mix,
+    Burst,
+    Drift,
+}
+
+/// Every law with its name and what it does.
+pub(super) const LAWS: &[(Law, &str, &str)] = &[
+    (
+        Law::Zipfian,
+        "zipfian",
+        "Rank r is asked for in proportion to 1 / r^theta; ranks are spread over the keys (YCSB)",
+    ),
+    (
+        Law::Hotspot,
+        "hotspot",
+        "A share of the keys gets a share of the requests, evenly on both sides (YCSB)",
+    ),
+    (Law::Latest, "latest", "Zipfian by recency, while new keys are inserted (YCSB, workload D)"),
+    (Law::Uniform, "uniform", "Every key alike"),
+    (Law::Mix, "mix", "Zipfian mixed with keys that are written once and never read (Catalyst, section 4.3)"),
+    (Law::Burst, "burst", "A base law; at one request, many cold keys are set at once (PAMA, section IV.C)"),
+    (
+        Law::Drift,
+        "drift",
+        "Zipfian over a day: the rate swings, audiences take turns (after Atikoglu et al.)",
+    ),
+];
+
+/// A parameter: its name, the laws that have it (empty = all), what it means.
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    pub(super) laws: &'static [Law],
+    pub(super) what: &'static str,
+}
+
+const ZIPF: &[Law] = &[Law::Zipfian, Law::Latest, Law::Mix, Law::Burst, Law::Drift];
+const HOT: &[Law] = &[Law::Hotspot, Law::Burst];
+
+const fn parameter(name: &'static str, laws: &'static [Law], what: &'static str) -> Parameter {
+    Parameter { name, laws, what }
+}
+
+/// Every parameter, in the order in which a description lists them.
+pub(super) const PARAMETERS: &[Parameter] = &[
+    parameter("keys", &[], "how many keys there are at first"),
+    parameter("requests", &[], "how many requests (a burst's come on top)"),
+    parameter("theta", ZIPF, "skew, above 0 to 5; 1 is the classic law"),
+    parameter("hot-keys", HOT, "share of the keys that are hot"),
+    parameter("hot-requests", HOT, "share of the requests that go to hot keys"),
+    parameter("inserts", &[Law::Latest], "share of the requests that set a new key"),
+    parameter("one-time", &[Law::Mix], "share of the requests that set a key never asked for again"),
+    parameter("base", &[Law::Burst], "the law around the burst: zipfian, hotspot or uniform"),
+    parameter("at", &[Law::Burst], "requests before the burst"),
+    parameter("burst-bytes", &[Law::Burst], "octets of keys and values in the burst; about 10 % of a cache"),
+    parameter(
+        "burst-sizes",
+        &[Law::Burst],
+        "octets of an item of the burst, FROM:TO, TO at least twice FROM",
+    ),
+    parameter("day", &[Law::Drift], "length of a day: 90s, 30m, 12h, 1d"),
+    parameter("swing", &[Law::Drift], "busiest rate of a day over the quietest"),
+    parameter("audiences", &[Law::Drift], "groups of keys that take turns at being hot; 1 = none"),
+    parameter("reads", &[], "share of gets in the requests that choose an operation; the rest sets"),
+    parameter("deletes", &[], "share of deletes in them"),
+    parameter("rate", &[], "requests per second of trace time"),
+    parameter("sizes", &[], "sizes of keys and values"),
+    parameter("key-bytes", &[], "one key size in place of the law's: a number, or 'law'"),
+    parameter("ttls", &[], "time to live"),
+    parameter("penalties", &[], "cost of a miss"),
+    parameter("seed", &[], "another seed, another stream"),
+];
+
+/// All parameters, those of other laws at their defaults.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Settings {
+    pub(super) law: Law,
+    pub(super) keys: u64,
+    pub(super) requests: u64,
+    pub(super) theta: f64,
+    pub(super) hot_keys: f64,
+    pub(super) hot_requests: f64,
+    pub(super) inserts: f64,
+    pub(super) one_time: f64,
+    pub(super) base: Law,
+    pub(super) at: u64,
+    pub(super) burst_bytes: u64,
+    pub(super) burst_sizes: (u32, u32),
+    pub(super) day_s: u64,
+    pub(super) swing: f64,
+    pub(super) audiences: u64,
+    pub(super) reads: f64,
+    pub(super) deletes: f64,
+    pub(super) rate: f64,
+    pub(super) sizes: Sizes,
+    pub(super) key_bytes: Option<u16>,
+    pub(super) ttls: Ttls,
+    pub(super) penalties: Penalties,
+    pub(super) seed: u64,
+}
+
+impl Settings {
+    /// The defaults of a law.
+    pub(super) fn new(law: Law) -> Settings {
+        Settings {
+            law,
+            keys: 1_000_000,
+            requests: 10_000_000,
+            theta: 0.99,
+            hot_keys: 0.2,
+            hot_requests: 0.8,
+            inserts: 0.05,
+            one_time: 0.5,
+            base: Law::Zipfian,
+            at: 350_000,
+            burst_bytes: 64_000_000,
+            burst_sizes: (257, 2_048),
+            day_s: 86_400,
+            swing: 2.0,
+            audiences: 4,
+            reads: 1.0,
+            deletes: 0.0,
+            rate: 10_000.0,
+            sizes: Sizes::Fixed(1_000),
+            key_bytes: None,
+            ttls: Ttls::None,
+            penalties: Penalties::None,
+            seed: 1,
+        }
+    }
+
+    /// Reads `law:name=value,name=value`.
+    pub(super) fn parse(text: &str) -> Result<Settings, SourceError> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let law = law_by_name(name).ok_or_else(|| unknown_law(name))?;
+        let mut settings = Settings::new(law);
+        let mut given: Vec<&str> = Vec::new();
+        for word in rest.split(',').filter(|_| !rest.is_empty()) {
+            let Some((name, value)) = word.split_once('=') else {
+                return Err(SourceError::new(format!("workload '{text}': '{word}' is not PARAMETER=VALUE")));
+            };
+            if !has(law, name) {
+                return Err(unknown_parameter(law, name));
+            }
+            if given.contains(&name) {
+                return Err(SourceError::new(format!("workload '{text}': {name} is given twice")));
+            }
+            given.push(name);
+            settings.set(name, value).map_err(|expected| {
+                SourceError::new(format!("workload {}: {name} is {expected}, not '{value}'", law.name()))
+            })?;
+        }
+        settings.check().map_err(|why| SourceError::new(format!("workload {}: {why}", law.name())))?;
+        Ok(settings)
+    }
+
+    /// Sets one parameter; the error says what it takes.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "keys" => self.keys = whole(value, 1, 1 << 40)?,
+            "requests" => self.requests = whole(value, 0, 1 << 48)?,
+            "theta" => {
+                self.theta = number(value)
+                    .filter(|theta| *theta > 0.0 && *theta <= 5.0)
+                    .ok_or("a number above 0 to 5 (for 0 take the law uniform)")?;
+            }
+            "hot-keys" => self.hot_keys = share(value)?,
+            "hot-requests" => self.hot_requests = share(value)?,
+            "inserts" => self.inserts = share(value)?,
+            "one-time" => self.one_time = share(value)?,
+            "base" => {
+                self.base = law_by_name(value)
+                    .filter(|law| matches!(law, Law::Zipfian | Law::Hotspot | Law::Uniform))
+                    .ok_or_else(|| one_of(value, &["zipfian", "hotspot", "uniform"]))?;
+            }
+            "at" => self.at = whole(value, 0, 1 << 48)?,
+            "burst-bytes" => self.burst_bytes = whole(value, 1, 1 << 44)?,
+            "burst-sizes" => self.burst_sizes = range(value).ok_or("FROM:TO in octets, both from 1 to 1g")?,
+            "day" => {
+                self.day_s =
+                    seconds(value).filter(|s| *s > 0).ok_or("a duration such as 90s, 30m, 12h, 1d")?;
+            }
+            "swing" => {
+                self.swing = number(value)
+                    .filter(|swing| (1.0..=1000.0).contains(swing))
+                    .ok_or("a ratio from 1 to 1000")?;
+            }
+            "audiences" => self.audiences = whole(value, 1, 1024)?,
+            "reads" => self.reads = share(value)?,
+            "deletes" => self.deletes = share(value)?,
+            "rate" => {
+                self.rate = amount(value)
+                    .filter(|rate| (1e-6..=1e12).contains(rate))
+                    .ok_or("requests per second from 0.000001 to 1000g")?;
+            }
+            "sizes" => self.sizes = Sizes::parse(value).ok_or_else(|| one_of(value, Sizes::VALUES))?,
+            "key-bytes" if value == "law" => self.key_bytes = None,
+            "key-bytes" => self.key_bytes = Some(whole(value, 1, u64::from(KEY_BYTES_MAX))? as u16),
+            "ttls" => self.ttls = Ttls::parse(value).ok_or_else(|| one_of(value, Ttls::VALUES))?,
+            "penalties" => {
+                self.penalties = Penalties::parse(value).ok_or_else(|| one_of(value, Penalties::VALUES))?;
+            }
+            _ => self.seed = value.parse().map_err(|_| "a whole number below 2^64".to_owned())?,
+        }
+        Ok(())
+    }
+
+    /// What no parameter shows alone.
+    fn check(&self) -> Result<(), String> {
+        if self.reads + self.deletes > 1.0 {
+            return Err(format!("reads={} and deletes={} are more than 1", self.reads, self.deletes));
+        }
+        let hours = self.requests as f64 / self.rate / 3600.0;
+        if self.requests as f64 / self.rate >= f64::from(u32::MAX) / self.swing {
+            return Err(format!(
+                "requests={} at rate={} last {hours:.0} hours, longer than a trace's 32 bits of \
+                seconds",
+                self.requests, self.rate
+            ));
+        }
+        if self.law == Law::Burst {
+            let (from, to) = self.burst_sizes;
+            if u64::from(to) < 2 * u64::from(from) {
+                return Err(format!(
+                    "burst-sizes={from}:{to} is too narrow for a given sum; TO is at least 2 x FROM"
+                ));
+            }
+            if self.burst_bytes < u64::from(from) {
+                return Err(format!("burst-bytes={} is less than one item of {from}", self.burst_bytes));
+            }
+            if self.burst_bytes / u64::from(from) > 100_000_000 {
+                return Err(format!("burst-bytes={} in items of {from} are too many keys", self.burst_bytes));
+            }
+            if self.at > self.requests {
+                return Err(format!("at={} lies behind the last of requests={}", self.at, self.requests));
+            }
+        }
+        if self.law == Law::Drift && self.audiences > self.keys {
+            return Err(format!("audiences={} are more than keys={}", self.audiences, self.keys));
+        }
+        Ok(())
+    }
+
+    /// A parameter's value, as [`Settings::parse`] reads it.
+    pub(super) fn show(&self, name: &str) -> String {
+        match name {
+            "keys" => self.keys.to_string(),
+            "requests" => self.requests.to_string(),
+            "theta" => self.theta.to_string(),
+            "hot-keys" => self.hot_keys.to_string(),
+            "hot-requests" => self.hot_requests.to_string(),
+            "inserts" => self.inserts.to_string(),
+            "one-time" => self.one_time.to_string(),
+            "base" => self.base.name().to_owned(),
+            "at" => self.at.to_string(),
+            "burst-bytes" => self.burst_bytes.to_string(),
+            "burst-sizes" => format!("{}:{}", self.burst_sizes.0, self.burst_sizes.1),
+            "day" => format!("{}s", self.day_s),
+            "swing" => self.swing.to_string(),
+            "audiences" => self.audiences.to_string(),
+            "reads" => self.reads.to_string(),
+            "deletes" => self.deletes.to_string(),
+            "rate" => self.rate.to_string(),
+            "sizes" => self.sizes.to_string(),
+            "key-bytes" => self.key_bytes.map_or("law".to_owned(), |n| n.to_string()),
+            "ttls" => self.ttls.to_string(),
+            "penalties" => self.penalties.to_string(),
+            _ => self.seed.to_string(),
+        }
+    }
+
+    /// The law with all of its parameters.
+    pub(super) fn describe(&self) -> String {
+        let words: Vec<String> = parameters_of(self.law)
+            .map(|parameter| format!("{}={}", parameter.name, self.show(parameter.name)))
+            .collect();
+        format!("{}:{}", self.law.name(), words.join(","))
+    }
+}
+
+impl Law {
+    /// Its name.
+    pub(super) fn name(self) -> &'static str {
+        LAWS.iter().find(|(law, ..)| *law == self).map_or("", |(_, name, _)| name)
+    }
+}
+
+fn law_by_name(name: &str) -> Option<Law> {
+    LAWS.iter().find(|(_, other, _)| *other == name).map(|(law, ..)| *law)
+}
+
+/// The parameters of a law.
+pub(super) fn parameters_of(law: Law) -> impl Iterator<Item = &'static Parameter> {
+    PARAMETERS.iter().filter(move |parameter| parameter.laws.is_empty() || parameter.laws.contains(&law))
+}
+
+fn has(law: Law, name: &str) -> bool {
+    parameters_of(law).any(|parameter| parameter.name == name)
+}
+
+fn unknown_law(name: &str) -> SourceError {
+    let names = || LAWS.iter().map(|(_, name, _)| *name);
+    let all = names().collect::<Vec<_>>().join(", ");
+    SourceError::new(format!("there is no workload '{name}'; {}workloads are {all}", meant(name, names())))
+}
+
+fn unknown_parameter(law: Law, name: &str) -> SourceError {
+    let names = || parameters_of(law).map(|parameter| parameter.name);
+    let all = names().collect::<Vec<_>>().join(", ");
+    let law = law.name();
+    let meant = meant(name, names());
+    SourceError::new(format!("workload {law} has no parameter '{name}'; {meant}its parameters are {all}"))
+}
+
+fn one_of(value: &str, all: &[&str]) -> String {
+    let word = |text: &'_ str| text.split([':', '[']).next().unwrap_or("").to_owned();
+    let words: Vec<String> = all.iter().map(|text| word(text)).collect();
+    let given = word(value);
+    let meant = match words.contains(&given) {
+        true => String::new(),
+        false => meant(&given, words.iter().map(String::as_str)),
+    };
+    let meant = if meant.is_empty() { meant } else { format!(" ({})", meant.trim_end()) };
+    format!("one of {}{meant}", all.join(", "))
+}
+
+fn whole(value: &str, from: u64, to: u64) -> Result<u64, String> {
+    let fits = |n: &u64| (from..=to).contains(n);
+    count(value).filter(fits).ok_or_else(|| format!("a count from {from} to {to}, such as 250, 10k, 5m"))
+}
+
+fn share(value: &str) -> Result<f64, String> {
+    number(value).filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| "a share from 0 to 1".to_owned())
+}
+
+fn range(value: &str) -> Option<(u32, u32)> {
+    let octets = |text| count(text).filter(|n| (1..=1_000_000_000).contains(n)).map(|n| n as u32);
+    let (from, to) = value.split_once(':')?;
+    Some((octets(from)?, octets(to)?))
+}

@@ -1,0 +1,234 @@
+//! A law as a source: keys get a time, an operation and their attributes.
+
+use super::attributes::Attributes;
+use super::laws::{Choice, Keys};
+use super::rng::Rng;
+use super::settings::{Law, Settings};
+use crate::{Fields, Op, Request, Source, SourceError};
+use crate::{workload::penalties::Penalties, workload::sizes::Sizes, workload::ttls::Ttls};
+
+/// The rate and a law's idea of the time change after this many requests.
+const BLOCK: u64 = 1024;
+
+/// What time it is.
+struct Clock {
+    /// At the beginning of the block.
+    begin_s: f64,
+    /// Between two requests of the block.
+    step_s: f64,
+    mean_step_s: f64,
+    /// The rate goes from 1 - this to 1 + this times the mean in the course of a day; 0 = it is steady.
+    amplitude: f64,
+    day_s: f64,
+}
+
+impl Clock {
+    fn new(settings: &Settings) -> Clock {
+        let amplitude = match settings.law {
+            Law::Drift => (settings.swing - 1.0) / (settings.swing + 1.0),
+            _ => 0.0,
+        };
+        let mean_step_s = 1.0 / settings.rate;
+        Clock { begin_s: 0.0, step_s: mean_step_s, mean_step_s, amplitude, day_s: settings.day_s as f64 }
+    }
+
+    /// A block of requests begins, this many after the first.
+    fn block(&mut self, position: u64) {
+        if self.amplitude == 0.0 {
+            self.begin_s = position as f64 * self.mean_step_s;
+            return;
+        }
+        if position > 0 {
+            self.begin_s += BLOCK as f64 * self.step_s;
+        }
+        let angle = self.begin_s / self.day_s * 2.0 * std::f64::consts::PI;
+        self.step_s = self.mean_step_s / (1.0 + self.amplitude * libm::sin(angle));
+    }
+
+    #[inline]
+    fn at(&self, within: u64) -> f64 {
+        self.begin_s + within as f64 * self.step_s
+    }
+}
+
+/// Requests by one law.
+pub(super) struct Stream<K> {
+    keys: K,
+    settings: Settings,
+    attributes: Attributes,
+    clock: Clock,
+    rng: Rng,
+    /// Below this a request is a get.
+    get_below: u64,
+    /// From there on and below this it is a delete; else a set.
+    delete_below: u64,
+    /// Requests so far.
+    position: u64,
+}
+
+impl<K: Keys> Stream<K> {
+    pub(super) fn new(keys: K, settings: &Settings) -> Stream<K> {
+        Stream {
+            keys,
+            settings: settings.clone(),
+            attributes: Attributes::new(settings),
+            clock: Clock::new(settings),
+            rng: Rng::new(settings.seed),
+            get_below: part_of_32_bits(settings.reads),
+            delete_below: part_of_32_bits((settings.reads + settings.deletes).min(1.0)),
+            position: 0,
+        }
+    }
+
+    #[inline]
+    fn request(&mut self, within: u64) -> Request {
+        let Choice { key, new } = self.keys.choose(&mut self.rng);
+        let lot = self.rng.draw() >> 32;
+        let op = match lot {
+            _ if new => Op::Set,
+            lot if lot < self.get_below => Op::Get,
+            lot if lot < self.delete_below => Op::Delete,
+            _ => Op::Set,
+        };
+        self.attributes.request(key, self.clock.at(within) as u32, op)
+    }
+}
+
+/// The numbers below 2^32 that make up this share.
+fn part_of_32_bits(share: f64) -> u64 {
+    libm::round(share * 4_294_967_296.0) as u64
+}
+
+impl<K: Keys> Source for Stream<K> {
+    fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError> {
+        let wanted = (most as u64).min(self.settings.requests - self.position);
+        let end = self.position + wanted;
+        while self.position < end {
+            let within = self.position % BLOCK;
+            if within == 0 {
+                self.clock.block(self.position);
+                self.keys.time_is(self.clock.begin_s);
+            }
+            let count = (BLOCK - within).min(end - self.position);
+            into.extend((within..within + count).map(|within| self.request(within)));
+            self.position += count;
+        }
+        Ok(wanted as usize)
+    }
+
+    fn fields(&self) -> Fields {
+        Fields {
+            times: true,
+            sizes: self.settings.sizes != Sizes::None,
+            ops: true,
+            ttls: self.settings.ttls != Ttls::None,
+            penalties: self.settings.penalties != Penalties::None,
+        }
+    }
+
+    fn describe(&self) -> String {
+        self.settings.describe()
+    }
+
+    fn done_ratio(&self) -> Option<f64> {
+        Some(self.position as f64 / self.settings.requests.max(1) as f64)
+    }
+
+    fn requests_hint(&self) -> Option<u64> {
+        Some(self.settings.requests)
+    }
+}
+
+/// A stream into which, at one request, cold keys are set.
+pub(super) struct Burst<K> {
+    base: Stream<K>,
+    cold: ColdItems,
+    /// Cold keys in all.
+    cold_keys: u64,
+}
+
+/// The sizes of the cold items, which add up to a given number of octets.
+#[derive(Clone)]
+struct ColdItems {
+    next_key: u64,
+    bytes_left: u64,
+    from: u32,
+    to: u32,
+}
+
+impl ColdItems {
+    /// The next item's key and octets. The last two give way to the sum; every item stays within the range.
+    fn next(&mut self, attributes: &Attributes) -> Option<(u64, u32)> {
+        if self.bytes_left == 0 {
+            return None;
+        }
+        let key = self.next_key;
+        let width = u64::from(self.to - self.from) + 1;
+        let drawn = u64::from(self.from) + super::rng::below(attributes.spare_bits(key), width);
+        let bytes = match self.bytes_left {
+            left if left <= u64::from(self.to) => left,
+            left if left < drawn + u64::from(self.from) => left - u64::from(self.from),
+            _ => drawn,
+        };
+        self.next_key += 1;
+        self.bytes_left -= bytes;
+        Some((key, bytes as u32))
+    }
+}
+
+impl<K: Keys> Burst<K> {
+    pub(super) fn new(keys: K, settings: &Settings) -> Burst<K> {
+        let base = Stream::new(keys, settings);
+        let (from, to) = settings.burst_sizes;
+        let cold = ColdItems { next_key: settings.keys, bytes_left: settings.burst_bytes, from, to };
+        let mut counted = cold.clone();
+        while counted.next(&base.attributes).is_some() {}
+        Burst { base, cold_keys: counted.next_key - cold.next_key, cold }
+    }
+
+    fn fill_cold(&mut self, into: &mut Vec<Request>, most: usize) -> usize {
+        let attributes = &self.base.attributes;
+        let time_s = (self.base.position as f64 * self.base.clock.mean_step_s) as u32;
+        let before = into.len();
+        while into.len() - before < most {
+            let Some((key, bytes)) = self.cold.next(attributes) else { break };
+            into.push(attributes.request_of_size(key, time_s, Op::Set, bytes));
+        }
+        into.len() - before
+    }
+
+    /// Requests so far.
+    fn position(&self) -> u64 {
+        self.base.position + self.cold.next_key - self.base.settings.keys
+    }
+}
+
+impl<K: Keys> Source for Burst<K> {
+    fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError> {
+        let until = self.base.settings.at.saturating_sub(self.base.position);
+        let mut got = self.base.fill(into, (most as u64).min(until) as usize)?;
+        if self.base.position >= self.base.settings.at {
+            got += self.fill_cold(into, most - got);
+            if self.cold.bytes_left == 0 {
+                got += self.base.fill(into, most - got)?;
+            }
+        }
+        Ok(got)
+    }
+
+    fn fields(&self) -> Fields {
+        self.base.fields()
+    }
+
+    fn describe(&self) -> String {
+        self.base.describe()
+    }
+
+    fn done_ratio(&self) -> Option<f64> {
+        Some(self.position() as f64 / (self.base.settings.requests + self.cold_keys).max(1) as f64)
+    }
+
+    fn requests_hint(&self) -> Option<u64> {
+        Some(self.base.settings.requests + self.cold_keys)
+    }
+}
