@@ -544,13 +544,13 @@ fn checksum(words: &str) -> u64 {
 fn the_first_million_requests_of_every_law_are_the_same_everywhere() {
     let common = "keys=100k,requests=1m,reads=0.9,deletes=0.02,ttls=mix,seed=7";
     let pinned = [
-        ("zipfian:theta=1,sizes=etc,penalties=lognormal", 0),
-        ("hotspot:sizes=app,penalties=tenants:correlated", 0),
-        ("latest:sizes=sys,penalties=lognormal:anti:0.4", 0),
-        ("uniform:sizes=usr,penalties=tenants", 0),
-        ("mix:sizes=var,penalties=fixed:3.5", 0),
-        ("burst:burst-bytes=1m,sizes=etc,penalties=lognormal", 0),
-        ("drift:day=60s,sizes=uniform:10:9k,penalties=tenants:anti", 0),
+        ("zipfian:theta=1,sizes=etc,penalties=lognormal", 0x1aaa_b59d_b72f_2a47),
+        ("hotspot:sizes=app,penalties=tenants:correlated", 0x32aa_9e25_e372_66bc),
+        ("latest:sizes=sys,penalties=lognormal:anti:0.4", 0x1c8f_1047_cc80_49de),
+        ("uniform:sizes=usr,penalties=tenants", 0xc97d_a3bc_72ae_a62a),
+        ("mix:sizes=var,penalties=fixed:3.5", 0x3f7d_48cd_7a3f_010d),
+        ("burst:burst-bytes=1m,sizes=etc,penalties=lognormal", 0xc9fa_f36b_154f_aa7b),
+        ("drift:day=60s,sizes=uniform:10:9k,penalties=tenants:anti", 0x5232_dbbb_36bb_8e88),
     ];
     let now = pinned.map(|(words, _)| (words, checksum(&format!("{words},{common}"))));
     assert_eq!(now, pinned);
