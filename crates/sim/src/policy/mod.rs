@@ -1,4 +1,34 @@
 //! Eviction policies: reference implementations, each from its paper, on dense key numbers.
+//!
+//! ```text
+//!   Policy <--- Framed (frame): looks up, resizes, keeps within the capacity
+//!                  |  \--> Scheme: one per policy; which item goes where, and who leaves
+//!                  \-----> Slots (slots): items and ghosts in one arena, linked into lists
+//! ```
+//!
+//! A request for an item whose size has changed is a hit; others leave until it fits again, or itself if it is the
+//! policy's choice. A size of 0 counts as 1.
+
+mod arc;
+mod clock;
+mod frame;
+mod heap;
+mod lhd;
+mod lhd_classes;
+mod lru;
+mod random;
+mod ranked;
+mod redis;
+mod s3_fifo;
+mod segmented;
+mod sketch;
+mod slots;
+#[cfg(test)]
+mod tests;
+mod tiny_lfu;
+mod two_q;
+
+use frame::Framed;
 
 /// One request as a policy sees it.
 #[derive(Clone, Copy, Debug)]
@@ -44,15 +74,56 @@ pub trait Policy: Send {
     }
 }
 
+/// Two pointers of a list.
+const LINKS_BITS: f64 = 128.0;
+
+/// A key that is remembered by its digest.
+const GHOST_KEY_BITS: f64 = 64.0;
+
 /// The names that [`build`] knows, in the order of a report.
-pub const NAMES: &[&str] = &[];
+pub const NAMES: &[&str] = &[
+    "lru",
+    "fifo",
+    "clock",
+    "redis-lru",
+    "segmented-lru",
+    "slru",
+    "2q",
+    "arc",
+    "lfu",
+    "s3-fifo",
+    "sieve",
+    "w-tinylfu",
+    "lhd",
+    "gdsf",
+    "belady",
+];
 
 /// Builds a policy by name, with its usual parameters. `capacity` in the unit of [`Access::size`]; `seed` for those that
 /// draw lots.
 ///
 /// # Errors
-/// An unknown name, with those that exist; parameters out of range.
+/// An unknown name, with those that exist.
 pub fn build(name: &str, capacity: u64, seed: u64) -> Result<Box<dyn Policy>, String> {
-    let _ = (capacity, seed);
-    Err(format!("there is no policy '{name}'"))
+    Ok(match name {
+        "lru" => Box::new(Framed::new(capacity, lru::LISTS, lru::Lru)),
+        "fifo" => Box::new(Framed::new(capacity, lru::LISTS, lru::Fifo)),
+        "clock" => Box::new(Framed::new(capacity, clock::LISTS, clock::Clock)),
+        "redis-lru" => Box::new(Framed::new(capacity, 0, redis::RedisLru::new(seed))),
+        "segmented-lru" => {
+            let scheme = segmented::SegmentedLru::default();
+            Box::new(Framed::new(capacity, segmented::HOT_WARM_COLD, scheme))
+        }
+        "slru" => Box::new(Framed::new(capacity, segmented::SEGMENTS, segmented::Slru)),
+        "2q" => Box::new(Framed::new(capacity, two_q::LISTS, two_q::TwoQ)),
+        "arc" => Box::new(Framed::new(capacity, arc::LISTS, arc::Arc::default())),
+        "lfu" => Box::new(Framed::new(capacity, 0, ranked::Lfu::new())),
+        "s3-fifo" => Box::new(Framed::new(capacity, s3_fifo::LISTS, s3_fifo::S3Fifo::default())),
+        "sieve" => Box::new(Framed::new(capacity, clock::LISTS, clock::Sieve::default())),
+        "w-tinylfu" => Box::new(Framed::new(capacity, tiny_lfu::LISTS, tiny_lfu::TinyLfu::new())),
+        "lhd" => Box::new(Framed::new(capacity, 0, lhd::Lhd::new(capacity, seed))),
+        "gdsf" => Box::new(Framed::new(capacity, 0, ranked::Gdsf::new())),
+        "belady" => Box::new(Framed::new(capacity, 0, ranked::Belady::new())),
+        _ => return Err(format!("there is no policy '{name}'; there are {}", NAMES.join(", "))),
+    })
 }

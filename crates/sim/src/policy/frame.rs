@@ -1,0 +1,103 @@
+//! What all policies share: looking up, growing, shrinking, staying within the capacity.
+
+use super::slots::Slots;
+use super::{Access, Policy};
+
+/// What tells one policy from another. Sizes are at least 1 and at most the capacity in all that it is given.
+pub(super) trait Scheme: Send {
+    /// What is kept with an item.
+    type Data: Copy + Send;
+
+    /// A resident item was asked for; its size is up to date already.
+    fn hit(&mut self, slots: &mut Slots<Self::Data>, slot: u32, access: &Access);
+
+    /// An item that is not resident was asked for; `ghost` is the slot of its key where that is remembered. Makes room
+    /// and puts it in (or turns it away).
+    fn miss(&mut self, slots: &mut Slots<Self::Data>, ghost: Option<u32>, access: &Access);
+
+    /// Brings the cache nearer to having room: by repeated calls, at last a resident item leaves.
+    fn evict(&mut self, slots: &mut Slots<Self::Data>);
+
+    /// An item is deleted.
+    fn forget(&mut self, slots: &mut Slots<Self::Data>, slot: u32) {
+        slots.free(slot);
+    }
+
+    /// See [`Policy::metadata_bits`].
+    fn metadata_bits(&self) -> f64;
+
+    /// See [`Policy::needs_next`].
+    fn needs_next(&self) -> bool {
+        false
+    }
+
+    /// Evicts until `size` more fits.
+    fn make_room(&mut self, slots: &mut Slots<Self::Data>, size: u32) {
+        while slots.lacks(size) {
+            self.evict(slots);
+        }
+    }
+}
+
+/// A scheme within a capacity.
+pub(super) struct Framed<S: Scheme> {
+    slots: Slots<S::Data>,
+    scheme: S,
+}
+
+impl<S: Scheme> Framed<S> {
+    /// An empty cache; `lists` is how many lists the scheme uses.
+    pub(super) fn new(capacity: u64, lists: usize, scheme: S) -> Framed<S> {
+        Framed { slots: Slots::new(capacity, lists), scheme }
+    }
+}
+
+impl<S: Scheme> Policy for Framed<S> {
+    fn access(&mut self, access: &Access) -> bool {
+        let access = &Access { size: access.size.max(1), ..*access };
+        let fits = u64::from(access.size) <= self.slots.capacity();
+        let slot = self.slots.find(access.id);
+        let Some(slot) = slot.filter(|&slot| self.slots.is_resident(slot)) else {
+            if fits {
+                self.scheme.miss(&mut self.slots, slot, access);
+            }
+            return false;
+        };
+        if !fits {
+            self.scheme.forget(&mut self.slots, slot);
+            return true;
+        }
+        if access.size != self.slots.size(slot) {
+            self.slots.resize(slot, access.size);
+        }
+        self.scheme.hit(&mut self.slots, slot, access);
+        self.scheme.make_room(&mut self.slots, 0);
+        true
+    }
+
+    fn contains(&self, id: u32) -> bool {
+        self.slots.find(id).is_some_and(|slot| self.slots.is_resident(slot))
+    }
+
+    fn remove(&mut self, id: u32) {
+        if let Some(slot) = self.slots.find(id).filter(|&slot| self.slots.is_resident(slot)) {
+            self.scheme.forget(&mut self.slots, slot);
+        }
+    }
+
+    fn used(&self) -> u64 {
+        self.slots.used()
+    }
+
+    fn items(&self) -> u64 {
+        self.slots.items()
+    }
+
+    fn metadata_bits(&self) -> f64 {
+        self.scheme.metadata_bits()
+    }
+
+    fn needs_next(&self) -> bool {
+        self.scheme.needs_next()
+    }
+}

@@ -1,0 +1,67 @@
+//! LRU and FIFO: one queue, with and without moving an item to its head when it is used.
+
+use super::frame::Scheme;
+use super::slots::Slots;
+use super::{Access, LINKS_BITS};
+
+const QUEUE: u8 = 0;
+
+/// Lists that both use.
+pub(super) const LISTS: usize = 1;
+
+/// The item that was used longest ago leaves.
+pub(super) struct Lru;
+
+/// The item that came first leaves.
+pub(super) struct Fifo;
+
+fn admit_to_queue<S: Scheme<Data = ()>>(scheme: &mut S, slots: &mut Slots<()>, access: &Access) {
+    scheme.make_room(slots, access.size);
+    slots.add_to(QUEUE, access.id, access.size, ());
+}
+
+fn evict_tail(slots: &mut Slots<()>) {
+    if let Some(oldest) = slots.tail(QUEUE) {
+        slots.free(oldest);
+    }
+}
+
+impl Scheme for Lru {
+    type Data = ();
+
+    fn hit(&mut self, slots: &mut Slots<()>, slot: u32, _: &Access) {
+        slots.move_to(QUEUE, slot);
+    }
+
+    fn miss(&mut self, slots: &mut Slots<()>, _: Option<u32>, access: &Access) {
+        admit_to_queue(self, slots, access);
+    }
+
+    fn evict(&mut self, slots: &mut Slots<()>) {
+        evict_tail(slots);
+    }
+
+    /// Two pointers.
+    fn metadata_bits(&self) -> f64 {
+        LINKS_BITS
+    }
+}
+
+impl Scheme for Fifo {
+    type Data = ();
+
+    fn hit(&mut self, _: &mut Slots<()>, _: u32, _: &Access) {}
+
+    fn miss(&mut self, slots: &mut Slots<()>, _: Option<u32>, access: &Access) {
+        admit_to_queue(self, slots, access);
+    }
+
+    fn evict(&mut self, slots: &mut Slots<()>) {
+        evict_tail(slots);
+    }
+
+    /// None: the order in which items are written, in a ring or a log, is the queue.
+    fn metadata_bits(&self) -> f64 {
+        0.0
+    }
+}

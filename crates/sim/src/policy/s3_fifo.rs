@@ -1,0 +1,107 @@
+//! S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi, SOSP 2023, algorithm 1).
+
+use super::Access;
+use super::frame::Scheme;
+use super::slots::Slots;
+
+const SMALL: u8 = 0;
+const MAIN: u8 = 1;
+const GHOST: u8 = 2;
+
+/// Lists that it uses.
+pub(super) const LISTS: usize = 3;
+
+/// Uses in the small queue that take an item to the main one.
+const USES_FOR_MAIN: u8 = 2;
+/// Where the count of uses stays.
+const USES_MAX: u8 = 3;
+
+/// Three FIFO queues: new items go through a small one (a tenth of the cache) and leave it for the main one if they were
+/// used twice there; keys that leave it otherwise are remembered (nine tenths), and an item that comes back while it is
+/// remembered goes straight into the main queue. In the main queue, what was used goes round again.
+///
+/// Three points that the paper leaves open are as in libCacheSim 0.3.5: a key leaves the ghosts when it comes back; the
+/// count is zero when an item enters the main queue; until the first eviction, what the small queue has no room for
+/// goes into the main one.
+#[derive(Default)]
+pub(super) struct S3Fifo {
+    has_evicted: bool,
+}
+
+fn small_max(slots: &Slots<u8>) -> u64 {
+    slots.capacity() / 10
+}
+
+fn main_max(slots: &Slots<u8>) -> u64 {
+    slots.capacity() - small_max(slots)
+}
+
+fn ghosts_max(slots: &Slots<u8>) -> u64 {
+    (u128::from(slots.capacity()) * 9 / 10) as u64
+}
+
+impl S3Fifo {
+    /// Takes items from the small queue until one has left the cache; they may all be worth keeping.
+    fn evict_small(slots: &mut Slots<u8>) {
+        while let Some(oldest) = slots.tail(SMALL) {
+            if *slots.data(oldest) >= USES_FOR_MAIN {
+                *slots.data(oldest) = 0;
+                slots.move_to(MAIN, oldest);
+            } else {
+                slots.to_ghost(oldest);
+                slots.move_to(GHOST, oldest);
+                break;
+            }
+        }
+        while slots.list_size(GHOST) > ghosts_max(slots)
+            && let Some(oldest) = slots.tail(GHOST)
+        {
+            slots.free(oldest);
+        }
+    }
+
+    fn evict_main(slots: &mut Slots<u8>) {
+        let Some(oldest) = slots.tail(MAIN) else { return };
+        let uses = slots.data(oldest);
+        if *uses > 0 {
+            *uses -= 1;
+            slots.move_to(MAIN, oldest);
+        } else {
+            slots.free(oldest);
+        }
+    }
+}
+
+impl Scheme for S3Fifo {
+    /// Uses, up to 3.
+    type Data = u8;
+
+    fn hit(&mut self, slots: &mut Slots<u8>, slot: u32, _: &Access) {
+        let uses = slots.data(slot);
+        *uses = (*uses + 1).min(USES_MAX);
+    }
+
+    fn miss(&mut self, slots: &mut Slots<u8>, ghost: Option<u32>, access: &Access) {
+        if let Some(ghost) = ghost {
+            slots.free(ghost);
+        }
+        self.make_room(slots, access.size);
+        let small_is_full = slots.list_size(SMALL) >= small_max(slots);
+        let to_main = ghost.is_some() || (!self.has_evicted && small_is_full);
+        slots.add_to(if to_main { MAIN } else { SMALL }, access.id, access.size, 0);
+    }
+
+    fn evict(&mut self, slots: &mut Slots<u8>) {
+        self.has_evicted = true;
+        if slots.list_size(MAIN) > main_max(slots) || slots.tail(SMALL).is_none() {
+            Self::evict_main(slots);
+        } else {
+            Self::evict_small(slots);
+        }
+    }
+
+    /// Two bits; the queues are rings or the log's order; 0.9 ghosts, each a fingerprint of 32 bits (section 4.2).
+    fn metadata_bits(&self) -> f64 {
+        2.0 + 0.9 * 32.0
+    }
+}

@@ -1,0 +1,82 @@
+//! How often keys were used lately, in 4 bits: a count-min sketch that forgets.
+
+use super::random::mix;
+
+const ROWS: u64 = 4;
+/// Counters in a row per item of the cache; 16 counters of 4 bits per item in all.
+const WIDTH_PER_ITEM: u64 = 4;
+const COUNTERS_PER_WORD: u64 = 16;
+const COUNT_MAX: u64 = 15;
+/// The sample: how many uses per item are counted until all counts are halved.
+const USES_PER_ITEM: u64 = 10;
+
+/// A count-min sketch with conservative update; all counts are halved when the sample is full (TinyLFU, section 3.3).
+pub(super) struct Sketch {
+    /// The rows in turn, each of `width` counters.
+    words: Vec<u64>,
+    /// A power of two.
+    width: u64,
+    items: u64,
+    uses: u64,
+}
+
+impl Sketch {
+    /// A sketch for a few items.
+    pub(super) fn new() -> Sketch {
+        let items = COUNTERS_PER_WORD;
+        let width = items * WIDTH_PER_ITEM;
+        Sketch { words: vec![0; (ROWS * width / COUNTERS_PER_WORD) as usize], width, items, uses: 0 }
+    }
+
+    /// Makes it large enough for a cache of this many items. No estimate changes.
+    pub(super) fn fit(&mut self, items: u64) {
+        self.items = self.items.max(items);
+        while self.width < self.items * WIDTH_PER_ITEM {
+            let row_words = (self.width / COUNTERS_PER_WORD) as usize;
+            // A key's place in a row grows by one high bit: both halves of the new row hold what the old one did.
+            self.words = self.words.chunks(row_words).flat_map(|row| [row, row].concat()).collect();
+            self.width *= 2;
+        }
+    }
+
+    /// Counts a use of a key.
+    pub(super) fn add(&mut self, id: u32) {
+        let least = self.estimate(id);
+        if least < COUNT_MAX {
+            for row in 0..ROWS {
+                let (word, shift) = self.place(id, row);
+                if (self.words[word] >> shift) & COUNT_MAX == least {
+                    self.words[word] += 1 << shift;
+                }
+            }
+        }
+        self.uses += 1;
+        if self.uses >= self.items * USES_PER_ITEM {
+            self.halve();
+        }
+    }
+
+    /// How often a key was used lately: never too low but for the halvings, 15 at most.
+    pub(super) fn estimate(&self, id: u32) -> u64 {
+        let count = |row| {
+            let (word, shift) = self.place(id, row);
+            (self.words[word] >> shift) & COUNT_MAX
+        };
+        (0..ROWS).map(count).min().unwrap_or(0)
+    }
+
+    fn halve(&mut self) {
+        for word in &mut self.words {
+            *word = (*word >> 1) & 0x7777_7777_7777_7777;
+        }
+        self.uses /= 2;
+    }
+
+    /// The word and the shift in it of a key's counter in a row.
+    fn place(&self, id: u32, row: u64) -> (usize, u64) {
+        let hash = mix(u64::from(id) + 1);
+        let column = (hash.wrapping_add(row.wrapping_mul(hash >> 32 | 1))) & (self.width - 1);
+        let counter = row * self.width + column;
+        ((counter / COUNTERS_PER_WORD) as usize, (counter % COUNTERS_PER_WORD) * 4)
+    }
+}

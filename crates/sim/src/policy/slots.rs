@@ -1,0 +1,233 @@
+//! The items of one simulated cache: an arena of slots, linked into lists by number, and found by key number.
+//!
+//! A key costs 4 octets once it has been seen; an item (resident or ghost) costs one slot. Nothing is hashed.
+
+/// "No slot", "no list".
+const NIL: u32 = u32::MAX;
+const NO_LIST: u8 = u8::MAX;
+
+/// What is known about an item. `newer` and `older` link it into its list.
+#[derive(Clone, Copy)]
+struct Slot<T> {
+    id: u32,
+    size: u32,
+    newer: u32,
+    older: u32,
+    list: u8,
+    resident: bool,
+    data: T,
+}
+
+/// A queue of slots: items join at the head (the newest) and usually leave at the tail (the oldest).
+#[derive(Clone, Copy)]
+struct List {
+    head: u32,
+    tail: u32,
+    size: u64,
+}
+
+/// Items by slot number, in a fixed number of lists. Ghosts (keys that are remembered without their items) have slots
+/// too, and do not count as used.
+pub(super) struct Slots<T> {
+    slot_of_id: Vec<u32>,
+    slots: Vec<Slot<T>>,
+    lists: Vec<List>,
+    /// Head of the free slots, chained by `older`.
+    free: u32,
+    capacity: u64,
+    used: u64,
+    items: u64,
+}
+
+impl<T: Copy> Slots<T> {
+    /// An empty arena with `lists` lists, for a cache of this capacity.
+    pub(super) fn new(capacity: u64, lists: usize) -> Slots<T> {
+        assert!(lists < usize::from(NO_LIST));
+        Slots {
+            slot_of_id: Vec::new(),
+            slots: Vec::new(),
+            lists: vec![List { head: NIL, tail: NIL, size: 0 }; lists],
+            free: NIL,
+            capacity,
+            used: 0,
+            items: 0,
+        }
+    }
+
+    /// What the items there may add up to.
+    pub(super) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The sum of the sizes of the resident items.
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// How many items are resident.
+    pub(super) fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// Whether something must leave before `size` more fits.
+    pub(super) fn lacks(&self, size: u32) -> bool {
+        self.used + u64::from(size) > self.capacity
+    }
+
+    /// The slot of a key, resident or ghost.
+    #[inline]
+    pub(super) fn find(&self, id: u32) -> Option<u32> {
+        self.slot_of_id.get(id as usize).copied().filter(|&slot| slot != NIL)
+    }
+
+    /// Gives a resident item a slot, in no list. The key must have none.
+    pub(super) fn add(&mut self, id: u32, size: u32, data: T) -> u32 {
+        let item = Slot { id, size, newer: NIL, older: NIL, list: NO_LIST, resident: true, data };
+        let slot = if self.free == NIL {
+            self.slots.push(item);
+            (self.slots.len() - 1) as u32
+        } else {
+            let slot = self.free;
+            self.free = self.slots[slot as usize].older;
+            self.slots[slot as usize] = item;
+            slot
+        };
+        if self.slot_of_id.len() <= id as usize {
+            self.slot_of_id.resize(id as usize + 1, NIL);
+        }
+        debug_assert_eq!(self.slot_of_id[id as usize], NIL);
+        self.slot_of_id[id as usize] = slot;
+        self.used += u64::from(size);
+        self.items += 1;
+        slot
+    }
+
+    /// [`Slots::add`] and [`Slots::push`] in one.
+    pub(super) fn add_to(&mut self, list: u8, id: u32, size: u32, data: T) -> u32 {
+        let slot = self.add(id, size, data);
+        self.push(list, slot);
+        slot
+    }
+
+    /// Takes an item or a ghost out of everything.
+    pub(super) fn free(&mut self, slot: u32) {
+        self.unlink(slot);
+        self.to_ghost(slot);
+        self.slot_of_id[self.slots[slot as usize].id as usize] = NIL;
+        self.slots[slot as usize].older = self.free;
+        self.free = slot;
+    }
+
+    /// The item leaves and its key stays: it no longer counts as used. It stays in its list.
+    pub(super) fn to_ghost(&mut self, slot: u32) {
+        let item = &mut self.slots[slot as usize];
+        if item.resident {
+            item.resident = false;
+            self.used -= u64::from(item.size);
+            self.items -= 1;
+        }
+    }
+
+    /// The item has another size from now on.
+    pub(super) fn resize(&mut self, slot: u32, size: u32) {
+        let item = &mut self.slots[slot as usize];
+        let old = u64::from(std::mem::replace(&mut item.size, size));
+        if item.resident {
+            self.used = self.used - old + u64::from(size);
+        }
+        if item.list != NO_LIST {
+            let list = &mut self.lists[usize::from(item.list)];
+            list.size = list.size - old + u64::from(size);
+        }
+    }
+
+    /// Puts a slot that is in no list at the head of one.
+    pub(super) fn push(&mut self, list: u8, slot: u32) {
+        let to = &mut self.lists[usize::from(list)];
+        let item = &mut self.slots[slot as usize];
+        debug_assert_eq!(item.list, NO_LIST);
+        item.list = list;
+        item.newer = NIL;
+        item.older = to.head;
+        to.size += u64::from(item.size);
+        let second = std::mem::replace(&mut to.head, slot);
+        if second == NIL {
+            to.tail = slot;
+        } else {
+            self.slots[second as usize].newer = slot;
+        }
+    }
+
+    /// Takes a slot out of the list it is in, if any.
+    pub(super) fn unlink(&mut self, slot: u32) {
+        let Slot { list, newer, older, size, .. } = self.slots[slot as usize];
+        if list == NO_LIST {
+            return;
+        }
+        let from = &mut self.lists[usize::from(list)];
+        from.size -= u64::from(size);
+        if newer == NIL {
+            from.head = older;
+        } else {
+            self.slots[newer as usize].older = older;
+        }
+        if older == NIL {
+            from.tail = newer;
+        } else {
+            self.slots[older as usize].newer = newer;
+        }
+        self.slots[slot as usize].list = NO_LIST;
+    }
+
+    /// Puts a slot at the head of a list, wherever it was.
+    #[inline]
+    pub(super) fn move_to(&mut self, list: u8, slot: u32) {
+        if self.lists[usize::from(list)].head != slot {
+            self.unlink(slot);
+            self.push(list, slot);
+        }
+    }
+
+    /// The oldest of a list.
+    pub(super) fn tail(&self, list: u8) -> Option<u32> {
+        Some(self.lists[usize::from(list)].tail).filter(|&slot| slot != NIL)
+    }
+
+    /// The next one on the way from the tail of a list to its head.
+    pub(super) fn newer(&self, slot: u32) -> Option<u32> {
+        Some(self.slots[slot as usize].newer).filter(|&slot| slot != NIL)
+    }
+
+    /// The sum of the sizes in a list.
+    pub(super) fn list_size(&self, list: u8) -> u64 {
+        self.lists[usize::from(list)].size
+    }
+
+    /// The list that a slot is in. It must be in one.
+    #[inline]
+    pub(super) fn list_of(&self, slot: u32) -> u8 {
+        self.slots[slot as usize].list
+    }
+
+    /// Whether it is an item, not a ghost.
+    #[inline]
+    pub(super) fn is_resident(&self, slot: u32) -> bool {
+        self.slots[slot as usize].resident
+    }
+
+    /// The key's number.
+    pub(super) fn id(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].id
+    }
+
+    /// The item's size.
+    pub(super) fn size(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].size
+    }
+
+    /// What the policy keeps with an item.
+    #[inline]
+    pub(super) fn data(&mut self, slot: u32) -> &mut T {
+        &mut self.slots[slot as usize].data
+    }
+}
