@@ -2,7 +2,7 @@
 
 use super::Access;
 use super::frame::Scheme;
-use super::lhd_classes::{AGE_MAX, Classes};
+use super::lhd_classes::Classes;
 use super::random::{Random, Urn};
 use super::slots::Slots;
 
@@ -18,7 +18,11 @@ const EXPLORE_ONE_IN: u64 = 32;
 /// ... as long as explorers take less than one part in so many of the cache.
 const EXPLORERS_PART: u64 = 100;
 /// Requests between two reconfigurations.
-const REQUESTS_PER_RECONFIGURATION: u32 = 1 << 20;
+const RECONFIGURE_EVERY: u32 = 1 << 20;
+/// How many ages are told apart.
+const AGES: usize = 20_000;
+/// Requests in a step of age, as a shift, until it is adapted.
+const AGE_SHIFT: u32 = 10;
 /// How much of the past the rank of the average victim keeps.
 const VICTIM_DECAY: f32 = 0.9;
 
@@ -43,6 +47,7 @@ pub(super) struct Lhd {
     urn: Urn,
     classes: Classes,
     now: u64,
+    reconfigure_every: u32,
     until_reconfiguration: u32,
     reconfigurations: u32,
     admitted: [Option<u32>; ADMITTED],
@@ -54,12 +59,18 @@ pub(super) struct Lhd {
 impl Lhd {
     /// An empty one; `seed` decides samples and explorers.
     pub(super) fn new(capacity: u64, seed: u64) -> Lhd {
+        Lhd::with(capacity, seed, Classes::new(AGES, AGE_SHIFT), RECONFIGURE_EVERY)
+    }
+
+    /// One that learns anew every so many requests.
+    pub(super) fn with(capacity: u64, seed: u64, classes: Classes, reconfigure_every: u32) -> Lhd {
         Lhd {
             random: Random::new(seed),
             urn: Urn::default(),
-            classes: Classes::new(),
+            classes,
             now: 0,
-            until_reconfiguration: REQUESTS_PER_RECONFIGURATION,
+            reconfigure_every,
+            until_reconfiguration: reconfigure_every,
             reconfigurations: 0,
             admitted: [None; ADMITTED],
             admitted_next: 0,
@@ -76,7 +87,7 @@ impl Lhd {
         let size = slots.size(slot) as f32;
         let tag = slots.data(slot);
         let age = self.age(tag);
-        if age == AGE_MAX - 1 {
+        if age == self.classes.oldest() {
             return f32::MIN;
         }
         let of_class = self.classes.density(tag.last_age + tag.last_last_age, age);
@@ -100,7 +111,7 @@ impl Lhd {
         self.until_reconfiguration -= 1;
         if self.until_reconfiguration == 0 {
             self.classes.reconfigure(slots.items(), self.reconfigurations);
-            self.until_reconfiguration = REQUESTS_PER_RECONFIGURATION;
+            self.until_reconfiguration = self.reconfigure_every;
             self.reconfigurations += 1;
         }
     }
@@ -144,7 +155,8 @@ impl Scheme for Lhd {
 
     fn miss(&mut self, slots: &mut Slots<Tag>, _: Option<u32>, access: &Access) {
         self.make_room(slots, access.size);
-        let tag = Tag { used_at: self.now, last_age: 0, last_last_age: AGE_MAX as u32, explorer_size: 0 };
+        let never = self.classes.oldest() as u32 + 1;
+        let tag = Tag { used_at: self.now, last_age: 0, last_last_age: never, explorer_size: 0 };
         let slot = slots.add(access.id, access.size, tag);
         self.urn.put(slot);
         self.touch(slots, slot, true);

@@ -1,7 +1,5 @@
 //! What LHD learns: hits and evictions by age, in classes, and the hit densities that follow (its paper, section 4).
 
-/// Ages from 0 to this less 1; the last stands for all that is older.
-pub(super) const AGE_MAX: usize = 20_000;
 /// Classes by the sum of an item's last two ages at a hit.
 const CLASSES: usize = 16;
 /// The authors give each application 16 classes, and start the classes of application 1, the only one here, with the
@@ -9,11 +7,9 @@ const CLASSES: usize = 16;
 const FIRST_WEIGHT: usize = 17;
 /// How much of the counts a reconfiguration keeps.
 const DECAY: f32 = 0.9;
-/// Requests in a step of age, as a shift, until it is adapted.
-const COARSENING_SHIFT: u32 = 10;
-/// The reconfigurations that adapt the step of age, and how many steps an item's mean stay should take: 0.01 of them all.
+/// The reconfigurations that adapt the step of age, and which part of all ages an item's mean stay should take.
 const ADAPT_AT: [u32; 2] = [5, 25];
-const STEPS_PER_STAY: f32 = 0.01 * AGE_MAX as f32;
+const STAY: f32 = 0.01;
 /// Less than this many events are none.
 const EVENTS_MIN: f32 = 1e-5;
 
@@ -27,6 +23,9 @@ struct Class {
 /// All classes, and how ages are made coarse.
 pub(super) struct Classes {
     classes: Vec<Class>,
+    /// Ages go from 0 to this less 1; the last stands for all that is older.
+    ages: usize,
+    /// Requests in a step of age, as a shift.
     shift: u32,
     items: f32,
     items_mass: f32,
@@ -34,50 +33,52 @@ pub(super) struct Classes {
 
 impl Classes {
     /// Nothing is known: the younger and the more lately used an item, the denser.
-    pub(super) fn new() -> Classes {
+    pub(super) fn new(ages: usize, shift: u32) -> Classes {
         let class = |number: usize| Class {
-            hits: vec![0.0; AGE_MAX],
-            evictions: vec![0.0; AGE_MAX],
-            densities: (0..AGE_MAX).map(|age| (number + FIRST_WEIGHT) as f32 / (age + 1) as f32).collect(),
+            hits: vec![0.0; ages],
+            evictions: vec![0.0; ages],
+            densities: (0..ages).map(|age| (number + FIRST_WEIGHT) as f32 / (age + 1) as f32).collect(),
         };
-        Classes {
-            classes: (0..CLASSES).map(class).collect(),
-            shift: COARSENING_SHIFT,
-            items: 0.0,
-            items_mass: 0.0,
-        }
+        Classes { classes: (0..CLASSES).map(class).collect(), ages, shift, items: 0.0, items_mass: 0.0 }
     }
 
     /// The coarse age after so many requests.
     #[inline]
     pub(super) fn coarse(&self, requests: u64) -> usize {
-        (requests >> self.shift).min(AGE_MAX as u64 - 1) as usize
+        (requests >> self.shift).min(self.ages as u64 - 1) as usize
     }
 
     /// The class of an item whose last two ages have this sum: 16 less about the logarithm.
     #[inline]
-    fn class_of(ages: u32) -> usize {
+    fn class_of(&self, ages: u32) -> usize {
         if ages == 0 {
             return CLASSES - 1;
         }
-        let doublings = (0..CLASSES - 1).find(|&shift| (ages as usize) << shift >= AGE_MAX);
+        let doublings = (0..CLASSES - 1).find(|&shift| (ages as usize) << shift >= self.ages);
         doublings.unwrap_or(CLASSES - 1)
+    }
+
+    /// The age that stands for all that is older.
+    pub(super) fn oldest(&self) -> usize {
+        self.ages - 1
     }
 
     /// Expected hits per unit of time for an item of that age.
     #[inline]
     pub(super) fn density(&self, ages: u32, age: usize) -> f32 {
-        self.classes[Self::class_of(ages)].densities[age]
+        self.classes[self.class_of(ages)].densities[age]
     }
 
     /// An item was hit at that age.
     pub(super) fn count_hit(&mut self, ages: u32, age: usize) {
-        self.classes[Self::class_of(ages)].hits[age] += 1.0;
+        let class = self.class_of(ages);
+        self.classes[class].hits[age] += 1.0;
     }
 
     /// An item was evicted at that age.
     pub(super) fn count_eviction(&mut self, ages: u32, age: usize) {
-        self.classes[Self::class_of(ages)].evictions[age] += 1.0;
+        let class = self.class_of(ages);
+        self.classes[class].evictions[age] += 1.0;
     }
 
     /// Ages the counts, adapts the step of age where it is time to, and computes the densities. `items` are resident;
@@ -99,7 +100,7 @@ impl Classes {
     }
 
     fn adapt_shift(&mut self) {
-        let step = self.items / self.items_mass / STEPS_PER_STAY;
+        let step = self.items / self.items_mass / (STAY * self.ages as f32);
         let shift = (1..u32::BITS - 1).find(|&shift| (1u32 << shift) as f32 >= step).unwrap_or(u32::BITS - 1);
         for class in &mut self.classes {
             for counts in [&mut class.hits, &mut class.evictions] {
@@ -119,7 +120,7 @@ impl Classes {
 impl Class {
     /// From the oldest age down: hits to come over the time to come, for an item that has got to this age.
     fn model(&mut self) {
-        let last = AGE_MAX - 1;
+        let last = self.hits.len() - 1;
         let mut hits = self.hits[last];
         let mut events = hits + self.evictions[last];
         let mut lifetime = events;

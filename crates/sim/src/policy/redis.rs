@@ -28,24 +28,24 @@ pub(super) struct RedisLru {
 impl RedisLru {
     /// An empty pool; `seed` decides the samples.
     pub(super) fn new(seed: u64) -> RedisLru {
-        RedisLru {
-            random: Random::new(seed),
-            urn: Urn::default(),
-            pool: Vec::with_capacity(POOL + 1),
-            now: 0,
-        }
+        RedisLru { random: Random::new(seed), urn: Urn::default(), pool: Vec::with_capacity(POOL), now: 0 }
     }
 
     fn sample(&mut self, slots: &mut Slots<u64>) {
         for _ in 0..SAMPLES {
             let slot = self.urn.draw(&mut self.random);
             let idle = self.now - *slots.data(slot);
+            let is_full = self.pool.len() == POOL;
+            if is_full && idle <= self.pool[0].0 {
+                continue;
+            }
             let place = self.pool.partition_point(|&(pooled, _)| pooled < idle);
-            if self.pool.len() < POOL {
-                self.pool.insert(place, (idle, slots.id(slot)));
-            } else if place > 0 {
-                self.pool.insert(place, (idle, slots.id(slot)));
-                self.pool.remove(0);
+            let entry = (idle, slots.id(slot));
+            if is_full {
+                self.pool.copy_within(1..place, 0);
+                self.pool[place - 1] = entry;
+            } else {
+                self.pool.insert(place, entry);
             }
         }
     }

@@ -1,0 +1,557 @@
+//! Twins of the policies that are made of queues. Each queue is a `Vec`, its newest item first; all is looked for from
+//! the beginning.
+
+use super::Twin;
+use crate::policy::Access;
+use crate::policy::sketch::Sketch;
+
+/// An item in a queue, with all that any of the policies keeps.
+#[derive(Clone)]
+struct Item {
+    id: u32,
+    size: u32,
+    uses: u32,
+    fetched: bool,
+    time_s: u32,
+}
+
+type Queue = Vec<Item>;
+
+/// Queues in a row; the first `resident` hold items, the others ghosts.
+struct Queues<P> {
+    capacity: u64,
+    queues: Vec<Queue>,
+    resident: usize,
+    policy: P,
+}
+
+/// What a policy does with its queues.
+trait Rules: Sized {
+    fn hit(queues: &mut Queues<Self>, queue: usize, place: usize, access: &Access);
+    fn miss(queues: &mut Queues<Self>, ghost: Option<(usize, usize)>, access: &Access);
+    fn evict(queues: &mut Queues<Self>);
+    fn removed(_queues: &mut Queues<Self>, _queue: usize, _place: usize) {}
+}
+
+fn sum(queue: &Queue) -> u64 {
+    queue.iter().map(|item| u64::from(item.size)).sum()
+}
+
+impl<P> Queues<P> {
+    fn boxed(capacity: u64, queues: usize, resident: usize, policy: P) -> Box<dyn Twin>
+    where
+        P: Rules + 'static,
+    {
+        Box::new(Queues { capacity, queues: vec![Vec::new(); queues], resident, policy })
+    }
+
+    fn find(&self, id: u32) -> Option<(usize, usize)> {
+        self.queues.iter().enumerate().find_map(|(queue, items)| {
+            items.iter().position(|item| item.id == id).map(|place| (queue, place))
+        })
+    }
+
+    fn used(&self) -> u64 {
+        self.queues[..self.resident].iter().map(sum).sum()
+    }
+
+    fn relink(&mut self, from: usize, place: usize, to: usize) {
+        let item = self.queues[from].remove(place);
+        self.queues[to].insert(0, item);
+    }
+
+    /// The oldest of a queue goes to the head of another.
+    fn pass(&mut self, from: usize, to: usize) {
+        self.relink(from, self.queues[from].len() - 1, to);
+    }
+
+    fn put(&mut self, queue: usize, access: &Access) {
+        let Access { id, size, time_s, .. } = *access;
+        self.queues[queue].insert(0, Item { id, size, uses: 0, fetched: false, time_s });
+    }
+
+    fn make_room(&mut self, size: u32)
+    where
+        P: Rules,
+    {
+        while self.used() + u64::from(size) > self.capacity {
+            P::evict(self);
+        }
+    }
+
+    fn trim(&mut self, queue: usize, most: u64) {
+        while sum(&self.queues[queue]) > most {
+            self.queues[queue].pop();
+        }
+    }
+}
+
+impl<P: Rules> Twin for Queues<P> {
+    fn access(&mut self, access: &Access) -> bool {
+        let mut access = *access;
+        access.size = access.size.max(1);
+        let fits = u64::from(access.size) <= self.capacity;
+        match self.find(access.id) {
+            Some((queue, _)) if queue < self.resident && !fits => {
+                self.remove(access.id);
+                true
+            }
+            Some((queue, place)) if queue < self.resident => {
+                self.queues[queue][place].size = access.size;
+                P::hit(self, queue, place, &access);
+                self.make_room(0);
+                true
+            }
+            ghost => {
+                if fits {
+                    P::miss(self, ghost, &access);
+                }
+                false
+            }
+        }
+    }
+
+    fn remove(&mut self, id: u32) {
+        if let Some((queue, place)) = self.find(id).filter(|&(queue, _)| queue < self.resident) {
+            P::removed(self, queue, place);
+            self.queues[queue].remove(place);
+        }
+    }
+
+    fn resident(&self) -> Vec<(u32, u32)> {
+        self.queues[..self.resident].iter().flatten().map(|item| (item.id, item.size)).collect()
+    }
+}
+
+struct Lru;
+
+impl Rules for Lru {
+    fn hit(q: &mut Queues<Lru>, _: usize, place: usize, _: &Access) {
+        q.relink(0, place, 0);
+    }
+    fn miss(q: &mut Queues<Lru>, _: Option<(usize, usize)>, access: &Access) {
+        q.make_room(access.size);
+        q.put(0, access);
+    }
+    fn evict(q: &mut Queues<Lru>) {
+        q.queues[0].pop();
+    }
+}
+
+pub(super) fn lru(capacity: u64) -> Box<dyn Twin> {
+    Queues::boxed(capacity, 1, 1, Lru)
+}
+
+struct Fifo;
+
+impl Rules for Fifo {
+    fn hit(_: &mut Queues<Fifo>, _: usize, _: usize, _: &Access) {}
+    fn miss(q: &mut Queues<Fifo>, _: Option<(usize, usize)>, access: &Access) {
+        q.make_room(access.size);
+        q.put(0, access);
+    }
+    fn evict(q: &mut Queues<Fifo>) {
+        q.queues[0].pop();
+    }
+}
+
+pub(super) fn fifo(capacity: u64) -> Box<dyn Twin> {
+    Queues::boxed(capacity, 1, 1, Fifo)
+}
+
+/// A ring in an array with a hand, the newest just behind the hand: written the other way round than the policy, which
+/// moves items.
+struct Clock {
+    capacity: u64,
+    ring: Vec<(u32, u32, bool)>,
+    hand: usize,
+}
+
+impl Clock {
+    fn make_room(&mut self, size: u32) {
+        let used = |ring: &[(u32, u32, bool)]| ring.iter().map(|item| u64::from(item.1)).sum::<u64>();
+        while used(&self.ring) + u64::from(size) > self.capacity {
+            self.hand %= self.ring.len();
+            if self.ring[self.hand].2 {
+                self.ring[self.hand].2 = false;
+                self.hand += 1;
+            } else {
+                self.ring.remove(self.hand);
+            }
+        }
+    }
+}
+
+impl Twin for Clock {
+    fn access(&mut self, access: &Access) -> bool {
+        let size = access.size.max(1);
+        if u64::from(size) > self.capacity {
+            let was_there = self.ring.iter().any(|item| item.0 == access.id);
+            self.remove(access.id);
+            return was_there;
+        }
+        if let Some(item) = self.ring.iter_mut().find(|item| item.0 == access.id) {
+            item.1 = size;
+            item.2 = true;
+            self.make_room(0);
+            return true;
+        }
+        self.make_room(size);
+        self.ring.insert(self.hand, (access.id, size, false));
+        self.hand += 1;
+        false
+    }
+
+    fn remove(&mut self, id: u32) {
+        if let Some(place) = self.ring.iter().position(|item| item.0 == id) {
+            self.ring.remove(place);
+            self.hand -= usize::from(place < self.hand);
+        }
+    }
+
+    fn resident(&self) -> Vec<(u32, u32)> {
+        self.ring.iter().map(|item| (item.0, item.1)).collect()
+    }
+}
+
+pub(super) fn clock(capacity: u64) -> Box<dyn Twin> {
+    Box::new(Clock { capacity, ring: Vec::new(), hand: 0 })
+}
+
+/// The hand is how many items are older than the one it points at.
+struct Sieve {
+    hand: usize,
+}
+
+impl Rules for Sieve {
+    fn hit(q: &mut Queues<Sieve>, _: usize, place: usize, _: &Access) {
+        q.queues[0][place].uses = 1;
+    }
+    fn miss(q: &mut Queues<Sieve>, _: Option<(usize, usize)>, access: &Access) {
+        q.make_room(access.size);
+        q.put(0, access);
+    }
+    fn evict(q: &mut Queues<Sieve>) {
+        loop {
+            if q.policy.hand >= q.queues[0].len() {
+                q.policy.hand = 0;
+            }
+            let place = q.queues[0].len() - 1 - q.policy.hand;
+            if q.queues[0][place].uses == 0 {
+                q.queues[0].remove(place);
+                // The hand has got to the head if nothing is newer, and starts again at the tail then.
+                if place == 0 {
+                    q.policy.hand = 0;
+                }
+                return;
+            }
+            q.queues[0][place].uses = 0;
+            q.policy.hand = if place == 0 { 0 } else { q.policy.hand + 1 };
+        }
+    }
+    fn removed(q: &mut Queues<Sieve>, _: usize, place: usize) {
+        let older = q.queues[0].len() - 1 - place;
+        if older < q.policy.hand {
+            q.policy.hand -= 1;
+        } else if older == q.policy.hand && place == 0 {
+            q.policy.hand = 0;
+        }
+    }
+}
+
+pub(super) fn sieve(capacity: u64) -> Box<dyn Twin> {
+    Queues::boxed(capacity, 1, 1, Sieve { hand: 0 })
+}
+
+/// 0 = HOT, 1 = WARM, 2 = COLD; `uses` 1 = active.
+struct Segmented {
+    now_s: u32,
+}
+
+impl Segmented {
+    fn juggle(q: &mut Queues<Segmented>) {
+        let now_s = q.policy.now_s;
+        let cold_age = q.queues[2].last().map_or(0, |item| now_s - item.time_s);
+        let limits = [(20, f64::from(cold_age) * 0.2), (40, f64::from(cold_age) * 2.0)];
+        for (queue, (percent, age_max)) in limits.into_iter().enumerate() {
+            while let Some(item) = q.queues[queue].last().cloned() {
+                let above = sum(&q.queues[queue]) > q.used() * percent / 100;
+                if item.uses == 1 {
+                    q.queues[queue].last_mut().expect("it is").uses = 0;
+                    q.pass(queue, 1);
+                } else if above || now_s - item.time_s > age_max as u32 {
+                    q.pass(queue, 2);
+                } else {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl Rules for Segmented {
+    fn hit(q: &mut Queues<Segmented>, queue: usize, place: usize, access: &Access) {
+        q.policy.now_s = access.time_s;
+        let item = &mut q.queues[queue][place];
+        if !item.fetched {
+            item.fetched = true;
+        } else if queue == 2 {
+            item.time_s = access.time_s;
+            q.relink(2, place, 1);
+        } else if item.uses == 0 {
+            item.uses = 1;
+            item.time_s = access.time_s;
+        }
+        Segmented::juggle(q);
+    }
+    fn miss(q: &mut Queues<Segmented>, _: Option<(usize, usize)>, access: &Access) {
+        q.policy.now_s = access.time_s;
+        q.make_room(access.size);
+        q.put(0, access);
+        Segmented::juggle(q);
+    }
+    fn evict(q: &mut Queues<Segmented>) {
+        if q.queues[2].pop().is_some() {
+            return;
+        }
+        let from = if q.queues[0].is_empty() { 1 } else { 0 };
+        let item = q.queues[from].last_mut().expect("something is used");
+        let was_active = std::mem::replace(&mut item.uses, 0) == 1;
+        q.pass(from, if was_active { 1 } else { 2 });
+    }
+}
+
+pub(super) fn segmented(capacity: u64) -> Box<dyn Twin> {
+    Queues::boxed(capacity, 3, 3, Segmented { now_s: 0 })
+}
+
+struct Slru;
+
+impl Rules for Slru {
+    fn hit(q: &mut Queues<Slru>, queue: usize, place: usize, _: &Access) {
+        q.relink(queue, place, (queue + 1).min(3));
+        for segment in [3, 2, 1] {
+            while sum(&q.queues[segment]) > q.capacity / 4 {
+                q.pass(segment, segment - 1);
+            }
+        }
+    }
+    fn miss(q: &mut Queues<Slru>, _: Option<(usize, usize)>, access: &Access) {
+        q.make_room(access.size);
+        for segment in 0..4 {
+            if sum(&q.queues[segment]) + u64::from(access.size) <= q.capacity / 4 {
+                return q.put(segment, access);
+            }
+        }
+        q.put(0, access);
+    }
+    fn evict(q: &mut Queues<Slru>) {
+        q.queues.iter_mut().find(|queue| !queue.is_empty()).expect("something is used").pop();
+    }
+}
+
+pub(super) fn slru(capacity: u64) -> Box<dyn Twin> {
+    Queues::boxed(capacity, 4, 4, Slru)
+}
+
+/// 0 = A1in, 1 = Am, 2 = A1out.
+struct TwoQ;
+
+impl Rules for TwoQ {
+    fn hit(q: &mut Queues<TwoQ>, queue: usize, place: usize, _: &Access) {
+        if queue == 1 {
+            q.relink(1, place, 1);
+        }
+    }
+    fn miss(q: &mut Queues<TwoQ>, ghost: Option<(usize, usize)>, access: &Access) {
+        if let Some((queue, place)) = ghost {
+            q.queues[queue].remove(place);
+        }
+        q.make_room(access.size);
+        q.put(usize::from(ghost.is_some()), access);
+    }
+    fn evict(q: &mut Queues<TwoQ>) {
+        if sum(&q.queues[0]) > q.capacity / 4 || q.queues[1].is_empty() {
+            q.pass(0, 2);
+            q.trim(2, q.capacity / 2);
+        } else {
+            q.queues[1].pop();
+        }
+    }
+}
+
+pub(super) fn two_q(capacity: u64) -> Box<dyn Twin> {
+    Queues::boxed(capacity, 3, 2, TwoQ)
+}
+
+/// 0 = T1, 1 = T2, 2 = B1, 3 = B2.
+struct Arc {
+    p: f64,
+    in_b2: bool,
+}
+
+impl Rules for Arc {
+    fn hit(q: &mut Queues<Arc>, queue: usize, place: usize, _: &Access) {
+        q.relink(queue, place, 1);
+        q.policy.in_b2 = false;
+        q.make_room(0);
+        bound_ghosts(q);
+    }
+    fn miss(q: &mut Queues<Arc>, ghost: Option<(usize, usize)>, access: &Access) {
+        let (b1, b2) = (sum(&q.queues[2]) as f64, sum(&q.queues[3]) as f64);
+        let size = f64::from(access.size);
+        q.policy.in_b2 = ghost.is_some_and(|(queue, _)| queue == 3);
+        match ghost {
+            Some((2, _)) => q.policy.p = (q.policy.p + size * f64::max(1.0, b2 / b1)).min(q.capacity as f64),
+            Some(_) => q.policy.p = (q.policy.p - size * f64::max(1.0, b1 / b2)).max(0.0),
+            None => {}
+        }
+        if let Some((queue, place)) = ghost {
+            q.queues[queue].remove(place);
+            q.make_room(access.size);
+            q.put(1, access);
+        } else {
+            while q.used() + u64::from(access.size) > q.capacity {
+                let l1 = sum(&q.queues[0]) + sum(&q.queues[2]);
+                if l1 + u64::from(access.size) > q.capacity {
+                    if q.queues[2].pop().is_some() || q.queues[0].is_empty() {
+                        Arc::evict(q);
+                    } else {
+                        q.queues[0].pop();
+                    }
+                } else {
+                    Arc::evict(q);
+                }
+            }
+            q.put(0, access);
+        }
+        bound_ghosts(q);
+    }
+    fn evict(q: &mut Queues<Arc>) {
+        let t1 = sum(&q.queues[0]) as f64;
+        let is_above = t1 > q.policy.p || (q.policy.in_b2 && t1 == q.policy.p);
+        if !q.queues[0].is_empty() && (is_above || q.queues[1].is_empty()) {
+            q.pass(0, 2);
+        } else if !q.queues[1].is_empty() {
+            q.pass(1, 3);
+        }
+    }
+}
+
+fn bound_ghosts(q: &mut Queues<Arc>) {
+    while sum(&q.queues[0]) + sum(&q.queues[2]) > q.capacity {
+        q.queues[2].pop();
+    }
+    while q.queues.iter().map(sum).sum::<u64>() > 2 * q.capacity {
+        q.queues[3].pop();
+    }
+}
+
+pub(super) fn arc(capacity: u64) -> Box<dyn Twin> {
+    Queues::boxed(capacity, 4, 2, Arc { p: 0.0, in_b2: false })
+}
+
+/// 0 = small, 1 = main, 2 = ghosts.
+struct S3Fifo {
+    has_evicted: bool,
+}
+
+impl Rules for S3Fifo {
+    fn hit(q: &mut Queues<S3Fifo>, queue: usize, place: usize, _: &Access) {
+        let item = &mut q.queues[queue][place];
+        item.uses = (item.uses + 1).min(3);
+    }
+    fn miss(q: &mut Queues<S3Fifo>, ghost: Option<(usize, usize)>, access: &Access) {
+        if let Some((queue, place)) = ghost {
+            q.queues[queue].remove(place);
+        }
+        q.make_room(access.size);
+        let warms_up = !q.policy.has_evicted && sum(&q.queues[0]) >= q.capacity / 10;
+        q.put(usize::from(ghost.is_some() || warms_up), access);
+    }
+    fn evict(q: &mut Queues<S3Fifo>) {
+        q.policy.has_evicted = true;
+        let main_is_over = sum(&q.queues[1]) > q.capacity - q.capacity / 10;
+        if main_is_over || q.queues[0].is_empty() {
+            while q.queues[1].last().expect("something is used").uses > 0 {
+                q.queues[1].last_mut().expect("it is").uses -= 1;
+                q.pass(1, 1);
+            }
+            q.queues[1].pop();
+            return;
+        }
+        while let Some(oldest) = q.queues[0].last_mut() {
+            if oldest.uses < 2 {
+                q.pass(0, 2);
+                break;
+            }
+            oldest.uses = 0;
+            q.pass(0, 1);
+        }
+        q.trim(2, q.capacity * 9 / 10);
+    }
+}
+
+pub(super) fn s3_fifo(capacity: u64) -> Box<dyn Twin> {
+    Queues::boxed(capacity, 3, 2, S3Fifo { has_evicted: false })
+}
+
+/// 0 = window, 1 = probation, 2 = protected. The sketch is the policy's own, held to an exact count in its own tests.
+struct TinyLfu {
+    sketch: Sketch,
+}
+
+impl TinyLfu {
+    fn settle(q: &mut Queues<TinyLfu>) {
+        let window_max = (q.capacity / 100).max(1);
+        let main_max = q.capacity - window_max;
+        let main = |q: &Queues<TinyLfu>| sum(&q.queues[1]) + sum(&q.queues[2]);
+        let victim = |q: &Queues<TinyLfu>| if q.queues[1].is_empty() { 2 } else { 1 };
+        while main(q) > main_max {
+            let queue = victim(q);
+            q.queues[queue].pop();
+        }
+        while sum(&q.queues[0]) > window_max {
+            let candidate = q.queues[0].pop().expect("the window is not empty");
+            let size = u64::from(candidate.size);
+            let mut gets_in = size <= main_max;
+            while gets_in && main(q) + size > main_max {
+                let queue = victim(q);
+                let rival = q.queues[queue].last().expect("main is full").id;
+                gets_in = q.policy.sketch.estimate(candidate.id) > q.policy.sketch.estimate(rival);
+                if gets_in {
+                    q.queues[queue].pop();
+                }
+            }
+            if gets_in {
+                q.queues[1].insert(0, candidate);
+            }
+        }
+    }
+}
+
+impl Rules for TinyLfu {
+    fn hit(q: &mut Queues<TinyLfu>, queue: usize, place: usize, access: &Access) {
+        q.policy.sketch.add(access.id);
+        q.relink(queue, place, if queue == 0 { 0 } else { 2 });
+        let main_max = q.capacity - (q.capacity / 100).max(1);
+        while sum(&q.queues[2]) > main_max * 4 / 5 {
+            q.pass(2, 1);
+        }
+        TinyLfu::settle(q);
+    }
+    fn miss(q: &mut Queues<TinyLfu>, _: Option<(usize, usize)>, access: &Access) {
+        let items: usize = q.queues.iter().map(Vec::len).sum();
+        q.policy.sketch.fit(items as u64 + 1);
+        q.policy.sketch.add(access.id);
+        q.put(0, access);
+        TinyLfu::settle(q);
+    }
+    fn evict(_: &mut Queues<TinyLfu>) {
+        unreachable!("it is always settled");
+    }
+}
+
+pub(super) fn tiny_lfu(capacity: u64) -> Box<dyn Twin> {
+    Queues::boxed(capacity, 3, 3, TinyLfu { sketch: Sketch::new() })
+}
