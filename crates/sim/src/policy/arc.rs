@@ -44,10 +44,10 @@ impl Arc {
         let above = t1 > self.target || (self.in_b2 && t1 == self.target);
         let from_t1 = slots.tail(T1).filter(|_| above || slots.tail(T2).is_none());
         if let Some(oldest) = from_t1 {
-            slots.to_ghost(oldest);
+            slots.make_ghost(oldest);
             slots.move_to(B1, oldest);
         } else if let Some(oldest) = slots.tail(T2) {
-            slots.to_ghost(oldest);
+            slots.make_ghost(oldest);
             slots.move_to(B2, oldest);
         }
     }

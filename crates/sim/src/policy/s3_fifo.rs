@@ -48,7 +48,7 @@ impl S3Fifo {
                 *slots.data(oldest) = 0;
                 slots.move_to(MAIN, oldest);
             } else {
-                slots.to_ghost(oldest);
+                slots.make_ghost(oldest);
                 slots.move_to(GHOST, oldest);
                 break;
             }

@@ -112,14 +112,14 @@ impl<T: Copy> Slots<T> {
     /// Takes an item or a ghost out of everything.
     pub(super) fn free(&mut self, slot: u32) {
         self.unlink(slot);
-        self.to_ghost(slot);
+        self.make_ghost(slot);
         self.slot_of_id[self.slots[slot as usize].id as usize] = NIL;
         self.slots[slot as usize].older = self.free;
         self.free = slot;
     }
 
     /// The item leaves and its key stays: it no longer counts as used. It stays in its list.
-    pub(super) fn to_ghost(&mut self, slot: u32) {
+    pub(super) fn make_ghost(&mut self, slot: u32) {
         let item = &mut self.slots[slot as usize];
         if item.resident {
             item.resident = false;

@@ -53,7 +53,7 @@ impl Scheme for TwoQ {
         if let Some(oldest) = slots.tail(A_M).filter(|_| from_main) {
             slots.free(oldest);
         } else if let Some(oldest) = slots.tail(A1_IN) {
-            slots.to_ghost(oldest);
+            slots.make_ghost(oldest);
             slots.move_to(A1_OUT, oldest);
             Self::trim_ghosts(slots);
         } else if let Some(oldest) = slots.tail(A_M) {

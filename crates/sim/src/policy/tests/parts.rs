@@ -38,7 +38,7 @@ proptest! {
                     lists[list][place].1 = size;
                 }
                 (2, Some(slot), _) => {
-                    slots.to_ghost(slot);
+                    slots.make_ghost(slot);
                     ghosts.insert(id);
                 }
                 (_, Some(slot), Some((list, place))) => {
