@@ -1,4 +1,4 @@
-//! CLOCK with one bit, as in MemC3 (Fan, Andersen, Kaminsky, NSDI 2013, section 3.3), and SIEVE.
+//! CLOCK with one bit, as in MemC3 (Fan, Andersen, Kaminsky, NSDI 2013), and SIEVE.
 
 use super::frame::Scheme;
 use super::slots::Slots;

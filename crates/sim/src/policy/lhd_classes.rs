@@ -1,4 +1,4 @@
-//! What LHD learns: hits and evictions by age, in classes, and the hit densities that follow (its paper, section 4).
+//! What LHD learns: hits and evictions by age, in classes, and the hit densities that follow .
 
 /// Classes by the sum of an item's last two ages at a hit.
 const CLASSES: usize = 16;

@@ -100,8 +100,9 @@ impl Scheme for S3Fifo {
         }
     }
 
-    /// Two bits; the queues are rings or the log's order; 0.9 ghosts, each a fingerprint of 32 bits (section 4.2).
+    /// Two bits; the queues are rings or the order of a log. And 0.9 ghosts in a table: a fingerprint of 32 bits and the
+    /// time of the eviction, counted in 32.
     fn metadata_bits(&self) -> f64 {
-        2.0 + 0.9 * 32.0
+        2.0 + 0.9 * 64.0
     }
 }

@@ -10,7 +10,7 @@ const COUNT_MAX: u64 = 15;
 /// The sample: how many uses per item are counted until all counts are halved.
 const USES_PER_ITEM: u64 = 10;
 
-/// A count-min sketch with conservative update; all counts are halved when the sample is full (TinyLFU, section 3.3).
+/// A count-min sketch with conservative update; all counts are halved when the sample is full (TinyLFU's reset).
 pub(super) struct Sketch {
     /// The rows in turn, each of `width` counters.
     words: Vec<u64>,

@@ -1,4 +1,4 @@
-//! W-TinyLFU (Einziger, Friedman, Manes, ACM Transactions on Storage 13(4), 2017, section 4).
+//! W-TinyLFU (Einziger, Friedman, Manes, ACM Transactions on Storage 13(4), 2017).
 
 use super::frame::Scheme;
 use super::sketch::Sketch;

@@ -1,4 +1,4 @@
-//! 2Q (Johnson and Shasha, VLDB 1994, the full version, section 2.2).
+//! 2Q (Johnson and Shasha, VLDB 1994, the full version).
 
 use super::frame::Scheme;
 use super::slots::Slots;
