@@ -15,8 +15,8 @@ pub(super) const LISTS: usize = 4;
 
 /// Two LRU queues whose shares follow the hits among the keys that lately left each.
 ///
-/// The paper counts pages. Here all is in the unit of sizes, so the step by which the target moves is the item's size
-/// times the paper's ratio; with sizes of 1 it is the paper's algorithm.
+/// The paper counts pages. Here all is in the unit of sizes, so the step by which the target moves is the
+/// item's size times the paper's ratio; with sizes of 1 it is the paper's algorithm.
 #[derive(Default)]
 pub(super) struct Arc {
     /// The paper's p: what T1 should hold.

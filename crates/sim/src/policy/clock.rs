@@ -9,8 +9,9 @@ const QUEUE: u8 = 0;
 /// Lists that both use.
 pub(super) const LISTS: usize = 1;
 
-/// The hand goes round; it clears the bit of an item that was used and evicts the first whose bit is clear. An item
-/// comes in behind the hand with its bit clear. The ring is a queue here: its tail is where the hand is.
+/// The hand goes round; it clears the bit of an item that was used and evicts the first whose bit is clear.
+/// An item comes in behind the hand with its bit clear. The ring is a queue here: its tail is where the hand
+/// is.
 pub(super) struct Clock;
 
 impl Scheme for Clock {
@@ -40,8 +41,8 @@ impl Scheme for Clock {
     }
 }
 
-/// SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi, NSDI 2024, algorithm 1): like CLOCK, but what the hand spares stays where
-/// it is, and new items come in at the head.
+/// SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi, NSDI 2024, algorithm 1): like CLOCK, but what the hand spares
+/// stays where it is, and new items come in at the head.
 #[derive(Default)]
 pub(super) struct Sieve {
     /// Where the search goes on; `None` = at the tail.

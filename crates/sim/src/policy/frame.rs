@@ -11,8 +11,8 @@ pub(super) trait Scheme: Send {
     /// A resident item was asked for; its size is up to date already.
     fn hit(&mut self, slots: &mut Slots<Self::Data>, slot: u32, access: &Access);
 
-    /// An item that is not resident was asked for; `ghost` is the slot of its key where that is remembered. Makes room
-    /// and puts it in (or turns it away).
+    /// An item that is not resident was asked for; `ghost` is the slot of its key where that is remembered.
+    /// Makes room and puts it in (or turns it away).
     fn miss(&mut self, slots: &mut Slots<Self::Data>, ghost: Option<u32>, access: &Access);
 
     /// Brings the cache nearer to having room: by repeated calls, at last a resident item leaves.

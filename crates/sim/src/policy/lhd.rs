@@ -37,11 +37,11 @@ pub(super) struct Tag {
     explorer_size: u32,
 }
 
-/// Least hit density: the item leaves that, by its age and class, brings the fewest hits for the space and time that it
-/// is expected to take. Items are sampled; classes and densities are in [`Classes`].
+/// Least hit density: the item leaves that, by its age and class, brings the fewest hits for the space and
+/// time that it is expected to take. Items are sampled; classes and densities are in [`Classes`].
 ///
-/// The densities are learnt anew every 1,048,576 requests, as the authors do: a shorter trace sees the initial ranks
-/// (younger and more lately used first, per octet) only.
+/// The densities are learnt anew every 1,048,576 requests, as the authors do: a shorter trace sees the
+/// initial ranks (younger and more lately used first, per octet) only.
 pub(super) struct Lhd {
     random: Random,
     urn: Urn,

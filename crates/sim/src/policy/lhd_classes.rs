@@ -2,12 +2,13 @@
 
 /// Classes by the sum of an item's last two ages at a hit.
 const CLASSES: usize = 16;
-/// The authors give each application 16 classes, and start the classes of application 1, the only one here, with the
-/// numbers 17 to 32.
+/// The authors give each application 16 classes, and start the classes of application 1, the only one here,
+/// with the numbers 17 to 32.
 const FIRST_WEIGHT: usize = 17;
 /// How much of the counts a reconfiguration keeps.
 const DECAY: f32 = 0.9;
-/// The reconfigurations that adapt the step of age, and which part of all ages an item's mean stay should take.
+/// The reconfigurations that adapt the step of age, and which part of all ages an item's mean stay should
+/// take.
 const ADAPT_AT: [u32; 2] = [5, 25];
 const STAY: f32 = 0.01;
 /// Less than this many events are none.
@@ -81,8 +82,8 @@ impl Classes {
         self.classes[class].evictions[age] += 1.0;
     }
 
-    /// Ages the counts, adapts the step of age where it is time to, and computes the densities. `items` are resident;
-    /// `ordinal` counts the reconfigurations before this one.
+    /// Ages the counts, adapts the step of age where it is time to, and computes the densities. `items` are
+    /// resident; `ordinal` counts the reconfigurations before this one.
     pub(super) fn reconfigure(&mut self, items: u64, ordinal: u32) {
         for class in &mut self.classes {
             for count in class.hits.iter_mut().chain(&mut class.evictions) {
@@ -133,7 +134,8 @@ impl Class {
     }
 }
 
-/// Steps of age get shorter: each count is spread over `1 << shift` ages; those that no longer have one go to the last.
+/// Steps of age get shorter: each count is spread over `1 << shift` ages; those that no longer have one go to
+/// the last.
 fn stretch(counts: &mut [f32], shift: u32) {
     let last = counts.len() - 1;
     let lost: f32 = counts[counts.len() >> shift..last].iter().sum();

@@ -6,13 +6,14 @@
 //!                  \-----> Slots (slots): items and ghosts in one arena, linked into lists
 //! ```
 //!
-//! A request for an item whose size has changed is a hit; others leave until it fits again, or itself if it is the
-//! policy's choice. A size of 0 counts as 1.
+//! A request for an item whose size has changed is a hit; others leave until it fits again, or itself if it
+//! is the policy's choice. A size of 0 counts as 1.
 
 mod arc;
 mod clock;
 mod frame;
 mod heap;
+mod hyperbolic;
 mod lhd;
 mod lhd_classes;
 mod lru;
@@ -35,7 +36,8 @@ use frame::Framed;
 pub struct Access {
     /// Dense number of the key: 0, 1, 2 ... in the order of first appearance.
     pub id: u32,
-    /// What the item is charged for: 1 where items are counted, else octets. It may change from access to access.
+    /// What the item is charged for: 1 where items are counted, else octets. It may change from access to
+    /// access.
     pub size: u32,
     /// Seconds since the trace began.
     pub time_s: u32,
@@ -64,8 +66,8 @@ pub trait Policy: Send {
     /// How many items are there.
     fn items(&self) -> u64;
 
-    /// Bits of bookkeeping per resident item that an implementation in a server needs, ghosts included, as its paper
-    /// counts them; the index and the item are not counted.
+    /// Bits of bookkeeping per resident item that an implementation in a server needs, ghosts included, as
+    /// its paper counts them; the index and the item are not counted.
     fn metadata_bits(&self) -> f64;
 
     /// Whether [`Access::next`] must be filled in (Belady).
@@ -95,12 +97,13 @@ pub const NAMES: &[&str] = &[
     "sieve",
     "w-tinylfu",
     "lhd",
+    "hyperbolic",
     "gdsf",
     "belady",
 ];
 
-/// Builds a policy by name, with its usual parameters. `capacity` in the unit of [`Access::size`]; `seed` for those that
-/// draw lots.
+/// Builds a policy by name, with its usual parameters. `capacity` in the unit of [`Access::size`]; `seed` for
+/// those that draw lots.
 ///
 /// # Errors
 /// An unknown name, with those that exist.
@@ -122,6 +125,7 @@ pub fn build(name: &str, capacity: u64, seed: u64) -> Result<Box<dyn Policy>, St
         "sieve" => Box::new(Framed::new(capacity, clock::LISTS, clock::Sieve::default())),
         "w-tinylfu" => Box::new(Framed::new(capacity, tiny_lfu::LISTS, tiny_lfu::TinyLfu::new())),
         "lhd" => Box::new(Framed::new(capacity, 0, lhd::Lhd::new(capacity, seed))),
+        "hyperbolic" => Box::new(Framed::new(capacity, 0, hyperbolic::Hyperbolic::new(seed))),
         "gdsf" => Box::new(Framed::new(capacity, 0, ranked::Gdsf::new())),
         "belady" => Box::new(Framed::new(capacity, 0, ranked::Belady::new())),
         _ => return Err(format!("there is no policy '{name}'; there are {}", NAMES.join(", "))),

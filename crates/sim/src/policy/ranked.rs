@@ -5,7 +5,8 @@ use super::frame::Scheme;
 use super::heap::Heap;
 use super::slots::Slots;
 
-/// The item that was used least often since it came leaves; among equals, the one that has been so for longest.
+/// The item that was used least often since it came leaves; among equals, the one that has been so for
+/// longest.
 pub(super) struct Lfu {
     heap: Heap<(u64, u64)>,
     now: u64,
@@ -52,8 +53,8 @@ impl Scheme for Lfu {
     }
 }
 
-/// Greedy-Dual-Size-Frequency (Cherkasova, HPL-98-69R1, 1998), every miss costing the same: the rank is the inflation
-/// plus uses / size, and the inflation is the rank of the last victim.
+/// Greedy-Dual-Size-Frequency (Cherkasova, HPL-98-69R1, 1998), every miss costing the same: the rank is the
+/// inflation plus uses / size, and the inflation is the rank of the last victim.
 pub(super) struct Gdsf {
     heap: Heap<(u64, u64)>,
     inflation: f64,
@@ -109,8 +110,9 @@ impl Scheme for Gdsf {
     }
 }
 
-/// Belady's MIN (IBM Systems Journal 5(2), 1966): the item that is needed again last leaves. No policy that takes in
-/// every item has fewer misses where all sizes are equal; where they differ it is only a strong yardstick.
+/// Belady's MIN (IBM Systems Journal 5(2), 1966): the item that is needed again last leaves. No policy that
+/// takes in every item has fewer misses where all sizes are equal; where they differ it is only a strong
+/// yardstick.
 pub(super) struct Belady {
     /// By (what the next use lacks to "never", ordinal).
     heap: Heap<(u64, u64)>,

@@ -1,4 +1,5 @@
-//! Redis' approximated LRU: a few items are sampled, and a pool remembers the best victims among all that were.
+//! Redis' approximated LRU: a few items are sampled, and a pool remembers the best victims among all that
+//! were.
 
 use super::Access;
 use super::frame::Scheme;
@@ -10,13 +11,13 @@ const SAMPLES: usize = 5;
 /// `EVPOOL_SIZE`.
 const POOL: usize = 16;
 
-/// What Redis has done since 3.0 (`evictionPoolPopulate` and `performEvictions` in evict.c): each eviction samples 5
-/// items, puts those into a pool of 16 that have been idle for longer than the least idle there, and evicts the most
-/// idle of the pool. The pool keeps keys and what they idled when they were sampled; it is not looked at again when
-/// such a key is used or deleted.
+/// What Redis has done since 3.0 (`evictionPoolPopulate` and `performEvictions` in evict.c): each eviction
+/// samples 5 items, puts those into a pool of 16 that have been idle for longer than the least idle there,
+/// and evicts the most idle of the pool. The pool keeps keys and what they idled when they were sampled; it
+/// is not looked at again when such a key is used or deleted.
 ///
-/// Two things are exacter than in Redis: time is counted in requests instead of seconds, and each item is as likely to
-/// be drawn as any other (Redis takes neighbours in its hash table).
+/// Two things are exacter than in Redis: time is counted in requests instead of seconds, and each item is as
+/// likely to be drawn as any other (Redis takes neighbours in its hash table).
 pub(super) struct RedisLru {
     random: Random,
     urn: Urn,

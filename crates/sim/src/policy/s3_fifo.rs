@@ -16,13 +16,14 @@ const USES_FOR_MAIN: u8 = 2;
 /// Where the count of uses stays.
 const USES_MAX: u8 = 3;
 
-/// Three FIFO queues: new items go through a small one (a tenth of the cache) and leave it for the main one if they were
-/// used twice there; keys that leave it otherwise are remembered (nine tenths), and an item that comes back while it is
-/// remembered goes straight into the main queue. In the main queue, what was used goes round again.
+/// Three FIFO queues: new items go through a small one (a tenth of the cache) and leave it for the main one
+/// if they were used twice there; keys that leave it otherwise are remembered (nine tenths), and an item that
+/// comes back while it is remembered goes straight into the main queue. In the main queue, what was used goes
+/// round again.
 ///
-/// Three points that the paper leaves open are as in libCacheSim 0.3.5: a key leaves the ghosts when it comes back; the
-/// count is zero when an item enters the main queue; until the first eviction, what the small queue has no room for
-/// goes into the main one.
+/// Three points that the paper leaves open are as in libCacheSim 0.3.5: a key leaves the ghosts when it comes
+/// back; the count is zero when an item enters the main queue; until the first eviction, what the small queue
+/// has no room for goes into the main one.
 #[derive(Default)]
 pub(super) struct S3Fifo {
     has_evicted: bool,
@@ -100,8 +101,8 @@ impl Scheme for S3Fifo {
         }
     }
 
-    /// Two bits; the queues are rings or the order of a log. And 0.9 ghosts in a table: a fingerprint of 32 bits and the
-    /// time of the eviction, counted in 32.
+    /// Two bits; the queues are rings or the order of a log. And 0.9 ghosts in a table: a fingerprint of 32
+    /// bits and the time of the eviction, counted in 32.
     fn metadata_bits(&self) -> f64 {
         2.0 + 0.9 * 64.0
     }

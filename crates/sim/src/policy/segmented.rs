@@ -14,8 +14,8 @@ pub(super) const HOT_WARM_COLD: usize = 3;
 /// `hot_lru_pct` and `warm_lru_pct`, their defaults, of all that is stored.
 const HOT_PERCENT: u64 = 20;
 const WARM_PERCENT: u64 = 40;
-/// `hot_max_factor` and `warm_max_factor`, in fifths: HOT holds nothing older than 0.2 of what COLD's tail is, WARM
-/// nothing older than 2 times that.
+/// `hot_max_factor` and `warm_max_factor`, in fifths: HOT holds nothing older than 0.2 of what COLD's tail
+/// is, WARM nothing older than 2 times that.
 const HOT_AGE_FIFTHS: u64 = 1;
 const WARM_AGE_FIFTHS: u64 = 10;
 
@@ -30,13 +30,14 @@ pub(super) struct Header {
 /// memcached's segmented LRU, its default since 1.5.0 (doc/new_lru.txt; `do_item_bump`, `lru_pull_tail` and
 /// `lru_maintainer_juggle` in items.c).
 ///
-/// An item comes into HOT. Its first read marks it fetched, its second active. At the tail of HOT an active item goes to
-/// WARM, at the tail of WARM back to WARM's head, its mark cleared in both; an inactive one goes to COLD where its queue
-/// is above its share or the item is too old. A second read in COLD takes the item to WARM. Evictions are from COLD.
-/// TEMP is for items with a short time to live, and off in memcached unless it is asked for: it is not here.
+/// An item comes into HOT. Its first read marks it fetched, its second active. At the tail of HOT an active
+/// item goes to WARM, at the tail of WARM back to WARM's head, its mark cleared in both; an inactive one goes
+/// to COLD where its queue is above its share or the item is too old. A second read in COLD takes the item to
+/// WARM. Evictions are from COLD. TEMP is for items with a short time to live, and off in memcached unless it
+/// is asked for: it is not here.
 ///
-/// memcached's maintainer thread works through the queues now and then; here it is never behind. Ages are in seconds of
-/// the trace: where a trace has no times, only the shares count.
+/// memcached's maintainer thread works through the queues now and then; here it is never behind. Ages are in
+/// seconds of the trace: where a trace has no times, only the shares count.
 #[derive(Default)]
 pub(super) struct SegmentedLru {
     now_s: u32,
@@ -111,9 +112,10 @@ impl Scheme for SegmentedLru {
 /// How many segments [`Slru`] has.
 pub(super) const SEGMENTS: usize = 4;
 
-/// Segmented LRU (Karedla, Love, Wherry, Computer 27(3), 1994) with four segments of equal size, as in libCacheSim. An
-/// item comes into the lowest segment that has room, the lowest of all where none has; a hit takes it to the head of the
-/// next higher; what overflows a segment goes to the head of the next lower. The lowest has the rest of the capacity.
+/// Segmented LRU (Karedla, Love, Wherry, Computer 27(3), 1994) with four segments of equal size, as in
+/// libCacheSim. An item comes into the lowest segment that has room, the lowest of all where none has; a hit
+/// takes it to the head of the next higher; what overflows a segment goes to the head of the next lower. The
+/// lowest has the rest of the capacity.
 pub(super) struct Slru;
 
 impl Scheme for Slru {

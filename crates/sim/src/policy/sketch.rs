@@ -10,7 +10,8 @@ const COUNT_MAX: u64 = 15;
 /// The sample: how many uses per item are counted until all counts are halved.
 const USES_PER_ITEM: u64 = 10;
 
-/// A count-min sketch with conservative update; all counts are halved when the sample is full (TinyLFU's reset).
+/// A count-min sketch with conservative update; all counts are halved when the sample is full (TinyLFU's
+/// reset).
 pub(super) struct Sketch {
     /// The rows in turn, each of `width` counters.
     words: Vec<u64>,
@@ -33,7 +34,8 @@ impl Sketch {
         self.items = self.items.max(items);
         while self.width < self.items * WIDTH_PER_ITEM {
             let row_words = (self.width / COUNTERS_PER_WORD) as usize;
-            // A key's place in a row grows by one high bit: both halves of the new row hold what the old one did.
+            // A key's place in a row grows by one high bit: both halves of the new row hold what the old one
+            // did.
             self.words = self.words.chunks(row_words).flat_map(|row| [row, row].concat()).collect();
             self.width *= 2;
         }

@@ -26,8 +26,8 @@ struct List {
     size: u64,
 }
 
-/// Items by slot number, in a fixed number of lists. Ghosts (keys that are remembered without their items) have slots
-/// too, and do not count as used.
+/// Items by slot number, in a fixed number of lists. Ghosts (keys that are remembered without their items)
+/// have slots too, and do not count as used.
 pub(super) struct Slots<T> {
     slot_of_id: Vec<u32>,
     slots: Vec<Slot<T>>,

@@ -12,8 +12,9 @@ const PROTECTED: u8 = 2;
 /// Lists that it uses.
 pub(super) const LISTS: usize = 3;
 
-/// An LRU window of 1 % takes all that comes; the rest is a segmented LRU, four fifths of it protected. What falls out of
-/// the window gets in only if it was used more often, by the sketch, than each item that would have to leave for it.
+/// An LRU window of 1 % takes all that comes; the rest is a segmented LRU, four fifths of it protected. What
+/// falls out of the window gets in only if it was used more often, by the sketch, than each item that would
+/// have to leave for it.
 ///
 /// Every request is counted. The doorkeeper, which the paper offers to save memory, is left out.
 pub(super) struct TinyLfu {

@@ -11,9 +11,9 @@ const A1_OUT: u8 = 2;
 /// Lists that it uses.
 pub(super) const LISTS: usize = 3;
 
-/// New items go through a FIFO queue (A1in, a quarter of the cache); keys that leave it are remembered (A1out, half as
-/// much as the cache holds); an item that comes back while it is remembered goes into an LRU queue (Am). These are the
-/// shares that the paper recommends. A hit in A1in moves nothing.
+/// New items go through a FIFO queue (A1in, a quarter of the cache); keys that leave it are remembered
+/// (A1out, half as much as the cache holds); an item that comes back while it is remembered goes into an LRU
+/// queue (Am). These are the shares that the paper recommends. A hit in A1in moves nothing.
 pub(super) struct TwoQ;
 
 impl TwoQ {

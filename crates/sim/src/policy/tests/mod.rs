@@ -2,6 +2,7 @@
 
 mod parts;
 mod twins;
+mod twins_ghosts;
 mod twins_ranked;
 
 use proptest::prelude::*;
@@ -28,11 +29,12 @@ fn twin(name: &str, capacity: u64, seed: u64) -> Box<dyn Twin> {
         "sieve" => twins::sieve(capacity),
         "segmented-lru" => twins::segmented(capacity),
         "slru" => twins::slru(capacity),
-        "2q" => twins::two_q(capacity),
-        "arc" => twins::arc(capacity),
-        "s3-fifo" => twins::s3_fifo(capacity),
-        "w-tinylfu" => twins::tiny_lfu(capacity),
+        "2q" => twins_ghosts::two_q(capacity),
+        "arc" => twins_ghosts::arc(capacity),
+        "s3-fifo" => twins_ghosts::s3_fifo(capacity),
+        "w-tinylfu" => twins_ghosts::tiny_lfu(capacity),
         "redis-lru" => twins_ranked::redis(capacity, seed),
+        "hyperbolic" => twins_ranked::hyperbolic(capacity, seed),
         "lfu" => twins_ranked::lfu(capacity),
         "gdsf" => twins_ranked::gdsf(capacity),
         "belady" => twins_ranked::belady(capacity),
@@ -48,8 +50,8 @@ enum Step {
     Remove(u32),
 }
 
-/// Streams over `keys` keys of which low numbers are more popular; sizes up to `size_max`, each key's own but for one
-/// access in eight; one step in ten removes.
+/// Streams over `keys` keys of which low numbers are more popular; sizes up to `size_max`, each key's own but
+/// for one access in eight; one step in ten removes.
 fn steps(keys: u32, size_max: u32) -> impl Strategy<Value = Vec<Step>> {
     let one = (0..10u32, 0..keys, 0..keys, 0..8u32, 0..=size_max, 0..20u32);
     prop::collection::vec(one, 1..500).prop_map(move |lots| {
@@ -139,7 +141,9 @@ proptest! {
     }
 
     #[test]
-    fn no_policy_that_takes_in_everything_misses_less_than_belady(capacity in 1u64..40, steps in steps(60, 1)) {
+    fn no_policy_that_takes_in_everything_misses_less_than_belady(
+        capacity in 1u64..40, steps in steps(60, 1),
+    ) {
         let misses = |name: &str| {
             let mut policy = build(name, capacity, 7).expect("known");
             let accesses = steps.iter().filter_map(|step| match step {
@@ -185,7 +189,7 @@ fn only_belady_asks_for_the_next_use() {
 
 #[test]
 fn the_same_seed_gives_the_same_hits_and_another_seed_gives_others() {
-    for name in ["redis-lru", "lhd"] {
+    for name in ["redis-lru", "lhd", "hyperbolic"] {
         let hits = |seed| {
             let mut policy = build(name, 100, seed).expect("known");
             let mut random = super::random::Random::new(1);

@@ -1,4 +1,5 @@
-//! Twins of the policies that rank items or sample them. Items are in one `Vec`; the least is looked for in all of it.
+//! Twins of the policies that rank items or sample them. Items are in one `Vec`; the least is looked for in
+//! all of it.
 
 use super::Twin;
 use crate::policy::Access;
@@ -11,6 +12,7 @@ struct Item {
     size: u32,
     uses: u64,
     used_at: u64,
+    came_at: u64,
     rank: f64,
     next: u64,
 }
@@ -18,7 +20,8 @@ struct Item {
 /// What a policy thinks of its items.
 struct Ranked<P> {
     capacity: u64,
-    /// In the order that samples are drawn by: a new item goes to the end, the last takes the place of one that leaves.
+    /// In the order that samples are drawn by: a new item goes to the end, the last takes the place of one
+    /// that leaves.
     items: Vec<Item>,
     now: u64,
     policy: P,
@@ -60,7 +63,15 @@ impl<P: Rules> Twin for Ranked<P> {
         self.now += 1;
         if place.is_none() {
             self.make_room(size);
-            self.items.push(Item { id: access.id, size, uses: 0, used_at: 0, rank: 0.0, next: 0 });
+            self.items.push(Item {
+                id: access.id,
+                size,
+                uses: 0,
+                used_at: 0,
+                came_at: self.now,
+                rank: 0.0,
+                next: 0,
+            });
         }
         let newest = self.items.len() - 1;
         let item = &mut self.items[place.unwrap_or(newest)];
@@ -182,6 +193,23 @@ pub(super) fn redis(capacity: u64, seed: u64) -> Box<dyn Twin> {
     Ranked::boxed(capacity, Redis { random: Random::new(seed), pool: [None; 16] })
 }
 
+struct Hyperbolic {
+    random: Random,
+}
+
+impl Rules for Hyperbolic {
+    fn touched(&mut self, _: &mut Item) {}
+    fn victim(&mut self, items: &[Item], now: u64) -> usize {
+        let drawn: Vec<usize> = (0..64).map(|_| self.random.below(items.len() as u32) as usize).collect();
+        let sample: Vec<Item> = drawn.iter().map(|&place| items[place].clone()).collect();
+        drawn[least(&sample, |item| item.uses as f64 / (now - item.came_at) as f64)]
+    }
+}
+
+pub(super) fn hyperbolic(capacity: u64, seed: u64) -> Box<dyn Twin> {
+    Ranked::boxed(capacity, Hyperbolic { random: Random::new(seed) })
+}
+
 #[derive(Clone)]
 struct Tag {
     id: u32,
@@ -284,7 +312,7 @@ impl Twin for LhdTwin {
             });
         }
         let place = there.unwrap_or(self.tags.len() - 1);
-        let explores = self.random.next() % 32 == 0;
+        let explores = self.random.next().is_multiple_of(32);
         self.tags[place].used_at = self.now;
         if explores && self.budget > 0 && self.now / self.every < 50 {
             self.tags[place].explorer = Some(size);
