@@ -78,7 +78,7 @@ impl Arc {
         {
             slots.free(oldest);
         }
-        while l1(slots) + l2(slots) > 2 * slots.capacity()
+        while l1(slots) + l2(slots) > slots.capacity().saturating_mul(2)
             && let Some(oldest) = slots.tail(B2)
         {
             slots.free(oldest);
