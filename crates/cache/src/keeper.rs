@@ -118,8 +118,8 @@ impl Cache {
     }
 
     /// One round of the keeper: bring retired columns back, hold enough free ones ready, give slabs back that the
-    /// budget no longer allows, sweep out what was flushed.
-    pub(crate) fn tend(&self) {
+    /// budget no longer allows, sweep out what was flushed. For a caller that runs the cache without the keeper's thread.
+    pub fn tend(&self) {
         self.memory.recycle();
         while self.evict
             && self.memory.available_columns() + self.memory.retired_columns() < self.free_columns_target

@@ -27,7 +27,7 @@ pub use counters::{Counter, Counters, Totals};
 pub use engine::{Cache, CacheError, CacheOptions, MemoryUse, Worker};
 pub use larder_index::{BucketPlace, Peek, Seen, SubPlace};
 pub use larder_item::{Expiry, KEY_BYTES_MAX, KeyHash, Location, State};
-pub use larder_memory::{Item, PagesWanted, Value};
+pub use larder_memory::{ColumnId, Item, PagesWanted, Value};
 pub use large::{LargeRead, Upload};
 pub use read::Hit;
 pub use store::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};

@@ -31,6 +31,8 @@ mod two_q;
 
 use frame::Framed;
 
+pub mod larder;
+
 /// One request as a policy sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {

@@ -1,0 +1,315 @@
+//! What simulations came to, for people: facts, tables, curves.
+
+use super::{Cell, Counts, OpsRule, Outcome, Rules, Run, Unit};
+use crate::policy::larder;
+use crate::report::{Axis, Cell as Shown, Chart, Part, Report, Scale, Table};
+
+/// The policy that others are measured against.
+const BASELINE: &str = "lru";
+/// Windows of the chart of hits over time, at most.
+const POINTS_MAX: usize = 128;
+
+impl Counts {
+    /// Hits per get; `None` where nothing was counted.
+    pub fn hit_ratio(&self) -> Option<f64> {
+        ratio(self.hits, self.gets)
+    }
+
+    /// Misses per get.
+    pub fn miss_ratio(&self) -> Option<f64> {
+        ratio(self.gets - self.hits, self.gets)
+    }
+
+    /// Octets found per octet asked for; `None` also where the trace has no sizes.
+    pub fn byte_hit_ratio(&self) -> Option<f64> {
+        ratio(self.hit_bytes, self.bytes)
+    }
+
+    /// Mean service time of a get in microseconds, where a look-up costs `hit_us`.
+    pub fn service_us(&self, hit_us: u32) -> Option<f64> {
+        ratio(self.penalty_us, self.gets).map(|penalty_us| f64::from(hit_us) + penalty_us)
+    }
+}
+
+impl Run {
+    /// Octets of bookkeeping for the items held at the end.
+    pub fn metadata_bytes(&self) -> u64 {
+        (self.metadata_bits * self.items as f64 / 8.0).round() as u64
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn number(value: Option<f64>, decimals: usize) -> Shown {
+    value.map_or(Shown::Empty, |value| Shown::Number(value, decimals))
+}
+
+/// The whole report of a run under `rules`.
+pub fn report(outcome: &Outcome, rules: &Rules) -> Report {
+    let view = View { outcome, rules };
+    let mut parts = vec![Part::Heading("Miss ratio by size".to_owned()), Part::Table(view.pivot())];
+    if let Some(table) = view.against_baseline() {
+        parts.push(Part::Table(table));
+    }
+    parts.push(Part::Chart(view.curve("Miss ratio", "miss ratio", &|run| run.counts.miss_ratio())));
+    if outcome.fields.sizes {
+        let byte_miss = |run: &Run| run.counts.byte_hit_ratio().map(|hit| 1.0 - hit);
+        parts.push(Part::Chart(view.curve("Byte miss ratio", "byte miss ratio", &byte_miss)));
+    }
+    let service_us = |run: &Run| run.counts.service_us(rules.hit_us);
+    parts.push(Part::Chart(view.curve("Mean service time", "us", &service_us)));
+    parts.extend(view.over_time().map(Part::Chart));
+    parts.push(Part::Heading("Each policy at each size".to_owned()));
+    parts.push(Part::Table(view.details()));
+    parts.extend(view.remarks().into_iter().map(Part::Text));
+    Report { title: format!("Policies on {}", outcome.source), facts: view.facts(), parts }
+}
+
+struct View<'a> {
+    outcome: &'a Outcome,
+    rules: &'a Rules,
+}
+
+impl View<'_> {
+    fn facts(&self) -> Vec<(String, String)> {
+        let outcome = self.outcome;
+        let mut facts = vec![
+            ("trace", outcome.source.clone()),
+            ("requests", outcome.requests.to_string()),
+            ("keys", outcome.keys.to_string()),
+        ];
+        if outcome.fields.sizes {
+            facts.push(("bytes of all keys' items", outcome.bytes.to_string()));
+        }
+        facts.push(("sizes count", self.outcome.unit.name().to_owned()));
+        if outcome.unit == Unit::Bytes {
+            facts.push(("overhead per item", format!("{} bytes", self.rules.overhead_bytes)));
+        }
+        let ops = match outcome.ops {
+            OpsRule::Ignore => "ignored: every request is a get",
+            OpsRule::Obey => "obeyed",
+        };
+        facts.push(("operations", ops.to_owned()));
+        facts.push(("times to live", if self.rules.ttls { "obeyed" } else { "ignored" }.to_owned()));
+        facts.push(("warm-up", format!("{} requests", outcome.warmup_requests)));
+        let penalty = format!("{} us where the trace tells none", self.rules.penalty_us);
+        facts.push(("a hit costs", format!("{} us", self.rules.hit_us)));
+        facts.push((
+            "a miss costs that and",
+            if outcome.fields.penalties {
+                format!("its penalty, {penalty}")
+            } else {
+                format!("{} us", self.rules.penalty_us)
+            },
+        ));
+        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// The policies in the order asked for.
+    fn policies(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.outcome.cells.iter().map(|cell| cell.policy.as_str()).collect();
+        names.dedup();
+        names
+    }
+
+    fn capacities(&self) -> Vec<u64> {
+        let mut sizes: Vec<u64> = self.outcome.cells.iter().map(|cell| cell.capacity).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    fn run(&self, policy: &str, capacity: u64) -> Option<&Run> {
+        let is_it = |cell: &&Cell| cell.policy == policy && cell.capacity == capacity;
+        self.outcome.cells.iter().find(is_it)?.run.as_ref().ok()
+    }
+
+    fn miss_ratio(&self, policy: &str, capacity: u64) -> Option<f64> {
+        self.run(policy, capacity)?.counts.miss_ratio()
+    }
+
+    /// The capacity, with its share of the trace.
+    fn size_name(&self, capacity: u64) -> String {
+        let size = match self.outcome.unit {
+            Unit::Objects => capacity.to_string(),
+            Unit::Bytes => octets(capacity),
+        };
+        let share = self.share(capacity).unwrap_or(0.0) * 100.0;
+        format!("{size} ({})", if share >= 0.1 { format!("{share:.1} %") } else { format!("{share:.2} %") })
+    }
+
+    /// The capacity as a share of all keys or of their octets.
+    fn share(&self, capacity: u64) -> Option<f64> {
+        let overhead = u64::from(self.rules.overhead_bytes) * self.outcome.keys;
+        let whole = match self.outcome.unit {
+            Unit::Objects => self.outcome.keys,
+            Unit::Bytes => self.outcome.bytes + overhead,
+        };
+        ratio(capacity, whole)
+    }
+
+    /// A table with a row per policy and a column per size, and the mean of the row where all sizes have a value.
+    fn by_size(&self, title: &str, decimals: usize, value: &dyn Fn(&str, u64) -> Option<f64>) -> Table {
+        let capacities = self.capacities();
+        let mut columns = vec!["policy".to_owned()];
+        columns.extend(capacities.iter().map(|capacity| self.size_name(*capacity)));
+        columns.push("mean".to_owned());
+        let mut table = Table { title: title.to_owned(), columns, rows: Vec::new() };
+        for policy in self.policies() {
+            let values: Vec<Option<f64>> =
+                capacities.iter().map(|capacity| value(policy, *capacity)).collect();
+            let all: Option<Vec<f64>> = values.iter().copied().collect();
+            let mean = all.map(|all| all.iter().sum::<f64>() / all.len() as f64);
+            let mut row = vec![Shown::Text(policy.to_owned())];
+            row.extend(values.into_iter().chain([mean]).map(|value| number(value, decimals)));
+            table.row(row);
+        }
+        table
+    }
+
+    fn pivot(&self) -> Table {
+        self.by_size("Miss ratio by size", 4, &|policy, capacity| self.miss_ratio(policy, capacity))
+    }
+
+    /// Misses saved in percent of LRU's, where LRU and another policy were run.
+    fn against_baseline(&self) -> Option<Table> {
+        let policies = self.policies();
+        if !policies.contains(&BASELINE) || policies.len() == 1 {
+            return None;
+        }
+        let saved = |policy: &str, capacity| {
+            let of_baseline = self.miss_ratio(BASELINE, capacity).filter(|misses| *misses > 0.0)?;
+            Some((of_baseline - self.miss_ratio(policy, capacity)?) / of_baseline * 100.0)
+        };
+        Some(self.by_size("Misses saved against LRU, percent of LRU's misses", 1, &saved))
+    }
+
+    fn details(&self) -> Table {
+        let size = format!("size {}", self.outcome.unit.name());
+        let columns = [
+            "policy",
+            &size,
+            "size % of trace",
+            "gets",
+            "hits",
+            "hit ratio",
+            "miss ratio",
+            "byte hit ratio",
+            "service time us",
+            "items at end",
+            "used",
+            "metadata bits per item",
+            "metadata bytes",
+            "evictions",
+            "expired",
+            "seconds",
+        ];
+        let mut table = Table::new("Each policy at each size", &columns);
+        for cell in &self.outcome.cells {
+            let mut row = vec![
+                Shown::Text(cell.policy.clone()),
+                Shown::Count(cell.capacity),
+                number(self.share(cell.capacity).map(|share| share * 100.0), 3),
+            ];
+            match &cell.run {
+                Ok(run) => row.extend(self.numbers(run)),
+                Err(reason) => row.push(Shown::Text(reason.clone())),
+            }
+            row.resize(columns.len(), Shown::Empty);
+            table.row(row);
+        }
+        table
+    }
+
+    fn numbers(&self, run: &Run) -> Vec<Shown> {
+        let counts = &run.counts;
+        vec![
+            Shown::Count(counts.gets),
+            Shown::Count(counts.hits),
+            number(counts.hit_ratio(), 5),
+            number(counts.miss_ratio(), 5),
+            number(counts.byte_hit_ratio(), 5),
+            number(counts.service_us(self.rules.hit_us), 1),
+            Shown::Count(run.items),
+            Shown::Count(run.used),
+            Shown::Number(run.metadata_bits, 2),
+            Shown::Count(run.metadata_bytes()),
+            Shown::Count(counts.evictions),
+            Shown::Count(counts.expired),
+            Shown::Number(run.took.as_secs_f64(), 2),
+        ]
+    }
+
+    /// A curve per policy over the sizes.
+    fn curve(&self, title: &str, y: &str, value: &dyn Fn(&Run) -> Option<f64>) -> Chart {
+        let mut chart = Chart::new(title, "", y);
+        chart.x = Axis { label: format!("cache size, {}", self.outcome.unit.name()), scale: Scale::Log };
+        for policy in self.policies() {
+            let of_policy = self.outcome.cells.iter().filter(|cell| cell.policy == policy);
+            let points: Vec<(f64, f64)> = of_policy
+                .filter_map(|cell| Some((cell.capacity as f64, value(cell.run.as_ref().ok()?)?)))
+                .collect();
+            if !points.is_empty() {
+                chart.line(policy, points);
+            }
+        }
+        chart
+    }
+
+    /// Hit ratio over the trace, at the size in the middle.
+    fn over_time(&self) -> Option<Chart> {
+        let capacities = self.capacities();
+        let capacity = *capacities.get(capacities.len() / 2)?;
+        let title = format!("Hit ratio over time at {} {}", capacity, self.outcome.unit.name());
+        let mut chart = Chart::new(&title, "requests", "hit ratio");
+        for policy in self.policies() {
+            let Some(run) = self.run(policy, capacity) else { continue };
+            let points = points_over_time(run);
+            if !points.is_empty() {
+                chart.line(policy, points);
+            }
+        }
+        (!chart.series.is_empty()).then_some(chart)
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let outcome = self.outcome;
+        let mut remarks: Vec<String> = outcome.notices.clone();
+        if outcome.unit == Unit::Bytes && self.policies().contains(&larder::NAME) {
+            remarks.push(
+                "larder: the size is the server's -m, with the index, every header and the share for connection \
+                 buffers inside it; the other policies are charged for key, value and --overhead."
+                    .to_owned(),
+            );
+        }
+        if let Some(error) = &outcome.error {
+            remarks.push(format!("Stopped after {} requests: {error}", outcome.requests));
+        }
+        remarks
+    }
+}
+
+/// The ends of windows and their hit ratios; windows are joined until there are few enough.
+fn points_over_time(run: &Run) -> Vec<(f64, f64)> {
+    let together = run.windows.sums.len().div_ceil(POINTS_MAX).max(1);
+    let width = run.windows.requests * together as u64;
+    let joined = run
+        .windows
+        .sums
+        .chunks(together)
+        .map(|some| some.iter().fold((0, 0), |sum, window| (sum.0 + window.0, sum.1 + window.1)));
+    joined
+        .enumerate()
+        .filter_map(|(at, (gets, hits))| Some((((at as u64 + 1) * width) as f64, ratio(hits, gets)?)))
+        .collect()
+}
+
+/// Octets as `64 MiB`.
+fn octets(bytes: u64) -> String {
+    let times = (bytes.max(1).ilog2() / 10).min(4);
+    let value = bytes as f64 / (1u64 << (10 * times)) as f64;
+    let decimals = if value.fract() == 0.0 { 0 } else { 1 };
+    format!("{value:.decimals$} {}", ["B", "KiB", "MiB", "GiB", "TiB"][times as usize])
+}
