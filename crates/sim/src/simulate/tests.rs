@@ -1,1 +1,484 @@
+//! The runner against a naive loop, and what it promises.
 
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::Access;
+use crate::{Op, Request};
+
+/// Requests from memory; an error after them if there is one.
+struct Fixed {
+    requests: Vec<Request>,
+    at: usize,
+    fields: Fields,
+    error: Option<SourceError>,
+}
+
+impl Source for Fixed {
+    fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError> {
+        // Chunks of an odd length, as a source may give them.
+        let taken = most.min(1001).min(self.requests.len() - self.at);
+        into.extend_from_slice(&self.requests[self.at..self.at + taken]);
+        self.at += taken;
+        match &self.error {
+            Some(error) if taken == 0 => Err(error.clone()),
+            _ => Ok(taken),
+        }
+    }
+
+    fn fields(&self) -> Fields {
+        self.fields
+    }
+
+    fn describe(&self) -> String {
+        "fixed".to_owned()
+    }
+
+    fn done_ratio(&self) -> Option<f64> {
+        None
+    }
+}
+
+const ALL_FIELDS: Fields = Fields { times: true, sizes: true, ops: true, ttls: true, penalties: true };
+
+fn source_of(requests: &[Request]) -> Box<dyn Source> {
+    Box::new(Fixed { requests: requests.to_vec(), at: 0, fields: ALL_FIELDS, error: None })
+}
+
+fn simulate(requests: &[Request], rules: &Rules) -> Outcome {
+    let open = || Ok(source_of(requests));
+    run_with(&open, rules, &build, &mut Progress::new("", true)).unwrap()
+}
+
+/// Least recently used, and its kin that evicts what is needed last: slow, by scanning.
+struct Scanning {
+    capacity: u64,
+    /// Size, last use, next use.
+    held: BTreeMap<u32, (u64, u64, u64)>,
+    uses: u64,
+    looks_ahead: bool,
+}
+
+impl Policy for Scanning {
+    fn access(&mut self, access: &Access) -> bool {
+        self.uses += 1;
+        let present = self.held.remove(&access.id).is_some();
+        let size = u64::from(access.size);
+        if size > self.capacity {
+            return present;
+        }
+        while self.used() + size > self.capacity {
+            let oldest = |(_, held): &(&u32, &(u64, u64, u64))| {
+                if self.looks_ahead { u64::MAX - held.2 } else { held.1 }
+            };
+            let victim = *self.held.iter().min_by_key(oldest).expect("something is held").0;
+            self.held.remove(&victim);
+        }
+        self.held.insert(access.id, (size, self.uses, access.next));
+        present
+    }
+
+    fn contains(&self, id: u32) -> bool {
+        self.held.contains_key(&id)
+    }
+
+    fn remove(&mut self, id: u32) {
+        self.held.remove(&id);
+    }
+
+    fn used(&self) -> u64 {
+        self.held.values().map(|held| held.0).sum()
+    }
+
+    fn items(&self) -> u64 {
+        self.held.len() as u64
+    }
+
+    fn metadata_bits(&self) -> f64 {
+        128.0
+    }
+
+    fn needs_next(&self) -> bool {
+        self.looks_ahead
+    }
+}
+
+fn build(name: &str, capacity: u64, _seed: u64) -> Result<Box<dyn Policy>, String> {
+    let looks_ahead = match name {
+        "lru" => false,
+        "farthest" => true,
+        _ => return Err("unknown".to_owned()),
+    };
+    Ok(Box::new(Scanning { capacity, held: BTreeMap::new(), uses: 0, looks_ahead }))
+}
+
+fn rules(policies: &[&str], sizes: &[&str]) -> Rules {
+    Rules {
+        policies: policies.iter().map(|name| (*name).to_owned()).collect(),
+        sizes: sizes.iter().map(|size| Size::parse(size).unwrap()).collect(),
+        threads: 2,
+        ..Rules::default()
+    }
+}
+
+fn counts(outcome: &Outcome, at: usize) -> Counts {
+    outcome.cells[at].run.as_ref().unwrap().counts
+}
+
+/// What the documentation says, request by request, with LRU as a plain list.
+fn naive(requests: &[Request], capacity: u64, rules: &Rules, unit: Unit) -> Counts {
+    let obey = rules.ops != Some(OpsRule::Ignore);
+    let mut counts = Counts::default();
+    // From the least to the most recently used: key, charge, expiry.
+    let mut list: Vec<(u64, u64, Option<u64>)> = Vec::new();
+    let mut ttls: HashMap<u64, u32> = HashMap::new();
+    let warmup = match rules.warmup {
+        Warmup::Requests(requests) => requests as usize,
+        Warmup::Share(share) => (share * requests.len() as f64).round() as usize,
+    };
+    for (ordinal, request) in requests.iter().enumerate() {
+        if ordinal == warmup {
+            counts = Counts::default();
+        }
+        let op = if obey { request.op } else { Op::Get };
+        let now_s = u64::from(request.time_s);
+        let writes = matches!(op, Op::Set | Op::Add | Op::Replace | Op::Cas);
+        if request.ttl_s != 0 || writes {
+            ttls.insert(request.key, request.ttl_s);
+        }
+        let ttl_s = u64::from(*ttls.get(&request.key).unwrap_or(&0));
+        let expiry = (rules.ttls && ttl_s != 0).then_some(now_s + ttl_s);
+        let charge = match unit {
+            Unit::Objects => 1,
+            Unit::Bytes => request.item_bytes() + u64::from(rules.overhead_bytes),
+        };
+        if let Some(at) =
+            list.iter().position(|held| held.0 == request.key && held.2.is_some_and(|s| s <= now_s))
+        {
+            list.remove(at);
+            counts.expired += 1;
+        }
+        let at = list.iter().position(|held| held.0 == request.key);
+        if op == Op::Get {
+            counts.gets += 1;
+            counts.bytes += request.item_bytes();
+            match at {
+                Some(_) => {
+                    counts.hits += 1;
+                    counts.hit_bytes += request.item_bytes();
+                }
+                None => counts.penalty_us += u64::from(request.penalty_or_default_us()),
+            }
+        }
+        let old = match (op, at) {
+            (Op::Delete, Some(at)) => {
+                list.remove(at);
+                continue;
+            }
+            (Op::Delete, None) | (Op::Add, Some(_)) => continue,
+            (Op::Get | Op::Set | Op::Add, None) => None,
+            (_, None) => continue,
+            (_, Some(at)) => Some(list.remove(at)),
+        };
+        if charge > capacity {
+            continue;
+        }
+        while list.iter().map(|held| held.1).sum::<u64>() + charge > capacity {
+            list.remove(0);
+            counts.evictions += 1;
+        }
+        let keeps = matches!(op, Op::Get | Op::Append | Op::Prepend | Op::Incr | Op::Decr);
+        let expiry = old.filter(|_| keeps).map_or(expiry, |old| old.2);
+        list.push((request.key, charge, expiry));
+    }
+    counts
+}
+
+const OPS: [Op; 10] = [
+    Op::Get,
+    Op::Set,
+    Op::Add,
+    Op::Replace,
+    Op::Cas,
+    Op::Append,
+    Op::Prepend,
+    Op::Delete,
+    Op::Incr,
+    Op::Decr,
+];
+
+fn some_requests() -> impl Strategy<Value = Vec<Request>> {
+    let one = (0u64..40, 0usize..30, 0u32..3, 1u32..60, 0u32..12, 0u32..3);
+    prop::collection::vec(one, 0..1500).prop_map(|all| {
+        let mut time_s = 0;
+        let mut requests = Vec::new();
+        for (key, op, later_s, value_bytes, ttl_s, penalty) in all {
+            time_s += later_s / 2;
+            requests.push(Request {
+                key: key * key * 7919,
+                time_s,
+                // Of one size per key, so that what a longer item pushes out is no matter of the policy's.
+                value_bytes: if ttl_s == 3 { value_bytes } else { key as u32 },
+                ttl_s: if ttl_s < 6 { 0 } else { ttl_s },
+                penalty_us: penalty * 1000,
+                client: 0,
+                key_bytes: 8,
+                op: OPS.get(op).copied().unwrap_or(Op::Get),
+            });
+        }
+        requests
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn the_runner_counts_what_a_plain_loop_counts(
+        requests in some_requests(),
+        capacity in 1u64..50,
+        is_bytes in any::<bool>(),
+        obeys in any::<bool>(),
+        ttls in any::<bool>(),
+        warmup in prop_oneof![
+            Just(Warmup::Requests(0)),
+            Just(Warmup::Requests(300)),
+            Just(Warmup::Share(0.25)),
+        ],
+    ) {
+        let unit = if is_bytes { Unit::Bytes } else { Unit::Objects };
+        let capacity = if is_bytes { capacity * 40 } else { capacity };
+        let rules = Rules {
+            unit: Some(unit),
+            ops: Some(if obeys { OpsRule::Obey } else { OpsRule::Ignore }),
+            ttls,
+            warmup,
+            overhead_bytes: 5,
+            sizes: vec![Size::Plain(capacity)],
+            ..rules(&["lru"], &[])
+        };
+        let expected = naive(&requests, capacity, &rules, unit);
+        let outcome = simulate(&requests, &rules);
+        let found = counts(&outcome, 0);
+        let all_warmup = outcome.warmup_requests >= requests.len() as u64;
+        // With items in octets that change, what an item's growth pushes out of itself is counted differently.
+        let expected = if all_warmup { Counts::default() } else { Counts { evictions: found.evictions, ..expected } };
+        prop_assert_eq!(found, expected);
+        if !all_warmup && !is_bytes {
+            prop_assert_eq!(found.evictions, naive(&requests, capacity, &rules, unit).evictions);
+        }
+    }
+
+    #[test]
+    fn looking_ahead_beats_lru_and_needs_the_next_access(keys in prop::collection::vec(0u64..60, 1..3000)) {
+        let requests: Vec<Request> = keys.iter().map(|&key| Request { key, ..Request::default() }).collect();
+        let outcome = simulate(&requests, &rules(&["lru", "farthest"], &["10"]));
+        prop_assert!(counts(&outcome, 1).hits >= counts(&outcome, 0).hits);
+    }
+
+    #[test]
+    fn the_model_of_larder_keeps_within_its_capacity(
+        accesses in prop::collection::vec((0u32..3000, 0u32..10), 0..6000),
+        capacity in 1u64..2500,
+    ) {
+        let mut policy = larder::build(capacity).unwrap();
+        let mut known = std::collections::HashSet::new();
+        for (id, verb) in accesses {
+            if verb == 0 {
+                policy.remove(id);
+                known.remove(&id);
+                prop_assert!(!policy.contains(id));
+            } else {
+                let access = Access { id, size: 1, time_s: 0, penalty_us: 0, next: u64::MAX };
+                let was_there = policy.contains(id);
+                prop_assert!(!was_there || known.contains(&id));
+                prop_assert_eq!(policy.access(&access), was_there);
+                prop_assert!(policy.contains(id));
+                known.insert(id);
+            }
+            prop_assert!(policy.items() <= capacity);
+        }
+        let held = (0..3000).filter(|&id| policy.contains(id)).count() as u64;
+        prop_assert_eq!(held, policy.items());
+    }
+}
+
+/// Zipf-like keys by inversion of a power law; 32-bit steps of a linear generator.
+fn skewed(requests: usize, keys: u64, value_bytes: impl Fn(u64) -> u32) -> Vec<Request> {
+    let mut state = 7u64;
+    (0..requests)
+        .map(|ordinal| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let draw = (state >> 33) as f64 / (1u64 << 31) as f64;
+            let key = libm::pow(keys as f64, draw) as u64;
+            let time_s = ordinal as u32 / 1000;
+            Request { key, time_s, key_bytes: 20, value_bytes: value_bytes(key), ..Request::default() }
+        })
+        .collect()
+}
+
+#[test]
+fn the_model_of_larder_comes_near_lru_or_better_on_skewed_keys() {
+    let requests = skewed(60_000, 20_000, |_| 0);
+    let outcome = simulate(&requests, &rules(&["lru", "larder"], &["500"]));
+    let (lru, larder) = (counts(&outcome, 0), counts(&outcome, 1));
+    assert!(larder.hits as f64 > lru.hits as f64 * 0.97, "{larder:?} against {lru:?}");
+}
+
+#[test]
+fn results_are_the_same_with_any_number_of_threads() {
+    let requests = skewed(20_000, 1000, |key| 100 + key as u32);
+    let of = |threads| {
+        let rules = Rules { threads, ..rules(&["lru", "farthest", "larder"], &["1%", "5%", "77"]) };
+        let outcome = simulate(&requests, &rules);
+        let runs = outcome.cells.into_iter().map(|cell| {
+            let run = cell.run.unwrap();
+            (cell.policy, cell.capacity, run.counts, run.windows, run.items, run.used)
+        });
+        runs.collect::<Vec<_>>()
+    };
+    let one = of(1);
+    assert_eq!(one.len(), 9);
+    assert_eq!(one, of(3));
+    assert_eq!(one, of(20));
+}
+
+#[test]
+fn shares_are_those_of_the_traces_keys_and_octets() {
+    let requests: Vec<Request> = (0..1000u64)
+        .map(|n| Request { key: n % 200, key_bytes: 10, value_bytes: 90, ..Request::default() })
+        .collect();
+    let objects = simulate(&requests, &rules(&["lru"], &["10%", "100%"]));
+    assert_eq!(objects.cells.iter().map(|cell| cell.capacity).collect::<Vec<_>>(), [20, 200]);
+    let in_bytes = Rules { unit: Some(Unit::Bytes), overhead_bytes: 50, ..rules(&["lru"], &["10%"]) };
+    assert_eq!(simulate(&requests, &in_bytes).cells[0].capacity, 200 * 150 / 10);
+    assert_eq!((objects.keys, objects.bytes, objects.requests), (200, 20_000, 1000));
+    assert_eq!(counts(&objects, 1).hits, 800);
+}
+
+#[test]
+fn an_absolute_size_needs_no_first_pass_and_a_share_one() {
+    let opened = std::cell::Cell::new(0);
+    let open = || {
+        opened.set(opened.get() + 1);
+        Ok(source_of(&[Request::default()]))
+    };
+    let opened_for = |policies: &[&str], sizes: &[&str]| {
+        opened.set(0);
+        run_with(&open, &rules(policies, sizes), &build, &mut Progress::new("", true)).unwrap();
+        opened.get()
+    };
+    assert_eq!(opened_for(&["lru", "larder"], &["10"]), 1);
+    assert_eq!(opened_for(&["lru"], &["10%"]), 2);
+    assert_eq!(opened_for(&["farthest"], &["10"]), 2);
+}
+
+#[test]
+fn an_error_in_the_middle_is_told_with_what_was_done() {
+    let requests = skewed(5000, 100, |_| 1);
+    let open = || -> Result<Box<dyn Source>, SourceError> {
+        let error = Some(SourceError::new("fixed: line 5001: no number"));
+        Ok(Box::new(Fixed { requests: requests.clone(), at: 0, fields: ALL_FIELDS, error }))
+    };
+    let asked = rules(&["lru"], &["50%"]);
+    let outcome = run_with(&open, &asked, &build, &mut Progress::new("", true)).unwrap();
+    assert_eq!(outcome.error, Some(SourceError::new("fixed: line 5001: no number")));
+    assert_eq!((outcome.requests, counts(&outcome, 0).gets), (5000, 5000));
+    let text = format!("{:?}", report(&outcome, &asked).parts);
+    assert!(text.contains("Stopped after 5000 requests: fixed: line 5001"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let open_with = |fields: Fields| {
+        move || -> Result<Box<dyn Source>, SourceError> {
+            Ok(Box::new(Fixed { requests: vec![Request::default()], at: 0, fields, error: None }))
+        }
+    };
+    let refused = |fields: Fields, rules: &Rules| {
+        let outcome = run_with(&open_with(fields), rules, &build, &mut Progress::new("", true));
+        outcome.expect_err("it cannot be").0
+    };
+    let bare = Fields::default();
+    assert!(refused(bare, &rules(&["lru"], &["64m"])).contains("no item sizes"));
+    assert!(refused(bare, &Rules { ttls: true, ..rules(&["lru"], &["10"]) }).contains("--ttls"));
+    assert!(refused(bare, &Rules { ops: Some(OpsRule::Obey), ..rules(&["lru"], &["10"]) }).contains("--ops"));
+    assert!(refused(bare, &rules(&["best"], &["10"])).contains("there is no policy 'best'; there are"));
+    assert!(refused(bare, &rules(&["lru"], &["10", "64m"])).contains("side by side"));
+    assert!(refused(ALL_FIELDS, &rules(&["larder"], &["1m"])).contains("too small"));
+}
+
+#[test]
+fn the_real_cache_comes_near_lru_and_says_where_it_is_too_small() {
+    let requests = skewed(120_000, 40_000, |key| 200 + (key % 1000) as u32);
+    let rules = rules(&["lru", "larder"], &["2m", "16m"]);
+    // LRU by scanning is slow; what it keeps is found by the hit ratio of an item-sized one.
+    let outcome = simulate(&requests, &Rules { policies: vec!["larder".to_owned()], ..rules });
+    assert_eq!(outcome.cells[0].run.as_ref().unwrap_err(), "too small");
+    let larder = counts(&outcome, 1);
+    let expected = naive_lru_hits(&requests, 12 << 20);
+    assert!(larder.hits as f64 > expected as f64 * 0.97, "{larder:?}, LRU {expected} hits");
+    let run = outcome.cells[1].run.as_ref().unwrap();
+    assert!(run.used < 16 << 20 && run.items > 5000 && larder.evictions > 0, "{run:?}");
+}
+
+/// Hits of LRU over octets of key and value.
+fn naive_lru_hits(requests: &[Request], capacity: u64) -> u64 {
+    let (mut by_use, mut held, mut used, mut hits) = (BTreeMap::new(), HashMap::new(), 0, 0);
+    for (ordinal, request) in requests.iter().enumerate() {
+        if let Some(last) = held.insert(request.key, ordinal) {
+            by_use.remove(&last);
+            hits += 1;
+        } else {
+            used += request.item_bytes();
+        }
+        by_use.insert(ordinal, *request);
+        while used > capacity {
+            let (_, oldest) = by_use.pop_first().unwrap();
+            held.remove(&oldest.key);
+            used -= oldest.item_bytes();
+        }
+    }
+    hits
+}
+
+#[test]
+fn the_real_cache_obeys_operations_and_times_up_to_values_of_a_mebibyte() {
+    let sizes = [1, 1000, 20_000, 300_000, 1 << 20, 5 << 20];
+    let mut requests = Vec::new();
+    for round in 0..40u32 {
+        for (key, &value_bytes) in sizes.iter().enumerate() {
+            for op in OPS {
+                let time_s = round * 10 + key as u32;
+                let ttl_s = if key == 1 { 5 } else { 0 };
+                let key = key as u64;
+                requests.push(Request {
+                    key,
+                    time_s,
+                    value_bytes,
+                    ttl_s,
+                    key_bytes: 300,
+                    op,
+                    ..Request::default()
+                });
+            }
+        }
+    }
+    let rules = Rules { ttls: true, ..rules(&["larder"], &["12m"]) };
+    let counts = counts(&simulate(&requests, &rules), 0);
+    // Each round's delete is followed by counting only, so every get but a fill misses.
+    assert_eq!((counts.gets, counts.hits), (240, 0));
+    let set = |time_s, op| Request {
+        key: 9,
+        time_s,
+        value_bytes: 100,
+        ttl_s: 10,
+        key_bytes: 9,
+        op,
+        ..Request::default()
+    };
+    let requests = [set(0, Op::Set), set(9, Op::Get), set(10, Op::Get), set(19, Op::Get), set(20, Op::Get)];
+    let counts = super::tests::counts(&simulate(&requests, &rules), 0);
+    assert_eq!(counts.hits, 2, "at 9 s, and at 19 s what was filled at 10 s");
+}
