@@ -60,7 +60,7 @@ impl Windows {
     fn add(&mut self, ordinal: u64, gets: u64, hits: u64) {
         let mut at = (ordinal / self.requests) as usize;
         if at >= WINDOWS_MAX {
-            self.sums = self.sums.chunks(2).map(|two| add_up(two)).collect();
+            self.sums = self.sums.chunks(2).map(add_up).collect();
             self.requests *= 2;
             at /= 2;
         }
