@@ -15,6 +15,8 @@ use self::cli::{Action, Failure};
 const STATUS_USAGE: u8 = 64;
 /// The status of a server that could not start or had to stop, and of a command that failed.
 const STATUS_FAILED: u8 = 1;
+/// The status of a replay whose server could not be reached.
+const STATUS_UNREACHABLE: u8 = 2;
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os()) {
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(Failure::Usage(what)) => fail(STATUS_USAGE, &what),
             Err(Failure::Failed(what)) => fail(STATUS_FAILED, &what),
+            Err(Failure::Unreachable(what)) => fail(STATUS_UNREACHABLE, &what),
         },
         Err(error) => fail(STATUS_USAGE, &error.to_string()),
     }

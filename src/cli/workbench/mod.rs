@@ -54,6 +54,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The work failed, in one line.
     Failed(String),
+    /// A server could not be reached, in one line.
+    Unreachable(String),
 }
 
 impl From<larder_sim::SourceError> for Failure {

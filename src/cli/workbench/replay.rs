@@ -1,20 +1,258 @@
 //! `larder replay`.
 
-use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use super::{Failure, OutputArgs, SourceArgs};
+use clap::{Args, ValueEnum};
+use larder_sim::SourceError;
+use larder_sim::replay::{
+    self, CasAs, Credentials, Options, Pace, Protocol, ReadThrough, Server, Verify, Warmup,
+};
+
+use super::{Failure, OutputArgs, SourceArgs, count};
 
 /// Flags of `larder replay`.
 #[derive(Args)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct ReplayArgs {
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    items: ItemArgs,
+    /// Write the latencies of every second as an HDR interval log
+    #[arg(long, value_name = "FILE")]
+    hdr: Option<PathBuf>,
+    #[command(flatten)]
     output: OutputArgs,
+}
+
+const AFTER_HELP: &str = "Exit status: 0 nothing was wrong; 1 values were wrong or the server misbehaved; 2 the server \
+could not be reached, or was given up; 64 the command line cannot be obeyed.";
+
+/// Where the load goes.
+#[derive(Args)]
+#[command(next_help_heading = "Server")]
+struct TargetArgs {
+    /// The server: host:port, [v6]:port, or the path of a UNIX socket
+    #[arg(long, short, value_name = "ADDRESS", default_value = "127.0.0.1:11211")]
+    server: String,
+    /// What it speaks; auto asks it for its version
+    #[arg(long, value_name = "PROTOCOL", default_value = "auto")]
+    protocol: ProtocolArg,
+    /// The user for RESP's AUTH, or memcached's ASCII authentication
+    #[arg(long, value_name = "USER", requires = "password_file")]
+    user: Option<String>,
+    /// The file whose first line is the password
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// RESP's SELECT
+    #[arg(long, value_name = "NUMBER")]
+    database: Option<u32>,
+    /// How long a reply may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    timeout: Duration,
+    /// Give the server up when all connections were down for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    give_up: Duration,
+}
+
+/// How the load is put on.
+#[derive(Args)]
+#[command(next_help_heading = "Load")]
+struct LoadArgs {
+    /// Connections, of all threads together
+    #[arg(long, short, value_name = "N", default_value = "8", value_parser = at_least_one)]
+    connections: usize,
+    /// Threads
+    #[arg(long, short, value_name = "N", default_value = "1", value_parser = at_least_one)]
+    threads: usize,
+    /// Requests in flight on each connection
+    #[arg(long, short, value_name = "N", default_value = "1", value_parser = at_least_one)]
+    depth: usize,
+    /// Open loop: so many requests per second, evenly; latency counts from when a request was due
+    #[arg(long, value_name = "REQUESTS", conflicts_with = "speed", value_parser = rate)]
+    rate: Option<f64>,
+    /// Open loop: the trace's own times, so many times as fast
+    #[arg(long, value_name = "TIMES")]
+    speed: Option<f64>,
+    /// Store every key once before anything else; this takes a pass over the source
+    #[arg(long)]
+    load: bool,
+    /// What is sent before anything counts: requests (100k), or seconds (10s)
+    #[arg(long, value_name = "REQUESTS|SECONDS", value_parser = warmup)]
+    warmup: Option<Warmup>,
+    /// Stop after so many seconds, counted from the end of the warm-up
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// Play the source so many times; 0 = until the seconds are over
+    #[arg(long, value_name = "TIMES", default_value = "1")]
+    repeat: u32,
+    /// Requests of one key may go over any connection; stale values cannot be told then
+    #[arg(long)]
+    spread: bool,
+    /// Fetch what a get misses from a simulated back end, and store it
+    #[arg(long)]
+    read_through: bool,
+    /// What a miss's penalty is multiplied by before it is waited for; 0 = counted, not waited for; 1 = real
+    #[arg(long, value_name = "TIMES", default_value = "0", requires = "read_through")]
+    penalty_scale: f64,
+    /// How many fetches the back end serves at a time; 0 = any number
+    #[arg(long, value_name = "N", default_value = "0", requires = "read_through")]
+    backend_concurrency: usize,
+}
+
+/// What keys and values look like.
+#[derive(Args)]
+#[command(next_help_heading = "Keys and values")]
+struct ItemArgs {
+    /// What every key begins with
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    key_prefix: String,
+    /// Octets of a value where the source does not know sizes
+    #[arg(long, value_name = "OCTETS", default_value = "100")]
+    value_bytes: u32,
+    /// Cut values of the source that are longer
+    #[arg(long, value_name = "OCTETS", default_value = "1073741824")]
+    value_bytes_max: u32,
+    /// Send the source's times to live
+    #[arg(long)]
+    ttls: bool,
+    /// What is sent for a cas
+    #[arg(long, value_name = "AS", default_value = "gets")]
+    cas: CasArg,
+    /// How closely values are looked at: every octet, the headers of long ones, not at all
+    #[arg(long, value_name = "HOW", default_value = "full")]
+    verify: VerifyArg,
+    /// How many keys are remembered to tell stale values, 64 octets each
+    #[arg(long, value_name = "KEYS", default_value = "4m", value_parser = count)]
+    verify_keys: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ProtocolArg {
+    Auto,
+    Memcached,
+    Resp,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum CasArg {
+    /// gets, then cas
+    Gets,
+    /// A set
+    Set,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum VerifyArg {
+    Full,
+    Fast,
+    Off,
 }
 
 /// Runs it.
 pub(super) fn run(args: ReplayArgs) -> Result<(), Failure> {
-    let _ = (args.source.open()?, args.output.quiet);
-    Err(Failure::Failed("not built".to_owned()))
+    let options = options(&args)?;
+    let open = || {
+        args.source.open().map_err(|failure| match failure {
+            Failure::Usage(text) | Failure::Failed(text) | Failure::Unreachable(text) => {
+                SourceError::new(text)
+            }
+        })
+    };
+    let outcome = replay::run(options, &open).map_err(|failure| match failure {
+        replay::Failure::Unreachable(text) => Failure::Unreachable(text),
+        replay::Failure::Failed(text) => Failure::Failed(text),
+    })?;
+    args.output.deliver(&outcome.report)?;
+    match outcome.complaint() {
+        Some(complaint) if outcome.given_up => Err(Failure::Unreachable(complaint)),
+        Some(complaint) => Err(Failure::Failed(complaint)),
+        None => Ok(()),
+    }
+}
+
+fn options(args: &ReplayArgs) -> Result<Options, Failure> {
+    let ReplayArgs { target, load, items, .. } = args;
+    Ok(Options {
+        server: Server::parse(&target.server).map_err(Failure::Unreachable)?,
+        protocol: match target.protocol {
+            ProtocolArg::Auto => None,
+            ProtocolArg::Memcached => Some(Protocol::Memcached),
+            ProtocolArg::Resp => Some(Protocol::Resp),
+        },
+        credentials: credentials(target)?,
+        database: target.database,
+        connections: load.connections,
+        threads: load.threads.min(load.connections),
+        depth: load.depth,
+        pace: match (load.rate, load.speed) {
+            (Some(rate), _) => Pace::Rate(rate),
+            (None, Some(speed)) => Pace::Speed(speed),
+            (None, None) => Pace::Closed,
+        },
+        read_through: load.read_through.then_some(ReadThrough {
+            penalty_scale: load.penalty_scale,
+            backend_concurrency: load.backend_concurrency,
+        }),
+        spread: load.spread,
+        verify: match items.verify {
+            VerifyArg::Full => Verify::Full,
+            VerifyArg::Fast => Verify::Fast,
+            VerifyArg::Off => Verify::Off,
+        },
+        verify_keys: items.verify_keys.min(1 << 40) as usize,
+        cas_as: match items.cas {
+            CasArg::Gets => CasAs::GetsCas,
+            CasArg::Set => CasAs::Set,
+        },
+        ttls: items.ttls,
+        key_prefix: items.key_prefix.clone(),
+        value_bytes: items.value_bytes,
+        value_bytes_max: items.value_bytes_max,
+        load: load.load,
+        warmup: load.warmup,
+        time_limit: load.seconds,
+        repeat: load.repeat,
+        timeout: target.timeout,
+        give_up: target.give_up,
+        hdr: args.hdr.clone(),
+        quiet: args.output.quiet,
+    })
+}
+
+fn credentials(target: &TargetArgs) -> Result<Option<Credentials>, Failure> {
+    let Some(path) = &target.password_file else { return Ok(None) };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
+    let password = text.lines().next().unwrap_or_default().to_owned();
+    Ok(Some(Credentials { user: target.user.clone().unwrap_or_default(), password }))
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match count(text)? {
+        0 => Err("at least 1 is needed".to_owned()),
+        number => usize::try_from(number).map_err(|error| error.to_string()),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    text.parse::<f64>().or_else(|_| count(text).map(|requests| requests as f64))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' is no number of seconds, such as 10 or 0.5");
+    let number: f64 = text.strip_suffix('s').unwrap_or(text).parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number).ok().filter(|time| time.as_secs() < 1 << 30).ok_or_else(wrong)
+}
+
+fn warmup(text: &str) -> Result<Warmup, String> {
+    match text.strip_suffix('s') {
+        Some(_) => seconds(text).map(Warmup::Time),
+        None => count(text).map(Warmup::Requests),
+    }
 }

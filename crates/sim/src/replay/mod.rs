@@ -1,1 +1,179 @@
 //! Drives a real server with a trace or a workload.
+//!
+//! ```text
+//!   source --> feed ---- parcels of requests, by hash of key ----> worker (a thread, an event loop)
+//!                                                                    |  connection: errand -> wire -> pending
+//!              backend <---- misses ---------------------------------|              settle <- reply
+//!   report <-- summary <-- collect <------ tallies, every second ----+
+//! ```
+//!
+//! All requests of a key go over one connection, in the order of the trace. So what a read must see is known exactly: the
+//! value carries whose it is and which write made it ([`value`]), and the [`ledger`] remembers which write was
+//! acknowledged last.
+//!
+//! Time is the machine's: this is the one part of the crate that reads a clock.
+
+mod backend;
+mod collect;
+mod connection;
+mod faults;
+mod feed;
+mod judge;
+mod key;
+mod ledger;
+mod options;
+mod probe;
+mod reply;
+mod server;
+mod settle;
+mod shared;
+mod summary;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod value;
+mod wire;
+mod worker;
+
+use std::sync::{Arc, mpsc};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mio::{Poll, Waker};
+
+pub use self::collect::Second;
+pub use self::faults::{Faults, Mishap, Wrong};
+pub use self::options::{CasAs, Credentials, Options, Pace, Protocol, ReadThrough, Verify, Warmup};
+pub use self::server::Server;
+pub use self::tally::{Answers, Counts, Kind};
+
+use self::collect::Collected;
+use self::feed::{Fed, Outlet};
+use self::key::Keys;
+use self::shared::Shared;
+use self::value::Values;
+use self::wire::Wire;
+use self::worker::Worker;
+use crate::report::Report;
+use crate::{Source, SourceError};
+
+/// What a replay found.
+pub struct Outcome {
+    /// Everything that was measured, for people and programs.
+    pub report: Report,
+    /// Counts of the measured time.
+    pub counts: Counts,
+    /// By second.
+    pub seconds: Vec<Second>,
+    /// What went wrong, in all phases.
+    pub faults: Faults,
+    /// Whether all connections were down for so long that the server was given up.
+    pub given_up: bool,
+    /// Why the source could not be read to its end.
+    pub source_error: Option<SourceError>,
+}
+
+impl Outcome {
+    /// What went wrong in one line, if anything did.
+    pub fn complaint(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if let Some(error) = &self.source_error {
+            parts.push(error.to_string());
+        }
+        if self.given_up {
+            parts.push("the server was away for too long and was given up".to_owned());
+        }
+        if !self.faults.is_empty() {
+            parts.push(self.faults.summary());
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+/// Why there is no outcome.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// The server cannot be reached, or does not let us in; one line.
+    Unreachable(String),
+    /// What was asked cannot be done; one line.
+    Failed(String),
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Failure {
+        Failure::Failed(error.0)
+    }
+}
+
+/// Plays a source against a server. `open` opens it, once for each pass.
+///
+/// # Errors
+/// Options that cannot be obeyed, a source that cannot be opened, a server that is not there at the start. Everything
+/// that goes wrong later is part of the [`Outcome`].
+pub fn run(
+    options: Options,
+    open: &(dyn Fn() -> Result<Box<dyn Source>, SourceError> + Sync),
+) -> Result<Outcome, Failure> {
+    options.check().map_err(Failure::Failed)?;
+    let first = open()?;
+    if matches!(options.pace, Pace::Speed(_)) && !first.fields().times {
+        return Err(Failure::Failed(format!("{}: it has no times, so it has no speed", first.describe())));
+    }
+    let hdr = options.hdr.as_deref().map(collect::create).transpose().map_err(Failure::Failed)?;
+    let found = probe::look(&options).map_err(Failure::Unreachable)?;
+    let began = SystemTime::now();
+    let since_1970 = began.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let wire = Wire {
+        protocol: found.protocol,
+        keys: Keys::new(&options.key_prefix, found.protocol),
+        values: Values::new(options.verify),
+        began_unix_s: since_1970.as_secs(),
+    };
+    let shared = Arc::new(Shared::new(options, wire, since_1970.as_nanos() as u64));
+    let failed = |error: std::io::Error| Failure::Failed(format!("cannot start a thread: {error}"));
+    let (told, collected) = mpsc::channel();
+    let mut outlets = Vec::new();
+    let mut workers = Vec::new();
+    for number in 0..shared.options.threads {
+        let poll = Poll::new().map_err(failed)?;
+        let waker = Waker::new(poll.registry(), worker::WAKER).map_err(failed)?;
+        let (parcels, orders) = mpsc::sync_channel(feed::PARCELS_MAX);
+        let (empties, emptied) = mpsc::channel();
+        outlets.push(Outlet { parcels, empties: emptied, waker });
+        workers.push(Worker::new(number, shared.clone(), poll, orders, empties, told.clone()));
+    }
+    drop(told);
+    let (collected, fed) = run_threads(&shared, workers, outlets, open, first, &collected, hdr, began)?;
+    let outcome = summary::outcome(&shared.options, &found, collected, fed);
+    Ok(outcome)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn run_threads(
+    shared: &Arc<Shared>,
+    workers: Vec<Worker>,
+    outlets: Vec<Outlet>,
+    open: &(dyn Fn() -> Result<Box<dyn Source>, SourceError> + Sync),
+    first: Box<dyn Source>,
+    told: &mpsc::Receiver<collect::Told>,
+    hdr: Option<std::fs::File>,
+    began: SystemTime,
+) -> Result<(Collected, Fed), Failure> {
+    std::thread::scope(|scope| {
+        let feed = scope.spawn(|| feed::run(open, first, shared, outlets));
+        let running: Vec<_> = workers.into_iter().map(|worker| scope.spawn(move || worker.run())).collect();
+        let collected = collect::run(shared, told, hdr, began);
+        let mut failure = None;
+        for thread in running {
+            match thread.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => failure = Some(format!("a thread failed: {error}")),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        let fed = feed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        match failure {
+            Some(failure) => Err(Failure::Failed(failure)),
+            None => Ok((collected, fed)),
+        }
+    })
+}

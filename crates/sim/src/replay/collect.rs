@@ -1,0 +1,266 @@
+//! The collector: puts what the threads counted together, second by second, and shows how it goes.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant, SystemTime};
+
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+
+use super::faults::Faults;
+use super::shared::Shared;
+use super::tally::{Counts, Kind, Tally};
+use crate::progress::Progress;
+
+/// How often progress is shown and the state of the connections looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What a thread tells.
+pub(super) enum Told {
+    /// What it counted in this second of the measured time; seconds before `next` are complete.
+    Second { thread: usize, second: u64, next: u64, tally: Box<Tally> },
+    /// It ends.
+    End { thread: usize, faults: Box<Faults>, ledger_forgotten: u64 },
+}
+
+/// One second of the measured time.
+#[derive(Clone, Debug)]
+pub struct Second {
+    /// Which, from 0.
+    pub second: u64,
+    /// How much of it was measured, in seconds.
+    pub length_s: f64,
+    /// What was counted.
+    pub counts: Counts,
+    /// The median latency in microseconds.
+    pub p50_us: f64,
+    /// The 99th percentile in microseconds.
+    pub p99_us: f64,
+}
+
+/// Everything that was measured.
+pub(super) struct Collected {
+    /// The whole measured time.
+    pub(super) total: Tally,
+    /// By second.
+    pub(super) seconds: Vec<Second>,
+    /// What went wrong.
+    pub(super) faults: Faults,
+    /// Length of the measured time.
+    pub(super) measured_s: f64,
+    /// Whether the server was given up.
+    pub(super) given_up: bool,
+    /// How often a thread forgot the versions it had seen.
+    pub(super) ledger_forgotten: u64,
+    /// Why the HDR log is not whole.
+    pub(super) hdr_error: Option<String>,
+}
+
+/// Collects until all threads have ended.
+pub(super) fn run(shared: &Shared, told: &Receiver<Told>, hdr: Option<File>, began: SystemTime) -> Collected {
+    let mut file = hdr.map(BufWriter::new);
+    let mut serializer = V2DeflateSerializer::new();
+    let mut builder = IntervalLogWriterBuilder::new();
+    builder
+        .add_comment("larder replay: latencies in ns, the largest of an interval in ms, tagged by operation");
+    builder.with_start_time(began).with_max_value_divisor(1e6);
+    let mut collector = Collector {
+        shared,
+        pending: BTreeMap::new(),
+        complete_to: vec![0; shared.options.threads],
+        running: shared.options.threads,
+        collected: Collected {
+            total: Tally::new(),
+            seconds: Vec::new(),
+            faults: Faults::default(),
+            measured_s: 0.0,
+            given_up: false,
+            ledger_forgotten: 0,
+            hdr_error: None,
+        },
+        watch: Watch::new(shared),
+        offset_s: 0.0,
+    };
+    let mut hdr_error = None;
+    let mut log = file.as_mut().and_then(|file| {
+        let begun = builder.begin_log_with(file, &mut serializer);
+        begun.map_err(|error| hdr_error = Some(error.to_string())).ok()
+    });
+    while collector.running > 0 {
+        match told.recv_timeout(LOOK_EVERY) {
+            Ok(told) => collector.take(told),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        for (second, tally) in collector.complete() {
+            if let Some(log) = &mut log {
+                let start = Duration::from_secs_f64(collector.offset_s + second as f64);
+                for kind in Kind::TOLD {
+                    let Some(latencies) = &tally.latencies[kind as usize] else { continue };
+                    let length = Duration::from_secs_f64(collector.length_s(second));
+                    let written = log.write_histogram(&**latencies, start, length, Tag::new(kind.name()));
+                    if let Err(error) = written {
+                        hdr_error = Some(format!("{error:?}"));
+                    }
+                }
+            }
+        }
+        collector.look();
+    }
+    drop(log);
+    let mut collected = collector.finish();
+    if let Some(mut file) = file
+        && let Err(error) = std::io::Write::flush(&mut file)
+    {
+        hdr_error = Some(error.to_string());
+    }
+    collected.hdr_error = hdr_error;
+    collected
+}
+
+/// Creates the file of the HDR log.
+///
+/// # Errors
+/// One line that names the file.
+pub(super) fn create(path: &Path) -> Result<File, String> {
+    File::create(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+struct Collector<'a> {
+    shared: &'a Shared,
+    pending: BTreeMap<u64, Tally>,
+    complete_to: Vec<u64>,
+    running: usize,
+    collected: Collected,
+    watch: Watch,
+    /// Seconds from the begin of the run to the measured time.
+    offset_s: f64,
+}
+
+impl Collector<'_> {
+    fn take(&mut self, told: Told) {
+        match told {
+            Told::Second { thread, second, next, tally } => {
+                self.pending.entry(second).or_insert_with(Tally::new).add(&tally);
+                self.complete_to[thread] = next;
+                let counts = &mut self.watch.counts;
+                counts.add(&tally.counts);
+            }
+            Told::End { thread, faults, ledger_forgotten } => {
+                self.complete_to[thread] = u64::MAX;
+                self.running -= 1;
+                self.collected.faults.merge(*faults);
+                self.collected.ledger_forgotten += ledger_forgotten;
+            }
+        }
+    }
+
+    /// Takes the seconds out that no thread will add to.
+    fn complete(&mut self) -> Vec<(u64, Tally)> {
+        let complete_to = self.complete_to.iter().copied().min().unwrap_or(u64::MAX);
+        if let Some(measure_ns) = self.shared.measure_ns() {
+            self.offset_s = measure_ns as f64 / 1e9;
+            // The time stands still once the last thread has ended.
+            self.collected.measured_s =
+                (self.shared.now_ns().saturating_sub(measure_ns) as f64 / 1e9).max(1e-9);
+        }
+        let mut complete = Vec::new();
+        while let Some(entry) = self.pending.first_entry().filter(|entry| *entry.key() < complete_to) {
+            let (second, tally) = entry.remove_entry();
+            self.add_second(second, &tally);
+            complete.push((second, tally));
+        }
+        complete
+    }
+
+    fn length_s(&self, second: u64) -> f64 {
+        (self.collected.measured_s - second as f64).clamp(1e-6, 1.0)
+    }
+
+    fn add_second(&mut self, second: u64, tally: &Tally) {
+        let all = tally.all();
+        let at_us = |quantile: f64| all.value_at_quantile(quantile) as f64 / 1000.0;
+        self.collected.seconds.push(Second {
+            second,
+            length_s: self.length_s(second),
+            counts: tally.counts,
+            p50_us: at_us(0.5),
+            p99_us: at_us(0.99),
+        });
+        self.collected.total.add(tally);
+    }
+
+    fn look(&mut self) {
+        let measured_s = self.collected.measured_s;
+        if let Some(limit) = self.shared.options.time_limit
+            && measured_s >= limit.as_secs_f64()
+        {
+            self.shared.stop.store(true, Relaxed);
+        }
+        if self.watch.look(self.shared, measured_s) {
+            self.collected.given_up = true;
+            self.shared.stop.store(true, Relaxed);
+        }
+    }
+
+    fn finish(mut self) -> Collected {
+        // A second that began and in which nothing happened is none.
+        self.collected.seconds.retain(|second| second.counts.requests() > 0 || second.length_s > 0.5);
+        if let Some(progress) = self.watch.progress.take() {
+            progress.finish();
+        }
+        self.collected
+    }
+}
+
+/// Progress, and whether the server is still there.
+struct Watch {
+    progress: Option<Progress>,
+    counts: Counts,
+    looked: Instant,
+    answered: u64,
+    alive: Instant,
+}
+
+impl Watch {
+    fn new(shared: &Shared) -> Watch {
+        let now = Instant::now();
+        let progress = Progress::new("replay", shared.options.quiet);
+        Watch { progress: Some(progress), counts: Counts::default(), looked: now, answered: 0, alive: now }
+    }
+
+    /// Says whether the server has been away for too long.
+    fn look(&mut self, shared: &Shared, measured_s: f64) -> bool {
+        let now = Instant::now();
+        if shared.healthy.load(Relaxed) > 0 {
+            self.alive = now;
+        }
+        let passed = now - self.looked;
+        if passed >= LOOK_EVERY
+            && let Some(progress) = &mut self.progress
+        {
+            let answered = shared.answered.load(Relaxed);
+            let rate = (answered - self.answered) as f64 / passed.as_secs_f64();
+            (self.looked, self.answered) = (now, answered);
+            let of_time = shared.options.time_limit.map(|limit| measured_s / limit.as_secs_f64());
+            let ratio = shared.progress().unwrap_or(0.0).max(of_time.unwrap_or(0.0));
+            let hits = self
+                .counts
+                .hit_ratio()
+                .map_or(String::new(), |hits| format!(", hit ratio {:.2} %", hits * 100.0));
+            let errors: u64 = self.counts.answers.iter().map(|answers| answers.refused).sum();
+            let down = match shared.healthy.load(Relaxed) {
+                healthy if healthy < shared.options.connections => {
+                    format!(", {} connections down", shared.options.connections - healthy)
+                }
+                _ => String::new(),
+            };
+            progress.set(ratio, &format!("{rate:.0} requests/s{hits}, {errors} errors{down}"));
+        }
+        now - self.alive > shared.options.give_up
+    }
+}

@@ -1,0 +1,198 @@
+//! One connection of an event loop: its buffers, what is in flight, what waits to be sent.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+
+use super::feed::{Order, Phase};
+use super::server::Stream;
+use super::tally::Kind;
+use super::wire::Verb;
+
+/// The input buffer at the start.
+const INPUT_BYTES: usize = 64 * 1024;
+/// An input buffer that grew for a long value is given back above this.
+const INPUT_BYTES_KEPT: usize = 4 * 1024 * 1024;
+/// How soon a lost connection is made again at first, and at last.
+const BACK_OFF_NS: (u64, u64) = (10_000_000, 1_000_000_000);
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Errand {
+    /// The message.
+    pub(super) verb: Verb,
+    /// What it is counted as.
+    pub(super) kind: Kind,
+    /// Whether it is counted.
+    pub(super) counted: bool,
+    /// The key's number.
+    pub(super) key: u64,
+    /// Octets of its text.
+    pub(super) key_length: usize,
+    /// Who it is to the server.
+    pub(super) identity: u64,
+    /// Octets of the value, where one is sent.
+    pub(super) value_bytes: u32,
+    /// Time to live.
+    pub(super) ttl_s: u32,
+    /// What a miss costs.
+    pub(super) penalty_us: u32,
+    /// Since when it is waited for; 0 = since it is sent.
+    pub(super) began_ns: u64,
+}
+
+/// What was sent and is not answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    /// What was sent.
+    pub(super) errand: Errand,
+    /// The version that it wrote; 0 = none.
+    pub(super) version: u64,
+    /// Whether the number 0 was stored instead of a value.
+    pub(super) zero: bool,
+    /// When it was sent.
+    pub(super) sent_ns: u64,
+}
+
+/// An order that waits for its connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queued {
+    /// The order.
+    pub(super) order: Order,
+    /// What it belongs to.
+    pub(super) phase: Phase,
+}
+
+/// How a connection stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Not connected before this time.
+    Down { retry_ns: u64 },
+    /// Being made since then.
+    Connecting { since_ns: u64 },
+    /// Made at that time.
+    Up { since_ns: u64 },
+}
+
+/// A connection.
+pub(super) struct Connection {
+    /// Its number among all threads' connections.
+    pub(super) number: usize,
+    /// How it stands.
+    pub(super) state: State,
+    /// Whether it has shown that it works, and counts as healthy.
+    pub(super) healthy: bool,
+    /// The socket, unless it is down.
+    pub(super) stream: Option<Stream>,
+    /// Sent and not answered, in order.
+    pub(super) pending: VecDeque<Pending>,
+    /// Waits to be sent before anything else.
+    pub(super) errands: VecDeque<Errand>,
+    /// Waits to be sent.
+    pub(super) queue: VecDeque<Queued>,
+    /// Whether it is on the list of those that may have something to send.
+    pub(super) marked: bool,
+    /// What is to be written, from `written` on.
+    pub(super) out: Vec<u8>,
+    written: usize,
+    /// What was read; the first `filled` octets are there.
+    pub(super) input: Vec<u8>,
+    /// Octets that are there.
+    pub(super) filled: usize,
+    /// How many octets the reply at the start has at least.
+    pub(super) needed: usize,
+    back_off_ns: u64,
+}
+
+impl Connection {
+    /// A connection that is to be made at once.
+    pub(super) fn new(number: usize, depth: usize) -> Connection {
+        Connection {
+            number,
+            state: State::Down { retry_ns: 0 },
+            healthy: false,
+            stream: None,
+            pending: VecDeque::with_capacity(depth + 2),
+            errands: VecDeque::new(),
+            queue: VecDeque::new(),
+            marked: false,
+            out: Vec::new(),
+            written: 0,
+            input: vec![0; INPUT_BYTES],
+            filled: 0,
+            needed: 1,
+            back_off_ns: BACK_OFF_NS.0,
+        }
+    }
+
+    /// Whether nothing is in flight and nothing waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.errands.is_empty() && self.queue.is_empty()
+    }
+
+    /// Octets that wait to be written.
+    pub(super) fn unwritten_bytes(&self) -> usize {
+        self.out.len() - self.written
+    }
+
+    /// Writes as much as the socket takes.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        while self.written < self.out.len() {
+            match stream.write(&self.out[self.written..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(bytes) => self.written += bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    /// Reads once. `None`: nothing is there; otherwise whether more may be there; `filled` grows.
+    pub(super) fn read(&mut self) -> io::Result<Option<bool>> {
+        let Some(stream) = &mut self.stream else { return Ok(None) };
+        if self.input.len() < self.needed {
+            self.input.resize(self.needed.next_power_of_two(), 0);
+        }
+        loop {
+            let room = &mut self.input[self.filled..];
+            let room_bytes = room.len();
+            match stream.read(room) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => {
+                    self.filled += bytes;
+                    return Ok(Some(bytes == room_bytes));
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The first `taken` octets of the input are done with.
+    pub(super) fn consume(&mut self, taken: usize) {
+        self.input.copy_within(taken..self.filled, 0);
+        self.filled -= taken;
+        if self.input.len() > INPUT_BYTES_KEPT && self.filled == 0 && self.needed <= INPUT_BYTES {
+            self.input = vec![0; INPUT_BYTES];
+        }
+    }
+
+    /// The connection is gone: it is made again after a while, longer each time. What was in flight stays in `pending`.
+    pub(super) fn drop_stream(&mut self, now_ns: u64) {
+        self.stream = None;
+        self.state = State::Down { retry_ns: now_ns + self.back_off_ns };
+        self.back_off_ns = (self.back_off_ns * 2).min(BACK_OFF_NS.1);
+        self.out.clear();
+        (self.written, self.filled, self.needed) = (0, 0, 1);
+    }
+
+    /// It works: the next loss is made good soon.
+    pub(super) fn prove(&mut self) {
+        self.back_off_ns = BACK_OFF_NS.0;
+    }
+}

@@ -1,0 +1,383 @@
+//! The reader: one thread that reads the source and hands each request to the thread that sends it.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use mio::Waker;
+
+use super::key::mix;
+use super::options::{Pace, Warmup};
+use super::shared::Shared;
+use crate::{CHUNK_REQUESTS, Fields, Op, Request, Source, SourceError};
+
+/// Orders in a parcel.
+const PARCEL_ORDERS: usize = 1024;
+/// Parcels that wait for a thread.
+pub(super) const PARCELS_MAX: usize = 16;
+/// Requests of one second of a trace that are spread over this second at most.
+const SECOND_REQUESTS_MAX: usize = 2_000_000;
+
+/// Opens the source once more.
+pub(super) type Open<'a> = &'a (dyn Fn() -> Result<Box<dyn Source>, SourceError> + Sync);
+
+/// What a request belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// Storing every key once.
+    Load,
+    /// Before anything counts.
+    Warm,
+    /// What is measured.
+    Measure,
+}
+
+/// A request and its time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    /// What is asked.
+    pub(super) request: Request,
+    /// When, in nanoseconds after the gate; closed loops do not look at it.
+    pub(super) due_ns: u64,
+}
+
+/// What a thread is handed.
+pub(super) enum Parcel {
+    /// Requests.
+    Orders(Phase, Vec<Order>),
+    /// Answer everything, wait for the other threads, go on.
+    Gate,
+}
+
+/// Where the parcels of one thread go.
+pub(super) struct Outlet {
+    /// The thread's queue.
+    pub(super) parcels: SyncSender<Parcel>,
+    /// Empty parcels come back.
+    pub(super) empties: Receiver<Vec<Order>>,
+    /// Wakes the thread.
+    pub(super) waker: Waker,
+}
+
+/// The thread is gone: so is the reason to read on.
+struct Stopped;
+
+/// What the reader tells at the end.
+#[derive(Debug, Default)]
+pub(super) struct Fed {
+    /// Why the source could not be read on.
+    pub(super) error: Option<SourceError>,
+    /// What the source wants said.
+    pub(super) notices: Vec<String>,
+    /// Different keys that were loaded.
+    pub(super) keys_loaded: u64,
+    /// Requests handed out after the load phase.
+    pub(super) requests: u64,
+    /// What the source knows.
+    pub(super) fields: Fields,
+    /// What it is.
+    pub(super) description: String,
+}
+
+/// Hands out all passes of the source.
+pub(super) fn run(open: Open<'_>, first: Box<dyn Source>, shared: &Shared, outlets: Vec<Outlet>) -> Fed {
+    let fields = first.fields();
+    let mut feed = Feed {
+        shared,
+        open_parcels: outlets.iter().map(|_| Vec::with_capacity(PARCEL_ORDERS)).collect(),
+        outlets,
+        phase: Phase::Load,
+        fields,
+        schedule: Schedule::new(shared.options.pace),
+        next_spread: 0,
+        fed: Fed { fields, description: first.describe(), ..Fed::default() },
+    };
+    match feed.all(open, first) {
+        Ok(Ok(())) | Ok(Err(Stopped)) => {}
+        Err(error) => feed.fed.error = Some(error),
+    }
+    let _ = feed.flush();
+    feed.fed
+}
+
+struct Feed<'a> {
+    shared: &'a Shared,
+    outlets: Vec<Outlet>,
+    open_parcels: Vec<Vec<Order>>,
+    phase: Phase,
+    fields: Fields,
+    schedule: Schedule,
+    next_spread: usize,
+    fed: Fed,
+}
+
+type Handed = Result<Result<(), Stopped>, SourceError>;
+
+impl Feed<'_> {
+    fn all(&mut self, open: Open<'_>, first: Box<dyn Source>) -> Handed {
+        let options = &self.shared.options;
+        let mut source = first;
+        if options.load {
+            if self.load(source.as_mut())?.is_err() {
+                return Ok(Err(Stopped));
+            }
+            source = open()?;
+        }
+        if self.flush().and_then(|()| self.gate()).is_err() {
+            return Ok(Err(Stopped));
+        }
+        self.phase =
+            if matches!(options.warmup, Some(Warmup::Requests(1..))) { Phase::Warm } else { Phase::Measure };
+        let mut pass = 0;
+        loop {
+            if self.pass(source.as_mut(), pass)?.is_err() {
+                return Ok(Err(Stopped));
+            }
+            pass += 1;
+            if pass == options.repeat {
+                self.fed.notices.extend(source.notices());
+                return Ok(Ok(()));
+            }
+            if self.fed.requests == 0 {
+                return Ok(Ok(()));
+            }
+            source = open()?;
+        }
+    }
+
+    fn load(&mut self, source: &mut dyn Source) -> Handed {
+        let mut seen: HashSet<u64, BuildHasherDefault<MixedHasher>> = HashSet::default();
+        let mut chunk = Vec::with_capacity(CHUNK_REQUESTS);
+        loop {
+            chunk.clear();
+            if source.fill(&mut chunk, CHUNK_REQUESTS)? == 0 {
+                break;
+            }
+            for request in &chunk {
+                if seen.insert(mix(request.key)) {
+                    let request = self.adapted(Request { op: Op::Set, ..*request });
+                    if self.hand(Order { request, due_ns: 0 }).is_err() {
+                        return Ok(Err(Stopped));
+                    }
+                }
+            }
+            self.shared.set_progress(source.done_ratio());
+        }
+        self.fed.keys_loaded = seen.len() as u64;
+        Ok(Ok(()))
+    }
+
+    fn pass(&mut self, source: &mut dyn Source, pass: u32) -> Handed {
+        let repeat = f64::from(self.shared.options.repeat.max(1));
+        let mut chunk = Vec::with_capacity(CHUNK_REQUESTS);
+        self.schedule.begin_pass();
+        loop {
+            chunk.clear();
+            // Requests before a broken line have been delivered with the error; they are sent.
+            let end = source.fill(&mut chunk, CHUNK_REQUESTS);
+            for request in &chunk {
+                self.schedule.push(*request);
+                if self.hand_scheduled(false).is_err() {
+                    return Ok(Err(Stopped));
+                }
+            }
+            let over = !matches!(end, Ok(1..));
+            if over && self.hand_scheduled(true).is_err() {
+                return Ok(Err(Stopped));
+            }
+            if end? == 0 {
+                return Ok(Ok(()));
+            }
+            self.shared.set_progress(source.done_ratio().map(|ratio| (f64::from(pass) + ratio) / repeat));
+        }
+    }
+
+    /// Hands out what has a time; `all`: nothing more will come of this pass.
+    fn hand_scheduled(&mut self, all: bool) -> Result<(), Stopped> {
+        while let Some(order) = self.schedule.pop(all) {
+            if let (Phase::Warm, Some(Warmup::Requests(most))) = (self.phase, self.shared.options.warmup)
+                && self.fed.requests >= most
+            {
+                self.flush()?;
+                self.phase = Phase::Measure;
+            }
+            self.fed.requests += 1;
+            self.hand(Order { request: self.adapted(order.request), ..order })?;
+        }
+        Ok(())
+    }
+
+    /// A request with what the source does not know filled in, and without what is not to be sent.
+    fn adapted(&self, mut request: Request) -> Request {
+        let options = &self.shared.options;
+        if !self.fields.sizes {
+            (request.value_bytes, request.key_bytes) = (options.value_bytes, 0);
+        }
+        request.value_bytes = request.value_bytes.min(options.value_bytes_max);
+        if !options.ttls {
+            request.ttl_s = 0;
+        }
+        request
+    }
+
+    fn hand(&mut self, order: Order) -> Result<(), Stopped> {
+        let to = if self.shared.options.spread {
+            self.next_spread = (self.next_spread + 1) % self.outlets.len();
+            self.next_spread
+        } else {
+            self.shared.thread_of(self.shared.connection_of(order.request.key))
+        };
+        self.open_parcels[to].push(order);
+        if self.open_parcels[to].len() == PARCEL_ORDERS { self.send_parcel(to) } else { Ok(()) }
+    }
+
+    fn send_parcel(&mut self, to: usize) -> Result<(), Stopped> {
+        let outlet = &self.outlets[to];
+        let empty = outlet.empties.try_recv().unwrap_or_else(|_| Vec::with_capacity(PARCEL_ORDERS));
+        let full = std::mem::replace(&mut self.open_parcels[to], empty);
+        self.send(to, Parcel::Orders(self.phase, full))
+    }
+
+    fn send(&self, to: usize, parcel: Parcel) -> Result<(), Stopped> {
+        let outlet = &self.outlets[to];
+        outlet.parcels.send(parcel).map_err(|_| Stopped)?;
+        if self.shared.starving[to].swap(false, Relaxed) {
+            // A thread that is not woken looks by itself a little later.
+            let _ = outlet.waker.wake();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Stopped> {
+        for to in 0..self.outlets.len() {
+            if !self.open_parcels[to].is_empty() {
+                self.send_parcel(to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn gate(&mut self) -> Result<(), Stopped> {
+        (0..self.outlets.len()).try_for_each(|to| self.send(to, Parcel::Gate))
+    }
+}
+
+/// When requests are due.
+struct Schedule {
+    pace: Pace,
+    waiting: VecDeque<Request>,
+    sent: u64,
+    /// The first and the last second of this pass.
+    pass_s: Option<(u32, u32)>,
+    /// Seconds of the passes before.
+    before_s: u64,
+    /// The second whose requests are being handed out, and how many there are and were.
+    second: Option<(u32, usize, usize)>,
+}
+
+impl Schedule {
+    fn new(pace: Pace) -> Schedule {
+        Schedule { pace, waiting: VecDeque::new(), sent: 0, pass_s: None, before_s: 0, second: None }
+    }
+
+    fn begin_pass(&mut self) {
+        if let Some((first, last)) = self.pass_s.take() {
+            self.before_s += u64::from(last.saturating_sub(first)) + 1;
+        }
+        self.second = None;
+    }
+
+    fn push(&mut self, request: Request) {
+        self.waiting.push_back(request);
+    }
+
+    /// The next request whose time is known.
+    fn pop(&mut self, all: bool) -> Option<Order> {
+        let due_ns = match self.pace {
+            Pace::Closed => 0,
+            Pace::Rate(rate) => (self.sent as f64 * 1e9 / rate) as u64,
+            Pace::Speed(speed) => self.due_at_speed(speed, all)?,
+        };
+        let request = self.waiting.pop_front()?;
+        self.sent += 1;
+        Some(Order { request, due_ns })
+    }
+
+    /// Times of traces are whole seconds: the requests of a second are spread evenly over it.
+    fn due_at_speed(&mut self, speed: f64, all: bool) -> Option<u64> {
+        let (time_s, count, handed) = match self.second {
+            Some(second) => second,
+            None => {
+                let time_s = self.waiting.front()?.time_s;
+                let more = self.waiting.len() < SECOND_REQUESTS_MAX && !all;
+                // Times may go back a little; what is not this second ends it.
+                if more && self.waiting.back()?.time_s == time_s {
+                    return None;
+                }
+                let count = self.waiting.iter().take_while(|request| request.time_s == time_s).count();
+                (time_s, count, 0)
+            }
+        };
+        self.second = (handed + 1 < count).then_some((time_s, count, handed + 1));
+        let (first, last) = self.pass_s.unwrap_or((time_s, time_s));
+        self.pass_s = Some((first, last.max(time_s)));
+        let second = self.before_s as f64 + f64::from(time_s.saturating_sub(first));
+        Some(((second + handed as f64 / count as f64) / speed * 1e9) as u64)
+    }
+}
+
+/// For numbers that are well mixed already.
+#[derive(Default)]
+pub(super) struct MixedHasher(u64);
+
+impl Hasher for MixedHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, octets: &[u8]) {
+        octets.iter().for_each(|octet| self.0 = mix(self.0 ^ u64::from(*octet)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dues(pace: Pace, passes: &[&[u32]]) -> Vec<u64> {
+        let mut schedule = Schedule::new(pace);
+        let mut due = Vec::new();
+        for times in passes {
+            schedule.begin_pass();
+            for &time_s in *times {
+                schedule.push(Request { time_s, ..Request::default() });
+                while let Some(order) = schedule.pop(false) {
+                    due.push(order.due_ns);
+                }
+            }
+            while let Some(order) = schedule.pop(true) {
+                due.push(order.due_ns);
+            }
+        }
+        due
+    }
+
+    #[test]
+    fn a_rate_spaces_requests_evenly_over_all_passes() {
+        assert_eq!(dues(Pace::Rate(1000.0), &[&[0, 9], &[5, 5]]), [0, 1_000_000, 2_000_000, 3_000_000]);
+    }
+
+    #[test]
+    fn the_requests_of_a_second_are_spread_over_it() {
+        let seconds = dues(Pace::Speed(2.0), &[&[10, 10, 10, 10, 13], &[10, 13]]);
+        assert_eq!(
+            seconds,
+            [0, 125_000_000, 250_000_000, 375_000_000, 1_500_000_000, 2_000_000_000, 3_500_000_000]
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! What is known of each key: which version was stored last, and what a later read may therefore not be older than.
+//!
+//! A fixed number of keys is remembered. When that many are there, everything is forgotten and it begins anew: what is
+//! not remembered cannot be told to be stale, but nothing is ever told wrongly.
+
+/// The key is counted with: what is stored for it is a number.
+const COUNTER: u8 = 1;
+/// The counter's number is known.
+const NUMBER_KNOWN: u8 = 2;
+/// The value is a row of values.
+const ROW: u8 = 4;
+/// The value cannot be told from others: pieces without a header were appended.
+const OPAQUE: u8 = 8;
+/// A write was lost with its connection: it may take effect at any time.
+const TAINTED: u8 = 16;
+/// The last write was a delete: there is no value.
+const DELETED: u8 = 32;
+
+/// Slots at the start.
+const SLOTS_MIN: usize = 1024;
+
+/// What is known of one key.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Entry {
+    identity: u64,
+    /// The last write or delete that was acknowledged.
+    version: u64,
+    number: i128,
+    flags: u8,
+}
+
+impl Entry {
+    /// Whether the key is counted with.
+    pub(super) fn is_counter(&self) -> bool {
+        self.flags & COUNTER != 0
+    }
+
+    /// Whether a value may have pieces without a header; `plain_pieces_seen`: such pieces were sent for some key.
+    pub(super) fn may_be_opaque(&self, plain_pieces_seen: bool) -> bool {
+        self.flags & OPAQUE != 0 || (self.flags & TAINTED != 0 && plain_pieces_seen)
+    }
+
+    /// Whether the value may be a row.
+    pub(super) fn may_be_row(&self) -> bool {
+        self.flags & (ROW | TAINTED) != 0
+    }
+
+    /// Whether any value at all is older than the last delete.
+    pub(super) fn is_deleted(&self) -> bool {
+        self.flags & (DELETED | TAINTED) == DELETED
+    }
+
+    /// The version that a value must have at least; 0 = any.
+    pub(super) fn version_min(&self) -> u64 {
+        if self.flags & TAINTED == 0 { self.version } else { 0 }
+    }
+
+    /// The counter's number, where it is known.
+    pub(super) fn number(&self) -> Option<i128> {
+        (self.flags & (NUMBER_KNOWN | TAINTED) == NUMBER_KNOWN).then_some(self.number)
+    }
+
+    /// A write of `version` was acknowledged.
+    pub(super) fn stored(&mut self, version: u64) {
+        self.version = version;
+        self.flags &= !(NUMBER_KNOWN | ROW | OPAQUE | DELETED);
+    }
+
+    /// The key was deleted, or was not there to be deleted.
+    pub(super) fn deleted(&mut self, version: u64) {
+        self.stored(version);
+        self.flags |= DELETED;
+    }
+
+    /// The counter has this number.
+    pub(super) fn counted(&mut self, number: i128, version: u64) {
+        self.stored(version);
+        self.number = number;
+        self.flags |= COUNTER | NUMBER_KNOWN;
+    }
+
+    /// A piece was appended or prepended; `plain`: it has no header. A number has none either.
+    pub(super) fn grown(&mut self, version: u64, plain: bool) {
+        self.version = version;
+        let plain = plain || self.is_counter();
+        self.flags = self.flags & !(NUMBER_KNOWN | DELETED) | ROW | if plain { OPAQUE } else { 0 };
+    }
+
+    /// A write was sent and never answered.
+    pub(super) fn lost(&mut self) {
+        self.flags |= TAINTED;
+    }
+
+    /// The key is counted with from now on.
+    pub(super) fn mark_counter(&mut self) {
+        self.flags |= COUNTER;
+    }
+}
+
+/// The keys of one thread.
+pub(super) struct Ledger {
+    slots: Vec<Entry>,
+    used: usize,
+    keys_max: usize,
+    /// How often everything was forgotten.
+    pub(super) forgotten: u64,
+}
+
+impl Ledger {
+    /// Remembers up to `keys_max` keys, 64 octets each.
+    pub(super) fn new(keys_max: usize) -> Ledger {
+        Ledger { slots: vec![Entry::default(); SLOTS_MIN], used: 0, keys_max: keys_max.max(1), forgotten: 0 }
+    }
+
+    /// What is known of a key.
+    #[inline]
+    pub(super) fn get(&self, identity: u64) -> Option<&Entry> {
+        let found = &self.slots[self.slot(identity.max(1))];
+        (found.identity != 0).then_some(found)
+    }
+
+    /// What is known of a key, to be changed.
+    pub(super) fn entry(&mut self, identity: u64) -> &mut Entry {
+        let identity = identity.max(1);
+        let mut slot = self.slot(identity);
+        if self.slots[slot].identity == 0 {
+            self.make_room();
+            slot = self.slot(identity);
+            self.slots[slot].identity = identity;
+            self.used += 1;
+        }
+        &mut self.slots[slot]
+    }
+
+    fn make_room(&mut self) {
+        if self.used >= self.keys_max {
+            self.slots.fill(Entry::default());
+            self.used = 0;
+            self.forgotten += 1;
+        } else if (self.used + 1) * 4 > self.slots.len() * 3 {
+            let doubled = vec![Entry::default(); self.slots.len() * 2];
+            let old = std::mem::replace(&mut self.slots, doubled);
+            for entry in old.into_iter().filter(|entry| entry.identity != 0) {
+                let slot = self.slot(entry.identity);
+                self.slots[slot] = entry;
+            }
+        }
+    }
+
+    /// Where the key is, or where it would be put.
+    #[inline]
+    fn slot(&self, identity: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut slot = identity as usize & mask;
+        loop {
+            let found = self.slots[slot].identity;
+            if found == identity || found == 0 {
+                return slot;
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_full_ledger_forgets_everything_and_goes_on() {
+        let mut ledger = Ledger::new(10);
+        for identity in 1..=11 {
+            ledger.entry(identity).stored(identity);
+        }
+        assert_eq!(ledger.forgotten, 1);
+        assert!(ledger.get(5).is_none());
+        assert_eq!(ledger.get(11).map(Entry::version_min), Some(11));
+    }
+
+    #[test]
+    fn a_lost_write_leaves_nothing_to_be_told() {
+        let mut ledger = Ledger::new(10);
+        ledger.entry(1).stored(7);
+        ledger.entry(1).lost();
+        ledger.entry(1).stored(8);
+        assert_eq!(ledger.get(1).map(Entry::version_min), Some(0));
+        ledger.entry(2).counted(5, 1);
+        assert_eq!(ledger.get(2).and_then(Entry::number), Some(5));
+        ledger.entry(2).lost();
+        assert_eq!(ledger.get(2).and_then(Entry::number), None);
+    }
+
+    #[test]
+    fn a_number_that_was_appended_to_cannot_be_told() {
+        let mut ledger = Ledger::new(10);
+        ledger.entry(1).counted(5, 1);
+        ledger.entry(1).grown(2, false);
+        let entry = ledger.get(1).copied().unwrap_or_default();
+        assert!(entry.may_be_opaque(false) && entry.may_be_row());
+        assert_eq!(entry.number(), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn it_remembers_what_a_map_does(writes in proptest::collection::vec((0u64..3000, any::<u64>()), 0..4000)) {
+            let mut ledger = Ledger::new(1_000_000);
+            let mut model = HashMap::new();
+            for (key, version) in writes {
+                let identity = super::super::key::mix(key);
+                ledger.entry(identity).stored(version);
+                model.insert(identity, version);
+            }
+            for key in 0..3000 {
+                let identity = super::super::key::mix(key);
+                let known = (identity != 0).then(|| ledger.get(identity).map(Entry::version_min)).flatten();
+                let expected = (identity != 0).then(|| model.get(&identity).copied()).flatten();
+                prop_assert_eq!(known, expected);
+            }
+        }
+    }
+}

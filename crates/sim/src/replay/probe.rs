@@ -1,0 +1,99 @@
+//! The first look at a server: whether it is there, what it speaks, whether it lets us in.
+
+use std::io::{ErrorKind, Read, Write};
+
+use super::faults::shown;
+use super::options::{Options, Protocol};
+use super::reply::{Parsed, Reply, parse};
+use super::server::Blocking;
+use super::wire::Wire;
+
+/// What the first look found.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// The server's language.
+    pub(super) protocol: Protocol,
+    /// What it said about itself.
+    pub(super) version: String,
+}
+
+/// Looks at a server on a connection of its own, which is closed again.
+///
+/// # Errors
+/// One line: nobody there, no answer, a login that is refused.
+pub(super) fn look(options: &Options) -> Result<Found, String> {
+    let server = &options.server;
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            format!("{server}: no answer within {:.1} s", options.timeout.as_secs_f64())
+        }
+        _ => format!("{server}: {error}"),
+    };
+    let mut connection = server.connect_blocking(options.timeout).map_err(failed)?;
+    // memcached answers `VERSION`; Redis takes it for an inline command that it does not know.
+    connection.write_all(b"version\r\n").map_err(failed)?;
+    let line = read_line(&mut connection).map_err(failed)?;
+    let spoken = match line.first() {
+        Some(b'-' | b'+') => Protocol::Resp,
+        _ if [&b"VERSION "[..], b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR"]
+            .iter()
+            .any(|w| line.starts_with(w)) =>
+        {
+            Protocol::Memcached
+        }
+        _ if options.protocol.is_some() => Protocol::Memcached,
+        _ => {
+            return Err(format!("{server}: neither memcached nor RESP: it answered '{}'", shown(&line)));
+        }
+    };
+    let protocol = options.protocol.unwrap_or(spoken);
+    log_in(options, protocol, &mut connection)?;
+    let version = line.strip_prefix(b"VERSION ").map_or(String::new(), shown);
+    Ok(Found { protocol, version })
+}
+
+/// Logs in once, so that a refusal is told before anything else happens.
+fn log_in(options: &Options, protocol: Protocol, connection: &mut Blocking) -> Result<(), String> {
+    let mut words = Vec::new();
+    let mut logins: Vec<(&str, Vec<u8>)> = Vec::new();
+    if let Some(who) = &options.credentials {
+        Wire::put_login(protocol, &mut words, &who.user, &who.password);
+        logins.push(("the login", std::mem::take(&mut words)));
+    }
+    if let Some(database) = options.database.filter(|_| protocol == Protocol::Resp) {
+        Wire::put_select(&mut words, database);
+        logins.push(("the database", words));
+    }
+    for (what, words) in logins {
+        let server = &options.server;
+        let failed = |error: std::io::Error| format!("{server}: {error}");
+        connection.write_all(&words).map_err(failed)?;
+        let line = read_line(connection).map_err(failed)?;
+        let whole = [&line[..], b"\r\n"].concat();
+        if !matches!(parse(protocol, &whole), Parsed::Reply(Reply::Stored, _)) {
+            return Err(format!("{server}: {what} was refused: '{}'", shown(&line)));
+        }
+    }
+    Ok(())
+}
+
+fn read_line(connection: &mut Blocking) -> std::io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut octet = [0];
+    while line.len() < 1024 {
+        if connection.read(&mut octet)? == 0 {
+            return match line.is_empty() {
+                true => Err(std::io::Error::new(ErrorKind::UnexpectedEof, "it closed the connection")),
+                false => Ok(line),
+            };
+        }
+        if octet[0] == b'\n' {
+            if line.last() == Some(&b'\r') {
+                line.pop();
+            }
+            return Ok(line);
+        }
+        line.push(octet[0]);
+    }
+    Ok(line)
+}

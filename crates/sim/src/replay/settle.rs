@@ -1,0 +1,318 @@
+//! What a reply does: it is held against its request, verified, counted, and may have consequences.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::connection::{Errand, Pending};
+use super::faults::{Mishap, Wrong, shown};
+use super::judge::{Meaning, counts_possible, meaning};
+use super::options::{Protocol, Verify};
+use super::reply::{Parsed, Reply, parse};
+use super::tally::Kind;
+use super::value::{Checked, Flaw};
+use super::wire::Verb;
+use super::worker::{Broken, Worker, is_plain};
+
+impl Worker {
+    /// Takes all replies of a connection that have come.
+    pub(super) fn take_replies(&mut self, at: usize) -> Result<(), Broken> {
+        let connection = &mut self.connections[at];
+        if connection.filled < connection.needed {
+            return Ok(());
+        }
+        let input = std::mem::take(&mut connection.input);
+        let taken = self.take_replies_of(at, &input[..connection_filled(self, at)]);
+        let connection = &mut self.connections[at];
+        connection.input = input;
+        connection.consume(taken?);
+        Ok(())
+    }
+
+    /// Says how many octets were taken.
+    fn take_replies_of(&mut self, at: usize, input: &[u8]) -> Result<usize, Broken> {
+        let protocol = self.shared.wire.protocol;
+        let now_ns = self.shared.now_ns();
+        let mut taken = 0;
+        self.connections[at].needed = 1;
+        while taken < input.len() {
+            let rest = &input[taken..];
+            let Some(&pending) = self.connections[at].pending.front() else {
+                let text = format!("a reply without a request: '{}'", shown(rest));
+                return Err(Broken(Mishap::Impossible, text));
+            };
+            match parse(protocol, rest) {
+                Parsed::Reply(reply, bytes) => {
+                    self.connections[at].pending.pop_front();
+                    if pending.errand.counted {
+                        self.tally.counts.bytes_in += bytes as u64;
+                    }
+                    self.settle(at, &pending, reply, &rest[..bytes], now_ns)?;
+                    taken += bytes;
+                }
+                Parsed::Incomplete(needed) => {
+                    self.connections[at].needed = needed;
+                    break;
+                }
+                Parsed::Garbage => {
+                    let text = format!(
+                        "expected a reply to {} {}, came '{}'",
+                        pending.errand.verb.name(),
+                        self.text_of_key(&pending.errand),
+                        shown(rest)
+                    );
+                    return Err(Broken(Mishap::Garbage, text));
+                }
+            }
+        }
+        self.is_healthy(at);
+        Ok(taken)
+    }
+
+    fn settle(
+        &mut self,
+        at: usize,
+        pending: &Pending,
+        reply: Reply<'_>,
+        octets: &[u8],
+        now_ns: u64,
+    ) -> Result<(), Broken> {
+        let errand = &pending.errand;
+        if errand.kind == Kind::Login {
+            return match reply {
+                Reply::Stored => Ok(()),
+                _ => Err(Broken(Mishap::Login, format!("the server said '{}'", shown(octets)))),
+            };
+        }
+        self.key_text.clear();
+        self.shared.wire.keys.put(&mut self.key_text, errand.key, errand.key_length);
+        let means = meaning(self.shared.wire.protocol, errand.verb, &self.key_text, reply);
+        self.count_answer();
+        match means {
+            Meaning::Impossible => {
+                let text = format!(
+                    "{} {} cannot be answered with '{}'",
+                    errand.verb.name(),
+                    self.text_of_key(errand),
+                    shown(octets)
+                );
+                return Err(Broken(Mishap::Impossible, text));
+            }
+            Meaning::Hit(data, unique) => self.settle_hit(at, pending, data, unique, now_ns),
+            Meaning::NotDone if errand.verb == Verb::Get => self.settle_miss(at, pending, now_ns),
+            Meaning::NotDone => {
+                if errand.verb == Verb::Delete {
+                    self.ledger_of_write(errand, |entry| entry.deleted(pending.version));
+                }
+                self.count(pending, now_ns, |answers| answers.not_done += 1);
+            }
+            Meaning::Done => {
+                self.note_write(pending);
+                self.count(pending, now_ns, |answers| answers.done += 1);
+            }
+            Meaning::Counted(number) => {
+                self.check_count(at, pending, number);
+                self.count(pending, now_ns, |answers| answers.done += 1);
+            }
+            Meaning::NotANumber => {
+                self.tally.counts.not_numbers += u64::from(errand.counted);
+                self.count(pending, now_ns, |answers| answers.not_done += 1);
+            }
+            Meaning::Refused(line) => {
+                let text = || format!("{}: {}", errand.verb.name(), shown(line));
+                self.faults.add_error(line, text);
+                self.count(pending, now_ns, |answers| answers.refused += 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, pending: &Pending, now_ns: u64, one: impl FnOnce(&mut super::tally::Answers)) {
+        let errand = &pending.errand;
+        if errand.counted {
+            one(&mut self.tally.counts.answers[errand.kind as usize]);
+            self.tally.took(errand.kind, latency_ns(pending, now_ns));
+        }
+    }
+
+    fn settle_hit(&mut self, at: usize, pending: &Pending, data: &[u8], unique: Option<u64>, now_ns: u64) {
+        self.verify(at, pending, data);
+        let errand = pending.errand;
+        if errand.verb == Verb::Gets {
+            let verb = unique.map_or(Verb::Set, Verb::Cas);
+            let began_ns = if errand.began_ns == 0 { pending.sent_ns } else { errand.began_ns };
+            self.connections[at].errands.push_back(Errand { verb, began_ns, ..errand });
+            self.mark(at);
+            return;
+        }
+        self.count(pending, now_ns, |answers| answers.done += 1);
+        if errand.counted && self.shared.backend.is_some() {
+            self.tally.served(latency_ns(pending, now_ns));
+        }
+    }
+
+    fn settle_miss(&mut self, at: usize, pending: &Pending, now_ns: u64) {
+        self.count(pending, now_ns, |answers| answers.not_done += 1);
+        let shared = self.shared.clone();
+        let Some(backend) = &shared.backend else { return };
+        let errand = pending.errand;
+        let under_way = self.fetching.get(&errand.identity).copied();
+        let done_ns = under_way.unwrap_or_else(|| backend.fetch(now_ns, errand.penalty_us));
+        if under_way.is_none() {
+            let fill = Errand { verb: Verb::Set, kind: Kind::Fill, began_ns: 0, ..errand };
+            self.fetching.insert(errand.identity, done_ns);
+            if done_ns <= now_ns {
+                self.connections[at].errands.push_back(fill);
+                self.mark(at);
+            } else {
+                self.begin_fetch(at, done_ns, fill);
+            }
+        }
+        if errand.counted {
+            let counts = &mut self.tally.counts;
+            match under_way {
+                Some(_) => counts.joined += 1,
+                None => {
+                    counts.fetches += 1;
+                    counts.penalties_us += u64::from(errand.penalty_us);
+                }
+            }
+            let waited_ns = done_ns.saturating_sub(now_ns);
+            counts.waited_ns += waited_ns;
+            let scale = backend.penalty_scale();
+            let penalty_ns = match scale > 0.0 {
+                true => waited_ns as f64 / scale,
+                false => f64::from(errand.penalty_us) * 1000.0,
+            };
+            self.tally.served(latency_ns(pending, now_ns) + penalty_ns as u64);
+        }
+    }
+
+    /// What an acknowledged write says about its key.
+    fn note_write(&mut self, pending: &Pending) {
+        let (errand, version) = (&pending.errand, pending.version);
+        let resp = self.shared.wire.protocol == Protocol::Resp;
+        match errand.verb {
+            Verb::Delete => self.ledger_of_write(errand, |entry| entry.deleted(version)),
+            Verb::Prepend if resp => self.ledger_of_write(errand, |entry| entry.stored(version)),
+            Verb::Append | Verb::Prepend => {
+                self.ledger_of_write(errand, |entry| entry.grown(version, is_plain(errand.value_bytes)));
+            }
+            _ if pending.zero => self.ledger_of_write(errand, |entry| entry.counted(0, version)),
+            _ => self.ledger_of_write(errand, |entry| entry.stored(version)),
+        }
+    }
+
+    fn ledger_of_write(&mut self, errand: &Errand, note: impl FnOnce(&mut super::ledger::Entry)) {
+        if self.shared.options.verify != Verify::Off && self.shared.ordered() {
+            note(self.ledger.entry(errand.identity));
+        }
+    }
+
+    fn check_count(&mut self, at: usize, pending: &Pending, number: i128) {
+        let errand = &pending.errand;
+        if self.shared.options.verify == Verify::Off || !self.shared.ordered() {
+            return;
+        }
+        let before = self.ledger.get(errand.identity).and_then(|entry| entry.number());
+        if let Some(before) = before {
+            let (one, other) = counts_possible(self.shared.wire.protocol, errand.verb, before);
+            if number != one && number != other {
+                let why = format!("{number} came, {one} was expected");
+                self.wrong(at, errand, Wrong::Number, || why);
+            }
+        }
+        self.ledger.entry(errand.identity).counted(number, pending.version);
+    }
+
+    fn verify(&mut self, at: usize, pending: &Pending, data: &[u8]) {
+        if self.shared.options.verify == Verify::Off {
+            return;
+        }
+        let errand = &pending.errand;
+        let known = if self.shared.ordered() { self.ledger.get(errand.identity).copied() } else { None };
+        let checked = self.shared.wire.values.check(data, errand.identity);
+        if known.is_some_and(|entry| entry.is_deleted()) {
+            return self.wrong(at, errand, Wrong::Stale, || "the key had been deleted".to_owned());
+        }
+        match checked {
+            Checked::Short => self.tally.counts.verified += u64::from(errand.counted),
+            Checked::Row(_) if known.is_some_and(|entry| !entry.may_be_row()) => {
+                self.wrong(at, errand, Wrong::Length, || "nothing was appended to it".to_owned());
+            }
+            Checked::Whole(version) | Checked::Row(version) => {
+                let version_min = known.map_or(0, |entry| entry.version_min());
+                if version < version_min {
+                    let behind_s = (version_min - version) as f64 / 1e9;
+                    let text = format!(
+                        "version {version} came, {version_min} had been acknowledged \
+                         ({} writes of this thread, or {behind_s:.1} s for one of an earlier run)",
+                        version_min - version
+                    );
+                    self.wrong(at, errand, Wrong::Stale, || text);
+                } else {
+                    self.tally.counts.verified += u64::from(errand.counted);
+                }
+            }
+            Checked::Wrong(flaw) => self.verify_otherwise(at, errand, data, flaw, known),
+        }
+    }
+
+    /// A value that is none of ours may be a number, or have pieces that cannot be told.
+    fn verify_otherwise(
+        &mut self,
+        at: usize,
+        errand: &Errand,
+        data: &[u8],
+        flaw: Flaw,
+        known: Option<super::ledger::Entry>,
+    ) {
+        let shared = &self.shared;
+        let plain_pieces_seen = shared.plain_pieces_seen.load(Relaxed);
+        let opaque = known.map_or(plain_pieces_seen, |entry| entry.may_be_opaque(plain_pieces_seen));
+        let counter = known.map_or(shared.counters_seen.load(Relaxed), |entry| entry.is_counter());
+        if let Some(number) = number_of(data).filter(|_| counter) {
+            return match known.and_then(|entry| entry.number()).filter(|&expected| expected != number) {
+                Some(expected) => {
+                    let why = format!("{number} came, {expected} was expected");
+                    self.wrong(at, errand, Wrong::Number, || why);
+                }
+                None => self.tally.counts.verified += u64::from(errand.counted),
+            };
+        }
+        if opaque {
+            self.tally.counts.unverified += u64::from(errand.counted);
+            return;
+        }
+        let wrong = match flaw {
+            Flaw::Octets => Wrong::Octets,
+            Flaw::Length => Wrong::Length,
+            Flaw::Key => Wrong::OtherKey,
+        };
+        let values = &shared.wire.values;
+        let differs = values.first_difference(data, errand.identity);
+        let at_octet = differs.map_or(String::new(), |octet| format!(", different from octet {octet} on"));
+        let text = format!("{} octets{at_octet}: '{}'", data.len(), shown(data));
+        self.wrong(at, errand, wrong, || text);
+    }
+
+    fn wrong(&mut self, at: usize, errand: &Errand, wrong: Wrong, why: impl FnOnce() -> String) {
+        let key = self.text_of_key(errand);
+        let number = self.connections[at].number;
+        let verb = errand.verb.name();
+        self.faults.add_wrong(wrong, || format!("{verb} {key} on connection {number}: {}", why()));
+    }
+}
+
+fn connection_filled(worker: &Worker, at: usize) -> usize {
+    worker.connections[at].filled
+}
+
+/// From when the request was due, or sent.
+fn latency_ns(pending: &Pending, now_ns: u64) -> u64 {
+    let began_ns = if pending.errand.began_ns == 0 { pending.sent_ns } else { pending.errand.began_ns };
+    now_ns.saturating_sub(began_ns)
+}
+
+/// The number that a counter's value shows; memcached leaves blanks behind a number that became shorter.
+fn number_of(data: &[u8]) -> Option<i128> {
+    std::str::from_utf8(data).ok()?.trim_end_matches(' ').parse().ok()
+}

@@ -1,0 +1,133 @@
+//! What the threads of a run share.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::time::Instant;
+
+use super::backend::Backend;
+use super::key::mix;
+use super::options::{Options, Warmup};
+use super::wire::Wire;
+
+/// How long after the last thread reached the gate it opens.
+const GATE_NS: u64 = 1_000_000;
+
+/// What the threads share.
+pub(super) struct Shared {
+    /// What was asked.
+    pub(super) options: Options,
+    /// How requests are written.
+    pub(super) wire: Wire,
+    /// Where misses are fetched.
+    pub(super) backend: Option<Backend>,
+    /// The first version; later runs begin with a higher one.
+    pub(super) version_first: u64,
+    /// Everybody ends.
+    pub(super) stop: AtomicBool,
+    /// Requests answered so far, of all phases.
+    pub(super) answered: AtomicU64,
+    /// Connections that work.
+    pub(super) healthy: AtomicUsize,
+    /// Whether a key was counted with.
+    pub(super) counters_seen: AtomicBool,
+    /// Whether a piece without a header was appended.
+    pub(super) plain_pieces_seen: AtomicBool,
+    /// Threads that have nothing to send.
+    pub(super) starving: Vec<AtomicBool>,
+    began: Instant,
+    at_gate: AtomicUsize,
+    gate_ns: AtomicU64,
+    measure_ns: AtomicU64,
+    progress: AtomicU64,
+}
+
+impl Shared {
+    /// A run that begins now.
+    pub(super) fn new(options: Options, wire: Wire, version_first: u64) -> Shared {
+        Shared {
+            backend: options.read_through.map(Backend::new),
+            wire,
+            version_first,
+            stop: AtomicBool::new(false),
+            answered: AtomicU64::new(0),
+            healthy: AtomicUsize::new(0),
+            counters_seen: AtomicBool::new(false),
+            plain_pieces_seen: AtomicBool::new(false),
+            starving: (0..options.threads).map(|_| AtomicBool::new(false)).collect(),
+            began: Instant::now(),
+            at_gate: AtomicUsize::new(0),
+            gate_ns: AtomicU64::new(0),
+            measure_ns: AtomicU64::new(0),
+            progress: AtomicU64::new(f64::NAN.to_bits()),
+            options,
+        }
+    }
+
+    /// Nanoseconds since the run began; never 0.
+    #[inline]
+    pub(super) fn now_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64 + 1
+    }
+
+    /// Whether all requests of a key go over one connection.
+    #[inline]
+    pub(super) fn ordered(&self) -> bool {
+        !self.options.spread
+    }
+
+    /// The connection of a key, of all threads' connections.
+    #[inline]
+    pub(super) fn connection_of(&self, key: u64) -> usize {
+        ((u128::from(mix(key ^ 0x5ca1_ab1e)) * self.options.connections as u128) >> 64) as usize
+    }
+
+    /// The thread of a connection.
+    #[inline]
+    pub(super) fn thread_of(&self, connection: usize) -> usize {
+        connection % self.options.threads
+    }
+
+    /// A thread has answered everything before the gate.
+    pub(super) fn arrive(&self) {
+        if self.at_gate.fetch_add(1, AcqRel) + 1 == self.options.threads {
+            let opens_ns = self.now_ns() + GATE_NS;
+            match self.options.warmup {
+                Some(Warmup::Requests(1..)) => {}
+                Some(Warmup::Time(time)) => {
+                    self.measure_ns.store(opens_ns + time.as_nanos() as u64, Release);
+                }
+                _ => self.measure_ns.store(opens_ns, Release),
+            }
+            self.gate_ns.store(opens_ns, Release);
+        }
+    }
+
+    /// When the gate opens, once that is known.
+    pub(super) fn gate_ns(&self) -> Option<u64> {
+        Some(self.gate_ns.load(Acquire)).filter(|&ns| ns != 0)
+    }
+
+    /// When measuring begins, once that is known.
+    #[inline]
+    pub(super) fn measure_ns(&self) -> Option<u64> {
+        Some(self.measure_ns.load(Acquire)).filter(|&ns| ns != 0)
+    }
+
+    /// The first measured request is sent; says when that was, for it may have been another thread's.
+    pub(super) fn begin_measuring(&self, now_ns: u64) -> u64 {
+        match self.measure_ns.compare_exchange(0, now_ns, AcqRel, Acquire) {
+            Ok(_) => now_ns,
+            Err(earlier) => earlier,
+        }
+    }
+
+    /// How much of the source has been read.
+    pub(super) fn set_progress(&self, ratio: Option<f64>) {
+        self.progress.store(ratio.unwrap_or(f64::NAN).to_bits(), Relaxed);
+    }
+
+    /// How much of the source has been read, if that can be told.
+    pub(super) fn progress(&self) -> Option<f64> {
+        Some(f64::from_bits(self.progress.load(Relaxed))).filter(|ratio| !ratio.is_nan())
+    }
+}
