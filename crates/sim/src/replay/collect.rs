@@ -60,8 +60,19 @@ pub(super) struct Collected {
     pub(super) hdr_error: Option<String>,
 }
 
+/// What the collector needs.
+pub(super) struct ToCollect {
+    /// Where the threads tell what they counted.
+    pub(super) told: Receiver<Told>,
+    /// The file of the HDR log.
+    pub(super) hdr: Option<File>,
+    /// When the run began.
+    pub(super) began: SystemTime,
+}
+
 /// Collects until all threads have ended.
-pub(super) fn run(shared: &Shared, told: &Receiver<Told>, hdr: Option<File>, began: SystemTime) -> Collected {
+pub(super) fn run(shared: &Shared, to_collect: ToCollect) -> Collected {
+    let ToCollect { told, hdr, began } = to_collect;
     let mut file = hdr.map(BufWriter::new);
     let mut serializer = V2DeflateSerializer::new();
     let mut builder = IntervalLogWriterBuilder::new();

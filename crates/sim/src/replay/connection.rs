@@ -191,6 +191,11 @@ impl Connection {
         (self.written, self.filled, self.needed) = (0, 0, 1);
     }
 
+    /// Whether it was never lost.
+    pub(super) fn is_new(&self) -> bool {
+        self.back_off_ns == BACK_OFF_NS.0
+    }
+
     /// It works: the next loss is made good soon.
     pub(super) fn prove(&mut self) {
         self.back_off_ns = BACK_OFF_NS.0;

@@ -1,12 +1,13 @@
 //! The reader: one thread that reads the source and hands each request to the thread that sends it.
 
 use std::collections::{HashSet, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use mio::Waker;
 
+use super::fetches::MixedHasher;
 use super::key::mix;
 use super::options::{Pace, Warmup};
 use super::shared::Shared;
@@ -324,24 +325,6 @@ impl Schedule {
         self.pass_s = Some((first, last.max(time_s)));
         let second = self.before_s as f64 + f64::from(time_s.saturating_sub(first));
         Some(((second + handed as f64 / count as f64) / speed * 1e9) as u64)
-    }
-}
-
-/// For numbers that are well mixed already.
-#[derive(Default)]
-pub(super) struct MixedHasher(u64);
-
-impl Hasher for MixedHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, octets: &[u8]) {
-        octets.iter().for_each(|octet| self.0 = mix(self.0 ^ u64::from(*octet)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
     }
 }
 

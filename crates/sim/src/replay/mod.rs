@@ -18,12 +18,15 @@ mod collect;
 mod connection;
 mod faults;
 mod feed;
+mod fetches;
 mod judge;
 mod key;
 mod ledger;
+mod link;
 mod options;
 mod probe;
 mod reply;
+mod send;
 mod server;
 mod settle;
 mod shared;
@@ -46,7 +49,7 @@ pub use self::options::{CasAs, Credentials, Options, Pace, Protocol, ReadThrough
 pub use self::server::Server;
 pub use self::tally::{Answers, Counts, Kind};
 
-use self::collect::Collected;
+use self::collect::{Collected, ToCollect};
 use self::feed::{Fed, Outlet};
 use self::key::Keys;
 use self::shared::Shared;
@@ -142,26 +145,24 @@ pub fn run(
         workers.push(Worker::new(number, shared.clone(), poll, orders, empties, told.clone()));
     }
     drop(told);
-    let (collected, fed) = run_threads(&shared, workers, outlets, open, first, &collected, hdr, began)?;
-    let outcome = summary::outcome(&shared.options, &found, collected, fed);
-    Ok(outcome)
+    let to_collect = ToCollect { told: collected, hdr, began };
+    let (collected, fed) = run_threads(&shared, workers, outlets, open, first, to_collect)?;
+    Ok(summary::outcome(&shared.options, &found, collected, fed))
 }
 
-#[allow(clippy::too_many_arguments)]
+/// Starts the threads and waits until all have ended.
 fn run_threads(
     shared: &Arc<Shared>,
     workers: Vec<Worker>,
     outlets: Vec<Outlet>,
     open: &(dyn Fn() -> Result<Box<dyn Source>, SourceError> + Sync),
     first: Box<dyn Source>,
-    told: &mpsc::Receiver<collect::Told>,
-    hdr: Option<std::fs::File>,
-    began: SystemTime,
+    to_collect: ToCollect,
 ) -> Result<(Collected, Fed), Failure> {
     std::thread::scope(|scope| {
         let feed = scope.spawn(|| feed::run(open, first, shared, outlets));
         let running: Vec<_> = workers.into_iter().map(|worker| scope.spawn(move || worker.run())).collect();
-        let collected = collect::run(shared, told, hdr, began);
+        let collected = collect::run(shared, to_collect);
         let mut failure = None;
         for thread in running {
             match thread.join() {

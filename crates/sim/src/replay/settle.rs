@@ -5,12 +5,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::connection::{Errand, Pending};
 use super::faults::{Mishap, Wrong, shown};
 use super::judge::{Meaning, counts_possible, meaning};
+use super::link::Broken;
 use super::options::{Protocol, Verify};
 use super::reply::{Parsed, Reply, parse};
+use super::send::is_plain;
 use super::tally::Kind;
 use super::value::{Checked, Flaw};
 use super::wire::Verb;
-use super::worker::{Broken, Worker, is_plain};
+use super::worker::Worker;
 
 impl Worker {
     /// Takes all replies of a connection that have come.
@@ -19,8 +21,8 @@ impl Worker {
         if connection.filled < connection.needed {
             return Ok(());
         }
-        let input = std::mem::take(&mut connection.input);
-        let taken = self.take_replies_of(at, &input[..connection_filled(self, at)]);
+        let (input, filled) = (std::mem::take(&mut connection.input), connection.filled);
+        let taken = self.take_replies_of(at, &input[..filled]);
         let connection = &mut self.connections[at];
         connection.input = input;
         connection.consume(taken?);
@@ -154,17 +156,11 @@ impl Worker {
         let shared = self.shared.clone();
         let Some(backend) = &shared.backend else { return };
         let errand = pending.errand;
-        let under_way = self.fetching.get(&errand.identity).copied();
+        let under_way = self.fetches.of_key(errand.identity);
         let done_ns = under_way.unwrap_or_else(|| backend.fetch(now_ns, errand.penalty_us));
         if under_way.is_none() {
             let fill = Errand { verb: Verb::Set, kind: Kind::Fill, began_ns: 0, ..errand };
-            self.fetching.insert(errand.identity, done_ns);
-            if done_ns <= now_ns {
-                self.connections[at].errands.push_back(fill);
-                self.mark(at);
-            } else {
-                self.begin_fetch(at, done_ns, fill);
-            }
+            self.fetches.begin(done_ns, at, fill);
         }
         if errand.counted {
             let counts = &mut self.tally.counts;
@@ -300,10 +296,6 @@ impl Worker {
         let verb = errand.verb.name();
         self.faults.add_wrong(wrong, || format!("{verb} {key} on connection {number}: {}", why()));
     }
-}
-
-fn connection_filled(worker: &Worker, at: usize) -> usize {
-    worker.connections[at].filled
 }
 
 /// From when the request was due, or sent.

@@ -1,12 +1,12 @@
 //! What was measured, as a report.
 
+use super::Outcome;
 use super::collect::{Collected, Second};
 use super::faults::Faults;
 use super::feed::Fed;
 use super::options::{CasAs, Options, Pace, Protocol, Verify, Warmup};
 use super::probe::Found;
 use super::tally::{Counts, Kind, Latencies, Tally};
-use super::{Counts as PublicCounts, Outcome};
 use crate::PENALTY_UNKNOWN_US;
 use crate::report::{Cell, Chart, Part, Report, Scale, Table};
 
@@ -41,7 +41,7 @@ fn report(options: &Options, found: &Found, collected: &Collected, fed: &Fed) ->
     if options.pace != Pace::Closed {
         parts.push(Part::Table(pace(options, collected)));
     }
-    parts.extend(faults(&collected.faults).into_iter());
+    parts.extend(faults(&collected.faults));
     if options.verify != Verify::Off {
         parts.push(Part::Table(verification(&total.counts)));
     }
@@ -227,7 +227,7 @@ fn faults(faults: &Faults) -> Vec<Part> {
     vec![Part::Table(table), Part::Table(examples)]
 }
 
-fn verification(counts: &PublicCounts) -> Table {
+fn verification(counts: &Counts) -> Table {
     let mut table = Table::new("values read", &["found right", "could not be told"]);
     table.row(vec![Cell::Count(counts.verified), Cell::Count(counts.unverified)]);
     table

@@ -1,0 +1,127 @@
+//! The fetches of one thread that are under way.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::connection::Errand;
+use super::key::mix;
+
+/// What is stored when a fetch is done, and over which connection.
+struct Fetch {
+    connection: usize,
+    errand: Errand,
+}
+
+/// Fetches by the time when they are done, and the keys that are being fetched.
+#[derive(Default)]
+pub(super) struct Fetches {
+    /// (when, which); fetches that are done at the same time leave in the order in which they began.
+    due: BinaryHeap<Reverse<(u64, u64)>>,
+    under_way: HashMap<u64, Fetch>,
+    begun: u64,
+    keys: HashMap<u64, u64, BuildHasherDefault<MixedHasher>>,
+}
+
+impl Fetches {
+    /// How many are under way.
+    pub(super) fn len(&self) -> usize {
+        self.due.len()
+    }
+
+    /// Whether none is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    /// When the key's fetch is done, if it is being fetched or about to be stored.
+    pub(super) fn of_key(&self, identity: u64) -> Option<u64> {
+        self.keys.get(&identity).copied()
+    }
+
+    /// A fetch begins that is done at `done_ns`.
+    pub(super) fn begin(&mut self, done_ns: u64, connection: usize, errand: Errand) {
+        self.begun += 1;
+        self.due.push(Reverse((done_ns, self.begun)));
+        self.keys.insert(errand.identity, done_ns);
+        self.under_way.insert(self.begun, Fetch { connection, errand });
+    }
+
+    /// The next fetch that is done by now: the connection, and what to store.
+    pub(super) fn next_done(&mut self, now_ns: u64) -> Option<(usize, Errand)> {
+        self.due.peek().filter(|Reverse((done_ns, _))| *done_ns <= now_ns)?;
+        let Reverse((_, number)) = self.due.pop()?;
+        self.under_way.remove(&number).map(|fetch| (fetch.connection, fetch.errand))
+    }
+
+    /// When the next one is done.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse((done_ns, _))| *done_ns)
+    }
+
+    /// What was fetched for the key is being stored: a miss from now on is a new one.
+    pub(super) fn stored(&mut self, identity: u64) {
+        self.keys.remove(&identity);
+    }
+
+    /// Nobody waits any more.
+    pub(super) fn clear(&mut self) {
+        *self = Fetches { begun: self.begun, ..Fetches::default() };
+    }
+}
+
+/// For numbers that are well mixed already.
+#[derive(Default)]
+pub(super) struct MixedHasher(u64);
+
+impl Hasher for MixedHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, octets: &[u8]) {
+        octets.iter().for_each(|octet| self.0 = mix(self.0 ^ u64::from(*octet)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::tally::Kind;
+    use crate::replay::wire::Verb;
+
+    fn errand(identity: u64) -> Errand {
+        Errand {
+            verb: Verb::Set,
+            kind: Kind::Fill,
+            counted: true,
+            key: identity,
+            key_length: 1,
+            identity,
+            value_bytes: 0,
+            ttl_s: 0,
+            penalty_us: 0,
+            began_ns: 0,
+        }
+    }
+
+    #[test]
+    fn fetches_end_in_the_order_of_their_times() {
+        let mut fetches = Fetches::default();
+        for (done_ns, key) in [(30, 1), (10, 2), (20, 3), (10, 4)] {
+            fetches.begin(done_ns, 7, errand(key));
+        }
+        assert_eq!((fetches.len(), fetches.next_ns(), fetches.of_key(3)), (4, Some(10), Some(20)));
+        let mut ended = |now_ns| {
+            std::iter::from_fn(|| fetches.next_done(now_ns)).map(|(_, errand)| errand.key).collect::<Vec<_>>()
+        };
+        assert_eq!((ended(9), ended(20), ended(100)), (vec![], vec![2, 4, 3], vec![1]));
+        assert_eq!(fetches.of_key(3), Some(20));
+        fetches.stored(3);
+        assert_eq!(fetches.of_key(3), None);
+    }
+}
