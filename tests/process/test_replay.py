@@ -40,6 +40,16 @@ def tables_of(report):
     return found
 
 
+def wait_until_refused(port):
+    """The kernel takes a ring's sockets away a moment after its process has ended."""
+    deadline = time.monotonic() + support.STOP_SECONDS_MAX
+    with contextlib.suppress(ConnectionRefusedError):
+        while time.monotonic() < deadline:
+            with contextlib.suppress(ConnectionResetError):
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            time.sleep(0.02)
+
+
 class Replayed:
     """A run of `larder replay` that has ended."""
 
@@ -113,7 +123,8 @@ class Replay(Case):
         with open(path, "w", encoding="utf-8") as file:
             for at in range(11000):
                 operation = operations[(at * 7 + at // 11) % len(operations)]
-                key = "key-%04d" % (at * 31 % 97 + (100 if operation in ("incr", "decr") else 0))
+                counter = operation in ("incr", "decr") or (operation == "set" and at % 2 == 0)
+                key = "key-%04d" % (at * 31 % 97 + (100 if counter else 0))
                 size = [5, 40, 300][at % 3]
                 file.write("%d,%s,8,%d,1,%s,%d\n" % (at // 1000, key, size, operation, at % 2 * 3600))
         return path
@@ -194,6 +205,7 @@ class Replay(Case):
                         "--seconds", "4", "--repeat", "0", *LOAD)
         time.sleep(1.5)
         first.stop(signal.SIGKILL)
+        wait_until_refused(first.port)
         second = support.Server(port=first.port)
         self.addCleanup(second.__exit__)
         played = Replayed(running)

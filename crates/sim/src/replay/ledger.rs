@@ -15,6 +15,8 @@ const OPAQUE: u8 = 8;
 const TAINTED: u8 = 16;
 /// The last write was a delete: there is no value.
 const DELETED: u8 = 32;
+/// The value has no header: it is short, or nothing is known of it.
+const PLAIN: u8 = 64;
 
 /// Slots at the start.
 const SLOTS_MIN: usize = 1024;
@@ -35,9 +37,9 @@ impl Entry {
         self.flags & COUNTER != 0
     }
 
-    /// Whether a value may have pieces without a header; `plain_pieces_seen`: such pieces were sent for some key.
-    pub(super) fn may_be_opaque(&self, plain_pieces_seen: bool) -> bool {
-        self.flags & OPAQUE != 0 || (self.flags & TAINTED != 0 && plain_pieces_seen)
+    /// Whether a value may have pieces without a header; `growth_seen`: some value was appended to.
+    pub(super) fn may_be_opaque(&self, growth_seen: bool) -> bool {
+        self.flags & OPAQUE != 0 || (self.flags & TAINTED != 0 && growth_seen)
     }
 
     /// Whether the value may be a row.
@@ -60,29 +62,30 @@ impl Entry {
         (self.flags & (NUMBER_KNOWN | TAINTED) == NUMBER_KNOWN).then_some(self.number)
     }
 
-    /// A write of `version` was acknowledged.
-    pub(super) fn stored(&mut self, version: u64) {
+    /// A write of `version` was acknowledged; `plain`: the value has no header.
+    pub(super) fn stored(&mut self, version: u64, plain: bool) {
         self.version = version;
-        self.flags &= !(NUMBER_KNOWN | ROW | OPAQUE | DELETED);
+        self.flags &= COUNTER | TAINTED;
+        self.flags |= if plain { PLAIN } else { 0 };
     }
 
     /// The key was deleted, or was not there to be deleted.
     pub(super) fn deleted(&mut self, version: u64) {
-        self.stored(version);
+        self.stored(version, false);
         self.flags |= DELETED;
     }
 
     /// The counter has this number.
     pub(super) fn counted(&mut self, number: i128, version: u64) {
-        self.stored(version);
+        self.stored(version, true);
         self.number = number;
         self.flags |= COUNTER | NUMBER_KNOWN;
     }
 
-    /// A piece was appended or prepended; `plain`: it has no header. A number has none either.
+    /// A piece was appended or prepended; `plain`: it has no header.
     pub(super) fn grown(&mut self, version: u64, plain: bool) {
+        let plain = plain || self.flags & PLAIN != 0 || self.version == 0;
         self.version = version;
-        let plain = plain || self.is_counter();
         self.flags = self.flags & !(NUMBER_KNOWN | DELETED) | ROW | if plain { OPAQUE } else { 0 };
     }
 
@@ -174,7 +177,7 @@ mod tests {
     fn a_full_ledger_forgets_everything_and_goes_on() {
         let mut ledger = Ledger::new(10);
         for identity in 1..=11 {
-            ledger.entry(identity).stored(identity);
+            ledger.entry(identity).stored(identity, false);
         }
         assert_eq!(ledger.forgotten, 1);
         assert!(ledger.get(5).is_none());
@@ -184,9 +187,9 @@ mod tests {
     #[test]
     fn a_lost_write_leaves_nothing_to_be_told() {
         let mut ledger = Ledger::new(10);
-        ledger.entry(1).stored(7);
+        ledger.entry(1).stored(7, false);
         ledger.entry(1).lost();
-        ledger.entry(1).stored(8);
+        ledger.entry(1).stored(8, false);
         assert_eq!(ledger.get(1).map(Entry::version_min), Some(0));
         ledger.entry(2).counted(5, 1);
         assert_eq!(ledger.get(2).and_then(Entry::number), Some(5));
@@ -195,13 +198,20 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_appended_to_cannot_be_told() {
-        let mut ledger = Ledger::new(10);
-        ledger.entry(1).counted(5, 1);
-        ledger.entry(1).grown(2, false);
-        let entry = ledger.get(1).copied().unwrap_or_default();
-        assert!(entry.may_be_opaque(false) && entry.may_be_row());
-        assert_eq!(entry.number(), None);
+    fn what_was_appended_to_can_be_told_if_all_of_it_has_headers() {
+        let grown = |first: &dyn Fn(&mut Entry), plain| {
+            let mut entry = Entry::default();
+            first(&mut entry);
+            entry.grown(2, plain);
+            assert!(entry.may_be_row() && entry.number().is_none());
+            !entry.may_be_opaque(false)
+        };
+        assert!(grown(&|entry| entry.stored(1, false), false));
+        assert!(grown(&|entry| entry.deleted(1), false));
+        assert!(!grown(&|entry| entry.stored(1, false), true));
+        assert!(!grown(&|entry| entry.stored(1, true), false));
+        assert!(!grown(&|entry| entry.counted(5, 1), false));
+        assert!(!grown(&|_| (), false));
     }
 
     proptest! {
@@ -212,7 +222,7 @@ mod tests {
             let mut model = HashMap::new();
             for (key, version) in writes {
                 let identity = super::super::key::mix(key);
-                ledger.entry(identity).stored(version);
+                ledger.entry(identity).stored(version, false);
                 model.insert(identity, version);
             }
             for key in 0..3000 {

@@ -113,8 +113,8 @@ impl Worker {
                 self.ledger.entry(errand.identity).mark_counter();
                 self.shared.counters_seen.store(true, Relaxed);
             }
-            Verb::Append | Verb::Prepend if is_plain(errand.value_bytes) => {
-                self.shared.plain_pieces_seen.store(true, Relaxed);
+            Verb::Append | Verb::Prepend => {
+                self.shared.growth_seen.store(true, Relaxed);
             }
             Verb::Set | Verb::Add | Verb::Replace | Verb::Cas(_)
                 if self.shared.counters_seen.load(Relaxed) =>

@@ -185,15 +185,14 @@ impl Worker {
     /// What an acknowledged write says about its key.
     fn note_write(&mut self, pending: &Pending) {
         let (errand, version) = (&pending.errand, pending.version);
+        let plain = is_plain(errand.value_bytes);
         let resp = self.shared.wire.protocol == Protocol::Resp;
         match errand.verb {
             Verb::Delete => self.ledger_of_write(errand, |entry| entry.deleted(version)),
-            Verb::Prepend if resp => self.ledger_of_write(errand, |entry| entry.stored(version)),
-            Verb::Append | Verb::Prepend => {
-                self.ledger_of_write(errand, |entry| entry.grown(version, is_plain(errand.value_bytes)));
-            }
+            Verb::Append => self.ledger_of_write(errand, |entry| entry.grown(version, plain)),
+            Verb::Prepend if !resp => self.ledger_of_write(errand, |entry| entry.grown(version, plain)),
             _ if pending.zero => self.ledger_of_write(errand, |entry| entry.counted(0, version)),
-            _ => self.ledger_of_write(errand, |entry| entry.stored(version)),
+            _ => self.ledger_of_write(errand, |entry| entry.stored(version, plain)),
         }
     }
 
@@ -262,8 +261,8 @@ impl Worker {
         known: Option<super::ledger::Entry>,
     ) {
         let shared = &self.shared;
-        let plain_pieces_seen = shared.plain_pieces_seen.load(Relaxed);
-        let opaque = known.map_or(plain_pieces_seen, |entry| entry.may_be_opaque(plain_pieces_seen));
+        let growth_seen = shared.growth_seen.load(Relaxed);
+        let opaque = known.map_or(growth_seen, |entry| entry.may_be_opaque(growth_seen));
         let counter = known.map_or(shared.counters_seen.load(Relaxed), |entry| entry.is_counter());
         if let Some(number) = number_of(data).filter(|_| counter) {
             return match known.and_then(|entry| entry.number()).filter(|&expected| expected != number) {

@@ -30,8 +30,8 @@ pub(super) struct Shared {
     pub(super) healthy: AtomicUsize,
     /// Whether a key was counted with.
     pub(super) counters_seen: AtomicBool,
-    /// Whether a piece without a header was appended.
-    pub(super) plain_pieces_seen: AtomicBool,
+    /// Whether a piece was appended or prepended.
+    pub(super) growth_seen: AtomicBool,
     /// Threads that have nothing to send.
     pub(super) starving: Vec<AtomicBool>,
     began: Instant,
@@ -52,7 +52,7 @@ impl Shared {
             answered: AtomicU64::new(0),
             healthy: AtomicUsize::new(0),
             counters_seen: AtomicBool::new(false),
-            plain_pieces_seen: AtomicBool::new(false),
+            growth_seen: AtomicBool::new(false),
             starving: (0..options.threads).map(|_| AtomicBool::new(false)).collect(),
             began: Instant::now(),
             at_gate: AtomicUsize::new(0),
