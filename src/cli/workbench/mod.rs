@@ -36,7 +36,7 @@ enum Workbench {
     /// Write down the requests of a generated workload
     Workload(workload::WorkloadArgs),
     /// Drive a memcached or RESP server with a trace or a workload
-    Replay(replay::ReplayArgs),
+    Replay(Box<replay::ReplayArgs>),
     /// Eviction policies side by side over a trace
     Simulate(simulate::SimulateArgs),
     /// Slab allocation schemes side by side over a trace
@@ -82,7 +82,7 @@ pub(crate) fn run(words: &[OsString]) -> Result<(), Failure> {
     match words.command {
         Workbench::Trace(args) => trace::run(args),
         Workbench::Workload(args) => workload::run(args),
-        Workbench::Replay(args) => replay::run(args),
+        Workbench::Replay(args) => replay::run(*args),
         Workbench::Simulate(args) => simulate::run(args),
         Workbench::Slabs(args) => slabs::run(args),
         Workbench::Mrc(args) => mrc::run(args),

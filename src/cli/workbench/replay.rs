@@ -127,7 +127,7 @@ struct ItemArgs {
     /// How closely values are looked at: every octet, the headers of long ones, not at all
     #[arg(long, value_name = "HOW", default_value = "full")]
     verify: VerifyArg,
-    /// How many keys are remembered to tell stale values, 64 octets each
+    /// How many keys are remembered to tell stale values, up to 86 octets each
     #[arg(long, value_name = "KEYS", default_value = "4m", value_parser = count)]
     verify_keys: u64,
 }

@@ -27,7 +27,7 @@ pub(super) struct Entry {
     identity: u64,
     /// The last write or delete that was acknowledged.
     version: u64,
-    number: i128,
+    number: i64,
     flags: u8,
 }
 
@@ -59,7 +59,7 @@ impl Entry {
 
     /// The counter's number, where it is known.
     pub(super) fn number(&self) -> Option<i128> {
-        (self.flags & (NUMBER_KNOWN | TAINTED) == NUMBER_KNOWN).then_some(self.number)
+        (self.flags & (NUMBER_KNOWN | TAINTED) == NUMBER_KNOWN).then_some(i128::from(self.number))
     }
 
     /// A write of `version` was acknowledged; `plain`: the value has no header.
@@ -75,11 +75,14 @@ impl Entry {
         self.flags |= DELETED;
     }
 
-    /// The counter has this number.
+    /// The counter has this number; those above 2^63 are not remembered.
     pub(super) fn counted(&mut self, number: i128, version: u64) {
         self.stored(version, true);
-        self.number = number;
-        self.flags |= COUNTER | NUMBER_KNOWN;
+        self.flags |= COUNTER;
+        if let Ok(number) = i64::try_from(number) {
+            self.number = number;
+            self.flags |= NUMBER_KNOWN;
+        }
     }
 
     /// A piece was appended or prepended; `plain`: it has no header.
@@ -100,6 +103,8 @@ impl Entry {
     }
 }
 
+const _: () = assert!(size_of::<Entry>() == 32);
+
 /// The keys of one thread.
 pub(super) struct Ledger {
     slots: Vec<Entry>,
@@ -110,7 +115,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Remembers up to `keys_max` keys, 64 octets each.
+    /// Remembers up to `keys_max` keys, 43 to 86 octets each.
     pub(super) fn new(keys_max: usize) -> Ledger {
         Ledger { slots: vec![Entry::default(); SLOTS_MIN], used: 0, keys_max: keys_max.max(1), forgotten: 0 }
     }

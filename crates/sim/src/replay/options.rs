@@ -107,7 +107,7 @@ pub struct Options {
     pub spread: bool,
     /// How closely values are looked at.
     pub verify: Verify,
-    /// How many keys are remembered, in all, to tell stale values; 64 octets each.
+    /// How many keys are remembered, in all, to tell stale values; 43 to 86 octets each.
     pub verify_keys: usize,
     /// What is sent for a `cas`.
     pub cas_as: CasAs,
