@@ -73,7 +73,7 @@ pub(super) fn run(args: SimulateArgs) -> Result<(), Failure> {
     // Clap has made sure that there is a source, so that opening can only fail for a reason of the source's own.
     let open = || {
         args.source.open().map_err(|failure| match failure {
-            Failure::Usage(text) | Failure::Failed(text) => SourceError(text),
+            Failure::Usage(text) | Failure::Failed(text) | Failure::Unreachable(text) => SourceError(text),
         })
     };
     let rules = args.rules();
