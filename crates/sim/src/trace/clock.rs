@@ -9,8 +9,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The time of the next request. A timestamp that lies before the latest one counts as the latest one, so that
-    /// who reads may subtract; `None` if it lies 2^32 seconds or more after the first.
+    /// The time of the next request. A timestamp that lies before the latest one counts as the latest one,
+    /// so that who reads may subtract; `None` if it lies 2^32 seconds or more after the first.
     #[inline]
     pub(super) fn at(&mut self, timestamp_s: u64) -> Option<u32> {
         let first = *self.first.get_or_insert(timestamp_s);
@@ -27,7 +27,8 @@ impl Clock {
     pub(super) fn notice(&self, name: &str) -> Option<String> {
         (self.backwards > 0).then(|| {
             format!(
-                "{name}: {} requests bear a time before their predecessor's; they count as sent at the same time",
+                "{name}: {} requests bear a time before their predecessor's; they count as sent \
+                 at the same time",
                 self.backwards
             )
         })

@@ -220,8 +220,8 @@ impl Taken {
 const TWITTER_BACKWARDS: [Column; 6] =
     [Column::Penalty(1), Column::Ttl, Column::Op, Column::Client, Column::ValueBytes, Column::KeyBytes];
 
-/// Twitter's lines: `timestamp,key,key size,value size,client,op,TTL`, and a penalty where a file has eight columns.
-/// Fields behind the key are counted from the end, for a key may hold commas.
+/// Twitter's lines: `timestamp,key,key size,value size,client,op,TTL`, and a penalty where a file has eight
+/// columns. Fields behind the key are counted from the end, for a key may hold commas.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Twitter {
     /// Whether the penalty is there.

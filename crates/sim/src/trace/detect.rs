@@ -52,7 +52,8 @@ pub(super) fn detect(name: &str, head: &[u8]) -> Result<Format, String> {
         (false, true) if name.contains(".csv") => Ok(Format::Csv),
         (false, _) => Ok(Format::Keys),
         (true, false) => Err(format!(
-            "its format cannot be told: '{}' is neither a header that names a key nor one of Twitter's lines; {HINT}",
+            "its format cannot be told: '{}' is neither a header that names a key nor one \
+             of Twitter's lines; {HINT}",
             shown(first)
         )),
     }

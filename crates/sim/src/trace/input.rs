@@ -200,7 +200,8 @@ fn is_zstd(magic: &[u8]) -> bool {
     skippable || starts(magic, ZSTD)
 }
 
-/// Whether a file begins so, or is so short that it ends within this beginning (two octets are asked for at least).
+/// Whether a file begins so, or is so short that it ends within this beginning (two octets are asked for at
+/// least).
 fn starts(magic: &[u8], with: &[u8]) -> bool {
     magic.starts_with(with) || (magic.len() >= 2 && with.starts_with(magic))
 }

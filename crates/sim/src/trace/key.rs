@@ -2,10 +2,12 @@
 
 use larder_item::KeyHasher;
 
-/// The seed under which the text of keys is hashed; it never changes, so that numbers stay comparable between runs.
+/// The seed under which the text of keys is hashed; it never changes, so that numbers stay comparable
+/// between runs.
 const SEED: u64 = 0x6c61_7264_6572_0001;
 
-/// Reads keys: a decimal number as [`crate::Request::key`] would be written is itself, any other text its hash.
+/// Reads keys: a decimal number as [`crate::Request::key`] would be written is itself, any other text its
+/// hash.
 #[derive(Debug)]
 pub(super) struct KeyReader {
     hasher: KeyHasher,

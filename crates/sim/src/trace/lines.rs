@@ -43,7 +43,8 @@ pub(super) struct Lines {
     failed: Option<SourceError>,
 }
 
-/// What [`Lines::next_line`] found: the octets that the line takes up, its length and whether a line feed ends it.
+/// What [`Lines::next_line`] found: the octets that the line takes up, its length and whether a line feed
+/// ends it.
 struct Found {
     line_bytes: usize,
     ended: bool,

@@ -1,8 +1,9 @@
 //! Traces: files of requests, read as a stream, inspected, converted, sampled.
 //!
 //! ```text
-//!   file -> Input (zstd, gzip, xz seen through) -> records: oracle_general (24 octets) or lines (twitter, csv, keys)
-//!                                                     \-> Clock (seconds since the first record) -> Request
+//!   file -> Input (zstd, gzip, xz seen through)
+//!             \-> oracle_general (24 octets) or lines (twitter, csv, keys)
+//!                   \-> Clock (seconds since the first record) -> Request
 //! ```
 //!
 //! A trace is never held in memory. The formats are described in `docs/traces.md`.

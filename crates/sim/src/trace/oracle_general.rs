@@ -6,8 +6,8 @@
 //!   | u32 s| u64            | u32 B| i64, -1: never|
 //! ```
 //!
-//! libCacheSim, `libCacheSim/traceReader/customizedReader/oracle/oracleGeneralBin.h`. The next access counts requests; it
-//! serves Belady's MIN there and is not needed here.
+//! libCacheSim, `libCacheSim/traceReader/customizedReader/oracle/oracleGeneralBin.h`. The next access
+//! counts requests; it serves Belady's MIN there and is not needed here.
 
 use super::clock::Clock;
 use super::input::Input;
@@ -47,8 +47,8 @@ impl Record {
     }
 }
 
-/// Whether these octets, from the beginning of a file, can be records: times do not go backwards, and the next access
-/// is -1, the largest number, or lies ahead.
+/// Whether these octets, from the beginning of a file, can be records: times do not go backwards, and the
+/// next access is -1, the largest number, or lies ahead.
 pub(super) fn is_plausible(head: &[u8]) -> bool {
     let (records, _) = head.as_chunks::<RECORD_BYTES>();
     let mut latest_s = 0;

@@ -1,4 +1,5 @@
-//! A sample of a trace by its keys, after SHARDS (Waldspurger et al., FAST'15): a key is in or out with all its requests.
+//! A sample of a trace by its keys, after SHARDS (Waldspurger et al., FAST'15): a key is in or out with all
+//! its requests.
 
 use crate::{CHUNK_REQUESTS, Fields, Request, Source, SourceError};
 

@@ -205,8 +205,11 @@ proptest! {
     }
 
     #[test]
-    fn any_octets_are_read_without_a_panic(octets in prop::collection::vec(any::<u8>(), 0..300), skip_bad: bool) {
-        let formats = [None, Some(Format::OracleGeneral), Some(Format::Twitter), Some(Format::Csv), Some(Format::Keys)];
+    fn any_octets_are_read_without_a_panic(
+        octets in prop::collection::vec(any::<u8>(), 0..300),
+        skip_bad: bool,
+    ) {
+        let formats = FORMATS.map(|(format, _)| Some(format)).into_iter().chain([None]);
         let (_folder, path) = file("a", &octets);
         for format in formats {
             if let Ok(mut source) = open(&path, &Options { format, skip_bad }) {
@@ -242,7 +245,8 @@ proptest! {
         let mut sampled = Sampled::new(open(&path, &Options::default()).unwrap(), rate, seed).unwrap();
         let (found, _) = drain(&mut sampled, most);
         let in_sample: HashSet<u64> = found.iter().map(|request| request.key).collect();
-        let expected: Vec<u64> = requests.iter().map(|r| r.key % 64).filter(|k| in_sample.contains(k)).collect();
+        let expected: Vec<u64> =
+            requests.iter().map(|r| r.key % 64).filter(|k| in_sample.contains(k)).collect();
         prop_assert_eq!(keys(&found), expected);
         prop_assert!(in_sample.iter().all(|&key| sampled.keeps(key)));
     }

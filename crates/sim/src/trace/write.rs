@@ -1,9 +1,10 @@
 //! Writing a trace: a stream of requests into any of the formats, compressed as the name says.
 //!
-//! The file bears a temporary name in its folder until it is whole (nothing is forced to the disk: a machine that loses
-//! its power may lose the file). For oracleGeneral, whose records point forward, the
-//! records are first written plain into a second temporary file; then they are walked from the end to the beginning, with a
-//! table of 16 octets (about 20 to 40 in memory) per key that says where the key comes next.
+//! The file bears a temporary name in its folder until it is whole (nothing is forced to the disk: a
+//! machine that loses its power may lose the file). For oracleGeneral, whose records point forward, the
+//! records are first written plain into a second temporary file; then they are walked from the end to the
+//! beginning, with a table of 16 octets (about 20 to 40 in memory) per key that says where the key comes
+//! next.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -134,7 +135,8 @@ pub struct Writer {
     requests: u64,
 }
 
-/// The format that a file's name tells, if it does: `oracleGeneral` anywhere in it or `.bin`, `.csv`, `.txt`, `.keys`.
+/// The format that a file's name tells, if it does: `oracleGeneral` anywhere in it or `.bin`, `.csv`,
+/// `.txt`, `.keys`.
 pub fn format_by_name(path: &Path) -> Option<Format> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     let stem =

@@ -45,9 +45,10 @@ struct Seen {
     item_bytes: u32,
 }
 
-/// Counts per key. Windows of time begin with a length of one (a second, or a request where there is no time) and double
-/// whenever there are more than [`WINDOWS_MAX`]; what is known of them stays exact. Where there are too many keys, those
-/// whose hash lies in the upper half of what is left go, as in fixed-size SHARDS (Waldspurger et al., FAST'15, section 3.3).
+/// Counts per key. Windows of time begin with a length of one (a second, or a request where there is no
+/// time) and double whenever there are more than [`WINDOWS_MAX`]; what is known of them stays exact. Where
+/// there are too many keys, those whose hash lies in the upper half of what is left go, as in fixed-size
+/// SHARDS (Waldspurger et al., FAST'15, section 3.3).
 pub(super) struct KeyTable {
     seen: HashMap<u64, Seen, BySpread>,
     keys_max: usize,

@@ -75,7 +75,8 @@ pub struct Inspector {
 pub struct KeyFindings {
     /// Keys; an estimate if `exact` is false.
     pub keys: u64,
-    /// Whether every key was counted. Above [`KEYS_EXACT_MAX`] keys a share of them, chosen by hash, stands for all.
+    /// Whether every key was counted. Above [`KEYS_EXACT_MAX`] keys a share of them, chosen by hash, stands
+    /// for all.
     pub exact: bool,
     /// Keys that were asked for once.
     pub one_hit_keys: u64,
@@ -155,8 +156,8 @@ impl Inspector {
     }
 }
 
-/// Reads a source to its end and says what it is like. Takes about 25 to 50 octets of memory per key, at most about
-/// 110 MB.
+/// Reads a source to its end and says what it is like. Takes about 25 to 50 octets of memory per key, at
+/// most about 110 MB, and half as much again for a moment while the table grows.
 ///
 /// # Errors
 /// Those of the source.

@@ -19,7 +19,8 @@ pub(super) fn report(found: &Inspector, source: &dyn Source) -> Report {
     }
     if !keys.exact {
         report.parts.push(Part::Text(format!(
-            "Notice: more than {} keys: figures about keys are estimates from a share of them, chosen by hash.",
+            "Notice: more than {} keys: figures about keys are estimates from a share of them, \
+             chosen by hash.",
             super::KEYS_EXACT_MAX
         )));
     }

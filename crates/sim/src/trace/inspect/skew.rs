@@ -5,7 +5,8 @@
 pub struct Zipf {
     /// The exponent.
     pub theta: f64,
-    /// How well a straight line fits on paper ruled by logarithms: the coefficient of determination, at most 1.
+    /// How well a straight line fits on paper ruled by logarithms: the coefficient of determination, at
+    /// most 1.
     pub r_squared: f64,
 }
 
@@ -19,8 +20,9 @@ const EVEN: f64 = 1e-20;
 const KEYS_MIN: usize = 10;
 
 impl Zipf {
-    /// A line through (ln rank, ln requests) by least squares, at ranks evenly spaced by logarithm, over the keys with
-    /// two requests or more: the tail of single requests is flat whatever the law. `counts`: falling.
+    /// A line through (ln rank, ln requests) by least squares, at ranks evenly spaced by logarithm, over
+    /// the keys with two requests or more: the tail of single requests is flat whatever the law. `counts`:
+    /// falling.
     pub(super) fn fit(counts: &[u32]) -> Option<Zipf> {
         let repeated = counts.partition_point(|&count| count >= 2);
         if repeated < KEYS_MIN {
@@ -60,7 +62,8 @@ pub(super) fn log_ranks(last: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The share of all requests that goes to this share of the keys, the most asked (one key at least). `counts`: falling.
+/// The share of all requests that goes to this share of the keys, the most asked (one key at least).
+/// `counts`: falling.
 pub(super) fn top_share(counts: &[u32], share_of_keys: f64) -> f64 {
     let top = libm::ceil(counts.len() as f64 * share_of_keys) as usize;
     let sum = |counts: &[u32]| counts.iter().map(|&count| u64::from(count)).sum::<u64>();
