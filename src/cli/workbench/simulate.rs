@@ -27,8 +27,8 @@ pub(super) struct SimulateArgs {
     /// What sizes count [default: bytes if a size is written as 64m, else objects]
     #[arg(long)]
     unit: Option<UnitName>,
-    /// Ignore operations (every request is a get, as libCacheSim has it), or obey them [default: obey if the trace has
-    /// them]
+    /// Ignore operations (every request is a get, as libCacheSim has it), or obey them [default: obey if the
+    /// trace has them]
     #[arg(long)]
     ops: Option<OpsName>,
     /// Let items expire as the trace says
@@ -70,7 +70,8 @@ enum OpsName {
 
 /// Runs it.
 pub(super) fn run(args: SimulateArgs) -> Result<(), Failure> {
-    // Clap has made sure that there is a source, so that opening can only fail for a reason of the source's own.
+    // Clap has made sure that there is a source, so that opening can only fail for a reason of the source's
+    // own.
     let open = || {
         args.source.open().map_err(|failure| match failure {
             Failure::Usage(text) | Failure::Failed(text) | Failure::Unreachable(text) => SourceError(text),

@@ -1,12 +1,13 @@
 //! Larder's own policy, by the product's own code.
 //!
-//! * Where items are counted, [`build`] gives a model at the granularity of items: the cache's [`ByAge`] decides over
-//!   columns of items, with the warmth that the index keeps. Columns hold a thousandth of the capacity each, 1 to 512
-//!   items; where that is one item it is CLOCK. Dead items hold their place until their column goes, as in the product. An
-//!   overwrite counts as a read and stays in place. There is no reserve of free columns: the capacity is all used.
-//! * Where octets are counted, [`RealCache`] is the cache itself, with one worker: real items, real memory, the trace's
-//!   time. The size is `-m`: index, column bookkeeping and the share set aside for connection buffers (a sixteenth, at
-//!   least 4 MiB) are inside it, and so is every header.
+//! * Where items are counted, [`build`] gives a model at the granularity of items: the cache's [`ByAge`]
+//!   decides over columns of items, with the warmth that the index keeps. Columns hold a thousandth of the
+//!   capacity each, 1 to 512 items; where that is one item it is CLOCK. Dead items hold their place until
+//!   their column goes, as in the product. An overwrite counts as a read and stays in place. There is no
+//!   reserve of free columns: the capacity is all used.
+//! * Where octets are counted, [`RealCache`] is the cache itself, with one worker: real items, real memory,
+//!   the trace's time. The size is `-m`: index, column bookkeeping and the share set aside for connection
+//!   buffers (a sixteenth, at least 4 MiB) are inside it, and so is every header.
 
 use std::sync::Arc;
 
@@ -146,7 +147,8 @@ impl Columns {
         open
     }
 
-    /// The pass over one column: what is read stays once more, up to seven eighths of the column, as in the keeper's.
+    /// The pass over one column: what is read stays once more, up to seven eighths of the column, as in the
+    /// keeper's.
     fn reclaim(&mut self) {
         let columns = &self.columns;
         let victim = self.temperature.victim(&mut |column, birth| {
@@ -269,8 +271,8 @@ const COLUMN_META_BITS: f64 = 64.0 * 8.0;
 pub struct RealItem {
     /// Dense number of its key.
     pub id: u32,
-    /// Octets of the key. The key is made of the number: 4 octets at least, 250 at most, and always as long as at the
-    /// first appearance. What the key cannot be goes to the value's account.
+    /// Octets of the key. The key is made of the number: 4 octets at least, 250 at most, and always as long
+    /// as at the first appearance. What the key cannot be goes to the value's account.
     pub key_bytes: u16,
     /// Octets of key and value.
     pub item_bytes: u32,
@@ -291,9 +293,9 @@ pub struct RealCache {
     written: u64,
 }
 
-/// Largest column, and how many the limit should hold at least; columns are halved until it does, down to the smallest.
-/// The product takes the largest from the machine's cache; here it is the usual one, so that results do not depend on
-/// the machine.
+/// Largest column, and how many the limit should hold at least; columns are halved until it does, down to the
+/// smallest. The product takes the largest from the machine's cache; here it is the usual one, so that
+/// results do not depend on the machine.
 const COLUMN_BYTES: u32 = 256 << 10;
 const COLUMN_BYTES_MIN: u32 = 32 << 10;
 const COLUMNS_WANTED_MIN: u64 = 1000;
@@ -458,8 +460,8 @@ impl RealCache {
         (length, item.item_bytes.saturating_sub(length as u32))
     }
 
-    /// Stores zeros under the key that [`RealCache::shape`] wrote. What is too large is refused and, as in the product,
-    /// the old item goes.
+    /// Stores zeros under the key that [`RealCache::shape`] wrote. What is too large is refused and, as in
+    /// the product, the old item goes.
     fn store(&mut self, length: usize, value_bytes: u32, ttl_s: u32, mode: Mode) -> StoreOutcome {
         let key = &self.key[..length];
         if !self.worker.fits(length, value_bytes.into()) {

@@ -222,8 +222,8 @@ impl Preparer {
         Ok(Prepared { id, size, bytes, time_s, penalty_us, ttl_s, key_bytes, verb })
     }
 
-    /// What an item stored by this request lives. Traces tell it of writes only: the fill after a miss takes that of the
-    /// key's last write.
+    /// What an item stored by this request lives. Traces tell it of writes only: the fill after a miss takes
+    /// that of the key's last write.
     fn ttl_of(&mut self, id: u32, verb: Verb, ttl_s: u32) -> u32 {
         let at = id as usize;
         if at == self.ttl_s.len() {
@@ -277,8 +277,8 @@ impl Surveyor {
         Ok(())
     }
 
-    /// The survey. Going backwards, the number of each request is replaced by the ordinal of the next access to its key;
-    /// before a write or a delete that is never, for the copy held till then serves nobody.
+    /// The survey. Going backwards, the number of each request is replaced by the ordinal of the next access
+    /// to its key; before a write or a delete that is never, for the copy held till then serves nobody.
     pub(super) fn finish(self) -> Survey {
         let next = self.trail.map(|(mut ids, ends)| {
             let mut upcoming = vec![NEVER; self.population.keys()];

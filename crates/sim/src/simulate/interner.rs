@@ -2,8 +2,8 @@
 
 /// Gives each key a dense number: 0, 1, 2 ... in the order of first appearance.
 ///
-/// An open-addressing table of numbers beside a list of keys: 8 octets per key for the list and 4.4 to 6.7 for the table,
-/// whose load stays between 0.6 and 0.9. Numbers are u32: 4,294,967,294 keys at most.
+/// An open-addressing table of numbers beside a list of keys: 8 octets per key for the list and 4.4 to 6.7
+/// for the table, whose load stays between 0.6 and 0.9. Numbers are u32: 4,294,967,294 keys at most.
 pub struct Interner {
     /// Key of each number.
     keys: Vec<u64>,

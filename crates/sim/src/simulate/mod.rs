@@ -5,20 +5,21 @@
 //!              (thread)        (caller)          (shared)    (threads; each takes the next that is due)
 //! ```
 //!
-//! The trace is read once and never held: chunks of requests are shared by all simulations. A first pass is made only
-//! where a size or the warm-up is a share of the trace, or where a policy looks ahead (Belady): that one keeps 4 octets
-//! per request for the whole run, and 9 for a moment.
+//! The trace is read once and never held: chunks of requests are shared by all simulations. A first pass is
+//! made only where a size or the warm-up is a share of the trace, or where a policy looks ahead (Belady):
+//! that one keeps 4 octets per request for the whole run, and 9 for a moment.
 //!
 //! # What is counted
-//! A get counts as hit or miss; a miss is filled at once. Under [`OpsRule::Obey`] set, add, replace, cas, append, prepend,
-//! incr and decr write and count for nothing, and delete removes; sizes are those that the trace gives at each request.
-//! Under [`OpsRule::Ignore`] every request is a get, the convention of libCacheSim. In byte mode an item is charged for
-//! key, value and [`Rules::overhead_bytes`]: 0 by default, as in the literature, so that policies and not servers are
-//! compared; `larder` alone carries its real overhead.
+//! A get counts as hit or miss; a miss is filled at once. Under [`OpsRule::Obey`] set, add, replace, cas,
+//! append, prepend, incr and decr write and count for nothing, and delete removes; sizes are those that the
+//! trace gives at each request. Under [`OpsRule::Ignore`] every request is a get, the convention of
+//! libCacheSim. In byte mode an item is charged for key, value and [`Rules::overhead_bytes`]: 0 by default,
+//! as in the literature, so that policies and not servers are compared; `larder` alone carries its real
+//! overhead.
 //!
 //! # Times
-//! The mean service time is `hit_us` for every get, plus the penalty of the miss for each that missed: a miss asks the
-//! cache first.
+//! The mean service time is `hit_us` for every get, plus the penalty of the miss for each that missed: a miss
+//! asks the cache first.
 //!
 //! Results do not depend on the number of threads.
 
@@ -109,7 +110,8 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// All policies at 0.1 % to 30 % of the trace's keys; a hit costs 200 us, about a round trip in one data centre.
+    /// All policies at 0.1 % to 30 % of the trace's keys; a hit costs 200 us, about a round trip in one data
+    /// centre.
     fn default() -> Self {
         Rules {
             policies: vec!["all".to_owned()],
@@ -183,8 +185,8 @@ pub fn policy_names() -> Vec<&'static str> {
 /// Runs every policy of `rules` at every size.
 ///
 /// # Errors
-/// A source that cannot be opened; an unknown policy; sizes that the trace knows nothing of. An error in the middle of the
-/// trace is no error here: see [`Outcome::error`].
+/// A source that cannot be opened; an unknown policy; sizes that the trace knows nothing of. An error in the
+/// middle of the trace is no error here: see [`Outcome::error`].
 pub fn run(open: &Open<'_>, rules: &Rules, progress: &mut Progress) -> Result<Outcome, SourceError> {
     run_with(open, rules, &policy::build, progress)
 }

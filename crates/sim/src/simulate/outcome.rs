@@ -150,7 +150,8 @@ impl View<'_> {
         ratio(capacity, whole)
     }
 
-    /// A table with a row per policy and a column per size, and the mean of the row where all sizes have a value.
+    /// A table with a row per policy and a column per size, and the mean of the row where all sizes have a
+    /// value.
     fn by_size(&self, title: &str, decimals: usize, value: &dyn Fn(&str, u64) -> Option<f64>) -> Table {
         let capacities = self.capacities();
         let mut columns = vec!["policy".to_owned()];
@@ -279,8 +280,8 @@ impl View<'_> {
         let mut remarks: Vec<String> = outcome.notices.clone();
         if outcome.unit == Unit::Bytes && self.policies().contains(&larder::NAME) {
             remarks.push(
-                "larder: the size is the server's -m, with the index, every header and the share for connection \
-                 buffers inside it; the other policies are charged for key, value and --overhead."
+                "larder: the size is the server's -m, with the index, every header and the share for \
+                 connection buffers inside it; the other policies are charged for key, value and --overhead."
                     .to_owned(),
             );
         }

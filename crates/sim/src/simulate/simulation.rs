@@ -98,8 +98,8 @@ pub(super) struct Simulation {
     capacity: u64,
     counts: Counts,
     windows: Windows,
-    /// When each key's item expires, in seconds since the trace began; 0 = never. Empty where times to live are not
-    /// obeyed.
+    /// When each key's item expires, in seconds since the trace began; 0 = never. Empty where times to live
+    /// are not obeyed.
     expires: Vec<u32>,
     ttls: bool,
     /// Items stored and removed since the counting began, and held when it began.

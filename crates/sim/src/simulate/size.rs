@@ -9,8 +9,8 @@ pub enum Size {
     Share(f64),
     /// `10000`: items, or octets where the unit is said to be bytes.
     Plain(u64),
-    /// `64m`: octets, in powers of 1024; items in powers of 1000 where the unit is said to be objects. The number and
-    /// how often it is to be multiplied (k = 1, m = 2, g = 3, t = 4).
+    /// `64m`: octets, in powers of 1024; items in powers of 1000 where the unit is said to be objects. The
+    /// number and how often it is to be multiplied (k = 1, m = 2, g = 3, t = 4).
     Suffixed(f64, u32),
 }
 

@@ -262,8 +262,10 @@ proptest! {
         let outcome = simulate(&requests, &rules);
         let found = counts(&outcome, 0);
         let all_warmup = outcome.warmup_requests >= requests.len() as u64;
-        // With items in octets that change, what an item's growth pushes out of itself is counted differently.
-        let expected = if all_warmup { Counts::default() } else { Counts { evictions: found.evictions, ..expected } };
+        // With items in octets that change, what an item's growth pushes out of itself is counted
+        // differently.
+        let expected = if all_warmup { Counts::default() } else { expected };
+        let expected = Counts { evictions: found.evictions, ..expected };
         prop_assert_eq!(found, expected);
         if !all_warmup && !is_bytes {
             prop_assert_eq!(found.evictions, naive(&requests, capacity, &rules, unit).evictions);
