@@ -1,0 +1,35 @@
+//! Larder's own policy, by the product's own code.
+//!
+//! * Where items are counted, [`build`] gives a model at the granularity of items: the cache's `ByAge`
+//!   decides over columns of items, with the warmth that the index keeps. Columns hold a thousandth of the
+//!   capacity each, 1 to 512 items; where that is one item it is CLOCK. Dead items hold their place until
+//!   their column goes, as in the product. An overwrite counts as a read and stays in place. There is no
+//!   reserve of free columns: the capacity is all used.
+//! * Where octets are counted, [`RealCache`] is the cache itself, with one worker: real items, real memory,
+//!   the trace's time. The size is `-m`: index, column bookkeeping and the share set aside for connection
+//!   buffers (a sixteenth, at least 4 MiB) are inside it, and so is every header.
+
+mod columns;
+mod real;
+
+pub use real::{LIMIT_BYTES_MIN, RealCache, RealItem};
+
+use super::Policy;
+use columns::Columns;
+
+/// The name of both in a report.
+pub const NAME: &str = "larder";
+
+/// The model for `capacity` items.
+///
+/// # Errors
+/// A capacity beyond 2^31 items.
+pub fn build(capacity: u64) -> Result<Box<dyn Policy>, String> {
+    match u32::try_from(capacity) {
+        Ok(capacity) if capacity < 1 << 31 => Ok(Box::new(Columns::new(capacity.max(1)))),
+        _ => Err(format!("larder: {capacity} items are too many: 2147483647 at most")),
+    }
+}
+
+/// Warmth of an index entry.
+const WARMTH_BITS: f64 = 2.0;
