@@ -16,6 +16,7 @@ mod heap;
 mod hyperbolic;
 mod lhd;
 mod lhd_classes;
+mod lirs;
 mod lru;
 mod random;
 mod ranked;
@@ -94,6 +95,7 @@ pub const NAMES: &[&str] = &[
     "slru",
     "2q",
     "arc",
+    "lirs",
     "lfu",
     "s3-fifo",
     "sieve",
@@ -122,6 +124,7 @@ pub fn build(name: &str, capacity: u64, seed: u64) -> Result<Box<dyn Policy>, St
         "slru" => Box::new(Framed::new(capacity, segmented::SEGMENTS, segmented::Slru)),
         "2q" => Box::new(Framed::new(capacity, two_q::LISTS, two_q::TwoQ)),
         "arc" => Box::new(Framed::new(capacity, arc::LISTS, arc::Arc::default())),
+        "lirs" => Box::new(Framed::new(capacity, lirs::LISTS, lirs::Lirs::new())),
         "lfu" => Box::new(Framed::new(capacity, 0, ranked::Lfu::new())),
         "s3-fifo" => Box::new(Framed::new(capacity, s3_fifo::LISTS, s3_fifo::S3Fifo::default())),
         "sieve" => Box::new(Framed::new(capacity, clock::LISTS, clock::Sieve::default())),

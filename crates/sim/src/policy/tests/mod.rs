@@ -3,6 +3,7 @@
 mod parts;
 mod twins;
 mod twins_ghosts;
+mod twins_lirs;
 mod twins_ranked;
 
 use proptest::prelude::*;
@@ -31,6 +32,7 @@ fn twin(name: &str, capacity: u64, seed: u64) -> Box<dyn Twin> {
         "slru" => twins::slru(capacity),
         "2q" => twins_ghosts::two_q(capacity),
         "arc" => twins_ghosts::arc(capacity),
+        "lirs" => twins_lirs::lirs(capacity),
         "s3-fifo" => twins_ghosts::s3_fifo(capacity),
         "w-tinylfu" => twins_ghosts::tiny_lfu(capacity),
         "redis-lru" => twins_ranked::redis(capacity, seed),

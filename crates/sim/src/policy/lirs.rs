@@ -1,0 +1,186 @@
+//! LIRS (Jiang and Zhang, SIGMETRICS 2002, section 3).
+
+use super::frame::Scheme;
+use super::slots::Slots;
+use super::{Access, GHOST_KEY_BITS, LINKS_BITS};
+
+/// The paper's stack S: items with a low recency of reuse (LIR), and others and ghosts that were used later than the
+/// LIR item at its bottom.
+const STACK: u8 = 0;
+/// Resident items that are not in the stack.
+const OUTSIDE: u8 = 1;
+
+/// Lists that it uses.
+pub(super) const LISTS: usize = 2;
+
+const NIL: u32 = u32::MAX;
+
+/// A queue of slots beside the lists that they are in: the first to come is the first to go.
+struct Chain {
+    /// (before, after) by slot; stale for a slot that is not in.
+    links: Vec<(u32, u32)>,
+    first: u32,
+    last: u32,
+}
+
+impl Chain {
+    fn new() -> Chain {
+        Chain { links: Vec::new(), first: NIL, last: NIL }
+    }
+
+    fn first(&self) -> Option<u32> {
+        Some(self.first).filter(|&slot| slot != NIL)
+    }
+
+    fn push(&mut self, slot: u32) {
+        if self.links.len() <= slot as usize {
+            self.links.resize(slot as usize + 1, (NIL, NIL));
+        }
+        self.links[slot as usize] = (self.last, NIL);
+        match self.last {
+            NIL => self.first = slot,
+            last => self.links[last as usize].1 = slot,
+        }
+        self.last = slot;
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let (before, after) = self.links[slot as usize];
+        match before {
+            NIL => self.first = after,
+            before => self.links[before as usize].1 = after,
+        }
+        match after {
+            NIL => self.last = before,
+            after => self.links[after as usize].0 = before,
+        }
+    }
+}
+
+/// Items are LIR or HIR by how lately they were used twice. HIR items have 1 % of the cache and leave first, in the order
+/// of the paper's queue Q; a HIR item that is used while it is in the stack, resident or not, becomes LIR.
+///
+/// The paper bounds the ghosts only by what happens. Here, as in libCacheSim, the stack holds at most twice the capacity:
+/// the ghosts that left first go.
+pub(super) struct Lirs {
+    queue: Chain,
+    ghosts: Chain,
+    lir_size: u64,
+}
+
+fn lir_max(slots: &Slots<u32>) -> u64 {
+    slots.capacity() - (slots.capacity() / 100).max(1).min(slots.capacity())
+}
+
+impl Lirs {
+    /// An empty one.
+    pub(super) fn new() -> Lirs {
+        Lirs { queue: Chain::new(), ghosts: Chain::new(), lir_size: 0 }
+    }
+
+    /// Counts an item as LIR, with the size that it has now.
+    fn count_lir(&mut self, slots: &mut Slots<u32>, slot: u32) {
+        let size = slots.size(slot);
+        let counted = std::mem::replace(slots.data(slot), size);
+        self.lir_size = self.lir_size - u64::from(counted) + u64::from(size);
+    }
+
+    /// Takes what is not LIR from the bottom of the stack.
+    fn prune(&mut self, slots: &mut Slots<u32>) {
+        while let Some(bottom) = slots.tail(STACK).filter(|&slot| *slots.data(slot) == 0) {
+            if slots.is_resident(bottom) {
+                slots.move_to(OUTSIDE, bottom);
+            } else {
+                self.ghosts.remove(bottom);
+                slots.free(bottom);
+            }
+        }
+    }
+
+    /// The LIR item at the bottom of the stack becomes HIR, the last to leave of those.
+    fn demote(&mut self, slots: &mut Slots<u32>) {
+        if let Some(bottom) = slots.tail(STACK) {
+            self.lir_size -= u64::from(std::mem::take(slots.data(bottom)));
+            slots.move_to(OUTSIDE, bottom);
+            self.queue.push(bottom);
+            self.prune(slots);
+        }
+    }
+
+    fn settle(&mut self, slots: &mut Slots<u32>) {
+        self.prune(slots);
+        while self.lir_size > lir_max(slots) {
+            self.demote(slots);
+        }
+        while slots.list_size(STACK) > slots.capacity().saturating_mul(2)
+            && let Some(ghost) = self.ghosts.first()
+        {
+            self.ghosts.remove(ghost);
+            slots.free(ghost);
+        }
+    }
+}
+
+impl Scheme for Lirs {
+    /// The size by which it counts as LIR; 0 = it is HIR.
+    type Data = u32;
+
+    fn hit(&mut self, slots: &mut Slots<u32>, slot: u32, _: &Access) {
+        let was_lir = *slots.data(slot) > 0;
+        let in_stack = slots.list_of(slot) == STACK;
+        slots.move_to(STACK, slot);
+        if was_lir {
+            self.count_lir(slots, slot);
+        } else {
+            self.queue.remove(slot);
+            if in_stack {
+                self.count_lir(slots, slot);
+            } else {
+                self.queue.push(slot);
+            }
+        }
+        self.settle(slots);
+    }
+
+    fn miss(&mut self, slots: &mut Slots<u32>, ghost: Option<u32>, access: &Access) {
+        if let Some(ghost) = ghost {
+            self.ghosts.remove(ghost);
+            slots.free(ghost);
+        }
+        self.make_room(slots, access.size);
+        let lir_has_room = self.lir_size + u64::from(access.size) <= lir_max(slots);
+        let slot = slots.add_to(STACK, access.id, access.size, 0);
+        if ghost.is_some() || lir_has_room {
+            self.count_lir(slots, slot);
+        } else {
+            self.queue.push(slot);
+        }
+        self.settle(slots);
+    }
+
+    fn evict(&mut self, slots: &mut Slots<u32>) {
+        let Some(first) = self.queue.first() else { return self.demote(slots) };
+        self.queue.remove(first);
+        if slots.list_of(first) == STACK {
+            slots.make_ghost(first);
+            self.ghosts.push(first);
+        } else {
+            slots.free(first);
+        }
+    }
+
+    fn forget(&mut self, slots: &mut Slots<u32>, slot: u32) {
+        let counted = *slots.data(slot);
+        if counted == 0 {
+            self.queue.remove(slot);
+        }
+        self.lir_size -= u64::from(counted);
+        slots.free(slot);
+        self.prune(slots);
+    }
+
+    /// The links of stack and queue, and which of them it is in; and a ghost, which has the same and its key.
+    fn metadata_bits(&self) -> f64 {
+        2.0 * (2.0 * LINKS_BITS + 2.0) + GHOST_KEY_BITS
+    }
+}
