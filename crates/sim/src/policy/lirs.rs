@@ -4,8 +4,8 @@ use super::frame::Scheme;
 use super::slots::Slots;
 use super::{Access, GHOST_KEY_BITS, LINKS_BITS};
 
-/// The paper's stack S: items with a low recency of reuse (LIR), and others and ghosts that were used later than the
-/// LIR item at its bottom.
+/// The paper's stack S: items that were reused soon (LIR), and others (HIR) and ghosts that were used later than
+/// the LIR item at its bottom.
 const STACK: u8 = 0;
 /// Resident items that are not in the stack.
 const OUTSIDE: u8 = 1;
@@ -57,11 +57,12 @@ impl Chain {
     }
 }
 
-/// Items are LIR or HIR by how lately they were used twice. HIR items have 1 % of the cache and leave first, in the order
-/// of the paper's queue Q; a HIR item that is used while it is in the stack, resident or not, becomes LIR.
+/// Items are LIR or HIR by how lately they were used twice. HIR items have 1 % of the cache and leave first, in
+/// the order of the paper's queue Q; a HIR item that is used while it is in the stack, resident or not, becomes
+/// LIR.
 ///
-/// The paper bounds the ghosts only by what happens. Here, as in libCacheSim, the stack holds at most twice the capacity:
-/// the ghosts that left first go.
+/// The paper bounds the ghosts only by what happens. Here, as in libCacheSim, the stack holds at most twice the
+/// capacity: the ghosts that left first go.
 pub(super) struct Lirs {
     queue: Chain,
     ghosts: Chain,

@@ -1,4 +1,4 @@
-//! A twin of LIRS: the paper's stack and queue as two `Vec`s of keys, with what is known about each key beside them.
+//! A twin of LIRS: the paper's stack and queue as two `Vec`s of keys, and what is known about each key.
 
 use std::collections::BTreeMap;
 
