@@ -175,8 +175,10 @@ impl Connection {
 
     /// The first `taken` octets of the input are done with.
     pub(super) fn consume(&mut self, taken: usize) {
-        self.input.copy_within(taken..self.filled, 0);
-        self.filled -= taken;
+        if taken > 0 {
+            self.input.copy_within(taken..self.filled, 0);
+            self.filled -= taken;
+        }
         if self.input.len() > INPUT_BYTES_KEPT && self.filled == 0 && self.needed <= INPUT_BYTES {
             self.input = vec![0; INPUT_BYTES];
         }

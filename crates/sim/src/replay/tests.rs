@@ -162,7 +162,7 @@ fn sets_and_gets(keys: u64, rounds: usize) -> Vec<Request> {
 }
 
 fn options(server: Server) -> Options {
-    Options { connections: 3, depth: 4, timeout: Duration::from_millis(300), ..Options::new(server) }
+    Options { connections: 3, depth: 4, timeout: Duration::from_secs(3), ..Options::new(server) }
 }
 
 fn play(options: Options, requests: &[Request]) -> Outcome {
@@ -360,7 +360,9 @@ fn a_closed_connection_is_made_again_and_what_was_in_flight_is_lost() {
 #[test]
 fn a_silent_server_runs_into_the_timeout() {
     let server = serve(|ask, reply| if ask.nth == 7 { Act::Nothing } else { Act::Send(reply) });
-    let outcome = play(Options { connections: 1, depth: 1, ..options(server) }, &sets_and_gets(10, 1));
+    let timeout = Duration::from_millis(400);
+    let outcome =
+        play(Options { connections: 1, depth: 1, timeout, ..options(server) }, &sets_and_gets(10, 1));
     assert_eq!(outcome.faults.mishaps, [(Mishap::Timeout, 1)].into());
     assert_eq!((outcome.counts.requests(), outcome.faults.lost), (19, 1));
     assert!(
