@@ -1,8 +1,12 @@
 //! `larder slabs`.
 
 use clap::Args;
+use larder_sim::SourceError;
+use larder_sim::progress::Progress;
+use larder_sim::report::Part;
+use larder_sim::slabs::{self, Burst, Rollover, SchemeSettings, Settings, Shown, Simulation, SlabClasses};
 
-use super::{Failure, OutputArgs, SourceArgs};
+use super::{Failure, OutputArgs, SourceArgs, count};
 
 /// Flags of `larder slabs`.
 #[derive(Args)]
@@ -11,10 +15,191 @@ pub(super) struct SlabsArgs {
     source: SourceArgs,
     #[command(flatten)]
     output: OutputArgs,
+    /// Memory sizes, such as 64m,128m (powers of 1024)
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = bytes, default_value = "64m")]
+    memory: Vec<u64>,
+    /// Schemes: all, or some of static, automove, psa, twemcache, age, pre-pama, pre-pama-subclasses, pama,
+    /// pama-exact
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "all")]
+    schemes: Vec<String>,
+    /// PAMA's reference segments; several numbers are run side by side
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "2")]
+    m: Vec<usize>,
+    /// The window of the report, in GETs
+    #[arg(long, value_name = "GETS", value_parser = count, default_value = "1m")]
+    window: u64,
+    /// How often the requests are gone through
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = passes)]
+    passes: u32,
+    #[command(flatten)]
+    model: Box<ModelArgs>,
+    #[command(flatten)]
+    burst: Box<BurstArgs>,
+    /// Classes whose subclasses are drawn
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',', default_value = "0,8")]
+    show_classes: Vec<usize>,
+    /// How many simulations run at a time; 0 = as many as there are cores
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    threads: usize,
+}
+
+/// The cache and its schemes.
+#[derive(Args)]
+struct ModelArgs {
+    /// The size of a slab
+    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1m")]
+    slab: u64,
+    /// How much the slots of a class are larger than those of the one before
+    #[arg(long, value_name = "FACTOR", default_value_t = 2.0)]
+    factor: f64,
+    /// At most this many classes; larger items are refused
+    #[arg(long, value_name = "NUMBER")]
+    classes_max: Option<usize>,
+    /// Octets that an item takes besides its key and value
+    #[arg(long, value_name = "OCTETS", default_value_t = 0)]
+    overhead: u32,
+    /// The service time of a hit, in microseconds
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 100)]
+    hit_us: u32,
+    /// The client does not store what its GET missed: only the trace's own SETs fill the cache
+    #[arg(long)]
+    no_refill: bool,
+    /// The window of PAMA's values, in accesses
+    #[arg(long, value_name = "ACCESSES", value_parser = count, default_value = "1m")]
+    value_window: u64,
+    /// What becomes of PAMA's values when their window ends: sliding, reset, last, decay
+    #[arg(long, value_name = "NAME", value_parser = Rollover::parse, default_value = "sliding")]
+    rollover: Rollover,
+    /// PAMA's values stay with a group when a slab moves
+    #[arg(long)]
+    values_stay: bool,
+    /// PSA moves a slab every so many misses
+    #[arg(long, value_name = "MISSES", value_parser = count, default_value = "1k")]
+    psa_misses: u64,
+    /// memcached's automover looks every so many accesses
+    #[arg(long, value_name = "ACCESSES", value_parser = count, default_value = "1m")]
+    automove_window: u64,
+    /// Seed of the scheme that draws lots
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Cold items that are injected (PAMA, section IV.C).
+#[derive(Args)]
+struct BurstArgs {
+    /// Inject cold items after this many GETs
+    #[arg(long, value_name = "GETS", value_parser = count)]
+    burst_at: Option<u64>,
+    /// Their size as a share of the memory
+    #[arg(long, value_name = "RATIO", default_value_t = 0.1, requires = "burst_at")]
+    burst_ratio: f64,
+    /// The first of their classes
+    #[arg(long, value_name = "CLASS", default_value_t = 3, requires = "burst_at")]
+    burst_class: usize,
+    /// How many classes they have
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, requires = "burst_at")]
+    burst_classes: usize,
+    /// How many of them come with each GET
+    #[arg(long, value_name = "NUMBER", default_value_t = 10, requires = "burst_at")]
+    burst_sets_per_get: u32,
+    /// Their penalty in microseconds; 0 = unknown
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, requires = "burst_at")]
+    burst_penalty_us: u32,
 }
 
 /// Runs it.
 pub(super) fn run(args: SlabsArgs) -> Result<(), Failure> {
-    let _ = (args.source.open()?, args.output.quiet);
-    Err(Failure::Failed("not built".to_owned()))
+    let settings = settings(&args)?;
+    let simulations = simulations(&args)?;
+    let threads = match args.threads {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+        threads => threads,
+    };
+    let mut described = None;
+    let mut sizes_known = true;
+    let mut open = || {
+        let source = args.source.open().map_err(|failure| match failure {
+            Failure::Usage(text) | Failure::Failed(text) => SourceError::new(text),
+        })?;
+        sizes_known = source.fields().sizes;
+        described.get_or_insert_with(|| source.describe());
+        Ok(source)
+    };
+    let mut progress = Progress::new("slabs", args.output.quiet);
+    let outcomes = slabs::run(&settings, &simulations, args.passes, threads, &mut open, &mut progress)?;
+    progress.finish();
+    let shown = Shown { source: described.unwrap_or_default(), classes: args.show_classes };
+    let mut report = slabs::report(&settings, &outcomes, &shown);
+    if !sizes_known {
+        let text = "The requests have no sizes: every item counts as empty, and one class holds them all.";
+        report.parts.insert(0, Part::Text(text.to_owned()));
+    }
+    args.output.deliver(&report)
+}
+
+fn settings(args: &SlabsArgs) -> Result<Settings, Failure> {
+    let model = &args.model;
+    let burst = args.burst.burst_at.map(|at_gets| Burst {
+        at_gets,
+        memory_ratio: args.burst.burst_ratio,
+        class_first: args.burst.burst_class,
+        classes: args.burst.burst_classes,
+        sets_per_get: args.burst.burst_sets_per_get,
+        penalty_us: args.burst.burst_penalty_us,
+    });
+    Ok(Settings {
+        classes: SlabClasses::new(model.slab, model.factor, model.classes_max).map_err(Failure::Usage)?,
+        overhead_bytes: model.overhead,
+        hit_us: model.hit_us,
+        refill: !model.no_refill,
+        window_gets: args.window,
+        burst,
+        scheme: SchemeSettings {
+            m: args.m.first().copied().unwrap_or(2),
+            value_window: model.value_window,
+            rollover: model.rollover,
+            follow_slabs: !model.values_stay,
+            psa_misses: model.psa_misses,
+            automove_window: model.automove_window,
+            seed: model.seed,
+        },
+    })
+}
+
+/// Every scheme with every memory size, those with an m with every m.
+fn simulations(args: &SlabsArgs) -> Result<Vec<Simulation>, Failure> {
+    let all = args.schemes.iter().any(|name| name == "all");
+    let named = args.schemes.iter().map(String::as_str).collect();
+    let names: Vec<&str> = if all { slabs::NAMES.to_vec() } else { named };
+    let mut simulations = Vec::new();
+    for &memory_bytes in &args.memory {
+        for &name in &names {
+            let scheme = slabs::build(name, &SchemeSettings::default(), 1).map_err(Failure::Usage)?;
+            let ms = if scheme.segments() > 0 { &args.m[..] } else { &args.m[..1] };
+            let of = |&m: &usize| Simulation { scheme: name.to_owned(), m, memory_bytes };
+            simulations.extend(ms.iter().map(of));
+        }
+    }
+    Ok(simulations)
+}
+
+/// A size such as `64k`, `512m`, `4g` (powers of 1024).
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is no size, such as 64k, 512m, 4g");
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1_u64 << 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 1 << 30),
+        _ => (text, 1),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(unit).filter(|&bytes| bytes > 0).ok_or_else(wrong)
+}
+
+/// A number of passes: at least one.
+fn passes(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|&passes| passes > 0)
+        .ok_or_else(|| "expected a whole number from 1 on".to_owned())
 }

@@ -1,0 +1,131 @@
+//! Bloom filters that tell the segment of an access, and the removal filter (PAMA, section III).
+
+use super::key_map::mix;
+
+/// Bits per element at capacity; with [`PROBES`] probes about 0.9 % false positives, or less where the number
+/// of bits is rounded up to a power of two.
+const BITS_PER_ELEMENT: usize = 10;
+
+/// Bits that are set for each element.
+const PROBES: u64 = 5;
+
+/// A Bloom filter over keys of 64 bits (Bloom, CACM 1970).
+pub(super) struct Bloom {
+    words: Vec<u64>,
+    mask: u64,
+    added: usize,
+}
+
+impl Bloom {
+    /// An empty filter for `elements`.
+    pub(super) fn new(elements: usize) -> Bloom {
+        let bits = (elements * BITS_PER_ELEMENT).next_power_of_two().max(64);
+        Bloom { words: vec![0; bits / 64], mask: bits as u64 - 1, added: 0 }
+    }
+
+    pub(super) fn insert(&mut self, key: u64) {
+        let (mut at, step) = probe(key);
+        for _ in 0..PROBES {
+            let bit = at & self.mask;
+            self.words[(bit / 64) as usize] |= 1 << (bit % 64);
+            at = at.wrapping_add(step);
+        }
+        self.added += 1;
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, key: u64) -> bool {
+        let (mut at, step) = probe(key);
+        for _ in 0..PROBES {
+            let bit = at & self.mask;
+            if self.words[(bit / 64) as usize] & (1 << (bit % 64)) == 0 {
+                return false;
+            }
+            at = at.wrapping_add(step);
+        }
+        true
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.words.fill(0);
+        self.added = 0;
+    }
+
+    /// How many insertions there were since the last clear.
+    pub(super) fn added(&self) -> usize {
+        self.added
+    }
+}
+
+/// The first bit and the distance to the next (Kirsch and Mitzenmacher, ESA 2006).
+#[inline]
+fn probe(key: u64) -> (u64, u64) {
+    let hash = mix(key);
+    (hash, (hash >> 32) | 1)
+}
+
+/// The filters of one stack: one per segment, resident and ghost, and one removal filter.
+///
+/// The paper does not say when a segment's filter, which only ever takes members, is built anew. Here an item
+/// is added when it enters a segment, is looked for from the lowest segment upwards (a filter still knows
+/// those who sank into the next), and a filter that took two segments' worth of items is rebuilt from the
+/// items that are in its segment now, which costs O(1) per item added.
+pub(super) struct GroupFilters {
+    /// Zones 1 to `2 n`: the segments from the uppermost resident one to the lowest ghost one.
+    segments: Vec<Bloom>,
+    removal: Bloom,
+    adds_max: usize,
+    due: bool,
+}
+
+impl GroupFilters {
+    /// Filters for `segments` resident and as many ghost segments of `slots` items each.
+    pub(super) fn new(segments: usize, slots: usize) -> GroupFilters {
+        let adds_max = 2 * slots;
+        GroupFilters {
+            segments: (0..2 * segments).map(|_| Bloom::new(adds_max)).collect(),
+            removal: Bloom::new(2 * segments * slots),
+            adds_max,
+            due: false,
+        }
+    }
+
+    /// An item enters a zone. If it is in the removal filter, that filter no longer serves and is cleared.
+    pub(super) fn enter(&mut self, zone: usize, key: u64) {
+        if zone == 0 {
+            return;
+        }
+        if self.removal.contains(key) {
+            self.removal.clear();
+        }
+        let filter = &mut self.segments[zone - 1];
+        filter.insert(key);
+        self.due |= filter.added() >= self.adds_max;
+    }
+
+    /// An item leaves the segments because it was used.
+    pub(super) fn remove(&mut self, key: u64) {
+        self.removal.insert(key);
+    }
+
+    /// The lowest of `zones` whose filter knows the item, unless the removal filter knows it too.
+    pub(super) fn judge(&self, zones: std::ops::RangeInclusive<usize>, key: u64) -> Option<usize> {
+        let zone = zones.rev().find(|&zone| self.segments[zone - 1].contains(key))?;
+        (!self.removal.contains(key)).then_some(zone)
+    }
+
+    /// The zones whose filters are to be rebuilt.
+    pub(super) fn take_due(&mut self) -> Vec<usize> {
+        if !std::mem::take(&mut self.due) {
+            return Vec::new();
+        }
+        (1..=self.segments.len()).filter(|&zone| self.segments[zone - 1].added() >= self.adds_max).collect()
+    }
+
+    /// Empties a zone's filter and fills it with `keys`.
+    pub(super) fn rebuild(&mut self, zone: usize, keys: impl Iterator<Item = u64>) {
+        let filter = &mut self.segments[zone - 1];
+        filter.clear();
+        keys.for_each(|key| filter.insert(key));
+    }
+}

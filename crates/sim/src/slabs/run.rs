@@ -1,0 +1,124 @@
+//! Simulations side by side: the requests are read once and shared.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use crate::progress::Progress;
+use crate::{CHUNK_REQUESTS, Request, Source, SourceError};
+
+use super::{Outcome, Settings, Simulator};
+
+/// How many chunks a slow simulation may lag behind the reader.
+const CHUNKS_AHEAD: usize = 8;
+
+/// One simulation of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Simulation {
+    /// The scheme's name.
+    pub scheme: String,
+    /// PAMA's m.
+    pub m: usize,
+    /// Memory of the cache, in octets.
+    pub memory_bytes: u64,
+}
+
+/// What the reader tells the simulations.
+#[derive(Clone)]
+enum Said {
+    Requests(Arc<Vec<Request>>),
+    EndOfPass,
+}
+
+/// Runs `simulations` over `passes` passes of a source on `threads` threads, and gives their outcomes in
+/// order. `open` opens the source for each pass. Memory: the simulated caches' entries and a few chunks of
+/// requests.
+///
+/// # Errors
+/// Those of [`Simulator::new`], and those of the source.
+pub fn run(
+    settings: &Settings,
+    simulations: &[Simulation],
+    passes: u32,
+    threads: usize,
+    open: &mut dyn FnMut() -> Result<Box<dyn Source>, SourceError>,
+    progress: &mut Progress,
+) -> Result<Vec<Outcome>, SourceError> {
+    let mut simulators = Vec::new();
+    for simulation in simulations {
+        let mut settings = settings.clone();
+        settings.scheme.m = simulation.m;
+        let built = Simulator::new(&simulation.scheme, simulation.memory_bytes, &settings);
+        simulators.push(built.map_err(SourceError::new)?);
+    }
+    let threads = threads.clamp(1, simulators.len().max(1));
+    let mut shares: Vec<Vec<(usize, Simulator)>> = (0..threads).map(|_| Vec::new()).collect();
+    for (at, simulator) in simulators.into_iter().enumerate() {
+        shares[at % threads].push((at, simulator));
+    }
+    let mut outcomes = thread::scope(|scope| {
+        let mut senders = Vec::new();
+        let mut workers = Vec::new();
+        for share in shares {
+            let (sender, receiver) = sync_channel(CHUNKS_AHEAD);
+            senders.push(sender);
+            workers.push(scope.spawn(move || work(share, &receiver)));
+        }
+        let read = read(passes, open, &senders, progress);
+        drop(senders);
+        let mut outcomes = Vec::new();
+        for worker in workers {
+            match worker.join() {
+                Ok(finished) => outcomes.extend(finished),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        read.map(|()| outcomes)
+    })?;
+    outcomes.sort_by_key(|&(at, _)| at);
+    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+}
+
+fn work(mut share: Vec<(usize, Simulator)>, said: &Receiver<Said>) -> Vec<(usize, Outcome)> {
+    for said in said {
+        for (_, simulator) in &mut share {
+            match &said {
+                Said::Requests(requests) => requests.iter().for_each(|request| simulator.request(request)),
+                Said::EndOfPass => simulator.end_pass(),
+            }
+        }
+    }
+    share.into_iter().map(|(at, simulator)| (at, simulator.finish())).collect()
+}
+
+fn read(
+    passes: u32,
+    open: &mut dyn FnMut() -> Result<Box<dyn Source>, SourceError>,
+    senders: &[SyncSender<Said>],
+    progress: &mut Progress,
+) -> Result<(), SourceError> {
+    let mut requests = 0_u64;
+    for pass in 0..passes {
+        let mut source = open()?;
+        loop {
+            let mut chunk = Vec::with_capacity(CHUNK_REQUESTS);
+            if source.fill(&mut chunk, CHUNK_REQUESTS)? == 0 {
+                break;
+            }
+            requests += chunk.len() as u64;
+            say(senders, &Said::Requests(Arc::new(chunk)));
+            let done = source.done_ratio().unwrap_or(0.0);
+            let ratio = (f64::from(pass) + done) / f64::from(passes);
+            progress.set(ratio, &format!("{:.1} M requests", requests as f64 / 1e6));
+        }
+        say(senders, &Said::EndOfPass);
+    }
+    Ok(())
+}
+
+/// A simulation that panicked no longer listens; its panic is shown when it is joined.
+fn say(senders: &[SyncSender<Said>], said: &Said) {
+    for sender in senders {
+        let _ = sender.send(said.clone());
+    }
+}

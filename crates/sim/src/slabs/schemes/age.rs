@@ -1,0 +1,27 @@
+//! Facebook's balancing of ages (Nishtala et al., NSDI 2013; PAMA, section II).
+
+use super::{Scheme, Seen, Store};
+
+/// A class that replaces items is younger than the others when the age of its LRU item is below 80 % of the
+/// average age of the other classes' LRU items. It then gets a slab from the class with the oldest LRU item.
+/// Ages are in accesses.
+pub(super) struct Age;
+
+impl Scheme for Age {
+    fn seen(&mut self, _: &Seen, _: &Store) {}
+
+    fn donor(&mut self, needy: usize, store: &Store) -> Option<usize> {
+        let age = store.lru_age(needy)?;
+        let (mut sum, mut others, mut oldest) = (0, 0, None);
+        for group in (0..store.groups()).filter(|&group| group != needy) {
+            let Some(other) = store.lru_age(group) else { continue };
+            sum += other;
+            others += 1;
+            if oldest.is_none_or(|(_, most)| other > most) {
+                oldest = Some((group, other));
+            }
+        }
+        let (group, _) = oldest?;
+        (age as f64 * f64::from(others) < 0.8 * sum as f64).then_some(group)
+    }
+}

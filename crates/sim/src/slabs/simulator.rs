@@ -1,0 +1,421 @@
+//! One cache under one scheme: requests in, hit ratio, service time and allocations out.
+
+use crate::{Op, PENALTY_UNKNOWN_US, Request};
+
+use super::store::{Item, Shape};
+use super::{Audit, Burst, Place, SUBCLASS_PENALTY_US_MAX, Scheme, SchemeSettings, Seen, SlabClasses, Store};
+use super::{build, subclass_of};
+
+/// What all simulations of a run have in common.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The size classes.
+    pub classes: SlabClasses,
+    /// Octets of an item besides key and value; PAMA's items have none.
+    pub overhead_bytes: u32,
+    /// What a hit takes, in microseconds.
+    pub hit_us: u32,
+    /// Whether the client stores what its GET missed; else only the trace's own SETs fill the cache.
+    pub refill: bool,
+    /// The window of the report, in GETs.
+    pub window_gets: u64,
+    /// Cold items that are injected.
+    pub burst: Option<Burst>,
+    /// The parameters of the schemes.
+    pub scheme: SchemeSettings,
+}
+
+/// Counts of a stretch of requests. Only GETs count for the hit ratio and the service time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// GETs.
+    pub gets: u64,
+    /// GETs that found their item.
+    pub hits: u64,
+    /// The service time of all GETs in microseconds: a constant for a hit, the penalty for a miss.
+    pub service_us: u64,
+    /// Items that were not stored, for no slot is large enough.
+    pub too_large: u64,
+    /// Items that were not stored, for their group has no slab and got none.
+    pub without_slab: u64,
+    /// Slabs that moved from a group to another.
+    pub slabs_moved: u64,
+}
+
+impl Totals {
+    /// Hits per GET; 0 without GETs.
+    pub fn hit_ratio(&self) -> f64 {
+        self.hits as f64 / self.gets.max(1) as f64
+    }
+
+    /// The mean service time of a GET, in milliseconds.
+    pub fn service_ms(&self) -> f64 {
+        self.service_us as f64 / self.gets.max(1) as f64 / 1000.0
+    }
+
+    fn since(&self, before: &Totals) -> Totals {
+        Totals {
+            gets: self.gets - before.gets,
+            hits: self.hits - before.hits,
+            service_us: self.service_us - before.service_us,
+            too_large: self.too_large - before.too_large,
+            without_slab: self.without_slab - before.without_slab,
+            slabs_moved: self.slabs_moved - before.slabs_moved,
+        }
+    }
+}
+
+/// One window of the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// GETs since the beginning, at the window's end.
+    pub gets_end: u64,
+    /// What happened in it.
+    pub totals: Totals,
+    /// Slabs of each group at its end.
+    pub slabs: Vec<u32>,
+}
+
+/// What came of a simulation.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The scheme's name.
+    pub scheme: String,
+    /// PAMA's m, where the scheme has one.
+    pub m: Option<usize>,
+    /// Memory of the cache, in octets.
+    pub memory_bytes: u64,
+    /// Penalty subclasses per class; group = class * subclasses + subclass.
+    pub subclasses: usize,
+    /// Everything.
+    pub totals: Totals,
+    /// Each pass over the trace.
+    pub passes: Vec<Totals>,
+    /// Each window.
+    pub windows: Vec<Window>,
+    /// How well the Bloom filters did, for a scheme that has them.
+    pub audit: Option<Audit>,
+}
+
+/// A cache under a scheme.
+pub struct Simulator {
+    name: String,
+    m: Option<usize>,
+    memory_bytes: u64,
+    settings: Settings,
+    scheme: Box<dyn Scheme>,
+    store: Store,
+    totals: Totals,
+    window_begin: Totals,
+    pass_begin: Totals,
+    passes: Vec<Totals>,
+    windows: Vec<Window>,
+    audit: Option<Audit>,
+    burst: Vec<Request>,
+}
+
+impl Simulator {
+    /// An empty cache of `memory_bytes`, rounded down to whole slabs.
+    ///
+    /// # Errors
+    /// An unknown scheme, parameters out of range, memory below one slab or above 2^32 of them.
+    pub fn new(scheme: &str, memory_bytes: u64, settings: &Settings) -> Result<Simulator, String> {
+        let built = build(scheme, &settings.scheme, settings.classes.len())?;
+        let slabs = memory_bytes / settings.classes.slab_bytes();
+        if slabs == 0 || slabs > u64::from(u32::MAX) {
+            return Err(format!("{memory_bytes} octets of memory are {slabs} slabs; 1 to 2^32 are possible"));
+        }
+        if settings.window_gets == 0 {
+            return Err("a window of the report has at least one GET".to_owned());
+        }
+        if let Some(burst) = &settings.burst {
+            burst.check(&settings.classes)?;
+        }
+        let shape =
+            Shape { subclasses: built.subclasses(), segments: built.segments(), filtered: built.filtered() };
+        Ok(Simulator {
+            name: scheme.to_owned(),
+            m: shape.segments.checked_sub(1),
+            memory_bytes,
+            store: Store::new(settings.classes.clone(), slabs as u32, shape),
+            audit: shape.filtered.then(Audit::default),
+            scheme: built,
+            settings: settings.clone(),
+            totals: Totals::default(),
+            window_begin: Totals::default(),
+            pass_begin: Totals::default(),
+            passes: Vec::new(),
+            windows: Vec::new(),
+            burst: Vec::new(),
+        })
+    }
+
+    /// The cache, to look at.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What happened so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Serves one request.
+    pub fn request(&mut self, request: &Request) {
+        self.serve(request);
+        if request.op == Op::Get {
+            self.inject();
+            if self.totals.gets - self.window_begin.gets == self.settings.window_gets {
+                self.close_window();
+            }
+        }
+    }
+
+    /// A pass over the trace has ended.
+    pub fn end_pass(&mut self) {
+        self.passes.push(self.totals.since(&self.pass_begin));
+        self.pass_begin = self.totals;
+    }
+
+    /// What came of it. A last window that is not full is reported if it has at least a tenth of its GETs.
+    pub fn finish(mut self) -> Outcome {
+        if (self.totals.gets - self.window_begin.gets) * 10 >= self.settings.window_gets {
+            self.close_window();
+        }
+        Outcome {
+            scheme: self.name,
+            m: self.m,
+            memory_bytes: self.memory_bytes,
+            subclasses: self.store.subclasses(),
+            totals: self.totals,
+            passes: self.passes,
+            windows: self.windows,
+            audit: self.audit,
+        }
+    }
+
+    fn serve(&mut self, request: &Request) {
+        self.store.tick();
+        match request.op {
+            Op::Get => self.get(request),
+            Op::Set => self.set(request),
+            Op::Add => {
+                if self.size_of_resident(request).is_none() {
+                    self.set(request);
+                }
+            }
+            Op::Replace | Op::Cas => {
+                if self.size_of_resident(request).is_some() {
+                    self.set(request);
+                }
+            }
+            Op::Append | Op::Prepend => {
+                if let Some(size) = self.size_of_resident(request) {
+                    self.store_item(request, u64::from(size) + u64::from(request.value_bytes));
+                }
+            }
+            Op::Incr | Op::Decr => {
+                if let Some(size) = self.size_of_resident(request) {
+                    self.store_item(request, u64::from(size));
+                }
+            }
+            Op::Delete => self.delete(request.key),
+        }
+        if let Some((from, to)) = self.scheme.due(&self.store) {
+            self.move_slab(from, to);
+        }
+    }
+
+    fn get(&mut self, request: &Request) {
+        self.totals.gets += 1;
+        self.drop_if_expired(request);
+        let found = self.store.find(request.key);
+        let penalty_us = penalty_us(request, found.map(|(_, node)| node.penalty_us));
+        if let Some((at, node)) = found
+            && self.store.is_resident(&node)
+        {
+            let group = usize::from(node.group);
+            let place = self.place(group, request.key, true, self.store.place(&node), penalty_us);
+            self.totals.hits += 1;
+            self.totals.service_us += u64::from(self.settings.hit_us);
+            self.scheme.seen(&Seen { group, get: true, hit: true, place, penalty_us }, &self.store);
+            self.store.use_item(at);
+            return;
+        }
+        self.totals.service_us += u64::from(penalty_us);
+        let item = self.item(request, self.item_bytes(request), penalty_us);
+        let Some(group) = self.group(&item) else {
+            self.totals.too_large += u64::from(self.settings.refill);
+            return;
+        };
+        // The ghost is where the item was when it was replaced; filters are asked in the group that it goes
+        // to.
+        let ghost = found.map(|(_, node)| (usize::from(node.group), self.store.place(&node)));
+        let (group_exact, exact) = ghost.unwrap_or((group, Place::Elsewhere));
+        let (in_group, place) = match self.audit {
+            Some(_) => (group, self.place(group, request.key, false, exact, penalty_us)),
+            None => (group_exact, exact),
+        };
+        let seen = Seen { group: in_group, get: true, hit: false, place, penalty_us };
+        self.scheme.seen(&seen, &self.store);
+        if self.settings.refill {
+            self.put(group, &item, found.map(|(at, _)| at));
+        }
+    }
+
+    fn set(&mut self, request: &Request) {
+        self.drop_if_expired(request);
+        self.store_item(request, self.item_bytes(request));
+    }
+
+    /// Stores an item of `size_bytes` whatever is there.
+    fn store_item(&mut self, request: &Request, size_bytes: u64) {
+        let found = self.store.find(request.key);
+        let penalty_us = penalty_us(request, found.map(|(_, node)| node.penalty_us));
+        let item = self.item(request, size_bytes, penalty_us);
+        let Some(group) = self.group(&item) else {
+            self.totals.too_large += 1;
+            self.delete(request.key);
+            return;
+        };
+        let resident = found.filter(|(_, node)| self.store.is_resident(node));
+        let place = resident.map_or(Place::Elsewhere, |(_, node)| self.store.place(&node));
+        if self.audit.is_some() {
+            // The item leaves its segment, which the removal filter must know; a SET counts for no value.
+            let at = resident.map_or(group, |(_, node)| usize::from(node.group));
+            self.store.judge(at, request.key, resident.is_some());
+        }
+        let seen = Seen { group, get: false, hit: resident.is_some(), place, penalty_us };
+        self.scheme.seen(&seen, &self.store);
+        match resident {
+            Some((at, node)) if usize::from(node.group) == group => {
+                self.store.update(at, &item);
+                self.store.use_item(at);
+            }
+            _ => self.put(group, &item, found.map(|(at, _)| at)),
+        }
+    }
+
+    fn delete(&mut self, key: u64) {
+        if let Some((at, node)) = self.store.find(key) {
+            let resident = self.store.is_resident(&node);
+            self.store.judge(usize::from(node.group), key, resident);
+            self.store.remove(at);
+        }
+    }
+
+    /// Puts an item into `group`, and takes what was known of it (`old`) away.
+    fn put(&mut self, group: usize, item: &Item, old: Option<u32>) {
+        if let Some(old) = old {
+            self.store.remove(old);
+        }
+        if self.make_room(group) {
+            self.store.insert(group, item);
+        } else {
+            self.totals.without_slab += 1;
+            if self.scheme.segments() > 0 {
+                self.store.insert_ghost(group, item);
+            }
+        }
+    }
+
+    /// Sees to it that a slot is free; says whether there is one.
+    fn make_room(&mut self, group: usize) -> bool {
+        if self.store.has_slot(group) || self.store.take_free_slab(group) {
+            return true;
+        }
+        let first = self.store.slabs()[group] == 0 && self.scheme.first_slab_for_all();
+        let donor = match first {
+            true => super::schemes::richest(&self.store, group),
+            false => self.scheme.donor(group, &self.store).filter(|&donor| donor != group),
+        };
+        if let Some(donor) = donor {
+            self.move_slab(donor, group);
+        } else if self.store.items(group) > 0 {
+            self.store.evict(group);
+        }
+        self.store.has_slot(group)
+    }
+
+    fn move_slab(&mut self, from: usize, to: usize) {
+        self.store.move_slab(from, to);
+        self.scheme.moved(from, to);
+        self.totals.slabs_moved += 1;
+    }
+
+    /// Where the scheme believes an item to be: what the filters say, or else what is so.
+    fn place(&mut self, group: usize, key: u64, hit: bool, exact: Place, penalty_us: u32) -> Place {
+        let Some(judged) = self.store.judge(group, key, hit) else { return exact };
+        if let Some(audit) = &mut self.audit {
+            audit.count(exact, judged, penalty_us);
+        }
+        judged
+    }
+
+    fn size_of_resident(&mut self, request: &Request) -> Option<u32> {
+        self.drop_if_expired(request);
+        let (_, node) = self.store.find(request.key)?;
+        self.store.is_resident(&node).then_some(node.size_bytes)
+    }
+
+    fn drop_if_expired(&mut self, request: &Request) {
+        if let Some((at, node)) = self.store.find(request.key)
+            && node.expires_s != 0
+            && node.expires_s <= request.time_s
+        {
+            self.store.remove(at);
+        }
+    }
+
+    fn item_bytes(&self, request: &Request) -> u64 {
+        request.item_bytes() + u64::from(self.settings.overhead_bytes)
+    }
+
+    fn item(&self, request: &Request, size_bytes: u64, penalty_us: u32) -> Item {
+        Item {
+            key: request.key,
+            size_bytes: size_bytes.min(u64::from(u32::MAX)) as u32,
+            penalty_us,
+            expires_s: if request.ttl_s == 0 { 0 } else { request.time_s.saturating_add(request.ttl_s) },
+        }
+    }
+
+    fn group(&self, item: &Item) -> Option<usize> {
+        let class = self.settings.classes.class_of(u64::from(item.size_bytes))?;
+        let subclasses = self.store.subclasses();
+        Some(class * subclasses + if subclasses > 1 { subclass_of(item.penalty_us) } else { 0 })
+    }
+
+    /// Injects what is due of the burst.
+    fn inject(&mut self) {
+        let Some(burst) = self.settings.burst else { return };
+        if self.totals.gets == burst.at_gets {
+            self.burst = burst.requests(self.memory_bytes, &self.settings.classes).collect();
+            self.burst.reverse();
+        }
+        for _ in 0..burst.sets_per_get {
+            let Some(request) = self.burst.pop() else { return };
+            self.serve(&request);
+        }
+    }
+
+    fn close_window(&mut self) {
+        self.windows.push(Window {
+            gets_end: self.totals.gets,
+            totals: self.totals.since(&self.window_begin),
+            slabs: self.store.slabs().to_vec(),
+        });
+        self.window_begin = self.totals;
+    }
+}
+
+/// What a miss costs: the request's word, else what was known of the item, else the default. Gaps above 5 s
+/// are discarded, as in the paper.
+fn penalty_us(request: &Request, known: Option<u32>) -> u32 {
+    let longest = SUBCLASS_PENALTY_US_MAX[SUBCLASS_PENALTY_US_MAX.len() - 1];
+    match request.penalty_us {
+        0 => known.unwrap_or(PENALTY_UNKNOWN_US),
+        penalty if penalty > longest => known.unwrap_or(PENALTY_UNKNOWN_US),
+        penalty => penalty,
+    }
+}

@@ -1,0 +1,258 @@
+//! Items in slots, slabs in groups: the mechanism that every scheme decides over.
+
+use super::SlabClasses;
+use super::key_map::KeyMap;
+use super::nodes::{Node, Nodes};
+use super::stack::{Place, Stack};
+
+/// What a scheme needs of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Penalty subclasses per class; 1 = none.
+    pub(super) subclasses: usize,
+    /// Segments that are tracked on either side of the end of a stack (m + 1); 0 = none, and no ghosts.
+    pub(super) segments: usize,
+    /// Whether Bloom filters tell the segments as well.
+    pub(super) filtered: bool,
+}
+
+/// What of an item is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    pub(super) key: u64,
+    pub(super) size_bytes: u32,
+    pub(super) penalty_us: u32,
+    pub(super) expires_s: u32,
+}
+
+/// The cache: groups, each with an LRU stack and slabs. Group = class * subclasses + subclass.
+///
+/// The slabs of all groups and the free ones are always as many as at the beginning, and no group has more
+/// items than slots. There are nodes for items and ghosts only.
+pub struct Store {
+    classes: SlabClasses,
+    subclasses: usize,
+    nodes: Nodes,
+    index: KeyMap,
+    stacks: Vec<Stack>,
+    slabs: Vec<u32>,
+    slots_per_slab: Vec<usize>,
+    slabs_free: u32,
+    slabs_moved: u64,
+    accesses: u64,
+}
+
+impl Store {
+    pub(super) fn new(classes: SlabClasses, slabs: u32, shape: Shape) -> Store {
+        let groups = classes.len() * shape.subclasses;
+        let slots_per_slab: Vec<usize> =
+            (0..groups).map(|group| classes.slots_per_slab(group / shape.subclasses)).collect();
+        Store {
+            subclasses: shape.subclasses,
+            nodes: Nodes::default(),
+            index: KeyMap::default(),
+            stacks: slots_per_slab
+                .iter()
+                .map(|&slots| Stack::new(shape.segments, slots, shape.filtered))
+                .collect(),
+            slabs: vec![0; groups],
+            slots_per_slab,
+            slabs_free: slabs,
+            slabs_moved: 0,
+            accesses: 0,
+            classes,
+        }
+    }
+
+    /// How many groups there are.
+    pub fn groups(&self) -> usize {
+        self.slabs.len()
+    }
+
+    /// How many groups a class has.
+    pub fn subclasses(&self) -> usize {
+        self.subclasses
+    }
+
+    /// The size classes.
+    pub fn classes(&self) -> &SlabClasses {
+        &self.classes
+    }
+
+    /// How many slabs each group has.
+    pub fn slabs(&self) -> &[u32] {
+        &self.slabs
+    }
+
+    /// How many slabs nobody has yet.
+    pub fn slabs_free(&self) -> u32 {
+        self.slabs_free
+    }
+
+    /// How many slabs have moved from a group to another since the beginning.
+    pub fn slabs_moved(&self) -> u64 {
+        self.slabs_moved
+    }
+
+    /// How many items a group has.
+    pub fn items(&self, group: usize) -> usize {
+        self.stacks[group].items()
+    }
+
+    /// How many ghosts a group has.
+    pub fn ghosts(&self, group: usize) -> usize {
+        self.stacks[group].ghosts()
+    }
+
+    /// How many items one slab of a group holds.
+    pub fn slots_per_slab(&self, group: usize) -> usize {
+        self.slots_per_slab[group]
+    }
+
+    /// How many entries are kept, items and ghosts of all groups.
+    pub fn entries(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// How many accesses there were so far: the clock of everything here.
+    pub fn accesses(&self) -> u64 {
+        self.accesses
+    }
+
+    /// How many accesses ago the item was last used that its group would replace next.
+    pub fn lru_age(&self, group: usize) -> Option<u64> {
+        let last = self.stacks[group].last_resident()?;
+        Some(self.accesses - self.nodes.get(last).used_at)
+    }
+
+    /// An access begins.
+    pub(super) fn tick(&mut self) {
+        self.accesses += 1;
+    }
+
+    /// The item or ghost of a key.
+    #[inline]
+    pub(super) fn find(&self, key: u64) -> Option<(u32, Node)> {
+        self.index.get(&key).map(|&at| (at, *self.nodes.get(at)))
+    }
+
+    /// Whether a node is of an item that is there, rather than of a ghost.
+    #[inline]
+    pub(super) fn is_resident(&self, node: &Node) -> bool {
+        self.stacks[usize::from(node.group)].is_resident(node.zone)
+    }
+
+    /// Where in its stack a node is.
+    #[inline]
+    pub(super) fn place(&self, node: &Node) -> Place {
+        self.stacks[usize::from(node.group)].place(usize::from(node.zone))
+    }
+
+    /// Where the filters of a group place a key; `None` without filters.
+    #[inline]
+    pub(super) fn judge(&mut self, group: usize, key: u64, hit: bool) -> Option<Place> {
+        self.stacks[group].judge(key, hit)
+    }
+
+    /// An item is used: it goes to the top of its stack.
+    #[inline]
+    pub(super) fn use_item(&mut self, at: u32) {
+        let node = self.nodes.get_mut(at);
+        node.used_at = self.accesses;
+        let group = usize::from(node.group);
+        self.stacks[group].use_item(&mut self.nodes, at);
+    }
+
+    /// Writes an item's new properties, in the group that it is in.
+    pub(super) fn update(&mut self, at: u32, item: &Item) {
+        let node = self.nodes.get_mut(at);
+        node.size_bytes = item.size_bytes;
+        node.penalty_us = item.penalty_us;
+        node.expires_s = item.expires_s;
+    }
+
+    /// Forgets an item or a ghost.
+    pub(super) fn remove(&mut self, at: u32) {
+        let node = *self.nodes.get(at);
+        self.stacks[usize::from(node.group)].remove(&mut self.nodes, at);
+        self.forget(at);
+    }
+
+    /// Whether a group has a slot free.
+    pub(super) fn has_slot(&self, group: usize) -> bool {
+        self.items(group) < self.slabs[group] as usize * self.slots_per_slab[group]
+    }
+
+    /// Gives a free slab to a group; says whether there was one.
+    pub(super) fn take_free_slab(&mut self, group: usize) -> bool {
+        if self.slabs_free == 0 {
+            return false;
+        }
+        self.slabs_free -= 1;
+        self.slabs[group] += 1;
+        true
+    }
+
+    /// Puts a new item into a free slot of a group. The key must not be there, and a slot must be free.
+    pub(super) fn insert(&mut self, group: usize, item: &Item) {
+        debug_assert!(self.has_slot(group));
+        let at = self.put_node(group, item);
+        self.stacks[group].put_on_top(&mut self.nodes, at);
+    }
+
+    /// Remembers an item that found no slot in a group without any, as a ghost. The key must not be there.
+    pub(super) fn insert_ghost(&mut self, group: usize, item: &Item) {
+        let at = self.put_node(group, item);
+        if let Some(forgotten) = self.stacks[group].put_ghost(&mut self.nodes, at) {
+            self.forget(forgotten);
+        }
+    }
+
+    /// Replaces the lowest item of a group that has one.
+    pub(super) fn evict(&mut self, group: usize) {
+        if let Some(forgotten) = self.stacks[group].evict(&mut self.nodes) {
+            self.forget(forgotten);
+        }
+    }
+
+    /// Moves a slab that `from` has to `to`. The items of the virtual slab at the bottom of the stack are
+    /// replaced, as many as no longer find a slot.
+    pub(super) fn move_slab(&mut self, from: usize, to: usize) {
+        self.slabs[from] -= 1;
+        let slots = self.slabs[from] as usize * self.slots_per_slab[from];
+        while self.items(from) > slots {
+            self.evict(from);
+        }
+        self.slabs[to] += 1;
+        self.slabs_moved += 1;
+    }
+
+    fn put_node(&mut self, group: usize, item: &Item) -> u32 {
+        let at = self.nodes.put(Node {
+            key: item.key,
+            used_at: self.accesses,
+            prev: super::nodes::NONE,
+            next: super::nodes::NONE,
+            size_bytes: item.size_bytes,
+            penalty_us: item.penalty_us,
+            expires_s: item.expires_s,
+            group: group as u16,
+            zone: 0,
+        });
+        self.index.insert(item.key, at);
+        at
+    }
+
+    fn forget(&mut self, at: u32) {
+        self.index.remove(&self.nodes.get(at).key);
+        self.nodes.free(at);
+    }
+
+    /// A group's stack, for tests: the keys of each zone, and of the whole list.
+    #[cfg(test)]
+    pub(super) fn keys(&self, group: usize, segments: usize) -> (Vec<Vec<u64>>, Vec<u64>) {
+        let stack = &self.stacks[group];
+        let zones = (0..=2 * segments).map(|zone| stack.keys(&self.nodes, zone)).collect();
+        (zones, stack.all_keys(&self.nodes))
+    }
+}
