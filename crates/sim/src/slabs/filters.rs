@@ -67,9 +67,10 @@ fn probe(key: u64) -> (u64, u64) {
 /// The filters of one stack: one per segment, resident and ghost, and one removal filter.
 ///
 /// The paper does not say when a segment's filter, which only ever takes members, is built anew. Here an item
-/// is added when it enters a segment, is looked for from the lowest segment upwards (a filter still knows
-/// those who sank into the next), and a filter that took two segments' worth of items is rebuilt from the
-/// items that are in its segment now, which costs O(1) per item added.
+/// is added when it enters a segment, and is looked for from the lowest segment upwards, for a filter still
+/// knows those who sank into the next. A filter that took one and a half segments' worth of items is rebuilt
+/// from the items that are in its segment now, which costs O(1) per item added; and all are rebuilt when the
+/// window of the values ends, for a group with few misses would otherwise keep old members for long.
 pub(super) struct GroupFilters {
     /// Zones 1 to `2 n`: the segments from the uppermost resident one to the lowest ghost one.
     segments: Vec<Bloom>,
@@ -81,7 +82,7 @@ pub(super) struct GroupFilters {
 impl GroupFilters {
     /// Filters for `segments` resident and as many ghost segments of `slots` items each.
     pub(super) fn new(segments: usize, slots: usize) -> GroupFilters {
-        let adds_max = 2 * slots;
+        let adds_max = slots + slots.div_ceil(2);
         GroupFilters {
             segments: (0..2 * segments).map(|_| Bloom::new(adds_max)).collect(),
             removal: Bloom::new(2 * segments * slots),
@@ -106,6 +107,11 @@ impl GroupFilters {
     /// An item leaves the segments because it was used.
     pub(super) fn remove(&mut self, key: u64) {
         self.removal.insert(key);
+    }
+
+    /// Nobody was removed: all filters are new.
+    pub(super) fn forget_removals(&mut self) {
+        self.removal.clear();
     }
 
     /// The lowest of `zones` whose filter knows the item, unless the removal filter knows it too.

@@ -44,6 +44,7 @@ pub struct PamaSettings {
 pub struct Pama {
     settings: PamaSettings,
     values: Values,
+    filters_due: bool,
 }
 
 impl Pama {
@@ -60,7 +61,7 @@ impl Pama {
         }
         let groups = classes * subclasses(&settings);
         let values = Values::new(groups, settings.m + 1, settings.window, settings.rollover);
-        Ok(Pama { settings, values })
+        Ok(Pama { settings, values, filters_due: false })
     }
 
     /// What a group would lose with its candidate slab.
@@ -91,12 +92,16 @@ impl Scheme for Pama {
         self.settings.filtered
     }
 
+    fn filters_due(&mut self) -> bool {
+        std::mem::take(&mut self.filters_due)
+    }
+
     fn first_slab_for_all(&self) -> bool {
         false
     }
 
     fn seen(&mut self, seen: &Seen, _: &Store) {
-        self.values.tick();
+        self.filters_due |= self.values.tick();
         if seen.get {
             let worth = match self.settings.worth {
                 Worth::Penalty => f64::from(seen.penalty_us),

@@ -221,6 +221,9 @@ impl Simulator {
             }
             Op::Delete => self.delete(request.key),
         }
+        if self.audit.is_some() && self.scheme.filters_due() {
+            self.store.rebuild_filters();
+        }
         if let Some((from, to)) = self.scheme.due(&self.store) {
             self.move_slab(from, to);
         }

@@ -325,13 +325,23 @@ impl Stack {
 
     /// Builds the filters anew that took too many items.
     fn rebuild_filters(&mut self, nodes: &Nodes) {
+        let due = self.filters.as_mut().map(GroupFilters::take_due).unwrap_or_default();
+        due.into_iter().for_each(|zone| self.rebuild_filter(nodes, zone));
+    }
+
+    /// Builds all filters anew and empties the removal filter, which they then no longer need.
+    pub(super) fn rebuild_all_filters(&mut self, nodes: &Nodes) {
         let Some(filters) = &mut self.filters else { return };
-        for zone in filters.take_due() {
-            let run = self.zones[zone];
-            let first = (run.len > 0).then_some(run.top);
-            let all = std::iter::successors(first, |&at| Some(nodes.get(at).next)).take(run.len);
-            filters.rebuild(zone, all.map(|at| nodes.get(at).key));
-        }
+        filters.forget_removals();
+        (1..=2 * self.segments).for_each(|zone| self.rebuild_filter(nodes, zone));
+    }
+
+    fn rebuild_filter(&mut self, nodes: &Nodes, zone: usize) {
+        let Some(filters) = &mut self.filters else { return };
+        let run = self.zones[zone];
+        let first = (run.len > 0).then_some(run.top);
+        let all = std::iter::successors(first, |&at| Some(nodes.get(at).next)).take(run.len);
+        filters.rebuild(zone, all.map(|at| nodes.get(at).key));
     }
 
     /// The keys of a zone from its top, for tests.

@@ -154,6 +154,11 @@ impl Store {
         self.stacks[group].judge(key, hit)
     }
 
+    /// Builds the filters of all groups anew.
+    pub(super) fn rebuild_filters(&mut self) {
+        self.stacks.iter_mut().for_each(|stack| stack.rebuild_all_filters(&self.nodes));
+    }
+
     /// An item is used: it goes to the top of its stack.
     #[inline]
     pub(super) fn use_item(&mut self, at: u32) {

@@ -67,13 +67,15 @@ impl Values {
         }
     }
 
-    /// An access begins.
-    pub(super) fn tick(&mut self) {
+    /// An access begins. Says whether a window ended with the one before.
+    pub(super) fn tick(&mut self) -> bool {
         self.elapsed += 1;
-        if self.elapsed >= self.window {
+        let ended = self.elapsed >= self.window;
+        if ended {
             self.elapsed = 0;
             self.roll();
         }
+        ended
     }
 
     /// A request for an item in a segment is worth `worth`.

@@ -44,6 +44,11 @@ pub trait Scheme: Send {
         false
     }
 
+    /// Whether all Bloom filters are to be built anew; asked after each access where there are filters.
+    fn filters_due(&mut self) -> bool {
+        false
+    }
+
     /// Whether a group without slabs gets its first one from the group with the most, whatever the scheme
     /// would say. memcached grants a class its first slab even above the limit of memory.
     fn first_slab_for_all(&self) -> bool {

@@ -42,14 +42,24 @@ fn a_removed_item_is_in_no_segment_until_it_enters_one_again() {
 }
 
 #[test]
-fn a_filter_that_took_two_segments_of_items_is_rebuilt_from_one() {
+fn a_filter_that_took_one_and_a_half_segments_of_items_is_rebuilt_from_one() {
     let mut filters = GroupFilters::new(1, 4);
-    (0..7).for_each(|key| filters.enter(1, key));
+    (0..5).for_each(|key| filters.enter(1, key));
     assert!(filters.take_due().is_empty());
-    filters.enter(1, 7);
+    filters.enter(1, 5);
     assert_eq!(filters.take_due(), [1]);
-    filters.rebuild(1, 4..8);
-    assert!((4..8).all(|key| filters.judge(1..=1, key) == Some(1)));
-    assert!((0..4).any(|key| filters.judge(1..=1, key).is_none()));
+    filters.rebuild(1, 2..6);
+    assert!((2..6).all(|key| filters.judge(1..=1, key) == Some(1)));
+    assert!((0..2).any(|key| filters.judge(1..=1, key).is_none()));
     assert!(filters.take_due().is_empty());
+}
+
+#[test]
+fn new_filters_know_of_no_removals() {
+    let mut filters = GroupFilters::new(1, 4);
+    filters.enter(1, 7);
+    filters.remove(7);
+    assert_eq!(filters.judge(1..=1, 7), None);
+    filters.forget_removals();
+    assert_eq!(filters.judge(1..=1, 7), Some(1));
 }
