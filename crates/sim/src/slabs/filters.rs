@@ -6,6 +6,9 @@ use super::key_map::mix;
 /// of bits is rounded up to a power of two.
 const BITS_PER_ELEMENT: usize = 10;
 
+/// Bits of the smallest filter: a removal filter of a few bits fills up before it is cleared.
+const BITS_MIN: usize = 1024;
+
 /// Bits that are set for each element.
 const PROBES: u64 = 5;
 
@@ -19,7 +22,7 @@ pub(super) struct Bloom {
 impl Bloom {
     /// An empty filter for `elements`.
     pub(super) fn new(elements: usize) -> Bloom {
-        let bits = (elements * BITS_PER_ELEMENT).next_power_of_two().max(64);
+        let bits = (elements * BITS_PER_ELEMENT).next_power_of_two().max(BITS_MIN);
         Bloom { words: vec![0; bits / 64], mask: bits as u64 - 1, added: 0 }
     }
 

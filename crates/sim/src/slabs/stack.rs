@@ -144,10 +144,10 @@ impl Stack {
 
     /// Moves a resident item to the top.
     pub(super) fn use_item(&mut self, nodes: &mut Nodes, at: u32) {
-        if self.head == at {
-            return;
-        }
         if nodes.get(at).zone == 0 {
+            if self.head == at {
+                return;
+            }
             self.leave(nodes, at);
             self.unlink(nodes, at);
             self.link_head(nodes, at);
