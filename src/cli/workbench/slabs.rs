@@ -203,3 +203,57 @@ fn passes(text: &str) -> Result<u32, String> {
         .filter(|&passes| passes > 0)
         .ok_or_else(|| "expected a whole number from 1 on".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        slabs: SlabsArgs,
+    }
+
+    fn parse(words: &[&str]) -> SlabsArgs {
+        let all = ["slabs", "--workload", "zipfian"].iter().chain(words);
+        Words::try_parse_from(all).unwrap_or_else(|error| panic!("{error}")).slabs
+    }
+
+    #[test]
+    fn every_scheme_runs_at_every_size_and_pama_with_every_m() {
+        let args = parse(&["--memory", "1m,2m", "--schemes", "static,pama", "--m", "0,2"]);
+        let all: Vec<(String, usize, u64)> =
+            simulations(&args).unwrap().into_iter().map(|s| (s.scheme, s.m, s.memory_bytes)).collect();
+        let of = |name: &str, m, memory| (name.to_owned(), m, memory);
+        let (one, two) = (1 << 20, 2 << 20);
+        let first = [of("static", 0, one), of("pama", 0, one), of("pama", 2, one)];
+        let second = [of("static", 0, two), of("pama", 0, two), of("pama", 2, two)];
+        assert_eq!(all, [first, second].concat());
+        assert_eq!(simulations(&parse(&[])).unwrap().len(), slabs::NAMES.len());
+    }
+
+    #[test]
+    fn an_unknown_scheme_is_refused_with_those_that_exist() {
+        let Err(Failure::Usage(text)) = simulations(&parse(&["--schemes", "clever"])) else { panic!() };
+        assert!(text.contains("'clever' is no scheme: there are static"), "{text}");
+    }
+
+    #[test]
+    fn sizes_count_in_powers_of_1024() {
+        assert_eq!(bytes("64k"), Ok(65_536));
+        assert_eq!(bytes("3"), Ok(3));
+        assert!(bytes("0").is_err() && bytes("m").is_err() && bytes("20000000000g").is_err());
+    }
+
+    #[test]
+    fn a_burst_needs_its_time() {
+        assert!(settings(&parse(&[])).unwrap().burst.is_none());
+        let args = parse(&["--burst-at", "5k", "--burst-class", "1"]);
+        let burst = settings(&args).unwrap().burst.unwrap();
+        assert_eq!((burst.at_gets, burst.class_first, burst.classes), (5_000, 1, 3));
+        let words = ["slabs", "--workload", "zipfian", "--burst-class", "1"];
+        assert!(Words::try_parse_from(words).is_err());
+    }
+}
