@@ -26,8 +26,7 @@ impl Bloom {
         Bloom { words: vec![0; bits / 64], mask: bits as u64 - 1, added: 0 }
     }
 
-    pub(super) fn insert(&mut self, key: u64) {
-        let (mut at, step) = probe(key);
+    pub(super) fn insert(&mut self, Probe { mut at, step }: Probe) {
         for _ in 0..PROBES {
             let bit = at & self.mask;
             self.words[(bit / 64) as usize] |= 1 << (bit % 64);
@@ -37,8 +36,7 @@ impl Bloom {
     }
 
     #[inline]
-    pub(super) fn contains(&self, key: u64) -> bool {
-        let (mut at, step) = probe(key);
+    pub(super) fn contains(&self, Probe { mut at, step }: Probe) -> bool {
         for _ in 0..PROBES {
             let bit = at & self.mask;
             if self.words[(bit / 64) as usize] & (1 << (bit % 64)) == 0 {
@@ -60,11 +58,19 @@ impl Bloom {
     }
 }
 
-/// The first bit and the distance to the next (Kirsch and Mitzenmacher, ESA 2006).
-#[inline]
-fn probe(key: u64) -> (u64, u64) {
-    let hash = mix(key);
-    (hash, (hash >> 32) | 1)
+/// The first bit of a key and the distance to its next (Kirsch and Mitzenmacher, ESA 2006).
+#[derive(Clone, Copy)]
+pub(super) struct Probe {
+    at: u64,
+    step: u64,
+}
+
+impl Probe {
+    #[inline]
+    pub(super) fn of(key: u64) -> Probe {
+        let hash = mix(key);
+        Probe { at: hash, step: (hash >> 32) | 1 }
+    }
 }
 
 /// The filters of one stack: one per segment, resident and ghost, and one removal filter.
@@ -99,6 +105,7 @@ impl GroupFilters {
         if zone == 0 {
             return;
         }
+        let key = Probe::of(key);
         if self.removal.contains(key) {
             self.removal.clear();
         }
@@ -109,7 +116,7 @@ impl GroupFilters {
 
     /// An item leaves the segments because it was used.
     pub(super) fn remove(&mut self, key: u64) {
-        self.removal.insert(key);
+        self.removal.insert(Probe::of(key));
     }
 
     /// Nobody was removed: all filters are new.
@@ -119,6 +126,7 @@ impl GroupFilters {
 
     /// The lowest of `zones` whose filter knows the item, unless the removal filter knows it too.
     pub(super) fn judge(&self, zones: std::ops::RangeInclusive<usize>, key: u64) -> Option<usize> {
+        let key = Probe::of(key);
         let zone = zones.rev().find(|&zone| self.segments[zone - 1].contains(key))?;
         (!self.removal.contains(key)).then_some(zone)
     }
@@ -135,6 +143,6 @@ impl GroupFilters {
     pub(super) fn rebuild(&mut self, zone: usize, keys: impl Iterator<Item = u64>) {
         let filter = &mut self.segments[zone - 1];
         filter.clear();
-        keys.for_each(|key| filter.insert(key));
+        keys.for_each(|key| filter.insert(Probe::of(key)));
     }
 }

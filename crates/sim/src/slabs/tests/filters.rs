@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::filters::{Bloom, GroupFilters};
+use super::super::filters::{Bloom, GroupFilters, Probe};
 use super::super::key_map::mix;
 
 proptest! {
@@ -11,9 +11,9 @@ proptest! {
     fn a_filter_knows_all_its_members_and_few_others(elements in 1_usize..2000, seed in any::<u64>()) {
         let mut filter = Bloom::new(elements);
         let member = |at: u64| mix(seed.wrapping_add(at));
-        (0..elements as u64).for_each(|at| filter.insert(member(at)));
-        prop_assert!((0..elements as u64).all(|at| filter.contains(member(at))));
-        let wrong = (0..10_000).filter(|at| filter.contains(member(1 << 40 | at))).count();
+        (0..elements as u64).for_each(|at| filter.insert(Probe::of(member(at))));
+        prop_assert!((0..elements as u64).all(|at| filter.contains(Probe::of(member(at)))));
+        let wrong = (0..10_000).filter(|at| filter.contains(Probe::of(member(1 << 40 | at)))).count();
         prop_assert!(wrong < 250, "{wrong} of 10000 strangers are known");
     }
 }
