@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use larder_sim::report::{Part, Report};
-use larder_sim::{Limited, Source, trace as traces, workload as workloads};
+use larder_sim::{Limited, Source, SourceError, trace as traces, workload as workloads};
 
 /// The words that begin a command of the workbench.
 pub(crate) const COMMANDS: &[&str] = &["trace", "workload", "replay", "simulate", "slabs", "mrc", "plan"];
@@ -58,8 +58,8 @@ pub(crate) enum Failure {
     Unreachable(String),
 }
 
-impl From<larder_sim::SourceError> for Failure {
-    fn from(error: larder_sim::SourceError) -> Failure {
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Failure {
         Failure::Failed(error.0)
     }
 }
@@ -117,11 +117,11 @@ impl SourceArgs {
     }
 
     /// Opens it. It may be opened again for another pass.
-    fn open(&self) -> Result<Box<dyn Source>, Failure> {
+    fn open(&self) -> Result<Box<dyn Source>, SourceError> {
         let source = match (&self.trace, &self.workload) {
             (Some(path), _) => traces::open(path, &self.options())?,
             (None, Some(words)) => workloads::parse(words)?,
-            (None, None) => return Err(Failure::Usage("a trace or --workload is needed".to_owned())),
+            (None, None) => return Err(SourceError::new("a trace or --workload is needed")),
         };
         Ok(match self.limit {
             Some(most) => Box::new(Limited::new(source, most)),

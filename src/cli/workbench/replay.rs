@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use larder_sim::SourceError;
 use larder_sim::replay::{
     self, CasAs, Credentials, Options, Pace, Protocol, ReadThrough, Server, Verify, Warmup,
 };
@@ -157,13 +156,7 @@ enum VerifyArg {
 /// Runs it.
 pub(super) fn run(args: ReplayArgs) -> Result<(), Failure> {
     let options = options(&args)?;
-    let open = || {
-        args.source.open().map_err(|failure| match failure {
-            Failure::Usage(text) | Failure::Failed(text) | Failure::Unreachable(text) => {
-                SourceError::new(text)
-            }
-        })
-    };
+    let open = || args.source.open();
     let outcome = replay::run(options, &open).map_err(|failure| match failure {
         replay::Failure::Unreachable(text) => Failure::Unreachable(text),
         replay::Failure::Failed(text) => Failure::Failed(text),

@@ -1,9 +1,9 @@
 //! `larder simulate`.
 
 use clap::{Args, ValueEnum};
+use larder_sim::PENALTY_UNKNOWN_US;
 use larder_sim::progress::Progress;
 use larder_sim::simulate::{self as simulation, OpsRule, Rules, Size, Unit, Warmup};
-use larder_sim::{PENALTY_UNKNOWN_US, SourceError};
 
 use super::{Failure, OutputArgs, SourceArgs, count};
 
@@ -72,11 +72,7 @@ enum OpsName {
 pub(super) fn run(args: SimulateArgs) -> Result<(), Failure> {
     // Clap has made sure that there is a source, so that opening can only fail for a reason of the source's
     // own.
-    let open = || {
-        args.source.open().map_err(|failure| match failure {
-            Failure::Usage(text) | Failure::Failed(text) | Failure::Unreachable(text) => SourceError(text),
-        })
-    };
+    let open = || args.source.open();
     let rules = args.rules();
     let mut progress = Progress::new("simulate", args.output.quiet);
     let outcome = simulation::run(&open, &rules, &mut progress);

@@ -1,7 +1,6 @@
 //! `larder slabs`.
 
 use clap::Args;
-use larder_sim::SourceError;
 use larder_sim::progress::Progress;
 use larder_sim::report::Part;
 use larder_sim::slabs::{self, Burst, Rollover, SchemeSettings, Settings, Shown, Simulation, SlabClasses};
@@ -118,9 +117,7 @@ pub(super) fn run(args: SlabsArgs) -> Result<(), Failure> {
     let mut described = None;
     let mut sizes_known = true;
     let mut open = || {
-        let source = args.source.open().map_err(|failure| match failure {
-            Failure::Usage(text) | Failure::Failed(text) => SourceError::new(text),
-        })?;
+        let source = args.source.open()?;
         sizes_known = source.fields().sizes;
         described.get_or_insert_with(|| source.describe());
         Ok(source)

@@ -60,19 +60,19 @@ struct SampleArgs {
 
 /// The file that is written.
 #[derive(Args)]
-struct TargetArgs {
+pub(super) struct TargetArgs {
     /// The file to write; .zst, .gz and .xz compress it
     #[arg(value_name = "OUT", required = true)]
-    out: PathBuf,
+    pub(super) out: PathBuf,
     /// Its format: oracle-general, twitter, csv, keys [default: by its name; `sample` keeps the trace's]
     #[arg(long, value_name = "FORMAT", value_parser = format)]
-    to: Option<Format>,
+    pub(super) to: Option<Format>,
     /// Overwrite the file if it exists
     #[arg(long)]
-    force: bool,
+    pub(super) force: bool,
     /// Say nothing but errors
     #[arg(long, short)]
-    quiet: bool,
+    pub(super) quiet: bool,
 }
 
 /// Runs it.
@@ -110,7 +110,12 @@ fn unnamed(out: &Path) -> Failure {
 }
 
 /// Writes a source down.
-fn copy(mut source: Box<dyn Source>, target: &TargetArgs, to: Format, what: &str) -> Result<(), Failure> {
+pub(super) fn copy(
+    mut source: Box<dyn Source>,
+    target: &TargetArgs,
+    to: Format,
+    what: &str,
+) -> Result<(), Failure> {
     if target.out.exists() && !target.force {
         return Err(Failure::Failed(format!(
             "{}: exists already; --force overwrites it",

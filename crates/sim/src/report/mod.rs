@@ -2,7 +2,7 @@
 
 mod chart;
 mod html;
-mod number;
+pub(crate) mod number;
 mod scale;
 mod svg;
 mod text;
@@ -42,6 +42,8 @@ pub struct Table {
     pub columns: Vec<String>,
     /// The rows, each as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
+    /// It has more columns than a terminal shows well: text only mentions it, files have all of it.
+    pub files_only: bool,
 }
 
 impl Table {
@@ -51,6 +53,7 @@ impl Table {
             title: title.to_owned(),
             columns: columns.iter().map(|c| (*c).to_owned()).collect(),
             rows: Vec::new(),
+            files_only: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Numbers as people read them.
 
 /// A whole number in groups of three: `1,234,567`.
-pub(super) fn grouped(count: u64) -> String {
+pub(crate) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {

@@ -136,6 +136,15 @@ pub(super) fn report(report: &Report, screen: Screen) -> String {
                 let _ = writeln!(text, "{words}\n{}", "-".repeat(words.chars().count()));
             }
             Part::Text(words) => text.push_str(&wrapped(words, screen.text_columns())),
+            Part::Table(long) if long.files_only => {
+                let _ = writeln!(
+                    text,
+                    "{}: {} rows of {} columns, in the files of --html, --csv and --json",
+                    one_line(&long.title),
+                    grouped(long.rows.len() as u64),
+                    long.columns.len()
+                );
+            }
             Part::Table(shown) => text.push_str(&table(shown, screen)),
             Part::Chart(chart) => text.push_str(&sparklines(chart)),
         }

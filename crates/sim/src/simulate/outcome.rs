@@ -2,6 +2,7 @@
 
 use super::{Cell, Counts, OpsRule, Outcome, Rules, Run, Unit};
 use crate::policy::larder;
+use crate::report::number::grouped;
 use crate::report::{Axis, Cell as Shown, Chart, Part, Report, Scale, Table};
 
 /// The policy that others are measured against.
@@ -49,10 +50,9 @@ fn number(value: Option<f64>, decimals: usize) -> Shown {
 /// The whole report of a run under `rules`.
 pub fn report(outcome: &Outcome, rules: &Rules) -> Report {
     let view = View { outcome, rules };
-    let mut parts = vec![Part::Heading("Miss ratio by size".to_owned()), Part::Table(view.pivot())];
-    if let Some(table) = view.against_baseline() {
-        parts.push(Part::Table(table));
-    }
+    let mut parts = vec![Part::Table(view.pivot())];
+    parts.extend(view.against_baseline().map(Part::Table));
+    parts.extend(outcome.fields.penalties.then(|| Part::Table(view.service_times())));
     parts.push(Part::Chart(view.curve("Miss ratio", "miss ratio", &|run| run.counts.miss_ratio())));
     if outcome.fields.sizes {
         let byte_miss = |run: &Run| run.counts.byte_hit_ratio().map(|hit| 1.0 - hit);
@@ -61,7 +61,6 @@ pub fn report(outcome: &Outcome, rules: &Rules) -> Report {
     let service_us = |run: &Run| run.counts.service_us(rules.hit_us);
     parts.push(Part::Chart(view.curve("Mean service time", "us", &service_us)));
     parts.extend(view.over_time().map(Part::Chart));
-    parts.push(Part::Heading("Each policy at each size".to_owned()));
     parts.push(Part::Table(view.details()));
     parts.extend(view.remarks().into_iter().map(Part::Text));
     Report { title: format!("Policies on {}", outcome.source), facts: view.facts(), parts }
@@ -77,11 +76,11 @@ impl View<'_> {
         let outcome = self.outcome;
         let mut facts = vec![
             ("trace", outcome.source.clone()),
-            ("requests", outcome.requests.to_string()),
-            ("keys", outcome.keys.to_string()),
+            ("requests", grouped(outcome.requests)),
+            ("keys", grouped(outcome.keys)),
         ];
         if outcome.fields.sizes {
-            facts.push(("bytes of all keys' items", outcome.bytes.to_string()));
+            facts.push(("bytes of all keys' items", grouped(outcome.bytes)));
         }
         facts.push(("sizes count", self.outcome.unit.name().to_owned()));
         if outcome.unit == Unit::Bytes {
@@ -93,17 +92,14 @@ impl View<'_> {
         };
         facts.push(("operations", ops.to_owned()));
         facts.push(("times to live", if self.rules.ttls { "obeyed" } else { "ignored" }.to_owned()));
-        facts.push(("warm-up", format!("{} requests", outcome.warmup_requests)));
-        let penalty = format!("{} us where the trace tells none", self.rules.penalty_us);
-        facts.push(("a hit costs", format!("{} us", self.rules.hit_us)));
-        facts.push((
-            "a miss costs that and",
-            if outcome.fields.penalties {
-                format!("its penalty, {penalty}")
-            } else {
-                format!("{} us", self.rules.penalty_us)
-            },
-        ));
+        facts.push(("warm-up", format!("{} requests", grouped(outcome.warmup_requests))));
+        facts.push(("a hit takes", format!("{} us", grouped(u64::from(self.rules.hit_us)))));
+        let penalty = format!("{} us", grouped(u64::from(self.rules.penalty_us)));
+        let more = match outcome.fields.penalties {
+            true => format!("as long and its penalty ({penalty} where the trace tells none)"),
+            false => format!("{penalty} longer"),
+        };
+        facts.push(("a miss takes", more));
         facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
@@ -157,7 +153,8 @@ impl View<'_> {
         let mut columns = vec!["policy".to_owned()];
         columns.extend(capacities.iter().map(|capacity| self.size_name(*capacity)));
         columns.push("mean".to_owned());
-        let mut table = Table { title: title.to_owned(), columns, rows: Vec::new() };
+        let mut table = Table::new(title, &[]);
+        table.columns = columns;
         for policy in self.policies() {
             let values: Vec<Option<f64>> =
                 capacities.iter().map(|capacity| value(policy, *capacity)).collect();
@@ -187,6 +184,12 @@ impl View<'_> {
         Some(self.by_size("Misses saved against LRU, percent of LRU's misses", 1, &saved))
     }
 
+    fn service_times(&self) -> Table {
+        let hit_us = self.rules.hit_us;
+        let ms = |run: &Run| run.counts.service_us(hit_us).map(|us| us / 1000.0);
+        self.by_size("Mean service time, ms", 3, &|policy, capacity| ms(self.run(policy, capacity)?))
+    }
+
     fn details(&self) -> Table {
         let size = format!("size {}", self.outcome.unit.name());
         let columns = [
@@ -208,6 +211,7 @@ impl View<'_> {
             "seconds",
         ];
         let mut table = Table::new("Each policy at each size", &columns);
+        table.files_only = true;
         for cell in &self.outcome.cells {
             let mut row = vec![
                 Shown::Text(cell.policy.clone()),

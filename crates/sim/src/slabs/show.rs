@@ -222,6 +222,7 @@ fn allocation(classes: &SlabClasses, outcomes: &[&Outcome]) -> Table {
 
 fn window_table(outcomes: &[&Outcome]) -> Table {
     let mut table = Table::new("Windows", &["GETs"]);
+    table.files_only = outcomes.len() > 3;
     for outcome in outcomes {
         table.columns.push(format!("{} hit ratio %", label(outcome, outcomes)));
         table.columns.push(format!("{} service time ms", label(outcome, outcomes)));

@@ -15,7 +15,7 @@ use super::Format;
 use super::field::op_name;
 use super::inspect::BySpread;
 use super::oracle_general::{RECORD_BYTES, Record};
-use crate::{Fields, Request, SourceError};
+use crate::{CHUNK_REQUESTS, Fields, Request, Source, SourceError};
 
 /// Text is handed on whenever it is this long.
 const FLUSH_BYTES: usize = 128 * 1024;
@@ -263,6 +263,35 @@ impl Writer {
         };
         end().map_err(|error| SourceError::new(format!("{}: {error}", path.display())))
     }
+}
+
+/// Writes all requests of a source as lines onto a stream, such as standard output. The outer error is the source's, the
+/// inner one the stream's.
+///
+/// # Errors
+/// The source fails; `format` is not one of lines.
+pub fn stream(
+    source: &mut dyn Source,
+    format: Format,
+    to: &mut impl Write,
+) -> Result<io::Result<()>, SourceError> {
+    if format == Format::OracleGeneral {
+        return Err(SourceError::new("oracle-general needs a file: its records point to later ones"));
+    }
+    let mut text = Vec::with_capacity(FLUSH_BYTES + 256);
+    if format == Format::Csv {
+        header(&mut text, source.fields());
+    }
+    let mut chunk = Vec::with_capacity(CHUNK_REQUESTS);
+    while source.fill(&mut chunk, CHUNK_REQUESTS)? > 0 {
+        for request in chunk.drain(..) {
+            line(&mut text, format, source.fields(), &request);
+            if let Err(error) = flush(&mut text, to, FLUSH_BYTES) {
+                return Ok(Err(error));
+            }
+        }
+    }
+    Ok(flush(&mut text, to, 0).and_then(|()| to.flush()))
 }
 
 /// Hands text on if there are `least` octets of it.

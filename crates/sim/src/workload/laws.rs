@@ -183,6 +183,8 @@ pub(super) struct Drift {
     zipfian: Zipfian,
     audiences: u64,
     band: u64,
+    /// 2^64 / `band`, rounded up, where ranks and band are below 2^32: the quotient is exact then.
+    reciprocal: Option<u64>,
     salt: u64,
     turn_s: f64,
     /// Turns that every group has made.
@@ -193,10 +195,12 @@ pub(super) struct Drift {
 
 impl Drift {
     pub(super) fn new(settings: &Settings) -> Drift {
+        let band = settings.keys / settings.audiences;
         Drift {
             zipfian: Zipfian::new(settings),
             audiences: settings.audiences,
-            band: settings.keys / settings.audiences,
+            band,
+            reciprocal: (settings.keys < 1 << 32 && band > 1).then(|| u64::MAX / band + 1),
             salt: SplitMix::new(settings.seed ^ 0x6472_6966_7400_0000).draw(),
             turn_s: settings.day_s as f64 / settings.audiences as f64,
             turns: 0,
@@ -204,20 +208,28 @@ impl Drift {
         }
     }
 
+    /// `rank / self.band`, by multiplication where that is exact.
+    #[inline]
+    fn band_of(&self, rank: u64) -> u64 {
+        match self.reciprocal {
+            Some(reciprocal) => ((rank as u128 * reciprocal as u128) >> 64) as u64,
+            None => rank / self.band,
+        }
+    }
+
     /// Which key, before spreading, has this rank now.
     #[inline]
     pub(super) fn holder(&self, rank: u64) -> u64 {
-        let band = rank / self.band;
+        let band = self.band_of(rank);
         if band >= self.audiences || self.audiences == 1 {
             return rank;
         }
         let group = rank - band * self.band;
-        let turned = self.turns + u64::from(mix64(group ^ self.salt) < self.part);
-        let mut holder = band + turned;
-        if holder >= self.audiences {
-            holder -= self.audiences;
-        }
-        holder * self.band + group
+        // Multiples of the golden ratio fall evenly and in no order: at any part that many groups have turned.
+        let own_time = (group ^ self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let holder = band + self.turns + u64::from(own_time < self.part);
+        let over = std::hint::select_unpredictable(holder >= self.audiences, self.audiences, 0);
+        (holder - over) * self.band + group
     }
 }
 

@@ -84,12 +84,8 @@ impl<K: Keys> Stream<K> {
     fn request(&mut self, within: u64) -> Request {
         let Choice { key, new } = self.keys.choose(&mut self.rng);
         let lot = self.rng.draw() >> 32;
-        let op = match lot {
-            _ if new => Op::Set,
-            lot if lot < self.get_below => Op::Get,
-            lot if lot < self.delete_below => Op::Delete,
-            _ => Op::Set,
-        };
+        let drawn = usize::from(lot >= self.get_below) + usize::from(lot >= self.delete_below);
+        let op = if new { Op::Set } else { [Op::Get, Op::Delete, Op::Set][drawn] };
         self.attributes.request(key, self.clock.at(within) as u32, op)
     }
 }

@@ -168,11 +168,10 @@ proptest! {
 
     #[test]
     fn a_quantile_table_is_close_to_its_function(bits: u64) {
-        let laws: [(&dyn Fn(Tail, f64) -> f64, &str); 3] = [
-            (&pareto(15.0, 214.476, 0.348_238), "pareto"),
-            (&extreme(270.0, 40.0, 0.1), "extreme"),
-            (&lognormal(20_000.0, 0.8), "lognormal"),
-        ];
+        let (pareto, extreme) = (pareto(15.0, 214.476, 0.348_238), extreme(270.0, 40.0, 0.1));
+        let lognormal = lognormal(20_000.0, 0.8);
+        let laws: [Quantile<'_>; 3] =
+            [(&pareto, "pareto"), (&extreme, "extreme"), (&lognormal, "lognormal")];
         let u = (bits as f64 + 0.5) / 2f64.powi(64);
         prop_assume!((1e-6..1.0 - 1e-6).contains(&u));
         for (law, name) in laws {
@@ -189,6 +188,9 @@ proptest! {
         prop_assert!((drawn / exact - 1.0).abs() < 1e-3, "{} for {}", drawn, exact);
     }
 }
+
+/// A quantile function by tail and probability, and its name.
+type Quantile<'a> = (&'a dyn Fn(Tail, f64) -> f64, &'a str);
 
 /// Workloads with arbitrary parameters.
 fn any_words() -> impl Strategy<Value = String> {
