@@ -40,16 +40,6 @@ def tables_of(report):
     return found
 
 
-def wait_until_refused(port):
-    """The kernel takes a ring's sockets away a moment after its process has ended."""
-    deadline = time.monotonic() + support.STOP_SECONDS_MAX
-    with contextlib.suppress(ConnectionRefusedError):
-        while time.monotonic() < deadline:
-            with contextlib.suppress(ConnectionResetError):
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            time.sleep(0.02)
-
-
 class Replayed:
     """A run of `larder replay` that has ended."""
 
@@ -205,7 +195,6 @@ class Replay(Case):
                         "--seconds", "4", "--repeat", "0", *LOAD)
         time.sleep(1.5)
         first.stop(signal.SIGKILL)
-        wait_until_refused(first.port)
         second = support.Server(port=first.port)
         self.addCleanup(second.__exit__)
         played = Replayed(running)

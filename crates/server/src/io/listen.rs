@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket}
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -182,6 +183,12 @@ fn bind_udp(options: &ListenOptions, addresses: &mut Addresses) -> Result<Vec<Ve
     Ok(per_worker)
 }
 
+/// How long a port may be another's before that is an error. The kernel takes a ring down in the background, and with it the
+/// listening sockets of a server that was killed: who restarts it at once finds its port taken for a moment.
+const PREDECESSOR_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How often the port is tried meanwhile.
+const PREDECESSOR_LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// Binds every address asked for. A random port is the same on all of them.
 fn bind_all(
     addresses: &[String],
@@ -192,10 +199,14 @@ fn bind_all(
 ) -> Result<Vec<Socket>, ListenError> {
     let wanted = resolve_all(addresses, port, own_ports)?;
     let mut tries_left = RANDOM_PORT_TRIES;
+    let started = Instant::now();
     loop {
         match bind_once(addresses.is_empty(), &wanted, flag, &bind) {
             Err((ErrorKind::AddrInUse, _)) if port == 0 && wanted.len() > 1 && tries_left > 0 => {
                 tries_left -= 1
+            }
+            Err((ErrorKind::AddrInUse, _)) if port != 0 && started.elapsed() < PREDECESSOR_WAIT_MAX => {
+                std::thread::sleep(PREDECESSOR_LOOK_EVERY);
             }
             done => return done.map_err(|(_, error)| error),
         }
