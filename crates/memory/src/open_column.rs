@@ -296,7 +296,8 @@ impl OpenColumn {
         // of 4, and `header` counts one word for each one written.
         unsafe {
             let mut word = self.start.add(at as usize).cast::<u32>();
-            AtomicU32::from_ptr(word).store(state.0, Ordering::Relaxed);
+            // Whoever copies the state of a record may have seen it die; the copy lives.
+            AtomicU32::from_ptr(word).store(state.0 & !State::DEAD, Ordering::Relaxed);
             let [one, two] = header.pack();
             word.add(1).write(one);
             word.add(2).write(two);

@@ -85,7 +85,8 @@ fn fields() -> impl Strategy<Value = Fields> {
             flags,
             expiry: Expiry(expiry),
             cas,
-            state: State(state),
+            // A record that is written lives, whatever its state was copied from.
+            state: State(state & !State::DEAD),
         },
     )
 }

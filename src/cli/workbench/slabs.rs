@@ -123,10 +123,11 @@ pub(super) fn run(args: SlabsArgs) -> Result<(), Failure> {
         Ok(source)
     };
     let mut progress = Progress::new("slabs", args.output.quiet);
-    let outcomes = slabs::run(&settings, &simulations, args.passes, threads, &mut open, &mut progress)?;
+    let ran = slabs::run(&settings, &simulations, args.passes, threads, &mut open, &mut progress)?;
     progress.finish();
     let shown = Shown { source: described.unwrap_or_default(), classes: args.show_classes };
-    let mut report = slabs::report(&settings, &outcomes, &shown);
+    let mut report = slabs::report(&settings, &ran.outcomes, &shown);
+    report.parts.extend(ran.notices.into_iter().map(Part::Text));
     if !sizes_known {
         let text = "The requests have no sizes: every item counts as empty, and one class holds them all.";
         report.parts.insert(0, Part::Text(text.to_owned()));

@@ -40,6 +40,9 @@ impl Burst {
                 classes.len() - 1
             ));
         }
+        if self.at_gets == 0 {
+            return Err("a burst begins after one GET or more".to_owned());
+        }
         if !(0.0..=1.0).contains(&self.memory_ratio) || self.sets_per_get == 0 {
             return Err("a burst has 0 to 1 of the memory and at least one SET per GET".to_owned());
         }

@@ -32,7 +32,7 @@ mod tests;
 pub use burst::Burst;
 pub use classes::{SUBCLASS_PENALTY_US_MAX, SlabClasses, subclass_of};
 pub use pama::{Pama, PamaSettings, Worth};
-pub use run::{Simulation, run};
+pub use run::{Ran, Simulation, run};
 pub use schemes::{NAMES, Scheme, SchemeSettings, Seen, build};
 pub use show::{Shown, report};
 pub use simulator::{Outcome, Settings, Simulator, Totals, Window};

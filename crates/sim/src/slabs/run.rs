@@ -30,6 +30,15 @@ enum Said {
     EndOfPass,
 }
 
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// One outcome per simulation, in order.
+    pub outcomes: Vec<Outcome>,
+    /// What the source had to say: lines skipped, a file cut short.
+    pub notices: Vec<String>,
+}
+
 /// Runs `simulations` over `passes` passes of a source on `threads` threads, and gives their outcomes in
 /// order. `open` opens the source for each pass. Memory: the simulated caches' entries and a few chunks of
 /// requests.
@@ -43,7 +52,7 @@ pub fn run(
     threads: usize,
     open: &mut dyn FnMut() -> Result<Box<dyn Source>, SourceError>,
     progress: &mut Progress,
-) -> Result<Vec<Outcome>, SourceError> {
+) -> Result<Ran, SourceError> {
     let mut simulators = Vec::new();
     for simulation in simulations {
         let mut settings = settings.clone();
@@ -56,7 +65,7 @@ pub fn run(
     for (at, simulator) in simulators.into_iter().enumerate() {
         shares[at % threads].push((at, simulator));
     }
-    let mut outcomes = thread::scope(|scope| {
+    let (mut outcomes, notices) = thread::scope(|scope| {
         let mut senders = Vec::new();
         let mut workers = Vec::new();
         for share in shares {
@@ -73,10 +82,10 @@ pub fn run(
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        read.map(|()| outcomes)
+        read.map(|notices| (outcomes, notices))
     })?;
     outcomes.sort_by_key(|&(at, _)| at);
-    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+    Ok(Ran { outcomes: outcomes.into_iter().map(|(_, outcome)| outcome).collect(), notices })
 }
 
 fn work(mut share: Vec<(usize, Simulator)>, said: &Receiver<Said>) -> Vec<(usize, Outcome)> {
@@ -96,8 +105,11 @@ fn read(
     open: &mut dyn FnMut() -> Result<Box<dyn Source>, SourceError>,
     senders: &[SyncSender<Said>],
     progress: &mut Progress,
-) -> Result<(), SourceError> {
+) -> Result<Vec<String>, SourceError> {
     let mut requests = 0_u64;
+    // Time goes on from pass to pass, or what was stored late in one would not expire early in the next.
+    let (mut before_s, mut last_s) = (0_u32, 0_u32);
+    let mut notices = Vec::new();
     for pass in 0..passes {
         let mut source = open()?;
         loop {
@@ -106,14 +118,20 @@ fn read(
                 break;
             }
             requests += chunk.len() as u64;
+            for request in &mut chunk {
+                request.time_s = request.time_s.saturating_add(before_s);
+                last_s = last_s.max(request.time_s);
+            }
             say(senders, &Said::Requests(Arc::new(chunk)));
             let done = source.done_ratio().unwrap_or(0.0);
             let ratio = (f64::from(pass) + done) / f64::from(passes);
             progress.set(ratio, &format!("{:.1} M requests", requests as f64 / 1e6));
         }
         say(senders, &Said::EndOfPass);
+        before_s = last_s;
+        notices = source.notices();
     }
-    Ok(())
+    Ok(notices)
 }
 
 /// A simulation that panicked no longer listens; its panic is shown when it is joined.

@@ -210,13 +210,13 @@ impl Simulator {
                 }
             }
             Op::Append | Op::Prepend => {
-                if let Some(size) = self.size_of_resident(request) {
-                    self.store_item(request, u64::from(size) + u64::from(request.value_bytes));
+                if let Some((size, lasting)) = self.changed(request) {
+                    self.store_item(&lasting, u64::from(size) + u64::from(request.value_bytes));
                 }
             }
             Op::Incr | Op::Decr => {
-                if let Some(size) = self.size_of_resident(request) {
-                    self.store_item(request, u64::from(size));
+                if let Some((size, lasting)) = self.changed(request) {
+                    self.store_item(&lasting, u64::from(size));
                 }
             }
             Op::Delete => self.delete(request.key),
@@ -353,6 +353,15 @@ impl Simulator {
             audit.count(exact, judged, penalty_us);
         }
         judged
+    }
+
+    /// The octets of the resident item that a request changes, and the request with the time that the item has left: a
+    /// change keeps the expiry.
+    fn changed(&mut self, request: &Request) -> Option<(u32, Request)> {
+        let size = self.size_of_resident(request)?;
+        let (_, node) = self.store.find(request.key)?;
+        let ttl_s = node.expires_s.saturating_sub(request.time_s);
+        Some((size, Request { ttl_s, ..*request }))
     }
 
     fn size_of_resident(&mut self, request: &Request) -> Option<u32> {

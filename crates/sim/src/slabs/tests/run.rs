@@ -15,7 +15,7 @@ fn simulations() -> Vec<Simulation> {
 fn outcomes(threads: usize, passes: u32) -> Vec<Outcome> {
     let mut open = || Ok(Box::new(Sample::new(3_000, 40_000, 0.8, 3)) as Box<dyn Source>);
     let mut progress = Progress::new("test", true);
-    run(&settings(4096, None), &simulations(), passes, threads, &mut open, &mut progress).unwrap()
+    run(&settings(4096, None), &simulations(), passes, threads, &mut open, &mut progress).unwrap().outcomes
 }
 
 #[test]

@@ -140,6 +140,12 @@ fn deletes_and_expiries_free_their_slots() {
     assert_eq!(cache.totals().hits, 1);
     cache.request(&Request { time_s: 15, ..get(9, 60, 0) });
     assert_eq!((cache.totals().hits, cache.totals().gets), (1, 2));
+    // A change of an item keeps its expiry.
+    cache.request(&Request { ttl_s: 5, time_s: 20, ..request(Op::Set, 9, 60, 0) });
+    cache.request(&Request { time_s: 22, ..request(Op::Incr, 9, 0, 0) });
+    cache.request(&Request { time_s: 24, ..get(9, 60, 0) });
+    cache.request(&Request { time_s: 25, ..get(9, 60, 0) });
+    assert_eq!((cache.totals().hits, cache.totals().gets), (2, 4));
 }
 
 #[test]

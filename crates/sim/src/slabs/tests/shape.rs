@@ -22,7 +22,7 @@ fn outcomes(names: &[&str], ms: &[usize]) -> Vec<Outcome> {
         simulations.extend(ms.iter().map(of));
     }
     let mut open = || Ok(Box::new(Sample::new(100_000, 1_000_000, 0.9, 5)) as Box<dyn Source>);
-    run(&settings, &simulations, 1, 2, &mut open, &mut Progress::new("test", true)).unwrap()
+    run(&settings, &simulations, 1, 2, &mut open, &mut Progress::new("test", true)).unwrap().outcomes
 }
 
 #[test]

@@ -327,16 +327,20 @@ impl Twin {
         self.clock += 1;
         self.expire(request);
         let there = self.resident(request.key);
-        let size = there.map_or(0, |(group, at)| self.groups[group].residents[at].size);
+        let (size, expires) = there.map_or((0, 0), |(group, at)| {
+            let entry = &self.groups[group].residents[at];
+            (entry.size, entry.expires)
+        });
+        let lasting = Request { ttl_s: expires.saturating_sub(request.time_s), ..*request };
         match request.op {
             Op::Get => self.get(request),
             Op::Set => self.store(request, request.item_bytes()),
             Op::Add if there.is_none() => self.store(request, request.item_bytes()),
             Op::Replace | Op::Cas if there.is_some() => self.store(request, request.item_bytes()),
             Op::Append | Op::Prepend if there.is_some() => {
-                self.store(request, size + u64::from(request.value_bytes));
+                self.store(&lasting, size + u64::from(request.value_bytes));
             }
-            Op::Incr | Op::Decr if there.is_some() => self.store(request, size),
+            Op::Incr | Op::Decr if there.is_some() => self.store(&lasting, size),
             Op::Delete => self.forget(request.key),
             _ => {}
         }
