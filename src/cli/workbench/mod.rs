@@ -14,6 +14,7 @@ mod workload;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Parser, Subcommand};
 use larder_sim::report::{Part, Report};
@@ -108,6 +109,9 @@ struct SourceArgs {
     /// Stop after this many requests
     #[arg(long, value_name = "REQUESTS", value_parser = count)]
     limit: Option<u64>,
+    /// Whether it has been opened before.
+    #[arg(skip)]
+    opened: AtomicBool,
 }
 
 impl SourceArgs {
@@ -116,8 +120,25 @@ impl SourceArgs {
         traces::Options { format: self.format, skip_bad: self.skip_bad }
     }
 
+    /// The trace if it is a pipe or a device, which can be read only once.
+    fn pipe(&self) -> Option<&Path> {
+        let path = self.trace.as_deref()?;
+        std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()).then_some(path)
+    }
+
     /// Opens it. It may be opened again for another pass.
+    ///
+    /// # Errors
+    /// Those of the trace or workload; a pipe that is opened again.
     fn open(&self) -> Result<Box<dyn Source>, SourceError> {
+        if self.opened.swap(true, Ordering::Relaxed)
+            && let Some(path) = self.pipe()
+        {
+            return Err(SourceError::new(format!(
+                "{}: is a pipe and cannot be read twice; write it to a file first",
+                path.display()
+            )));
+        }
         let source = match (&self.trace, &self.workload) {
             (Some(path), _) => traces::open(path, &self.options())?,
             (None, Some(words)) => workloads::parse(words)?,
@@ -237,5 +258,29 @@ fn format(text: &str) -> Result<traces::Format, String> {
         "csv" => Ok(traces::Format::Csv),
         "keys" => Ok(traces::Format::Keys),
         _ => Err("formats are oracle-general, twitter, csv, keys".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_is_no_regular_file_is_not_opened_twice() {
+        let mut source = SourceArgs {
+            trace: Some(PathBuf::from("/dev/null")),
+            format: Some(traces::Format::Keys),
+            skip_bad: false,
+            workload: None,
+            limit: None,
+            opened: AtomicBool::default(),
+        };
+        assert!(source.open().is_ok());
+        let error = source.open().err().map(|error| error.0);
+        let told = "/dev/null: is a pipe and cannot be read twice; write it to a file first";
+        assert_eq!(error.as_deref(), Some(told));
+        source.trace = None;
+        source.workload = Some("zipfian:keys=10,requests=10".to_owned());
+        assert!(source.open().is_ok() && source.open().is_ok());
     }
 }

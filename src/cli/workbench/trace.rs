@@ -93,6 +93,10 @@ pub(super) fn run(args: TraceArgs) -> Result<(), Failure> {
         Command::Sample(args) => {
             let to = match (args.target.to, &args.source.trace) {
                 (Some(to), _) => Some(to),
+                // A look at the format would take the first requests out of a pipe.
+                (None, _) if args.source.pipe().is_some() => {
+                    args.source.format.or_else(|| write::format_by_name(&args.target.out))
+                }
                 (None, Some(path)) => Some(traces::format_of(path, &args.source.options())?),
                 (None, None) => write::format_by_name(&args.target.out),
             };
