@@ -174,10 +174,11 @@ pub fn lost(fields: Fields, format: Format) -> Vec<&'static str> {
 }
 
 impl Writer {
-    /// Begins a file. `fields`: what its source knows; CSV has columns for these and for key and client.
+    /// Begins a file. `fields`: what its source knows; CSV has columns for these and for key and client. If `path` is
+    /// a link, the file that it leads to is overwritten, and the link stays.
     ///
     /// # Errors
-    /// The file exists and `overwrite` is false; the folder cannot be written to.
+    /// The file exists and `overwrite` is false; it is a folder, a device or a pipe; the folder cannot be written to.
     pub fn create(
         path: &Path,
         format: Format,
@@ -188,10 +189,11 @@ impl Writer {
             return Err(SourceError::new(format!("{}: exists already", path.display())));
         }
         let begin = || -> io::Result<Writer> {
-            let (temporary, file) = Temporary::create(path, "partial")?;
+            let target = target(path)?;
+            let (temporary, file) = Temporary::create(&target, "partial")?;
             let sink = Sink::new(file, path)?;
             let body = if format == Format::OracleGeneral {
-                let (spool, records) = Temporary::create(path, "records")?;
+                let (spool, records) = Temporary::create(&target, "records")?;
                 Body::Records { records, _spool: spool, sink, octets: Vec::new() }
             } else {
                 let mut text = Vec::with_capacity(FLUSH_BYTES + 256);
@@ -200,7 +202,7 @@ impl Writer {
                 }
                 Body::Lines { sink, format, text }
             };
-            Ok(Writer { path: path.to_owned(), temporary, fields, body, requests: 0 })
+            Ok(Writer { path: target, temporary, fields, body, requests: 0 })
         };
         begin().map_err(|error| SourceError::new(format!("{}: {error}", path.display())))
     }
@@ -262,6 +264,17 @@ impl Writer {
             Ok(Written { requests, file_bytes })
         };
         end().map_err(|error| SourceError::new(format!("{}: {error}", path.display())))
+    }
+}
+
+/// The file that an output's path leads to.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        return Err(io::Error::other("is no regular file"));
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_symlink() => std::fs::canonicalize(path),
+        _ => Ok(path.to_owned()),
     }
 }
 
