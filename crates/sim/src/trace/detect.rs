@@ -31,6 +31,11 @@ pub(super) fn first_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub(super) fn detect(name: &str, head: &[u8]) -> Result<Format, String> {
     let name = name.to_ascii_lowercase();
     if name.contains("oraclegeneral") || name.contains("oracle-general") {
+        if head.len() >= oracle_general::RECORD_BYTES && !oracle_general::is_plausible(head) {
+            return Err("is named oracleGeneral but its first records are none; \
+                        --format oracle-general reads it nevertheless"
+                .to_owned());
+        }
         return Ok(Format::OracleGeneral);
     }
     if is_binary(head) {
