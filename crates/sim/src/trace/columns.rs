@@ -154,7 +154,9 @@ pub(super) fn delimiter(line: &[u8]) -> u8 {
 /// Puts the first field of `text` into `into` without its quotes; what follows its delimiter is returned.
 fn unquote<'a>(text: &'a [u8], delimiter: u8, into: &mut Vec<u8>) -> Result<Option<&'a [u8]>, Bad> {
     into.clear();
-    let text = text.trim_ascii_start();
+    // A tab is white space and may be the delimiter all the same.
+    let blank = |octet: &u8| octet.is_ascii_whitespace() && *octet != delimiter;
+    let text = &text[text.iter().take_while(|octet| blank(octet)).count()..];
     let mut at = 0;
     if text.first() == Some(&b'"') {
         at = 1;

@@ -88,18 +88,19 @@ impl Lines {
 
     /// Takes the first line that is not empty as the header.
     fn header(&mut self) -> Result<Columns, SourceError> {
-        while let Some(found) = self.next_line()? {
-            let header = self.input.pending()[..found.line_bytes].trim_ascii().to_vec();
+        while let Some(found) = self.next_line(false)? {
+            let header = without_return(&self.input.pending()[..found.line_bytes]).to_vec();
             self.input.consume(found.line_bytes + usize::from(found.ended));
-            if !header.is_empty() {
+            if !header.trim_ascii().is_empty() {
                 return Columns::from_header(&header).map_err(|why| self.error(&why));
             }
         }
         Err(SourceError::new(format!("{}: is empty: there is no header", self.name)))
     }
 
-    /// Finds the end of the next line and counts it; `None` at the end of the file.
-    fn next_line(&mut self) -> Result<Option<Found>, SourceError> {
+    /// Finds the end of the next line and counts it; `None` at the end of the file. `skip_long`: lines that are
+    /// too long are passed over and counted as skipped.
+    fn next_line(&mut self, skip_long: bool) -> Result<Option<Found>, SourceError> {
         let mut searched = 0;
         loop {
             let pending = self.input.pending();
@@ -110,7 +111,14 @@ impl Lines {
             searched = pending.len();
             if searched > LINE_BYTES_MAX {
                 self.line_number += 1;
-                return Err(self.error(&format!("is longer than {LINE_BYTES_MAX} octets")));
+                let why = format!("is longer than {LINE_BYTES_MAX} octets");
+                if !skip_long {
+                    return Err(self.error(&why));
+                }
+                self.pass_line()?;
+                self.skip(&Bad::new("length", why))?;
+                searched = 0;
+                continue;
             }
             if !self.input.more()? {
                 if searched == 0 {
@@ -122,9 +130,24 @@ impl Lines {
         }
     }
 
+    /// Consumes everything up to the next line feed, and it, or up to the end of the file.
+    fn pass_line(&mut self) -> Result<(), SourceError> {
+        loop {
+            let pending = self.input.pending();
+            if let Some(at) = pending.iter().position(|&octet| octet == b'\n') {
+                self.input.consume(at + 1);
+                return Ok(());
+            }
+            self.input.consume(pending.len());
+            if !self.input.more()? {
+                return Ok(());
+            }
+        }
+    }
+
     /// Reads the next request; `None` at the end of the file.
     fn next_request(&mut self) -> Result<Option<Request>, SourceError> {
-        while let Some(found) = self.next_line()? {
+        while let Some(found) = self.next_line(self.skip_bad)? {
             if !found.ended && self.input.is_cut() {
                 self.half_line = Some(self.line_number);
                 self.input.consume(found.line_bytes);
@@ -148,13 +171,14 @@ impl Lines {
     /// Reads the pending line of this length; `None` if it is empty.
     #[inline]
     fn read_line(&mut self, line_bytes: usize) -> Result<Option<Request>, Bad> {
-        let line = self.input.pending()[..line_bytes].trim_ascii();
+        let whole = &self.input.pending()[..line_bytes];
+        let line = whole.trim_ascii();
         if line.is_empty() {
             return Ok(None);
         }
         let (timestamp_s, mut request) = match &mut self.layout {
             Layout::Twitter(twitter) => twitter.read(line, &self.keys)?,
-            Layout::Csv(columns) => columns.read(line, &self.keys)?,
+            Layout::Csv(columns) => columns.read(without_return(whole), &self.keys)?,
             Layout::Keys => columns::read_key(line, &self.keys),
         };
         request.time_s = self.clock.at(timestamp_s).ok_or_else(|| {
@@ -178,6 +202,11 @@ impl Lines {
     fn error(&self, why: &str) -> SourceError {
         SourceError::new(format!("{}: line {}: {why}", self.name, self.line_number))
     }
+}
+
+/// A line without the carriage return at its end. Other white space stays: a tab may delimit an empty field.
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 impl Source for Lines {

@@ -446,6 +446,16 @@ fn line_ends_marks_empty_lines_and_spaces_do_not_matter() {
 }
 
 #[test]
+fn empty_fields_between_and_after_tabs_are_fields() {
+    let plain = read("a.csv", b"key\tsize\tttl\tcolour\n1\t10\t5\t\r\n\t20\t6\tred\n \t \r\n");
+    assert!(plain.error.unwrap().contains("line 3"), "an empty key");
+    assert_eq!(keys(&plain.requests), [1]);
+    let found = read("a.csv", b"key\tcolour\tsize\tform\n\"1\"\t\t10\t\r\n2\t\t20\t\n");
+    assert_eq!((keys(&found.requests), found.error), (vec![1, 2], None));
+    assert_eq!(found.requests.iter().map(|r| r.value_bytes).collect::<Vec<_>>(), [10, 20]);
+}
+
+#[test]
 fn a_key_is_its_number_or_a_hash_of_its_text() {
     let found = read("a", b"7\n07\n18446744073709551615\n18446744073709551616\nuser:1\n07\n");
     let found = keys(&found.requests);
@@ -494,6 +504,17 @@ fn bad_lines_are_skipped_and_counted_where_asked() {
 }
 
 #[test]
+fn a_line_too_long_is_skipped_up_to_its_end_where_asked() {
+    let long = vec![b'x'; 5 << 20];
+    let skip_bad = Options { skip_bad: true, ..Options::default() };
+    let text = [b"key,size\n1,1\n", &long[..], b",9\n2,2\n", &long[..]].concat();
+    let found = read_with("a.csv", &text, &skip_bad);
+    assert_eq!((keys(&found.requests), found.error), (vec![1, 2], None));
+    assert!(found.notices[0].contains("2 lines could not be read"), "{:?}", found.notices);
+    assert!(found.notices[0].contains("line 3: length: is longer than"), "{:?}", found.notices);
+}
+
+#[test]
 fn half_a_last_line_is_left_out_and_noticed() {
     let found = read("a.csv", b"key,size,op\n1,1,get\n2,2");
     assert_eq!((keys(&found.requests), found.error), (vec![1], None));
@@ -531,6 +552,18 @@ fn oracle_general_is_known_by_its_records() {
 }
 
 #[test]
+fn a_name_alone_does_not_make_oracle_general() {
+    let text = b"1600000000,key1,4,10,0,get,0\n".repeat(4);
+    let error = failure("a.oracleGeneral.csv", &text);
+    assert!(error.contains("its first records are none; --format oracle-general"), "{error}");
+    let options = Options { format: Some(Format::OracleGeneral), ..Options::default() };
+    let (_folder, path) = file("a.oracleGeneral", &text);
+    assert!(open(&path, &options).is_ok());
+    let (_folder, path) = file("b.oracleGeneral", b"");
+    assert!(open(&path, &Options::default()).is_ok());
+}
+
+#[test]
 fn what_cannot_be_told_is_an_error_that_names_the_flag() {
     for text in [&b""[..], b"\n\n", b"a,b,c\n1,2,3\n", b"\x00\x01\x02 binary"] {
         let error = failure("a", text);
@@ -561,6 +594,21 @@ fn a_file_is_not_overwritten_unasked_and_nothing_half_written_stays() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     Writer::create(&path, Format::Keys, ALL, true).unwrap().finish(&mut |_| {}).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), b"");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_stays_and_the_file_behind_it_is_overwritten() {
+    let (folder, path) = file("a.txt", b"old");
+    let link = folder.path().join("link.txt");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    Writer::create(&link, Format::Keys, ALL, true).unwrap().finish(&mut |_| {}).unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(std::fs::read(&path).unwrap(), b"");
+    for other in [folder.path(), Path::new("/dev/null")] {
+        let error = Writer::create(other, Format::Keys, ALL, true).err().unwrap().0;
+        assert!(error.contains("is no regular file"), "{error}");
+    }
 }
 
 #[test]
