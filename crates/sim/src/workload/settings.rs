@@ -225,7 +225,8 @@ impl Settings {
             return Err(format!("reads={} and deletes={} are more than 1", self.reads, self.deletes));
         }
         let hours = self.requests as f64 / self.rate / 3600.0;
-        if self.requests as f64 / self.rate >= f64::from(u32::MAX) / self.swing {
+        let swing = if self.law == Law::Drift { self.swing } else { 1.0 };
+        if self.requests as f64 / self.rate >= f64::from(u32::MAX) / swing {
             return Err(format!(
                 "requests={} at rate={} last {hours:.0} hours, longer than a trace's 32 bits of \
                 seconds",

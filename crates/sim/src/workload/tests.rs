@@ -557,3 +557,10 @@ fn the_first_million_requests_of_every_law_are_the_same_everywhere() {
     let now = pinned.map(|(words, _)| (words, checksum(&format!("{words},{common}"))));
     assert_eq!(now, pinned);
 }
+
+#[test]
+fn a_swing_shortens_only_the_law_that_has_one() {
+    assert!(Settings::parse("uniform:requests=3g,rate=1").is_ok());
+    assert!(Settings::parse("drift:requests=3g,rate=1").is_err());
+    assert!(Settings::parse("uniform:requests=5g,rate=1").is_err());
+}
