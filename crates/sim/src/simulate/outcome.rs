@@ -209,6 +209,7 @@ impl View<'_> {
             "evictions",
             "expired",
             "seconds",
+            "note",
         ];
         let mut table = Table::new("Each policy at each size", &columns);
         table.files_only = true;
@@ -218,11 +219,9 @@ impl View<'_> {
                 Shown::Count(cell.capacity),
                 number(self.share(cell.capacity).map(|share| share * 100.0), 3),
             ];
-            match &cell.run {
-                Ok(run) => row.extend(self.numbers(run)),
-                Err(reason) => row.push(Shown::Text(reason.clone())),
-            }
-            row.resize(columns.len(), Shown::Empty);
+            row.extend(cell.run.as_ref().map_or(Vec::new(), |run| self.numbers(run)));
+            row.resize(columns.len() - 1, Shown::Empty);
+            row.push(cell.run.as_ref().map_or_else(|reason| Shown::Text(reason.clone()), |_| Shown::Empty));
             table.row(row);
         }
         table
@@ -271,7 +270,7 @@ impl View<'_> {
         let mut chart = Chart::new(&title, "requests", "hit ratio");
         for policy in self.policies() {
             let Some(run) = self.run(policy, capacity) else { continue };
-            let points = points_over_time(run);
+            let points = points_over_time(run, self.outcome.requests);
             if !points.is_empty() {
                 chart.line(policy, points);
             }
@@ -279,9 +278,43 @@ impl View<'_> {
         (!chart.series.is_empty()).then_some(chart)
     }
 
+    /// Why no ratio can be told, if that is so.
+    fn nothing_counted(&self) -> Option<&'static str> {
+        let outcome = self.outcome;
+        let mut runs = outcome.cells.iter().filter_map(|cell| cell.run.as_ref().ok());
+        if outcome.requests == 0 {
+            Some("There were no requests: nothing was counted.")
+        } else if outcome.warmup_requests >= outcome.requests {
+            Some("The warm-up is as long as the trace: nothing was counted.")
+        } else if runs.all(|run| run.counts.gets == 0) {
+            Some("There was no get to count: no ratio can be told.")
+        } else {
+            None
+        }
+    }
+
+    /// Why cells are empty: a line for each policy and reason, with the sizes.
+    fn reasons(&self) -> Vec<String> {
+        let mut found: Vec<(&str, &str, Vec<String>)> = Vec::new();
+        for cell in &self.outcome.cells {
+            let Err(reason) = &cell.run else { continue };
+            let size = self.size_name(cell.capacity);
+            match found.iter_mut().find(|(policy, why, _)| *policy == cell.policy && why == reason) {
+                Some((_, _, sizes)) => sizes.push(size),
+                None => found.push((&cell.policy, reason, vec![size])),
+            }
+        }
+        let line = |(policy, reason, sizes): (&str, &str, Vec<String>)| {
+            format!("{policy} was not run at {}: {reason}.", sizes.join(", "))
+        };
+        found.into_iter().map(line).collect()
+    }
+
     fn remarks(&self) -> Vec<String> {
         let outcome = self.outcome;
         let mut remarks: Vec<String> = outcome.notices.clone();
+        remarks.extend(self.nothing_counted().map(str::to_owned));
+        remarks.extend(self.reasons());
         if outcome.unit == Unit::Bytes && self.policies().contains(&larder::NAME) {
             remarks.push(
                 "larder: the size is the server's -m, with the index, every header and the share for \
@@ -296,8 +329,9 @@ impl View<'_> {
     }
 }
 
-/// The ends of windows and their hit ratios; windows are joined until there are few enough.
-fn points_over_time(run: &Run) -> Vec<(f64, f64)> {
+/// The ends of windows and their hit ratios; windows are joined until there are few enough. The last one ends with the
+/// last of the requests.
+fn points_over_time(run: &Run, requests: u64) -> Vec<(f64, f64)> {
     let together = run.windows.sums.len().div_ceil(POINTS_MAX).max(1);
     let width = run.windows.requests * together as u64;
     let joined = run
@@ -307,7 +341,10 @@ fn points_over_time(run: &Run) -> Vec<(f64, f64)> {
         .map(|some| some.iter().fold((0, 0), |sum, window| (sum.0 + window.0, sum.1 + window.1)));
     joined
         .enumerate()
-        .filter_map(|(at, (gets, hits))| Some((((at as u64 + 1) * width) as f64, ratio(hits, gets)?)))
+        .filter_map(|(at, (gets, hits))| {
+            let end = ((at as u64 + 1) * width).min(requests);
+            Some((end as f64, ratio(hits, gets)?))
+        })
         .collect()
 }
 

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::Access;
+use crate::report::Part;
 use crate::{Op, Request};
 
 /// Requests from memory; an error after them if there is one.
@@ -483,4 +484,70 @@ fn the_real_cache_obeys_operations_and_times_up_to_values_of_a_mebibyte() {
     let requests = [set(0, Op::Set), set(9, Op::Get), set(10, Op::Get), set(19, Op::Get), set(20, Op::Get)];
     let counts = super::tests::counts(&simulate(&requests, &rules), 0);
     assert_eq!(counts.hits, 2, "at 9 s, and at 19 s what was filled at 10 s");
+}
+
+#[test]
+fn a_hit_of_another_size_keeps_the_time_that_was_left() {
+    let request = |time_s, value_bytes, op| Request {
+        key: 9,
+        time_s,
+        value_bytes,
+        ttl_s: 10,
+        key_bytes: 9,
+        op,
+        ..Request::default()
+    };
+    let requests = [request(0, 100, Op::Set), request(5, 200, Op::Get), request(12, 200, Op::Get)];
+    let rules = Rules { ttls: true, ..rules(&["larder"], &["12m"]) };
+    assert_eq!(counts(&simulate(&requests, &rules), 0).hits, 1);
+}
+
+#[test]
+fn a_report_says_why_nothing_was_counted() {
+    let told = |requests: &[Request], rules: &Rules| {
+        format!("{:?}", report(&simulate(requests, rules), rules).parts)
+    };
+    let some = skewed(1000, 100, |_| 1);
+    let all_warm = Rules { warmup: Warmup::Requests(1000), ..rules(&["lru"], &["10"]) };
+    assert!(told(&some, &all_warm).contains("The warm-up is as long as the trace"));
+    let nearly = Rules { warmup: Warmup::Requests(999), ..all_warm };
+    assert!(!told(&some, &nearly).contains("nothing was counted"));
+    assert!(told(&[], &rules(&["lru"], &["10"])).contains("There were no requests"));
+    let sets = [Request { op: Op::Set, ..Request::default() }];
+    let obey = Rules { ops: Some(OpsRule::Obey), ..rules(&["lru"], &["10"]) };
+    assert!(told(&sets, &obey).contains("There was no get"));
+}
+
+#[test]
+fn reasons_of_empty_cells_are_remarks_and_notes() {
+    let rules = rules(&["lru", "larder"], &["1m", "2m", "16m"]);
+    let report = report(&simulate(&skewed(1000, 100, |_| 10), &rules), &rules);
+    let mut remarks = report.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let remark = remarks.find(|text| text.contains("too small")).unwrap();
+    assert!(remark.starts_with("larder was not run at 1 MiB (") && remark.contains(", 2 MiB ("), "{remark}");
+    assert!(!remarks.any(|text| text.contains("too small")));
+    let details = report.parts.iter().find_map(|part| match part {
+        Part::Table(table) if table.columns.last().is_some_and(|name| name == "note") => Some(table.to_csv()),
+        _ => None,
+    });
+    assert!(
+        details
+            .unwrap()
+            .lines()
+            .any(|row| row.starts_with("larder,1048576,") && row.ends_with(",,too small"))
+    );
+}
+
+#[test]
+fn the_chart_over_time_ends_with_the_last_request() {
+    let rules = rules(&["lru"], &["10"]);
+    let report = report(&simulate(&skewed(1234, 100, |_| 1), &rules), &rules);
+    let last = report.parts.iter().find_map(|part| match part {
+        Part::Chart(chart) if chart.title.starts_with("Hit ratio over time") => chart.series[0].points.last(),
+        _ => None,
+    });
+    assert_eq!(last.map(|point| point.0), Some(1234.0));
 }

@@ -89,16 +89,23 @@ impl RealCache {
         }
     }
 
-    /// Looks an item up; a miss stores it, and so does a hit of another size. Returns whether it was there.
+    /// Looks an item up; a miss stores it, and so does a hit of another size, whose expiry stays. Returns whether it
+    /// was there.
     pub fn get_or_fill(&mut self, item: &RealItem) -> bool {
         let (length, value_bytes) = self.shape(item);
         let key = &self.key[..length];
         let found = self.worker.get(self.cache.hash(key), key).map(|hit| {
             self.worker.note_fetch(&hit);
-            hit.value_bytes()
+            (hit.value_bytes(), hit.expiry().remaining_s(self.cache.clock().now_s()).unwrap_or(0))
         });
-        if found != Some(value_bytes) {
-            self.store(length, value_bytes, item.ttl_s, Mode::Set);
+        match found {
+            Some((found_bytes, _)) if found_bytes == value_bytes => {}
+            Some((_, left_s)) => {
+                self.store(length, value_bytes, left_s, Mode::Set);
+            }
+            None => {
+                self.store(length, value_bytes, item.ttl_s, Mode::Set);
+            }
         }
         found.is_some()
     }
