@@ -1,6 +1,6 @@
 //! One pass over the requests: exact, or by SHARDS (Waldspurger, Park, Garthwaite and Ahmad, FAST 2015).
 
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use super::curve::{Curve, Point, Unit};
 use super::histogram::Histogram;
@@ -11,6 +11,9 @@ use crate::{CHUNK_REQUESTS, Op, Request, Source, SourceError};
 const OBJECTS_BITS: u32 = 20;
 /// Octets below this are counted exactly, above to within a factor of 1 + 2^-13.
 const BYTES_BITS: u32 = 14;
+
+/// A sample of fewer keys says little.
+const SAMPLE_KEYS_MIN: usize = 100;
 
 /// How much is looked at.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -87,6 +90,9 @@ pub struct Analysis {
     cold: f64,
     keys_seen: u64,
     keys_seen_bytes: u64,
+    /// Distinct keys looked at: the first [`SAMPLE_KEYS_MIN`].
+    sample: BTreeSet<u64>,
+    offered: bool,
     penalties: u64,
     penalties_us: u64,
 }
@@ -122,6 +128,8 @@ impl Analysis {
             cold: 0.0,
             keys_seen: 0,
             keys_seen_bytes: 0,
+            sample: BTreeSet::new(),
+            offered: false,
             penalties: 0,
             penalties_us: 0,
         };
@@ -135,6 +143,7 @@ impl Analysis {
     pub fn request(&mut self, request: &Request) {
         let read = request.op == Op::Get || self.settings.ops == OpRule::Ignore;
         self.requests += u64::from(read);
+        self.offered = true;
         if read && request.penalty_us > 0 {
             self.penalties += 1;
             self.penalties_us += u64::from(request.penalty_us);
@@ -152,6 +161,26 @@ impl Analysis {
         {
             self.by_hash.push((hash, request.key));
             self.shrink_to(most);
+        }
+    }
+
+    /// What is wrong with the sample: it is of few keys, so that the curve is one of chance.
+    ///
+    /// # Errors
+    /// There were requests, and none of them was to a key of the sample: there is no curve.
+    pub fn check_sample(&self) -> Result<Option<String>, String> {
+        let keys = match self.settings.method {
+            Method::Exact => return Ok(None),
+            Method::Rate(_) => self.sample.len(),
+            Method::Size(most) => self.sample.len().min(most),
+        };
+        match keys {
+            0 if self.offered => Err("SHARDS looked at no key: take a larger rate".to_owned()),
+            1..SAMPLE_KEYS_MIN if self.scale > 1.0 => Ok(Some(format!(
+                "{} looked at {keys} keys only; below {SAMPLE_KEYS_MIN} the curve is one of chance",
+                self.settings.method
+            ))),
+            _ => Ok(None),
         }
     }
 
@@ -212,6 +241,9 @@ impl Analysis {
 
     fn first_seen(&mut self, request: &Request) {
         self.keys_seen += 1;
+        if self.sample.len() < SAMPLE_KEYS_MIN {
+            self.sample.insert(request.key);
+        }
         self.keys_seen_bytes += request.item_bytes() + self.settings.item_overhead_bytes;
     }
 

@@ -316,3 +316,24 @@ fn rates_out_of_range_are_refused() {
         assert!(Analysis::new(Settings::new(Unit::Objects, method)).is_err(), "{method}");
     }
 }
+
+#[test]
+fn a_sample_of_few_keys_is_told_and_one_of_none_an_error() {
+    let checked = |keys: u64, method: Method| {
+        let mut analysis = Analysis::new(Settings::new(Unit::Objects, method)).unwrap();
+        (0..keys).for_each(|key| analysis.request(&Request { key, ..Request::default() }));
+        analysis.check_sample()
+    };
+    assert!(checked(50, Method::Rate(1e-9)).unwrap_err().contains("SHARDS looked at no key"));
+    assert!(checked(1000, Method::Rate(0.01)).unwrap().unwrap().contains("keys only"));
+    assert!(checked(1000, Method::Size(20)).unwrap().unwrap().contains("looked at 20 keys only"));
+    for (keys, method) in [
+        (0, Method::Rate(0.01)),
+        (50, Method::Exact),
+        (50, Method::Size(200)),
+        (50, Method::Rate(1.0)),
+        (20_000, Method::Rate(0.1)),
+    ] {
+        assert_eq!(checked(keys, method), Ok(None), "{keys} keys, {method}");
+    }
+}
