@@ -92,11 +92,18 @@ impl MrcArgs {
             };
             analyses.push(Analysis::new(settings).map_err(Failure::Usage)?);
         }
+        // What --sizes says wrongly is told before the pass.
+        self.asked_sizes(unit)?;
         let mut progress = Progress::new("mrc", self.output.quiet);
         analyse(source.as_mut(), &mut analyses, |done| progress.set(done, ""))?;
         progress.finish();
         let name = source.describe();
-        Ok((analyses.iter().map(|analysis| analysis.curve(&name)).collect(), source.notices()))
+        let mut notices = source.notices();
+        for analysis in &analyses {
+            let notice = analysis.check_sample().map_err(|why| Failure::Failed(format!("{name}: {why}")))?;
+            notices.extend(notice);
+        }
+        Ok((analyses.iter().map(|analysis| analysis.curve(&name)).collect(), notices))
     }
 
     fn report(&self, curves: &[Curve], notices: &[String]) -> Result<Report, Failure> {
@@ -114,19 +121,22 @@ impl MrcArgs {
         for notice in notices {
             fact("notice", notice.clone());
         }
-        report.parts.push(Part::Table(misses(curves, &self.shown_sizes(first)?)));
+        let sizes = self.asked_sizes(first.unit)?.unwrap_or_else(|| halvings(first.footprint()));
+        report.parts.push(Part::Table(misses(curves, &sizes)));
         report.parts.push(Part::Table(methods(curves)));
         report.parts.push(Part::Chart(chart(curves)));
         Ok(report)
     }
 
-    fn shown_sizes(&self, curve: &Curve) -> Result<Vec<u64>, Failure> {
-        let Some(words) = &self.sizes else { return Ok(halvings(curve.footprint())) };
-        let one = |word: &str| match curve.unit {
+    /// The sizes of --sizes.
+    fn asked_sizes(&self, unit: Unit) -> Result<Option<Vec<u64>>, Failure> {
+        let Some(words) = &self.sizes else { return Ok(None) };
+        let one = |word: &str| match unit {
             Unit::Objects => count(word),
             Unit::Bytes => size(word).map(|bytes| bytes as u64),
         };
-        words.split(',').map(|word| one(word.trim())).collect::<Result<_, _>>().map_err(Failure::Usage)
+        let sizes: Result<Vec<u64>, String> = words.split(',').map(|word| one(word.trim())).collect();
+        sizes.map(Some).map_err(|why| Failure::Usage(format!("--sizes: {why}")))
     }
 }
 

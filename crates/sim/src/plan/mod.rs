@@ -159,7 +159,11 @@ impl Model {
         2.0 * self.latencies.network_us + self.latencies.dram_us
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Whether all numbers are in their range.
+    ///
+    /// # Errors
+    /// Which is not, and why.
+    pub fn check(&self) -> Result<(), String> {
         let numbers = [
             ("the price of memory", self.prices.dram_per_gb),
             ("the price of flash", self.prices.flash_per_gb),

@@ -34,6 +34,9 @@ pub(super) struct PlanArgs {
     /// The trace's format, where its name and first lines do not tell: oracle-general, twitter, csv, keys
     #[arg(long, requires = "trace")]
     format: Option<String>,
+    /// Skip lines of the trace that cannot be read, and count them, instead of stopping at the first
+    #[arg(long, requires = "trace")]
+    skip_bad: bool,
     /// Plan over a generated workload
     #[arg(long, value_name = "WORKLOAD")]
     workload: Option<String>,
@@ -58,7 +61,7 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "TIME", value_parser = micros)]
     sla: Option<f64>,
     /// The fastest split that costs at most this
-    #[arg(long, value_name = "MONEY")]
+    #[arg(long, value_name = "MONEY", value_parser = money)]
     budget: Option<f64>,
 
     /// Price of a GB of memory
@@ -123,9 +126,11 @@ pub(super) fn run(args: PlanArgs) -> Result<(), Failure> {
     if args.paper {
         return args.output.deliver(&paper::report().map_err(Failure::Failed)?);
     }
+    // Until the curve is there an item is as large as can be: then no flag is refused that the curve may justify.
+    args.model(args.item_bytes.unwrap_or(f64::MAX), BACKEND_US).check().map_err(Failure::Usage)?;
     let (mut curve, notices) = args.popularity()?;
     curve.scale(args.scale);
-    let model = args.model(&curve)?;
+    let model = args.model_of(&curve)?;
     let planner = Planner::new(model, &curve).map_err(Failure::Usage)?;
     let mut goals = Vec::new();
     goals.extend(args.sla.map(Goal::Sla));
@@ -144,6 +149,9 @@ impl PlanArgs {
         }
         let mut source = self.source()?.open()?;
         let unit = if source.fields().sizes { Unit::Bytes } else { Unit::Objects };
+        if unit == Unit::Objects && self.item_bytes.is_none() {
+            return Err(item_bytes_unknown());
+        }
         let method = match self.shards_size {
             Some(keys) => Method::Size(usize::try_from(keys).unwrap_or(usize::MAX)),
             None => Method::Exact,
@@ -152,7 +160,16 @@ impl PlanArgs {
         let mut progress = Progress::new("plan", self.output.quiet);
         analyse(source.as_mut(), &mut analyses, |done| progress.set(done, ""))?;
         progress.finish();
-        Ok((analyses[0].curve(&source.describe()).thinned(TOLERANCE), source.notices()))
+        let (name, mut notices) = (source.describe(), source.notices());
+        let [analysis] = &analyses;
+        notices.extend(analysis.check_sample().map_err(|why| Failure::Failed(format!("{name}: {why}")))?);
+        let curve = analysis.curve(&name).thinned(TOLERANCE);
+        if curve.requests == 0 {
+            return Err(Failure::Failed(format!(
+                "{name}: there were no requests that read; nothing can be planned"
+            )));
+        }
+        Ok((curve, notices))
     }
 
     /// The trace or workload, in the words of the other commands, which have the trace without a flag before
@@ -164,6 +181,7 @@ impl PlanArgs {
         {
             words.extend(value.iter().flat_map(|value| [flag.into(), value.into()]));
         }
+        words.extend(self.skip_bad.then(|| "--skip-bad".into()));
         if let Some(path) = &self.trace {
             words.extend(["--".into(), path.into()]);
         }
@@ -172,14 +190,17 @@ impl PlanArgs {
         words.map(|words| words.source).map_err(|error| usage(error.to_string()))
     }
 
-    fn model(&self, curve: &Curve) -> Result<Model, Failure> {
+    /// The model, with what the curve knows of items and penalties.
+    fn model_of(&self, curve: &Curve) -> Result<Model, Failure> {
         let known = Some(curve.item_bytes_mean).filter(|bytes| *bytes > 0.0);
-        let Some(item_bytes) = self.item_bytes.or(known) else {
-            let text = "the curve does not know how large items are; --item-bytes is needed";
-            return Err(Failure::Usage(text.to_owned()));
-        };
+        let item_bytes = self.item_bytes.or(known).ok_or_else(item_bytes_unknown)?;
         let backend_us = if curve.penalty_us_mean > 0.0 { curve.penalty_us_mean } else { BACKEND_US };
-        Ok(Model {
+        Ok(self.model(item_bytes, backend_us))
+    }
+
+    /// The model that the flags describe; `backend_us` counts where they do not tell the back end's latency.
+    fn model(&self, item_bytes: f64, backend_us: f64) -> Model {
+        Model {
             prices: Prices { dram_per_gb: self.dram_price, flash_per_gb: self.flash_price },
             latencies: Latencies {
                 network_us: self.network_latency,
@@ -202,8 +223,18 @@ impl PlanArgs {
                 .dram_step
                 .zip(self.flash_step)
                 .map(|(dram_bytes, flash_bytes)| Steps { dram_bytes, flash_bytes }),
-        })
+        }
     }
+}
+
+fn item_bytes_unknown() -> Failure {
+    Failure::Usage("the curve does not know how large items are; --item-bytes is needed".to_owned())
+}
+
+/// An amount of money above 0.
+fn money(text: &str) -> Result<f64, String> {
+    let amount = text.parse().ok().filter(|amount: &f64| *amount > 0.0 && amount.is_finite());
+    amount.ok_or_else(|| format!("'{text}' is no amount of money above 0"))
 }
 
 /// A number in front of a unit, and the unit.
@@ -284,6 +315,14 @@ mod tests {
             assert!(size(text).is_err() && micros(text).is_err(), "{text}");
         }
         assert!(micros("500").is_err());
+    }
+
+    #[test]
+    fn money_is_a_number_above_0() {
+        assert_eq!(money("12.5"), Ok(12.5));
+        for text in ["", "x", "0", "-1", "nan", "inf", "1e999"] {
+            assert!(money(text).is_err(), "{text}");
+        }
     }
 
     #[test]
