@@ -12,6 +12,10 @@ use super::wire::Verb;
 const INPUT_BYTES: usize = 64 * 1024;
 /// An input buffer that grew for a long value is given back above this.
 const INPUT_BYTES_KEPT: usize = 4 * 1024 * 1024;
+/// Octets that were written are thrown away once there are so many, and no fewer than those that wait.
+const WRITTEN_BYTES_KEPT: usize = 128 * 1024;
+/// An output buffer that grew for a long value is given back above this.
+const OUT_BYTES_KEPT: usize = 4 * 1024 * 1024;
 /// How soon a lost connection is made again at first, and at last.
 const BACK_OFF_NS: (u64, u64) = (10_000_000, 1_000_000_000);
 
@@ -141,14 +145,32 @@ impl Connection {
             match stream.write(&self.out[self.written..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(bytes) => self.written += bytes,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.drop_written();
+                    return Ok(());
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
+        self.clear_out();
+        Ok(())
+    }
+
+    /// Throws away what was written. What waits is moved, but never more than is thrown away: moving stays linear.
+    fn drop_written(&mut self) {
+        if self.written >= WRITTEN_BYTES_KEPT.max(self.unwritten_bytes()) {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
+    }
+
+    fn clear_out(&mut self) {
         self.out.clear();
         self.written = 0;
-        Ok(())
+        if self.out.capacity() > OUT_BYTES_KEPT {
+            self.out = Vec::new();
+        }
     }
 
     /// Reads once. `None`: nothing is there; otherwise whether more may be there; `filled` grows.
@@ -189,8 +211,8 @@ impl Connection {
         self.stream = None;
         self.state = State::Down { retry_ns: now_ns + self.back_off_ns };
         self.back_off_ns = (self.back_off_ns * 2).min(BACK_OFF_NS.1);
-        self.out.clear();
-        (self.written, self.filled, self.needed) = (0, 0, 1);
+        self.clear_out();
+        (self.filled, self.needed) = (0, 1);
     }
 
     /// Whether it was never lost.
@@ -201,5 +223,52 @@ impl Connection {
     /// It works: the next loss is made good soon.
     pub(super) fn prove(&mut self) {
         self.back_off_ns = BACK_OFF_NS.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn connected() -> (Connection, mio::net::UnixStream) {
+        let (own, peer) = mio::net::UnixStream::pair().expect("a pair of sockets");
+        let mut connection = Connection::new(0, 1);
+        connection.stream = Some(Stream::Unix(own));
+        (connection, peer)
+    }
+
+    #[test]
+    fn output_for_a_slow_reader_stays_bounded_and_whole() {
+        let (mut connection, mut peer) = connected();
+        let (mut put, mut read) = (0u32, Vec::new());
+        let mut piece = vec![0; 48 * 1024];
+        for _ in 0..400 {
+            while connection.unwritten_bytes() < 256 * 1024 {
+                connection.out.extend((put..put + 1024).flat_map(u32::to_le_bytes));
+                put += 1024;
+            }
+            connection.flush().expect("an open socket");
+            assert!(connection.out.len() <= 1024 * 1024, "{} octets", connection.out.len());
+            if let Ok(bytes) = peer.read(&mut piece) {
+                read.extend_from_slice(&piece[..bytes]);
+            }
+        }
+        assert!(read.len() > 4 * 1024 * 1024, "{} octets", read.len());
+        let expected: Vec<u8> = (0..put).flat_map(u32::to_le_bytes).take(read.len()).collect();
+        assert!(read == expected);
+    }
+
+    #[test]
+    fn the_room_of_a_long_value_is_given_back() {
+        let (mut connection, mut peer) = connected();
+        connection.out = vec![7; 2 * OUT_BYTES_KEPT];
+        let mut piece = vec![0; 256 * 1024];
+        while connection.unwritten_bytes() > 0 {
+            connection.flush().expect("an open socket");
+            while peer.read(&mut piece).is_ok() {}
+        }
+        assert!(connection.out.capacity() <= OUT_BYTES_KEPT);
     }
 }
