@@ -3,7 +3,8 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::time::Duration;
 
 use mio::Waker;
 
@@ -17,6 +18,8 @@ use crate::{CHUNK_REQUESTS, Fields, Op, Request, Source, SourceError};
 const PARCEL_ORDERS: usize = 1024;
 /// Parcels that wait for a thread.
 pub(super) const PARCELS_MAX: usize = 16;
+/// How soon a thread with a full queue is looked at again while something is held back for another one.
+const FULL_AGAIN: Duration = Duration::from_micros(500);
 /// Requests of one second of a trace that are spread over this second at most.
 const SECOND_REQUESTS_MAX: usize = 2_000_000;
 
@@ -233,21 +236,63 @@ impl Feed<'_> {
         if self.open_parcels[to].len() == PARCEL_ORDERS { self.send_parcel(to) } else { Ok(()) }
     }
 
+    /// Hands a thread its parcel. While its queue is full, what is held back for the other threads goes to them: none
+    /// of them has to be late because this one is slow.
     fn send_parcel(&mut self, to: usize) -> Result<(), Stopped> {
-        let outlet = &self.outlets[to];
-        let empty = outlet.empties.try_recv().unwrap_or_else(|_| Vec::with_capacity(PARCEL_ORDERS));
-        let full = std::mem::replace(&mut self.open_parcels[to], empty);
-        self.send(to, Parcel::Orders(self.phase, full))
+        while !self.offer(to)? {
+            let mut held_back = false;
+            for other in (0..self.outlets.len()).filter(|&other| other != to) {
+                held_back |= !self.offer(other)?;
+            }
+            if !held_back {
+                let parcel = Parcel::Orders(self.phase, self.take_parcel(to));
+                return self.send(to, parcel);
+            }
+            std::thread::sleep(FULL_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Hands a thread its parcel if there is one and its queue has room; says whether nothing is left to hand over.
+    fn offer(&mut self, to: usize) -> Result<bool, Stopped> {
+        if self.open_parcels[to].is_empty() {
+            return Ok(true);
+        }
+        let orders = std::mem::take(&mut self.open_parcels[to]);
+        match self.outlets[to].parcels.try_send(Parcel::Orders(self.phase, orders)) {
+            Ok(()) => {
+                self.open_parcels[to] = self.empty_parcel(to);
+                self.wake(to);
+                Ok(true)
+            }
+            Err(TrySendError::Full(Parcel::Orders(_, orders))) => {
+                self.open_parcels[to] = orders;
+                Ok(false)
+            }
+            Err(_) => Err(Stopped),
+        }
+    }
+
+    fn take_parcel(&mut self, to: usize) -> Vec<Order> {
+        let empty = self.empty_parcel(to);
+        std::mem::replace(&mut self.open_parcels[to], empty)
+    }
+
+    fn empty_parcel(&self, to: usize) -> Vec<Order> {
+        self.outlets[to].empties.try_recv().unwrap_or_else(|_| Vec::with_capacity(PARCEL_ORDERS))
     }
 
     fn send(&self, to: usize, parcel: Parcel) -> Result<(), Stopped> {
-        let outlet = &self.outlets[to];
-        outlet.parcels.send(parcel).map_err(|_| Stopped)?;
+        self.outlets[to].parcels.send(parcel).map_err(|_| Stopped)?;
+        self.wake(to);
+        Ok(())
+    }
+
+    fn wake(&self, to: usize) {
         if self.shared.starving[to].swap(false, Relaxed) {
             // A thread that is not woken looks by itself a little later.
-            let _ = outlet.waker.wake();
+            let _ = self.outlets[to].waker.wake();
         }
-        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), Stopped> {
@@ -275,11 +320,21 @@ struct Schedule {
     before_s: u64,
     /// The second whose requests are being handed out, and how many there are and were.
     second: Option<(u32, usize, usize)>,
+    /// When the request before was due: none is due earlier.
+    last_due_ns: u64,
 }
 
 impl Schedule {
     fn new(pace: Pace) -> Schedule {
-        Schedule { pace, waiting: VecDeque::new(), sent: 0, pass_s: None, before_s: 0, second: None }
+        Schedule {
+            pace,
+            waiting: VecDeque::new(),
+            sent: 0,
+            pass_s: None,
+            before_s: 0,
+            second: None,
+            last_due_ns: 0,
+        }
     }
 
     fn begin_pass(&mut self) {
@@ -305,18 +360,18 @@ impl Schedule {
         Some(Order { request, due_ns })
     }
 
-    /// Times of traces are whole seconds: the requests of a second are spread evenly over it.
+    /// Times of traces are whole seconds: the requests of a second are spread evenly over it. A time that goes back is
+    /// part of the second at hand.
     fn due_at_speed(&mut self, speed: f64, all: bool) -> Option<u64> {
         let (time_s, count, handed) = match self.second {
             Some(second) => second,
             None => {
-                let time_s = self.waiting.front()?.time_s;
+                let time_s = self.waiting.front()?.time_s.max(self.pass_s.map_or(0, |(_, last)| last));
                 let more = self.waiting.len() < SECOND_REQUESTS_MAX && !all;
-                // Times may go back a little; what is not this second ends it.
-                if more && self.waiting.back()?.time_s == time_s {
+                if more && self.waiting.back()?.time_s <= time_s {
                     return None;
                 }
-                let count = self.waiting.iter().take_while(|request| request.time_s == time_s).count();
+                let count = self.waiting.iter().take_while(|request| request.time_s <= time_s).count();
                 (time_s, count, 0)
             }
         };
@@ -324,12 +379,17 @@ impl Schedule {
         let (first, last) = self.pass_s.unwrap_or((time_s, time_s));
         self.pass_s = Some((first, last.max(time_s)));
         let second = self.before_s as f64 + f64::from(time_s.saturating_sub(first));
-        Some(((second + handed as f64 / count as f64) / speed * 1e9) as u64)
+        // The rest of a second with too many requests is due at its end.
+        let due_ns = ((second + handed as f64 / count as f64) / speed * 1e9) as u64;
+        self.last_due_ns = self.last_due_ns.max(due_ns);
+        Some(self.last_due_ns)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::Options;
+    use super::super::server::Server;
     use super::*;
 
     fn dues(pace: Pace, passes: &[&[u32]]) -> Vec<u64> {
@@ -362,5 +422,75 @@ mod tests {
             seconds,
             [0, 125_000_000, 250_000_000, 375_000_000, 1_500_000_000, 2_000_000_000, 3_500_000_000]
         );
+    }
+
+    #[test]
+    fn a_time_that_goes_back_is_part_of_the_second_at_hand() {
+        let seconds = dues(Pace::Speed(1.0), &[&[10, 11, 9, 10, 11, 12, 11], &[10, 9, 11]]);
+        let expected = [0.0, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0];
+        assert_eq!(seconds, expected.map(|second| (second * 1e9) as u64));
+    }
+
+    #[test]
+    fn a_second_with_too_many_requests_goes_on_from_its_last_due() {
+        let times = vec![0; SECOND_REQUESTS_MAX + 3];
+        let due = dues(Pace::Speed(1.0), &[&times]);
+        assert!(due.is_sorted());
+        assert_eq!(due.len(), times.len());
+        assert!(due[SECOND_REQUESTS_MAX + 2] < 1_000_000_000);
+    }
+
+    /// A list of requests of one key after the other.
+    struct Keys(Vec<u64>);
+
+    impl Source for Keys {
+        fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError> {
+            let now = self.0.len().min(most);
+            into.extend(self.0.drain(..now).map(|key| Request { key, ..Request::default() }));
+            Ok(now)
+        }
+
+        fn fields(&self) -> Fields {
+            Fields::default()
+        }
+
+        fn describe(&self) -> String {
+            "keys".to_owned()
+        }
+
+        fn done_ratio(&self) -> Option<f64> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_thread_with_a_full_queue_holds_nothing_back_from_another() {
+        let server = Server::Unix("/nowhere/at/all".into());
+        let options = Options { connections: 2, threads: 2, ..Options::new(server) };
+        let shared = Shared::of_test(options);
+        let key_of = |thread| {
+            (0..).find(|&key| shared.thread_of(shared.connection_of(key)) == thread).expect("one of all keys")
+        };
+        let mut keys = vec![key_of(1); 5];
+        keys.extend(vec![key_of(0); PARCEL_ORDERS + 1]);
+        let (mut outlets, mut queues) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let poll = mio::Poll::new().expect("a poll");
+            let waker = Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
+            let (parcels, queue) = std::sync::mpsc::sync_channel(1);
+            outlets.push(Outlet { parcels, empties: std::sync::mpsc::channel().1, waker });
+            queues.push(queue);
+        }
+        std::thread::scope(|scope| {
+            let queues = queues;
+            scope.spawn(|| run(&|| unreachable!(), Box::new(Keys(keys)), &shared, outlets));
+            let next = |of: usize| queues[of].recv_timeout(Duration::from_secs(5));
+            // The word to gather fills both queues; that of the first thread stays full.
+            assert!(matches!(next(1), Ok(Parcel::Gate)));
+            assert!(matches!(next(1), Ok(Parcel::Orders(_, orders)) if orders.len() == 5));
+            assert!(matches!(next(0), Ok(Parcel::Gate)));
+            assert!(matches!(next(0), Ok(Parcel::Orders(_, orders)) if orders.len() == PARCEL_ORDERS));
+            assert!(matches!(next(0), Ok(Parcel::Orders(_, orders)) if orders.len() == 1));
+        });
     }
 }

@@ -63,6 +63,19 @@ impl Shared {
         }
     }
 
+    /// For tests of one part, without a server.
+    #[cfg(test)]
+    pub(super) fn of_test(options: Options) -> Shared {
+        let protocol = super::options::Protocol::Memcached;
+        let wire = Wire {
+            protocol,
+            keys: super::key::Keys::new("", protocol),
+            values: super::value::Values::new(options.verify),
+            began_unix_s: 0,
+        };
+        Shared::new(options, wire, 1)
+    }
+
     /// Nanoseconds since the run began; never 0.
     #[inline]
     pub(super) fn now_ns(&self) -> u64 {
