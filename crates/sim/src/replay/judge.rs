@@ -65,7 +65,7 @@ fn resp(verb: Verb, reply: Reply<'_>) -> Meaning<'_> {
         (Verb::Delete, Reply::Number(1)) => Meaning::Done,
         (Verb::Delete, Reply::Number(0)) => Meaning::NotDone,
         (Verb::Incr | Verb::Decr, Reply::Number(number)) => Meaning::Counted(number),
-        (Verb::Append, Reply::Number(1..)) => Meaning::Done,
+        (Verb::Append, Reply::Number(0..)) => Meaning::Done,
         (Verb::Set | Verb::Add | Verb::Replace | Verb::Cas(_) | Verb::Prepend, Reply::Stored) => {
             Meaning::Done
         }
@@ -140,7 +140,9 @@ mod tests {
         let fit = |reply| possible(Protocol::Resp, reply);
         assert_eq!(fit(Reply::None), ["get", "gets", "add", "replace"]);
         assert_eq!(fit(Reply::Stored), ["set", "add", "replace", "cas", "prepend"]);
-        assert_eq!(fit(Reply::Number(0)), ["delete", "incr", "decr"]);
+        assert_eq!(fit(Reply::Number(-1)), ["incr", "decr"]);
+        // Nothing appended to nothing.
+        assert_eq!(fit(Reply::Number(0)), ["append", "delete", "incr", "decr"]);
         assert_eq!(fit(Reply::Number(1)), ["append", "delete", "incr", "decr"]);
         assert_eq!(fit(Reply::Value { key: None, unique: None, data: b"" }), ["get", "gets"]);
     }

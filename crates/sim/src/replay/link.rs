@@ -19,8 +19,9 @@ const PROVED_NS: u64 = 1_000_000_000;
 pub(super) struct Broken(pub(super) Mishap, pub(super) String);
 
 impl Worker {
-    /// A socket is ready for something.
-    pub(super) fn serve(&mut self, at: usize) {
+    /// A socket is ready for something; `closed`: the server has said that nothing more will come. It says so once,
+    /// so then everything is read, down to the end.
+    pub(super) fn serve(&mut self, at: usize, closed: bool) {
         let now_ns = self.shared.now_ns();
         if let State::Connecting { .. } = self.connections[at].state
             && !self.establish(at, now_ns)
@@ -35,7 +36,7 @@ impl Worker {
                     if let Err(broken) = self.take_replies(at) {
                         return self.lose(at, broken);
                     }
-                    if !more {
+                    if !more && !closed {
                         break;
                     }
                 }
@@ -68,7 +69,7 @@ impl Worker {
         }
     }
 
-    fn log_in(&mut self, at: usize, now_ns: u64) {
+    pub(super) fn log_in(&mut self, at: usize, now_ns: u64) {
         let (shared, connection) = (&self.shared, &mut self.connections[at]);
         let errand = Errand {
             verb: Verb::Set,

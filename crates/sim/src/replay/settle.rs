@@ -34,6 +34,7 @@ impl Worker {
         let protocol = self.shared.wire.protocol;
         let now_ns = self.shared.now_ns();
         let mut taken = 0;
+        let mut works = false;
         self.connections[at].needed = 1;
         while taken < input.len() {
             let rest = &input[taken..];
@@ -43,11 +44,13 @@ impl Worker {
             };
             match parse(protocol, rest) {
                 Parsed::Reply(reply, bytes) => {
-                    self.connections[at].pending.pop_front();
                     if pending.errand.counted {
                         self.tally.counts.bytes_in += bytes as u64;
                     }
+                    // A request whose reply is impossible stays in flight: it is lost with the connection.
                     self.settle(at, &pending, reply, &rest[..bytes], now_ns)?;
+                    self.connections[at].pending.pop_front();
+                    works |= pending.errand.kind != Kind::Login;
                     taken += bytes;
                 }
                 Parsed::Incomplete(needed) => {
@@ -65,7 +68,10 @@ impl Worker {
                 }
             }
         }
-        self.is_healthy(at);
+        // A server that lets us in and then goes silent, or closes, does not work.
+        if works {
+            self.is_healthy(at);
+        }
         Ok(taken)
     }
 
@@ -87,7 +93,9 @@ impl Worker {
         self.key_text.clear();
         self.shared.wire.keys.put(&mut self.key_text, errand.key, errand.key_length);
         let means = meaning(self.shared.wire.protocol, errand.verb, &self.key_text, reply);
-        self.count_answer();
+        if means != Meaning::Impossible {
+            self.count_answer();
+        }
         match means {
             Meaning::Impossible => {
                 let text = format!(

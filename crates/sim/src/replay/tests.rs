@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::connection::{Queued, State};
+use super::feed::{Order, Phase};
 use super::*;
 use crate::{Fields, Op, Request};
 
@@ -545,4 +547,71 @@ fn options_that_cannot_be_obeyed_are_told() {
     assert!(refused(Options { key_prefix: "a b".to_owned(), ..base.clone() }).contains("key prefix"));
     assert!(refused(Options { pace: Pace::Rate(0.0), ..base.clone() }).contains("rate"));
     assert!(refused(base).starts_with("/nowhere/at/all: "));
+}
+
+/// One thread with one connection that stands, without a server: the other end of its socket.
+fn alone(options: Options) -> (Worker, mio::net::UnixStream) {
+    let (parcels, orders) = mpsc::sync_channel(1);
+    let (empties, emptied) = mpsc::channel();
+    let (told, collected) = mpsc::channel();
+    // Nobody feeds it, and nobody wants to know.
+    drop((parcels, emptied, collected));
+    let poll = Poll::new().expect("a poll");
+    let mut worker = Worker::new(0, Arc::new(Shared::of_test(options)), poll, orders, empties, told);
+    let (own, peer) = mio::net::UnixStream::pair().expect("a pair of sockets");
+    worker.connections[0].stream = Some(server::Stream::Unix(own));
+    worker.connections[0].state = State::Up { since_ns: 1 };
+    (worker, peer)
+}
+
+fn nowhere() -> Options {
+    Options::new(Server::Unix("/nowhere/at/all".into()))
+}
+
+/// A request is sent, as a thread does that has it queued.
+fn ask(worker: &mut Worker, request: Request) {
+    let order = Order { request, due_ns: 0 };
+    worker.connections[0].queue.push_back(Queued { order, phase: Phase::Measure });
+    worker.send(0);
+}
+
+#[test]
+fn an_end_that_came_with_the_last_reply_is_seen() {
+    let (mut worker, mut peer) = alone(nowhere());
+    ask(&mut worker, request(Op::Set, 1));
+    peer.write_all(b"STORED\r\n").expect("an open socket");
+    peer.shutdown(std::net::Shutdown::Write).expect("an open socket");
+    worker.serve(0, true);
+    assert_eq!(worker.faults.mishaps, [(Mishap::Closed, 1)].into());
+    assert_eq!((worker.faults.lost, worker.connections[0].stream.is_none()), (0, true));
+}
+
+#[test]
+fn only_a_reply_to_a_request_shows_that_a_connection_works() {
+    let (mut worker, mut peer) = alone(nowhere());
+    worker.serve(0, false);
+    assert!(!worker.connections[0].healthy);
+    let login = Credentials { user: String::new(), password: "secret".to_owned() };
+    let (mut worker_of_login, mut peer_of_login) = alone(Options { credentials: Some(login), ..nowhere() });
+    worker_of_login.log_in(0, 1);
+    peer_of_login.write_all(b"STORED\r\n").expect("an open socket");
+    worker_of_login.serve(0, false);
+    assert!(worker_of_login.connections[0].pending.is_empty() && !worker_of_login.connections[0].healthy);
+    ask(&mut worker, request(Op::Get, 1));
+    peer.write_all(b"END\r\n").expect("an open socket");
+    worker.serve(0, false);
+    assert!(worker.connections[0].healthy);
+}
+
+#[test]
+fn a_write_with_an_impossible_reply_is_lost_and_may_take_effect_at_any_time() {
+    let (mut worker, mut peer) = alone(nowhere());
+    let identity = Keys::identity(1, worker.shared.wire.keys.length(1, 12));
+    worker.ledger.entry(identity).stored(1, false);
+    ask(&mut worker, request(Op::Set, 1));
+    peer.write_all(b"DELETED\r\n").expect("an open socket");
+    worker.serve(0, false);
+    assert_eq!(worker.faults.mishaps, [(Mishap::Impossible, 1)].into());
+    assert_eq!(worker.faults.lost, 1);
+    assert_eq!(worker.ledger.get(identity).map(|entry| entry.version_min()), Some(0));
 }

@@ -141,7 +141,7 @@ impl Worker {
             }
             for event in &events {
                 if event.token() != WAKER {
-                    self.serve(event.token().0);
+                    self.serve(event.token().0, event.is_read_closed());
                 }
             }
         }
