@@ -37,14 +37,25 @@ impl Entry {
         self.flags & COUNTER != 0
     }
 
+    /// Whether no write of the key was acknowledged: what is stored may be of an earlier run, or of before everything
+    /// was forgotten.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.version == 0
+    }
+
+    /// Whether the value may be a number; `counters_seen`: some key was counted with.
+    pub(super) fn may_be_counter(&self, counters_seen: bool) -> bool {
+        self.is_counter() || (self.is_unwritten() && counters_seen)
+    }
+
     /// Whether a value may have pieces without a header; `growth_seen`: some value was appended to.
     pub(super) fn may_be_opaque(&self, growth_seen: bool) -> bool {
-        self.flags & OPAQUE != 0 || (self.flags & TAINTED != 0 && growth_seen)
+        self.flags & OPAQUE != 0 || ((self.flags & TAINTED != 0 || self.is_unwritten()) && growth_seen)
     }
 
     /// Whether the value may be a row.
     pub(super) fn may_be_row(&self) -> bool {
-        self.flags & (ROW | TAINTED) != 0
+        self.flags & (ROW | TAINTED) != 0 || self.is_unwritten()
     }
 
     /// Whether any value at all is older than the last delete.
@@ -200,6 +211,18 @@ mod tests {
         assert_eq!(ledger.get(2).and_then(Entry::number), Some(5));
         ledger.entry(2).lost();
         assert_eq!(ledger.get(2).and_then(Entry::number), None);
+    }
+
+    #[test]
+    fn of_a_key_without_an_acknowledged_write_nothing_is_known() {
+        for touch in [Entry::mark_counter, Entry::lost] {
+            let mut entry = Entry::default();
+            touch(&mut entry);
+            assert!(entry.may_be_row() && entry.may_be_opaque(true) && entry.may_be_counter(true));
+            entry.version = 5;
+            entry.flags = 0;
+            assert!(!entry.may_be_row() && !entry.may_be_opaque(true) && !entry.may_be_counter(true));
+        }
     }
 
     #[test]

@@ -271,7 +271,8 @@ impl Worker {
         let shared = &self.shared;
         let growth_seen = shared.growth_seen.load(Relaxed);
         let opaque = known.map_or(growth_seen, |entry| entry.may_be_opaque(growth_seen));
-        let counter = known.map_or(shared.counters_seen.load(Relaxed), |entry| entry.is_counter());
+        let counters_seen = shared.counters_seen.load(Relaxed);
+        let counter = known.map_or(counters_seen, |entry| entry.may_be_counter(counters_seen));
         if let Some(number) = number_of(data).filter(|_| counter) {
             return match known.and_then(|entry| entry.number()).filter(|&expected| expected != number) {
                 Some(expected) => {

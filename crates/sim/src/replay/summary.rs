@@ -189,7 +189,14 @@ fn read_through(total: &Tally) -> Table {
 fn pace(options: &Options, collected: &Collected) -> Table {
     let mut table = Table::new(
         "pace",
-        &["asked requests/s", "done requests/s", "sent late", "sent late ratio", "lag max us"],
+        &[
+            "asked requests/s",
+            "done requests/s",
+            "sent late",
+            "sent late ratio",
+            "due, never sent",
+            "lag max us",
+        ],
     );
     let counts = &collected.total.counts;
     let requests = counts.requests();
@@ -201,6 +208,7 @@ fn pace(options: &Options, collected: &Collected) -> Table {
         Cell::Number(requests as f64 / collected.measured_s.max(1e-9), 0),
         Cell::Count(counts.late),
         Cell::Number(counts.late as f64 / requests.max(1) as f64, 6),
+        Cell::Count(counts.unsent),
         us(counts.lag_ns_max as f64),
     ]);
     table

@@ -117,7 +117,9 @@ pub struct Counts {
     pub penalties_us: u64,
     /// Requests sent more than a millisecond after they were due.
     pub late: u64,
-    /// How long after its time the latest request was sent, in nanoseconds.
+    /// Requests that were due and not sent when the run was ended.
+    pub unsent: u64,
+    /// How long after its time the latest request was sent, or was not yet sent at the end, in nanoseconds.
     pub lag_ns_max: u64,
     /// Values that could not be told right from wrong.
     pub unverified: u64,
@@ -142,6 +144,7 @@ impl Counts {
         self.waited_ns += other.waited_ns;
         self.penalties_us += other.penalties_us;
         self.late += other.late;
+        self.unsent += other.unsent;
         self.lag_ns_max = self.lag_ns_max.max(other.lag_ns_max);
         self.unverified += other.unverified;
         self.verified += other.verified;

@@ -615,3 +615,40 @@ fn a_write_with_an_impossible_reply_is_lost_and_may_take_effect_at_any_time() {
     assert_eq!(worker.faults.lost, 1);
     assert_eq!(worker.ledger.get(identity).map(|entry| entry.version_min()), Some(0));
 }
+
+#[test]
+fn what_was_due_and_never_sent_is_counted_when_time_ends_the_run() {
+    let stall = Duration::from_secs(2);
+    let server =
+        serve(move |ask, reply| if ask.nth == 100 { Act::Late(stall, reply) } else { Act::Send(reply) });
+    let limit = Some(Duration::from_millis(1000));
+    let one =
+        Options { connections: 1, depth: 1, pace: Pace::Rate(1000.0), time_limit: limit, ..options(server) };
+    let outcome = play(one, &sets_and_gets(2000, 1));
+    // A hundred were answered, one was in flight, the others of this second waited.
+    let due = outcome.counts.requests() + outcome.counts.unsent;
+    assert!((1000..1300).contains(&due), "{due} due");
+    assert!((850..1200).contains(&outcome.counts.unsent), "{} never sent", outcome.counts.unsent);
+    assert!(outcome.counts.lag_ns_max > 850_000_000, "lag: {}", outcome.counts.lag_ns_max);
+}
+
+#[test]
+fn a_count_that_was_refused_says_nothing_about_the_value_before() {
+    let (mut worker, mut peer) = alone(nowhere());
+    let mut row = Vec::new();
+    let identity = Keys::identity(1, worker.shared.wire.keys.length(1, 12));
+    for version in [1, 2] {
+        worker.shared.wire.values.put(&mut row, identity, version, 40);
+    }
+    ask(&mut worker, request(Op::Incr, 1));
+    peer.write_all(b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n").expect("open");
+    worker.serve(0, false);
+    ask(&mut worker, request(Op::Get, 1));
+    let mut key = Vec::new();
+    worker.shared.wire.keys.put(&mut key, 1, worker.shared.wire.keys.length(1, 12));
+    let line = format!("VALUE {} 0 80\r\n", String::from_utf8_lossy(&key));
+    peer.write_all(&[line.as_bytes(), &row, b"\r\nEND\r\n"].concat()).expect("an open socket");
+    worker.serve(0, false);
+    assert!(worker.faults.is_empty(), "{:?}", worker.faults);
+    assert_eq!(worker.tally.counts.verified, 1);
+}

@@ -67,6 +67,8 @@ pub(super) struct Worker {
     housekeeping_ns: u64,
     answered: u64,
     next_spread: usize,
+    /// When it was seen that everybody ends.
+    stopped_ns: Option<u64>,
 }
 
 /// Where the thread is with respect to the gate.
@@ -116,6 +118,7 @@ impl Worker {
             housekeeping_ns: 0,
             answered: 0,
             next_spread: 0,
+            stopped_ns: None,
             shared,
         }
     }
@@ -158,7 +161,7 @@ impl Worker {
     fn is_over(&mut self) -> bool {
         if self.shared.stop.load(Relaxed) {
             self.fed = true;
-            self.parcel = None;
+            self.drop_orders();
             self.fetches.clear();
             for connection in &mut self.connections {
                 connection.queue.clear();
@@ -169,6 +172,37 @@ impl Worker {
             }
         }
         self.fed && self.parcel.is_none() && self.is_drained()
+    }
+
+    /// The run is ended: nothing more is sent. What was due by then, of all that was handed over, is counted.
+    fn drop_orders(&mut self) {
+        let stopped_ns = *self.stopped_ns.get_or_insert_with(|| self.shared.now_ns());
+        let measuring = self.shared.measure_ns().is_some_and(|begins_ns| begins_ns <= stopped_ns);
+        let gate_ns = match self.gate {
+            Gate::Behind(gate_ns) if self.shared.options.pace != Pace::Closed && measuring => gate_ns,
+            _ => {
+                self.parcel = None;
+                return;
+            }
+        };
+        let counts = &mut self.tally.counts;
+        let mut unsent = |phase: Phase, due_ns: u64| {
+            if phase == Phase::Measure && due_ns <= stopped_ns {
+                counts.unsent += 1;
+                counts.lag_ns_max = counts.lag_ns_max.max(stopped_ns - due_ns);
+            }
+        };
+        for connection in &mut self.connections {
+            connection.queue.drain(..).for_each(|queued| unsent(queued.phase, queued.order.due_ns));
+        }
+        if let Some((phase, orders, at)) = self.parcel.take() {
+            orders[at..].iter().for_each(|order| unsent(phase, gate_ns + order.due_ns));
+        }
+        for parcel in self.parcels.try_iter() {
+            if let Parcel::Orders(phase, orders) = parcel {
+                orders.iter().for_each(|order| unsent(phase, gate_ns + order.due_ns));
+            }
+        }
     }
 
     fn is_drained(&self) -> bool {
