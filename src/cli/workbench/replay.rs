@@ -54,7 +54,7 @@ struct TargetArgs {
     /// How long a reply may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     timeout: Duration,
-    /// Give the server up when all connections were down for so many seconds
+    /// Give the server up when all connections, or one that has requests to send, were down for so many seconds
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     give_up: Duration,
 }

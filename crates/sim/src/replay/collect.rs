@@ -212,7 +212,7 @@ impl Collector<'_> {
         {
             self.shared.stop.store(true, Relaxed);
         }
-        if self.watch.look(self.shared, measured_s) {
+        if self.watch.look(self.shared, measured_s) || self.shared.abandoned.load(Relaxed) {
             self.collected.given_up = true;
             self.shared.stop.store(true, Relaxed);
         }

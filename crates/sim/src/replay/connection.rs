@@ -85,6 +85,8 @@ pub(super) struct Connection {
     pub(super) state: State,
     /// Whether it has shown that it works, and counts as healthy.
     pub(super) healthy: bool,
+    /// Since when it does not count as healthy, while it does not.
+    pub(super) unhealthy_ns: u64,
     /// The socket, unless it is down.
     pub(super) stream: Option<Stream>,
     /// Sent and not answered, in order.
@@ -114,6 +116,7 @@ impl Connection {
             number,
             state: State::Down { retry_ns: 0 },
             healthy: false,
+            unhealthy_ns: 0,
             stream: None,
             pending: VecDeque::with_capacity(depth + 2),
             errands: VecDeque::new(),

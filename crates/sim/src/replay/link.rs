@@ -111,6 +111,7 @@ impl Worker {
             }
         }
         if std::mem::take(&mut connection.healthy) {
+            connection.unhealthy_ns = now_ns;
             self.shared.healthy.fetch_sub(1, Relaxed);
         }
         connection.drop_stream(now_ns);
@@ -133,6 +134,7 @@ impl Worker {
     pub(super) fn keep_connections(&mut self, now_ns: u64) {
         let timeout_ns = self.shared.options.timeout.as_nanos() as u64;
         for at in 0..self.connections.len() {
+            self.abandon(at, now_ns);
             match self.connections[at].state {
                 State::Down { retry_ns } if now_ns >= retry_ns => self.connect(at, now_ns),
                 State::Connecting { since_ns } if now_ns > since_ns + timeout_ns => {
@@ -147,6 +149,20 @@ impl Worker {
                 _ => {}
             }
         }
+    }
+
+    /// Gives the server up where requests wait for a connection that was down for too long: they are lost. Each waits for
+    /// its own connection, so the run would go no faster than that connection fails.
+    fn abandon(&mut self, at: usize, now_ns: u64) {
+        let give_up_ns = self.shared.options.give_up.as_nanos() as u64;
+        let connection = &mut self.connections[at];
+        let down_ns = now_ns.saturating_sub(connection.unhealthy_ns);
+        if connection.healthy || connection.queue.is_empty() || down_ns <= give_up_ns {
+            return;
+        }
+        self.faults.lost += connection.queue.len() as u64;
+        connection.queue.clear();
+        self.shared.abandoned.store(true, Relaxed);
     }
 
     fn look_for_silence(&mut self, at: usize, now_ns: u64, timeout_ns: u64) {

@@ -69,7 +69,7 @@ pub struct Outcome {
     pub seconds: Vec<Second>,
     /// What went wrong, in all phases.
     pub faults: Faults,
-    /// Whether all connections were down for so long that the server was given up.
+    /// Whether all connections, or one for which requests waited, were down for so long that the server was given up.
     pub given_up: bool,
     /// Why the source could not be read to its end.
     pub source_error: Option<SourceError>,

@@ -129,7 +129,7 @@ pub struct Options {
     pub repeat: u32,
     /// How long a reply may take.
     pub timeout: Duration,
-    /// How long all connections may be down before the server is given up.
+    /// How long all connections, or one for which requests wait, may be down before the server is given up.
     pub give_up: Duration,
     /// Where the HDR interval log goes.
     pub hdr: Option<PathBuf>,

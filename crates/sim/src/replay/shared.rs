@@ -24,6 +24,8 @@ pub(super) struct Shared {
     pub(super) version_first: u64,
     /// Everybody ends.
     pub(super) stop: AtomicBool,
+    /// A connection on which requests wait was down for too long.
+    pub(super) abandoned: AtomicBool,
     /// Requests answered so far, of all phases.
     pub(super) answered: AtomicU64,
     /// Connections that work.
@@ -49,6 +51,7 @@ impl Shared {
             wire,
             version_first,
             stop: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
             answered: AtomicU64::new(0),
             healthy: AtomicUsize::new(0),
             counters_seen: AtomicBool::new(false),

@@ -652,3 +652,28 @@ fn a_count_that_was_refused_says_nothing_about_the_value_before() {
     assert!(worker.faults.is_empty(), "{:?}", worker.faults);
     assert_eq!(worker.tally.counts.verified, 1);
 }
+
+#[test]
+fn a_run_does_not_crawl_behind_one_connection_that_never_works() {
+    let dead = Mutex::new(None);
+    let server = serve(move |ask, reply| {
+        let mut dead = dead.lock().expect("no panic");
+        // All requests of a key go over one connection: the one of this key never gets an answer.
+        if dead.get_or_insert_with(|| ask.words[1].clone()) == &ask.words[1] {
+            return Act::Close;
+        }
+        Act::Send(reply)
+    });
+    let mut requests = vec![request(Op::Set, 1)];
+    let other = |key: &u64| {
+        let shared = Shared::of_test(Options { connections: 2, ..nowhere() });
+        shared.connection_of(*key) != shared.connection_of(1)
+    };
+    let other = (2..).find(other).expect("one of all keys");
+    requests.extend((0..40_000).map(|at| request(Op::Set, if at % 2 == 0 { 1 } else { other })));
+    let began = Instant::now();
+    let give_up = Duration::from_millis(400);
+    let outcome = play(Options { connections: 2, depth: 1, give_up, ..options(server) }, &requests);
+    assert!(outcome.given_up && began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(outcome.faults.lost >= 200, "{} lost", outcome.faults.lost);
+}

@@ -11,7 +11,7 @@ use mio::{Events, Poll, Token};
 use super::collect::Told;
 use super::connection::{Connection, Errand, Queued};
 use super::faults::{Faults, shown};
-use super::feed::{Order, Parcel, Phase};
+use super::feed::{Order, PARCELS_MAX, Parcel, Phase};
 use super::fetches::Fetches;
 use super::ledger::Ledger;
 use super::options::Pace;
@@ -198,7 +198,7 @@ impl Worker {
         if let Some((phase, orders, at)) = self.parcel.take() {
             orders[at..].iter().for_each(|order| unsent(phase, gate_ns + order.due_ns));
         }
-        for parcel in self.parcels.try_iter() {
+        for parcel in self.parcels.try_iter().take(PARCELS_MAX) {
             if let Parcel::Orders(phase, orders) = parcel {
                 orders.iter().for_each(|order| unsent(phase, gate_ns + order.due_ns));
             }
