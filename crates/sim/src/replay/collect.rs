@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
-use super::faults::Faults;
+use super::faults::{AllDoubts, Faults};
 use super::shared::Shared;
 use super::tally::{Counts, Kind, Tally};
 use crate::progress::Progress;
@@ -24,7 +24,7 @@ pub(super) enum Told {
     /// What it counted in this second of the measured time; seconds before `next` are complete.
     Second { thread: usize, second: u64, next: u64, tally: Box<Tally> },
     /// It ends.
-    End { thread: usize, faults: Box<Faults>, ledger_forgotten: u64 },
+    End { thread: usize, faults: Box<Faults>, doubts: Box<AllDoubts>, ledger_forgotten: u64 },
 }
 
 /// One second of the measured time.
@@ -93,6 +93,7 @@ pub(super) fn run(shared: &Shared, to_collect: ToCollect) -> Collected {
             ledger_forgotten: 0,
             hdr_error: None,
         },
+        doubts: AllDoubts::default(),
         watch: Watch::new(shared),
         offset_s: 0.0,
     };
@@ -147,6 +148,7 @@ struct Collector<'a> {
     complete_to: Vec<u64>,
     running: usize,
     collected: Collected,
+    doubts: AllDoubts,
     watch: Watch,
     /// Seconds from the begin of the run to the measured time.
     offset_s: f64,
@@ -161,10 +163,12 @@ impl Collector<'_> {
                 let counts = &mut self.watch.counts;
                 counts.add(&tally.counts);
             }
-            Told::End { thread, faults, ledger_forgotten } => {
+            Told::End { thread, faults, doubts, ledger_forgotten } => {
                 self.complete_to[thread] = u64::MAX;
                 self.running -= 1;
                 self.collected.faults.merge(*faults);
+                self.doubts.numbers.merge(doubts.numbers);
+                self.doubts.others.merge(doubts.others);
                 self.collected.ledger_forgotten += ledger_forgotten;
             }
         }
@@ -218,7 +222,22 @@ impl Collector<'_> {
         }
     }
 
+    /// What a source that counts or appends may have done in an earlier run cannot be told; otherwise it is wrong.
+    fn settle_doubts(&mut self) {
+        let growth_seen = self.shared.growth_seen.load(Relaxed);
+        let counters_seen = self.shared.counters_seen.load(Relaxed);
+        let AllDoubts { numbers, others } = std::mem::take(&mut self.doubts);
+        for (doubts, may_be) in [(numbers, growth_seen || counters_seen), (others, growth_seen)] {
+            if may_be {
+                self.collected.total.counts.unverified += doubts.counted;
+            } else {
+                self.collected.faults.merge(doubts.faults);
+            }
+        }
+    }
+
     fn finish(mut self) -> Collected {
+        self.settle_doubts();
         // A second that began and in which nothing happened is none.
         self.collected.seconds.retain(|second| second.counts.requests() > 0 || second.length_s > 0.5);
         if let Some(progress) = self.watch.progress.take() {

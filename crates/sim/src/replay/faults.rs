@@ -144,6 +144,33 @@ impl Faults {
     }
 }
 
+/// Values that are wrong unless an earlier run counted with their keys, or appended to them. This run's source tells at its
+/// end whether it does such things at all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Doubts {
+    /// What is wrong then.
+    pub(super) faults: Faults,
+    /// How many of them are of the measured time.
+    pub(super) counted: u64,
+}
+
+impl Doubts {
+    /// Adds what another thread saw.
+    pub(super) fn merge(&mut self, other: Doubts) {
+        self.faults.merge(other.faults);
+        self.counted += other.counted;
+    }
+}
+
+/// The doubts of one thread, or of all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AllDoubts {
+    /// Values that are numbers.
+    pub(super) numbers: Doubts,
+    /// Other values.
+    pub(super) others: Doubts,
+}
+
 /// The text by which errors are counted: runs of digits are `#`, for slots and addresses differ.
 fn error_name(line: &[u8]) -> String {
     let mut name = String::new();

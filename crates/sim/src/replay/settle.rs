@@ -295,14 +295,29 @@ impl Worker {
         let differs = values.first_difference(data, errand.identity);
         let at_octet = differs.map_or(String::new(), |octet| format!(", different from octet {octet} on"));
         let text = format!("{} octets{at_octet}: '{}'", data.len(), shown(data));
-        self.wrong(at, errand, wrong, || text);
+        if flaw == Flaw::Key || !self.may_be_of_earlier_run(known) {
+            return self.wrong(at, errand, wrong, || text);
+        }
+        let text = self.text_of_wrong(at, errand, &text);
+        let all = &mut self.doubts;
+        let doubts = if number_of(data).is_some() { &mut all.numbers } else { &mut all.others };
+        doubts.faults.add_wrong(wrong, || text);
+        doubts.counted += u64::from(errand.counted);
+    }
+
+    /// Whether this run has surely not stored what is there; of keys that are not remembered it is not known.
+    fn may_be_of_earlier_run(&self, known: Option<super::ledger::Entry>) -> bool {
+        self.shared.ordered() && self.ledger.forgotten == 0 && known.is_none_or(|entry| entry.is_unwritten())
     }
 
     fn wrong(&mut self, at: usize, errand: &Errand, wrong: Wrong, why: impl FnOnce() -> String) {
-        let key = self.text_of_key(errand);
-        let number = self.connections[at].number;
-        let verb = errand.verb.name();
-        self.faults.add_wrong(wrong, || format!("{verb} {key} on connection {number}: {}", why()));
+        let text = self.text_of_wrong(at, errand, &why());
+        self.faults.add_wrong(wrong, || text);
+    }
+
+    fn text_of_wrong(&self, at: usize, errand: &Errand, why: &str) -> String {
+        let (verb, key) = (errand.verb.name(), self.text_of_key(errand));
+        format!("{verb} {key} on connection {}: {why}", self.connections[at].number)
     }
 }
 

@@ -677,3 +677,32 @@ fn a_run_does_not_crawl_behind_one_connection_that_never_works() {
     assert!(outcome.given_up && began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     assert!(outcome.faults.lost >= 200, "{} lost", outcome.faults.lost);
 }
+
+/// Gets of keys that an earlier run has written; the server says the same for each.
+fn of_earlier_run(value: &'static str, written: bool, later: Op) -> Outcome {
+    let server = serve(move |ask, reply| {
+        let known = format!("VALUE {} 0 {}\r\n{value}\r\nEND\r\n", ask.words[1], value.len());
+        Act::Send(if ask.is("get") { known.into_bytes() } else { reply })
+    });
+    let first = if written { Op::Set } else { Op::Delete };
+    let mut requests = vec![request(first, 1), request(Op::Get, if written { 1 } else { 2 })];
+    requests.push(request(later, 3));
+    play(Options { connections: 1, depth: 1, ..options(server) }, &requests)
+}
+
+#[test]
+fn what_an_earlier_run_may_have_counted_or_appended_cannot_be_told() {
+    const FOREIGN: &str = "forty octets of which none is one of ours";
+    let told = |outcome: Outcome| (outcome.faults.wrong.values().sum::<u64>(), outcome.counts.unverified);
+    assert_eq!(told(of_earlier_run("17", false, Op::Incr)), (0, 1));
+    assert_eq!(told(of_earlier_run("17", false, Op::Append)), (0, 1));
+    assert_eq!(told(of_earlier_run(FOREIGN, false, Op::Append)), (0, 1));
+    // No counter becomes this.
+    assert_eq!(told(of_earlier_run(FOREIGN, false, Op::Incr)), (1, 0));
+    // A source that neither counts nor appends leaves no doubt, and neither does a write of this run.
+    for value in ["17", FOREIGN] {
+        assert_eq!(told(of_earlier_run(value, false, Op::Set)), (1, 0));
+        assert_eq!(told(of_earlier_run(value, true, Op::Incr)), (1, 0));
+        assert_eq!(told(of_earlier_run(value, true, Op::Append)), (1, 0));
+    }
+}

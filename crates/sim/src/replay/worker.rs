@@ -10,7 +10,7 @@ use mio::{Events, Poll, Token};
 
 use super::collect::Told;
 use super::connection::{Connection, Errand, Queued};
-use super::faults::{Faults, shown};
+use super::faults::{AllDoubts, Faults, shown};
 use super::feed::{Order, PARCELS_MAX, Parcel, Phase};
 use super::fetches::Fetches;
 use super::ledger::Ledger;
@@ -41,6 +41,8 @@ pub(super) struct Worker {
     pub(super) ledger: Ledger,
     /// What went wrong.
     pub(super) faults: Faults,
+    /// What may have gone wrong; the end of the run tells.
+    pub(super) doubts: AllDoubts,
     /// What was counted in this second.
     pub(super) tally: Tally,
     /// Misses that are being fetched.
@@ -101,6 +103,7 @@ impl Worker {
             connections: connections.map(|number| Connection::new(number, options.depth)).collect(),
             ledger: Ledger::new(options.verify_keys / options.threads),
             faults: Faults::default(),
+            doubts: AllDoubts::default(),
             tally: Tally::new(),
             fetches: Fetches::default(),
             key_text: Vec::new(),
@@ -153,6 +156,7 @@ impl Worker {
         let _ = self.told.send(Told::End {
             thread: self.number,
             faults: Box::new(self.faults),
+            doubts: Box::new(self.doubts),
             ledger_forgotten: self.ledger.forgotten,
         });
         Ok(())
