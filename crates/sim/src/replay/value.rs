@@ -153,7 +153,7 @@ impl Header {
     fn to_bytes(&self) -> [u8; HEADER_BYTES] {
         let mut text = [0; HEADER_BYTES];
         text[..4].copy_from_slice(&self.whose.to_le_bytes());
-        text[4..8].copy_from_slice(&self.bytes.to_le_bytes());
+        text[4..8].copy_from_slice(&(self.bytes ^ seal(self.whose, self.version)).to_le_bytes());
         text[8..].copy_from_slice(&self.version.to_le_bytes());
         text
     }
@@ -162,11 +162,8 @@ impl Header {
     fn read(value: &[u8]) -> Option<Header> {
         let (head, _) = value.split_first_chunk::<HEADER_BYTES>()?;
         let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        Some(Header {
-            whose: word(0),
-            bytes: word(4),
-            version: u64::from(word(8)) | u64::from(word(12)) << 32,
-        })
+        let (whose, version) = (word(0), u64::from(word(8)) | u64::from(word(12)) << 32);
+        Some(Header { whose, bytes: word(4) ^ seal(whose, version), version })
     }
 
     /// Where in the block the pattern begins.
@@ -175,6 +172,12 @@ impl Header {
         let seed = (u64::from(self.whose) << 32 | u64::from(self.bytes)) ^ self.version.rotate_left(17);
         mix(seed) as usize % STEP_BYTES
     }
+}
+
+/// What the length in a header is covered with, so that another version does not go unseen where there is no pattern.
+#[inline]
+fn seal(whose: u32, version: u64) -> u32 {
+    (mix(version ^ u64::from(whose) << 32) >> 32) as u32
 }
 
 /// The value of a key that has fewer octets than a header.
@@ -208,6 +211,15 @@ mod tests {
         assert_eq!(values.check(&row, 9 << 32), Checked::Row(7));
         assert_eq!(values.check(&row[..row.len() - 1], 9 << 32), Checked::Wrong(Flaw::Length));
         assert_eq!(values.check(&[&first[..], b"x"].concat(), 9 << 32), Checked::Wrong(Flaw::Length));
+    }
+
+    #[test]
+    fn a_changed_version_is_found_in_a_value_of_nothing_but_a_header() {
+        let values = Values::new(Verify::Full);
+        let mut value = made(&values, 9 << 32, 5, HEADER_BYTES);
+        value[8] ^= 4;
+        assert_eq!(values.check(&value, 9 << 32), Checked::Wrong(Flaw::Length));
+        assert_eq!(values.first_difference(&value, 9 << 32), Some(4));
     }
 
     #[test]
