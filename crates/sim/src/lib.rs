@@ -14,6 +14,7 @@
 //! Everything runs on the time of the trace: nothing here reads a clock, but for the replay, which drives real servers.
 #![forbid(unsafe_code)]
 
+mod mix;
 pub mod mrc;
 pub mod plan;
 pub mod policy;

@@ -29,6 +29,38 @@ pub enum Op {
     Decr,
 }
 
+impl Op {
+    /// As memcached names it, and traces.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Get => "get",
+            Op::Set => "set",
+            Op::Add => "add",
+            Op::Replace => "replace",
+            Op::Cas => "cas",
+            Op::Append => "append",
+            Op::Prepend => "prepend",
+            Op::Delete => "delete",
+            Op::Incr => "incr",
+            Op::Decr => "decr",
+        }
+    }
+
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Op; 10] = [
+        Op::Get,
+        Op::Set,
+        Op::Add,
+        Op::Replace,
+        Op::Cas,
+        Op::Append,
+        Op::Prepend,
+        Op::Delete,
+        Op::Incr,
+        Op::Decr,
+    ];
+}
+
 /// One request. Fields that the source does not know are zero (see [`Fields`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Request {

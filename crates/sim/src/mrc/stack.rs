@@ -11,6 +11,7 @@
 //! above them. An item that is touched again leaves its old place as a hole in the same way; with equal
 //! weights the two cancel out, and the stack is Mattson's.
 
+use crate::mix::{GOLDEN, mix64};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -21,12 +22,9 @@ const SLOTS_MIN: usize = if cfg!(test) { 32 } else { 1024 };
 /// Owner of a slot in which no item lives: it is empty, or a hole.
 const NOBODY: u32 = u32::MAX;
 
-/// Mixes all bits of a key: the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+/// Mixes all bits of a key.
 pub(super) fn mix(key: u64) -> u64 {
-    let mut z = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    mix64(key.wrapping_add(GOLDEN))
 }
 
 /// Hashes keys of 64 bits by [`mix`].

@@ -1,5 +1,7 @@
 //! Lots for the policies that sample.
 
+use crate::mix::mix64;
+
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the same seed gives the same lots everywhere.
 #[derive(Clone)]
 pub(super) struct Random {
@@ -15,20 +17,13 @@ impl Random {
     /// 64 even bits.
     pub(super) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mix(self.state)
+        mix64(self.state)
     }
 
     /// A number below `bound`, which is at least 1.
     pub(super) fn below(&mut self, bound: u32) -> u32 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u32
     }
-}
-
-/// Spreads a number over 64 bits; one to one.
-pub(super) fn mix(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    number ^ (number >> 31)
 }
 
 /// Slots to draw from: a dense array, so that each is as likely as any other.

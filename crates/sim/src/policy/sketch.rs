@@ -1,6 +1,6 @@
 //! How often keys were used lately, in 4 bits: a count-min sketch that forgets.
 
-use super::random::mix;
+use crate::mix::mix64;
 
 const ROWS: u64 = 4;
 /// Counters in a row per item of the cache; 16 counters of 4 bits per item in all.
@@ -76,7 +76,7 @@ impl Sketch {
 
     /// The word and the shift in it of a key's counter in a row.
     fn place(&self, id: u32, row: u64) -> (usize, u64) {
-        let hash = mix(u64::from(id) + 1);
+        let hash = mix64(u64::from(id) + 1);
         let column = (hash.wrapping_add(row.wrapping_mul(hash >> 32 | 1))) & (self.width - 1);
         let counter = row * self.width + column;
         ((counter / COUNTERS_PER_WORD) as usize, (counter % COUNTERS_PER_WORD) * 4)

@@ -9,9 +9,9 @@ use std::time::Duration;
 use mio::Waker;
 
 use super::fetches::MixedHasher;
-use super::key::mix;
 use super::options::{Pace, Warmup};
 use super::shared::Shared;
+use crate::mix::mix64;
 use crate::{CHUNK_REQUESTS, Fields, Op, Request, Source, SourceError};
 
 /// Orders in a parcel.
@@ -159,7 +159,7 @@ impl Feed<'_> {
                 break;
             }
             for request in &chunk {
-                if seen.insert(mix(request.key)) {
+                if seen.insert(mix64(request.key)) {
                     let request = self.adapted(Request { op: Op::Set, ..*request });
                     if self.hand(Order { request, due_ns: 0 }).is_err() {
                         return Ok(Err(Stopped));

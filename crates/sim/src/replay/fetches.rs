@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::connection::Errand;
-use super::key::mix;
+use crate::mix::mix64;
 
 /// What is stored when a fetch is done, and over which connection.
 struct Fetch {
@@ -80,7 +80,7 @@ impl Hasher for MixedHasher {
     }
 
     fn write(&mut self, octets: &[u8]) {
-        octets.iter().for_each(|octet| self.0 = mix(self.0 ^ u64::from(*octet)));
+        octets.iter().for_each(|octet| self.0 = mix64(self.0 ^ u64::from(*octet)));
     }
 
     fn write_u64(&mut self, number: u64) {

@@ -5,20 +5,13 @@
 //! length is too short for that, the key comes out longer.
 
 use super::options::Protocol;
+use crate::mix::mix64;
 
 /// memcached's longest key.
 const MEMCACHED_KEY_BYTES_MAX: usize = 250;
 
 const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
 const FILLER: [u8; 64] = [b'.'; 64];
-
-/// The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
-#[inline]
-pub(super) fn mix(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
-}
 
 /// Renders keys.
 #[derive(Clone, Debug)]
@@ -67,7 +60,7 @@ impl Keys {
     /// Who the key is to the server: its number and the length of its text.
     #[inline]
     pub(super) fn identity(key: u64, length: usize) -> u64 {
-        mix(key.wrapping_add((length as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        mix64(key.wrapping_add((length as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 }
 

@@ -249,12 +249,12 @@ mod tests {
             let mut ledger = Ledger::new(1_000_000);
             let mut model = HashMap::new();
             for (key, version) in writes {
-                let identity = super::super::key::mix(key);
+                let identity = crate::mix::mix64(key);
                 ledger.entry(identity).stored(version, false);
                 model.insert(identity, version);
             }
             for key in 0..3000 {
-                let identity = super::super::key::mix(key);
+                let identity = crate::mix::mix64(key);
                 let known = (identity != 0).then(|| ledger.get(identity).map(Entry::version_min)).flatten();
                 let expected = (identity != 0).then(|| model.get(&identity).copied()).flatten();
                 prop_assert_eq!(known, expected);

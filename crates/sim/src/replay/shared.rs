@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Instant;
 
 use super::backend::Backend;
-use super::key::mix;
 use super::options::{Options, Warmup};
 use super::wire::Wire;
+use crate::mix::mix64;
 
 /// How long after the last thread reached the gate it opens.
 const GATE_NS: u64 = 1_000_000;
@@ -94,7 +94,7 @@ impl Shared {
     /// The connection of a key, of all threads' connections.
     #[inline]
     pub(super) fn connection_of(&self, key: u64) -> usize {
-        ((u128::from(mix(key ^ 0x5ca1_ab1e)) * self.options.connections as u128) >> 64) as usize
+        ((u128::from(mix64(key ^ 0x5ca1_ab1e)) * self.options.connections as u128) >> 64) as usize
     }
 
     /// The thread of a connection.

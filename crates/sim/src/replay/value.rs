@@ -8,8 +8,8 @@
 //! The pattern is cut out of one block of random octets, so making it is a copy and checking it a comparison. A value
 //! that was appended or prepended to is a row of such values.
 
-use super::key::mix;
 use super::options::Verify;
+use crate::mix::mix64;
 
 /// Octets that say whose, how long and which version.
 pub(super) const HEADER_BYTES: usize = 16;
@@ -54,7 +54,7 @@ pub(super) struct Values {
 impl Values {
     /// Checks as closely as `verify` says.
     pub(super) fn new(verify: Verify) -> Values {
-        let words = (0..BLOCK_BYTES as u64 / 8).map(|word| mix(word.wrapping_add(0x6c61_7264_6572)));
+        let words = (0..BLOCK_BYTES as u64 / 8).map(|word| mix64(word.wrapping_add(0x6c61_7264_6572)));
         Values { block: words.flat_map(u64::to_le_bytes).collect(), verify }
     }
 
@@ -170,23 +170,23 @@ impl Header {
     #[inline]
     fn place(&self) -> usize {
         let seed = (u64::from(self.whose) << 32 | u64::from(self.bytes)) ^ self.version.rotate_left(17);
-        mix(seed) as usize % STEP_BYTES
+        mix64(seed) as usize % STEP_BYTES
     }
 }
 
 /// What the length in a header is covered with, so that another version does not go unseen where there is no pattern.
 #[inline]
 fn seal(whose: u32, version: u64) -> u32 {
-    (mix(version ^ u64::from(whose) << 32) >> 32) as u32
+    (mix64(version ^ u64::from(whose) << 32) >> 32) as u32
 }
 
 /// The value of a key that has fewer octets than a header.
 #[inline]
 fn short(identity: u64, bytes: usize) -> [u8; HEADER_BYTES] {
-    let first = mix(identity ^ bytes as u64);
+    let first = mix64(identity ^ bytes as u64);
     let mut octets = [0; HEADER_BYTES];
     octets[..8].copy_from_slice(&first.to_le_bytes());
-    octets[8..].copy_from_slice(&mix(first).to_le_bytes());
+    octets[8..].copy_from_slice(&mix64(first).to_le_bytes());
     octets
 }
 

@@ -1,5 +1,7 @@
 //! Keys to dense numbers.
 
+use crate::mix::mix64;
+
 /// Gives each key a dense number: 0, 1, 2 ... in the order of first appearance.
 ///
 /// An open-addressing table of numbers beside a list of keys: 8 octets per key for the list and 4.4 to 6.7
@@ -88,13 +90,7 @@ fn full_at(slots: usize) -> usize {
 /// Where the search for `key` begins: the high part of the product of its mixed bits and the number of slots.
 #[inline]
 fn place(key: u64, slots: usize) -> usize {
-    // Finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-    let mut mixed = key ^ (key >> 30);
-    mixed = mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed ^= mixed >> 27;
-    mixed = mixed.wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^= mixed >> 31;
-    ((u128::from(mixed) * slots as u128) >> 64) as usize
+    ((u128::from(mix64(key)) * slots as u128) >> 64) as usize
 }
 
 fn empty_place(key: u64, table: &[u32]) -> usize {

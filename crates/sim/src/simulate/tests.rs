@@ -197,19 +197,6 @@ fn naive(requests: &[Request], capacity: u64, rules: &Rules, unit: Unit) -> Coun
     counts
 }
 
-const OPS: [Op; 10] = [
-    Op::Get,
-    Op::Set,
-    Op::Add,
-    Op::Replace,
-    Op::Cas,
-    Op::Append,
-    Op::Prepend,
-    Op::Delete,
-    Op::Incr,
-    Op::Decr,
-];
-
 fn some_requests() -> impl Strategy<Value = Vec<Request>> {
     let one = (0u64..40, 0usize..30, 0u32..3, 1u32..60, 0u32..12, 0u32..3);
     prop::collection::vec(one, 0..1500).prop_map(|all| {
@@ -226,7 +213,7 @@ fn some_requests() -> impl Strategy<Value = Vec<Request>> {
                 penalty_us: penalty * 1000,
                 client: 0,
                 key_bytes: 8,
-                op: OPS.get(op).copied().unwrap_or(Op::Get),
+                op: Op::ALL.get(op).copied().unwrap_or(Op::Get),
             });
         }
         requests
@@ -452,7 +439,7 @@ fn the_real_cache_obeys_operations_and_times_up_to_values_of_a_mebibyte() {
     let mut requests = Vec::new();
     for round in 0..40u32 {
         for (key, &value_bytes) in sizes.iter().enumerate() {
-            for op in OPS {
+            for op in Op::ALL {
                 let time_s = round * 10 + key as u32;
                 let ttl_s = if key == 1 { 5 } else { 0 };
                 let key = key as u64;

@@ -1,5 +1,6 @@
 //! A hash map from keys of 64 bits, the same on every machine and in every run. Its order is never looked at.
 
+use crate::mix::{GOLDEN, mix64};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -30,8 +31,5 @@ impl Hasher for KeyHasher {
 /// Steele et al., OOPSLA 2014).
 #[inline]
 pub(super) fn mix(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
+    mix64(word.wrapping_add(GOLDEN))
 }

@@ -132,19 +132,3 @@ pub(super) fn op_by_name(text: &[u8]) -> Option<Op> {
     ];
     NAMES.iter().find(|(name, _)| text.eq_ignore_ascii_case(name.as_bytes())).map(|(_, op)| *op)
 }
-
-/// The name under which an operation is written.
-pub(super) fn op_name(op: Op) -> &'static str {
-    match op {
-        Op::Get => "get",
-        Op::Set => "set",
-        Op::Add => "add",
-        Op::Replace => "replace",
-        Op::Cas => "cas",
-        Op::Append => "append",
-        Op::Prepend => "prepend",
-        Op::Delete => "delete",
-        Op::Incr => "incr",
-        Op::Decr => "decr",
-    }
-}

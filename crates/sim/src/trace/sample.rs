@@ -1,16 +1,13 @@
 //! A sample of a trace by its keys, after SHARDS (Waldspurger et al., FAST'15): a key is in or out with all
 //! its requests.
 
+use crate::mix::{GOLDEN, mix64};
 use crate::{CHUNK_REQUESTS, Fields, Request, Source, SourceError};
 
-/// Spreads a key over all 64 bits (the finaliser of SplitMix64, Steele et al., OOPSLA'14).
+/// Spreads a key over all 64 bits.
 #[inline]
 pub(super) fn spread(key: u64, seed: u64) -> u64 {
-    let mut z =
-        key.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    mix64(key.wrapping_add(seed.wrapping_mul(GOLDEN)).wrapping_add(GOLDEN))
 }
 
 /// The requests to those keys of a source whose hash falls below the rate.

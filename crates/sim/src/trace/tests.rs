@@ -80,18 +80,7 @@ fn compress(octets: &[u8], how: &str) -> Vec<u8> {
 const ALL: Fields = Fields { times: true, sizes: true, ops: true, ttls: true, penalties: true };
 
 fn any_op() -> impl Strategy<Value = Op> {
-    prop::sample::select(vec![
-        Op::Get,
-        Op::Set,
-        Op::Add,
-        Op::Replace,
-        Op::Cas,
-        Op::Append,
-        Op::Prepend,
-        Op::Delete,
-        Op::Incr,
-        Op::Decr,
-    ])
+    prop::sample::select(&Op::ALL[..])
 }
 
 prop_compose! {

@@ -12,7 +12,6 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::Format;
-use super::field::op_name;
 use super::inspect::BySpread;
 use super::oracle_general::{RECORD_BYTES, Record};
 use crate::{CHUNK_REQUESTS, Fields, Request, Source, SourceError};
@@ -383,7 +382,7 @@ fn fields(text: &mut Vec<u8>, known: Fields, request: &Request) {
     number(known.sizes, u64::from(request.value_bytes));
     number(true, u64::from(request.client));
     if known.ops {
-        text.extend_from_slice(op_name(request.op).as_bytes());
+        text.extend_from_slice(request.op.name().as_bytes());
         text.push(b',');
     }
     let mut number = |shown: bool, value: u32| {

@@ -12,18 +12,6 @@ const COUNTED_REQUESTS: usize = 20_000_000;
 const PERCENTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 /// Points of the rate's curve.
 const RATE_POINTS: u64 = 96;
-const OPS: [(Op, &str); 10] = [
-    (Op::Get, "get"),
-    (Op::Set, "set"),
-    (Op::Add, "add"),
-    (Op::Replace, "replace"),
-    (Op::Cas, "cas"),
-    (Op::Append, "append"),
-    (Op::Prepend, "prepend"),
-    (Op::Delete, "delete"),
-    (Op::Incr, "incr"),
-    (Op::Decr, "decr"),
-];
 
 /// Reads a source to its end and says what is in it.
 ///
@@ -79,7 +67,7 @@ impl Field {
 
 struct Seen {
     requests: u64,
-    ops: [u64; OPS.len()],
+    ops: [u64; Op::ALL.len()],
     keys: Vec<u64>,
     item_bytes: f64,
     fields: [Field; 4],
@@ -91,7 +79,7 @@ impl Seen {
     fn new() -> Seen {
         Seen {
             requests: 0,
-            ops: [0; OPS.len()],
+            ops: [0; Op::ALL.len()],
             keys: Vec::new(),
             item_bytes: 0.0,
             fields: ["key bytes", "value bytes", "ttl s", "penalty us"].map(Field::new),
@@ -102,7 +90,7 @@ impl Seen {
 
     fn count(&mut self, request: &Request) {
         self.requests += 1;
-        self.ops[OPS.iter().position(|(op, _)| *op == request.op).unwrap_or(0)] += 1;
+        self.ops[Op::ALL.iter().position(|op| *op == request.op).unwrap_or(0)] += 1;
         if self.keys.len() < COUNTED_REQUESTS {
             self.keys.push(request.key);
         }
@@ -163,9 +151,9 @@ impl Seen {
 
     fn operations(&self) -> Table {
         let mut table = Table::new("Operations", &["operation", "requests", "share %"]);
-        for ((_, name), count) in OPS.iter().zip(self.ops).filter(|(_, count)| *count > 0) {
+        for (op, count) in Op::ALL.iter().zip(self.ops).filter(|(_, count)| *count > 0) {
             let share = count as f64 / self.requests as f64 * 100.0;
-            table.row(vec![Cell::Text((*name).to_owned()), Cell::Count(count), Cell::Number(share, 2)]);
+            table.row(vec![Cell::Text(op.name().to_owned()), Cell::Count(count), Cell::Number(share, 2)]);
         }
         table
     }

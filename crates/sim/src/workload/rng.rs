@@ -1,12 +1,6 @@
 //! Random numbers that are the same on every machine: SplitMix64, xoshiro256++, and a keyed permutation.
 
-/// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijection of 64 bits that looks random.
-#[inline]
-pub(super) fn mix64(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
+pub(super) use crate::mix::mix64;
 
 /// SplitMix64: seeds everything else.
 pub(super) struct SplitMix(u64);

@@ -17,20 +17,6 @@ pub use keys::KEYS_EXACT_MAX;
 use keys::KeyTable;
 pub use skew::Zipf;
 
-/// Operations in the order in which they are shown.
-const OPS: [Op; 10] = [
-    Op::Get,
-    Op::Set,
-    Op::Add,
-    Op::Replace,
-    Op::Cas,
-    Op::Append,
-    Op::Prepend,
-    Op::Delete,
-    Op::Incr,
-    Op::Decr,
-];
-
 /// The distribution of a number over the requests, to three digits.
 struct Distribution {
     histogram: Histogram<u64>,
@@ -59,7 +45,7 @@ impl Distribution {
 pub struct Inspector {
     fields: Fields,
     requests: u64,
-    by_op: [u64; OPS.len()],
+    by_op: [u64; Op::ALL.len()],
     bytes: u64,
     last_s: u32,
     keys: KeyTable,
@@ -101,7 +87,7 @@ impl Inspector {
         Ok(Inspector {
             fields,
             requests: 0,
-            by_op: [0; OPS.len()],
+            by_op: [0; Op::ALL.len()],
             bytes: 0,
             last_s: 0,
             keys: KeyTable::new(keys_max),

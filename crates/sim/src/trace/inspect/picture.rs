@@ -1,10 +1,9 @@
 //! The findings as a report.
 
 use super::keys::Window;
-use super::{Distribution, Inspector, KeyFindings, OPS, skew};
-use crate::Source;
+use super::{Distribution, Inspector, KeyFindings, skew};
 use crate::report::{Cell, Chart, Part, Report, Scale, Style, Table};
-use crate::trace::field::op_name;
+use crate::{Op, Source};
 
 /// The quantiles that a table shows, in %.
 const QUANTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
@@ -80,10 +79,10 @@ fn operations(found: &Inspector) -> Table {
     if !found.fields.ops {
         table.title = "Operations: the trace names none, all count as get".to_owned();
     }
-    for (op, &requests) in OPS.iter().zip(&found.by_op) {
+    for (op, &requests) in Op::ALL.iter().zip(&found.by_op) {
         if requests > 0 {
             let share = 100.0 * requests as f64 / found.requests as f64;
-            let name = Cell::Text(op_name(*op).to_owned());
+            let name = Cell::Text(op.name().to_owned());
             table.row(vec![name, Cell::Count(requests), Cell::Number(share, 2)]);
         }
     }
