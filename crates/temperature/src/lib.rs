@@ -11,6 +11,7 @@ mod mix;
 mod prefetch;
 mod published;
 mod reference;
+mod shadows;
 
 pub use ghost::Ghost;
 pub use hash_counter::{COUNTER_BITS_MIN, HASH_BITS_MAX, HashCounter};
@@ -19,3 +20,4 @@ pub use line::LineHitmap;
 pub use mix::mix;
 pub use published::{LEVELS_MAX, PublishedHitmap, PublishedOptions};
 pub use reference::{Digest, Reference};
+pub use shadows::{SHADOW_ITEMS_MAX, Shadows};

@@ -1,0 +1,327 @@
+//! Small caches of digests beside the real one, to find out how much room new items deserve.
+//!
+//! How long an item should be on probation depends on the requests: with 10 % of the cache what is asked for once leaves
+//! soon, and where keys come back once, after a while, that is too soon. So several small caches, each with another
+//! share for probation, live through a sample of the same requests, and the share that misses least is taken
+//! (miniature simulation: Waldspurger et al., Cache Modeling and Optimization using Miniature Simulations, USENIX ATC
+//! 2017, with the spatial sampling of SHARDS, FAST 2015). This keeps the policy from falling far below LRU where S3-FIFO
+//! does.
+
+use crate::ghost::Ghost;
+use crate::mix::scramble;
+use crate::reference::{Digest, Reference};
+use larder_item::KeyHash;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Most items of a shadow.
+pub const SHADOW_ITEMS_MAX: u64 = 2048;
+/// What is left of the misses of earlier windows when one ends.
+const DECAY: f64 = 0.9;
+/// A shadow must miss less than the best one until now by this share to take its place.
+const ADVANTAGE: f64 = 0.01;
+/// The fewest references of a window.
+const WINDOW_MIN: u64 = 100;
+/// Most shadows: a key's state in each is one of eight bytes.
+const SHADOWS_MAX: usize = 8;
+
+/// Where a key is in one shadow, and how warm: two bits each.
+const NOWHERE: u8 = 0;
+const PROBATION: u8 = 1;
+const MAIN: u8 = 2;
+const PART: u8 = 3;
+const WARM: u8 = 4;
+const WARMTH_MAX: u8 = 3;
+
+type States = [u8; SHADOWS_MAX];
+
+/// The cache in small for one share.
+struct Shadow {
+    share: f64,
+    probation: VecDeque<u32>,
+    main: VecDeque<u32>,
+    ghost: Ghost,
+    misses: u32,
+    /// Misses of the windows before, each counted at [`DECAY`] of the one after it.
+    missed: f64,
+}
+
+/// Digests are random already; the sample has its high bits in common, so they are mixed once more.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("digests are hashed as u32");
+    }
+
+    fn write_u32(&mut self, digest: u32) {
+        self.0 = scramble(u64::from(digest));
+    }
+}
+
+/// The small caches.
+pub struct Shadows {
+    shadows: Vec<Shadow>,
+    keys: HashMap<u32, States, BuildHasherDefault<Mixed>>,
+    /// Items of each.
+    capacity: usize,
+    /// Digests below this are in the sample.
+    below: u32,
+    references: u64,
+    best: usize,
+}
+
+impl Shadows {
+    /// One shadow for each of `shares`, the probation's part of all items. The first is the best until another has
+    /// proved better.
+    ///
+    /// # Panics
+    /// With no shares, or more than 8.
+    pub fn new(shares: &[f64]) -> Shadows {
+        assert!(!shares.is_empty() && shares.len() <= SHADOWS_MAX, "1 to {SHADOWS_MAX} shares");
+        let shadow = |&share| Shadow {
+            share,
+            probation: VecDeque::new(),
+            main: VecDeque::new(),
+            ghost: Ghost::for_entries(1),
+            misses: 0,
+            missed: 0.0,
+        };
+        Shadows {
+            shadows: shares.iter().map(shadow).collect(),
+            keys: HashMap::default(),
+            capacity: 0,
+            below: 0,
+            references: 0,
+            best: 0,
+        }
+    }
+
+    /// The real cache holds about `items` items: the sample becomes as large as [`SHADOW_ITEMS_MAX`] allows. What the
+    /// shadows hold is kept as far as it fits.
+    pub fn fit(&mut self, items: u64) {
+        let mut halvings = 0;
+        while items >> halvings > SHADOW_ITEMS_MAX {
+            halvings += 1;
+        }
+        self.capacity = (items >> halvings).max(1) as usize;
+        self.below = ((1u64 << Digest::BITS) >> halvings) as u32;
+        for shadow in &mut self.shadows {
+            shadow.ghost.resize(self.capacity as u64);
+        }
+    }
+
+    /// Only references whose digest is below this number are wanted; 0 until [`Shadows::fit`] was called.
+    #[inline]
+    pub fn below(&self) -> u32 {
+        self.below
+    }
+
+    /// The share that has missed least lately.
+    pub fn best(&self) -> f64 {
+        self.shadows[self.best].share
+    }
+
+    /// One reference of the sample; others are ignored. A store of a key that a shadow does not have is a miss that was
+    /// filled, a read of one is too: the real cache had it, this one would not have.
+    pub fn reference(&mut self, reference: Reference) {
+        let digest = reference.digest().bits();
+        if digest >= self.below {
+            return;
+        }
+        let states = self.keys.entry(digest).or_default();
+        let mut missing = 0u8;
+        for (nth, shadow) in self.shadows.iter_mut().enumerate() {
+            let state = &mut states[nth];
+            if *state & PART == NOWHERE {
+                *state = PROBATION;
+                missing |= 1 << nth;
+                shadow.misses += 1;
+            } else if *state / WARM < WARMTH_MAX {
+                *state += WARM;
+            }
+        }
+        for nth in (0..self.shadows.len()).filter(|nth| missing >> nth & 1 != 0) {
+            self.make_room(nth);
+            self.shadows[nth].probation.push_back(digest);
+        }
+        self.references += 1;
+        if self.references >= WINDOW_MIN.max(self.capacity as u64) {
+            self.end_window();
+        }
+    }
+
+    /// Evicts from one shadow until there is room for an item.
+    fn make_room(&mut self, nth: usize) {
+        let shadow = &mut self.shadows[nth];
+        let from_probation = shadow.share * self.capacity as f64;
+        while shadow.probation.len() + shadow.main.len() >= self.capacity {
+            let is_probation = shadow.probation.len() as f64 > from_probation || shadow.main.is_empty();
+            let queue = if is_probation { &mut shadow.probation } else { &mut shadow.main };
+            let digest = queue.pop_front().expect("a part above its share is not empty");
+            let states = self.keys.get_mut(&digest).expect("who stands in a queue has a state");
+            let state = &mut states[nth];
+            let key = KeyHash(u64::from(digest));
+            let stays = *state >= WARM || is_probation && shadow.ghost.take(key);
+            if stays {
+                *state = if is_probation { MAIN } else { *state - WARM };
+                shadow.main.push_back(digest);
+            } else {
+                *state = NOWHERE;
+                shadow.ghost.push(key);
+                if *states == States::default() {
+                    self.keys.remove(&digest);
+                }
+            }
+        }
+    }
+
+    fn end_window(&mut self) {
+        self.references = 0;
+        for shadow in &mut self.shadows {
+            shadow.missed = shadow.missed * DECAY + f64::from(std::mem::take(&mut shadow.misses));
+        }
+        let missed = |nth: usize| self.shadows[nth].missed;
+        let least =
+            (0..self.shadows.len()).min_by(|&one, &other| missed(one).total_cmp(&missed(other))).unwrap_or(0);
+        if missed(least) < missed(self.best) * (1.0 - ADVANTAGE) {
+            self.best = least;
+        }
+    }
+
+    /// About how many bytes of memory the shadows take.
+    pub fn bytes(&self) -> u64 {
+        let entry = size_of::<(u32, States)>() + 1;
+        let queues = |shadow: &Shadow| {
+            4 * (shadow.probation.capacity() + shadow.main.capacity()) as u64 + shadow.ghost.bytes()
+        };
+        // A table is at most 7/8 full.
+        (self.keys.capacity() * 8 / 7 * entry) as u64 + self.shadows.iter().map(queues).sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// One shadow by the book: every question is answered by a search.
+    struct Naive {
+        share: f64,
+        capacity: usize,
+        /// Key, warmth; oldest first.
+        probation: Vec<(u32, u8)>,
+        main: Vec<(u32, u8)>,
+        ghost: Ghost,
+        misses: u32,
+    }
+
+    impl Naive {
+        fn reference(&mut self, digest: u32) {
+            let found = self.probation.iter_mut().chain(&mut self.main).find(|item| item.0 == digest);
+            if let Some((_, warmth)) = found {
+                *warmth = (*warmth + 1).min(3);
+                return;
+            }
+            self.misses += 1;
+            while self.probation.len() + self.main.len() == self.capacity {
+                let key = |digest: u32| KeyHash(u64::from(digest));
+                if self.main.is_empty() || self.probation.len() as f64 / self.capacity as f64 > self.share {
+                    let (oldest, warmth) = self.probation.remove(0);
+                    if warmth > 0 || self.ghost.take(key(oldest)) {
+                        self.main.push((oldest, 0));
+                    } else {
+                        self.ghost.push(key(oldest));
+                    }
+                } else {
+                    let (oldest, warmth) = self.main.remove(0);
+                    match warmth.checked_sub(1) {
+                        Some(less) => self.main.push((oldest, less)),
+                        None => self.ghost.push(key(oldest)),
+                    }
+                }
+            }
+            self.probation.push((digest, 0));
+        }
+    }
+
+    fn read(digest: u32) -> Reference {
+        Reference::read(Digest::from_bits(digest))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 4 } else { 200 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn a_shadow_misses_what_the_naive_one_misses(
+            capacity in 1usize..40,
+            // Eighths are exact in binary, so that both sides compare the same numbers.
+            eighths in prop::collection::vec(0u32..9, 1..4),
+            digests in prop::collection::vec(0u32..60, 0..if cfg!(miri) { 60 } else { 90 }),
+        ) {
+            let shares: Vec<f64> = eighths.iter().map(|&part| f64::from(part) / 8.0).collect();
+            let mut shadows = Shadows::new(&shares);
+            shadows.fit(capacity as u64);
+            prop_assert_eq!(shadows.below(), 1 << 31);
+            let mut ghost = Ghost::for_entries(1);
+            ghost.resize(capacity as u64);
+            let mut naive: Vec<Naive> = shares.iter().map(|&share| Naive {
+                share, capacity, probation: vec![], main: vec![], ghost: ghost.clone(), misses: 0,
+            }).collect();
+            for digest in digests {
+                shadows.reference(read(digest));
+                naive.iter_mut().for_each(|shadow| shadow.reference(digest));
+            }
+            // Fewer references than a window has.
+            for (shadow, naive) in shadows.shadows.iter().zip(&naive) {
+                prop_assert_eq!(shadow.misses, naive.misses);
+                prop_assert!(shadow.probation.iter().eq(naive.probation.iter().map(|(digest, _)| digest)));
+                prop_assert!(shadow.main.iter().eq(naive.main.iter().map(|(digest, _)| digest)));
+            }
+            let held: std::collections::HashSet<_> =
+                naive.iter().flat_map(|one| one.probation.iter().chain(&one.main)).map(|item| item.0).collect();
+            prop_assert_eq!(shadows.keys.len(), held.len());
+        }
+    }
+
+    #[test]
+    fn the_sample_is_as_large_as_the_shadows_allow() {
+        let mut shadows = Shadows::new(&[0.1]);
+        assert_eq!(shadows.below(), 0);
+        for (items, capacity, one_in) in
+            [(0, 1, 1), (2048, 2048, 1), (2049, 1024, 2), (1 << 30, 2048, 1 << 19)]
+        {
+            shadows.fit(items);
+            assert_eq!((shadows.capacity, shadows.below()), (capacity, (1u32 << 31) / one_in), "{items}");
+        }
+    }
+
+    #[test]
+    fn keys_that_come_back_once_after_a_while_get_a_long_probation() {
+        let mut shadows = Shadows::new(&[0.125, 0.75]);
+        shadows.fit(512);
+        assert_eq!(shadows.best(), 0.125);
+        // Each key twice, 200 references of others in between.
+        for n in 0..40_000u32 {
+            shadows.reference(read(n.wrapping_mul(0x9E37_79B9)));
+            shadows.reference(read(n.wrapping_sub(100).wrapping_mul(0x9E37_79B9)));
+        }
+        assert_eq!(shadows.best(), 0.75);
+        // A few keys again and again among many that never come back.
+        for n in 0..400_000u32 {
+            let digest = if n % 2 == 0 { n / 2 % 450 } else { n };
+            shadows.reference(read(digest.wrapping_mul(0x85EB_CA6B)));
+        }
+        assert_eq!(shadows.best(), 0.125);
+        assert!(shadows.bytes() < 100 << 10, "{}", shadows.bytes());
+    }
+}
