@@ -1,7 +1,7 @@
 //! `-m` is a hard promise: everything the server keeps is inside it.
 //!
 //! ```text
-//! limit = columns + index + connection buffers (their cap) + bookkeeping of columns
+//! limit = columns + index + connection buffers (their cap) + bookkeeping + temperature
 //! ```
 //!
 //! The columns get what the others leave. As the index grows, the columns' share shrinks by whole slabs, and
@@ -22,7 +22,7 @@ pub struct Budget {
     pub limit_bytes: u64,
     /// Most that connection buffers of all workers may hold.
     pub buffers_bytes: u64,
-    /// Bookkeeping that grows with the number of columns.
+    /// Bookkeeping that grows with the number of columns, and pages of references.
     pub bookkeeping_bytes: u64,
 }
 
@@ -34,6 +34,11 @@ impl Budget {
             buffers_bytes: (limit_bytes / BUFFERS_SHARE).clamp(BUFFERS_MIN_BYTES, BUFFERS_MAX_BYTES),
             bookkeeping_bytes: limit_bytes / column_bytes * column_meta_bytes,
         }
+    }
+
+    /// Sets `bytes` more aside, for pages of references.
+    pub fn with_pages(self, bytes: u64) -> Budget {
+        Budget { bookkeeping_bytes: self.bookkeeping_bytes + bytes, ..self }
     }
 
     /// What is left for columns beside an index of `index_bytes`.

@@ -122,6 +122,8 @@ counters! {
     columns_reclaimed,
     /// Nanoseconds spent in the pass.
     pass_ns,
+    /// Nanoseconds the keeper spent on references.
+    note_ns,
     /// Writers that found no free column and helped the pass.
     starved,
 }

@@ -4,9 +4,12 @@ use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::counters::{Counters, Totals};
 use crate::keeper::Keeper;
+use crate::references::{ReferencePool, ReferenceQueue, pages_bytes_max};
+use crate::temperature::TemperatureKind;
 use larder_index::{HoldsKey, Index, IndexOptions};
 use larder_item::{CAS_DELTA_BITS, KeyHash, KeyHasher, Location};
 use larder_memory::{ColumnId, Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted, Reader};
+use larder_temperature::Reference;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -31,6 +34,8 @@ pub struct CacheOptions {
     pub hashpower: Option<u32>,
     /// Seed of the key hash; `None` = random.
     pub seed: Option<u64>,
+    /// How the cache knows what is warm.
+    pub temperature: TemperatureKind,
 }
 
 impl Default for CacheOptions {
@@ -45,6 +50,7 @@ impl Default for CacheOptions {
             inline_value_bytes: None,
             hashpower: None,
             seed: None,
+            temperature: TemperatureKind::default(),
         }
     }
 }
@@ -90,6 +96,12 @@ pub struct Cache {
     pub(crate) blocks: Box<[Counters]>,
     registered: AtomicU32,
     pub(crate) keeper: Mutex<Keeper>,
+    pub(crate) temperature: TemperatureKind,
+    /// Bytes of ghost, hitmap and shadows.
+    pub(crate) temperature_bytes: AtomicU64,
+    /// The way of references to the keeper.
+    pub(crate) references: ReferenceQueue,
+    pub(crate) keeper_cpu_ns: AtomicU64,
     /// Columns sealed since the keeper last looked. Apart from the keeper's lock, so that no worker waits for a pass.
     pub(crate) sealed: Mutex<Vec<ColumnId>>,
     pub(crate) wake: (Mutex<bool>, Condvar),
@@ -117,8 +129,10 @@ pub struct MemoryUse {
     pub index_bytes: u64,
     /// The cap on connection buffers, which is set aside.
     pub buffers_cap_bytes: u64,
-    /// Bookkeeping of columns.
+    /// Bookkeeping of columns, and pages of references.
     pub bookkeeping_bytes: u64,
+    /// Ghost, hitmap and shadows, or what is set aside for them.
+    pub temperature_bytes: u64,
 }
 
 /// Memory's bookkeeping for one column, bytes (see `larder_memory::Column`).
@@ -164,7 +178,8 @@ impl Cache {
         })
         .map_err(|error| CacheError(error.to_string()))?;
         let geometry = memory.geometry();
-        let budget = Budget::new(options.limit_bytes, geometry.column_bytes as u64, COLUMN_META_BYTES);
+        let budget = Budget::new(options.limit_bytes, geometry.column_bytes as u64, COLUMN_META_BYTES)
+            .with_pages(pages_bytes_max(options.workers));
         // memcached's hash power counts entries; a bucket of ours holds about eight.
         let most_log2 = (budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET).max(1 << 10).ilog2();
         let buckets_log2 = options
@@ -175,6 +190,7 @@ impl Cache {
             buckets_log2,
             buckets_log2_max: buckets_log2.max(largest_buckets_log2(options.limit_bytes * RESERVE_TIMES)),
             fill_target: INDEX_FILL_TARGET,
+            marks: options.temperature.marks_entries(),
             huge: options.limit_bytes >= HUGE_INDEX_LIMIT_BYTES && options.pages != PagesWanted::Small,
         })
         .map_err(|error| {
@@ -200,7 +216,11 @@ impl Cache {
             pinned_by_reads: AtomicU64::new(0),
             blocks: (0..=options.workers).map(|_| Counters::default()).collect(),
             registered: AtomicU32::new(0),
-            keeper: Mutex::new(Keeper::new(memory.register())),
+            keeper: Mutex::new(Keeper::new(memory.register(), options.temperature.build())),
+            temperature: options.temperature,
+            temperature_bytes: AtomicU64::new(0),
+            references: ReferenceQueue::new(),
+            keeper_cpu_ns: AtomicU64::new(0),
             sealed: Mutex::default(),
             wake: (Mutex::new(false), Condvar::new()),
             woken: AtomicBool::new(false),
@@ -228,6 +248,7 @@ impl Cache {
             number,
             quiesced: 0,
             inserts: 0,
+            references: ReferencePool::default(),
             cache: self.clone(),
         }
     }
@@ -304,6 +325,7 @@ impl Cache {
             index_bytes: self.index.bytes(),
             buffers_cap_bytes: budget.buffers_bytes,
             bookkeeping_bytes: budget.bookkeeping_bytes,
+            temperature_bytes: self.temperature_bytes.load(Ordering::Relaxed),
         }
     }
 
@@ -313,7 +335,8 @@ impl Cache {
         if bytes < LIMIT_BYTES_MIN || bytes > self.limit_bytes_max {
             return false;
         }
-        let shared = Budget::new(bytes, self.column_bytes() as u64, COLUMN_META_BYTES);
+        let shared = Budget::new(bytes, self.column_bytes() as u64, COLUMN_META_BYTES)
+            .with_pages(pages_bytes_max(self.blocks.len() - 1));
         *self.budget.lock().expect("no panic under this lock") = shared;
         self.limit_bytes.store(bytes, Ordering::Relaxed);
         self.share_out();
@@ -325,7 +348,8 @@ impl Cache {
     pub(crate) fn share_out(&self) {
         let budget = *self.budget.lock().expect("no panic under this lock");
         self.index.set_growth_limit(budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET);
-        self.memory.set_limit(budget.columns_bytes(self.index.bytes()));
+        let temperature_bytes = self.temperature_bytes.load(Ordering::Relaxed);
+        self.memory.set_limit(budget.columns_bytes(self.index.bytes() + temperature_bytes));
     }
 
     /// `flush_all`: everything stored up to now is gone, at once or when the clock reads `due_s`.
@@ -478,6 +502,7 @@ pub struct Worker {
     /// How often this worker let go of everything it had looked up.
     pub(crate) quiesced: u64,
     pub(crate) inserts: u32,
+    pub(crate) references: ReferencePool,
 }
 
 impl Worker {
@@ -506,11 +531,21 @@ impl Worker {
         self.reader.offline();
     }
 
-    /// Once a second: lets go of a column that was flushed, so that the flush can be forgotten.
+    /// Once a second: lets go of a column that was flushed, so that the flush can be forgotten, and of the references
+    /// noted so far.
     pub fn tick(&mut self) {
+        self.references.flush(&self.cache.references);
         let floor = self.cache.flush_floor.0.load(Ordering::Acquire);
         if self.open.as_ref().is_some_and(|open| open.birth() < floor) {
             self.seal_open();
+        }
+    }
+
+    /// Leaves a trace of a request for the keeper, if it wants to know of this key.
+    #[inline(always)]
+    pub(crate) fn note(&self, reference: Reference) {
+        if self.cache.references.wants(reference) && self.references.push(reference, &self.cache.references) {
+            self.cache.wake_keeper();
         }
     }
 

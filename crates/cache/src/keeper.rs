@@ -8,7 +8,9 @@
 
 use crate::counters::Counters;
 use crate::engine::{Cache, Life, Owner};
-use crate::temperature::{ByAge, Candidate, ColumnStanding, Temperature, Verdict};
+use crate::temperature::{
+    Candidate, ColumnStanding, Judged, Part, Resident, Residents, Temperature, TemperatureFacts, Verdict,
+};
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{
     ColumnId, ColumnState, Guard, NewChunked, NewItem, OpenColumn, Reader, Record, SlabId, Value,
@@ -22,12 +24,26 @@ pub(crate) struct Keeper {
     reader: Reader,
     survivors: Option<OpenColumn>,
     temperature: Box<dyn Temperature>,
+    /// State of the generator that draws items.
+    lots: u64,
+    /// The column at hand; kept for their memory.
+    met: Vec<Met>,
+    judged: Vec<Judged>,
+    verdicts: Vec<Verdict>,
 }
 
 impl Keeper {
-    pub(crate) fn new(mut reader: Reader) -> Keeper {
+    pub(crate) fn new(mut reader: Reader, temperature: Box<dyn Temperature>) -> Keeper {
         reader.offline();
-        Keeper { reader, survivors: None, temperature: Box::<ByAge>::default() }
+        Keeper {
+            reader,
+            survivors: None,
+            temperature,
+            lots: 0x1234_5678_9abc_def1,
+            met: Vec::new(),
+            judged: Vec::new(),
+            verdicts: Vec::new(),
+        }
     }
 }
 
@@ -42,12 +58,19 @@ const SLABS_STUCK_MAX: usize = 8;
 /// A column with less than this share of live bytes is worth reclaiming even where nothing may be evicted.
 const HOLLOW_SHARE: u64 = 2;
 
+/// The part of the keeper's time that may go to references; those it does not get to are dropped in the queue.
+const NOTE_SHARE: u32 = 4;
+/// Items of one draw whose records are asked for together.
+const DRAWN_TOGETHER: usize = 64;
+/// A change of the temperature's needs by fewer bytes is not worth sharing out anew.
+const TEMPERATURE_STEP_BYTES: u64 = 64 << 10;
+/// [`larder_memory::Column::group`] of columns of moved items; 0 = of new ones.
+const MAIN_GROUP: u16 = 1;
+
 /// What one pass works with.
 struct Pass<'a> {
     survivors: &'a mut Option<OpenColumn>,
     temperature: &'a mut dyn Temperature,
-    /// Bytes that may still be moved out of this column.
-    keep_bytes_max: u32,
     counters: &'a Counters,
 }
 
@@ -56,7 +79,17 @@ struct Pass<'a> {
 struct Met {
     at: Location,
     hash: KeyHash,
-    is_chunk: bool,
+    what: What,
+}
+
+/// What is to become of a record.
+#[derive(Clone, Copy)]
+enum What {
+    Chunk,
+    /// An item that is over, expired or flushed.
+    Over,
+    /// An item, and the number of its verdict.
+    Live(u32),
 }
 
 /// Whether an entry may lead to the record. A chunk lives and dies with its owner.
@@ -113,13 +146,24 @@ impl Cache {
                 self.woken.store(false, Ordering::Relaxed);
             }
             self.tick();
-            self.tend();
+            self.take_note(Some(KEEPER_PERIOD / NOTE_SHARE));
+            self.keep_in_order();
+            let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            let spent_ns = spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64;
+            self.keeper_cpu_ns.store(spent_ns, Ordering::Relaxed);
         }
     }
 
-    /// One round of the keeper: bring retired columns back, hold enough free ones ready, give slabs back that the
-    /// budget no longer allows, sweep out what was flushed. For a caller that runs the cache without the keeper's thread.
+    /// One round of the keeper: take note of references, bring retired columns back, hold enough free ones ready, give
+    /// slabs back that the budget no longer allows, sweep out what was flushed. For a caller that runs the cache without
+    /// the keeper's thread.
     pub fn tend(&self) {
+        self.take_note(None);
+        self.keep_in_order();
+    }
+
+    fn keep_in_order(&self) {
+        self.fit_temperature();
         self.memory.recycle();
         while self.evict
             && self.memory.available_columns() + self.memory.retired_columns() < self.free_columns_target
@@ -136,6 +180,59 @@ impl Cache {
         self.share_out();
         self.give_slabs_back();
         self.sweep_flushed();
+    }
+
+    /// Hands the pages that wait to the temperature, for `at_most` of time.
+    fn take_note(&self, at_most: Option<Duration>) {
+        let started = Instant::now();
+        let counters = &self.blocks[self.blocks.len() - 1];
+        while at_most.is_none_or(|most| started.elapsed() < most)
+            && let Some(page) = self.references.take()
+        {
+            let mut keeper = self.keeper.lock().expect("no panic under this lock");
+            let Keeper { reader, temperature, lots, .. } = &mut *keeper;
+            reader.online();
+            temperature.refer(&page, &mut Draw { cache: self, guard: reader.pin(), lots });
+            reader.offline();
+            drop(keeper);
+            self.references.give_back(page);
+        }
+        counters.note_ns.add(started.elapsed().as_nanos() as u64);
+    }
+
+    /// Sizes what is kept about items. From the day half of the columns are taken it is known how many items there will
+    /// be; until then room is set aside for those that are there.
+    fn fit_temperature(&self) {
+        let columns = self.memory.limit_bytes() / u64::from(self.column_bytes());
+        let taken = columns.saturating_sub(self.memory.available_columns() as u64);
+        let mut items = self.index.len();
+        let mut keeper = self.keeper.lock().expect("no panic under this lock");
+        if items > 0 && taken * 2 >= columns {
+            items = (items as u128 * u128::from(columns) / u128::from(taken)) as u64;
+            keeper.temperature.fit(items);
+            self.references.want_below(keeper.temperature.wanted_below());
+        }
+        let bytes = keeper.temperature.bytes_for(items);
+        drop(keeper);
+        if bytes.abs_diff(self.temperature_bytes.load(Ordering::Relaxed)) >= TEMPERATURE_STEP_BYTES {
+            self.temperature_bytes.store(bytes, Ordering::Relaxed);
+            self.share_out();
+        }
+    }
+
+    /// What the temperature has to say of itself, and how the references come to it. Waits for a pass that is going on.
+    pub fn temperature_facts(&self) -> TemperatureFacts {
+        self.keeper.lock().expect("no panic under this lock").temperature.facts()
+    }
+
+    /// Pages of references that were dropped because the keeper was late.
+    pub fn dropped_pages(&self) -> u64 {
+        self.references.dropped_pages()
+    }
+
+    /// CPU time of the keeper's thread, in nanoseconds, up to its last round.
+    pub fn keeper_cpu_ns(&self) -> u64 {
+        self.keeper_cpu_ns.load(Ordering::Relaxed)
     }
 
     /// Splits the buckets that writers left to be split when they stopped writing.
@@ -159,8 +256,7 @@ impl Cache {
         let mut any = false;
         for _ in 0..columns {
             for column in self.sealed.lock().expect("no panic under this lock").drain(..) {
-                let birth = self.memory.column(column).birth();
-                keeper.temperature.sealed(column, birth);
+                self.hand_over(&mut *keeper.temperature, column);
             }
             let limit = self.memory.geometry().column_bytes as u64;
             let evict = self.evict;
@@ -189,6 +285,13 @@ impl Cache {
         self.memory.retired_columns() > 0 || live_bytes * 10 < self.memory.mapped_bytes() * 9
     }
 
+    /// Tells the temperature of a sealed column.
+    fn hand_over(&self, temperature: &mut dyn Temperature, column: ColumnId) {
+        let found = self.memory.column(column);
+        let is_main = found.group.load(Ordering::Relaxed) == MAIN_GROUP;
+        temperature.sealed(column, found.birth(), if is_main { Part::Main } else { Part::Probation });
+    }
+
     fn standing(&self, column: ColumnId) -> Candidate {
         let found = self.memory.column(column);
         if found.state() != ColumnState::Sealed {
@@ -215,7 +318,7 @@ impl Cache {
             self.memory.retire(column);
             counters.columns_reclaimed.add(1);
         } else {
-            keeper.temperature.sealed(column, self.memory.column(column).birth());
+            self.hand_over(&mut *keeper.temperature, column);
         }
         keeper.reader.offline();
         counters.pass_ns.add(started.elapsed().as_nanos() as u64);
@@ -223,78 +326,99 @@ impl Cache {
     }
 
     fn empty_column(&self, keeper: &mut Keeper, column: ColumnId, counters: &Counters) -> bool {
-        let guard = keeper.reader.pin();
-        let mut records = self.memory.records(&guard, column);
+        let Keeper { reader, survivors, temperature, met, judged, verdicts, .. } = keeper;
+        let guard = reader.pin();
+        if !self.meet(&guard, column, met, judged) {
+            return false;
+        }
+        verdicts.clear();
+        if self.evict {
+            let part = match self.memory.column(column).group.load(Ordering::Relaxed) {
+                MAIN_GROUP => Part::Main,
+                _ => Part::Probation,
+            };
+            // A column of nothing but warm items must still give some room, or a fully warm cache could store nothing.
+            let keep_bytes_max = u64::from(self.memory.geometry().column_bytes / 8 * 7);
+            temperature.judge(part, judged, keep_bytes_max, verdicts);
+        } else {
+            verdicts.extend(judged.iter().map(|item| Verdict::Keep { warmth: item.warmth }));
+        }
+        let mut pass = Pass { survivors, temperature: temperature.as_mut(), counters };
+        met.iter().all(|met| match met.what {
+            What::Chunk => self.judge_chunk(&guard, met, counters),
+            What::Over => self.settle(&guard, &mut pass, met, Verdict::Evict),
+            What::Live(nth) => self.settle(&guard, &mut pass, met, verdicts[nth as usize]),
+        })
+    }
+
+    /// Reads the key rows of a column: what is met in it, and what there is to judge. Returns false if the column cannot be
+    /// read now.
+    fn meet(
+        &self,
+        guard: &Guard<'_>,
+        column: ColumnId,
+        met: &mut Vec<Met>,
+        judged: &mut Vec<Judged>,
+    ) -> bool {
+        met.clear();
+        judged.clear();
+        let mut records = self.memory.records(guard, column);
         // A large value may have begun to be sent since the column was chosen.
         if records.is_refused() {
             return false;
         }
-        let mut pass = Pass {
-            survivors: &mut keeper.survivors,
-            temperature: keeper.temperature.as_mut(),
-            // A column of nothing but warm items must still give some room, or a fully warm cache could store nothing.
-            keep_bytes_max: self.memory.geometry().column_bytes / 8 * 7,
-            counters,
-        };
-        let mut ahead: Vec<Met> = Vec::with_capacity(LOOK_AHEAD_RECORDS);
         loop {
-            ahead.clear();
+            let ahead = met.len();
             for (at, record) in records.by_ref().filter(may_live).take(LOOK_AHEAD_RECORDS) {
-                let (hash, is_chunk) = match record {
-                    Record::Item(item) => (self.hasher.hash(item.key()), false),
-                    Record::Chunk(chunk) => (chunk.owner, true),
+                let (hash, what) = match record {
+                    Record::Item(item) if self.life(at, &item) == Life::Live => {
+                        let nth = judged.len() as u32;
+                        let hash = self.hasher.hash(item.key());
+                        judged.push(Judged { hash, warmth: 0, bytes: item.bytes() });
+                        (hash, What::Live(nth))
+                    }
+                    Record::Item(item) => (self.hasher.hash(item.key()), What::Over),
+                    Record::Chunk(chunk) => (chunk.owner, What::Chunk),
                 };
                 self.index.prefetch(hash);
-                ahead.push(Met { at, hash, is_chunk });
+                met.push(Met { at, hash, what });
             }
-            if ahead.is_empty() {
+            if met.len() == ahead {
                 return true;
             }
-            for met in &ahead {
-                let settled = if met.is_chunk {
-                    self.judge_chunk(&guard, met, counters)
-                } else {
-                    self.judge(&guard, &mut pass, met)
-                };
-                if !settled {
-                    return false;
+            for met in &met[ahead..] {
+                if let What::Live(nth) = met.what {
+                    // An entry that is being moved at this moment counts as cold.
+                    judged[nth as usize].warmth = self.index.warmth_at(met.hash, met.at).unwrap_or(0);
                 }
             }
         }
     }
 
-    /// Decides about one item of a column that goes. Returns false if the item must stay where it is.
-    fn judge(&self, guard: &Guard<'_>, pass: &mut Pass<'_>, met: &Met) -> bool {
+    /// Carries out the verdict on one item of a column that goes. Returns false if the item must stay where it is.
+    fn settle(&self, guard: &Guard<'_>, pass: &mut Pass<'_>, met: &Met, verdict: Verdict) -> bool {
         let counters = pass.counters;
         let mut bucket = self.index.lock(met.hash);
         let Some(found) = bucket.find_at(met.at) else { return true };
         let item = guard.item(met.at);
         let mut life = self.life(met.at, &item);
-        if life == Life::Live {
-            let verdict = if !self.evict {
-                Verdict::Keep { warmth: found.entry.warmth }
-            } else if pass.keep_bytes_max < item.bytes() {
-                Verdict::Evict
-            } else {
-                pass.temperature.verdict(found.entry.warmth)
-            };
-            if let Verdict::Keep { warmth } = verdict {
-                let moved = self.move_item(guard, pass, met.at);
-                // A flush may have come before the column that the copy stands in: then both are flushed.
-                life = self.life(met.at, &item);
-                match moved {
-                    Some(new) if life == Life::Live => {
-                        // The expiry or the state may have changed since the copy: under the writer bit they hold still.
-                        guard.item(new).copy_state_from(&item);
-                        bucket.replace(&found, new, warmth);
-                        counters.moved.add(1);
-                        pass.keep_bytes_max = pass.keep_bytes_max.saturating_sub(item.bytes());
-                        return true;
-                    }
-                    Some(new) => self.memory.column(self.memory.column_of(new)).died(guard.item(new).bytes()),
-                    None if !self.evict && life == Life::Live => return false,
-                    None => {}
+        if let Verdict::Keep { warmth } = verdict
+            && life == Life::Live
+        {
+            let moved = self.move_item(guard, pass, met.at);
+            // A flush may have come before the column that the copy stands in: then both are flushed.
+            life = self.life(met.at, &item);
+            match moved {
+                Some(new) if life == Life::Live => {
+                    // The expiry or the state may have changed since the copy: under the writer bit they hold still.
+                    guard.item(new).copy_state_from(&item);
+                    bucket.replace(&found, new, warmth);
+                    counters.moved.add(1);
+                    return true;
                 }
+                Some(new) => self.memory.column(self.memory.column_of(new)).died(guard.item(new).bytes()),
+                None if !self.evict && life == Life::Live => return false,
+                None => {}
             }
         }
         bucket.remove(&found);
@@ -333,10 +457,12 @@ impl Cache {
                 return Some(new);
             }
             if let Some(full) = pass.survivors.take() {
-                let birth = full.birth();
-                pass.temperature.sealed(full.seal_at(self.clock.now_s()), birth);
+                let sealed = full.seal_at(self.clock.now_s());
+                self.hand_over(pass.temperature, sealed);
             }
-            *pass.survivors = Some(self.take_any_column()?);
+            let taken = self.take_any_column()?;
+            self.memory.column(taken.id()).group.store(MAIN_GROUP, Ordering::Relaxed);
+            *pass.survivors = Some(taken);
         }
     }
 
@@ -440,6 +566,42 @@ fn place_copy(open: &mut OpenColumn, item: &larder_memory::Item<'_>) -> Option<L
         Value::Whole(value) => open.place(&NewItem { key, value: [value, &[]], flags, expiry, cas, state }),
         Value::Chunked { total, first } => {
             open.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state })
+        }
+    }
+}
+
+/// Draws items from random buckets of the index.
+struct Draw<'a> {
+    cache: &'a Cache,
+    guard: Guard<'a>,
+    lots: &'a mut u64,
+}
+
+impl Residents for Draw<'_> {
+    fn sample(&mut self, count: usize, found: &mut Vec<Resident>) {
+        let wanted = found.len() + count;
+        let mut places: Vec<Location> = Vec::with_capacity(DRAWN_TOGETHER + 32);
+        let buckets = self.cache.index.buckets();
+        // An index that is nearly empty would be searched for ever.
+        let mut looks = 2 * count;
+        while found.len() < wanted && looks > 0 {
+            places.clear();
+            while places.len() < DRAWN_TOGETHER && looks > 0 {
+                looks -= 1;
+                // xorshift64* (Vigna, An experimental exploration of Marsaglia's xorshift generators, scrambled, 2016).
+                *self.lots ^= *self.lots >> 12;
+                *self.lots ^= *self.lots << 25;
+                *self.lots ^= *self.lots >> 27;
+                let lot = self.lots.wrapping_mul(0x2545_F491_4F6C_DD1D);
+                let bucket = ((lot >> 32) * buckets) >> 32;
+                self.cache.index.walk(bucket, &mut |entry| places.push(entry.location));
+                places.iter().rev().take(32).for_each(|at| self.guard.prefetch(*at));
+            }
+            for &at in places.iter().take(wanted - found.len()) {
+                let column = self.cache.memory.column_of(at);
+                let hash = self.cache.hasher.hash(self.guard.item(at).key());
+                found.push(Resident { hash, column, birth: self.cache.memory.column(column).birth() });
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ mod engine;
 mod keeper;
 mod large;
 mod read;
+mod references;
 mod store;
 mod temperature;
 mod walk;
@@ -31,5 +32,8 @@ pub use larder_memory::{ColumnId, Item, PagesWanted, Value};
 pub use large::{LargeRead, Upload};
 pub use read::Hit;
 pub use store::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
-pub use temperature::{ByAge, Candidate, ColumnStanding, Temperature, Verdict};
+pub use temperature::{
+    Candidate, ColumnStanding, Fifo, HitmapMaker, Judged, Part, Published, Resident, Residents, Sweep,
+    Temperature, TemperatureFacts, TemperatureKind, Verdict,
+};
 pub use walk::Listed;

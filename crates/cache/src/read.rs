@@ -4,6 +4,7 @@ use crate::engine::{Life, Owner, Worker};
 use larder_index::{BucketPlace, Peek, Seen, SubPlace};
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{Item, Value};
+use larder_temperature::{Digest, Reference};
 
 /// A live item, borrowed from memory until the worker's next quiescent point.
 pub struct Hit<'g> {
@@ -74,7 +75,11 @@ impl Worker {
             return None;
         }
         // The entry is looked at once more: another request of the batch may have shown its client a newer item.
-        self.cache.index.confirm_seen(hash, seen).then_some(Hit { at: seen.at, item })
+        if !self.cache.index.confirm_seen(hash, seen) {
+            return None;
+        }
+        self.note(Reference::read(Digest::of(hash)));
+        Some(Hit { at: seen.at, item })
     }
 
     /// Between stages 2 and 3: asks for the lines of the value at `at` beyond those that stage 2 asked for.
@@ -96,7 +101,10 @@ impl Worker {
         let entry = self.cache.index.get_marking(hash, key, &owner)?;
         let item = guard.item(entry.location);
         match self.life(entry.location, &item) {
-            Life::Live => return Some(Hit { at: entry.location, item }),
+            Life::Live => {
+                self.note(Reference::read(Digest::of(hash)));
+                return Some(Hit { at: entry.location, item });
+            }
             Life::Expired => self.counters().get_expired.add(1),
             Life::Flushed => self.counters().get_flushed.add(1),
         }

@@ -5,8 +5,10 @@
 //! while room is being made.
 
 use crate::engine::{Life, Owner, RESERVED_COLUMNS, Worker};
+use larder_index::WARMTH_MAX;
 use larder_item::{KeyHash, Location};
 use larder_memory::{NewChunked, NewItem, OpenColumn};
+use larder_temperature::{Digest, Reference};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -166,7 +168,8 @@ impl Worker {
         }
         match found {
             Some(found) => {
-                bucket.replace(&found, new, found.entry.warmth);
+                // Whoever overwrites an item has use for it.
+                bucket.replace(&found, new, (found.entry.warmth + 1).min(WARMTH_MAX));
                 drop(bucket);
                 cache.died(&guard, found.entry.location, counters);
             }
@@ -186,6 +189,7 @@ impl Worker {
                 drop(bucket);
             }
         }
+        self.note(Reference::store(Digest::of(hash)));
         counters.bytes_stored.add(cache.bytes_of(&guard, new));
         counters.total_items.add(1);
         self.grow_index();

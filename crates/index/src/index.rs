@@ -38,12 +38,14 @@ pub struct IndexOptions {
     pub fill_target: u32,
     /// Whether to ask for 2-MiB pages. Memory then becomes resident in steps of 2 MiB.
     pub huge: bool,
+    /// Whether hits raise the warmth of entries. Where they do not, a marking lookup is a plain one.
+    pub marks: bool,
 }
 
 impl Default for IndexOptions {
-    /// 1024 buckets, up to 2^30 (about six billion items), 6 entries in each, on huge pages.
+    /// 1024 buckets, up to 2^30 (about six billion items), 6 entries in each, on huge pages, with marks.
     fn default() -> Self {
-        IndexOptions { buckets_log2: 10, buckets_log2_max: 30, fill_target: 6, huge: true }
+        IndexOptions { buckets_log2: 10, buckets_log2_max: 30, fill_target: 6, huge: true, marks: true }
     }
 }
 
@@ -56,6 +58,7 @@ pub struct Index {
     pub(crate) pool: Pool,
     pub(crate) fill_target: u64,
     huge: bool,
+    marks: bool,
     pub(crate) growth: Growth,
     pub(crate) count: Count,
 }
@@ -78,7 +81,7 @@ impl Index {
     /// If the options contradict each other, or the address space cannot be reserved. Address space is about
     /// 200 bytes per bucket of `buckets_log2_max`.
     pub fn new(options: IndexOptions) -> io::Result<Index> {
-        let IndexOptions { buckets_log2, buckets_log2_max, fill_target, huge } = options;
+        let IndexOptions { buckets_log2, buckets_log2_max, fill_target, huge, marks } = options;
         if buckets_log2 > buckets_log2_max || buckets_log2_max > BUCKETS_LOG2_MAX || fill_target == 0 {
             let text = format!(
                 "an index needs buckets_log2 <= buckets_log2_max <= {BUCKETS_LOG2_MAX} and fill_target >= 1"
@@ -92,6 +95,7 @@ impl Index {
             pool: Pool::new(buckets_max, huge)?,
             fill_target: fill_target as u64,
             huge,
+            marks,
             growth: Growth {
                 wanted: AtomicBool::new(false),
                 busy: AtomicBool::new(false),
@@ -163,11 +167,13 @@ impl Index {
         } else {
             &self.pool.sub_at(SubPlace(place as u32)).entries[k]
         };
-        // Relaxed, as in `confirm_among`. An entry is written to its next slot before it is taken out of this one, and
+        // Relaxed, as in `slot_among`. An entry is written to its next slot before it is taken out of this one, and
         // replaced only after that, so whoever has seen a newer record of the key sees this slot without the older.
         let word = slot.load(Ordering::Relaxed);
         if identity(word) == pack(hash.tag(), seen.at, 0) {
-            mark(slot, word);
+            if self.marks {
+                mark(slot, word);
+            }
             return true;
         }
         self.confirm_elsewhere(hash, seen.at)
@@ -189,22 +195,44 @@ impl Index {
     /// the one before. A mark that races with a writer or another mark may be lost.
     #[inline]
     pub fn get_marking(&self, hash: KeyHash, key: &[u8], owner: &impl HoldsKey) -> Option<Entry> {
-        self.look_up::<true>(hash, key, owner)
+        if self.marks {
+            self.look_up::<true>(hash, key, owner)
+        } else {
+            self.look_up::<false>(hash, key, owner)
+        }
     }
 
     /// Whether the entry of `hash` still points at `at`; if so marks it, as [`Index::get_marking`] does. `false` is
     /// also said of an entry that is being moved at this moment: then [`Index::get_marking`] knows.
     #[inline]
     pub fn confirm_marking(&self, hash: KeyHash, at: Location) -> bool {
-        let place = self.place(hash);
-        let bucket = self.bucket(place);
-        if confirm_among(&bucket.entries, hash, at) {
-            return true;
-        }
-        match self.sub(place, bucket.header.load(Ordering::Acquire), hash) {
-            Some(sub) => confirm_among(&sub.entries, hash, at),
+        match self.slot_at(hash, at) {
+            Some((slot, word)) => {
+                if self.marks {
+                    mark(slot, word);
+                }
+                true
+            }
             None => false,
         }
+    }
+
+    /// The warmth of the entry of `hash` that points at `at`. `None` is also said of an entry that is being moved at
+    /// this moment.
+    #[inline]
+    pub fn warmth_at(&self, hash: KeyHash, at: Location) -> Option<u8> {
+        self.slot_at(hash, at).map(|(_, word)| warmth_of(word))
+    }
+
+    /// The slot of an entry that points at `at`, and its word.
+    #[inline(always)]
+    fn slot_at(&self, hash: KeyHash, at: Location) -> Option<(&AtomicU64, u64)> {
+        let place = self.place(hash);
+        let bucket = self.bucket(place);
+        slot_among(&bucket.entries, hash, at).or_else(|| {
+            let sub = self.sub(place, bucket.header.load(Ordering::Acquire), hash)?;
+            slot_among(&sub.entries, hash, at)
+        })
     }
 
     #[inline(always)]
@@ -460,19 +488,16 @@ fn find_among<const MARK: bool, const N: usize>(
     None
 }
 
-/// Whether an entry of `hash` at `at` is among `slots`; marks it if so.
+/// The slot of an entry of `hash` at `at` among `slots`, and its word.
 #[inline(always)]
-fn confirm_among<const N: usize>(slots: &[AtomicU64; N], hash: KeyHash, at: Location) -> bool {
+fn slot_among<const N: usize>(
+    slots: &[AtomicU64; N],
+    hash: KeyHash,
+    at: Location,
+) -> Option<(&AtomicU64, u64)> {
     let wanted = pack(hash.tag(), at, 0);
-    for slot in slots {
-        // Relaxed: the caller has read the record already; nothing is read on the strength of this load.
-        let word = slot.load(Ordering::Relaxed);
-        if identity(word) == wanted {
-            mark(slot, word);
-            return true;
-        }
-    }
-    false
+    // Relaxed: the caller has read the record already; nothing is read on the strength of this load.
+    slots.iter().map(|slot| (slot, slot.load(Ordering::Relaxed))).find(|(_, word)| identity(*word) == wanted)
 }
 
 /// Raises the warmth of `word` in `slot`. A compare-and-swap, because a writer may replace the entry at this moment;

@@ -59,7 +59,8 @@ struct Shared {
 impl Shared {
     /// An index of `1 << buckets_log2` buckets of two, with `keys` in records 0, 1, ..
     fn new(buckets_log2: u32, keys: &[u64]) -> Arc<Shared> {
-        let options = IndexOptions { buckets_log2, buckets_log2_max: 1, fill_target: 1, huge: false };
+        let options =
+            IndexOptions { buckets_log2, buckets_log2_max: 1, fill_target: 1, huge: false, marks: true };
         let records = Records(std::array::from_fn(|_| AtomicU64::new(u64::MAX)));
         let shared = Shared { index: Index::new(options).unwrap(), records };
         keys.iter().enumerate().for_each(|(record, key)| shared.insert(record, *key));

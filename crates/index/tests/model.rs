@@ -39,7 +39,7 @@ struct Twins {
 
 impl Twins {
     fn new(buckets_log2: u32, buckets_log2_max: u32, fill_target: u32, forced: u64) -> Twins {
-        let options = IndexOptions { buckets_log2, buckets_log2_max, fill_target, huge: false };
+        let options = IndexOptions { buckets_log2, buckets_log2_max, fill_target, huge: false, marks: true };
         Twins { index: Index::new(options).unwrap(), records: Records::new(forced), model: HashMap::new() }
     }
 

@@ -21,7 +21,8 @@ impl HoldsKey for Numbers {
 
 /// Bytes per item at every sixteenth of a doubling around a million items.
 fn bytes_per_item(fill_target: u32) -> Vec<f64> {
-    let options = IndexOptions { buckets_log2: 0, buckets_log2_max: 20, fill_target, huge: false };
+    let options =
+        IndexOptions { buckets_log2: 0, buckets_log2_max: 20, fill_target, huge: false, marks: true };
     let (index, owner) = (Index::new(options).unwrap(), Numbers(KeyHasher::with_seed(1)));
     let (mut costs, mut victims) = (Vec::new(), 0);
     for n in 0..1_200_000u64 {

@@ -132,6 +132,7 @@ fn readers_never_miss_what_is_there_while_writers_write_and_the_index_grows() {
             buckets_log2_max: if cfg!(miri) { 4 } else { 16 },
             fill_target: 5,
             huge: false,
+            marks: true,
         })
         .unwrap(),
         records: Records {

@@ -121,6 +121,9 @@ impl Ghost {
         half
     }
 
+    /// Bytes of memory for each key there is room for.
+    pub const ENTRY_BYTES: u64 = 2;
+
     /// Keys there is room for.
     pub fn entries(&self) -> u64 {
         self.buckets.len() as u64 * DEPTH

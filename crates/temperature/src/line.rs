@@ -35,9 +35,19 @@ const _: () = assert!(LINE_WORDS * size_of::<u64>() == LINE_BYTES);
 /// The words of a line.
 type Line = [u64; LINE_WORDS];
 
-/// Lines for this many items: a power of two.
+/// Lines for this many items.
 pub(crate) fn lines_for(items: u64) -> u64 {
-    items.div_ceil(ITEMS_PER_LINE).min(LINES_MAX).next_power_of_two()
+    items.div_ceil(ITEMS_PER_LINE).clamp(1, LINES_MAX)
+}
+
+/// How often `lines` lines must double to be enough for this many items. A doubling is exact; any other growth would not
+/// tell which of two lines a key comes from.
+pub(crate) fn doublings(lines: u64, items: u64) -> u32 {
+    let mut doublings = 0;
+    while lines << doublings < lines_for(items) && lines << (doublings + 1) <= LINES_MAX {
+        doublings += 1;
+    }
+    doublings
 }
 
 /// Where a key stands in its line.
@@ -160,16 +170,21 @@ impl LineHitmap {
     /// A map with the words of another one, wherever it has been, and the line at which its aging stood.
     ///
     /// # Panics
-    /// Unless there are 8 words for each of a power of two of lines, and the hand is on one of them.
+    /// Unless there are 8 words for each of one line or more, and the hand is on one of them.
     pub fn from_words(words: &[u64], hand: Option<u64>) -> LineHitmap {
         let lines = (words.len() / LINE_WORDS) as u64;
-        assert!(words.len().is_multiple_of(LINE_WORDS) && lines.is_power_of_two(), "{} words", words.len());
-        assert!(lines <= LINES_MAX, "{lines} lines");
+        assert!(words.len().is_multiple_of(LINE_WORDS), "{} words", words.len());
+        assert!((1..=LINES_MAX).contains(&lines), "{lines} lines");
         assert!(hand.is_none_or(|hand| hand < lines), "line {hand:?} of {lines}");
         let mut map = LineHitmap { lines: Lines::zeros(lines), hand: None, zones: Vec::new() };
         map.lines.words_mut().copy_from_slice(words);
         map.hand = hand.map(|hand| hand as usize);
         map
+    }
+
+    /// Bytes of a map that is made for `items` items.
+    pub fn bytes_for_items(items: u64) -> u64 {
+        lines_for(items) * LINE_BYTES as u64
     }
 
     /// All words, 8 for each line.
@@ -247,12 +262,11 @@ impl Hitmap for LineHitmap {
     /// while.
     fn grow(&mut self, items: u64) {
         let old = self.lines.lines();
-        let count = lines_for(items);
-        if count <= old.len() as u64 {
+        let times = 1 << doublings(old.len() as u64, items);
+        if times == 1 {
             return;
         }
-        let times = count as usize / old.len();
-        let mut grown = Lines::zeros(count);
+        let mut grown = Lines::zeros((old.len() * times) as u64);
         for (copies, line) in grown.lines_mut().chunks_exact_mut(times).zip(old) {
             copies.fill(*line);
         }
@@ -261,7 +275,8 @@ impl Hitmap for LineHitmap {
     }
 
     fn bytes_for(&self, items: u64) -> u64 {
-        lines_for(items).max(self.lines.lines().len() as u64) * LINE_BYTES as u64
+        let lines = self.lines.lines().len() as u64;
+        (lines << doublings(lines, items)) * LINE_BYTES as u64
     }
 
     fn levels(&self) -> u8 {

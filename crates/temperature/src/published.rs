@@ -52,6 +52,11 @@ impl PublishedOptions {
         (1u64 << log2.min(FIRST_BITS_MAX.ilog2())).max(COUNTER_BITS_MIN)
     }
 
+    /// Bytes of a map for this many items.
+    pub fn bytes_for(&self, items: u64) -> u64 {
+        self.bytes(self.first_bits_for(items))
+    }
+
     /// Bytes of a map whose level 1 has this many bits.
     fn bytes(&self, first_bits: u64) -> u64 {
         let counters = (1 << self.levels) - 1 + u64::from(self.set_counter);

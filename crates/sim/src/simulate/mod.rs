@@ -173,7 +173,8 @@ pub type Open<'a> = dyn Fn() -> Result<Box<dyn Source>, SourceError> + 'a;
 /// Makes a policy of a name, a capacity and a seed, such as [`policy::build`].
 pub type Build<'a> = dyn Fn(&str, u64, u64) -> Result<Box<dyn Policy>, String> + 'a;
 
-/// The names that a run knows: those of [`policy::NAMES`], and `larder`.
+/// The names that `all` stands for: those of [`policy::NAMES`], and `larder`. A run knows those of
+/// [`larder::names`] beside.
 pub fn policy_names() -> Vec<&'static str> {
     let mut names = policy::NAMES.to_vec();
     if !names.contains(&larder::NAME) {
@@ -211,7 +212,7 @@ pub fn run_with(
     check(rules, unit, fields, source.as_ref())?;
     let ops = rules.ops.unwrap_or(if fields.ops { OpsRule::Obey } else { OpsRule::Ignore });
     let looks_ahead = names.iter().any(|name| match name.as_str() {
-        larder::NAME => false,
+        name if larder::kind(name).is_some() => false,
         name => build(name, PROBE_CAPACITY, rules.seed).is_ok_and(|policy| policy.needs_next()),
     });
     let hint = source.requests_hint();
@@ -260,7 +261,7 @@ fn names(rules: &Rules, build: &Build<'_>) -> Result<Vec<String>, SourceError> {
         let group = if asked == "all" { policy_names() } else { vec![asked.as_str()] };
         for name in group {
             if !names.iter().any(|known| known == name) {
-                if name != larder::NAME {
+                if larder::kind(name).is_none() {
                     build(name, PROBE_CAPACITY, rules.seed).map_err(|error| unknown(name, &error))?;
                 }
                 names.push(name.to_owned());
@@ -371,14 +372,15 @@ impl Bench<'_> {
     }
 
     fn model(&self, policy: &str, capacity: u64) -> Result<Model, String> {
-        if policy != larder::NAME {
+        let Some(kind) = larder::kind(policy) else {
             return (self.build)(policy, capacity, self.rules.seed).map(Model::Policy);
-        }
+        };
         match self.unit {
-            Unit::Objects => larder::build(capacity).map(Model::Policy),
+            Unit::Objects => larder::build(kind, capacity, self.rules.seed).map(Model::Policy),
             Unit::Bytes if capacity < larder::LIMIT_BYTES_MIN => Err("too small".to_owned()),
             Unit::Bytes => {
-                larder::RealCache::new(capacity, self.rules.seed).map(|cache| Model::Larder(Box::new(cache)))
+                larder::RealCache::new(capacity, kind, self.rules.seed)
+                    .map(|cache| Model::Larder(Box::new(cache)))
             }
         }
     }

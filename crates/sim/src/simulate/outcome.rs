@@ -315,7 +315,7 @@ impl View<'_> {
         let mut remarks: Vec<String> = outcome.notices.clone();
         remarks.extend(self.nothing_counted().map(str::to_owned));
         remarks.extend(self.reasons());
-        if outcome.unit == Unit::Bytes && self.policies().contains(&larder::NAME) {
+        if outcome.unit == Unit::Bytes && self.policies().iter().any(|name| larder::kind(name).is_some()) {
             remarks.push(
                 "larder: the size is the server's -m, with the index, every header and the share for \
                  connection buffers inside it; the other policies are charged for key, value and --overhead."

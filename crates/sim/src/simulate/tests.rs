@@ -272,7 +272,7 @@ proptest! {
         accesses in prop::collection::vec((0u32..3000, 0u32..10), 0..6000),
         capacity in 1u64..2500,
     ) {
-        let mut policy = larder::build(capacity).unwrap();
+        let mut policy = larder::build(kind, capacity, 7).unwrap();
         let mut known = std::collections::HashSet::new();
         for (id, verb) in accesses {
             if verb == 0 {

@@ -1,14 +1,23 @@
 //! The cache's policy over columns of items.
 
-use larder_cache::{ByAge, Candidate, ColumnId, ColumnStanding, Temperature, Verdict};
+use larder_cache::{
+    Candidate, ColumnId, ColumnStanding, Judged, KeyHash, Part, Resident, Residents, Temperature,
+    TemperatureKind, Verdict,
+};
+use larder_temperature::{Digest, Reference};
 
 use super::WARMTH_BITS;
+use crate::mix::mix64;
 use crate::policy::{Access, Policy};
 
 /// Columns the capacity is divided into, unless they would hold more than [`COLUMN_ITEMS_MAX`].
 const COLUMNS_WANTED: u32 = 1000;
 /// Most items of a column: those of 512 octets in one of 256 KiB.
 const COLUMN_ITEMS_MAX: u32 = 512;
+/// References that reach the policy together: a half per cent of the capacity, and what a page holds at most. A
+/// server's caches are so much larger that a page is less than that.
+const BATCH_SHARE: u32 = 200;
+const BATCH_MAX: u32 = 1024;
 /// No place.
 const ABSENT: u32 = u32::MAX;
 
@@ -21,6 +30,7 @@ struct Column {
     live: u32,
     birth: u64,
     is_sealed: bool,
+    part: Part,
 }
 
 /// What the index knows of an item.
@@ -35,9 +45,11 @@ struct Entry {
 const WARM: u32 = 1 << 30;
 const GONE: Entry = Entry { column: ABSENT, at: 0 };
 
-/// `ByAge` over columns of items.
+/// A policy over columns of items.
 pub(super) struct Columns {
-    temperature: ByAge,
+    kind: TemperatureKind,
+    temperature: Box<dyn Temperature>,
+    capacity: u32,
     columns: Vec<Column>,
     free: Vec<u32>,
     /// Columns that are being filled: with new items, and with survivors.
@@ -46,14 +58,28 @@ pub(super) struct Columns {
     index: Vec<Entry>,
     births: u64,
     live: u64,
-    /// Survivors on their way, kept for its memory.
-    kept: Vec<u32>,
+    /// References on their way to the policy.
+    references: Vec<Reference>,
+    batch: usize,
+    lots: u64,
+    /// A column on its way out, kept for their memory.
+    leaving: Vec<u32>,
+    judged: Vec<Judged>,
+    verdicts: Vec<Verdict>,
+}
+
+/// The hash of a key's number.
+fn hash(id: u32) -> KeyHash {
+    KeyHash(mix64(u64::from(id)))
 }
 
 impl Columns {
-    /// For `capacity` items.
-    pub(super) fn new(capacity: u32) -> Columns {
-        let room = (capacity / COLUMNS_WANTED).clamp(1, COLUMN_ITEMS_MAX);
+    /// For `capacity` items. The published hitmap judges single items, as its paper does.
+    pub(super) fn new(capacity: u32, kind: TemperatureKind, seed: u64) -> Columns {
+        let room = match kind {
+            TemperatureKind::HitmapPublished => 1,
+            _ => (capacity / COLUMNS_WANTED).clamp(1, COLUMN_ITEMS_MAX),
+        };
         let count = capacity / room;
         let columns: Vec<Column> = (0..count)
             .map(|number| Column {
@@ -63,10 +89,15 @@ impl Columns {
                 live: 0,
                 birth: 0,
                 is_sealed: false,
+                part: Part::Probation,
             })
             .collect();
+        let mut temperature = kind.build();
+        temperature.fit(u64::from(capacity));
         Columns {
-            temperature: ByAge::default(),
+            kind,
+            temperature,
+            capacity,
             free: (0..count).rev().collect(),
             columns,
             open: None,
@@ -74,7 +105,25 @@ impl Columns {
             index: Vec::new(),
             births: 0,
             live: 0,
-            kept: Vec::new(),
+            references: Vec::new(),
+            batch: (capacity / BATCH_SHARE).clamp(1, BATCH_MAX) as usize,
+            lots: seed,
+            leaving: Vec::new(),
+            judged: Vec::new(),
+            verdicts: Vec::new(),
+        }
+    }
+
+    /// Leaves a trace, and hands a full batch to the policy.
+    fn note(&mut self, reference: Reference) {
+        if reference.digest().bits() >= self.temperature.wanted_below() {
+            return;
+        }
+        self.references.push(reference);
+        if self.references.len() >= self.batch {
+            let mut draw = Draw { columns: &self.columns, lots: &mut self.lots };
+            self.temperature.refer(&self.references, &mut draw);
+            self.references.clear();
         }
     }
 
@@ -94,12 +143,13 @@ impl Columns {
     fn seal(&mut self, column: u32) {
         let sealed = &mut self.columns[column as usize];
         sealed.is_sealed = true;
-        self.temperature.sealed(ColumnId(column), sealed.birth);
+        self.temperature.sealed(ColumnId(column), sealed.birth, sealed.part);
     }
 
-    fn take(&mut self, column: u32) -> u32 {
+    fn take(&mut self, column: u32, part: Part) -> u32 {
         self.births += 1;
-        self.columns[column as usize].birth = self.births;
+        let taken = &mut self.columns[column as usize];
+        (taken.birth, taken.part) = (self.births, part);
         column
     }
 
@@ -116,13 +166,12 @@ impl Columns {
             self.reclaim();
         }
         let free = self.free.pop().expect("the pass ends with a free column");
-        let open = self.take(free);
+        let open = self.take(free, Part::Probation);
         self.open = Some(open);
         open
     }
 
-    /// The pass over one column: what is read stays once more, up to seven eighths of the column, as in the
-    /// keeper's.
+    /// The pass over one column, as the keeper's: up to seven eighths of it may stay.
     fn reclaim(&mut self) {
         let columns = &self.columns;
         let victim = self.temperature.victim(&mut |column, birth| {
@@ -144,31 +193,36 @@ impl Columns {
             return;
         };
         self.empty(victim);
-        let kept = std::mem::take(&mut self.kept);
-        for &id in &kept {
-            let column = self.survivors_column();
-            self.put(id, column);
+        let (leaving, verdicts) = (std::mem::take(&mut self.leaving), std::mem::take(&mut self.verdicts));
+        for (&id, verdict) in leaving.iter().zip(&verdicts) {
+            match *verdict {
+                Verdict::Keep { warmth } => {
+                    let column = self.survivors_column();
+                    self.put(id, column);
+                    self.index[id as usize].at += WARM * u32::from(warmth);
+                }
+                Verdict::Evict => self.live -= 1,
+            }
         }
-        self.kept = kept;
+        (self.leaving, self.verdicts) = (leaving, verdicts);
     }
 
-    /// Takes everything out of a column; those that may stay are in `kept`.
+    /// Takes everything out of a column and asks who may stay.
     fn empty(&mut self, victim: u32) {
         let column = &mut self.columns[victim as usize];
         column.is_sealed = false;
         column.live = 0;
-        let keep_max = (column.room * 7 / 8).max(1) as usize;
-        self.kept.clear();
-        for id in column.items.drain(..).filter(|id| *id != ABSENT) {
+        let keep_max = (column.room * 7 / 8).max(1);
+        self.leaving.clear();
+        self.leaving.extend(column.items.drain(..).filter(|id| *id != ABSENT));
+        self.judged.clear();
+        for &id in &self.leaving {
             let warmth = (self.index[id as usize].at / WARM) as u8;
             self.index[id as usize] = GONE;
-            if self.kept.len() < keep_max && matches!(self.temperature.verdict(warmth), Verdict::Keep { .. })
-            {
-                self.kept.push(id);
-            } else {
-                self.live -= 1;
-            }
+            self.judged.push(Judged { hash: hash(id), warmth, bytes: 1 });
         }
+        self.verdicts.clear();
+        self.temperature.judge(column.part, &self.judged, u64::from(keep_max), &mut self.verdicts);
         self.free.push(victim);
     }
 
@@ -181,7 +235,7 @@ impl Columns {
             self.seal(survivors);
         }
         let free = self.free.pop().expect("what survives a column fits into one");
-        let taken = self.take(free);
+        let taken = self.take(free, Part::Main);
         self.survivors = Some(taken);
         taken
     }
@@ -197,11 +251,13 @@ impl Policy for Columns {
         if entry.column != ABSENT {
             // The warmth counts to 3 and stays there.
             entry.at = if entry.at / WARM < 3 { entry.at + WARM } else { entry.at };
+            self.note(Reference::read(Digest::of(hash(access.id))));
             return true;
         }
         let column = self.open_column();
         self.put(access.id, column);
         self.live += 1;
+        self.note(Reference::store(Digest::of(hash(access.id))));
         false
     }
 
@@ -228,12 +284,33 @@ impl Policy for Columns {
         self.live
     }
 
-    /// Two bits of warmth, and a column's 64 octets shared by its items.
+    /// Two bits of warmth where they count, and ghost, hitmap and shadows.
     fn metadata_bits(&self) -> f64 {
-        let room = self.columns.iter().map(|column| f64::from(column.room)).sum::<f64>();
-        WARMTH_BITS + COLUMN_META_BITS * self.columns.len() as f64 / room
+        let warmth = if self.kind == TemperatureKind::Entry { WARMTH_BITS } else { 0.0 };
+        let capacity = u64::from(self.capacity);
+        warmth + self.temperature.bytes_for(capacity) as f64 * 8.0 / capacity as f64
     }
 }
 
-/// Bookkeeping of a column, in bits.
-const COLUMN_META_BITS: f64 = 64.0 * 8.0;
+/// Draws places at random; those that are empty are drawn in vain.
+struct Draw<'a> {
+    columns: &'a [Column],
+    lots: &'a mut u64,
+}
+
+impl Residents for Draw<'_> {
+    fn sample(&mut self, count: usize, found: &mut Vec<Resident>) {
+        for _ in 0..count {
+            *self.lots = self.lots.wrapping_add(crate::mix::GOLDEN);
+            let lot = mix64(*self.lots);
+            let number = ((lot >> 32) * self.columns.len() as u64) >> 32;
+            let column = &self.columns[number as usize];
+            let place = ((lot & 0xffff_ffff) * u64::from(column.room)) >> 32;
+            if let Some(&id) = column.items.get(place as usize)
+                && id != ABSENT
+            {
+                found.push(Resident { hash: hash(id), column: ColumnId(number as u32), birth: column.birth });
+            }
+        }
+    }
+}

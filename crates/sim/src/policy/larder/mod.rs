@@ -1,10 +1,10 @@
 //! Larder's own policy, by the product's own code.
 //!
-//! * Where items are counted, [`build`] gives a model at the granularity of items: the cache's `ByAge`
-//!   decides over columns of items, with the warmth that the index keeps. Columns hold a thousandth of the
-//!   capacity each, 1 to 512 items; where that is one item it is CLOCK. Dead items hold their place until
-//!   their column goes, as in the product. An overwrite counts as a read and stays in place. There is no
-//!   reserve of free columns: the capacity is all used.
+//! * Where items are counted, [`build`] gives a model at the granularity of items: the cache's own policy
+//!   ([`larder_cache::Temperature`]) decides over columns of items, with the warmth that the index keeps.
+//!   Columns hold a thousandth of the capacity each, 1 to 512 items; with the published hitmap they hold one, as in
+//!   its paper. Dead items hold their place until their column goes, as in the product. An overwrite counts
+//!   as a read and stays in place. There is no reserve of free columns: the capacity is all used.
 //! * Where octets are counted, [`RealCache`] is the cache itself, with one worker: real items, real memory,
 //!   the trace's time. The size is `-m`: index, column bookkeeping and the share set aside for connection
 //!   buffers (a sixteenth, at least 4 MiB) are inside it, and so is every header.
@@ -16,17 +16,36 @@ pub use real::{LIMIT_BYTES_MIN, RealCache, RealItem};
 
 use super::Policy;
 use columns::Columns;
+use larder_cache::TemperatureKind;
 
-/// The name of both in a report.
+/// The name of the product with its default policy in a report.
 pub const NAME: &str = "larder";
 
-/// The model for `capacity` items.
+/// The names of the product's policies, and what each is.
+const KINDS: [(&str, TemperatureKind); 4] = [
+    (NAME, TemperatureKind::Entry),
+    ("larder-hitmap", TemperatureKind::Hitmap),
+    ("larder-hitmap-published", TemperatureKind::HitmapPublished),
+    ("larder-off", TemperatureKind::Off),
+];
+
+/// The names of the product's policies.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|(name, _)| *name)
+}
+
+/// The policy of the product with this name.
+pub fn kind(name: &str) -> Option<TemperatureKind> {
+    KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+}
+
+/// The model for `capacity` items; `seed` for those that draw lots.
 ///
 /// # Errors
 /// A capacity beyond 2^31 items.
-pub fn build(capacity: u64) -> Result<Box<dyn Policy>, String> {
+pub fn build(kind: TemperatureKind, capacity: u64, seed: u64) -> Result<Box<dyn Policy>, String> {
     match u32::try_from(capacity) {
-        Ok(capacity) if capacity < 1 << 31 => Ok(Box::new(Columns::new(capacity.max(1)))),
+        Ok(capacity) if capacity < 1 << 31 => Ok(Box::new(Columns::new(capacity.max(1), kind, seed))),
         _ => Err(format!("larder: {capacity} items are too many: 2147483647 at most")),
     }
 }

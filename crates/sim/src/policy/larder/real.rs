@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larder_cache::{
     Cache, CacheOptions, Delete, DeleteOutcome, Expiry, KEY_BYTES_MAX, Mode, PagesWanted, Store,
-    StoreOutcome, Worker,
+    StoreOutcome, TemperatureKind, Worker,
 };
 
 use super::WARMTH_BITS;
@@ -53,7 +53,7 @@ impl RealCache {
     ///
     /// # Errors
     /// Below 8 MiB, the product's least; or when the system refuses the memory.
-    pub fn new(limit_bytes: u64, seed: u64) -> Result<RealCache, String> {
+    pub fn new(limit_bytes: u64, kind: TemperatureKind, seed: u64) -> Result<RealCache, String> {
         let mut column_bytes = COLUMN_BYTES;
         while column_bytes > COLUMN_BYTES_MIN && limit_bytes / u64::from(column_bytes) < COLUMNS_WANTED_MIN {
             column_bytes /= 2;
@@ -65,6 +65,7 @@ impl RealCache {
             pages: PagesWanted::Small,
             column_bytes: Some(column_bytes),
             seed: Some(seed),
+            temperature: kind,
             ..CacheOptions::default()
         })
         .map_err(|error| error.0)?;
@@ -191,9 +192,9 @@ impl RealCache {
         self.cache.totals().reclaimed
     }
 
-    /// Two bits of warmth, and the bookkeeping of columns shared by the items.
+    /// Two bits of warmth, and ghost, hitmap and shadows.
     pub fn metadata_bits(&self) -> f64 {
-        WARMTH_BITS + self.cache.memory_use().bookkeeping_bytes as f64 * 8.0 / self.items().max(1) as f64
+        WARMTH_BITS + self.cache.memory_use().temperature_bytes as f64 * 8.0 / self.items().max(1) as f64
     }
 
     /// Writes the item's key; returns its length and that of the value.
@@ -246,6 +247,8 @@ impl RealCache {
         self.written += (length as u64) + u64::from(value_bytes);
         if self.written >= u64::from(self.cache.column_bytes()) {
             self.written = 0;
+            // What the worker has noted reaches the keeper at the latest now.
+            self.worker.tick();
             self.cache.tend();
         }
         outcome

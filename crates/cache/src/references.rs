@@ -1,0 +1,177 @@
+//! The way of references to the keeper: pages, and a bounded queue (Catalyst's reference pools, section 3.2.1).
+//!
+//! A worker writes into a page of its own, without any sharing. A full page goes into the queue and an empty one comes
+//! back. If the keeper is late the oldest page in the queue is dropped, and counted: bookkeeping never slows a request.
+
+use crossbeam_queue::ArrayQueue;
+use larder_temperature::Reference;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Bytes of a page.
+pub(crate) const PAGE_BYTES: usize = 4096;
+/// References that fit into a page.
+pub(crate) const PAGE_REFERENCES: usize = PAGE_BYTES / size_of::<Reference>();
+/// Pages in the queue, at most: so many that a keeper that is busy with a pass for some milliseconds loses none.
+const QUEUE_PAGES: usize = 64;
+
+pub(crate) type Page = Vec<Reference>;
+
+fn empty_page() -> Page {
+    Vec::with_capacity(PAGE_REFERENCES)
+}
+
+/// What the workers and the keeper share.
+pub(crate) struct ReferenceQueue {
+    full: ArrayQueue<Page>,
+    empty: ArrayQueue<Page>,
+    /// Only references whose digest is below this number are wanted.
+    below: AtomicU32,
+    dropped_pages: AtomicU64,
+}
+
+impl ReferenceQueue {
+    pub(crate) fn new() -> ReferenceQueue {
+        ReferenceQueue {
+            full: ArrayQueue::new(QUEUE_PAGES),
+            empty: ArrayQueue::new(QUEUE_PAGES),
+            below: AtomicU32::new(0),
+            dropped_pages: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether a reference is wanted.
+    #[inline(always)]
+    pub(crate) fn wants(&self, reference: Reference) -> bool {
+        // Relaxed: a few references more or fewer after a change do no harm.
+        reference.digest().bits() < self.below.load(Relaxed)
+    }
+
+    pub(crate) fn want_below(&self, below: u32) {
+        if self.below.load(Relaxed) != below {
+            self.below.store(below, Relaxed);
+        }
+    }
+
+    /// Queues a page and gives an empty one for it. Returns how many pages wait now.
+    fn exchange(&self, page: &mut Page) -> usize {
+        let full = std::mem::take(page);
+        if let Some(oldest) = self.full.force_push(full) {
+            self.dropped_pages.fetch_add(1, Relaxed);
+            self.give_back(oldest);
+        }
+        *page = self.empty.pop().unwrap_or_else(empty_page);
+        self.full.len()
+    }
+
+    /// The oldest page that waits.
+    pub(crate) fn take(&self) -> Option<Page> {
+        self.full.pop()
+    }
+
+    /// A page that has been read.
+    pub(crate) fn give_back(&self, mut page: Page) {
+        page.clear();
+        // Where enough empty ones wait already, this one's memory goes back.
+        let _ = self.empty.push(page);
+    }
+
+    /// Pages dropped because the keeper was late.
+    pub(crate) fn dropped_pages(&self) -> u64 {
+        self.dropped_pages.load(Relaxed)
+    }
+}
+
+/// Bytes that pages may take when `workers` workers write them.
+pub(crate) fn pages_bytes_max(workers: usize) -> u64 {
+    ((2 * QUEUE_PAGES + workers) * PAGE_BYTES) as u64
+}
+
+/// A worker's page.
+#[derive(Default)]
+pub(crate) struct ReferencePool(RefCell<Page>);
+
+/// So many pages waiting are worth waking the keeper for.
+const WAKE_PAGES: usize = 8;
+
+impl ReferencePool {
+    /// Writes a reference. Returns whether the keeper should be woken.
+    #[inline]
+    pub(crate) fn push(&self, reference: Reference, queue: &ReferenceQueue) -> bool {
+        let mut page = self.0.borrow_mut();
+        // A page that was never exchanged has no room at all.
+        if page.len() == page.capacity() {
+            Self::turn(&mut page, reference, queue)
+        } else {
+            page.push(reference);
+            false
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn turn(page: &mut Page, reference: Reference, queue: &ReferenceQueue) -> bool {
+        let waiting = if page.capacity() == 0 {
+            *page = empty_page();
+            0
+        } else {
+            queue.exchange(page)
+        };
+        page.push(reference);
+        waiting >= WAKE_PAGES
+    }
+
+    /// Queues what was written so far.
+    pub(crate) fn flush(&self, queue: &ReferenceQueue) {
+        let mut page = self.0.borrow_mut();
+        if !page.is_empty() {
+            queue.exchange(&mut page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_temperature::Digest;
+
+    fn reference(n: u32) -> Reference {
+        Reference::read(Digest::from_bits(n))
+    }
+
+    #[test]
+    fn pages_come_in_order_and_the_oldest_is_dropped_when_nobody_takes_them() {
+        let (queue, pool) = (ReferenceQueue::new(), ReferencePool::default());
+        queue.want_below(u32::MAX);
+        let pages = QUEUE_PAGES as u32 + 3;
+        let per_page = PAGE_REFERENCES as u32;
+        let mut wakes = 0;
+        for n in 0..pages * per_page {
+            assert!(queue.wants(reference(n)));
+            wakes += u32::from(pool.push(reference(n), &queue));
+        }
+        assert!(wakes > 0);
+        pool.flush(&queue);
+        assert_eq!(queue.dropped_pages(), 3);
+        let mut expected = 3 * per_page;
+        while let Some(page) = queue.take() {
+            for found in &page {
+                assert_eq!(*found, reference(expected));
+                expected += 1;
+            }
+            queue.give_back(page);
+        }
+        assert_eq!(expected, pages * per_page);
+        pool.flush(&queue);
+        assert!(queue.take().is_none());
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_wanted() {
+        let queue = ReferenceQueue::new();
+        assert!(!queue.wants(reference(0)));
+        queue.want_below(10);
+        assert!(queue.wants(reference(9)) && !queue.wants(reference(10)));
+        assert!(queue.wants(Reference::store(Digest::from_bits(9))));
+    }
+}

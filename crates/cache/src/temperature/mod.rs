@@ -1,0 +1,324 @@
+//! Who deserves room.
+//!
+//! The keeper asks three things of a [`Temperature`]: which column goes next ([`Temperature::victim`]), which of its items
+//! stay ([`Temperature::judge`]), and that it take note of what was referenced ([`Temperature::refer`]). Everything else
+//! about a column is the keeper's. The simulator asks the same code the same questions.
+//!
+//! * [`Sweep`] is the default: columns of new items are on probation, what was asked for meanwhile moves on to the main
+//!   columns, which are swept in the order they were filled. How warm an item is, the index entry says (`entry`) or a
+//!   hitmap (`hitmap`).
+//! * [`Published`] is Catalyst as its paper has it, over columns (`hitmap-published`).
+//! * [`Fifo`] keeps nothing (`off`).
+
+mod fifo;
+mod published;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+pub use fifo::Fifo;
+pub use published::Published;
+pub use sweep::Sweep;
+
+use larder_item::KeyHash;
+use larder_memory::ColumnId;
+use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference};
+use std::collections::VecDeque;
+
+/// `--temperature`: how the cache knows what is warm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TemperatureKind {
+    /// Two bits in the index entry.
+    #[default]
+    Entry,
+    /// A hitmap with all levels of a key in one cache line.
+    Hitmap,
+    /// Catalyst's hitmap and its choice of victims.
+    HitmapPublished,
+    /// Nothing: first in, first out.
+    Off,
+}
+
+impl TemperatureKind {
+    /// All kinds.
+    pub const ALL: [TemperatureKind; 4] = [
+        TemperatureKind::Entry,
+        TemperatureKind::Hitmap,
+        TemperatureKind::HitmapPublished,
+        TemperatureKind::Off,
+    ];
+
+    /// The word for it in flags and statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            TemperatureKind::Entry => "entry",
+            TemperatureKind::Hitmap => "hitmap",
+            TemperatureKind::HitmapPublished => "hitmap-published",
+            TemperatureKind::Off => "off",
+        }
+    }
+
+    /// Whether hits raise the warmth in the index entry.
+    pub(crate) fn marks_entries(self) -> bool {
+        self == TemperatureKind::Entry
+    }
+
+    /// The policy of this kind, with its hitmap on the CPU.
+    pub fn build(self) -> Box<dyn Temperature> {
+        match self {
+            TemperatureKind::Entry => Box::new(Sweep::by_entry()),
+            TemperatureKind::Hitmap => Box::new(Sweep::by_hitmap(HitmapMaker::line())),
+            TemperatureKind::HitmapPublished => {
+                Box::new(Published::new(HitmapMaker::published(PublishedOptions::default())))
+            }
+            TemperatureKind::Off => Box::<Fifo>::default(),
+        }
+    }
+}
+
+/// Which items a column holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// What clients stored.
+    Probation,
+    /// What a pass moved.
+    Main,
+}
+
+/// One live item of a column that goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged {
+    /// Its key's hash.
+    pub hash: KeyHash,
+    /// Warmth of its entry, 0..=3.
+    pub warmth: u8,
+    /// Bytes it would take in another column.
+    pub bytes: u32,
+}
+
+/// What the pass does with a live item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Move it to the keeper's open column; its warmth starts at the given number.
+    Keep {
+        /// Warmth of the moved item's entry, 0..=3.
+        warmth: u8,
+    },
+    /// Drop it (or, with a flash tier, demote it).
+    Evict,
+}
+
+/// What is known of a column when a victim is chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnStanding {
+    /// The column.
+    pub column: ColumnId,
+    /// Bytes of items still findable.
+    pub live_bytes: u64,
+    /// Bytes a column holds.
+    pub column_bytes: u64,
+}
+
+impl ColumnStanding {
+    /// Whether the column is mostly dead.
+    fn is_hollow(&self) -> bool {
+        self.live_bytes * 2 < self.column_bytes
+    }
+}
+
+/// The answer to "may this column go?".
+#[derive(Clone, Copy, Debug)]
+pub enum Candidate {
+    /// It may.
+    Ready(ColumnStanding),
+    /// Not now: something is pinned in it.
+    Later,
+    /// It is no longer sealed, or it is another one by now; forget it.
+    Gone,
+}
+
+/// An item that is in the cache.
+#[derive(Clone, Copy, Debug)]
+pub struct Resident {
+    /// Its key's hash.
+    pub hash: KeyHash,
+    /// The column it stands in.
+    pub column: ColumnId,
+    /// Which use of that column this is.
+    pub birth: u64,
+}
+
+/// Where items are drawn from at random.
+pub trait Residents {
+    /// Appends about `count` items drawn at random, fewer if there are few.
+    fn sample(&mut self, count: usize, found: &mut Vec<Resident>);
+}
+
+/// Numbers for whoever looks on.
+#[derive(Clone, Debug, Default)]
+pub struct TemperatureFacts {
+    /// Where the hitmap's work is done; empty where there is no hitmap.
+    pub place: String,
+    /// Part of the columns that new items may fill, 0..=1.
+    pub probation_share: f64,
+    /// Sealed columns of new items.
+    pub probation_columns: u64,
+    /// Sealed columns of moved items.
+    pub main_columns: u64,
+    /// Bytes of ghost, hitmap and shadows.
+    pub bytes: u64,
+    /// References taken note of.
+    pub references: u64,
+    /// Items that moved on from probation to the main columns.
+    pub promoted: u64,
+    /// Of those, items that nobody read meanwhile, but that had been evicted lately.
+    pub ghost_hits: u64,
+    /// Items evicted from probation columns.
+    pub evicted_probation: u64,
+    /// Items evicted from main columns.
+    pub evicted_main: u64,
+    /// Agings (rolling compactions) begun.
+    pub agings: u64,
+    /// Victims chosen without a candidate in the victim pool.
+    pub drained: u64,
+}
+
+/// Chooses columns, and the items in them, that may go.
+pub trait Temperature: Send {
+    /// A column was filled and sealed. `birth` tells this use of the column from later ones.
+    fn sealed(&mut self, column: ColumnId, birth: u64, part: Part);
+
+    /// The next column to reclaim. `standing` answers for a candidate. Whoever asks calls [`Temperature::sealed`] again if
+    /// the column cannot go after all.
+    fn victim(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<ColumnId>;
+
+    /// Appends a verdict on each of the live items of a column that goes; those that are kept have at most
+    /// `keep_bytes_max` bytes.
+    fn judge(&mut self, part: Part, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>);
+
+    /// Takes note of a batch of references: hits and stores whose digest is below [`Temperature::wanted_below`].
+    fn refer(&mut self, references: &[Reference], residents: &mut dyn Residents);
+
+    /// Only references whose digest is below this number are wanted. It changes only when [`Temperature::fit`] is
+    /// called.
+    fn wanted_below(&self) -> u32;
+
+    /// The cache holds, or will hold when it is full, about `items` items. Sizes what is kept about them.
+    fn fit(&mut self, items: u64);
+
+    /// Bytes of what is kept about items, when fitted to `items`.
+    fn bytes_for(&self, items: u64) -> u64;
+
+    /// How many columns are known.
+    fn columns(&self) -> usize;
+
+    /// Numbers for whoever looks on.
+    fn facts(&self) -> TemperatureFacts;
+}
+
+/// How many of the oldest columns are looked at for one that is mostly dead already.
+const LOOK_AHEAD_COLUMNS: usize = 16;
+/// How many columns that cannot go now are sent to the end of the queue before the search is given up.
+const LATER_MAX: usize = 64;
+
+/// Columns in the order they were sealed.
+#[derive(Default)]
+struct Queue(VecDeque<(ColumnId, u64)>);
+
+/// Where the next column of a queue is.
+#[derive(Clone, Copy)]
+struct Next {
+    at: usize,
+    is_hollow: bool,
+}
+
+impl Queue {
+    fn push(&mut self, column: ColumnId, birth: u64) {
+        self.0.push_back((column, birth));
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The oldest that may go, unless a younger one is mostly dead. Those that are gone are forgotten.
+    fn next(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<Next> {
+        let mut hollow: Option<(usize, u64)> = None;
+        let mut at = 0;
+        let mut later = 0;
+        while at < self.0.len().min(LOOK_AHEAD_COLUMNS) && later < LATER_MAX {
+            let (column, birth) = self.0[at];
+            match standing(column, birth) {
+                Candidate::Gone => {
+                    self.0.remove(at);
+                }
+                // Sent to the end, so that slow uploads at the head cannot starve the pass.
+                Candidate::Later => {
+                    later += 1;
+                    let column = self.0.remove(at);
+                    self.0.extend(column);
+                }
+                Candidate::Ready(found) => {
+                    if found.is_hollow() && hollow.is_none_or(|h| found.live_bytes < h.1) {
+                        hollow = Some((at, found.live_bytes));
+                    }
+                    at += 1;
+                }
+            }
+        }
+        // Everything before `at` may go.
+        (at > 0).then(|| Next { at: hollow.map_or(0, |h| h.0), is_hollow: hollow.is_some() })
+    }
+
+    fn take(&mut self, next: Next) -> Option<ColumnId> {
+        self.0.remove(next.at).map(|(column, _)| column)
+    }
+}
+
+/// Evicts of what would stay (level above 0) the least warm, the first ones first, until at most `keep_bytes_max` bytes
+/// stay: a column of nothing but warm items must still give some room, or a fully warm cache could store nothing.
+fn keep_within(levels: &mut [u8], items: &[Judged], keep_bytes_max: u64) {
+    let kept = |(level, item): (&u8, &Judged)| if *level > 0 { u64::from(item.bytes) } else { 0 };
+    let mut kept_bytes: u64 = levels.iter().zip(items).map(kept).sum();
+    let mut least = 1;
+    while kept_bytes > keep_bytes_max {
+        for (level, item) in levels.iter_mut().zip(items) {
+            if *level == least && kept_bytes > keep_bytes_max {
+                *level = 0;
+                kept_bytes -= u64::from(item.bytes);
+            }
+        }
+        least += 1;
+    }
+}
+
+/// Makes a hitmap once the number of items is known.
+pub struct HitmapMaker {
+    /// Makes one for so many items.
+    pub make: Box<dyn Fn(u64) -> Box<dyn Hitmap> + Send>,
+    /// Bytes of this machine's memory that one for so many items takes.
+    pub bytes_for: Box<dyn Fn(u64) -> u64 + Send>,
+}
+
+impl HitmapMaker {
+    /// A one-line hitmap on the CPU.
+    pub fn line() -> HitmapMaker {
+        HitmapMaker {
+            make: Box::new(|items| Box::new(LineHitmap::for_items(items))),
+            bytes_for: Box::new(LineHitmap::bytes_for_items),
+        }
+    }
+
+    /// Catalyst's hitmap on the CPU.
+    pub fn published(options: PublishedOptions) -> HitmapMaker {
+        HitmapMaker {
+            make: Box::new(move |items| Box::new(PublishedHitmap::for_items(items, options))),
+            bytes_for: Box::new(move |items| options.bytes_for(items)),
+        }
+    }
+
+    /// Bytes of the hitmap there is, grown for `items` items, or of the one that would be made.
+    fn bytes(&self, hitmap: Option<&dyn Hitmap>, items: u64) -> u64 {
+        hitmap.map_or_else(|| (self.bytes_for)(items), |hitmap| hitmap.bytes_for(items))
+    }
+}

@@ -1,0 +1,231 @@
+//! Probation and main columns, one sweep over each, and a ghost.
+//!
+//! ```text
+//!  stores --> | probation: the newest columns | --not read--> ghost
+//!                     | read, or in the ghost
+//!                     v
+//!             | main: swept in log order      | --cold------> ghost
+//!                     |           ^
+//!                     +-- warm ---+ a little colder
+//! ```
+//!
+//! This is S3-FIFO (Yang et al., FIFO queues are all you need for cache eviction, SOSP 2023) on columns, with three
+//! changes that the traces asked for: one read is enough to leave probation; what the sweep of the main columns evicts is
+//! remembered too; and the share of the probation is not a constant: shadows try several (see [`Shadows`]). The ghost is
+//! asked when an item's probation ends, not when it is stored: a request leaves no more than its trace.
+
+use super::{
+    Candidate, HitmapMaker, Judged, Part, Queue, Residents, Temperature, TemperatureFacts, Verdict,
+    keep_within,
+};
+use larder_memory::ColumnId;
+use larder_temperature::{Digest, Ghost, Hitmap, Reference, Shadows};
+
+/// Shares of the columns that the probation may have. The first is S3-FIFO's.
+const SHARES: [f64; 4] = [0.1, 0.05, 0.4, 0.8];
+/// Items examined in main columns between two looks whether the hitmap is full.
+const EXAMINED_MIN: u32 = 500;
+/// The hitmap ages when less than one in this many of them was cold (Catalyst's 5 %, section 3.1.4).
+const COLD_ONE_IN: u32 = 20;
+/// Bytes of the hitmap that age with each batch.
+const AGE_BYTES: usize = 64 << 10;
+/// What is kept about items is refitted when there are so many times more of them, in eighths, or so many times fewer.
+const REFIT_EIGHTHS: u64 = 13;
+const REFIT_FEWER: u64 = 3;
+
+/// Probation, main, ghost.
+pub struct Sweep {
+    /// `None`: the index entries say what is warm.
+    make: Option<HitmapMaker>,
+    /// Made when the number of items is known; nothing is warm before.
+    hitmap: Option<Box<dyn Hitmap>>,
+    probation: Queue,
+    main: Queue,
+    ghost: Ghost,
+    shadows: Shadows,
+    /// Items that ghost and hitmap were made for; 0 = not yet.
+    fitted_items: u64,
+    /// Items examined in main columns since the last look, and how many of them were cold.
+    examined: u32,
+    cold: u32,
+    facts: TemperatureFacts,
+    /// Kept for their memory.
+    levels: Vec<u8>,
+    digests: Vec<Digest>,
+    reads: Vec<Reference>,
+}
+
+impl Sweep {
+    /// With the warmth of the index entries.
+    pub fn by_entry() -> Sweep {
+        Sweep::new(None)
+    }
+
+    /// With the zones of a hitmap.
+    pub fn by_hitmap(make: HitmapMaker) -> Sweep {
+        Sweep::new(Some(make))
+    }
+
+    fn new(make: Option<HitmapMaker>) -> Sweep {
+        Sweep {
+            make,
+            hitmap: None,
+            probation: Queue::default(),
+            main: Queue::default(),
+            ghost: Ghost::for_entries(1),
+            shadows: Shadows::new(&SHARES),
+            fitted_items: 0,
+            examined: 0,
+            cold: 0,
+            facts: TemperatureFacts::default(),
+            levels: Vec::new(),
+            digests: Vec::new(),
+            reads: Vec::new(),
+        }
+    }
+
+    /// How warm each item is, into `levels`.
+    fn look_up(&mut self, items: &[Judged]) {
+        self.levels.clear();
+        match &mut self.hitmap {
+            None if self.make.is_some() => self.levels.resize(items.len(), 0),
+            None => self.levels.extend(items.iter().map(|item| item.warmth)),
+            Some(hitmap) => {
+                self.digests.clear();
+                self.digests.extend(items.iter().map(|item| Digest::of(item.hash)));
+                hitmap.zones(&self.digests, &mut self.levels);
+            }
+        }
+    }
+
+    /// Counts the cold ones among items of main columns; when there are hardly any, the hitmap can no longer tell.
+    fn watch(&mut self) {
+        self.examined += self.levels.len() as u32;
+        self.cold += self.levels.iter().filter(|level| **level == 0).count() as u32;
+        if self.examined >= EXAMINED_MIN {
+            if self.cold * COLD_ONE_IN < self.examined
+                && let Some(hitmap) = &mut self.hitmap
+            {
+                hitmap.age();
+                self.facts.agings += 1;
+            }
+            (self.examined, self.cold) = (0, 0);
+        }
+    }
+}
+
+impl Temperature for Sweep {
+    fn sealed(&mut self, column: ColumnId, birth: u64, part: Part) {
+        match part {
+            Part::Probation => self.probation.push(column, birth),
+            Part::Main => self.main.push(column, birth),
+        }
+    }
+
+    fn victim(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<ColumnId> {
+        let probation = self.probation.next(standing);
+        let main = self.main.next(standing);
+        let columns = (self.probation.len() + self.main.len()) as f64;
+        let is_over = self.probation.len() as f64 > self.shadows.best() * columns;
+        // One that is mostly dead is cheap wherever it is; else the part that has more than its share.
+        let from_probation = match (probation, main) {
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => return None,
+            (Some(one), Some(other)) if one.is_hollow != other.is_hollow => one.is_hollow,
+            (Some(_), Some(_)) => is_over,
+        };
+        if from_probation { self.probation.take(probation?) } else { self.main.take(main?) }
+    }
+
+    fn judge(&mut self, part: Part, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>) {
+        self.look_up(items);
+        if part == Part::Main {
+            self.watch();
+        }
+        items.iter().for_each(|item| self.ghost.prefetch(item.hash));
+        if part == Part::Probation {
+            for (level, item) in self.levels.iter_mut().zip(items) {
+                if *level == 0 && self.ghost.take(item.hash) {
+                    *level = 1;
+                    self.facts.ghost_hits += 1;
+                }
+            }
+        }
+        keep_within(&mut self.levels, items, keep_bytes_max);
+        for (&level, item) in self.levels.iter().zip(items) {
+            if level == 0 {
+                self.ghost.push(item.hash);
+                verdicts.push(Verdict::Evict);
+            } else {
+                let warmth = if part == Part::Main && self.make.is_none() { level - 1 } else { 0 };
+                verdicts.push(Verdict::Keep { warmth });
+            }
+        }
+        let evicted = self.levels.iter().filter(|level| **level == 0).count() as u64;
+        match part {
+            Part::Probation => {
+                self.facts.evicted_probation += evicted;
+                self.facts.promoted += items.len() as u64 - evicted;
+            }
+            Part::Main => self.facts.evicted_main += evicted,
+        }
+    }
+
+    fn refer(&mut self, references: &[Reference], _: &mut dyn Residents) {
+        self.facts.references += references.len() as u64;
+        references.iter().for_each(|reference| self.shadows.reference(*reference));
+        let Some(hitmap) = &mut self.hitmap else { return };
+        // A new item is not marked: whoever is not read meanwhile leaves when its probation ends.
+        self.reads.clear();
+        self.reads.extend(references.iter().filter(|reference| !reference.is_store()));
+        hitmap.mark(&self.reads);
+        hitmap.age_some(AGE_BYTES);
+    }
+
+    fn wanted_below(&self) -> u32 {
+        // Before it is known how many items there will be, there is nothing to take note in.
+        if self.hitmap.is_some() { 1 << Digest::BITS } else { self.shadows.below() }
+    }
+
+    fn fit(&mut self, items: u64) {
+        self.shadows.fit(items);
+        let is_first = self.fitted_items == 0;
+        if is_first
+            || items * 8 > self.fitted_items * REFIT_EIGHTHS
+            || items < self.fitted_items / REFIT_FEWER
+        {
+            self.fitted_items = items.max(1);
+            match (&mut self.hitmap, &self.make) {
+                (Some(hitmap), _) => hitmap.grow(items),
+                (none, Some(maker)) => *none = Some((maker.make)(items)),
+                (None, None) => {}
+            }
+            match is_first {
+                true => self.ghost = Ghost::for_entries(items),
+                false => self.ghost.resize(items),
+            }
+        }
+    }
+
+    fn bytes_for(&self, items: u64) -> u64 {
+        let ghost_bytes = self.ghost.bytes().max(items * Ghost::ENTRY_BYTES);
+        let hitmap_bytes = self.make.as_ref().map_or(0, |make| make.bytes(self.hitmap.as_deref(), items));
+        hitmap_bytes + ghost_bytes + self.shadows.bytes()
+    }
+
+    fn columns(&self) -> usize {
+        self.probation.len() + self.main.len()
+    }
+
+    fn facts(&self) -> TemperatureFacts {
+        TemperatureFacts {
+            place: self.hitmap.as_ref().map(|hitmap| hitmap.place()).unwrap_or_default(),
+            probation_share: self.shadows.best(),
+            probation_columns: self.probation.len() as u64,
+            main_columns: self.main.len() as u64,
+            bytes: self.bytes_for(0),
+            ..self.facts.clone()
+        }
+    }
+}

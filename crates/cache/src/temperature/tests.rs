@@ -1,0 +1,168 @@
+//! The policies, asked directly.
+
+use super::*;
+use larder_temperature::Digest;
+use proptest::prelude::*;
+
+/// Every column may go, and all of it is alive.
+fn all_ready(column: ColumnId, _: u64) -> Candidate {
+    Candidate::Ready(ColumnStanding { column, live_bytes: 100, column_bytes: 100 })
+}
+
+fn item(hash: u64, warmth: u8) -> Judged {
+    Judged { hash: KeyHash(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)), warmth, bytes: 10 }
+}
+
+fn verdicts(of: &mut dyn Temperature, part: Part, items: &[Judged]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    of.judge(part, items, u64::MAX, &mut verdicts);
+    verdicts
+}
+
+/// Nobody lives here.
+struct Nobody;
+
+impl Residents for Nobody {
+    fn sample(&mut self, _: usize, _: &mut Vec<Resident>) {}
+}
+
+const KEEP: Verdict = Verdict::Keep { warmth: 0 };
+
+#[test]
+fn probation_asks_for_one_read_and_the_main_columns_for_one_a_sweep() {
+    let mut sweep = Sweep::by_entry();
+    sweep.fit(1000);
+    let items = [item(1, 0), item(2, 1), item(3, 3)];
+    assert_eq!(verdicts(&mut sweep, Part::Probation, &items), [Verdict::Evict, KEEP, KEEP]);
+    assert_eq!(verdicts(&mut sweep, Part::Main, &items), [Verdict::Evict, KEEP, Verdict::Keep { warmth: 2 }]);
+    let facts = sweep.facts();
+    assert_eq!((facts.promoted, facts.evicted_probation, facts.evicted_main), (2, 1, 1));
+}
+
+#[test]
+fn who_was_evicted_lately_comes_back_to_stay() {
+    let mut sweep = Sweep::by_entry();
+    sweep.fit(1000);
+    for part in [Part::Probation, Part::Main] {
+        assert_eq!(verdicts(&mut sweep, part, &[item(7, 0)]), [Verdict::Evict]);
+        assert_eq!(verdicts(&mut sweep, Part::Probation, &[item(7, 0)]), [KEEP], "{part:?}");
+        // The ghost has forgotten it: once is once.
+        assert_eq!(verdicts(&mut sweep, Part::Probation, &[item(7, 0)]), [Verdict::Evict]);
+        assert_eq!(verdicts(&mut sweep, Part::Probation, &[item(7, 0)]), [KEEP]);
+    }
+    assert_eq!(sweep.facts().ghost_hits, 4);
+}
+
+#[test]
+fn the_probation_gives_when_it_has_more_than_its_share() {
+    let mut sweep = Sweep::by_entry();
+    for n in 0..40 {
+        let part = if n < 10 { Part::Probation } else { Part::Main };
+        sweep.sealed(ColumnId(n), u64::from(n), part);
+    }
+    // Ten of forty are more than a tenth; four of thirty-four too; three of thirty-three not.
+    let order: Vec<u32> =
+        (0..9).filter_map(|_| sweep.victim(&mut all_ready)).map(|column| column.0).collect();
+    assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 10, 11]);
+}
+
+#[test]
+fn a_column_that_is_mostly_dead_goes_first_and_one_that_is_gone_is_forgotten() {
+    for kind in TemperatureKind::ALL {
+        let mut policy = kind.build();
+        for n in 0..12 {
+            policy.sealed(ColumnId(n), u64::from(n) + 1, Part::Probation);
+        }
+        let mut standing = |column: ColumnId, birth| match column.0 {
+            0 => Candidate::Gone,
+            1 => Candidate::Later,
+            5 => Candidate::Ready(ColumnStanding { column, live_bytes: 10, column_bytes: 100 }),
+            _ => all_ready(column, birth),
+        };
+        let order: Vec<u32> = (0..3).filter_map(|_| policy.victim(&mut standing)).map(|c| c.0).collect();
+        assert_eq!(order, [5, 2, 3], "{}", kind.name());
+        assert_eq!(policy.columns(), 12 - 4, "{}", kind.name());
+        assert!(policy.victim(&mut |_, _| Candidate::Later).is_none(), "{}", kind.name());
+    }
+}
+
+#[test]
+fn a_hitmap_keeps_what_was_read_until_it_has_aged() {
+    let mut sweep = Sweep::by_hitmap(HitmapMaker::line());
+    // Nothing is known before it is known how many items there are.
+    assert_eq!(sweep.wanted_below(), 0);
+    sweep.fit(1000);
+    assert_eq!(sweep.wanted_below(), 1 << 31);
+    let read: Vec<Judged> = (0..600).map(|n| item(n, 0)).collect();
+    let marks: Vec<Reference> = read.iter().map(|item| Reference::read(Digest::of(item.hash))).collect();
+    sweep.refer(&marks, &mut Nobody);
+    let stored: Vec<_> = (1000..1600).map(|n| Reference::store(Digest::of(item(n, 0).hash))).collect();
+    sweep.refer(&stored, &mut Nobody);
+    assert_eq!(sweep.facts().references, 1200);
+    assert!(verdicts(&mut sweep, Part::Probation, &read).iter().all(|verdict| *verdict == KEEP));
+    let cold: Vec<Judged> = (1000..1600).map(|n| item(n, 3)).collect();
+    let stay = verdicts(&mut sweep, Part::Probation, &cold).iter().filter(|v| **v == KEEP).count();
+    assert!(stay < 200, "{stay} of 600 that were only stored");
+    // All of the main columns are warm: that begins an aging, and afterwards they are cold.
+    assert!(verdicts(&mut sweep, Part::Main, &read).iter().all(|verdict| *verdict == KEEP));
+    assert_eq!(sweep.facts().agings, 1);
+    sweep.refer(&[], &mut Nobody);
+    let left = verdicts(&mut sweep, Part::Main, &read).iter().filter(|v| **v == KEEP).count();
+    assert!(left < 100, "{left} of 600 after an aging");
+}
+
+/// So many columns of one item each.
+struct Singles(u32, u32);
+
+impl Residents for Singles {
+    fn sample(&mut self, count: usize, found: &mut Vec<Resident>) {
+        for _ in 0..count {
+            self.1 = (self.1 + 1) % self.0;
+            let n = u64::from(self.1);
+            found.push(Resident { hash: item(n, 0).hash, column: ColumnId(self.1), birth: n });
+        }
+    }
+}
+
+#[test]
+fn the_victim_pool_offers_the_coldest_that_were_drawn() {
+    let mut published = Published::new(HitmapMaker::published(Default::default()));
+    published.fit(1000);
+    for n in 0..1000 {
+        published.sealed(ColumnId(n), u64::from(n), Part::Probation);
+    }
+    // Whoever is even is read, who is divisible by four twice, and the first hundred are not drawn.
+    for step in [2, 4] {
+        let reads: Vec<_> =
+            (0..1000).step_by(step).map(|n| Reference::read(Digest::of(item(n, 0).hash))).collect();
+        published.refer(&reads, &mut Nobody);
+    }
+    let mut rest = Singles(1000, 99);
+    published.draw(900, &mut rest);
+    let order: Vec<u32> = (0..300).filter_map(|_| published.victim(&mut all_ready)).map(|c| c.0).collect();
+    let odd = order.iter().filter(|n| *n % 2 == 1).count();
+    assert!(odd > 290 && order.iter().all(|n| *n >= 100), "{odd} of 300 were cold");
+    assert_eq!(published.facts().drained, 0);
+}
+
+proptest! {
+    #[test]
+    fn what_is_kept_keeps_within_and_the_least_warm_leave_first(
+        mut levels in prop::collection::vec(0u8..5, 0..60),
+        bytes in 1u32..50,
+        keep_bytes_max in 0u64..2000,
+    ) {
+        let items: Vec<Judged> =
+            (0..levels.len()).map(|n| Judged { bytes: bytes + n as u32 % 7, ..item(n as u64, 0) }).collect();
+        let before = levels.clone();
+        keep_within(&mut levels, &items, keep_bytes_max);
+        let kept = |levels: &[u8]| -> u64 {
+            levels.iter().zip(&items).filter(|(level, _)| **level > 0).map(|(_, item)| u64::from(item.bytes)).sum()
+        };
+        prop_assert!(kept(&levels) <= keep_bytes_max);
+        let left = before.iter().zip(&levels).filter(|(before, after)| *before > *after).map(|(before, _)| *before);
+        let warmest_left = left.max().unwrap_or(0);
+        prop_assert!(levels.iter().all(|level| *level == 0 || *level >= warmest_left));
+        prop_assert!(warmest_left > 0 || kept(&before) <= keep_bytes_max);
+    }
+}
