@@ -153,7 +153,8 @@ pub struct LineHitmap {
 }
 
 impl LineHitmap {
-    /// An empty map for `items` items: at most 11 for each line, so 5.8 bytes for each item when it is full.
+    /// An empty map for `items` items, at most 11 for each line: 5.8 bytes for each item when it is full, and twice
+    /// that right after a doubling.
     pub fn for_items(items: u64) -> LineHitmap {
         LineHitmap { lines: Lines::zeros(lines_for(items)), hand: None, writes: Vec::new() }
     }
