@@ -66,7 +66,7 @@ proptest! {
     #[test]
     fn the_line_map_is_its_definition(items in 1u64..80, steps in steps(KEYS, 200)) {
         let mut map = LineHitmap::for_items(items);
-        let lines = (items as f64 / 11.0).log2().ceil().exp2().max(1.0) as usize;
+        let lines = [1, 2, 4, 8].into_iter().find(|lines| 11 * lines >= items).unwrap() as usize;
         let mut naive = Naive::new(Layout::Line, lines, 32, 4, false);
         for one in &steps {
             step(&mut map, &mut naive, one, |naive| naive.lines.len() as u64 * 64);
