@@ -294,6 +294,11 @@ impl Cache {
         self.index.needs_growth()
     }
 
+    /// How the cache knows what is warm.
+    pub fn temperature_kind(&self) -> TemperatureKind {
+        self.temperature
+    }
+
     /// In one sentence, which pages the arena got.
     pub fn pages_sentence(&self) -> String {
         self.memory.pages_description()

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::time::Instant;
 
-use larder_sim::policy::{Access, NAMES, build};
+use larder_sim::policy::{Access, NAMES, build, larder};
 
 struct Trace {
     ids: Vec<u32>,
@@ -72,7 +72,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for share in shares.split(',') {
         let capacity = (trace.footprint as f64 * share.parse::<f64>()?) as u64;
         for name in &names {
-            let mut policy = build(name, capacity, 1)?;
+            let mut policy = match larder::kind(name) {
+                Some(kind) => larder::build(kind, capacity, 1)?,
+                None => build(name, capacity, 1)?,
+            };
             let started = Instant::now();
             let mut misses = 0u64;
             for (ordinal, &id) in trace.ids.iter().enumerate() {

@@ -3,11 +3,14 @@
 //! This room knows hashes and bits, nothing of items, columns or threads. The cache owns one hitmap and one ghost, in
 //! the keeper's hand; nobody else touches them, so there are no atomics here.
 
+#![deny(unsafe_code)]
+
 mod ghost;
 mod hash_counter;
 mod hitmap;
 mod line;
 mod mix;
+#[allow(unsafe_code, reason = "a hint that cannot fault")]
 mod prefetch;
 mod published;
 mod reference;

@@ -23,12 +23,8 @@ use larder_temperature::{Digest, Ghost, Hitmap, Reference, Shadows};
 
 /// Shares of the columns that the probation may have. The first is S3-FIFO's.
 const SHARES: [f64; 4] = [0.1, 0.05, 0.4, 0.8];
-/// Items examined in main columns between two looks whether the hitmap is full.
-const EXAMINED_MIN: u32 = 500;
-/// The hitmap ages when less than one in this many of them was cold (Catalyst's 5 %, section 3.1.4).
-const COLD_ONE_IN: u32 = 20;
-/// Bytes of the hitmap that age with each batch.
-const AGE_BYTES: usize = 64 << 10;
+/// The hitmap ages by so many bytes at once, at least; all of it if it is smaller.
+const AGE_BYTES_MIN: u64 = 4 << 10;
 /// What is kept about items is refitted when there are so many times more of them, in eighths, or so many times fewer.
 const REFIT_EIGHTHS: u64 = 13;
 const REFIT_FEWER: u64 = 3;
@@ -45,9 +41,8 @@ pub struct Sweep {
     shadows: Shadows,
     /// Items that ghost and hitmap were made for; 0 = not yet.
     fitted_items: u64,
-    /// Items examined in main columns since the last look, and how many of them were cold.
-    examined: u32,
-    cold: u32,
+    /// Bytes of the hitmap that should have aged by now and have not.
+    age_bytes: u64,
     facts: TemperatureFacts,
     /// Kept for their memory.
     levels: Vec<u8>,
@@ -75,8 +70,7 @@ impl Sweep {
             ghost: Ghost::for_entries(1),
             shadows: Shadows::new(&SHARES),
             fitted_items: 0,
-            examined: 0,
-            cold: 0,
+            age_bytes: 0,
             facts: TemperatureFacts::default(),
             levels: Vec::new(),
             digests: Vec::new(),
@@ -98,18 +92,19 @@ impl Sweep {
         }
     }
 
-    /// Counts the cold ones among items of main columns; when there are hardly any, the hitmap can no longer tell.
-    fn watch(&mut self) {
-        self.examined += self.levels.len() as u32;
-        self.cold += self.levels.iter().filter(|level| **level == 0).count() as u32;
-        if self.examined >= EXAMINED_MIN {
-            if self.cold * COLD_ONE_IN < self.examined
-                && let Some(hitmap) = &mut self.hitmap
-            {
-                hitmap.age();
-                self.facts.agings += 1;
-            }
-            (self.examined, self.cold) = (0, 0);
+    /// One sweep of the main columns is one aging of the hitmap, line by line: as the counter in an entry, a key's zone
+    /// goes down by one while the sweep goes round once.
+    fn age(&mut self, examined: usize) {
+        let columns = self.columns().max(1) as u64;
+        let Some(hitmap) = &mut self.hitmap else { return };
+        let bytes = hitmap.bytes_for(0);
+        let main_items = (self.fitted_items * self.main.len() as u64 / columns).max(examined as u64);
+        self.age_bytes += bytes * examined as u64 / main_items.max(1);
+        if self.age_bytes >= AGE_BYTES_MIN.min(bytes) {
+            self.facts.agings += u64::from(!hitmap.age_some(0));
+            hitmap.age();
+            hitmap.age_some(self.age_bytes as usize);
+            self.age_bytes = 0;
         }
     }
 }
@@ -141,7 +136,7 @@ impl Temperature for Sweep {
     fn judge(&mut self, part: Part, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>) {
         self.look_up(items);
         if part == Part::Main {
-            self.watch();
+            self.age(items.len());
         }
         items.iter().for_each(|item| self.ghost.prefetch(item.hash));
         if part == Part::Probation {
@@ -180,7 +175,6 @@ impl Temperature for Sweep {
         self.reads.clear();
         self.reads.extend(references.iter().filter(|reference| !reference.is_store()));
         hitmap.mark(&self.reads);
-        hitmap.age_some(AGE_BYTES);
     }
 
     fn wanted_below(&self) -> u32 {

@@ -269,6 +269,7 @@ proptest! {
 
     #[test]
     fn the_model_of_larder_keeps_within_its_capacity(
+        kind in prop::sample::select(larder_cache::TemperatureKind::ALL.to_vec()),
         accesses in prop::collection::vec((0u32..3000, 0u32..10), 0..6000),
         capacity in 1u64..2500,
     ) {
