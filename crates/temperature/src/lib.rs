@@ -3,8 +3,19 @@
 //! This room knows hashes and bits, nothing of items, columns or threads. The cache owns one hitmap and one ghost, in
 //! the keeper's hand; nobody else touches them, so there are no atomics here.
 
+mod ghost;
+mod hash_counter;
 mod hitmap;
+mod line;
+mod mix;
+mod prefetch;
+mod published;
 mod reference;
 
+pub use ghost::Ghost;
+pub use hash_counter::{COUNTER_BITS_MIN, HASH_BITS_MAX, HashCounter};
 pub use hitmap::Hitmap;
+pub use line::LineHitmap;
+pub use mix::mix;
+pub use published::{LEVELS_MAX, PublishedHitmap, PublishedOptions};
 pub use reference::{Digest, Reference};

@@ -1,0 +1,211 @@
+//! One bit array in which every key has a few bits (Catalyst, section 3.1.1): a Bloom filter that can be halved.
+//!
+//! A key is given as its mixed bits, see [`crate::mix()`].
+
+use crate::prefetch::prefetch;
+
+/// Bits of the smallest counter: one cache line.
+pub const COUNTER_BITS_MIN: u64 = 512;
+/// The most bits a key can have in a counter.
+pub const HASH_BITS_MAX: u8 = 4;
+
+const WORD_BITS: u64 = u64::BITS as u64;
+/// The positions of a key are its mixed bits turned by 0, 1, 2, 3 times this: a third of a word, so that three
+/// positions share few bits.
+const TURN: u32 = 21;
+
+/// A bit array; a key is *marked* when all its bits are set. It may be wrong about a key that was never marked, and is
+/// never wrong about one that was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HashCounter {
+    words: Vec<u64>,
+    hash_bits: u8,
+}
+
+impl HashCounter {
+    /// An empty counter of `bits` bits, of which each key has `hash_bits`.
+    ///
+    /// # Panics
+    /// Unless `bits` is a power of two of at least [`COUNTER_BITS_MIN`], and `hash_bits` from 1 to [`HASH_BITS_MAX`].
+    pub fn new(bits: u64, hash_bits: u8) -> HashCounter {
+        assert!(bits >= COUNTER_BITS_MIN, "a counter of {bits} bits");
+        HashCounter::from_words(vec![0; (bits / WORD_BITS) as usize], hash_bits)
+    }
+
+    /// A counter with these bits, bit 0 of the first word first: the inverse of [`HashCounter::words`].
+    ///
+    /// # Panics
+    /// As [`HashCounter::new`], except that half the smallest counter and less is taken: folding makes them.
+    pub fn from_words(words: Vec<u64>, hash_bits: u8) -> HashCounter {
+        assert!(words.len().is_power_of_two(), "{} words", words.len());
+        assert!((1..=HASH_BITS_MAX).contains(&hash_bits), "{hash_bits} hash bits");
+        HashCounter { words, hash_bits }
+    }
+
+    /// Bits of the array.
+    pub fn bits(&self) -> u64 {
+        self.words.len() as u64 * WORD_BITS
+    }
+
+    /// The array, bit 0 of the first word first.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Where the `nth` bit of a key is: which word, and the bit in it.
+    #[inline(always)]
+    fn place(&self, mixed: u64, nth: u8) -> (usize, u64) {
+        let position = mixed.rotate_left(TURN * u32::from(nth)) & (self.bits() - 1);
+        ((position / WORD_BITS) as usize, 1 << (position % WORD_BITS))
+    }
+
+    /// Sets the bits of a key.
+    #[inline]
+    pub fn mark(&mut self, mixed: u64) {
+        for nth in 0..self.hash_bits {
+            let (word, bit) = self.place(mixed, nth);
+            self.words[word] |= bit;
+        }
+    }
+
+    /// Whether all bits of a key are set.
+    #[inline]
+    pub fn is_marked(&self, mixed: u64) -> bool {
+        // No early end: a wrong guess costs more than the reads it would spare.
+        let mut all = true;
+        for nth in 0..self.hash_bits {
+            let (word, bit) = self.place(mixed, nth);
+            all &= self.words[word] & bit != 0;
+        }
+        all
+    }
+
+    /// A hint that the key is asked for or marked soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, mixed: u64) {
+        for nth in 0..self.hash_bits {
+            prefetch(&self.words, self.place(mixed, nth).0);
+        }
+    }
+
+    /// The share of bits that are set, from 0 to 1. Reads the whole array.
+    pub fn fill_rate(&self) -> f64 {
+        let set: u64 = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
+        set as f64 / self.bits() as f64
+    }
+
+    /// The counter in half its size: low half OR high half (Catalyst, Fig. 4). Whoever was marked is.
+    ///
+    /// # Panics
+    /// If there is only one word.
+    pub fn fold(&self) -> HashCounter {
+        let mut half = HashCounter { words: vec![0; self.words.len() / 2], hash_bits: self.hash_bits };
+        half.become_fold_of(self);
+        half
+    }
+
+    /// Forgets its own bits and takes those of the fold of `upper`.
+    ///
+    /// # Panics
+    /// Unless `upper` is twice as long, and its keys have as many bits.
+    pub fn become_fold_of(&mut self, upper: &HashCounter) {
+        assert_eq!(
+            (2 * self.words.len(), self.hash_bits),
+            (upper.words.len(), upper.hash_bits),
+            "not a half"
+        );
+        assert!(!self.words.is_empty(), "one word has no half");
+        let (low, high) = upper.words.split_at(self.words.len());
+        for ((word, low), high) in self.words.iter_mut().zip(low).zip(high) {
+            *word = low | high;
+        }
+    }
+
+    /// Whoever is marked in `other` is then marked in this one too.
+    ///
+    /// # Panics
+    /// Unless both have the same shape.
+    pub fn or(&mut self, other: &HashCounter) {
+        assert_eq!((self.words.len(), self.hash_bits), (other.words.len(), other.hash_bits), "two shapes");
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word |= other;
+        }
+    }
+
+    /// The array twice over: a position modulo twice the size is the position, or the position and the size. Nobody who
+    /// was marked is not; who was not is not yet.
+    pub fn double(&mut self) {
+        self.words.extend_from_within(..);
+    }
+
+    /// Sets all bits to 0.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Digest, mix};
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    /// The positions from the definition, one bit at a time.
+    fn positions(mixed: u64, hash_bits: u8, bits: u64) -> HashSet<u64> {
+        let bit = |n: u64| mixed >> (n % 64) & 1;
+        (0..u64::from(hash_bits))
+            .map(|nth| (0..64).map(|n| bit(n + 64 - 21 * nth % 64) << n).sum::<u64>() % bits)
+            .collect()
+    }
+
+    fn set_of(counter: &HashCounter) -> HashSet<u64> {
+        (0..counter.bits()).filter(|p| counter.words()[*p as usize / 64] >> (p % 64) & 1 == 1).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 4 } else { 256 }, failure_persistence: None, ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn a_counter_is_a_set_of_positions(
+            hash_bits in 1..=HASH_BITS_MAX,
+            bits_log2 in 9u32..12,
+            keys in prop::collection::vec(0u32..1000, 0..100),
+            others in prop::collection::vec(0u32..1000, 0..100),
+        ) {
+            let bits = 1u64 << bits_log2;
+            let of = |keys: &[u32]| {
+                let mut counter = HashCounter::new(bits, hash_bits);
+                let mut model = HashSet::new();
+                for key in keys {
+                    let mixed = mix(Digest::from_bits(*key));
+                    counter.mark(mixed);
+                    assert!(counter.is_marked(mixed));
+                    model.extend(positions(mixed, hash_bits, bits));
+                }
+                (counter, model)
+            };
+            let ((mut counter, mut model), (other, other_model)) = (of(&keys), of(&others));
+            prop_assert_eq!(set_of(&counter), model.clone());
+            for key in 0..1000 {
+                let mixed = mix(Digest::from_bits(key));
+                prop_assert_eq!(counter.is_marked(mixed), positions(mixed, hash_bits, bits).is_subset(&model));
+            }
+            prop_assert!((counter.fill_rate() - model.len() as f64 / bits as f64).abs() < 1e-12);
+
+            counter.or(&other);
+            model.extend(&other_model);
+            prop_assert_eq!(set_of(&counter), model.clone());
+            prop_assert_eq!(set_of(&counter.fold()), model.iter().map(|p| p % (bits / 2)).collect());
+            let before = counter.clone();
+            counter.double();
+            prop_assert_eq!(set_of(&counter), model.iter().flat_map(|p| [*p, p + bits]).collect());
+            prop_assert_eq!(&counter.fold(), &before, "a fold undoes a doubling");
+            counter.clear();
+            prop_assert!(set_of(&counter).is_empty());
+            prop_assert_eq!(HashCounter::from_words(before.words().to_vec(), hash_bits), before);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The hitmap whose keys have one cache line each: all levels of a key stand together.
+//!
+//! ```text
+//!  word   0              1         2         3         4         5         6         7
+//!      +----+----+---------+---------+---------+---------+---------+---------+---------+
+//!      | L1 |  0 |   L2    |        L3         |                  L4                   |
+//!      +----+----+---------+---------+---------+---------+---------+---------+---------+
+//! bits   32   32      64            128                          256
+//! ```
+//!
+//! A line is a published map of its own with B = 32 and three hash bits, but that the three positions of a key agree in
+//! the two highest bits: so they lie in one word on every level. A mark reads one line and writes one word at most.
+
+use crate::hitmap::Hitmap;
+use crate::mix::mix;
+use crate::prefetch::prefetch;
+use crate::reference::{Digest, Reference};
+
+/// Levels of the map.
+pub(crate) const LEVELS: u8 = 4;
+/// Words of a line.
+pub(crate) const LINE_WORDS: usize = 8;
+/// Bytes of a line.
+pub(crate) const LINE_BYTES: usize = 64;
+/// The most items a line is made for. More items do no harm but to the truth of level 1.
+pub(crate) const ITEMS_PER_LINE: u64 = 11;
+/// Lines of the largest map: eight digests for each line.
+const LINES_MAX: u64 = 1 << 28;
+
+/// How far ahead of its use a line is fetched.
+const AHEAD: usize = 16;
+
+const _: () = assert!(LINE_WORDS * size_of::<u64>() == LINE_BYTES);
+
+/// The words of a line.
+type Line = [u64; LINE_WORDS];
+
+/// Lines for this many items: a power of two.
+pub(crate) fn lines_for(items: u64) -> u64 {
+    items.div_ceil(ITEMS_PER_LINE).min(LINES_MAX).next_power_of_two()
+}
+
+/// Where a key stands in its line.
+///
+/// ```text
+///  63                                32 31            20 19 18 17    12 11     6 5      0
+/// +------------------------------------+----------------+-----+--------+--------+--------+
+/// |  line (highest bits)               |                | sel |    c   |    b   |   a    |
+/// +------------------------------------+----------------+-----+--------+--------+--------+
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Spread {
+    /// The key's bits in a word of the levels 2, 3 and 4: one to three of them.
+    pub(crate) mask: u64,
+    /// Which word of level 4 (both bits) and of level 3 (the low one).
+    pub(crate) sel: usize,
+}
+
+/// Where a key with these mixed bits stands in its line.
+#[inline(always)]
+pub(crate) fn spread(mixed: u64) -> Spread {
+    let mask = 1 << (mixed & 63) | 1 << (mixed >> 6 & 63) | 1 << (mixed >> 12 & 63);
+    Spread { mask, sel: (mixed >> 18 & 3) as usize }
+}
+
+/// The line of a key with these mixed bits, in a map of `lines` lines.
+#[inline(always)]
+pub(crate) fn line_of(mixed: u64, lines: u64) -> usize {
+    (((mixed >> 32) * lines) >> 32) as usize
+}
+
+impl Spread {
+    /// The key's bits in level 1.
+    #[inline(always)]
+    pub(crate) fn first_mask(self) -> u64 {
+        (self.mask | self.mask >> 32) & 0xffff_ffff
+    }
+
+    /// The word of the line, and the key's bits in it, for each level.
+    #[inline(always)]
+    pub(crate) fn places(self) -> [(usize, u64); LEVELS as usize] {
+        [(0, self.first_mask()), (1, self.mask), (2 + (self.sel & 1), self.mask), (4 + self.sel, self.mask)]
+    }
+
+    /// How many levels from the first one on hold the key.
+    #[inline(always)]
+    pub(crate) fn zone(self, line: &Line) -> u8 {
+        // No branches: the next lines are already on their way, and a wrong guess would throw them away.
+        let mut all = true;
+        self.places()
+            .into_iter()
+            .map(|(word, mask)| {
+                all &= line[word] & mask == mask;
+                u8::from(all)
+            })
+            .sum()
+    }
+}
+
+/// Each level into half its size, one level down (Catalyst, Fig. 4).
+#[inline(always)]
+fn fold(line: &mut Line) {
+    let [_, l2, l3_0, l3_1, l4_0, l4_1, l4_2, l4_3] = *line;
+    *line = [(l2 | l2 >> 32) & 0xffff_ffff, l3_0 | l3_1, l4_0 | l4_2, l4_1 | l4_3, 0, 0, 0, 0];
+}
+
+/// Words that begin on a line of the cache, zero at first. The kernel gives a page when one is first written.
+#[derive(Debug)]
+struct Lines {
+    storage: Vec<u64>,
+    first: usize,
+    words: usize,
+}
+
+impl Lines {
+    fn zeros(lines: u64) -> Lines {
+        let words = lines as usize * LINE_WORDS;
+        let storage = vec![0; words + LINE_WORDS - 1];
+        // Where the distance cannot be known, a key may stand in two lines of the cache; that costs time only.
+        let first = storage.as_ptr().align_offset(LINE_BYTES).min(LINE_WORDS - 1);
+        Lines { storage, first, words }
+    }
+
+    #[inline(always)]
+    fn words(&self) -> &[u64] {
+        &self.storage[self.first..][..self.words]
+    }
+
+    fn words_mut(&mut self) -> &mut [u64] {
+        &mut self.storage[self.first..][..self.words]
+    }
+
+    #[inline(always)]
+    fn lines(&self) -> &[Line] {
+        self.words().as_chunks().0
+    }
+
+    #[inline(always)]
+    fn lines_mut(&mut self) -> &mut [Line] {
+        self.words_mut().as_chunks_mut().0
+    }
+}
+
+/// A hitmap of four levels with one line for each key. It has no set counter: a ghost says who was here before.
+#[derive(Debug)]
+pub struct LineHitmap {
+    lines: Lines,
+    /// The next line to fold, while an aging is going on.
+    hand: Option<usize>,
+    /// Zones of the batch at hand.
+    zones: Vec<u8>,
+}
+
+impl LineHitmap {
+    /// An empty map for `items` items: at most 11 for each line, so 5.8 bytes for each item when it is full.
+    pub fn for_items(items: u64) -> LineHitmap {
+        LineHitmap { lines: Lines::zeros(lines_for(items)), hand: None, zones: Vec::new() }
+    }
+
+    /// A map with the words of another one, wherever it has been, and the line at which its aging stood.
+    ///
+    /// # Panics
+    /// Unless there are 8 words for each of a power of two of lines, and the hand is on one of them.
+    pub fn from_words(words: &[u64], hand: Option<u64>) -> LineHitmap {
+        let lines = (words.len() / LINE_WORDS) as u64;
+        assert!(words.len().is_multiple_of(LINE_WORDS) && lines.is_power_of_two(), "{} words", words.len());
+        assert!(lines <= LINES_MAX, "{lines} lines");
+        assert!(hand.is_none_or(|hand| hand < lines), "line {hand:?} of {lines}");
+        let mut map = LineHitmap { lines: Lines::zeros(lines), hand: None, zones: Vec::new() };
+        map.lines.words_mut().copy_from_slice(words);
+        map.hand = hand.map(|hand| hand as usize);
+        map
+    }
+
+    /// All words, 8 for each line.
+    pub fn words(&self) -> &[u64] {
+        self.lines.words()
+    }
+
+    /// The next line to fold, while an aging is going on; those before it are folded.
+    pub fn hand(&self) -> Option<u64> {
+        self.hand.map(|hand| hand as u64)
+    }
+
+    /// Appends the zones.
+    #[inline(always)]
+    fn judge<T: Copy>(&self, of: &[T], digest: impl Fn(T) -> Digest, zones: &mut Vec<u8>) {
+        let lines = self.lines.lines();
+        let count = lines.len() as u64;
+        let mixed_of = |one: T| {
+            let mixed = mix(digest(one));
+            prefetch(self.lines.words(), LINE_WORDS * line_of(mixed, count));
+            mixed
+        };
+        let mut fetched = [0; AHEAD];
+        for (mixed, &one) in fetched.iter_mut().zip(of) {
+            *mixed = mixed_of(one);
+        }
+        zones.reserve(of.len());
+        zones.extend((0..of.len()).map(|at| {
+            let slot = &mut fetched[at % AHEAD];
+            let mixed = *slot;
+            if let Some(&ahead) = of.get(at + AHEAD) {
+                *slot = mixed_of(ahead);
+            }
+            spread(mixed).zone(&lines[line_of(mixed, count)])
+        }));
+    }
+}
+
+impl Hitmap for LineHitmap {
+    fn mark(&mut self, references: &[Reference]) {
+        let mut zones = std::mem::take(&mut self.zones);
+        zones.clear();
+        self.judge(references, Reference::digest, &mut zones);
+        let lines = self.lines.lines_mut();
+        let count = lines.len() as u64;
+        for (reference, &zone) in references.iter().zip(&zones) {
+            if zone < LEVELS {
+                let mixed = mix(reference.digest());
+                let (word, mask) = spread(mixed).places()[usize::from(zone)];
+                lines[line_of(mixed, count)][word] |= mask;
+            }
+        }
+        self.zones = zones;
+    }
+
+    fn zones(&mut self, digests: &[Digest], zones: &mut Vec<u8>) {
+        self.judge(digests, |digest| digest, zones);
+    }
+
+    fn age(&mut self) {
+        self.hand.get_or_insert(0);
+    }
+
+    /// Folds `bytes / 64` lines; with fewer than 64 bytes it only answers.
+    fn age_some(&mut self, bytes: usize) -> bool {
+        let Some(hand) = self.hand else { return false };
+        let lines = self.lines.lines_mut();
+        let end = hand.saturating_add(bytes / LINE_BYTES).min(lines.len());
+        lines[hand..end].iter_mut().for_each(fold);
+        self.hand = (end < lines.len()).then_some(end);
+        self.hand.is_some()
+    }
+
+    /// A new line holds what the line had that its keys come from; the old map and the new one are there together for a
+    /// while.
+    fn grow(&mut self, items: u64) {
+        let old = self.lines.lines();
+        let count = lines_for(items);
+        if count <= old.len() as u64 {
+            return;
+        }
+        let times = count as usize / old.len();
+        let mut grown = Lines::zeros(count);
+        for (copies, line) in grown.lines_mut().chunks_exact_mut(times).zip(old) {
+            copies.fill(*line);
+        }
+        self.lines = grown;
+        self.hand = self.hand.map(|hand| hand * times);
+    }
+
+    fn bytes_for(&self, items: u64) -> u64 {
+        lines_for(items).max(self.lines.lines().len() as u64) * LINE_BYTES as u64
+    }
+
+    fn levels(&self) -> u8 {
+        LEVELS
+    }
+
+    fn place(&self) -> String {
+        "the CPU".into()
+    }
+}

@@ -1,0 +1,14 @@
+//! A hint to the processor, and the only unsafe line of the maps.
+
+/// Says that `words[index]` is about to be read. Any index will do.
+#[inline(always)]
+pub(crate) fn prefetch(words: &[u64], index: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch is a hint; it reads nothing a program can see and cannot fault, whatever the address.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(words.as_ptr().wrapping_add(index).cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (words, index);
+}

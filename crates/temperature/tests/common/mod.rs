@@ -1,0 +1,201 @@
+//! A hitmap from its definition: a `bool` for each bit, nothing packed, nothing shared with the fast ones.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use larder_temperature::{Digest, Hitmap, Reference};
+use proptest::prelude::*;
+
+/// Few cases where every step is interpreted.
+pub(crate) fn cases(many: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases: if cfg!(miri) { 6 } else { many },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// Digest number `key`.
+pub(crate) fn digest(key: u32) -> Digest {
+    // Keys that differ in few bits are what a counter of items gives.
+    Digest::from_bits(key)
+}
+
+/// What happens to a map.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// Keys, and whether each is stored.
+    Mark(Vec<(u32, bool)>),
+    Zones(Vec<u32>),
+    Age,
+    AgeSome(usize),
+    Grow(u64),
+}
+
+/// Steps with keys below `keys`, and growth for fewer than `items` items.
+pub(crate) fn steps(keys: u32, items: u64) -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        10 => prop::collection::vec((0..keys, any::<bool>()), 0..40).prop_map(Step::Mark),
+        3 => prop::collection::vec(0..keys, 0..40).prop_map(Step::Zones),
+        2 => Just(Step::Age),
+        3 => (0usize..400).prop_map(Step::AgeSome),
+        1 => (0..items).prop_map(Step::Grow),
+    ];
+    prop::collection::vec(step, 1..if cfg!(miri) { 12 } else { 60 })
+}
+
+pub(crate) fn references(batch: &[(u32, bool)]) -> Vec<Reference> {
+    let reference = |&(key, store): &(u32, bool)| match store {
+        true => Reference::store(digest(key)),
+        false => Reference::read(digest(key)),
+    };
+    batch.iter().map(reference).collect()
+}
+
+pub(crate) fn zones(map: &mut dyn Hitmap, keys: &[u32]) -> Vec<u8> {
+    let digests: Vec<Digest> = keys.iter().map(|&key| digest(key)).collect();
+    let mut zones = vec![77];
+    map.zones(&digests, &mut zones);
+    assert_eq!(zones.remove(0), 77, "zones are appended");
+    zones
+}
+
+/// A level of a line, or a whole level: one `bool` for each bit.
+pub(crate) type Bits = Vec<bool>;
+
+/// How keys are laid out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Layout {
+    /// One-line: all levels of a key in one of many pyramids of 32, 64, 128 and 256 bits.
+    Line,
+    /// Published: one pyramid; keys with this many bits.
+    Published(u32),
+}
+
+/// Pyramids of levels; a position in the top level is one in a lower level modulo its size.
+#[derive(Clone, Debug)]
+pub(crate) struct Naive {
+    pub(crate) layout: Layout,
+    /// For each line, for each level from the lowest.
+    pub(crate) lines: Vec<Vec<Bits>>,
+    pub(crate) set_counter: Option<Bits>,
+    /// Lines that the aging has not reached.
+    pub(crate) to_fold: usize,
+}
+
+impl Naive {
+    pub(crate) fn new(layout: Layout, lines: usize, bits: usize, levels: usize, set_counter: bool) -> Naive {
+        let line: Vec<Bits> = (0..levels).map(|level| vec![false; bits << level]).collect();
+        Naive {
+            layout,
+            lines: vec![line; lines],
+            set_counter: set_counter.then(|| vec![false; bits]),
+            to_fold: 0,
+        }
+    }
+
+    /// Mixed bits, with integers that do not overflow.
+    fn mixed(key: u32) -> u128 {
+        let modulus = 1u128 << 64;
+        let x = (u128::from(digest(key).bits()) + 1) * 0x9E37_79B9_7F4A_7C15 % modulus;
+        let x = (x ^ (x / (1 << 32))) * 0xD6E8_FEB8_6659_FD93 % modulus;
+        x ^ (x / (1 << 32))
+    }
+
+    /// The line of a key and its positions in a level as long as one likes.
+    fn place(&self, key: u32) -> (usize, Vec<u128>) {
+        let mixed = Naive::mixed(key);
+        match self.layout {
+            Layout::Line => {
+                let line = (mixed >> 32) * self.lines.len() as u128 / (1 << 32);
+                let select = mixed / (1 << 18) % 4;
+                let positions = [1, 1 << 6, 1 << 12].map(|place| mixed / place % 64 + 64 * select);
+                (line as usize, positions.to_vec())
+            }
+            Layout::Published(hash_bits) => {
+                let twice = mixed << 64 | mixed;
+                (0, (0..hash_bits).map(|nth| (twice << (21 * nth)) >> 64).collect())
+            }
+        }
+    }
+
+    pub(crate) fn zone(&self, key: u32) -> u8 {
+        let (line, positions) = self.place(key);
+        let holds = |level: &&Bits| positions.iter().all(|p| level[(p % level.len() as u128) as usize]);
+        self.lines[line].iter().take_while(holds).count() as u8
+    }
+
+    pub(crate) fn mark(&mut self, batch: &[(u32, bool)]) {
+        let before = self.clone();
+        for &(key, store) in batch {
+            let (line, positions) = self.place(key);
+            let zone = before.zone(key);
+            let set = |bits: &mut Bits| {
+                for position in &positions {
+                    let at = position % bits.len() as u128;
+                    bits[at as usize] = true;
+                }
+            };
+            if let Some(level) = self.lines[line].get_mut(usize::from(zone)) {
+                set(level);
+            }
+            if zone == 0 && store {
+                self.set_counter.iter_mut().for_each(set);
+            }
+        }
+    }
+
+    fn fold(&mut self, line: usize) {
+        let levels = &mut self.lines[line];
+        let top = levels.last().unwrap().len();
+        levels.push(vec![false; 2 * top]);
+        for level in 1..levels.len() {
+            let half = levels[level].len() / 2;
+            levels[level - 1] = (0..half).map(|p| levels[level][p] || levels[level][p + half]).collect();
+        }
+        levels.pop();
+        if let Some(set_counter) = &mut self.set_counter {
+            for (bit, set) in levels[0].iter_mut().zip(set_counter) {
+                *bit |= std::mem::take(set);
+            }
+        }
+    }
+
+    pub(crate) fn age(&mut self) {
+        match self.layout {
+            Layout::Line if self.to_fold == 0 => self.to_fold = self.lines.len(),
+            Layout::Line => {}
+            Layout::Published(_) => self.fold(0),
+        }
+    }
+
+    pub(crate) fn age_some(&mut self, bytes: usize) -> bool {
+        for _ in 0..bytes / 64 {
+            if self.to_fold > 0 {
+                self.fold(self.lines.len() - self.to_fold);
+                self.to_fold -= 1;
+            }
+        }
+        self.to_fold > 0
+    }
+
+    /// Twice the lines, or twice the bits.
+    pub(crate) fn double(&mut self) {
+        match self.layout {
+            Layout::Line => {
+                let twice = |line: &Vec<Bits>| [line.clone(), line.clone()];
+                self.lines = self.lines.iter().flat_map(twice).collect();
+                self.to_fold *= 2;
+            }
+            Layout::Published(_) => {
+                self.lines[0]
+                    .iter_mut()
+                    .chain(&mut self.set_counter)
+                    .for_each(|level| *level = level.repeat(2));
+            }
+        }
+    }
+}
+
+/// The bits of words, lowest first.
+pub(crate) fn bits(words: &[u64]) -> Bits {
+    words.iter().flat_map(|word| (0..64).map(move |n| word >> n & 1 == 1)).collect()
+}

@@ -1,0 +1,152 @@
+//! The ghost against queues of fingerprints.
+
+mod common;
+
+use common::cases;
+use larder_item::KeyHash;
+use larder_temperature::Ghost;
+use proptest::prelude::*;
+use std::collections::{HashSet, VecDeque};
+
+/// Buckets as queues, the newest in front.
+struct Naive {
+    buckets: Vec<VecDeque<u64>>,
+}
+
+impl Naive {
+    fn new(entries: u64) -> Naive {
+        Naive { buckets: vec![VecDeque::new(); entries.div_ceil(4).max(1) as usize] }
+    }
+
+    /// The queue of a key and its fingerprint, with integers that do not overflow.
+    fn place(&mut self, key: KeyHash) -> (&mut VecDeque<u64>, u64) {
+        let modulus = 1u128 << 64;
+        let x = u128::from(key.0) * 0x9E37_79B9_7F4A_7C15 % modulus;
+        let x = (x ^ (x / (1 << 32))) * 0xD6E8_FEB8_6659_FD93 % modulus;
+        let x = x ^ (x / (1 << 32));
+        let (high, low) = (x / (1 << 32), x % (1 << 32));
+        let bucket = high * self.buckets.len() as u128 / (1 << 32);
+        (&mut self.buckets[bucket as usize], 1 + (low * 65535 / (1 << 32)) as u64)
+    }
+
+    fn push(&mut self, key: KeyHash) {
+        let (queue, print) = self.place(key);
+        queue.push_front(print);
+        queue.truncate(4);
+    }
+
+    fn contains(&mut self, key: KeyHash) -> bool {
+        let (queue, print) = self.place(key);
+        queue.contains(&print)
+    }
+
+    fn take(&mut self, key: KeyHash) -> bool {
+        let (queue, print) = self.place(key);
+        queue.iter().position(|one| *one == print).map(|at| queue.remove(at)).is_some()
+    }
+
+    fn resize(&mut self, entries: u64) {
+        while (self.buckets.len() as u64) < entries.div_ceil(4) {
+            self.buckets = self.buckets.iter().flat_map(|queue| [queue.clone(), queue.clone()]).collect();
+        }
+        while self.buckets.len().is_multiple_of(2)
+            && self.buckets.len() as u64 / 2 >= (entries + entries / 2).div_ceil(4).max(1)
+        {
+            let pair = |pair: &[VecDeque<u64>]| {
+                let by_turns = (0..4).flat_map(|nth| pair.iter().filter_map(move |bucket| bucket.get(nth)));
+                let mut seen = HashSet::new();
+                by_turns.copied().filter(|print| seen.insert(*print)).take(4).collect()
+            };
+            self.buckets = self.buckets.chunks(2).map(pair).collect();
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Push(u64),
+    Take(u64),
+    Resize(u64),
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn a_ghost_is_queues_of_four(
+        entries in 0u64..60,
+        steps in prop::collection::vec(prop_oneof![
+            8 => (0u64..80).prop_map(Step::Push),
+            4 => (0u64..80).prop_map(Step::Take),
+            1 => (0u64..120).prop_map(Step::Resize),
+        ], 1..80),
+    ) {
+        let mut ghost = Ghost::for_entries(entries);
+        let mut naive = Naive::new(entries);
+        for step in steps {
+            match step {
+                Step::Push(key) => {
+                    ghost.prefetch(KeyHash(key));
+                    ghost.push(KeyHash(key));
+                    naive.push(KeyHash(key));
+                    prop_assert!(ghost.contains(KeyHash(key)));
+                }
+                Step::Take(key) => prop_assert_eq!(ghost.take(KeyHash(key)), naive.take(KeyHash(key))),
+                Step::Resize(entries) => {
+                    ghost.resize(entries);
+                    naive.resize(entries);
+                }
+            }
+            prop_assert_eq!(ghost.entries(), 4 * naive.buckets.len() as u64);
+            prop_assert_eq!(ghost.bytes(), 8 * naive.buckets.len() as u64);
+            for key in 0..80 {
+                prop_assert_eq!(ghost.contains(KeyHash(key)), naive.contains(KeyHash(key)), "key {}", key);
+            }
+        }
+    }
+}
+
+/// Spreads as a hash does.
+fn hash(n: u64) -> KeyHash {
+    KeyHash((n + 1).wrapping_mul(0x2545_F491_4F6C_DD1D).rotate_left(23))
+}
+
+#[test]
+fn the_newest_are_known_and_strangers_are_not() {
+    let entries: u64 = if cfg!(miri) { 400 } else { 40_000 };
+    let mut ghost = Ghost::for_entries(entries);
+    (0..2 * entries).for_each(|n| ghost.push(hash(n)));
+    let known = |range: std::ops::Range<u64>| range.filter(|n| ghost.contains(hash(*n))).count() as f64;
+    // The chance that fewer than four of Poisson(4 * age) come after: 0.998 at 0.1, 0.53 for those 0.9 old.
+    let tenth = entries / 10;
+    assert!(known(2 * entries - tenth..2 * entries) > 0.97 * tenth as f64);
+    let old = 2 * entries - entries * 95 / 100;
+    let share = known(old..old + tenth) / tenth as f64;
+    assert!((0.4..0.65).contains(&share), "{share}");
+    let strangers = known(10 * entries..30 * entries) / (20 * entries) as f64;
+    assert!(strangers < 1.5 * 4.0 / 65535.0 || cfg!(miri), "{strangers}");
+}
+
+#[test]
+fn a_grown_ghost_forgets_nobody() {
+    let mut ghost = Ghost::for_entries(1000);
+    (0..1000).for_each(|n| ghost.push(hash(n)));
+    let known: Vec<u64> = (0..1000).filter(|n| ghost.contains(hash(*n))).collect();
+    ghost.resize(7000);
+    assert_eq!(ghost.entries(), 8000);
+    assert!(known.iter().all(|n| ghost.contains(hash(*n))));
+    ghost.resize(6000);
+    assert_eq!(ghost.entries(), 8000, "a size that sways");
+    ghost.resize(2000);
+    assert_eq!(ghost.entries(), 4000);
+    assert!(known.iter().all(|n| ghost.contains(hash(*n))), "half of a doubled ghost is what was doubled");
+    ghost.resize(700);
+    assert_eq!(ghost.entries(), 2000);
+    ghost.resize(600);
+    assert_eq!(ghost.entries(), 1000);
+    assert!(known.iter().all(|n| ghost.contains(hash(*n))));
+    ghost.resize(300);
+    assert_eq!(ghost.entries(), 500);
+    let kept = known.iter().filter(|n| ghost.contains(hash(**n))).count();
+    assert!((450..=500).contains(&kept), "{kept} of 500, as a few pairs of buckets had fewer than four");
+}

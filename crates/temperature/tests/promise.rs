@@ -1,0 +1,142 @@
+//! No false negatives, as the trait defines them: across batches, agings in pieces, and growth.
+
+mod common;
+
+use common::{Step, cases, references, steps, zones};
+use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions};
+use proptest::prelude::*;
+use std::collections::HashSet;
+
+const KEYS: u32 = 300;
+
+/// The lowest zone a key may be in. While an aging goes on nobody outside knows whether the key was reached.
+#[derive(Clone, Copy, Default, Debug)]
+struct Promise {
+    if_aged: u8,
+    if_not: u8,
+}
+
+struct Promises {
+    of: Vec<Promise>,
+    levels: u8,
+    aging: bool,
+}
+
+impl Promises {
+    fn new(levels: u8) -> Promises {
+        Promises { of: vec![Promise::default(); KEYS as usize], levels, aging: false }
+    }
+
+    fn mark(&mut self, batch: &[(u32, bool)]) {
+        let keys: HashSet<u32> = batch.iter().map(|(key, _)| *key).collect();
+        for key in keys {
+            let promise = &mut self.of[key as usize];
+            promise.if_aged = (promise.if_aged + 1).min(self.levels);
+            promise.if_not = (promise.if_not + 1).min(self.levels);
+        }
+    }
+
+    fn age(&mut self) {
+        if !std::mem::replace(&mut self.aging, true) {
+            self.of.iter_mut().for_each(|promise| promise.if_aged = promise.if_not.saturating_sub(1));
+        }
+    }
+
+    /// The last line was folded: who was not aged before is now.
+    fn aged(&mut self) {
+        if std::mem::take(&mut self.aging) {
+            for promise in &mut self.of {
+                let now = promise.if_aged.min(promise.if_not.saturating_sub(1));
+                *promise = Promise { if_aged: now, if_not: now };
+            }
+        }
+    }
+
+    fn kept_by(&self, map: &mut dyn Hitmap) {
+        let keys: Vec<u32> = (0..KEYS).collect();
+        for ((key, zone), promise) in keys.iter().zip(zones(map, &keys)).zip(&self.of) {
+            let least = if self.aging { promise.if_aged.min(promise.if_not) } else { promise.if_not };
+            assert!(
+                zone >= least && zone <= self.levels,
+                "key {key} in zone {zone}, at least {least} was promised"
+            );
+        }
+    }
+}
+
+fn keeps_its_promise(map: &mut dyn Hitmap, steps: &[Step]) {
+    let mut promises = Promises::new(map.levels());
+    for step in steps {
+        match step {
+            Step::Mark(batch) => {
+                map.mark(&references(batch));
+                promises.mark(batch);
+            }
+            Step::Zones(_) => {}
+            Step::Age => {
+                map.age();
+                promises.age();
+                if !map.age_some(0) {
+                    promises.aged();
+                }
+            }
+            Step::AgeSome(bytes) => {
+                if !map.age_some(*bytes) {
+                    promises.aged();
+                }
+            }
+            Step::Grow(items) => map.grow(*items),
+        }
+        promises.kept_by(map);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn the_line_map_has_no_false_negatives(steps in steps(KEYS, 2000)) {
+        // One line for all keys at first, then one for a few.
+        keeps_its_promise(&mut LineHitmap::for_items(64), &steps);
+    }
+
+    #[test]
+    fn the_published_map_has_no_false_negatives(
+        steps in steps(KEYS, 2000), levels in 1u8..=6, hash_bits in 1u8..=4, set_counter: bool,
+    ) {
+        let options = PublishedOptions { levels, hash_bits, set_counter, ..PublishedOptions::default() };
+        keeps_its_promise(&mut PublishedHitmap::for_items(0, options), &steps);
+    }
+}
+
+#[test]
+fn what_was_stored_survives_one_aging_more() {
+    for set_counter in [true, false] {
+        let options = PublishedOptions { set_counter, ..PublishedOptions::default() };
+        let mut map = PublishedHitmap::for_items(10_000, options);
+        map.mark(&references(&[(1, true), (2, false)]));
+        assert_eq!(zones(&mut map, &[1, 2]), [1, 1]);
+        map.age();
+        assert_eq!(zones(&mut map, &[1, 2]), [u8::from(set_counter), 0]);
+        map.age();
+        assert_eq!(zones(&mut map, &[1, 2]), [0, 0]);
+    }
+}
+
+#[test]
+fn a_key_climbs_to_the_top_and_ages_down_again() {
+    let published = PublishedHitmap::for_items(10_000, PublishedOptions::default());
+    let maps: [Box<dyn Hitmap>; 2] = [Box::new(LineHitmap::for_items(10_000)), Box::new(published)];
+    for mut map in maps {
+        for zone in [1, 2, 3, 4, 4] {
+            // Twice in a batch is once.
+            map.mark(&references(&[(5, false), (5, true)]));
+            assert_eq!(zones(&mut *map, &[5, 6]), [zone, 0]);
+        }
+        for zone in [3, 2, 1, 0, 0] {
+            map.age();
+            while map.age_some(6400) {}
+            assert_eq!(zones(&mut *map, &[5, 6]), [zone, 0]);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The two hitmaps against their definition, bit for bit.
+
+mod common;
+
+use common::{Layout, Naive, Step, bits, cases, references, steps, zones};
+use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions};
+use proptest::prelude::*;
+
+const KEYS: u32 = 200;
+
+fn line_bits_agree(map: &LineHitmap, naive: &Naive) {
+    assert!(map.words().as_ptr().cast::<[u8; 64]>().addr().is_multiple_of(64), "lines begin on lines");
+    assert_eq!(map.words().len(), 8 * naive.lines.len());
+    for (line, levels) in map.words().chunks(8).zip(&naive.lines) {
+        let bits = bits(line);
+        assert!(bits[32..64].iter().all(|bit| !bit), "the spare half word stays 0");
+        for (range, level) in [0..32, 64..128, 128..256, 256..512].into_iter().zip(levels) {
+            assert_eq!(&bits[range], level);
+        }
+    }
+    let hand = (naive.to_fold > 0).then(|| (naive.lines.len() - naive.to_fold) as u64);
+    assert_eq!(map.hand(), hand);
+}
+
+fn published_bits_agree(map: &PublishedHitmap, naive: &Naive) {
+    for (counter, level) in map.counters().iter().zip(&naive.lines[0]) {
+        assert_eq!(&bits(counter.words()), level);
+    }
+    assert_eq!(map.set_counter().map(|set| bits(set.words())), naive.set_counter);
+}
+
+/// Does a step on both and compares the answers. `bytes` is what the naive map takes in memory.
+fn step(map: &mut dyn Hitmap, naive: &mut Naive, step: &Step, bytes: impl Fn(&Naive) -> u64) {
+    match step {
+        Step::Mark(batch) => {
+            map.mark(&references(batch));
+            naive.mark(batch);
+        }
+        Step::Zones(keys) => {
+            let expected: Vec<u8> = keys.iter().map(|&key| naive.zone(key)).collect();
+            assert_eq!(zones(map, keys), expected);
+        }
+        Step::Age => {
+            map.age();
+            naive.age();
+        }
+        Step::AgeSome(some) => assert_eq!(map.age_some(*some), naive.age_some(*some)),
+        Step::Grow(items) => {
+            let promised = map.bytes_for(*items);
+            assert!(promised >= bytes(naive));
+            map.grow(*items);
+            while bytes(naive) < promised {
+                naive.double();
+            }
+            assert_eq!(bytes(naive), promised);
+        }
+    }
+    assert_eq!(map.bytes_for(0), bytes(naive));
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn the_line_map_is_its_definition(items in 1u64..80, steps in steps(KEYS, 200)) {
+        let mut map = LineHitmap::for_items(items);
+        let lines = (items as f64 / 11.0).log2().ceil().exp2().max(1.0) as usize;
+        let mut naive = Naive::new(Layout::Line, lines, 32, 4, false);
+        for one in &steps {
+            step(&mut map, &mut naive, one, |naive| naive.lines.len() as u64 * 64);
+            line_bits_agree(&map, &naive);
+        }
+        let mut moved = LineHitmap::from_words(map.words(), map.hand());
+        line_bits_agree(&moved, &naive);
+        let keys: Vec<u32> = (0..KEYS).collect();
+        prop_assert_eq!(zones(&mut moved, &keys), zones(&mut map, &keys));
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    #[test]
+    fn the_published_map_is_its_definition(
+        levels in 1u8..=6,
+        hash_bits in 1u8..=4,
+        set_counter: bool,
+        bits_per_item in 2.0..32.0,
+        steps in steps(KEYS, 300),
+    ) {
+        let options = PublishedOptions { levels, hash_bits, bits_per_item, set_counter };
+        let mut map = PublishedHitmap::for_items(0, options);
+        let mut naive =
+            Naive::new(Layout::Published(u32::from(hash_bits)), 1, 512, usize::from(levels), set_counter);
+        for one in &steps {
+            step(&mut map, &mut naive, one, |naive| {
+                naive.lines[0].iter().chain(&naive.set_counter).map(|level| level.len() as u64 / 8).sum()
+            });
+            published_bits_agree(&map, &naive);
+        }
+        let words = map.counters().iter().map(|counter| counter.words().to_vec()).collect();
+        let set = map.set_counter().map(|set| set.words().to_vec());
+        published_bits_agree(&PublishedHitmap::from_words(options, words, set), &naive);
+    }
+}
+
+#[test]
+fn a_batch_longer_than_what_is_fetched_ahead_is_one_batch() {
+    let count = if cfg!(miri) { 300 } else { 5000 };
+    let batch: Vec<(u32, bool)> = (0..count).map(|n| (n * n % 1000, n % 3 == 0)).collect();
+    let mut line = LineHitmap::for_items(300);
+    let mut line_naive = Naive::new(Layout::Line, 32, 32, 4, false);
+    let mut published = PublishedHitmap::for_items(300, PublishedOptions::default());
+    let mut published_naive = Naive::new(Layout::Published(3), 1, 2048, 4, true);
+    for _ in 0..3 {
+        line.mark(&references(&batch));
+        line_naive.mark(&batch);
+        line_bits_agree(&line, &line_naive);
+        published.mark(&references(&batch));
+        published_naive.mark(&batch);
+        published_bits_agree(&published, &published_naive);
+    }
+}
+
+#[test]
+fn the_order_of_a_batch_does_not_matter() {
+    let mut batch: Vec<(u32, bool)> = (0..100).map(|n| (n * 7 % 60, n % 2 == 0)).collect();
+    let (mut one, mut other) = (LineHitmap::for_items(20), LineHitmap::for_items(20));
+    for _ in 0..3 {
+        one.mark(&references(&batch));
+        batch.reverse();
+        other.mark(&references(&batch));
+    }
+    assert_eq!(one.words(), other.words());
+}
+
+#[test]
+fn sizes_are_as_the_papers_and_the_layouts_say() {
+    let line = LineHitmap::for_items(0);
+    assert_eq!(line.bytes_for(0), 64);
+    assert_eq!(line.bytes_for(11), 64);
+    assert_eq!(line.bytes_for(12), 128);
+    assert_eq!(line.bytes_for(11 << 20), 64 << 20);
+    assert_eq!(line.bytes_for(u64::MAX), 64 << 28);
+    // Catalyst, section 4.3: 256 MB in level 1 for 10 GB of items of 32 bytes, about 4 GB in all.
+    let published = PublishedHitmap::for_items(0, PublishedOptions::default());
+    assert_eq!(published.bytes_for(10 * (1 << 30) / 32), 4 << 30);
+    assert_eq!(published.bytes_for(0), 64 * 16);
+    assert_eq!(published.bytes_for(u64::MAX), (1 << 28) * 16);
+    assert_eq!((line.levels(), published.levels()), (4, 4));
+    assert_eq!((line.place(), published.place()), ("the CPU".to_string(), "the CPU".to_string()));
+}
