@@ -3,6 +3,7 @@
 //! This room knows hashes and bits, nothing of items, columns or threads. The cache owns one hitmap and one ghost, in
 //! the keeper's hand; nobody else touches them, so there are no atomics here.
 
+mod cuda;
 mod ghost;
 mod hash_counter;
 mod hitmap;
@@ -11,7 +12,9 @@ mod mix;
 mod prefetch;
 mod published;
 mod reference;
+mod resilient;
 
+pub use cuda::{BatchTimes, CudaError, CudaHitmap, Layout, MemoryMode};
 pub use ghost::Ghost;
 pub use hash_counter::{COUNTER_BITS_MIN, HASH_BITS_MAX, HashCounter};
 pub use hitmap::Hitmap;
@@ -19,3 +22,4 @@ pub use line::LineHitmap;
 pub use mix::mix;
 pub use published::{LEVELS_MAX, PublishedHitmap, PublishedOptions};
 pub use reference::{Digest, Reference};
+pub use resilient::Resilient;

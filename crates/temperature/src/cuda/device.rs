@@ -1,0 +1,487 @@
+//! What is allocated through the driver, each with its end: the context, memory of both sides, streams, events, and the
+//! kernels.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys::{
+    CUDA_MEMCPY2D, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmemorytype, CUmodule, CUstream,
+};
+
+use super::driver::{CudaError, Driver};
+
+const NOT_READY: c_int = 600;
+/// Of a stream: it does not wait for the legacy default stream of the process.
+const NON_BLOCKING: c_uint = 1;
+/// Of an event: it has no time, and is cheaper for that.
+const DISABLE_TIMING: c_uint = 2;
+/// Of managed memory: any stream may use it.
+const ATTACH_GLOBAL: c_uint = 1;
+/// Threads of a block: a multiple of every device's warp, and few enough for any device.
+const BLOCK: u32 = 256;
+
+/// How long a device's answer is waited for with open eyes. A batch takes less, and the shortest sleep is as long.
+const SPIN: Duration = Duration::from_micros(50);
+const NAP: Duration = Duration::from_micros(50);
+
+/// A device's primary context. All that is allocated in it holds on to it.
+pub(super) struct Context {
+    driver: &'static Driver,
+    device: CUdevice,
+    context: CUcontext,
+    /// The device hangs: whatever it was given may still be read and written by it, so nothing is freed any more.
+    abandoned: AtomicBool,
+}
+
+// SAFETY: the driver may be called by any thread; a context is a handle, and belongs to no thread.
+unsafe impl Send for Context {}
+// SAFETY: as above; the functions called with it lock what they need.
+unsafe impl Sync for Context {}
+
+impl Context {
+    pub(super) fn of(number: u32) -> Result<Arc<Context>, CudaError> {
+        let driver = Driver::get().map_err(|error| match error {
+            CudaError::NoDevice { devices, .. } => CudaError::NoDevice { number, devices },
+            error => error,
+        })?;
+        let mut devices = 0;
+        // SAFETY: the count can be written.
+        driver.check("counting CUDA devices", unsafe { (driver.cuDeviceGetCount)(&mut devices) })?;
+        let devices = u32::try_from(devices).unwrap_or(0);
+        if number >= devices {
+            return Err(CudaError::NoDevice { number, devices });
+        }
+        let mut device = 0;
+        // SAFETY: the device can be written, and one of this number is there.
+        driver.check("finding the device", unsafe { (driver.cuDeviceGet)(&mut device, number as c_int) })?;
+        let mut context = null_mut();
+        // SAFETY: the context can be written. It is released once, when the last owner drops it.
+        driver.check("opening the device", unsafe {
+            (driver.cuDevicePrimaryCtxRetain)(&mut context, device)
+        })?;
+        let context = Arc::new(Context { driver, device, context, abandoned: AtomicBool::new(false) });
+        context.enter()?;
+        Ok(context)
+    }
+
+    /// Makes it the calling thread's context: allocating, launching and copying all need that.
+    pub(super) fn enter(&self) -> Result<(), CudaError> {
+        if self.is_abandoned() {
+            return Err(CudaError::NoAnswer(Duration::ZERO));
+        }
+        // SAFETY: the context is open for as long as `self` is there.
+        self.driver
+            .check("entering the device's context", unsafe { (self.driver.cuCtxSetCurrent)(self.context) })
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// The device's name: `NVIDIA H100`.
+    pub(super) fn name(&self) -> Result<String, CudaError> {
+        let mut name: [c_char; 128] = [0; 128];
+        // SAFETY: as many characters as said can be written.
+        let code =
+            unsafe { (self.driver.cuDeviceGetName)(name.as_mut_ptr(), name.len() as c_int, self.device) };
+        self.driver.check("asking for the device's name", code)?;
+        let bytes = name.map(|character| character as u8);
+        Ok(CStr::from_bytes_until_nul(&bytes).map(|name| name.to_string_lossy().into()).unwrap_or_default())
+    }
+
+    /// Frees something, unless the device may still be using it. There is nobody to tell of a failure.
+    fn free(&self, free: impl FnOnce(&Driver) -> c_int) {
+        if !self.is_abandoned() && self.enter().is_ok() {
+            free(self.driver);
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if !self.is_abandoned() {
+            // SAFETY: retained once, and nothing that was made in it is left: each of them owns a share of `self`.
+            unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
+        }
+    }
+}
+
+/// Where the map itself is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum MemoryMode {
+    /// Memory of the device. A map that does not fit is refused.
+    #[default]
+    Explicit,
+    /// Managed memory (Catalyst, section 4.3.8): the driver moves pages to where they are used, so that a map may be
+    /// larger than the device's memory. It is slower then.
+    Managed,
+}
+
+/// Memory that the device reads and writes.
+pub(super) struct DeviceMemory {
+    context: Arc<Context>,
+    address: CUdeviceptr,
+    bytes: usize,
+}
+
+impl DeviceMemory {
+    /// With anything in it. `bytes` is more than 0.
+    pub(super) fn new(
+        context: &Arc<Context>,
+        bytes: usize,
+        mode: MemoryMode,
+    ) -> Result<DeviceMemory, CudaError> {
+        let driver = context.driver;
+        context.enter()?;
+        let mut address = 0;
+        let code = match mode {
+            // SAFETY: the address can be written.
+            MemoryMode::Explicit => unsafe { (driver.cuMemAlloc_v2)(&mut address, bytes) },
+            // SAFETY: the address can be written.
+            MemoryMode::Managed => unsafe { (driver.cuMemAllocManaged)(&mut address, bytes, ATTACH_GLOBAL) },
+        };
+        driver.check("allocating memory on the device", code)?;
+        Ok(DeviceMemory { context: context.clone(), address, bytes })
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The address of a byte, for a kernel.
+    pub(super) fn at(&self, offset: usize) -> CUdeviceptr {
+        assert!(offset <= self.bytes);
+        self.address + offset as CUdeviceptr
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new`, freed once; the driver waits for the work that uses it.
+        self.context.free(|driver| unsafe { (driver.cuMemFree_v2)(self.address) });
+    }
+}
+
+/// Memory of the host that the device copies from and to without the kernel's help: it cannot be paged out.
+pub(super) struct PinnedMemory {
+    context: Arc<Context>,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: it owns its memory, as a boxed slice does.
+unsafe impl Send for PinnedMemory {}
+
+impl PinnedMemory {
+    /// Zeros. `bytes` is more than 0.
+    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<PinnedMemory, CudaError> {
+        context.enter()?;
+        let mut start = null_mut();
+        // SAFETY: the pointer can be written. No flags: readable by the host at full speed.
+        let code = unsafe { (context.driver.cuMemHostAlloc)(&mut start, bytes, 0) };
+        context.driver.check("allocating pinned memory", code)?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or(CudaError::Size)?;
+        // SAFETY: as many bytes were allocated.
+        unsafe { start.write_bytes(0, bytes) };
+        Ok(PinnedMemory { context: context.clone(), start, bytes })
+    }
+
+    pub(super) fn slice(&self) -> &[u8] {
+        // SAFETY: allocated and initialized by `new`. The device writes to it only in a copy, and whoever asked for that
+        // waits before looking.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+
+    pub(super) fn slice_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `slice`, and `self` is borrowed for as long.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new`, freed once. Its owner has waited for the copies.
+        self.context.free(|driver| unsafe { (driver.cuMemFreeHost)(self.start.as_ptr().cast()) });
+    }
+}
+
+/// A point in a stream's work.
+pub(super) struct Event {
+    context: Arc<Context>,
+    event: CUevent,
+}
+
+// SAFETY: an event is a handle, and belongs to no thread.
+unsafe impl Send for Event {}
+
+impl Event {
+    pub(super) fn new(context: &Arc<Context>, timed: bool) -> Result<Event, CudaError> {
+        context.enter()?;
+        let mut event = null_mut();
+        let flags = if timed { 0 } else { DISABLE_TIMING };
+        // SAFETY: the event can be written.
+        let code = unsafe { (context.driver.cuEventCreate)(&mut event, flags) };
+        context.driver.check("making an event", code)?;
+        Ok(Event { context: context.clone(), event })
+    }
+
+    /// Waits until the stream has come here. An event that was never recorded is not waited for.
+    ///
+    /// A device that fails may also just never answer; then all that was given to it is left to it for ever.
+    pub(super) fn wait(&self, patience: Duration) -> Result<(), CudaError> {
+        let start = Instant::now();
+        loop {
+            // SAFETY: the event is there for as long as `self` is.
+            match unsafe { (self.context.driver.cuEventQuery)(self.event) } {
+                NOT_READY => {}
+                code => return self.context.driver.check("waiting for the device", code),
+            }
+            let waited = start.elapsed();
+            if waited > patience {
+                self.context.abandoned.store(true, Ordering::Relaxed);
+                return Err(CudaError::NoAnswer(patience));
+            }
+            if waited < SPIN { std::hint::spin_loop() } else { std::thread::sleep(NAP) }
+        }
+    }
+
+    /// Time from this event to a later one; both were timed and have come.
+    pub(super) fn until(&self, later: &Event) -> Result<Duration, CudaError> {
+        let driver = self.context.driver;
+        let mut milliseconds = 0.0;
+        // SAFETY: the time can be written, and both events are there.
+        let code = unsafe { (driver.cuEventElapsedTime)(&mut milliseconds, self.event, later.event) };
+        driver.check("asking for a time", code)?;
+        Ok(Duration::from_secs_f64(f64::from(milliseconds).max(0.0) / 1e3))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, destroyed once; the driver keeps it until the stream has come there.
+        self.context.free(|driver| unsafe { (driver.cuEventDestroy_v2)(self.event) });
+    }
+}
+
+/// Work that the device does one piece after the other. Everything given to it must stay until it is done.
+pub(super) struct Stream {
+    context: Arc<Context>,
+    stream: CUstream,
+}
+
+// SAFETY: a stream is a handle, and belongs to no thread.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Stream, CudaError> {
+        context.enter()?;
+        let mut stream = null_mut();
+        // SAFETY: the stream can be written.
+        let code = unsafe { (context.driver.cuStreamCreate)(&mut stream, NON_BLOCKING) };
+        context.driver.check("making a stream", code)?;
+        Ok(Stream { context: context.clone(), stream })
+    }
+
+    /// The event comes when all that was given to the stream until now is done.
+    pub(super) fn record(&self, event: &Event) -> Result<(), CudaError> {
+        // SAFETY: both are there, and of one context.
+        let code = unsafe { (self.context.driver.cuEventRecord)(event.event, self.stream) };
+        self.context.driver.check("recording an event", code)
+    }
+
+    /// What is given to the stream from now on begins after the event.
+    pub(super) fn after(&self, event: &Event) -> Result<(), CudaError> {
+        // SAFETY: both are there, and of one context.
+        let code = unsafe { (self.context.driver.cuStreamWaitEvent)(self.stream, event.event, 0) };
+        self.context.driver.check("ordering two streams", code)
+    }
+
+    /// Copies the first `bytes` bytes to the device, from byte `offset` on. The source must not change until it is done.
+    pub(super) fn copy_in(
+        &self,
+        to: &DeviceMemory,
+        offset: usize,
+        from: &PinnedMemory,
+        bytes: usize,
+    ) -> Result<(), CudaError> {
+        assert!(bytes <= from.bytes && offset + bytes <= to.bytes);
+        let driver = self.context.driver;
+        // SAFETY: both ranges are allocated, by the assertion; the owner of `from` waits before writing to it again.
+        let code = unsafe {
+            (driver.cuMemcpyHtoDAsync_v2)(to.at(offset), from.start.as_ptr().cast(), bytes, self.stream)
+        };
+        driver.check("copying to the device", code)
+    }
+
+    /// Copies `bytes` bytes from byte `offset` on to the host. It must not be looked at until it is done.
+    pub(super) fn copy_out(
+        &self,
+        to: &mut PinnedMemory,
+        from: &DeviceMemory,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<(), CudaError> {
+        assert!(bytes <= to.bytes && offset + bytes <= from.bytes);
+        let driver = self.context.driver;
+        // SAFETY: both ranges are allocated, by the assertion; the owner of `to` waits before reading it.
+        let code = unsafe {
+            (driver.cuMemcpyDtoHAsync_v2)(to.start.as_ptr().cast(), from.at(offset), bytes, self.stream)
+        };
+        driver.check("copying from the device", code)
+    }
+
+    /// Copies within the device.
+    pub(super) fn copy_within(
+        &self,
+        to: (&DeviceMemory, usize),
+        from: (&DeviceMemory, usize),
+        bytes: usize,
+    ) -> Result<(), CudaError> {
+        assert!(to.1 + bytes <= to.0.bytes && from.1 + bytes <= from.0.bytes);
+        let driver = self.context.driver;
+        // SAFETY: both ranges are allocated, by the assertion. The two are different allocations wherever this is called,
+        // or do not overlap.
+        let code =
+            unsafe { (driver.cuMemcpyDtoDAsync_v2)(to.0.at(to.1), from.0.at(from.1), bytes, self.stream) };
+        driver.check("copying on the device", code)
+    }
+
+    /// Copies `rows` rows of `width` bytes within the device. `to.1` and `from.1` are where they begin, `to.2` and
+    /// `from.2` the distance of two rows.
+    pub(super) fn copy_rows(
+        &self,
+        to: (&DeviceMemory, usize, usize),
+        from: (&DeviceMemory, usize, usize),
+        width: usize,
+        rows: usize,
+    ) -> Result<(), CudaError> {
+        let fits = |(memory, first, pitch): (&DeviceMemory, usize, usize)| {
+            width <= pitch && first + (rows - 1) * pitch + width <= memory.bytes
+        };
+        assert!(rows > 0 && fits(to) && fits(from));
+        let copy = CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcHost: null_mut(),
+            srcDevice: from.0.at(from.1),
+            srcArray: null_mut(),
+            srcPitch: from.2,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstHost: null_mut(),
+            dstDevice: to.0.at(to.1),
+            dstArray: null_mut(),
+            dstPitch: to.2,
+            WidthInBytes: width,
+            Height: rows,
+        };
+        let driver = self.context.driver;
+        // SAFETY: all rows of both are allocated, by the assertion.
+        driver.check("copying on the device", unsafe { (driver.cuMemcpy2DAsync_v2)(&copy, self.stream) })
+    }
+
+    /// Sets `bytes` bytes from byte `offset` on to 0.
+    pub(super) fn clear(&self, memory: &DeviceMemory, offset: usize, bytes: usize) -> Result<(), CudaError> {
+        assert!(offset + bytes <= memory.bytes);
+        let driver = self.context.driver;
+        // SAFETY: the range is allocated, by the assertion.
+        let code = unsafe { (driver.cuMemsetD8Async)(memory.at(offset), 0, bytes, self.stream) };
+        driver.check("clearing memory of the device", code)
+    }
+
+    /// Runs a kernel in as many threads, and up to 255 more, which find nothing to do. `threads` is more than 0.
+    ///
+    /// # Safety
+    /// The arguments are those of the kernel, in number, order and size, and what they lead to is allocated until the
+    /// kernel has run.
+    pub(super) unsafe fn launch(
+        &self,
+        kernel: &Kernel,
+        threads: u64,
+        arguments: &[Argument],
+    ) -> Result<(), CudaError> {
+        let blocks = c_uint::try_from(threads.div_ceil(u64::from(BLOCK))).map_err(|_| CudaError::Size)?;
+        let mut pointers = [null_mut::<c_void>(); 8];
+        for (pointer, argument) in pointers.iter_mut().zip(arguments) {
+            *pointer = match argument {
+                Argument::Wide(value) => std::ptr::from_ref(value).cast_mut().cast(),
+                Argument::Narrow(value) => std::ptr::from_ref(value).cast_mut().cast(),
+            };
+        }
+        assert!(arguments.len() <= pointers.len());
+        let driver = self.context.driver;
+        // SAFETY: the driver copies the arguments before it returns; the rest is the caller's promise.
+        let code = unsafe {
+            let (function, pointers) = (kernel.function, pointers.as_mut_ptr());
+            (driver.cuLaunchKernel)(function, blocks, 1, 1, BLOCK, 1, 1, 0, self.stream, pointers, null_mut())
+        };
+        driver.check("starting a kernel", code)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, destroyed once; the driver keeps it until its work is done.
+        self.context.free(|driver| unsafe { (driver.cuStreamDestroy_v2)(self.stream) });
+    }
+}
+
+/// An argument of a kernel.
+#[derive(Clone, Copy)]
+pub(super) enum Argument {
+    /// 64 bits: a number, or an address on the device.
+    Wide(u64),
+    /// 32 bits.
+    Narrow(u32),
+}
+
+/// A function that runs on the device. It is there for as long as its module is.
+pub(super) struct Kernel {
+    function: CUfunction,
+}
+
+// SAFETY: a function is a handle, and belongs to no thread.
+unsafe impl Send for Kernel {}
+
+/// The code that was loaded into a context.
+pub(super) struct Module {
+    context: Arc<Context>,
+    module: CUmodule,
+}
+
+// SAFETY: a module is a handle, and belongs to no thread.
+unsafe impl Send for Module {}
+
+impl Module {
+    /// Has the driver compile PTX for its device.
+    pub(super) fn load(context: &Arc<Context>, ptx: &CStr) -> Result<Module, CudaError> {
+        context.enter()?;
+        let mut module = null_mut();
+        // SAFETY: the module can be written, and the text ends in a zero.
+        let code = unsafe { (context.driver.cuModuleLoadData)(&mut module, ptx.as_ptr().cast()) };
+        context.driver.check("loading the kernels", code)?;
+        Ok(Module { context: context.clone(), module })
+    }
+
+    /// A kernel of this name.
+    pub(super) fn kernel(&self, name: &CStr) -> Result<Kernel, CudaError> {
+        let driver = self.context.driver;
+        let mut function = null_mut();
+        // SAFETY: the function can be written, and the name ends in a zero.
+        let code = unsafe { (driver.cuModuleGetFunction)(&mut function, self.module, name.as_ptr()) };
+        driver.check("finding a kernel", code)?;
+        Ok(Kernel { function })
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: loaded once, unloaded once, after all that its kernels were given.
+        self.context.free(|driver| unsafe { (driver.cuModuleUnload)(self.module) });
+    }
+}
