@@ -1,6 +1,8 @@
 //! The hitmap on a CUDA device, against the one on the CPU, with a stand-in for the driver: every line of the path runs
 //! but the device's own. `examples/cuda_curve.rs` does the same on a real one.
 
+#![cfg(not(miri))]
+
 mod stand_in_driver;
 
 use std::process::Command;

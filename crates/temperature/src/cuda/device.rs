@@ -23,8 +23,9 @@ const ATTACH_GLOBAL: c_uint = 1;
 /// Threads of a block: a multiple of every device's warp, and few enough for any device.
 const BLOCK: u32 = 256;
 
-/// How long a device's answer is waited for with open eyes. A batch takes less, and the shortest sleep is as long.
-const SPIN: Duration = Duration::from_micros(50);
+/// How long a device's answer is waited for with open eyes, while others may have the core: most batches take less, and
+/// the shortest sleep takes half as long. After that it sleeps.
+const AWAKE: Duration = Duration::from_micros(200);
 const NAP: Duration = Duration::from_micros(50);
 
 /// A device's primary context. All that is allocated in it holds on to it.
@@ -244,7 +245,7 @@ impl Event {
                 self.context.abandoned.store(true, Ordering::Relaxed);
                 return Err(CudaError::NoAnswer(patience));
             }
-            if waited < SPIN { std::hint::spin_loop() } else { std::thread::sleep(NAP) }
+            if waited < AWAKE { std::thread::yield_now() } else { std::thread::sleep(NAP) }
         }
     }
 
