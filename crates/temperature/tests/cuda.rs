@@ -365,6 +365,26 @@ fn a_lost_device_leaves_an_empty_map() {
 }
 
 #[test]
+fn a_device_that_hangs_is_left_alone() {
+    let Some(_) = in_child("a_device_that_hangs_is_left_alone", Driver::StandIn, "") else {
+        let stand_in = StandIn::find();
+        let mut map = CudaHitmap::open(0, Layout::Line, 1000, MemoryMode::Explicit).unwrap();
+        map.set_patience(Duration::from_millis(300));
+        stand_in.set("hang", 1);
+        map.mark(&[Reference::read(Digest::from_bits(1))]);
+        assert_eq!(map.error(), None, "nobody has waited for it yet");
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            drop(map);
+            sender.send(()).unwrap();
+        });
+        receiver.recv_timeout(Duration::from_secs(20)).expect("the map is given up");
+        assert!(stand_in.live() > 10, "what the device may still write to is not freed");
+        return;
+    };
+}
+
+#[test]
 fn a_number_that_no_header_knows_is_an_error_too() {
     let Some(log) =
         in_child("a_number_that_no_header_knows_is_an_error_too", Driver::StandIn, "launch_code=54321")

@@ -1,25 +1,23 @@
-//! What is allocated through the driver, each with its end: the context, memory of both sides, streams, events, and the
-//! kernels.
+//! What is made through the driver, each with its end: the context, streams, events, and the code.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{
-    CUDA_MEMCPY2D, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmemorytype, CUmodule, CUstream,
+    CUDA_MEMCPY2D, CUcontext, CUdevice, CUevent, CUfunction, CUmemorytype, CUmodule, CUstream,
 };
 
 use super::driver::{CudaError, Driver};
+use super::memory::{DeviceMemory, PinnedMemory};
 
 const NOT_READY: c_int = 600;
 /// Of a stream: it does not wait for the legacy default stream of the process.
 const NON_BLOCKING: c_uint = 1;
 /// Of an event: it has no time, and is cheaper for that.
 const DISABLE_TIMING: c_uint = 2;
-/// Of managed memory: any stream may use it.
-const ATTACH_GLOBAL: c_uint = 1;
 /// Threads of a block: a multiple of every device's warp, and few enough for any device.
 const BLOCK: u32 = 256;
 
@@ -30,7 +28,7 @@ const NAP: Duration = Duration::from_micros(50);
 
 /// A device's primary context. All that is allocated in it holds on to it.
 pub(super) struct Context {
-    driver: &'static Driver,
+    pub(super) driver: &'static Driver,
     device: CUdevice,
     context: CUcontext,
     /// The device hangs: whatever it was given may still be read and written by it, so nothing is freed any more.
@@ -94,7 +92,7 @@ impl Context {
     }
 
     /// Frees something, unless the device may still be using it. There is nobody to tell of a failure.
-    fn free(&self, free: impl FnOnce(&Driver) -> c_int) {
+    pub(super) fn free(&self, free: impl FnOnce(&Driver) -> c_int) {
         if !self.is_abandoned() && self.enter().is_ok() {
             free(self.driver);
         }
@@ -107,105 +105,6 @@ impl Drop for Context {
             // SAFETY: retained once, and nothing that was made in it is left: each of them owns a share of `self`.
             unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
         }
-    }
-}
-
-/// Where the map itself is.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum MemoryMode {
-    /// Memory of the device. A map that does not fit is refused.
-    #[default]
-    Explicit,
-    /// Managed memory (Catalyst, section 4.3.8): the driver moves pages to where they are used, so that a map may be
-    /// larger than the device's memory. It is slower then.
-    Managed,
-}
-
-/// Memory that the device reads and writes.
-pub(super) struct DeviceMemory {
-    context: Arc<Context>,
-    address: CUdeviceptr,
-    bytes: usize,
-}
-
-impl DeviceMemory {
-    /// With anything in it. `bytes` is more than 0.
-    pub(super) fn new(
-        context: &Arc<Context>,
-        bytes: usize,
-        mode: MemoryMode,
-    ) -> Result<DeviceMemory, CudaError> {
-        let driver = context.driver;
-        context.enter()?;
-        let mut address = 0;
-        let code = match mode {
-            // SAFETY: the address can be written.
-            MemoryMode::Explicit => unsafe { (driver.cuMemAlloc_v2)(&mut address, bytes) },
-            // SAFETY: the address can be written.
-            MemoryMode::Managed => unsafe { (driver.cuMemAllocManaged)(&mut address, bytes, ATTACH_GLOBAL) },
-        };
-        driver.check("allocating memory on the device", code)?;
-        Ok(DeviceMemory { context: context.clone(), address, bytes })
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// The address of a byte, for a kernel.
-    pub(super) fn at(&self, offset: usize) -> CUdeviceptr {
-        assert!(offset <= self.bytes);
-        self.address + offset as CUdeviceptr
-    }
-}
-
-impl Drop for DeviceMemory {
-    fn drop(&mut self) {
-        // SAFETY: allocated by `new`, freed once; the driver waits for the work that uses it.
-        self.context.free(|driver| unsafe { (driver.cuMemFree_v2)(self.address) });
-    }
-}
-
-/// Memory of the host that the device copies from and to without the kernel's help: it cannot be paged out.
-pub(super) struct PinnedMemory {
-    context: Arc<Context>,
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: it owns its memory, as a boxed slice does.
-unsafe impl Send for PinnedMemory {}
-
-impl PinnedMemory {
-    /// Zeros. `bytes` is more than 0.
-    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<PinnedMemory, CudaError> {
-        context.enter()?;
-        let mut start = null_mut();
-        // SAFETY: the pointer can be written. No flags: readable by the host at full speed.
-        let code = unsafe { (context.driver.cuMemHostAlloc)(&mut start, bytes, 0) };
-        context.driver.check("allocating pinned memory", code)?;
-        let start = NonNull::new(start.cast::<u8>()).ok_or(CudaError::Size)?;
-        // SAFETY: as many bytes were allocated.
-        unsafe { start.write_bytes(0, bytes) };
-        Ok(PinnedMemory { context: context.clone(), start, bytes })
-    }
-
-    pub(super) fn slice(&self) -> &[u8] {
-        // SAFETY: allocated and initialized by `new`. The device writes to it only in a copy, and whoever asked for that
-        // waits before looking.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
-    }
-
-    pub(super) fn slice_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `slice`, and `self` is borrowed for as long.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
-    }
-}
-
-impl Drop for PinnedMemory {
-    fn drop(&mut self) {
-        // SAFETY: allocated by `new`, freed once. Its owner has waited for the copies.
-        self.context.free(|driver| unsafe { (driver.cuMemFreeHost)(self.start.as_ptr().cast()) });
     }
 }
 
@@ -308,12 +207,11 @@ impl Stream {
         from: &PinnedMemory,
         bytes: usize,
     ) -> Result<(), CudaError> {
-        assert!(bytes <= from.bytes && offset + bytes <= to.bytes);
+        assert!(bytes <= from.bytes() && offset + bytes <= to.bytes());
         let driver = self.context.driver;
         // SAFETY: both ranges are allocated, by the assertion; the owner of `from` waits before writing to it again.
-        let code = unsafe {
-            (driver.cuMemcpyHtoDAsync_v2)(to.at(offset), from.start.as_ptr().cast(), bytes, self.stream)
-        };
+        let code =
+            unsafe { (driver.cuMemcpyHtoDAsync_v2)(to.at(offset), from.start().cast(), bytes, self.stream) };
         driver.check("copying to the device", code)
     }
 
@@ -325,12 +223,11 @@ impl Stream {
         offset: usize,
         bytes: usize,
     ) -> Result<(), CudaError> {
-        assert!(bytes <= to.bytes && offset + bytes <= from.bytes);
+        assert!(bytes <= to.bytes() && offset + bytes <= from.bytes());
         let driver = self.context.driver;
         // SAFETY: both ranges are allocated, by the assertion; the owner of `to` waits before reading it.
-        let code = unsafe {
-            (driver.cuMemcpyDtoHAsync_v2)(to.start.as_ptr().cast(), from.at(offset), bytes, self.stream)
-        };
+        let code =
+            unsafe { (driver.cuMemcpyDtoHAsync_v2)(to.start().cast(), from.at(offset), bytes, self.stream) };
         driver.check("copying from the device", code)
     }
 
@@ -341,7 +238,7 @@ impl Stream {
         from: (&DeviceMemory, usize),
         bytes: usize,
     ) -> Result<(), CudaError> {
-        assert!(to.1 + bytes <= to.0.bytes && from.1 + bytes <= from.0.bytes);
+        assert!(to.1 + bytes <= to.0.bytes() && from.1 + bytes <= from.0.bytes());
         let driver = self.context.driver;
         // SAFETY: both ranges are allocated, by the assertion. The two are different allocations wherever this is called,
         // or do not overlap.
@@ -360,7 +257,7 @@ impl Stream {
         rows: usize,
     ) -> Result<(), CudaError> {
         let fits = |(memory, first, pitch): (&DeviceMemory, usize, usize)| {
-            width <= pitch && first + (rows - 1) * pitch + width <= memory.bytes
+            width <= pitch && first + (rows - 1) * pitch + width <= memory.bytes()
         };
         assert!(rows > 0 && fits(to) && fits(from));
         let copy = CUDA_MEMCPY2D {
@@ -388,7 +285,7 @@ impl Stream {
 
     /// Sets `bytes` bytes from byte `offset` on to 0.
     pub(super) fn clear(&self, memory: &DeviceMemory, offset: usize, bytes: usize) -> Result<(), CudaError> {
-        assert!(offset + bytes <= memory.bytes);
+        assert!(offset + bytes <= memory.bytes());
         let driver = self.context.driver;
         // SAFETY: the range is allocated, by the assertion.
         let code = unsafe { (driver.cuMemsetD8Async)(memory.at(offset), 0, bytes, self.stream) };

@@ -15,14 +15,20 @@
 
 mod device;
 mod driver;
+mod kernels;
+mod memory;
+mod page;
 mod shape;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use device::MemoryMode;
-use device::{Argument, Context, DeviceMemory, Event, Kernel, Module, PinnedMemory, Stream};
+use device::{Context, Event, Stream};
 pub use driver::CudaError;
+use kernels::Kernels;
+pub use memory::MemoryMode;
+use memory::{DeviceMemory, PinnedMemory};
+use page::Page;
 pub use shape::Layout;
 use shape::{Aging, Shape};
 
@@ -30,11 +36,6 @@ use crate::hitmap::Hitmap;
 use crate::line::{LINE_BYTES, LINE_WORDS};
 use crate::reference::{Digest, Reference};
 
-/// The kernels in the language that every driver compiles for its devices; `kernels/regenerate.sh` makes it.
-const PTX: &str = concat!(include_str!("../../kernels/hitmap.ptx"), "\0");
-
-/// References of the smallest page: 4 KiB, as Catalyst's reference pool (section 3.2.1).
-const PAGE_REFERENCES_MIN: usize = 1024;
 /// Bytes that a map is taken down or up in.
 const STAGE_BYTES: usize = 1 << 20;
 /// How long a device may take for what it was given. The longest work is a growth: seconds at most.
@@ -42,52 +43,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The most a map grows by in one step, and the most rows of a copy: devices limit the distance of two rows to 2 GiB.
 const GROWTH_MAX: u64 = 1 << 16;
 const ROWS_MAX: usize = 1 << 20;
-
-/// References on their way: where the host writes them, where the device reads them, and the zone of each.
-struct Page {
-    host: PinnedMemory,
-    references: DeviceMemory,
-    zones: DeviceMemory,
-    /// The device is done with all three.
-    done: Event,
-}
-
-impl Page {
-    fn new(context: &Arc<Context>, references: usize) -> Result<Page, CudaError> {
-        Ok(Page {
-            host: PinnedMemory::new(context, references * size_of::<u32>())?,
-            references: DeviceMemory::new(context, references * size_of::<u32>(), MemoryMode::Explicit)?,
-            zones: DeviceMemory::new(context, references, MemoryMode::Explicit)?,
-            done: Event::new(context, false)?,
-        })
-    }
-
-    /// Waits until the page is free, makes it large enough and writes the words into it.
-    fn fill(
-        &mut self,
-        context: &Arc<Context>,
-        patience: Duration,
-        words: impl ExactSizeIterator<Item = u32>,
-    ) -> Result<u32, CudaError> {
-        let count = words.len();
-        let count_narrow = u32::try_from(count).map_err(|_| CudaError::Size)?;
-        self.done.wait(patience)?;
-        if count > self.zones.bytes() {
-            *self = Page::new(context, count.next_power_of_two())?;
-        }
-        for (slot, word) in self.host.slice_mut().as_chunks_mut().0.iter_mut().zip(words) {
-            *slot = word.to_ne_bytes();
-        }
-        Ok(count_narrow)
-    }
-}
-
-/// The kernels of a layout.
-struct Kernels {
-    zones: Kernel,
-    mark: Kernel,
-    fold: Kernel,
-}
 
 /// How long a batch took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,8 +80,6 @@ pub struct CudaHitmap {
     lookups: Stream,
     ready: Event,
     kernels: Kernels,
-    // After all that is in it.
-    _module: Module,
     context: Arc<Context>,
 }
 
@@ -148,22 +101,7 @@ impl CudaHitmap {
     pub fn open(number: u32, layout: Layout, items: u64, mode: MemoryMode) -> Result<CudaHitmap, CudaError> {
         let shape = Shape::new(layout, items);
         let context = Context::of(number)?;
-        let ptx =
-            std::ffi::CStr::from_bytes_with_nul(PTX.as_bytes()).expect("the text has one zero, at its end");
-        let module = Module::load(&context, ptx)?;
-        let kernels = match layout {
-            Layout::Line => Kernels {
-                zones: module.kernel(c"line_zones")?,
-                mark: module.kernel(c"line_mark")?,
-                fold: module.kernel(c"line_fold")?,
-            },
-            Layout::Published(_) => Kernels {
-                zones: module.kernel(c"published_zones")?,
-                mark: module.kernel(c"published_mark")?,
-                fold: module.kernel(c"published_fold")?,
-            },
-        };
-        let page = || Page::new(&context, PAGE_REFERENCES_MIN);
+        let page = || Page::new(&context);
         let hitmap = CudaHitmap {
             number,
             name: context.name()?,
@@ -181,8 +119,7 @@ impl CudaHitmap {
             marks: Stream::new(&context)?,
             lookups: Stream::new(&context)?,
             ready: Event::new(&context, false)?,
-            kernels,
-            _module: module,
+            kernels: Kernels::load(&context, shape)?,
             context,
         };
         hitmap.marks.clear(&hitmap.map, 0, shape.bytes())?;
@@ -303,8 +240,8 @@ impl CudaHitmap {
         }
         record(1)?;
         if count > 0 {
-            judge(&self.marks, &self.kernels.zones, self.shape, &self.map, page, count)?;
-            mark(&self.marks, &self.kernels.mark, self.shape, &self.map, page, count)?;
+            self.kernels.zones(&self.marks, (self.shape, &self.map), page, count)?;
+            self.kernels.mark(&self.marks, (self.shape, &self.map), page, count)?;
         }
         record(2)?;
         self.marks.record(&page.done)
@@ -320,7 +257,7 @@ impl CudaHitmap {
         self.lookups.copy_in(&page.references, 0, &page.host, digests.len() * size_of::<u32>())?;
         self.marks.record(&self.ready)?;
         self.lookups.after(&self.ready)?;
-        judge(&self.lookups, &self.kernels.zones, self.shape, &self.map, page, count)?;
+        self.kernels.zones(&self.lookups, (self.shape, &self.map), page, count)?;
         // The answer takes the place of the question, which the device has by then.
         self.lookups.copy_out(&mut page.host, &page.zones, 0, digests.len())?;
         self.lookups.record(&page.done)?;
@@ -335,18 +272,7 @@ impl CudaHitmap {
         for (step, number) in self.shape.aging().zip(0..).skip(begin as usize) {
             match step {
                 Aging::Fold { level, also } => {
-                    let (begin, end) = self.shape.counter(level);
-                    let words = ((end - begin) / size_of::<u64>()) as u64;
-                    let address = |level| self.map.at(self.shape.counter(level).0);
-                    let arguments = [
-                        Argument::Wide(address(level)),
-                        Argument::Wide(address(level + 1)),
-                        Argument::Wide(also.map_or(0, address)),
-                        Argument::Wide(words),
-                    ];
-                    // SAFETY: published_fold(below, above, also, words); the level above has twice as many words, the
-                    // counter `also` as many, and the map stays until the stream is done.
-                    unsafe { self.marks.launch(&self.kernels.fold, words, &arguments) }?;
+                    self.kernels.fold_level(&self.marks, (self.shape, &self.map), level, also)?;
                 }
                 Aging::Copy { level, from } => {
                     let (begin, end) = self.shape.counter(from);
@@ -369,10 +295,7 @@ impl CudaHitmap {
         let (Shape::Line { lines }, Some(hand)) = (self.shape, self.hand) else { return Ok(false) };
         let count = ((bytes / LINE_BYTES) as u64).min(lines - hand);
         if count > 0 {
-            let arguments = [Argument::Wide(self.map.at(0)), Argument::Wide(hand), Argument::Wide(count)];
-            // SAFETY: line_fold(map, first, count); no line is past the last one, and the map stays until the stream is
-            // done.
-            unsafe { self.marks.launch(&self.kernels.fold, count, &arguments) }?;
+            self.kernels.fold_lines(&self.marks, (self.shape, &self.map), hand, count)?;
         }
         self.hand = (hand + count < lines).then_some(hand + count);
         Ok(self.hand.is_some())
@@ -426,64 +349,6 @@ impl CudaHitmap {
     }
 }
 
-/// Writes the zones of a page's references.
-fn judge(
-    stream: &Stream,
-    kernel: &Kernel,
-    shape: Shape,
-    map: &DeviceMemory,
-    page: &Page,
-    count: u32,
-) -> Result<(), CudaError> {
-    let (map, count, threads) = (Argument::Wide(map.at(0)), Argument::Narrow(count), u64::from(count));
-    let (references, zones) = (Argument::Wide(page.references.at(0)), Argument::Wide(page.zones.at(0)));
-    match shape {
-        Shape::Line { lines } => {
-            let arguments = [map, Argument::Wide(lines), references, count, zones];
-            // SAFETY: line_zones(map, lines, references, count, zones); a page has room for `count`, which `fill` saw to,
-            // and the map and the page stay until the page is done.
-            unsafe { stream.launch(kernel, threads, &arguments) }
-        }
-        Shape::Published { options, first_bits } => {
-            let levels = Argument::Narrow(options.levels.into());
-            let hashes = Argument::Narrow(options.hash_bits.into());
-            let arguments = [map, Argument::Wide(first_bits), levels, hashes, references, count, zones];
-            // SAFETY: published_zones(map, bits, levels, hashes, references, count, zones); the rest as above.
-            unsafe { stream.launch(kernel, threads, &arguments) }
-        }
-    }
-}
-
-/// Marks a page's references, whose zones are written.
-fn mark(
-    stream: &Stream,
-    kernel: &Kernel,
-    shape: Shape,
-    map: &DeviceMemory,
-    page: &Page,
-    count: u32,
-) -> Result<(), CudaError> {
-    let (map, count, threads) = (Argument::Wide(map.at(0)), Argument::Narrow(count), u64::from(count));
-    let (references, zones) = (Argument::Wide(page.references.at(0)), Argument::Wide(page.zones.at(0)));
-    match shape {
-        Shape::Line { lines } => {
-            let arguments = [map, Argument::Wide(lines), references, zones, count];
-            // SAFETY: line_mark(map, lines, references, zones, count); a page has room for `count`, which `fill` saw to,
-            // and the map and the page stay until the page is done.
-            unsafe { stream.launch(kernel, threads, &arguments) }
-        }
-        Shape::Published { options, first_bits } => {
-            let levels = Argument::Narrow(options.levels.into());
-            let hashes = Argument::Narrow(options.hash_bits.into());
-            let set_counter = Argument::Narrow(options.set_counter.into());
-            let arguments =
-                [map, Argument::Wide(first_bits), levels, hashes, set_counter, references, zones, count];
-            // SAFETY: published_mark(map, bits, levels, hashes, set_counter, references, zones, count); the rest as above.
-            unsafe { stream.launch(kernel, threads, &arguments) }
-        }
-    }
-}
-
 impl Hitmap for CudaHitmap {
     /// Does not wait for the device, unless both batches before this one are still on their way.
     fn mark(&mut self, references: &[Reference]) {
@@ -520,7 +385,8 @@ impl Hitmap for CudaHitmap {
         });
     }
 
-    /// Of the device's memory.
+    /// Of the device's memory. The pages are not counted: for each reference of the largest batch 15 bytes of the device's
+    /// memory, and 12 of the host's.
     fn bytes_for(&self, items: u64) -> u64 {
         self.shape.grown(items).bytes() as u64
     }

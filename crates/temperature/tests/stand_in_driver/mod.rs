@@ -21,7 +21,7 @@ fn compile(folder: &str, source: &Path) -> PathBuf {
     });
     let compiler = compiler.expect("these tests need a C++ compiler: none of c++, g++, clang++ is installed");
     let output = Command::new(compiler)
-        .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread", "-I"])
+        .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-pthread", "-I"])
         .arg(crate_root.join("kernels"))
         .args(["-x", "c++"])
         .arg(source)
