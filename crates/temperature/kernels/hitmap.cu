@@ -95,7 +95,7 @@ KERNEL line_fold(u64 *map, u64 first, u64 count)
 
 // ---- As published: level 1 of `bits` bits, then each level twice the one below, then the set counter of `bits` bits.
 
-// The first word of a level, level 1 to `levels`. The set counter follows the last level, so it is "level" `levels` + 1.
+// The first word of a level, level 1 to `levels`; the set counter follows the last one, as if it were one more.
 HERE u64 published_first_word(u64 bits, u32 level)
 {
     return (bits >> 6) * ((1ull << (level - 1)) - 1);

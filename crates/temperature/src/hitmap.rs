@@ -8,7 +8,8 @@ use crate::reference::{Digest, Reference};
 ///   outcome does not depend on their order, and a processor with thousands of threads gives the same bits as one
 ///   without. A key that stands in a batch twice climbs one level. A batch of one is Catalyst's Algorithm 2.
 /// * **No false negatives.** Between two agings a key that was marked `n` times, in `n` batches, is at least in zone
-///   `min(n, levels)`; each aging lowers what is promised by one. More is possible: keys share bits.
+///   `min(n, levels)`; each aging lowers what is promised by one. Where it is
+///   done piece by piece, it lowers some of the marks made meanwhile too. More is possible: keys share bits.
 pub trait Hitmap: Send {
     /// Marks the keys of a batch, each in the lowest level where it is not marked yet. A map with a set counter marks
     /// there too what was stored and was in no level.

@@ -3,12 +3,16 @@
 //! This room knows hashes and bits, nothing of items, columns or threads. The cache owns one hitmap and one ghost, in
 //! the keeper's hand; nobody else touches them, so there are no atomics here.
 
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, reason = "what a driver in C is given and gives")]
 mod cuda;
 mod ghost;
 mod hash_counter;
 mod hitmap;
 mod line;
 mod mix;
+#[allow(unsafe_code, reason = "a hint that cannot fault")]
 mod prefetch;
 mod published;
 mod reference;

@@ -31,6 +31,7 @@ const LINES_MAX: u64 = 1 << 28;
 const AHEAD: usize = 16;
 
 const _: () = assert!(LINE_WORDS * size_of::<u64>() == LINE_BYTES);
+const _: () = assert!(LINES_MAX * LINE_WORDS as u64 <= 1 << 32, "a word's number fits in 32 bits");
 
 /// The words of a line.
 type Line = [u64; LINE_WORDS];
@@ -147,14 +148,15 @@ pub struct LineHitmap {
     lines: Lines,
     /// The next line to fold, while an aging is going on.
     hand: Option<usize>,
-    /// Zones of the batch at hand.
-    zones: Vec<u8>,
+    /// What the batch at hand will set, and where; as long as the longest batch there was.
+    writes: Vec<(u32, u64)>,
 }
 
 impl LineHitmap {
-    /// An empty map for `items` items: at most 11 for each line, so 5.8 bytes for each item when it is full.
+    /// An empty map for `items` items, at most 11 for each line: 5.8 bytes for each item when it is full, and twice
+    /// that right after a doubling.
     pub fn for_items(items: u64) -> LineHitmap {
-        LineHitmap { lines: Lines::zeros(lines_for(items)), hand: None, zones: Vec::new() }
+        LineHitmap { lines: Lines::zeros(lines_for(items)), hand: None, writes: Vec::new() }
     }
 
     /// A map with the words of another one, wherever it has been, and the line at which its aging stood.
@@ -166,7 +168,7 @@ impl LineHitmap {
         assert!(words.len().is_multiple_of(LINE_WORDS) && lines.is_power_of_two(), "{} words", words.len());
         assert!(lines <= LINES_MAX, "{lines} lines");
         assert!(hand.is_none_or(|hand| hand < lines), "line {hand:?} of {lines}");
-        let mut map = LineHitmap { lines: Lines::zeros(lines), hand: None, zones: Vec::new() };
+        let mut map = LineHitmap { lines: Lines::zeros(lines), hand: None, writes: Vec::new() };
         map.lines.words_mut().copy_from_slice(words);
         map.hand = hand.map(|hand| hand as usize);
         map
@@ -182,9 +184,14 @@ impl LineHitmap {
         self.hand.map(|hand| hand as u64)
     }
 
-    /// Appends the zones.
+    /// Calls `found` with the line of each key, its place there and its zone, in order.
     #[inline(always)]
-    fn judge<T: Copy>(&self, of: &[T], digest: impl Fn(T) -> Digest, zones: &mut Vec<u8>) {
+    fn judge<T: Copy>(
+        &self,
+        of: &[T],
+        digest: impl Fn(T) -> Digest,
+        mut found: impl FnMut(usize, Spread, u8),
+    ) {
         let lines = self.lines.lines();
         let count = lines.len() as u64;
         let mixed_of = |one: T| {
@@ -196,37 +203,41 @@ impl LineHitmap {
         for (mixed, &one) in fetched.iter_mut().zip(of) {
             *mixed = mixed_of(one);
         }
-        zones.reserve(of.len());
-        zones.extend((0..of.len()).map(|at| {
+        for at in 0..of.len() {
             let slot = &mut fetched[at % AHEAD];
             let mixed = *slot;
             if let Some(&ahead) = of.get(at + AHEAD) {
                 *slot = mixed_of(ahead);
             }
-            spread(mixed).zone(&lines[line_of(mixed, count)])
-        }));
+            let (line, spread) = (line_of(mixed, count), spread(mixed));
+            found(line, spread, spread.zone(&lines[line]));
+        }
     }
 }
 
 impl Hitmap for LineHitmap {
     fn mark(&mut self, references: &[Reference]) {
-        let mut zones = std::mem::take(&mut self.zones);
-        zones.clear();
-        self.judge(references, Reference::digest, &mut zones);
-        let lines = self.lines.lines_mut();
-        let count = lines.len() as u64;
-        for (reference, &zone) in references.iter().zip(&zones) {
-            if zone < LEVELS {
-                let mixed = mix(reference.digest());
-                let (word, mask) = spread(mixed).places()[usize::from(zone)];
-                lines[line_of(mixed, count)][word] |= mask;
-            }
+        let mut writes = std::mem::take(&mut self.writes);
+        if writes.len() < references.len() {
+            writes.resize(references.len(), (0, 0));
         }
-        self.zones = zones;
+        let mut count = 0;
+        self.judge(references, Reference::digest, |line, spread, zone| {
+            // Written down in any case and kept if there is a level left: as in `Spread::zone`, no branches.
+            let (word, mask) = spread.places()[usize::from(zone.min(LEVELS - 1))];
+            writes[count] = ((line * LINE_WORDS + word) as u32, mask);
+            count += usize::from(zone < LEVELS);
+        });
+        let words = self.lines.words_mut();
+        for &(word, mask) in &writes[..count] {
+            words[word as usize] |= mask;
+        }
+        self.writes = writes;
     }
 
     fn zones(&mut self, digests: &[Digest], zones: &mut Vec<u8>) {
-        self.judge(digests, |digest| digest, zones);
+        zones.reserve(digests.len());
+        self.judge(digests, |digest| digest, |_, _, zone| zones.push(zone));
     }
 
     fn age(&mut self) {

@@ -523,7 +523,7 @@ fn a_kernel_by_itself_does_what_its_part_of_the_map_does() {
         let zones_at = found.as_mut_ptr();
         kernels.run(references.len(), |library| {
             type Zones = unsafe extern "C" fn(*const u64, u64, *const Reference, u32, *mut u8);
-            // SAFETY: the kernel has this type; a reference is a number of 32 bits, and each slice has `count` of its kind.
+            // SAFETY: the kernel has this type; a reference is a number of 32 bits, and each slice has `count`.
             unsafe {
                 let kernel = library.get::<Zones>(b"line_zones\0").unwrap();
                 kernel(before.as_ptr(), lines, references.as_ptr(), count, zones_at);

@@ -79,7 +79,7 @@ proptest! {
             8 => (0u64..80).prop_map(Step::Push),
             4 => (0u64..80).prop_map(Step::Take),
             1 => (0u64..120).prop_map(Step::Resize),
-        ], 1..80),
+        ], 1..if cfg!(miri) { 20 } else { 80 }),
     ) {
         let mut ghost = Ghost::for_entries(entries);
         let mut naive = Naive::new(entries);
@@ -99,7 +99,7 @@ proptest! {
             }
             prop_assert_eq!(ghost.entries(), 4 * naive.buckets.len() as u64);
             prop_assert_eq!(ghost.bytes(), 8 * naive.buckets.len() as u64);
-            for key in 0..80 {
+            for key in (0..80).step_by(if cfg!(miri) { 4 } else { 1 }) {
                 prop_assert_eq!(ghost.contains(KeyHash(key)), naive.contains(KeyHash(key)), "key {}", key);
             }
         }
@@ -113,7 +113,7 @@ fn hash(n: u64) -> KeyHash {
 
 #[test]
 fn the_newest_are_known_and_strangers_are_not() {
-    let entries: u64 = if cfg!(miri) { 400 } else { 40_000 };
+    let entries: u64 = if cfg!(miri) { 100 } else { 40_000 };
     let mut ghost = Ghost::for_entries(entries);
     (0..2 * entries).for_each(|n| ghost.push(hash(n)));
     let known = |range: std::ops::Range<u64>| range.filter(|n| ghost.contains(hash(*n))).count() as f64;
@@ -122,31 +122,32 @@ fn the_newest_are_known_and_strangers_are_not() {
     assert!(known(2 * entries - tenth..2 * entries) > 0.97 * tenth as f64);
     let old = 2 * entries - entries * 95 / 100;
     let share = known(old..old + tenth) / tenth as f64;
-    assert!((0.4..0.65).contains(&share), "{share}");
+    assert!((0.4..0.65).contains(&share) || cfg!(miri), "{share}");
     let strangers = known(10 * entries..30 * entries) / (20 * entries) as f64;
     assert!(strangers < 1.5 * 4.0 / 65535.0 || cfg!(miri), "{strangers}");
 }
 
 #[test]
 fn a_grown_ghost_forgets_nobody() {
-    let mut ghost = Ghost::for_entries(1000);
-    (0..1000).for_each(|n| ghost.push(hash(n)));
-    let known: Vec<u64> = (0..1000).filter(|n| ghost.contains(hash(*n))).collect();
-    ghost.resize(7000);
-    assert_eq!(ghost.entries(), 8000);
-    assert!(known.iter().all(|n| ghost.contains(hash(*n))));
-    ghost.resize(6000);
-    assert_eq!(ghost.entries(), 8000, "a size that sways");
-    ghost.resize(2000);
-    assert_eq!(ghost.entries(), 4000);
-    assert!(known.iter().all(|n| ghost.contains(hash(*n))), "half of a doubled ghost is what was doubled");
-    ghost.resize(700);
-    assert_eq!(ghost.entries(), 2000);
-    ghost.resize(600);
-    assert_eq!(ghost.entries(), 1000);
-    assert!(known.iter().all(|n| ghost.contains(hash(*n))));
-    ghost.resize(300);
-    assert_eq!(ghost.entries(), 500);
-    let kept = known.iter().filter(|n| ghost.contains(hash(**n))).count();
-    assert!((450..=500).contains(&kept), "{kept} of 500, as a few pairs of buckets had fewer than four");
+    let unit: u64 = if cfg!(miri) { 4 } else { 100 };
+    let mut ghost = Ghost::for_entries(10 * unit);
+    let known_by =
+        |ghost: &Ghost| -> Vec<u64> { (0..10 * unit).filter(|n| ghost.contains(hash(*n))).collect() };
+    (0..10 * unit).for_each(|n| ghost.push(hash(n)));
+    let known = known_by(&ghost);
+    ghost.resize(70 * unit);
+    assert_eq!(ghost.entries(), 80 * unit);
+    assert_eq!(known_by(&ghost), known);
+    ghost.resize(60 * unit);
+    assert_eq!(ghost.entries(), 80 * unit, "a size that sways");
+    ghost.resize(7 * unit);
+    assert_eq!(ghost.entries(), 20 * unit);
+    ghost.resize(6 * unit);
+    assert_eq!(ghost.entries(), 10 * unit);
+    assert_eq!(known_by(&ghost), known, "half of a doubled ghost is what was doubled");
+    ghost.resize(3 * unit);
+    assert_eq!(ghost.entries(), 5 * unit);
+    let kept = known_by(&ghost).len() as u64;
+    // Nearly full: a few pairs of buckets had fewer than four.
+    assert!((4 * unit..=5 * unit).contains(&kept), "{kept} of {}", 5 * unit);
 }

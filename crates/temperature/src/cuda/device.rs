@@ -199,7 +199,8 @@ impl Stream {
         self.context.driver.check("ordering two streams", code)
     }
 
-    /// Copies the first `bytes` bytes to the device, from byte `offset` on. The source must not change until it is done.
+    /// Copies the first `bytes` bytes to the device, from byte `offset` on. The source must not change until that is
+    /// done.
     pub(super) fn copy_in(
         &self,
         to: &DeviceMemory,
@@ -239,11 +240,11 @@ impl Stream {
         bytes: usize,
     ) -> Result<(), CudaError> {
         assert!(to.1 + bytes <= to.0.bytes() && from.1 + bytes <= from.0.bytes());
+        let (to, from) = (to.0.at(to.1), from.0.at(from.1));
+        assert!(to.abs_diff(from) >= bytes as u64, "the ranges overlap");
         let driver = self.context.driver;
-        // SAFETY: both ranges are allocated, by the assertion. The two are different allocations wherever this is called,
-        // or do not overlap.
-        let code =
-            unsafe { (driver.cuMemcpyDtoDAsync_v2)(to.0.at(to.1), from.0.at(from.1), bytes, self.stream) };
+        // SAFETY: both ranges are allocated and apart from each other, by the assertions.
+        let code = unsafe { (driver.cuMemcpyDtoDAsync_v2)(to, from, bytes, self.stream) };
         driver.check("copying on the device", code)
     }
 

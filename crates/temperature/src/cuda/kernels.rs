@@ -50,8 +50,8 @@ impl Kernels {
         match shape {
             Shape::Line { lines } => {
                 let arguments = [map, Argument::Wide(lines), references, count, zones];
-                // SAFETY: line_zones(map, lines, references, count, zones). The map has this shape, the page has room for
-                // `count`, and both stay until the page is done.
+                // SAFETY: line_zones(map, lines, references, count, zones). The map has this shape, the page has room
+                // for `count`, and both stay until the page is done.
                 unsafe { stream.launch(&self.zones, threads, &arguments) }
             }
             Shape::Published { options, first_bits } => {
@@ -78,8 +78,8 @@ impl Kernels {
         match shape {
             Shape::Line { lines } => {
                 let arguments = [map, Argument::Wide(lines), references, zones, count];
-                // SAFETY: line_mark(map, lines, references, zones, count). The map has this shape, the page has room for
-                // `count`, and both stay until the page is done.
+                // SAFETY: line_mark(map, lines, references, zones, count). The map has this shape, the page has room
+                // for `count`, and both stay until the page is done.
                 unsafe { stream.launch(&self.mark, threads, &arguments) }
             }
             Shape::Published { options, first_bits } => {
@@ -105,8 +105,8 @@ impl Kernels {
     ) -> Result<(), CudaError> {
         assert!(matches!(shape, Shape::Line { lines } if first + count <= lines));
         let arguments = [Argument::Wide(map.at(0)), Argument::Wide(first), Argument::Wide(count)];
-        // SAFETY: line_fold(map, first, count). No line is past the last one, by the assertion, and the map stays until the
-        // stream is done.
+        // SAFETY: line_fold(map, first, count). No line is past the last one, by the assertion, and the map stays until
+        // the stream is done.
         unsafe { stream.launch(&self.fold, count, &arguments) }
     }
 
@@ -133,8 +133,8 @@ impl Kernels {
             Argument::Wide(also.map_or(0, address)),
             Argument::Wide(words),
         ];
-        // SAFETY: published_fold(below, above, also, words). The level above has twice as many words and `also` as many, by
-        // the assertions, and the map stays until the stream is done.
+        // SAFETY: published_fold(below, above, also, words). The level above has twice as many words and `also` as many,
+        // by the assertions, and the map stays until the stream is done.
         unsafe { stream.launch(&self.fold, words, &arguments) }
     }
 }

@@ -102,8 +102,8 @@ impl PinnedMemory {
     }
 
     pub(super) fn slice(&self) -> &[u8] {
-        // SAFETY: allocated and initialized by `new`. The device writes to it only in a copy, and whoever asked for that
-        // waits before looking.
+        // SAFETY: allocated and initialized by `new`. The device writes to it only in a copy, and whoever asked for
+        // that waits before looking.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 

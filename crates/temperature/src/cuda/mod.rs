@@ -58,8 +58,8 @@ pub struct BatchTimes {
 /// A hitmap on a CUDA device. Its bits are those of [`LineHitmap`](crate::LineHitmap) or
 /// [`PublishedHitmap`](crate::PublishedHitmap) after the same calls.
 ///
-/// After the first [`CudaHitmap::error`] it marks nothing and calls every key cold; [`Resilient`](crate::Resilient) goes
-/// on from there.
+/// After the first [`CudaHitmap::error`] it marks nothing and calls every key cold;
+/// [`Resilient`](crate::Resilient) goes on from there.
 pub struct CudaHitmap {
     number: u32,
     name: String,
@@ -143,8 +143,8 @@ impl CudaHitmap {
         self.hand
     }
 
-    /// All words of the map, after all that was given to the device: those of [`LineHitmap`](crate::LineHitmap), or each
-    /// level of [`PublishedHitmap`](crate::PublishedHitmap) from the first on and then its set counter.
+    /// All words of the map, after all that was given to the device: those of [`LineHitmap`](crate::LineHitmap), or
+    /// each level of [`PublishedHitmap`](crate::PublishedHitmap) from the first on and then its set counter.
     ///
     /// # Errors
     /// What the driver refuses, or an earlier failure that cannot be got over.
@@ -385,8 +385,8 @@ impl Hitmap for CudaHitmap {
         });
     }
 
-    /// Of the device's memory. The pages are not counted: for each reference of the largest batch 15 bytes of the device's
-    /// memory, and 12 of the host's.
+    /// Of the device's memory. The pages are not counted: for each reference of the largest batch up to 30 bytes of the
+    /// device's memory and 24 of the host's, which are pinned.
     fn bytes_for(&self, items: u64) -> u64 {
         self.shape.grown(items).bytes() as u64
     }

@@ -93,8 +93,8 @@ impl Shape {
         (begin, begin + if level > options.levels { first_bytes } else { first_bytes << (level - 1) })
     }
 
-    /// The map of the CPU with these words. An aging that stands at `hand` is the map's own matter where it can be, else
-    /// it is brought to its end.
+    /// The map of the CPU with these words. An aging that stands at `hand` goes on there if it can, else it is brought
+    /// to its end here.
     pub(super) fn on_cpu(self, mut words: Vec<u64>, hand: Option<u64>) -> Box<dyn Hitmap> {
         let Shape::Published { options, .. } = self else {
             debug_assert_eq!(words.len() % LINE_WORDS, 0);

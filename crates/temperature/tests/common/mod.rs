@@ -7,7 +7,7 @@ use proptest::prelude::*;
 /// Few cases where every step is interpreted.
 pub(crate) fn cases(many: u32) -> ProptestConfig {
     ProptestConfig {
-        cases: if cfg!(miri) { 6 } else { many },
+        cases: if cfg!(miri) { 3 } else { many },
         failure_persistence: None,
         ..ProptestConfig::default()
     }
@@ -39,7 +39,7 @@ pub(crate) fn steps(keys: u32, items: u64) -> impl Strategy<Value = Vec<Step>> {
         3 => (0usize..400).prop_map(Step::AgeSome),
         1 => (0..items).prop_map(Step::Grow),
     ];
-    prop::collection::vec(step, 1..if cfg!(miri) { 12 } else { 60 })
+    prop::collection::vec(step, 1..if cfg!(miri) { 8 } else { 60 })
 }
 
 pub(crate) fn references(batch: &[(u32, bool)]) -> Vec<Reference> {

@@ -68,8 +68,8 @@ pub(crate) enum Driver {
     Hollow,
 }
 
-/// Runs the test of this name in a process of its own, where it finds this driver with these orders, and returns what it
-/// wrote to stderr. In that process it returns none: there the test does its work.
+/// Runs the test of this name in a process of its own, where it finds this driver with these orders, and returns what
+/// it wrote to stderr. In that process it returns none: there the test does its work.
 pub(crate) fn in_child(test: &str, driver: Driver, orders: &str) -> Option<String> {
     if std::env::var_os(IN_CHILD).is_some() {
         tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
