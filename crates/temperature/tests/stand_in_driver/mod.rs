@@ -4,10 +4,13 @@ use std::ffi::{CString, c_char, c_longlong};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use libloading::Library;
 
 const IN_CHILD: &str = "LARDER_TEST_IN_CHILD";
+/// A test takes seconds.
+const CHILD_LIFE_MAX: Duration = Duration::from_secs(120);
 
 /// Compiles C++ into a library `libcuda.so.1` in a folder of this name, and returns the folder.
 fn compile(folder: &str, source: &Path) -> PathBuf {
@@ -72,6 +75,11 @@ pub(crate) enum Driver {
 /// it wrote to stderr. In that process it returns none: there the test does its work.
 pub(crate) fn in_child(test: &str, driver: Driver, orders: &str) -> Option<String> {
     if std::env::var_os(IN_CHILD).is_some() {
+        std::thread::spawn(|| {
+            std::thread::sleep(CHILD_LIFE_MAX);
+            eprintln!("it hangs");
+            std::process::abort();
+        });
         tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
         return None;
     }
