@@ -5,6 +5,8 @@
 
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code, reason = "what a driver in C is given and gives")]
+mod cuda;
 mod ghost;
 mod hash_counter;
 mod hitmap;
@@ -14,8 +16,10 @@ mod mix;
 mod prefetch;
 mod published;
 mod reference;
+mod resilient;
 mod shadows;
 
+pub use cuda::{BatchTimes, CudaError, CudaHitmap, Layout, MemoryMode};
 pub use ghost::Ghost;
 pub use hash_counter::{COUNTER_BITS_MIN, HASH_BITS_MAX, HashCounter};
 pub use hitmap::Hitmap;
@@ -23,4 +27,5 @@ pub use line::LineHitmap;
 pub use mix::mix;
 pub use published::{LEVELS_MAX, PublishedHitmap, PublishedOptions};
 pub use reference::{Digest, Reference};
+pub use resilient::Resilient;
 pub use shadows::{SHADOW_ITEMS_MAX, Shadows};

@@ -1,0 +1,417 @@
+//! The hitmap on a CUDA device (Catalyst, section 3.2).
+//!
+//! ```text
+//!   the host                                   the device
+//!   page 0 or 1 (pinned)  ---- copy ---->  references ---> zones ---> mark   stream "marks"
+//!   question (pinned)     ---- copy ---->  digests --+               |
+//!                                                    |   +- ready ---+
+//!                                                    v   v
+//!   question (pinned)     <--- copy -----           zones                   stream "lookups"
+//! ```
+//!
+//! A batch is given to the device and not waited for; its page is free again when the device says so. A question waits
+//! for the batches before it by an event, and is answered before the next batch is given, so no kernel ever reads what
+//! another one writes at the same time.
+
+mod device;
+mod driver;
+mod kernels;
+mod memory;
+mod page;
+mod shape;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use device::{Context, Event, Stream};
+pub use driver::CudaError;
+use kernels::Kernels;
+pub use memory::MemoryMode;
+use memory::{DeviceMemory, PinnedMemory};
+use page::Page;
+pub use shape::Layout;
+use shape::{Aging, Shape};
+
+use crate::hitmap::Hitmap;
+use crate::line::{LINE_BYTES, LINE_WORDS};
+use crate::reference::{Digest, Reference};
+
+/// Bytes that a map is taken down or up in.
+const STAGE_BYTES: usize = 1 << 20;
+/// How long a device may take for what it was given. The longest work is a growth: seconds at most.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most a map grows by in one step, and the most rows of a copy: devices limit the distance of two rows to 2 GiB.
+const GROWTH_MAX: u64 = 1 << 16;
+const ROWS_MAX: usize = 1 << 20;
+
+/// How long a batch took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchTimes {
+    /// The references' way to the device, by the device's clock.
+    pub transfer: Duration,
+    /// Both kernels, by the device's clock.
+    pub kernels: Duration,
+    /// All of it, by the host's clock, until the host knows that it is done.
+    pub whole: Duration,
+}
+
+/// A hitmap on a CUDA device. Its bits are those of [`LineHitmap`](crate::LineHitmap) or
+/// [`PublishedHitmap`](crate::PublishedHitmap) after the same calls.
+///
+/// After the first [`CudaHitmap::error`] it marks nothing and calls every key cold;
+/// [`Resilient`](crate::Resilient) goes on from there.
+pub struct CudaHitmap {
+    number: u32,
+    name: String,
+    mode: MemoryMode,
+    patience: Duration,
+    error: Option<CudaError>,
+    shape: Shape,
+    /// Where an aging stands: at a line, or at a step of [`Shape::aging`].
+    hand: Option<u64>,
+    map: DeviceMemory,
+    /// Batches go through these in turn: the host fills one while the device reads the other.
+    pages: [Page; 2],
+    turn: usize,
+    question: Page,
+    stage: PinnedMemory,
+    staged: Event,
+    marks: Stream,
+    lookups: Stream,
+    ready: Event,
+    kernels: Kernels,
+    context: Arc<Context>,
+}
+
+impl std::fmt::Debug for CudaHitmap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let CudaHitmap { shape, hand, error, .. } = self;
+        write!(f, "CudaHitmap({}, {shape:?}, hand {hand:?}, error {error:?})", self.place())
+    }
+}
+
+impl CudaHitmap {
+    /// An empty map for `items` items on the device of this number, from 0 on.
+    ///
+    /// # Errors
+    /// No driver, no such device, or a device that refuses something, above all the memory.
+    ///
+    /// # Panics
+    /// If an option of the layout is out of its range.
+    pub fn open(number: u32, layout: Layout, items: u64, mode: MemoryMode) -> Result<CudaHitmap, CudaError> {
+        let shape = Shape::new(layout, items);
+        let context = Context::of(number)?;
+        let page = || Page::new(&context);
+        let hitmap = CudaHitmap {
+            number,
+            name: context.name()?,
+            mode,
+            patience: PATIENCE,
+            error: None,
+            shape,
+            hand: None,
+            map: DeviceMemory::new(&context, shape.bytes(), mode)?,
+            pages: [page()?, page()?],
+            turn: 0,
+            question: page()?,
+            stage: PinnedMemory::new(&context, STAGE_BYTES)?,
+            staged: Event::new(&context, false)?,
+            marks: Stream::new(&context)?,
+            lookups: Stream::new(&context)?,
+            ready: Event::new(&context, false)?,
+            kernels: Kernels::load(&context, shape)?,
+            context,
+        };
+        hitmap.marks.clear(&hitmap.map, 0, shape.bytes())?;
+        hitmap.marks.record(&hitmap.staged)?;
+        hitmap.staged.wait(hitmap.patience)?;
+        Ok(hitmap)
+    }
+
+    /// What went wrong first, if anything did.
+    pub fn error(&self) -> Option<&CudaError> {
+        self.error.as_ref()
+    }
+
+    /// How long the device may take for what it was given before it counts as lost; 10 s at first.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// The line at which an aging of [`Layout::Line`] stands.
+    pub fn hand(&self) -> Option<u64> {
+        self.hand
+    }
+
+    /// All words of the map, after all that was given to the device: those of [`LineHitmap`](crate::LineHitmap), or
+    /// each level of [`PublishedHitmap`](crate::PublishedHitmap) from the first on and then its set counter.
+    ///
+    /// # Errors
+    /// What the driver refuses, or an earlier failure that cannot be got over.
+    pub fn download(&mut self) -> Result<Vec<u64>, CudaError> {
+        self.context.enter()?;
+        let mut words = Vec::with_capacity(self.shape.words());
+        for begin in (0..self.shape.bytes()).step_by(STAGE_BYTES) {
+            let bytes = STAGE_BYTES.min(self.shape.bytes() - begin);
+            self.marks.copy_out(&mut self.stage, &self.map, begin, bytes)?;
+            self.marks.record(&self.staged)?;
+            self.staged.wait(self.patience)?;
+            words.extend(
+                self.stage.slice()[..bytes].as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)),
+            );
+        }
+        Ok(words)
+    }
+
+    /// Replaces all words of the map; an aging that was going on is forgotten.
+    ///
+    /// # Errors
+    /// [`CudaError::Size`], or what the driver refuses: then the map is partly replaced.
+    pub fn upload(&mut self, words: &[u64]) -> Result<(), CudaError> {
+        if words.len() != self.shape.words() {
+            return Err(CudaError::Size);
+        }
+        self.try_to(|map| {
+            map.hand = None;
+            for (chunk, words) in words.chunks(STAGE_BYTES / size_of::<u64>()).enumerate() {
+                for (slot, word) in map.stage.slice_mut().as_chunks_mut().0.iter_mut().zip(words) {
+                    *slot = word.to_ne_bytes();
+                }
+                map.marks.copy_in(&map.map, chunk * STAGE_BYTES, &map.stage, size_of_val(words))?;
+                map.marks.record(&map.staged)?;
+                map.staged.wait(map.patience)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Marks a batch as [`Hitmap::mark`] does, waits for it and says how long it took.
+    ///
+    /// # Errors
+    /// What the driver refuses; the batch may be marked or not.
+    pub fn measure(&mut self, references: &[Reference]) -> Result<BatchTimes, CudaError> {
+        self.try_to(|map| {
+            let event = || Event::new(&map.context, true);
+            let events = [event()?, event()?, event()?];
+            let start = Instant::now();
+            map.give(references, Some(&events))?;
+            let [begin, copied, end] = &events;
+            end.wait(map.patience)?;
+            let whole = start.elapsed();
+            Ok(BatchTimes { transfer: begin.until(copied)?, kernels: copied.until(end)?, whole })
+        })
+    }
+
+    /// The map of the CPU that goes on where this one stopped, with its bits.
+    pub(crate) fn rescue(&mut self) -> Result<Box<dyn Hitmap>, CudaError> {
+        let words = self.download()?;
+        Ok(self.shape.on_cpu(words, self.hand))
+    }
+
+    /// An empty map of the CPU, of this one's size.
+    pub(crate) fn empty_on_cpu(&self) -> Box<dyn Hitmap> {
+        self.shape.on_cpu(vec![0; self.shape.words()], None)
+    }
+
+    /// Does something unless there was an error, and keeps the error if there is one now: what was given to the device
+    /// before it may not be known to be done.
+    fn try_to<T>(
+        &mut self,
+        work: impl FnOnce(&mut CudaHitmap) -> Result<T, CudaError>,
+    ) -> Result<T, CudaError> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        let done = self.context.enter().and_then(|()| work(self));
+        self.error = done.as_ref().err().cloned();
+        done
+    }
+
+    /// Gives a batch to the device. `events` come before the copy, after it and at the end.
+    fn give(&mut self, references: &[Reference], events: Option<&[Event; 3]>) -> Result<(), CudaError> {
+        let record = |at: usize| events.map_or(Ok(()), |events| self.marks.record(&events[at]));
+        let page = &mut self.pages[self.turn];
+        self.turn = 1 - self.turn;
+        let count =
+            page.fill(&self.context, self.patience, references.iter().map(|reference| reference.bits()))?;
+        record(0)?;
+        if count > 0 {
+            self.marks.copy_in(&page.references, 0, &page.host, references.len() * size_of::<u32>())?;
+        }
+        record(1)?;
+        if count > 0 {
+            self.kernels.zones(&self.marks, (self.shape, &self.map), page, count)?;
+            self.kernels.mark(&self.marks, (self.shape, &self.map), page, count)?;
+        }
+        record(2)?;
+        self.marks.record(&page.done)
+    }
+
+    fn ask(&mut self, digests: &[Digest], zones: &mut Vec<u8>) -> Result<(), CudaError> {
+        if digests.is_empty() {
+            return Ok(());
+        }
+        let page = &mut self.question;
+        let words = digests.iter().map(|digest| digest.bits());
+        let count = page.fill(&self.context, self.patience, words)?;
+        self.lookups.copy_in(&page.references, 0, &page.host, digests.len() * size_of::<u32>())?;
+        self.marks.record(&self.ready)?;
+        self.lookups.after(&self.ready)?;
+        self.kernels.zones(&self.lookups, (self.shape, &self.map), page, count)?;
+        // The answer takes the place of the question, which the device has by then.
+        self.lookups.copy_out(&mut page.host, &page.zones, 0, digests.len())?;
+        self.lookups.record(&page.done)?;
+        page.done.wait(self.patience)?;
+        zones.extend_from_slice(&page.host.slice()[..digests.len()]);
+        Ok(())
+    }
+
+    /// Takes the steps of an aging of the published layout, from where it stands; the hand is the step that comes next.
+    fn age_levels(&mut self) -> Result<(), CudaError> {
+        let begin = self.hand.unwrap_or(0);
+        for (step, number) in self.shape.aging().zip(0..).skip(begin as usize) {
+            match step {
+                Aging::Fold { level, also } => {
+                    self.kernels.fold_level(&self.marks, (self.shape, &self.map), level, also)?;
+                }
+                Aging::Copy { level, from } => {
+                    let (begin, end) = self.shape.counter(from);
+                    let to = (&self.map, self.shape.counter(level).0);
+                    self.marks.copy_within(to, (&self.map, begin), end - begin)?;
+                }
+                Aging::Clear { level } => {
+                    let (begin, end) = self.shape.counter(level);
+                    self.marks.clear(&self.map, begin, end - begin)?;
+                }
+            }
+            self.hand = Some(number + 1);
+        }
+        self.hand = None;
+        Ok(())
+    }
+
+    /// Folds lines from the hand on.
+    fn age_lines(&mut self, bytes: usize) -> Result<bool, CudaError> {
+        let (Shape::Line { lines }, Some(hand)) = (self.shape, self.hand) else { return Ok(false) };
+        let count = ((bytes / LINE_BYTES) as u64).min(lines - hand);
+        if count > 0 {
+            self.kernels.fold_lines(&self.marks, (self.shape, &self.map), hand, count)?;
+        }
+        self.hand = (hand + count < lines).then_some(hand + count);
+        Ok(self.hand.is_some())
+    }
+
+    /// Grows by this factor, a power of two. The old map is there until the new one is.
+    fn multiply(&mut self, times: u64) -> Result<(), CudaError> {
+        let shape = self.shape.multiplied(times);
+        let map = DeviceMemory::new(&self.context, shape.bytes(), self.mode)?;
+        // Whatever is copied `times` times is copied once, and then what is there already is doubled.
+        let doublings = || (0..times.ilog2()).map(|doubling| 1usize << doubling);
+        match shape {
+            Shape::Line { lines } => {
+                let pitch = LINE_BYTES * times as usize;
+                let rows = (lines / times) as usize;
+                for first in (0..rows).step_by(ROWS_MAX) {
+                    let rows = ROWS_MAX.min(rows - first);
+                    let (to, from) = (first * pitch, first * LINE_BYTES);
+                    self.marks.copy_rows(
+                        (&map, to, pitch),
+                        (&self.map, from, LINE_BYTES),
+                        LINE_BYTES,
+                        rows,
+                    )?;
+                    for copies in doublings() {
+                        let width = copies * LINE_BYTES;
+                        self.marks.copy_rows((&map, to + width, pitch), (&map, to, pitch), width, rows)?;
+                    }
+                }
+            }
+            Shape::Published { options, .. } => {
+                for level in 1..=options.levels + u8::from(options.set_counter) {
+                    let (begin, end) = self.shape.counter(level);
+                    let to = shape.counter(level).0;
+                    self.marks.copy_within((&map, to), (&self.map, begin), end - begin)?;
+                    for copies in doublings() {
+                        let bytes = copies * (end - begin);
+                        self.marks.copy_within((&map, to + bytes), (&map, to), bytes)?;
+                    }
+                }
+            }
+        }
+        self.marks.record(&self.staged)?;
+        self.staged.wait(self.patience)?;
+        self.map = map;
+        self.shape = shape;
+        if let Shape::Line { .. } = shape {
+            self.hand = self.hand.map(|line| line * times);
+        }
+        Ok(())
+    }
+}
+
+impl Hitmap for CudaHitmap {
+    /// Does not wait for the device, unless both batches before this one are still on their way.
+    fn mark(&mut self, references: &[Reference]) {
+        let _ = self.try_to(|map| map.give(references, None));
+    }
+
+    /// Waits for the device.
+    fn zones(&mut self, digests: &[Digest], zones: &mut Vec<u8>) {
+        let end = zones.len() + digests.len();
+        let _ = self.try_to(|map| map.ask(digests, zones));
+        zones.resize(end, 0);
+    }
+
+    /// Piece by piece with [`Layout::Line`], else all of it; does not wait for the device.
+    fn age(&mut self) {
+        self.hand.get_or_insert(0);
+        if let Shape::Published { .. } = self.shape {
+            let _ = self.try_to(CudaHitmap::age_levels);
+        }
+    }
+
+    fn age_some(&mut self, bytes: usize) -> bool {
+        self.try_to(|map| map.age_lines(bytes)).unwrap_or(false)
+    }
+
+    /// Waits for the device. The old map and the new one are there together for a while.
+    fn grow(&mut self, items: u64) {
+        let _ = self.try_to(|map| {
+            let wanted = map.shape.grown(items);
+            while map.shape != wanted {
+                map.multiply(wanted.times(map.shape).min(GROWTH_MAX))?;
+            }
+            Ok(())
+        });
+    }
+
+    /// Of the device's memory. The pages are not counted: for each reference of the largest batch up to 30 bytes of the
+    /// device's memory and 24 of the host's, which are pinned.
+    fn bytes_for(&self, items: u64) -> u64 {
+        self.shape.grown(items).bytes() as u64
+    }
+
+    fn levels(&self) -> u8 {
+        self.shape.levels()
+    }
+
+    fn place(&self) -> String {
+        let memory = if self.mode == MemoryMode::Managed { ", managed memory" } else { "" };
+        format!("CUDA device {} ({}{memory})", self.number, self.name)
+    }
+}
+
+impl Drop for CudaHitmap {
+    /// Nothing is freed while the device may be using it. Where it does not answer, nothing is freed at all.
+    fn drop(&mut self) {
+        if self.context.enter().is_ok() {
+            for stream in [&self.marks, &self.lookups] {
+                if stream.record(&self.staged).is_ok() {
+                    let _ = self.staged.wait(self.patience);
+                }
+            }
+        }
+    }
+}
+
+const _: () = assert!(LINE_WORDS * size_of::<u64>() == LINE_BYTES && STAGE_BYTES.is_multiple_of(LINE_BYTES));

@@ -1,0 +1,54 @@
+//! References on their way to the device.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::device::{Context, Event};
+use super::driver::CudaError;
+use super::memory::{DeviceMemory, MemoryMode, PinnedMemory};
+
+/// References of the smallest page: 4 KiB, as Catalyst's reference pool (section 3.2.1).
+const REFERENCES_MIN: usize = 1024;
+
+/// References, or the digests of a question: where the host writes them, where the device reads them, and the zone of
+/// each.
+pub(super) struct Page {
+    pub(super) host: PinnedMemory,
+    pub(super) references: DeviceMemory,
+    pub(super) zones: DeviceMemory,
+    /// The device is done with all three.
+    pub(super) done: Event,
+}
+
+impl Page {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Page, CudaError> {
+        Page::with_room(context, REFERENCES_MIN)
+    }
+
+    fn with_room(context: &Arc<Context>, references: usize) -> Result<Page, CudaError> {
+        Ok(Page {
+            host: PinnedMemory::new(context, references * size_of::<u32>())?,
+            references: DeviceMemory::new(context, references * size_of::<u32>(), MemoryMode::Explicit)?,
+            zones: DeviceMemory::new(context, references, MemoryMode::Explicit)?,
+            done: Event::new(context, false)?,
+        })
+    }
+
+    /// Waits until the page is free, makes it large enough and writes the words into it; returns how many they are.
+    pub(super) fn fill(
+        &mut self,
+        context: &Arc<Context>,
+        patience: Duration,
+        words: impl ExactSizeIterator<Item = u32>,
+    ) -> Result<u32, CudaError> {
+        let count = u32::try_from(words.len()).map_err(|_| CudaError::Size)?;
+        self.done.wait(patience)?;
+        if words.len() > self.zones.bytes() {
+            *self = Page::with_room(context, words.len().next_power_of_two())?;
+        }
+        for (slot, word) in self.host.slice_mut().as_chunks_mut().0.iter_mut().zip(words) {
+            *slot = word.to_ne_bytes();
+        }
+        Ok(count)
+    }
+}

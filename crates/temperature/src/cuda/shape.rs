@@ -1,0 +1,164 @@
+//! How the words of a map lie on a device: those of [`LineHitmap`] as they are, those of [`PublishedHitmap`] one
+//! counter after the other, level 1 first and the set counter last.
+
+use crate::hitmap::Hitmap;
+use crate::line::{LINE_BYTES, LINE_WORDS, LineHitmap, doublings, lines_for};
+use crate::published::{PublishedHitmap, PublishedOptions};
+
+/// Which hitmap a device holds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Layout {
+    /// As [`LineHitmap`]: all levels of a key in 64 bytes.
+    Line,
+    /// As [`PublishedHitmap`].
+    Published(PublishedOptions),
+}
+
+/// A layout and its size.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Shape {
+    /// Lines of 8 words: a power of two.
+    Line { lines: u64 },
+    /// Bits of level 1: a power of two, at least 512.
+    Published { options: PublishedOptions, first_bits: u64 },
+}
+
+impl Shape {
+    /// For a map made for this many items.
+    ///
+    /// # Panics
+    /// If an option is out of its range.
+    pub(super) fn new(layout: Layout, items: u64) -> Shape {
+        match layout {
+            Layout::Line => Shape::Line { lines: lines_for(items) },
+            Layout::Published(options) => {
+                // It refuses what it is not made for.
+                PublishedHitmap::for_items(0, options);
+                Shape::Published { options, first_bits: options.first_bits_for(items) }
+            }
+        }
+    }
+
+    /// The shape for this many items, or this one if it is not smaller.
+    pub(super) fn grown(self, items: u64) -> Shape {
+        match self {
+            Shape::Line { lines } => Shape::Line { lines: lines << doublings(lines, items) },
+            Shape::Published { options, first_bits } => {
+                Shape::Published { options, first_bits: first_bits.max(options.first_bits_for(items)) }
+            }
+        }
+    }
+
+    /// How many times larger it is than another size of the same layout: a power of two.
+    pub(super) fn times(self, smaller: Shape) -> u64 {
+        self.bytes() as u64 / smaller.bytes() as u64
+    }
+
+    /// The same layout, so many times larger.
+    pub(super) fn multiplied(self, times: u64) -> Shape {
+        match self {
+            Shape::Line { lines } => Shape::Line { lines: lines * times },
+            Shape::Published { options, first_bits } => {
+                Shape::Published { options, first_bits: first_bits * times }
+            }
+        }
+    }
+
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Shape::Line { lines } => lines as usize * LINE_BYTES,
+            Shape::Published { options, .. } => {
+                self.counter(options.levels + u8::from(options.set_counter)).1
+            }
+        }
+    }
+
+    pub(super) fn words(self) -> usize {
+        self.bytes() / size_of::<u64>()
+    }
+
+    pub(super) fn levels(self) -> u8 {
+        match self {
+            Shape::Line { .. } => crate::line::LEVELS,
+            Shape::Published { options, .. } => options.levels,
+        }
+    }
+
+    /// Where a hash counter of the published layout begins and ends, in bytes. The counter after the last level is the
+    /// set counter.
+    pub(super) fn counter(self, level: u8) -> (usize, usize) {
+        let Shape::Published { options, first_bits } = self else { return (0, self.bytes()) };
+        let first_bytes = first_bits as usize / 8;
+        let begin = first_bytes * ((1 << (level - 1)) - 1);
+        (begin, begin + if level > options.levels { first_bytes } else { first_bytes << (level - 1) })
+    }
+
+    /// The map of the CPU with these words. An aging that stands at `hand` goes on there if it can, else it is brought
+    /// to its end here.
+    pub(super) fn on_cpu(self, mut words: Vec<u64>, hand: Option<u64>) -> Box<dyn Hitmap> {
+        let Shape::Published { options, .. } = self else {
+            debug_assert_eq!(words.len() % LINE_WORDS, 0);
+            return Box::new(LineHitmap::from_words(&words, hand));
+        };
+        if let Some(step) = hand {
+            self.age_from(&mut words, step);
+        }
+        let mut counters = Vec::new();
+        for level in (1..=options.levels + u8::from(options.set_counter)).rev() {
+            counters.push(words.split_off(self.counter(level).0 / size_of::<u64>()));
+        }
+        let set_counter = if options.set_counter { Some(counters.remove(0)) } else { None };
+        counters.reverse();
+        Box::new(PublishedHitmap::from_words(options, counters, set_counter))
+    }
+
+    /// The steps of an aging of the published layout: each level becomes the fold of the one above it, then the top one
+    /// is cleared, then the set counter, which the new level 1 has taken in.
+    pub(super) fn aging(self) -> impl Iterator<Item = Aging> {
+        let (levels, set_counter) = match self {
+            Shape::Line { .. } => (0, false),
+            Shape::Published { options, .. } => (options.levels, options.set_counter),
+        };
+        let also = move |level| (level == 1 && set_counter).then_some(levels + 1);
+        let folds = (1..levels).map(move |level| Aging::Fold { level, also: also(level) });
+        let top = (levels > 0).then(|| match also(levels) {
+            Some(from) => Aging::Copy { level: levels, from },
+            None => Aging::Clear { level: levels },
+        });
+        folds.chain(top).chain(set_counter.then_some(Aging::Clear { level: levels + 1 }))
+    }
+
+    /// All steps of an aging from one on.
+    fn age_from(self, words: &mut [u64], step: u64) {
+        let range = |level| {
+            let (begin, end) = self.counter(level);
+            begin / size_of::<u64>()..end / size_of::<u64>()
+        };
+        for step in self.aging().skip(step as usize) {
+            match step {
+                Aging::Fold { level, also } => {
+                    let (to, from) = (range(level), range(level + 1));
+                    let half = to.len();
+                    for word in 0..half {
+                        let also = also.map_or(0, |counter| words[range(counter).start + word]);
+                        words[to.start + word] =
+                            words[from.start + word] | words[from.start + half + word] | also;
+                    }
+                }
+                Aging::Copy { level, from } => words.copy_within(range(from), range(level).start),
+                Aging::Clear { level } => words[range(level)].fill(0),
+            }
+        }
+    }
+}
+
+/// One step of an aging; the levels are numbers of counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Aging {
+    /// A level becomes the fold of the one above it, and takes in a counter of its own size.
+    Fold { level: u8, also: Option<u8> },
+    /// The only level becomes the set counter.
+    Copy { level: u8, from: u8 },
+    /// A counter forgets.
+    Clear { level: u8 },
+}
