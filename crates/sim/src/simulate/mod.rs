@@ -378,10 +378,8 @@ impl Bench<'_> {
         match self.unit {
             Unit::Objects => larder::build(kind, capacity, self.rules.seed).map(Model::Policy),
             Unit::Bytes if capacity < larder::LIMIT_BYTES_MIN => Err("too small".to_owned()),
-            Unit::Bytes => {
-                larder::RealCache::new(capacity, kind, self.rules.seed)
-                    .map(|cache| Model::Larder(Box::new(cache)))
-            }
+            Unit::Bytes => larder::RealCache::new(capacity, kind, self.rules.seed)
+                .map(|cache| Model::Larder(Box::new(cache))),
         }
     }
 }
