@@ -2,10 +2,10 @@
 //! setting it sets. The command line, the settings file, memcached's `-o` list, both helps and the tests are all made
 //! from this table; a new flag is one more row.
 
-use larder_server::settings::{Backend, LogFormat, Pages, Settings};
+use larder_server::settings::{Backend, LogFormat, Pages, Settings, Temperature};
 
 use super::compatible;
-use super::values::{address, admin, bytes, cpus, one_of, path, port, switch, whole};
+use super::values::{address, admin, bytes, cpus, device, one_of, path, port, switch, whole};
 
 /// One flag.
 pub(crate) struct Flag {
@@ -168,6 +168,28 @@ pub(crate) static FLAGS: &[Flag] = &[
                 ("small", Pages::Small), ("coloured", Pages::Coloured)])?;
             Ok(())
         }, ..ROW
+    },
+    Flag {
+        long: "temperature", takes: Takes::Value("NAME"), topic: Topic::Memory,
+        help: "how the cache knows what is warm when it has to make room: entry (two bits in the index), hitmap, \
+               hitmap-published (both log every access for the keeper) or off (first in, first out)",
+        default: "entry", example: "hitmap",
+        set: |s, v| {
+            s.temperature = one_of(v, &Temperature::ALL.map(|kind| (kind.name(), kind)))?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "device", takes: Takes::Value("NAME"), topic: Topic::Memory,
+        help: "where the work on a hitmap is done: cpu, cuda or cuda:N for the GPU of number N; the CPU takes over where \
+               there is none, or when it fails",
+        default: "cpu", example: "cpu",
+        set: |s, v| { s.device = device(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "device-managed-memory", topic: Topic::Memory,
+        help: "keep a hitmap on a GPU in managed memory, which may be larger than the GPU's own, and slower",
+        set: |s, v| { s.device_managed = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('L'), long: "enable-largepages", topic: Topic::Memory,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Address, AdminAddress, Backend, LogFormat, MIB, Pages, PinCpus, Port, Protocol, Settings, WithoutEffect,
+    Device, Temperature, Address, AdminAddress, Backend, LogFormat, MIB, Pages, PinCpus, Port, Protocol, Settings, WithoutEffect,
 };
 
 use super::flags::{FLAGS, Flag, Takes, Topic};
@@ -85,6 +85,13 @@ fn flags_of_memory_and_limits() {
     sets("--pages huge", |s| s.pages = Pages::Huge);
     sets("--pages small -L", |s| s.pages = Pages::Auto);
     sets("-L --pages small", |s| s.pages = Pages::Small);
+    sets("--temperature hitmap-published", |s| s.temperature = Temperature::HitmapPublished);
+    sets("--temperature hitmap --device cuda", |s| {
+        (s.temperature, s.device) = (Temperature::Hitmap, Device::Cuda(0));
+    });
+    sets("--temperature hitmap --device cuda:3 --device-managed-memory", |s| {
+        (s.temperature, s.device, s.device_managed) = (Temperature::Hitmap, Device::Cuda(3), true);
+    });
     sets("-k", |s| s.lock_memory = true);
     sets("--column-bytes 64k", |s| s.column_bytes = Some(65536));
     sets("--inline-value-bytes 0", |s| s.inline_value_bytes = 0);

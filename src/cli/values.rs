@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-use larder_server::settings::{Address, AdminAddress, PinCpus, Port};
+use larder_server::settings::{Address, AdminAddress, Device, PinCpus, Port};
 
 /// A whole number from `least` to `most`.
 pub(super) fn whole(text: &str, least: u32, most: u32) -> Result<u32, String> {
@@ -48,6 +48,17 @@ pub(super) fn port(text: &str) -> Result<Port, String> {
         Ok(number @ 1..=65535) => Ok(Port::Fixed(number as u16)),
         _ => Err("expected a port from 1 to 65535, 0 for none, or -1 for any free one".to_owned()),
     }
+}
+
+/// `cpu`, `cuda` or `cuda:N`.
+pub(super) fn device(text: &str) -> Result<Device, String> {
+    let number = match text.split_once(':') {
+        None if text == "cpu" => return Ok(Device::Cpu),
+        None if text == "cuda" => Some(0),
+        Some(("cuda", number)) => number.parse().ok(),
+        _ => None,
+    };
+    number.map(Device::Cuda).ok_or_else(|| "expected cpu, cuda or cuda:N".to_owned())
 }
 
 /// `true` or `false`.

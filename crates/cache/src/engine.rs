@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::counters::{Counters, Totals};
 use crate::keeper::Keeper;
 use crate::references::{ReferencePool, ReferenceQueue, pages_bytes_max};
-use crate::temperature::TemperatureKind;
+use crate::temperature::{CudaOptions, TemperatureKind};
 use larder_index::{HoldsKey, Index, IndexOptions};
 use larder_item::{CAS_DELTA_BITS, KeyHash, KeyHasher, Location};
 use larder_memory::{ColumnId, Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted, Reader};
@@ -36,6 +36,8 @@ pub struct CacheOptions {
     pub seed: Option<u64>,
     /// How the cache knows what is warm.
     pub temperature: TemperatureKind,
+    /// A device for the hitmap's work.
+    pub cuda: Option<CudaOptions>,
 }
 
 impl Default for CacheOptions {
@@ -51,6 +53,7 @@ impl Default for CacheOptions {
             hashpower: None,
             seed: None,
             temperature: TemperatureKind::default(),
+            cuda: None,
         }
     }
 }
@@ -216,7 +219,7 @@ impl Cache {
             pinned_by_reads: AtomicU64::new(0),
             blocks: (0..=options.workers).map(|_| Counters::default()).collect(),
             registered: AtomicU32::new(0),
-            keeper: Mutex::new(Keeper::new(memory.register(), options.temperature.build())),
+            keeper: Mutex::new(Keeper::new(memory.register(), options.temperature.build_on(options.cuda))),
             temperature: options.temperature,
             temperature_bytes: AtomicU64::new(0),
             references: ReferenceQueue::new(),

@@ -33,6 +33,8 @@ pub enum StatsKind<'a> {
     Sizes,
     /// `stats conns`
     Conns,
+    /// `stats temperature`, which is ours.
+    Temperature,
     /// `stats detail on`
     DetailOn,
     /// `stats detail off`
@@ -239,6 +241,7 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Answer<'a> {
         _ if starts(b"cachedump") => cachedump(words)?,
         _ if starts(b"conns") => StatsKind::Conns,
         _ if starts(b"extstore") => StatsKind::Extstore,
+        b"temperature" => StatsKind::Temperature,
         other => StatsKind::Other(other),
     };
     Ok(Request::Stats(kind))

@@ -72,6 +72,7 @@ impl Source for Metrics {
                     count("index", used.index_bytes),
                     count("connection_buffers", io.buffer_bytes),
                     count("bookkeeping", used.bookkeeping_bytes),
+                    count("temperature", used.temperature_bytes),
                 ],
             ),
             gauge(names::MEMORY_LIMIT, "The promise of -m.", "bytes", used.limit_bytes),
@@ -89,6 +90,31 @@ impl Source for Metrics {
                 .filter(|row| !shown.contains(&row.0))
                 .map(|(name, help, value)| counter(name, help, value)),
         );
+        let facts = self.cache.temperature_facts();
+        families.extend(facts.counts().into_iter().map(|(name, help, value)| counter(name, help, value)));
+        families.extend([
+            Family::single(
+                "probation_share",
+                "Part of the columns that new items may fill.",
+                Kind::Gauge,
+                "",
+                Value::Amount(facts.probation_share),
+            ),
+            Family::labelled(
+                "columns_sealed",
+                "Columns of items, by what they hold.",
+                Kind::Gauge,
+                "",
+                "part",
+                [count("probation", facts.probation_columns), count("main", facts.main_columns)],
+            ),
+            counter(
+                "reference_pages_dropped",
+                "Pages of references dropped because the keeper was late.",
+                self.cache.dropped_pages(),
+            ),
+            counter("keeper_cpu_ns", "CPU time of the keeper's thread, nanoseconds.", self.cache.keeper_cpu_ns()),
+        ]);
         families.extend([
             counter("connections_opened", "Connections ever opened.", io.total_connections),
             counter("connections_rejected", "Connections turned away at the limit.", io.rejected_connections),

@@ -7,7 +7,7 @@ use crate::io::{self, Backend, ListenOptions};
 use crate::latency::WorkerLatency;
 use crate::metrics::Metrics;
 use crate::settings::{self, Pages, PinCpus, Settings};
-use larder_cache::{Cache, CacheOptions, PagesWanted};
+use larder_cache::{Cache, CacheOptions, CudaOptions, PagesWanted};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -108,6 +108,11 @@ fn cache_options(settings: &Settings) -> CacheOptions {
         inline_value_bytes: Some(settings.inline_value_bytes),
         hashpower: settings.hashpower,
         seed: None,
+        temperature: settings.temperature,
+        cuda: match settings.device {
+            settings::Device::Cpu => None,
+            settings::Device::Cuda(number) => Some(CudaOptions { number, managed: settings.device_managed }),
+        },
     }
 }
 

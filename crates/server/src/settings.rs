@@ -50,6 +50,13 @@ pub struct Settings {
     pub column_bytes: Option<u32>,
     /// Values up to this many bytes stand beside their key. Default 1024.
     pub inline_value_bytes: u32,
+    /// How the cache knows what is warm. Default [`Temperature::Entry`].
+    pub temperature: Temperature,
+    /// Where a hitmap's work is done. Default [`Device::Cpu`].
+    pub device: Device,
+    /// Whether a hitmap on a device lies in managed memory, which the device's driver moves between it and the host.
+    /// Default false.
+    pub device_managed: bool,
     /// Two to this power entries are what the index is first made for; `None` starts small. 12 to 32.
     pub hashpower: Option<u32>,
 
@@ -125,6 +132,9 @@ impl Default for Settings {
             item_bytes_max: 1 << 20,
             evict: true,
             pages: Pages::Auto,
+            temperature: Temperature::Entry,
+            device: Device::Cpu,
+            device_managed: false,
             lock_memory: false,
             column_bytes: None,
             inline_value_bytes: 1024,
@@ -169,6 +179,13 @@ impl Settings {
         if self.unix_socket.is_none() && self.tcp_port == Port::Off && self.udp_port == Port::Off {
             return Err(SettingsError(
                 "nothing to listen on: give a TCP port (-p), a UDP port (-U) or a UNIX socket (-s)"
+                    .to_owned(),
+            ));
+        }
+        let has_hitmap = matches!(self.temperature, Temperature::Hitmap | Temperature::HitmapPublished);
+        if self.device != Device::Cpu && !has_hitmap {
+            return Err(SettingsError(
+                "a device (--device) works on a hitmap: give --temperature hitmap too, or leave --device out"
                     .to_owned(),
             ));
         }
@@ -320,6 +337,27 @@ impl fmt::Display for Pages {
             Pages::Small => "small",
             Pages::Coloured => "coloured",
         })
+    }
+}
+
+/// How the cache knows what is warm.
+pub use larder_cache::TemperatureKind as Temperature;
+
+/// Where a hitmap's work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// By the keeper's thread.
+    Cpu,
+    /// By the CUDA device of this number, from 0 on; by the keeper where there is none, or when it fails.
+    Cuda(u32),
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Cpu => f.write_str("cpu"),
+            Device::Cuda(number) => write!(f, "cuda:{number}"),
+        }
     }
 }
 

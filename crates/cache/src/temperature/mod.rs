@@ -22,7 +22,9 @@ pub use sweep::Sweep;
 
 use larder_item::KeyHash;
 use larder_memory::ColumnId;
-use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference};
+use larder_temperature::{
+    CudaHitmap, Hitmap, Layout, LineHitmap, MemoryMode, PublishedHitmap, PublishedOptions, Reference, Resilient,
+};
 use std::collections::VecDeque;
 
 /// `--temperature`: how the cache knows what is warm.
@@ -65,15 +67,34 @@ impl TemperatureKind {
 
     /// The policy of this kind, with its hitmap on the CPU.
     pub fn build(self) -> Box<dyn Temperature> {
+        self.build_on(None)
+    }
+
+    /// The policy of this kind, with its hitmap on a CUDA device if there is one; what is found, or why not, is logged in
+    /// one line.
+    pub fn build_on(self, cuda: Option<CudaOptions>) -> Box<dyn Temperature> {
+        let options = PublishedOptions::default();
         match self {
             TemperatureKind::Entry => Box::new(Sweep::by_entry()),
-            TemperatureKind::Hitmap => Box::new(Sweep::by_hitmap(HitmapMaker::line())),
+            TemperatureKind::Hitmap => {
+                Box::new(Sweep::by_hitmap(HitmapMaker::line().on(cuda, Layout::Line)))
+            }
             TemperatureKind::HitmapPublished => {
-                Box::new(Published::new(HitmapMaker::published(PublishedOptions::default())))
+                let maker = HitmapMaker::published(options);
+                Box::new(Published::new(maker.on(cuda, Layout::Published(options))))
             }
             TemperatureKind::Off => Box::<Fifo>::default(),
         }
     }
+}
+
+/// `--device cuda:N`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CudaOptions {
+    /// The device's number, from 0 on.
+    pub number: u32,
+    /// Whether the map lies in managed memory.
+    pub managed: bool,
 }
 
 /// Which items a column holds.
@@ -181,6 +202,21 @@ pub struct TemperatureFacts {
     pub agings: u64,
     /// Victims chosen without a candidate in the victim pool.
     pub drained: u64,
+}
+
+impl TemperatureFacts {
+    /// Name, meaning and value of what is counted from the start.
+    pub fn counts(&self) -> [(&'static str, &'static str, u64); 7] {
+        [
+            ("references", "References that the keeper took note of.", self.references),
+            ("promoted", "Items that moved on from probation to the main columns.", self.promoted),
+            ("ghost_hits", "Items promoted because they had been evicted lately.", self.ghost_hits),
+            ("evicted_probation", "Items evicted at the end of their probation.", self.evicted_probation),
+            ("evicted_main", "Items evicted from the main columns.", self.evicted_main),
+            ("agings", "Agings of the hitmap begun.", self.agings),
+            ("victims_drained", "Victims chosen while the victim pool was empty.", self.drained),
+        ]
+    }
 }
 
 /// Chooses columns, and the items in them, that may go.
@@ -314,6 +350,32 @@ impl HitmapMaker {
         HitmapMaker {
             make: Box::new(move |items| Box::new(PublishedHitmap::for_items(items, options))),
             bytes_for: Box::new(move |items| options.bytes_for(items)),
+        }
+    }
+
+    /// The same maps on a device, or these where there is none. The device is asked for a small map now, so that whoever
+    /// starts the server learns at once what it got. Memory for the map is reckoned with all the same: if the device fails,
+    /// it comes back here.
+    fn on(self, cuda: Option<CudaOptions>, layout: Layout) -> HitmapMaker {
+        let Some(CudaOptions { number, managed }) = cuda else { return self };
+        let mode = if managed { MemoryMode::Managed } else { MemoryMode::Explicit };
+        match CudaHitmap::open(number, layout, 1, mode) {
+            Ok(map) => tracing::info!("the hitmap is kept on {}", map.place()),
+            Err(why) => {
+                tracing::warn!("{why}: the CPU keeps the hitmap");
+                return self;
+            }
+        }
+        let HitmapMaker { make, bytes_for } = self;
+        HitmapMaker {
+            make: Box::new(move |items| match CudaHitmap::open(number, layout, items, mode) {
+                Ok(map) => Box::new(Resilient::new(map)),
+                Err(why) => {
+                    tracing::warn!("{why}: the CPU keeps the hitmap");
+                    make(items)
+                }
+            }),
+            bytes_for,
         }
     }
 

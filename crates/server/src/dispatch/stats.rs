@@ -103,6 +103,7 @@ impl Dispatcher {
             StatsKind::Slabs => self.stats_slabs(connection.output()),
             StatsKind::Sizes => self.stats_sizes(connection.output()),
             StatsKind::Conns => self.stats_conns(connection.output()),
+            StatsKind::Temperature => self.stats_temperature(connection.output()),
             StatsKind::Reset => {
                 *self.shared.reset.write().expect("no panic under this lock") = self.worker.cache().totals();
                 if let Some((io, _)) = self.shared.io.get() {
@@ -306,10 +307,36 @@ impl Dispatcher {
         lines.put("client_flags_size", 4);
         lines.put("pages", &self.shared.pages);
         lines.put("column_bytes", cache.column_bytes());
+        lines.put("temperature", cache.temperature_kind().name());
+        lines.put("device", settings.device);
         lines.put(
             "backend",
             self.shared.backend.get().map_or_else(String::new, |backend| backend.to_string()),
         );
+    }
+
+    /// `stats temperature`, which memcached does not have.
+    fn stats_temperature(&self, out: &mut Vec<u8>) {
+        let cache = self.worker.cache();
+        let facts = cache.temperature_facts();
+        let mut lines = Lines(out);
+        lines.put("temperature", cache.temperature_kind().name());
+        if !facts.place.is_empty() {
+            lines.put("hitmap_on", &facts.place);
+        }
+        lines.put("bytes", cache.memory_use().temperature_bytes);
+        lines.put("probation_share", format!("{:.2}", facts.probation_share));
+        lines.put("probation_columns", facts.probation_columns);
+        lines.put("main_columns", facts.main_columns);
+        for (name, _, value) in facts.counts() {
+            lines.put(name, value);
+        }
+        let totals = cache.totals();
+        lines.put("moved", totals.moved);
+        lines.put("reference_pages_dropped", cache.dropped_pages());
+        lines.put("note_ns", totals.note_ns);
+        lines.put("pass_ns", totals.pass_ns);
+        lines.put("keeper_cpu_ns", cache.keeper_cpu_ns());
     }
 
     fn stats_items(&self, out: &mut Vec<u8>) {
