@@ -19,7 +19,7 @@ pub const SHADOW_ITEMS_MAX: u64 = 2048;
 /// What is left of the misses of earlier windows when one ends.
 const DECAY: f64 = 0.9;
 /// A shadow must miss less than the best one until now by this share to take its place.
-const ADVANTAGE: f64 = 0.01;
+const ADVANTAGE: f64 = 0.02;
 /// The fewest references of a window.
 const WINDOW_MIN: u64 = 100;
 /// Most shadows: a key's state in each is one of eight bytes.

@@ -22,7 +22,7 @@ use larder_memory::ColumnId;
 use larder_temperature::{Digest, Ghost, Hitmap, Reference, Shadows};
 
 /// Shares of the columns that the probation may have. The first is S3-FIFO's.
-const SHARES: [f64; 4] = [0.1, 0.05, 0.4, 0.8];
+const SHARES: [f64; 3] = [0.1, 0.4, 0.8];
 /// The hitmap ages by so many bytes at once, at least; all of it if it is smaller.
 const AGE_BYTES_MIN: u64 = 4 << 10;
 /// What is kept about items is refitted when there are so many times more of them, in eighths, or so many times fewer.
