@@ -306,6 +306,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "half a million references, each interpreted")]
     fn keys_that_come_back_once_after_a_while_get_a_long_probation() {
         let mut shadows = Shadows::new(&[0.125, 0.75]);
         shadows.fit(512);
