@@ -256,7 +256,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 200 },
+            cases: if cfg!(miri) { 2 } else { 200 },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]

@@ -7,7 +7,7 @@ use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-const KEYS: u32 = if cfg!(miri) { 30 } else { 300 };
+const KEYS: u32 = if cfg!(miri) { 15 } else { 300 };
 /// What maps grow for.
 const ITEMS: u64 = if cfg!(miri) { 300 } else { 2000 };
 /// Items of a map for a few keys.

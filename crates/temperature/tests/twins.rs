@@ -104,7 +104,7 @@ proptest! {
 
 #[test]
 fn a_batch_longer_than_what_is_fetched_ahead_is_one_batch() {
-    let (count, items) = if cfg!(miri) { (40u32, 20) } else { (5000, 300) };
+    let (count, items) = if cfg!(miri) { (24u32, 20) } else { (5000, 300) };
     let batch: Vec<(u32, bool)> = (0..count).map(|n| (n * n % 1000, n % 3 == 0)).collect();
     let mut line = LineHitmap::for_items(items);
     let mut line_naive = Naive::line(line.words().len() / 8);

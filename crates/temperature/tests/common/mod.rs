@@ -32,9 +32,10 @@ pub(crate) enum Step {
 
 /// Steps with keys below `keys`, and growth for fewer than `items` items.
 pub(crate) fn steps(keys: u32, items: u64) -> impl Strategy<Value = Vec<Step>> {
+    let batch = if cfg!(miri) { 20 } else { 40 };
     let step = prop_oneof![
-        10 => prop::collection::vec((0..keys, any::<bool>()), 0..40).prop_map(Step::Mark),
-        3 => prop::collection::vec(0..keys, 0..40).prop_map(Step::Zones),
+        10 => prop::collection::vec((0..keys, any::<bool>()), 0..batch).prop_map(Step::Mark),
+        3 => prop::collection::vec(0..keys, 0..batch).prop_map(Step::Zones),
         2 => Just(Step::Age),
         3 => (0usize..400).prop_map(Step::AgeSome),
         1 => (0..items).prop_map(Step::Grow),
