@@ -1,4 +1,4 @@
-# make test      everything, on a machine with Rust, a C compiler, Python 3 and make
+# make test      everything, on a machine with Rust, a C and a C++ compiler, Python 3 and make
 # make quick     formatting, lints, unit tests and the house habits
 # make bench     how to measure
 #
@@ -52,7 +52,7 @@ miri:
 	@CARGO_TARGET_DIR=target/miri $(STAGE) miri tests/needs.sh \
 		"Miri is not installed (rustup component add --toolchain nightly miri rust-src)" \
 		"cargo +nightly miri --version" -- \
-		cargo +nightly miri test -p larder-index -p larder-memory --locked
+		cargo +nightly miri test -p larder-index -p larder-memory -p larder-temperature --locked
 
 release:
 	@$(STAGE) release cargo build --release --locked

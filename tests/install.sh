@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 packages=()
 need() { command -v "$1" >/dev/null || packages+=("$2"); }
 need cc build-essential
+command -v c++ g++ clang++ >/dev/null || packages+=(g++)
 need memcached memcached
 need redis-server redis-server
 need memccapable libmemcached-tools

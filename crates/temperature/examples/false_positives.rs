@@ -27,16 +27,19 @@ fn shares(map: &mut dyn Hitmap, items: u32, times: u32) -> Vec<f64> {
         .collect()
 }
 
+fn head(load: &str, levels: usize) -> String {
+    let zones: String = (2..=levels).map(|zone| format!(" >= {zone} |")).collect();
+    format!("| {load} | bits per item, all levels | % in zone >= 1 |{zones}\n{}|", "|---".repeat(levels + 2))
+}
+
 fn row(load: String, bits_per_item: f64, shares: &[f64]) {
     let shares: Vec<String> = shares.iter().map(|share| format!("{:.3}", 100.0 * share)).collect();
     println!("| {load} | {bits_per_item:.1} | {} |", shares.join(" | "));
 }
 
 fn main() {
-    const HEAD: &str =
-        "bits per item, all levels | % in zone >= 1 | >= 2 | >= 3 | >= 4 |\n|---|---|---|---|---|---|";
     for times in [1, 2, 4] {
-        println!("line, each item marked {times} times\n\n| items per line | {HEAD}");
+        println!("line, each item marked {times} times\n\n{}", head("items per line", 3));
         for per_line in [4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16] {
             let lines = 1 << 15;
             let mut map = LineHitmap::from_words(&vec![0; lines * 8], None);
@@ -44,7 +47,8 @@ fn main() {
             row(per_line.to_string(), bits, &shares(&mut map, lines as u32 * per_line, times));
         }
         println!(
-            "\npublished, 3 hash bits, each item marked {times} times\n\n| level 1 bits per item | {HEAD}"
+            "\npublished, 3 hash bits, each item marked {times} times\n\n{}",
+            head("level 1 bits per item", 4)
         );
         for bits_per_item in [2.0, 3.0, 4.0, 6.4, 8.0, 12.0, 16.0, 24.0, 32.0] {
             // A power of two of bits; the items make the load.

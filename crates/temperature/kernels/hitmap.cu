@@ -16,32 +16,27 @@ HERE u64 mix(u32 reference)
     return x;
 }
 
-// ---- One line: word 0 = level 1 (its low half), 1 = level 2, 2 and 3 = level 3, 4 to 7 = level 4.
+// ---- One line: words 0 and 1 = level 1, 2 and 3 = level 2, 4 to 7 = level 3.
 
 static const u32 LINE_WORDS = 8;
-static const u32 LINE_LEVELS = 4;
+static const u32 LINE_LEVELS = 3;
 
 HERE u64 line_first_word(u64 x, u64 lines)
 {
     return (((x >> 32) * lines) >> 32) * LINE_WORDS;
 }
 
-// The word of a level within the line, level 1 to 4.
+// The word of a level within the line, level 1 to 3.
 HERE u32 line_word(u64 x, u32 level)
 {
     const u32 choice = (u32)(x >> 18) & 3;
-    switch (level) {
-    case 1: return 0;
-    case 2: return 1;
-    case 3: return 2 + (choice & 1);
-    default: return 4 + choice;
-    }
+    return level < LINE_LEVELS ? 2 * (level - 1) + (choice & 1) : 4 + choice;
 }
 
-HERE u64 line_mask(u64 x, u32 level)
+// A key's bits in its word, on every level.
+HERE u64 line_mask(u64 x)
 {
-    const u64 mask = (1ull << (x & 63)) | (1ull << ((x >> 6) & 63)) | (1ull << ((x >> 12) & 63));
-    return level == 1 ? (mask | mask >> 32) & 0xffffffffull : mask;
+    return (1ull << (x & 63)) | (1ull << ((x >> 6) & 63)) | (1ull << ((x >> 12) & 63));
 }
 
 KERNEL line_zones(const u64 *map, u64 lines, const u32 *references, u32 count, u8 *zones)
@@ -51,13 +46,10 @@ KERNEL line_zones(const u64 *map, u64 lines, const u32 *references, u32 count, u
         return;
     const u64 x = mix(references[i]);
     const u64 *line = map + line_first_word(x, lines);
+    const u64 mask = line_mask(x);
     u32 zone = 0;
-    while (zone < LINE_LEVELS) {
-        const u64 mask = line_mask(x, zone + 1);
-        if ((line[line_word(x, zone + 1)] & mask) != mask)
-            break;
+    while (zone < LINE_LEVELS && (line[line_word(x, zone + 1)] & mask) == mask)
         zone++;
-    }
     zones[i] = (u8)zone;
 }
 
@@ -70,7 +62,7 @@ KERNEL line_mark(u64 *map, u64 lines, const u32 *references, const u8 *zones, u3
     if (level > LINE_LEVELS)
         return;
     const u64 x = mix(references[i]);
-    atomic_or(map + line_first_word(x, lines) + line_word(x, level), line_mask(x, level));
+    atomic_or(map + line_first_word(x, lines) + line_word(x, level), line_mask(x));
 }
 
 // Ages `count` lines from line `first` on.
@@ -80,11 +72,8 @@ KERNEL line_fold(u64 *map, u64 first, u64 count)
     if (i >= count)
         return;
     u64 *line = map + (first + i) * LINE_WORDS;
-    const u64 level_2 = line[1];
-    const u64 level_3_low = line[2];
-    const u64 level_3_high = line[3];
-    line[0] = (level_2 | level_2 >> 32) & 0xffffffffull;
-    line[1] = level_3_low | level_3_high;
+    line[0] = line[2];
+    line[1] = line[3];
     line[2] = line[4] | line[6];
     line[3] = line[5] | line[7];
     line[4] = 0;

@@ -165,15 +165,15 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 2 } else { 256 }, failure_persistence: None, ..ProptestConfig::default()
+            cases: if cfg!(miri) { 1 } else { 256 }, failure_persistence: None, ..ProptestConfig::default()
         })]
 
         #[test]
         fn a_counter_is_a_set_of_positions(
             hash_bits in 1..=HASH_BITS_MAX,
             bits_log2 in 9u32..if cfg!(miri) { 10 } else { 12 },
-            keys in prop::collection::vec(0u32..1000, 0..if cfg!(miri) { 20 } else { 100 }),
-            others in prop::collection::vec(0u32..1000, 0..if cfg!(miri) { 20 } else { 100 }),
+            keys in prop::collection::vec(0u32..1000, 0..if cfg!(miri) { 10 } else { 100 }),
+            others in prop::collection::vec(0u32..1000, 0..if cfg!(miri) { 10 } else { 100 }),
         ) {
             let bits = 1u64 << bits_log2;
             let of = |keys: &[u32]| {
@@ -189,7 +189,7 @@ mod tests {
             };
             let ((mut counter, mut model), (other, other_model)) = (of(&keys), of(&others));
             prop_assert_eq!(set_of(&counter), model.clone());
-            for key in 0..if cfg!(miri) { 20 } else { 1000 } {
+            for key in 0..if cfg!(miri) { 10 } else { 1000 } {
                 let mixed = mix(Digest::from_bits(key));
                 prop_assert_eq!(counter.is_marked(mixed), positions(mixed, hash_bits, bits).is_subset(&model));
             }

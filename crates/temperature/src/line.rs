@@ -1,15 +1,16 @@
 //! The hitmap whose keys have one cache line each: all levels of a key stand together.
 //!
 //! ```text
-//!  word   0              1         2         3         4         5         6         7
-//!      +----+----+---------+---------+---------+---------+---------+---------+---------+
-//!      | L1 |  0 |   L2    |        L3         |                  L4                   |
-//!      +----+----+---------+---------+---------+---------+---------+---------+---------+
-//! bits   32   32      64            128                          256
+//!  word   0         1         2         3         4         5         6         7
+//!      +---------+---------+---------+---------+---------+---------+---------+---------+
+//!      |        L1         |        L2         |                  L3                   |
+//!      +---------+---------+---------+---------+---------+---------+---------+---------+
+//! bits          128                 128                         256
 //! ```
 //!
-//! A line is a published map of its own with B = 32 and three hash bits, but that the three positions of a key agree in
-//! the two highest bits: so they lie in one word on every level. A mark reads one line and writes one word at most.
+//! A line is a published map of its own with three hash bits, but that level 2 is no larger than level 1, and that the
+//! three positions of a key agree in all but their lowest six bits: so they lie in one word on every level. A mark reads
+//! one line and writes one word at most.
 
 use crate::hitmap::Hitmap;
 use crate::mix::mix;
@@ -17,7 +18,7 @@ use crate::prefetch::prefetch;
 use crate::reference::{Digest, Reference};
 
 /// Levels of the map.
-pub(crate) const LEVELS: u8 = 4;
+pub(crate) const LEVELS: u8 = 3;
 /// Words of a line.
 pub(crate) const LINE_WORDS: usize = 8;
 /// Bytes of a line.
@@ -61,9 +62,9 @@ pub(crate) fn doublings(lines: u64, items: u64) -> u32 {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Spread {
-    /// The key's bits in a word of the levels 2, 3 and 4: one to three of them.
+    /// The key's bits in its word of each level: one to three of them.
     pub(crate) mask: u64,
-    /// Which word of level 4 (both bits) and of level 3 (the low one).
+    /// Which word of level 3 (both bits), and of the levels 1 and 2 (the low one).
     pub(crate) sel: usize,
 }
 
@@ -81,16 +82,11 @@ pub(crate) fn line_of(mixed: u64, lines: u64) -> usize {
 }
 
 impl Spread {
-    /// The key's bits in level 1.
+    /// The word of the line, for each level.
     #[inline(always)]
-    pub(crate) fn first_mask(self) -> u64 {
-        (self.mask | self.mask >> 32) & 0xffff_ffff
-    }
-
-    /// The word of the line, and the key's bits in it, for each level.
-    #[inline(always)]
-    pub(crate) fn places(self) -> [(usize, u64); LEVELS as usize] {
-        [(0, self.first_mask()), (1, self.mask), (2 + (self.sel & 1), self.mask), (4 + self.sel, self.mask)]
+    pub(crate) fn words(self) -> [usize; LEVELS as usize] {
+        let half = self.sel & 1;
+        [half, 2 + half, 4 + self.sel]
     }
 
     /// How many levels from the first one on hold the key.
@@ -98,21 +94,21 @@ impl Spread {
     pub(crate) fn zone(self, line: &Line) -> u8 {
         // No branches: the next lines are already on their way, and a wrong guess would throw them away.
         let mut all = true;
-        self.places()
+        self.words()
             .into_iter()
-            .map(|(word, mask)| {
-                all &= line[word] & mask == mask;
+            .map(|word| {
+                all &= line[word] & self.mask == self.mask;
                 u8::from(all)
             })
             .sum()
     }
 }
 
-/// Each level into half its size, one level down (Catalyst, Fig. 4).
+/// Each level one level down, the highest one into half its size (Catalyst, Fig. 4).
 #[inline(always)]
 fn fold(line: &mut Line) {
-    let [_, l2, l3_0, l3_1, l4_0, l4_1, l4_2, l4_3] = *line;
-    *line = [(l2 | l2 >> 32) & 0xffff_ffff, l3_0 | l3_1, l4_0 | l4_2, l4_1 | l4_3, 0, 0, 0, 0];
+    let [_, _, l2_0, l2_1, l3_0, l3_1, l3_2, l3_3] = *line;
+    *line = [l2_0, l2_1, l3_0 | l3_2, l3_1 | l3_3, 0, 0, 0, 0];
 }
 
 /// Words that begin on a line of the cache, zero at first. The kernel gives a page when one is first written.
@@ -152,7 +148,7 @@ impl Lines {
     }
 }
 
-/// A hitmap of four levels with one line for each key. It has no set counter: a ghost says who was here before.
+/// A hitmap of three levels with one line for each key. It has no set counter: a ghost says who was here before.
 #[derive(Debug)]
 pub struct LineHitmap {
     lines: Lines,
@@ -239,8 +235,8 @@ impl Hitmap for LineHitmap {
         let mut count = 0;
         self.judge(references, Reference::digest, |line, spread, zone| {
             // Written down in any case and kept if there is a level left: as in `Spread::zone`, no branches.
-            let (word, mask) = spread.places()[usize::from(zone.min(LEVELS - 1))];
-            writes[count] = ((line * LINE_WORDS + word) as u32, mask);
+            let word = spread.words()[usize::from(zone.min(LEVELS - 1))];
+            writes[count] = ((line * LINE_WORDS + word) as u32, spread.mask);
             count += usize::from(zone < LEVELS);
         });
         let words = self.lines.words_mut();

@@ -256,7 +256,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 200 },
+            cases: if cfg!(miri) { 2 } else { 200 },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]
@@ -306,6 +306,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "half a million references, each interpreted")]
     fn keys_that_come_back_once_after_a_while_get_a_long_probation() {
         let mut shadows = Shadows::new(&[0.125, 0.75]);
         shadows.fit(512);

@@ -181,6 +181,35 @@ fn bits_and_zones_are_those_of_the_cpu() {
 }
 
 #[test]
+fn any_number_of_lines_will_do() {
+    let Some(log) = in_child("any_number_of_lines_will_do", Driver::StandIn, "") else {
+        let mut random = Random(7);
+        for lines in (1..=17).chain([31, 97, 1000, 1023]) {
+            let items = 11 * lines;
+            let mut map = CudaHitmap::open(0, Layout::Line, items, MemoryMode::Explicit).unwrap();
+            let mut twin = Twin::new(Layout::Line, items);
+            assert_eq!((map.bytes_for(0), map.bytes_for(items + 1)), (64 * lines, 128 * lines));
+            for nth in 0..60 {
+                if nth == 30 {
+                    map.grow(2 * items);
+                    twin.map().grow(2 * items);
+                }
+                step(&mut random, &mut map, twin.map(), items, items);
+                assert_eq!(map.error(), None);
+            }
+            assert_eq!(map.download().unwrap(), twin.words(), "{lines} lines at first, {map:?}");
+            let doubled = map.bytes_for(0) / (64 * lines);
+            assert!(doubled > 1 && doubled.is_power_of_two(), "{lines} lines at first, {map:?}");
+            if let Twin::Line(twin) = &twin {
+                assert_eq!(map.hand(), twin.hand());
+            }
+        }
+        return;
+    };
+    assert_eq!(warnings(&log), [""; 0]);
+}
+
+#[test]
 fn a_map_moves_between_threads() {
     let Some(_) = in_child("a_map_moves_between_threads", Driver::StandIn, "delay_us=500") else {
         let mut random = Random(2);
@@ -545,7 +574,7 @@ fn a_kernel_by_itself_does_what_its_part_of_the_map_does() {
     let mut words = map.words().to_vec();
     let words_at = words.as_mut_ptr();
     kernels.run(5, |library| {
-        // SAFETY: the kernel has this type, and there are 16 lines.
+        // SAFETY: the kernel has this type, and there are 10 lines.
         unsafe {
             library.get::<unsafe extern "C" fn(*mut u64, u64, u64)>(b"line_fold\0").unwrap()(words_at, 0, 5);
         }

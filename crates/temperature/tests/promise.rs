@@ -7,7 +7,11 @@ use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-const KEYS: u32 = if cfg!(miri) { 30 } else { 300 };
+const KEYS: u32 = if cfg!(miri) { 15 } else { 300 };
+/// What maps grow for.
+const ITEMS: u64 = if cfg!(miri) { 300 } else { 2000 };
+/// Items of a map for a few keys.
+const ROOM: u64 = if cfg!(miri) { 80 } else { 10_000 };
 
 /// The lowest zone a key may be in. While an aging goes on nobody outside knows whether the key was reached.
 #[derive(Clone, Copy, Default, Debug)]
@@ -97,14 +101,14 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn the_line_map_has_no_false_negatives(steps in steps(KEYS, 2000)) {
+    fn the_line_map_has_no_false_negatives(steps in steps(KEYS, ITEMS)) {
         // One line for all keys at first, then one for a few.
         keeps_its_promise(&mut LineHitmap::for_items(64), &steps);
     }
 
     #[test]
     fn the_published_map_has_no_false_negatives(
-        steps in steps(KEYS, 2000), levels in 1u8..=6, hash_bits in 1u8..=4, set_counter: bool,
+        steps in steps(KEYS, ITEMS), levels in 1u8..=6, hash_bits in 1u8..=4, set_counter: bool,
     ) {
         let options = PublishedOptions { levels, hash_bits, set_counter, ..PublishedOptions::default() };
         keeps_its_promise(&mut PublishedHitmap::for_items(0, options), &steps);
@@ -115,7 +119,7 @@ proptest! {
 fn what_was_stored_survives_one_aging_more() {
     for set_counter in [true, false] {
         let options = PublishedOptions { set_counter, ..PublishedOptions::default() };
-        let mut map = PublishedHitmap::for_items(10_000, options);
+        let mut map = PublishedHitmap::for_items(ROOM, options);
         map.mark(&references(&[(1, true), (2, false)]));
         assert_eq!(zones(&mut map, &[1, 2]), [1, 1]);
         map.age();
@@ -127,15 +131,16 @@ fn what_was_stored_survives_one_aging_more() {
 
 #[test]
 fn a_key_climbs_to_the_top_and_ages_down_again() {
-    let published = PublishedHitmap::for_items(10_000, PublishedOptions::default());
-    let maps: [Box<dyn Hitmap>; 2] = [Box::new(LineHitmap::for_items(10_000)), Box::new(published)];
+    let published = PublishedHitmap::for_items(ROOM, PublishedOptions::default());
+    let maps: [Box<dyn Hitmap>; 2] = [Box::new(LineHitmap::for_items(ROOM)), Box::new(published)];
     for mut map in maps {
-        for zone in [1, 2, 3, 4, 4] {
+        let levels = map.levels();
+        for zone in (1..=levels).chain([levels]) {
             // Twice in a batch is once.
             map.mark(&references(&[(5, false), (5, true)]));
             assert_eq!(zones(&mut *map, &[5, 6]), [zone, 0]);
         }
-        for zone in [3, 2, 1, 0, 0] {
+        for zone in (0..levels).rev().chain([0]) {
             map.age();
             while map.age_some(6400) {}
             assert_eq!(zones(&mut *map, &[5, 6]), [zone, 0]);

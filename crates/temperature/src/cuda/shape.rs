@@ -17,7 +17,7 @@ pub enum Layout {
 /// A layout and its size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Shape {
-    /// Lines of 8 words: a power of two.
+    /// Lines of 8 words: any number.
     Line { lines: u64 },
     /// Bits of level 1: a power of two, at least 512.
     Published { options: PublishedOptions, first_bits: u64 },

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 /// Few cases where every step is interpreted.
 pub(crate) fn cases(many: u32) -> ProptestConfig {
     ProptestConfig {
-        cases: if cfg!(miri) { 3 } else { many },
+        cases: if cfg!(miri) { 2 } else { many },
         failure_persistence: None,
         ..ProptestConfig::default()
     }
@@ -32,9 +32,10 @@ pub(crate) enum Step {
 
 /// Steps with keys below `keys`, and growth for fewer than `items` items.
 pub(crate) fn steps(keys: u32, items: u64) -> impl Strategy<Value = Vec<Step>> {
+    let batch = if cfg!(miri) { 20 } else { 40 };
     let step = prop_oneof![
-        10 => prop::collection::vec((0..keys, any::<bool>()), 0..40).prop_map(Step::Mark),
-        3 => prop::collection::vec(0..keys, 0..40).prop_map(Step::Zones),
+        10 => prop::collection::vec((0..keys, any::<bool>()), 0..batch).prop_map(Step::Mark),
+        3 => prop::collection::vec(0..keys, 0..batch).prop_map(Step::Zones),
         2 => Just(Step::Age),
         3 => (0usize..400).prop_map(Step::AgeSome),
         1 => (0..items).prop_map(Step::Grow),
@@ -64,13 +65,16 @@ pub(crate) type Bits = Vec<bool>;
 /// How keys are laid out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Layout {
-    /// One-line: all levels of a key in one of many pyramids of 32, 64, 128 and 256 bits.
+    /// One-line: all levels of a key in one of many lines, which have [`LINE_LEVELS`].
     Line,
-    /// Published: one pyramid; keys with this many bits.
+    /// Published: one pyramid, each level twice the one below; keys with this many bits.
     Published(u32),
 }
 
-/// Pyramids of levels; a position in the top level is one in a lower level modulo its size.
+/// The bits of the levels of a line, the lowest level first.
+const LINE_LEVELS: [usize; 3] = [128, 128, 256];
+
+/// Stacks of levels; a position in the top level is one in a lower level modulo its size.
 #[derive(Clone, Debug)]
 pub(crate) struct Naive {
     pub(crate) layout: Layout,
@@ -82,14 +86,19 @@ pub(crate) struct Naive {
 }
 
 impl Naive {
-    pub(crate) fn new(layout: Layout, lines: usize, bits: usize, levels: usize, set_counter: bool) -> Naive {
-        let line: Vec<Bits> = (0..levels).map(|level| vec![false; bits << level]).collect();
-        Naive {
-            layout,
-            lines: vec![line; lines],
-            set_counter: set_counter.then(|| vec![false; bits]),
-            to_fold: 0,
-        }
+    fn new(layout: Layout, lines: usize, levels: impl IntoIterator<Item = usize>) -> Naive {
+        let line: Vec<Bits> = levels.into_iter().map(|bits| vec![false; bits]).collect();
+        Naive { layout, lines: vec![line; lines], set_counter: None, to_fold: 0 }
+    }
+
+    pub(crate) fn line(lines: usize) -> Naive {
+        Naive::new(Layout::Line, lines, LINE_LEVELS)
+    }
+
+    pub(crate) fn published(hash_bits: u8, first_bits: usize, levels: u8, set_counter: bool) -> Naive {
+        let levels = (0..levels).map(|level| first_bits << level);
+        let naive = Naive::new(Layout::Published(hash_bits.into()), 1, levels);
+        Naive { set_counter: set_counter.then(|| vec![false; first_bits]), ..naive }
     }
 
     /// Mixed bits, with integers that do not overflow.
@@ -145,13 +154,12 @@ impl Naive {
 
     fn fold(&mut self, line: usize) {
         let levels = &mut self.lines[line];
-        let top = levels.last().unwrap().len();
-        levels.push(vec![false; 2 * top]);
-        for level in 1..levels.len() {
-            let half = levels[level].len() / 2;
-            levels[level - 1] = (0..half).map(|p| levels[level][p] || levels[level][p + half]).collect();
+        for level in 0..levels.len() {
+            let bits = levels[level].len();
+            let above = levels.get(level + 1).cloned().unwrap_or_default();
+            // All positions above that are this one modulo the size here.
+            levels[level] = (0..bits).map(|p| above.iter().skip(p).step_by(bits).any(|bit| *bit)).collect();
         }
-        levels.pop();
         if let Some(set_counter) = &mut self.set_counter {
             for (bit, set) in levels[0].iter_mut().zip(set_counter) {
                 *bit |= std::mem::take(set);
