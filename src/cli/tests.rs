@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Device, Temperature, Address, AdminAddress, Backend, LogFormat, MIB, Pages, PinCpus, Port, Protocol, Settings, WithoutEffect,
+    Address, AdminAddress, Backend, Device, LogFormat, MIB, Pages, PinCpus, Port, Protocol, Settings,
+    Temperature, WithoutEffect,
 };
 
 use super::flags::{FLAGS, Flag, Takes, Topic};

@@ -113,7 +113,11 @@ impl Source for Metrics {
                 "Pages of references dropped because the keeper was late.",
                 self.cache.dropped_pages(),
             ),
-            counter("keeper_cpu_ns", "CPU time of the keeper's thread, nanoseconds.", self.cache.keeper_cpu_ns()),
+            counter(
+                "keeper_cpu_ns",
+                "CPU time of the keeper's thread, nanoseconds.",
+                self.cache.keeper_cpu_ns(),
+            ),
         ]);
         families.extend([
             counter("connections_opened", "Connections ever opened.", io.total_connections),

@@ -23,7 +23,8 @@ pub use sweep::Sweep;
 use larder_item::KeyHash;
 use larder_memory::ColumnId;
 use larder_temperature::{
-    CudaHitmap, Hitmap, Layout, LineHitmap, MemoryMode, PublishedHitmap, PublishedOptions, Reference, Resilient,
+    CudaHitmap, Hitmap, Layout, LineHitmap, MemoryMode, PublishedHitmap, PublishedOptions, Reference,
+    Resilient,
 };
 use std::collections::VecDeque;
 
@@ -76,9 +77,7 @@ impl TemperatureKind {
         let options = PublishedOptions::default();
         match self {
             TemperatureKind::Entry => Box::new(Sweep::by_entry()),
-            TemperatureKind::Hitmap => {
-                Box::new(Sweep::by_hitmap(HitmapMaker::line().on(cuda, Layout::Line)))
-            }
+            TemperatureKind::Hitmap => Box::new(Sweep::by_hitmap(HitmapMaker::line().on(cuda, Layout::Line))),
             TemperatureKind::HitmapPublished => {
                 let maker = HitmapMaker::published(options);
                 Box::new(Published::new(maker.on(cuda, Layout::Published(options))))

@@ -212,7 +212,8 @@ impl Columns {
         let column = &mut self.columns[victim as usize];
         column.is_sealed = false;
         column.live = 0;
-        let keep_max = (column.room * 7 / 8).max(1);
+        // Of a column of a few items all may stay: the pass goes on to the next one.
+        let keep_max = column.room - column.room / 8;
         self.leaving.clear();
         self.leaving.extend(column.items.drain(..).filter(|id| *id != ABSENT));
         self.judged.clear();
