@@ -413,7 +413,7 @@ fn bad_reply(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::keys::{KeyPicker, Popularity};
     use crate::wire::{Protocol, ValueBytes};
@@ -422,7 +422,7 @@ mod tests {
 
     /// A text-protocol cache of one thread per connection that replies in pieces of `piece` bytes and keeps quiet for
     /// `stall` before its first reply.
-    fn naive_cache(piece: usize, stall: Duration) -> SocketAddr {
+    pub(crate) fn naive_cache(piece: usize, stall: Duration) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let stored = std::sync::Arc::new(std::sync::Mutex::new(std::collections::HashMap::new()));

@@ -12,7 +12,7 @@ use crate::keys::{KeyPicker, Popularity, Ring};
 use crate::loads::{Kind, Load, STORE_CONNECTIONS, STORE_DEPTH, catalogue};
 use crate::options::{CompareOptions, Cores};
 use crate::procfs;
-use crate::readthrough;
+use crate::readthrough::{self, Visit};
 use crate::report::LoadReport;
 use crate::servers::{Family, Process, Server, Setting};
 use crate::wire::{KEY_BYTES, ValueBytes, Wire};
@@ -79,6 +79,12 @@ struct Running {
     /// Where in the ring the next round goes on.
     position: usize,
     notes: Vec<String>,
+}
+
+impl Running {
+    fn visit(&self) -> Result<Visit<'_>> {
+        Visit::new(TcpStream::connect(self.process.address)?, self.process.pid(), &self.wire)
+    }
 }
 
 impl<'a> Bench<'a> {
@@ -189,7 +195,7 @@ impl<'a> Bench<'a> {
                 // To look whether the items are still there.
                 Some(Ring::resident(&mut KeyPicker::new(load.items, Popularity::Uniform, seed), 100, 1 << 18))
             }
-            Kind::Store | Kind::HitRatio { .. } => None,
+            Kind::Store | Kind::HitRatio { .. } | Kind::Pressure { .. } => None,
         }
     }
 
@@ -197,7 +203,7 @@ impl<'a> Bench<'a> {
         let (connections, depth) = match load.kind {
             Kind::Resident { depth, .. } | Kind::Churn { depth, .. } => (self.options.connections, depth),
             Kind::Store | Kind::Memory => (STORE_CONNECTIONS, STORE_DEPTH),
-            Kind::HitRatio { .. } => (1, crate::loads::HIT_RATIO_BATCH),
+            Kind::HitRatio { .. } | Kind::Pressure { .. } => (1, crate::loads::HIT_RATIO_BATCH),
         };
         let closed = !matches!(load.kind, Kind::Resident { .. } | Kind::Churn { .. });
         Shape { connections, depth, rate: if closed { None } else { self.options.rate } }
@@ -226,6 +232,7 @@ impl<'a> Bench<'a> {
                     .map(|measured| self.round_of(round, &measured, &running.process))
             }
             (Kind::HitRatio { requests }, _) => self.hit_ratio(server, load, *requests),
+            (Kind::Pressure { requests }, _) => self.pressure(server, load, *requests, round, row),
             (Kind::Memory, Some(ring)) => self.memory(server, load, ring, row),
             _ => {
                 let running = self.start(server, load)?;
@@ -330,6 +337,39 @@ impl<'a> Bench<'a> {
         let pid = running.process.pid();
         let measured = readthrough::run(stream, pid, &running.wire, &mut picker, requests)?;
         Ok(Round::of_hit_ratio(&measured, procfs::resident_bytes(pid)?))
+    }
+
+    fn pressure(
+        &self,
+        server: &Server,
+        load: &Load,
+        requests: u32,
+        round: usize,
+        row: &mut Row,
+    ) -> Result<Round> {
+        let mut picker = KeyPicker::new(load.items, Popularity::Zipf(0.99), self.options.seed);
+        let (mut warmup, mut batches) =
+            (readthrough::draw(&mut picker, requests), readthrough::draw(&mut picker, requests));
+        let roomy = Load { limit_mib: load.roomy_limit_mib(), ..load.clone() };
+        // Stored in both: the short one is then full from the start.
+        let (short, roomy) = (self.start_and_store(server, load)?, self.start_and_store(server, &roomy)?);
+        roomy.notes.iter().for_each(|note| row.note(format!("all resident: {note}")));
+        let (mut on_short, mut on_roomy) = (short.visit()?, roomy.visit()?);
+        readthrough::side_by_side(&mut on_short, &mut on_roomy, &mut warmup)?;
+        // Forgets the warm-up.
+        on_short.measured()?;
+        on_roomy.measured()?;
+        readthrough::side_by_side(&mut on_short, &mut on_roomy, &mut batches)?;
+        let (pressed, resident) = (on_short.measured()?, on_roomy.measured()?);
+        let missed = resident.requests - resident.hits;
+        if missed + resident.refused > 0 {
+            row.note(format!(
+                "all resident: {missed} of {} GETs missed, {} of {} SETs refused",
+                resident.requests, resident.refused, resident.sets
+            ));
+        }
+        let resident_bytes = procfs::resident_bytes(short.process.pid())?;
+        Ok(Round::of_pressure(round, &pressed, &resident, resident_bytes))
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct Round {
     pub(crate) memory: Option<MemoryFigures>,
     /// Hit ratio of the first, second and third third of the read-through load.
     pub(crate) hit_ratio_thirds: Option<[f64; 3]>,
+    /// Pressure load only.
+    pub(crate) pressure: Option<PressureFigures>,
 }
 
 /// Latency in microseconds.
@@ -71,6 +73,19 @@ pub(crate) struct MemoryFigures {
     pub(crate) after_bytes: u64,
     /// Growth per item beyond its key and value, in bytes.
     pub(crate) overhead_per_item: f64,
+}
+
+/// Processor time of a server that evicts beside one that holds everything, for the same commands, in microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct PressureFigures {
+    /// Per GET or SET, everything resident.
+    pub(crate) resident_us_per_request: f64,
+    /// Per GET, that of the SETs included, under pressure.
+    pub(crate) us_per_get: f64,
+    /// The same, everything resident.
+    pub(crate) resident_us_per_get: f64,
+    /// Under pressure divided by everything resident.
+    pub(crate) cost: f64,
 }
 
 /// The cores that were watched, to tell who else used them.
@@ -114,6 +129,7 @@ impl Round {
             resident_bytes,
             memory: None,
             hit_ratio_thirds: None,
+            pressure: None,
         }
     }
 
@@ -140,6 +156,32 @@ impl Round {
             resident_bytes,
             memory: None,
             hit_ratio_thirds: Some(measured.thirds),
+            pressure: None,
+        }
+    }
+
+    /// From the pressure load: requests are GETs and SETs, of the server under pressure.
+    pub(crate) fn of_pressure(
+        round: usize,
+        pressed: &HitRatio,
+        resident: &HitRatio,
+        resident_bytes: u64,
+    ) -> Self {
+        let requests = pressed.requests + pressed.sets;
+        Self {
+            round,
+            requests,
+            requests_per_s: requests as f64 / pressed.elapsed.as_secs_f64().max(1e-9),
+            server_us_per_request: per_request(pressed.server_cpu, requests),
+            client_us_per_request: per_request(pressed.client_cpu, requests),
+            hit_ratio_thirds: None,
+            pressure: Some(PressureFigures {
+                resident_us_per_request: per_request(resident.server_cpu, resident.requests + resident.sets),
+                us_per_get: per_request(pressed.server_cpu, pressed.requests),
+                resident_us_per_get: per_request(resident.server_cpu, resident.requests),
+                cost: pressed.server_cpu.as_secs_f64() / resident.server_cpu.as_secs_f64().max(1e-9),
+            }),
+            ..Self::of_hit_ratio(pressed, resident_bytes)
         }
     }
 
@@ -356,6 +398,26 @@ pub(crate) mod tests {
             (latency.p50_us / 100.0 - 1.0).abs() < 0.002 && (latency.p99_us / 5000.0 - 1.0).abs() < 0.002
         );
         assert!(round.client_bound());
+    }
+
+    #[test]
+    fn pressure_is_divided_by_the_same_commands_all_resident() {
+        let pressed = HitRatio {
+            requests: 1_000,
+            hits: 900,
+            sets: 100,
+            elapsed: Duration::from_millis(10),
+            server_cpu: Duration::from_micros(2_200),
+            ..HitRatio::default()
+        };
+        let resident = HitRatio { hits: 1_000, server_cpu: Duration::from_micros(2_000), ..pressed.clone() };
+        let round = Round::of_pressure(2, &pressed, &resident, 1 << 20);
+        assert_eq!((round.round, round.requests, round.misses, round.stored), (2, 1_100, 100, 100));
+        assert!((round.requests_per_s - 110_000.0).abs() < 1e-6);
+        let figures = round.pressure.expect("pressure");
+        assert!((round.server_us_per_request - 2.0).abs() < 1e-9 && (figures.cost - 1.1).abs() < 1e-9);
+        assert!((figures.resident_us_per_request - 2_000.0 / 1_100.0).abs() < 1e-9);
+        assert!((figures.us_per_get - 2.2).abs() < 1e-9 && (figures.resident_us_per_get - 2.0).abs() < 1e-9);
     }
 
     #[test]

@@ -41,6 +41,11 @@ pub(crate) enum Kind {
         /// GETs in all.
         requests: u32,
     },
+    /// Read-through under a memory limit beside the very same commands with memory for everything.
+    Pressure {
+        /// GETs measured; as many come before to warm up.
+        requests: u32,
+    },
     /// Half of the requests store keys never seen before, far beyond the memory limit; the others GET recent ones.
     Churn {
         /// Requests in flight per connection.
@@ -54,8 +59,13 @@ pub(crate) enum Kind {
 pub(crate) const STORE_CONNECTIONS: usize = 4;
 /// See [`STORE_CONNECTIONS`].
 pub(crate) const STORE_DEPTH: usize = 64;
-/// Batch of the read-through load.
+/// Batch of the read-through loads.
 pub(crate) const HIT_RATIO_BATCH: usize = 64;
+/// Batches that one server gets before it is the other's turn: some tenths of a second, so that the processor's
+/// caches, which the other has filled, matter little.
+pub(crate) const PRESSURE_SLICE: usize = 4_000;
+/// Memory limit of the pressure load in MiB at full size: about one GET in ten misses in Larder.
+const PRESSURE_LIMIT_MIB: f64 = 144.0;
 
 const MIB: u64 = 1 << 20;
 
@@ -72,6 +82,11 @@ impl Load {
     pub(crate) fn footprint_bytes(&self) -> u64 {
         let value = self.value_bytes.mean();
         (f64::from(self.items) * (KEY_BYTES as f64 + value + 100.0 + value / 4.0)) as u64
+    }
+
+    /// A memory limit that leaves the items room to spare in any server, in MiB.
+    pub(crate) fn roomy_limit_mib(&self) -> u64 {
+        (self.footprint_bytes() * 13 / 10).div_ceil(MIB) + 64
     }
 
     /// True if the empty server can take it: it answers GETs only, all with values of one length.
@@ -135,6 +150,7 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
         roomy("memory-256", "memory of 10 M items of 256 B", ten_million, 256, Kind::Memory),
         roomy("memory-1024", "memory of 10 M items of 1024 B", ten_million, 1024, Kind::Memory),
         hit_ratio(scale),
+        pressure(scale),
         churn(scale),
     ]
 }
@@ -143,7 +159,7 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
 fn roomy(name: &'static str, about: &'static str, items: u32, bytes: u32, kind: Kind) -> Load {
     let value_bytes = ValueBytes::fixed(bytes);
     let mut load = Load { name, about, items, value_bytes, kind, limit_mib: 0 };
-    load.limit_mib = (load.footprint_bytes() * 13 / 10).div_ceil(MIB) + 64;
+    load.limit_mib = load.roomy_limit_mib();
     load
 }
 
@@ -164,6 +180,18 @@ fn hit_ratio(scale: f64) -> Load {
         value_bytes: ValueBytes::fixed(300),
         kind: Kind::HitRatio { requests },
         limit_mib: (64.0 * scale) as u64,
+    }
+}
+
+fn pressure(scale: f64) -> Load {
+    let scale = limited_scale(scale);
+    Load {
+        name: "pressure-10",
+        about: "read-through with some 10 % misses, 1 M keys, 300 B, Zipf 0.99, beside the same commands all resident",
+        items: (1_000_000.0 * scale) as u32,
+        value_bytes: ValueBytes::fixed(300),
+        kind: Kind::Pressure { requests: (2_000_000.0 * scale) as u32 },
+        limit_mib: (PRESSURE_LIMIT_MIB * scale) as u64,
     }
 }
 

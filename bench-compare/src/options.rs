@@ -58,6 +58,9 @@ pub(crate) struct CompareOptions {
     /// The larder executable
     #[arg(long, default_value = "target/release/larder")]
     pub(crate) larder: PathBuf,
+    /// Further arguments of larder, such as "--temperature hitmap"; to see two modes side by side, name the other with --peer
+    #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]
+    pub(crate) larder_args: String,
     /// One more server, or another memcached or redis: name=path[:arguments]; may be repeated
     #[arg(long, value_name = "NAME=PATH[:ARGS]")]
     pub(crate) peer: Vec<String>,
@@ -162,6 +165,8 @@ mod tests {
         Options::command().debug_assert();
         let options =
             Options::parse_from(["x", "--quick", "--load", "get-32,churn", "--server-cores", "0,2"]);
+        let larder = Options::parse_from(["x", "--larder-args", "--temperature hitmap"]);
+        assert_eq!(larder.compare.larder_args, "--temperature hitmap");
         assert_eq!(options.compare.load, ["get-32", "churn"]);
         assert_eq!(options.compare.server_cores, Cores(vec![0, 2]));
         assert_eq!(options.compare.settle().expect("good flags").rounds, 1);

@@ -1,4 +1,7 @@
-//! The read-through load: what a cache in front of something slow does all day, one deterministic sequence for all.
+//! The read-through loads: what a cache in front of something slow does all day, one deterministic sequence for all.
+//!
+//! What eviction costs is told by two servers of one kind: one too small, one with memory for everything. The small one
+//! is read through; the other gets the very same commands, SETs included, so only what happens inside differs.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,12 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::keys::KeyPicker;
-use crate::loads::HIT_RATIO_BATCH;
+use crate::loads::{HIT_RATIO_BATCH, PRESSURE_SLICE};
 use crate::procfs::{CpuMeter, thread_cpu};
 use crate::reply::{Reply, parse};
 use crate::wire::Wire;
 
-/// What the read-through load measured.
+/// What a read-through load measured on one server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HitRatio {
     /// GETs sent.
@@ -21,7 +24,7 @@ pub(crate) struct HitRatio {
     pub(crate) hits: u64,
     /// Hit ratio of the first, second and third third of the GETs.
     pub(crate) thirds: [f64; 3],
-    /// SETs sent, one for every key missed in a batch.
+    /// SETs sent.
     pub(crate) sets: u64,
     /// SETs the server said no to.
     pub(crate) refused: u64,
@@ -33,6 +36,31 @@ pub(crate) struct HitRatio {
     pub(crate) client_cpu: Duration,
 }
 
+/// One batch of GETs and the SETs sent after it, by key number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Batch {
+    gets: Vec<u32>,
+    sets: Vec<u32>,
+}
+
+/// Which SETs follow the GETs of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sets {
+    /// One for every key that was missing; the batch remembers them.
+    Missing,
+    /// Those that the batch remembers.
+    Remembered,
+}
+
+/// Draws `requests` GETs, in batches.
+pub(crate) fn draw(picker: &mut KeyPicker, requests: u32) -> Vec<Batch> {
+    let batch = |at: u32| {
+        let size = (HIT_RATIO_BATCH as u32).min(requests - at);
+        Batch { gets: (0..size).map(|_| picker.pick()).collect(), sets: Vec::new() }
+    };
+    (0..requests).step_by(HIT_RATIO_BATCH).map(batch).collect()
+}
+
 /// Sends `requests` GETs over one connection in batches, and after each batch a SET for every key that was missing.
 pub(crate) fn run(
     stream: TcpStream,
@@ -41,45 +69,85 @@ pub(crate) fn run(
     picker: &mut KeyPicker,
     requests: u32,
 ) -> Result<HitRatio> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-    let input = vec![0; wire.message_bytes_max() * HIT_RATIO_BATCH + 4096];
-    let mut exchange = Exchange { stream, wire, out: Vec::new(), input };
-    let mut total = HitRatio::default();
-    let mut third_hits = [0u64; 3];
-    let mut third_requests = [0u64; 3];
-    let mut meter = CpuMeter::new(pid)?;
-    let (start, client) = (Instant::now(), thread_cpu());
-    let mut batch = Vec::with_capacity(HIT_RATIO_BATCH);
-    let mut missing = Vec::with_capacity(HIT_RATIO_BATCH);
-    let mut sampled = start;
-    while total.requests < u64::from(requests) {
-        let third = (total.requests * 3 / u64::from(requests)) as usize;
-        let size = HIT_RATIO_BATCH.min((u64::from(requests) - total.requests) as usize);
-        batch.clear();
-        batch.extend((0..size).map(|_| picker.pick()));
-        missing.clear();
-        let hits = exchange.get(&batch, &mut missing)?;
-        total.requests += size as u64;
-        total.hits += hits;
-        third_requests[third] += size as u64;
-        third_hits[third] += hits;
-        if !missing.is_empty() {
-            total.sets += missing.len() as u64;
-            total.refused += exchange.set(&missing)?;
-        }
-        if sampled.elapsed() > Duration::from_millis(250) {
-            sampled = Instant::now();
-            meter.sample()?;
-        }
+    let mut batches = draw(picker, requests);
+    let mut visit = Visit::new(stream, pid, wire)?;
+    let mut thirds = [0.0; 3];
+    let third_batches = batches.len().div_ceil(3).max(1);
+    for (third, batches) in thirds.iter_mut().zip(batches.chunks_mut(third_batches)) {
+        let before = (visit.total.hits, visit.total.requests);
+        visit.send(batches, Sets::Missing)?;
+        let (hits, gets) = (visit.total.hits - before.0, visit.total.requests - before.1);
+        *third = hits as f64 / (gets as f64).max(1.0);
     }
-    for third in 0..3 {
-        total.thirds[third] = third_hits[third] as f64 / (third_requests[third] as f64).max(1.0);
+    Ok(HitRatio { thirds, ..visit.measured()? })
+}
+
+/// Reads `batches` through the server of `short` and repeats all of it on the server of `roomy`. They take turns, a
+/// slice each, so that whatever slows the machine down slows both.
+pub(crate) fn side_by_side(
+    short: &mut Visit<'_>,
+    roomy: &mut Visit<'_>,
+    batches: &mut [Batch],
+) -> Result<()> {
+    for slice in batches.chunks_mut(PRESSURE_SLICE) {
+        short.send(slice, Sets::Missing)?;
+        roomy.send(slice, Sets::Remembered)?;
     }
-    total.elapsed = start.elapsed();
-    total.client_cpu = thread_cpu() - client;
-    total.server_cpu = meter.sample()?;
-    Ok(total)
+    Ok(())
+}
+
+/// One connection to one server, and what was measured on it so far.
+pub(crate) struct Visit<'a> {
+    exchange: Exchange<'a>,
+    pid: u32,
+    /// Runs between two calls of `send` too: what a server puts off until it is idle counts.
+    meter: CpuMeter,
+    total: HitRatio,
+}
+
+impl<'a> Visit<'a> {
+    /// Measures from now on.
+    pub(crate) fn new(stream: TcpStream, pid: u32, wire: &'a Wire) -> Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        let input = vec![0; wire.message_bytes_max() * HIT_RATIO_BATCH + 4096];
+        let exchange = Exchange { stream, wire, out: Vec::new(), input };
+        Ok(Self { exchange, pid, meter: CpuMeter::new(pid)?, total: HitRatio::default() })
+    }
+
+    /// Sends batches, each when the one before has been answered.
+    pub(crate) fn send(&mut self, batches: &mut [Batch], sets: Sets) -> Result<()> {
+        let (start, client) = (Instant::now(), thread_cpu());
+        let mut sampled = start;
+        for batch in batches {
+            let mut ignored = Vec::new();
+            let missing = match sets {
+                Sets::Missing => &mut batch.sets,
+                Sets::Remembered => &mut ignored,
+            };
+            missing.clear();
+            self.total.hits += self.exchange.get(&batch.gets, missing)?;
+            self.total.requests += batch.gets.len() as u64;
+            if !batch.sets.is_empty() {
+                self.total.sets += batch.sets.len() as u64;
+                self.total.refused += self.exchange.set(&batch.sets)?;
+            }
+            if sampled.elapsed() > Duration::from_millis(250) {
+                sampled = Instant::now();
+                self.meter.sample()?;
+            }
+        }
+        self.total.elapsed += start.elapsed();
+        self.total.client_cpu += thread_cpu() - client;
+        Ok(())
+    }
+
+    /// What was measured since the beginning or the last call; starts over.
+    pub(crate) fn measured(&mut self) -> Result<HitRatio> {
+        let server_cpu = self.meter.sample()?;
+        self.meter = CpuMeter::new(self.pid)?;
+        Ok(HitRatio { server_cpu, ..std::mem::take(&mut self.total) })
+    }
 }
 
 /// One connection on which a batch goes out and all its replies come back.
@@ -149,5 +217,49 @@ impl Exchange<'_> {
             bail!("a reply without a request");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::tests::naive_cache;
+    use crate::keys::Popularity;
+    use crate::wire::{Protocol, ValueBytes};
+
+    #[test]
+    fn batches_are_drawn_in_the_order_of_the_picker() {
+        let picker = || KeyPicker::new(500, Popularity::Zipf(0.99), 3);
+        let batches = draw(&mut picker(), 150);
+        assert_eq!(batches.iter().map(|batch| batch.gets.len()).collect::<Vec<_>>(), [64, 64, 22]);
+        let mut picker = picker();
+        assert!(batches.iter().flat_map(|batch| &batch.gets).all(|&id| id == picker.pick()));
+    }
+
+    #[test]
+    fn the_roomy_server_gets_the_commands_of_the_short_one() {
+        let wire = Wire::new(Protocol::Text, ValueBytes::fixed(20), true);
+        let visit = || {
+            let stream = TcpStream::connect(naive_cache(1 << 20, Duration::ZERO)).expect("it listens");
+            Visit::new(stream, std::process::id(), &wire).expect("/proc is there")
+        };
+        let (mut short, mut roomy) = (visit(), visit());
+        roomy.exchange.set(&(0..50).collect::<Vec<u32>>()).expect("stores");
+        let mut batches = draw(&mut KeyPicker::new(50, Popularity::Uniform, 3), 640);
+        side_by_side(&mut short, &mut roomy, &mut batches).expect("both answer");
+        let (pressed, resident) = (short.measured().expect("/proc"), roomy.measured().expect("/proc"));
+        let mut remembered: Vec<u32> = batches.iter().flat_map(|batch| batch.sets.clone()).collect();
+        assert_eq!((pressed.requests, resident.requests, resident.hits), (640, 640, 640));
+        assert_eq!((pressed.sets, resident.sets), (remembered.len() as u64, remembered.len() as u64));
+        // Each key is missing once: the first time it is asked for.
+        remembered.sort_unstable();
+        let mut asked: Vec<u32> = batches.iter().flat_map(|batch| batch.gets.clone()).collect();
+        asked.sort_unstable();
+        asked.dedup();
+        assert_eq!(remembered, asked);
+        // A second pass in which nothing is missing forgets what was.
+        short.send(&mut batches, Sets::Missing).expect("it answers");
+        assert!(batches.iter().all(|batch| batch.sets.is_empty()));
+        assert_eq!(short.measured().expect("/proc").hits, 640);
     }
 }

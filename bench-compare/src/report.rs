@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use crate::client::Shape;
-use crate::figures::{Median, Row};
+use crate::figures::{self, Median, PressureFigures, Row};
 use crate::loads::{Kind, Load};
 use crate::options::CompareOptions;
 use crate::procfs::Machine;
@@ -109,12 +109,26 @@ impl LoadReport {
             Kind::HitRatio { .. } => {
                 vec![HIT_RATIO, Column { title: "by thirds", cell: |row, _| thirds(row) }, RESIDENT]
             }
+            Kind::Pressure { .. } => vec![
+                HIT_RATIO,
+                Column { title: "cost of eviction", cell: |row, _| cost_of_eviction(row) },
+                Column {
+                    title: "resident us/req",
+                    cell: |row, _| pressure(row, |figures| figures.resident_us_per_request),
+                },
+                Column { title: "us/GET", cell: |row, _| pressure(row, |figures| figures.us_per_get) },
+                Column {
+                    title: "resident us/GET",
+                    cell: |row, _| pressure(row, |figures| figures.resident_us_per_get),
+                },
+                RESIDENT,
+            ],
             Kind::Churn { .. } => vec![HIT_RATIO, RESIDENT],
             Kind::Resident { .. } | Kind::Store => Vec::new(),
         };
         columns
             .push(Column { title: "requests/s", cell: |_, median| format!("{:.0}", median.requests_per_s) });
-        if !matches!(self.kind, Kind::HitRatio { .. }) {
+        if !matches!(self.kind, Kind::HitRatio { .. } | Kind::Pressure { .. }) {
             columns.extend([
                 Column { title: "p50 us", cell: |_, median| latency(median, 0) },
                 Column { title: "p99 us", cell: |_, median| latency(median, 1) },
@@ -155,6 +169,20 @@ fn memory(row: &Row, which: usize) -> String {
 fn thirds(row: &Row) -> String {
     let thirds = row.rounds.first().and_then(|round| round.hit_ratio_thirds);
     thirds.map_or("-".to_owned(), |[first, second, third]| format!("{first:.3} {second:.3} {third:.3}"))
+}
+
+/// The median of the rounds' ratios, and the smallest and largest of them.
+fn cost_of_eviction(row: &Row) -> String {
+    let costs: Vec<f64> =
+        row.rounds.iter().filter_map(|round| round.pressure.map(|figures| figures.cost)).collect();
+    let Some(least) = costs.iter().copied().reduce(f64::min) else { return "-".to_owned() };
+    let most = costs.iter().copied().fold(least, f64::max);
+    format!("{:.3} ({least:.3} to {most:.3})", figures::median(costs))
+}
+
+fn pressure(row: &Row, field: fn(&PressureFigures) -> f64) -> String {
+    let values: Vec<f64> = row.rounds.iter().filter_map(|round| round.pressure.as_ref().map(field)).collect();
+    if values.is_empty() { "-".to_owned() } else { format!("{:.3}", figures::median(values)) }
 }
 
 fn latency(median: &Median, which: usize) -> String {

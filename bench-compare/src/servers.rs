@@ -78,7 +78,12 @@ impl Server {
             let (name, path, arguments) = peer_parts(peer)?;
             known.push((name.to_owned(), Family::guess(name, path), path.into(), arguments));
         }
-        known.push(("larder".to_owned(), Family::Larder, options.larder.clone(), Vec::new()));
+        known.push((
+            "larder".to_owned(),
+            Family::Larder,
+            options.larder.clone(),
+            words(&options.larder_args),
+        ));
         for (at, (name, ..)) in known.iter().enumerate() {
             if known[..at].iter().any(|(other, ..)| other == name) {
                 bail!("two servers are named `{name}`: give the peer another name");
@@ -188,7 +193,11 @@ fn peer_parts(text: &str) -> Result<(&str, &str, Vec<String>)> {
     if name.is_empty() || path.is_empty() {
         bail!("--peer {text}: want name=path[:args]");
     }
-    Ok((name, path, arguments.split_ascii_whitespace().map(str::to_owned).collect()))
+    Ok((name, path, words(arguments)))
+}
+
+fn words(arguments: &str) -> Vec<String> {
+    arguments.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
 /// The executable `path` names, looked up on PATH if it is a bare name.

@@ -56,7 +56,7 @@ fn empty_and_memcached_are_compared() {
     let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
     assert!(document["servers"]["memcached"]["version"].as_str().is_some_and(|v| v.contains("memcached")));
     let loads = document["loads"].as_array().expect("loads");
-    assert_eq!(loads.len(), 12);
+    assert_eq!(loads.len(), 13);
     for load in loads {
         let name = load["load"].as_str().expect("a name");
         assert!(text.contains(&format!("## {name}:")), "{name} is not in {text}");
@@ -65,13 +65,16 @@ fn empty_and_memcached_are_compared() {
             let round = &row["rounds"][0];
             let number = |field: &str| round[field].as_f64().expect("a number");
             assert!(number("requests") > 0.0 && number("server_us_per_request") > 0.0, "{name}: {row}");
-            let limited = ["hit-ratio-64mb", "churn"].contains(&name);
+            let limited = ["hit-ratio-64mb", "pressure-10", "churn"].contains(&name);
             assert!(limited || number("misses") == 0.0, "{name}: {row}");
             if row["server"] == "memcached" && load["rows"].as_array().is_some_and(|rows| rows.len() == 2) {
                 assert!(row["ratios"]["empty"].as_f64().expect("a ratio") > 0.5, "{name}: {row}");
             }
         }
     }
+    let pressure = loads.iter().find(|load| load["load"] == "pressure-10").expect("the load");
+    let round = &pressure["rows"][0]["rounds"][0];
+    assert!(round["misses"].as_u64() > Some(0) && round["pressure"]["cost"].as_f64() > Some(0.0), "{round}");
     let hit_ratio = loads.iter().find(|load| load["load"] == "hit-ratio-64mb").expect("the load");
     let ratio = hit_ratio["rows"][0]["median"]["hit_ratio"].as_f64().expect("a ratio");
     assert!((0.5..0.95).contains(&ratio), "{ratio}");
