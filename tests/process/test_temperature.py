@@ -125,7 +125,7 @@ class Devices(Case):
         self.assertEqual(server.error_text(), "")
 
     def test_a_device_that_fails_in_the_middle(self):
-        server = self.stand_in("LOSE")
+        server = self.stand_in("lose=200")
         connection = self.connection(server)
         self.assertGreater(read_and_flood(connection), KEPT_MIN)
         time.sleep(0.2)

@@ -9,7 +9,8 @@
 use crate::counters::Counters;
 use crate::engine::{Cache, Life, Owner};
 use crate::temperature::{
-    Candidate, ColumnStanding, Judged, Part, Resident, Residents, Temperature, TemperatureFacts, Verdict,
+    Candidate, ColumnStanding, Judged, Part, Patience, Resident, Residents, Temperature, TemperatureFacts,
+    Verdict,
 };
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{
@@ -24,6 +25,7 @@ pub(crate) struct Keeper {
     reader: Reader,
     survivors: Option<OpenColumn>,
     temperature: Box<dyn Temperature>,
+    patience: Patience,
     /// State of the generator that draws items.
     lots: u64,
     /// The column at hand; kept for their memory.
@@ -39,6 +41,7 @@ impl Keeper {
             reader,
             survivors: None,
             temperature,
+            patience: Patience::default(),
             lots: 0x1234_5678_9abc_def1,
             met: Vec::new(),
             judged: Vec::new(),
@@ -80,6 +83,17 @@ struct Met {
     at: Location,
     hash: KeyHash,
     what: What,
+}
+
+/// What came of a pass over a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Emptied {
+    /// Nobody finds anything in it any more.
+    Yes,
+    /// Something in it cannot go now.
+    Refused,
+    /// There was no column for what stays.
+    NoRoom,
 }
 
 /// What is to become of a record.
@@ -287,9 +301,7 @@ impl Cache {
 
     /// Tells the temperature of a sealed column.
     fn hand_over(&self, temperature: &mut dyn Temperature, column: ColumnId) {
-        let found = self.memory.column(column);
-        let is_main = found.group.load(Ordering::Relaxed) == MAIN_GROUP;
-        temperature.sealed(column, found.birth(), if is_main { Part::Main } else { Part::Probation });
+        temperature.sealed(column, self.memory.column(column).birth(), self.part(column));
     }
 
     fn standing(&self, column: ColumnId) -> Candidate {
@@ -314,41 +326,58 @@ impl Cache {
         let counters = &self.blocks[self.blocks.len() - 1];
         keeper.reader.online();
         let emptied = self.empty_column(keeper, column, counters);
-        if emptied {
-            self.memory.retire(column);
-            counters.columns_reclaimed.add(1);
-        } else {
-            self.hand_over(&mut *keeper.temperature, column);
+        match emptied {
+            Emptied::Yes => {
+                self.memory.retire(column);
+                counters.columns_reclaimed.add(1);
+            }
+            Emptied::Refused => self.hand_over(&mut *keeper.temperature, column),
+            // It is next when the columns that are on their way back have come.
+            Emptied::NoRoom => {
+                keeper.temperature.put_back(column, self.memory.column(column).birth(), self.part(column))
+            }
         }
         keeper.reader.offline();
         counters.pass_ns.add(started.elapsed().as_nanos() as u64);
-        emptied
+        emptied == Emptied::Yes
     }
 
-    fn empty_column(&self, keeper: &mut Keeper, column: ColumnId, counters: &Counters) -> bool {
-        let Keeper { reader, survivors, temperature, met, judged, verdicts, .. } = keeper;
+    fn empty_column(&self, keeper: &mut Keeper, column: ColumnId, counters: &Counters) -> Emptied {
+        let Keeper { reader, survivors, temperature, patience, met, judged, verdicts, .. } = keeper;
         let guard = reader.pin();
         if !self.meet(&guard, column, met, judged) {
-            return false;
+            return Emptied::Refused;
         }
         verdicts.clear();
         if self.evict {
-            let part = match self.memory.column(column).group.load(Ordering::Relaxed) {
-                MAIN_GROUP => Part::Main,
-                _ => Part::Probation,
-            };
-            // A column of nothing but warm items must still give some room, or a fully warm cache could store nothing.
-            let keep_bytes_max = u64::from(self.memory.geometry().column_bytes / 8 * 7);
-            temperature.judge(part, judged, keep_bytes_max, verdicts);
+            let part = self.part(column);
+            let column_bytes = u64::from(self.memory.geometry().column_bytes);
+            temperature.judge(part, judged, patience.keep_bytes_max(column_bytes), verdicts);
+            let kept = judged.iter().zip(verdicts.iter()).filter(|(_, verdict)| **verdict != Verdict::Evict);
+            patience.spend(kept.map(|(item, _)| u64::from(item.bytes)).sum(), column_bytes);
         } else {
             verdicts.extend(judged.iter().map(|item| Verdict::Keep { warmth: item.warmth }));
         }
         let mut pass = Pass { survivors, temperature: temperature.as_mut(), counters };
-        met.iter().all(|met| match met.what {
-            What::Chunk => self.judge_chunk(&guard, met, counters),
-            What::Over => self.settle(&guard, &mut pass, met, Verdict::Evict),
-            What::Live(nth) => self.settle(&guard, &mut pass, met, verdicts[nth as usize]),
-        })
+        for met in met.iter() {
+            let settled = match met.what {
+                What::Chunk => self.judge_chunk(&guard, met, counters),
+                What::Over => self.settle(&guard, &mut pass, met, Verdict::Evict),
+                What::Live(nth) => self.settle(&guard, &mut pass, met, verdicts[nth as usize]),
+            };
+            if settled != Emptied::Yes {
+                return settled;
+            }
+        }
+        Emptied::Yes
+    }
+
+    /// Which items the column holds.
+    fn part(&self, column: ColumnId) -> Part {
+        match self.memory.column(column).group.load(Ordering::Relaxed) {
+            MAIN_GROUP => Part::Main,
+            _ => Part::Probation,
+        }
     }
 
     /// Reads the key rows of a column: what is met in it, and what there is to judge. Returns false if the column cannot be
@@ -395,11 +424,12 @@ impl Cache {
         }
     }
 
-    /// Carries out the verdict on one item of a column that goes. Returns false if the item must stay where it is.
-    fn settle(&self, guard: &Guard<'_>, pass: &mut Pass<'_>, met: &Met, verdict: Verdict) -> bool {
+    /// Carries out the verdict on one item of a column that goes. Whatever is not [`Emptied::Yes`] says why the item must
+    /// stay where it is.
+    fn settle(&self, guard: &Guard<'_>, pass: &mut Pass<'_>, met: &Met, verdict: Verdict) -> Emptied {
         let counters = pass.counters;
         let mut bucket = self.index.lock(met.hash);
-        let Some(found) = bucket.find_at(met.at) else { return true };
+        let Some(found) = bucket.find_at(met.at) else { return Emptied::Yes };
         let item = guard.item(met.at);
         let mut life = self.life(met.at, &item);
         if let Verdict::Keep { warmth } = verdict
@@ -414,10 +444,14 @@ impl Cache {
                     guard.item(new).copy_state_from(&item);
                     bucket.replace(&found, new, warmth);
                     counters.moved.add(1);
-                    return true;
+                    return Emptied::Yes;
                 }
                 Some(new) => self.memory.column(self.memory.column_of(new)).died(guard.item(new).bytes()),
-                None if !self.evict && life == Life::Live => return false,
+                None if life != Life::Live => {}
+                None if !self.evict => return Emptied::Refused,
+                // Columns are on their way back, as soon as every worker has passed a quiescent point: what is warm does
+                // not go for want of so little patience.
+                None if self.memory.retired_columns() > 0 => return Emptied::NoRoom,
                 None => {}
             }
         }
@@ -442,7 +476,7 @@ impl Cache {
             }
         }
         self.died(guard, met.at, counters);
-        true
+        Emptied::Yes
     }
 
     /// Copies the record at `at` to the survivors' column. `None`: there is no room for it.
@@ -466,27 +500,26 @@ impl Cache {
         }
     }
 
-    /// Decides about a chunk of a large value: if its owner is still there, the whole item goes. Returns false if it must
-    /// stay. (Large items get no
-    /// second chance until a policy asks for one: moving them would copy megabytes.)
-    fn judge_chunk(&self, guard: &Guard<'_>, met: &Met, counters: &Counters) -> bool {
+    /// Decides about a chunk of a large value: if its owner is still there, the whole item goes. (Large items get no second
+    /// chance until a policy asks for one: moving them would copy megabytes.)
+    fn judge_chunk(&self, guard: &Guard<'_>, met: &Met, counters: &Counters) -> Emptied {
         let chain = guard.chunk(met.at).chain;
         let mut bucket = self.index.lock(met.hash);
         let found = bucket.entries().find(|found| {
             let item = guard.item(found.entry.location);
             crate::large::first_chunk(&item).is_some_and(|first| guard.chunk(first).chain == chain)
         });
-        let Some(found) = found else { return true };
+        let Some(found) = found else { return Emptied::Yes };
         let owner = found.entry.location;
         let life = self.life(owner, &guard.item(owner));
         if !self.evict && life == Life::Live {
-            return false;
+            return Emptied::Refused;
         }
         bucket.remove(&found);
         drop(bucket);
         if life == Life::Live { &counters.evictions } else { &counters.reclaimed }.add(1);
         self.died(guard, owner, counters);
-        true
+        Emptied::Yes
     }
 
     /// Empties and returns slabs that the budget no longer allows.

@@ -21,6 +21,10 @@ impl Temperature for Fifo {
         self.queue.take(next)
     }
 
+    fn put_back(&mut self, column: ColumnId, birth: u64, _: Part) {
+        self.queue.put_back(column, birth);
+    }
+
     fn judge(&mut self, _: Part, items: &[Judged], _: u64, verdicts: &mut Vec<Verdict>) {
         self.evicted += items.len() as u64;
         verdicts.extend(items.iter().map(|_| Verdict::Evict));

@@ -227,6 +227,9 @@ pub trait Temperature: Send {
     /// the column cannot go after all.
     fn victim(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<ColumnId>;
 
+    /// A victim could not be emptied for want of room: it is the next one again.
+    fn put_back(&mut self, column: ColumnId, birth: u64, part: Part);
+
     /// Appends a verdict on each of the live items of a column that goes; those that are kept have at most
     /// `keep_bytes_max` bytes.
     fn judge(&mut self, part: Part, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>);
@@ -272,6 +275,10 @@ impl Queue {
         self.0.push_back((column, birth));
     }
 
+    fn put_back(&mut self, column: ColumnId, birth: u64) {
+        self.0.push_front((column, birth));
+    }
+
     fn len(&self) -> usize {
         self.0.len()
     }
@@ -310,8 +317,52 @@ impl Queue {
     }
 }
 
+/// How much of a column may stay. All of it, at first: keys that are wanted were often stored one after another, and none
+/// of them should go because they stand together. But a cache of nothing but warm items must give some room in the end,
+/// or a writer would wait until the sweep has cooled them all.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Passes in a row that gave less than an eighth of a column, and how many there may be.
+    fruitless: u32,
+    fruitless_max: u32,
+}
+
+/// So many passes in a row may give next to nothing: together about half a millisecond.
+const FRUITLESS_MAX: u32 = 8;
+/// The part of a column that the next pass has to give, then.
+const GIVEN_SHARE: u64 = 8;
+
+impl Default for Patience {
+    /// That of the keeper, whose columns hold hundreds of items.
+    fn default() -> Patience {
+        Patience::of_passes(FRUITLESS_MAX)
+    }
+}
+
+impl Patience {
+    /// So many passes in a row may give next to nothing.
+    pub fn of_passes(fruitless_max: u32) -> Patience {
+        Patience { fruitless: 0, fruitless_max }
+    }
+
+    /// The most that may stay of a column of so many bytes.
+    pub fn keep_bytes_max(&self, column_bytes: u64) -> u64 {
+        if self.fruitless < FRUITLESS_MAX {
+            column_bytes
+        } else {
+            column_bytes - column_bytes.div_ceil(GIVEN_SHARE)
+        }
+    }
+
+    /// So many bytes of the column stayed.
+    pub fn spend(&mut self, kept_bytes: u64, column_bytes: u64) {
+        let is_fruitless = kept_bytes > column_bytes - column_bytes.div_ceil(GIVEN_SHARE);
+        self.fruitless = if is_fruitless { self.fruitless + 1 } else { 0 };
+    }
+}
+
 /// Evicts of what would stay (level above 0) the least warm, the first ones first, until at most `keep_bytes_max` bytes
-/// stay: a column of nothing but warm items must still give some room, or a fully warm cache could store nothing.
+/// stay.
 fn keep_within(levels: &mut [u8], items: &[Judged], keep_bytes_max: u64) {
     let kept = |(level, item): (&u8, &Judged)| if *level > 0 { u64::from(item.bytes) } else { 0 };
     let mut kept_bytes: u64 = levels.iter().zip(items).map(kept).sum();

@@ -205,6 +205,20 @@ impl Temperature for Published {
         self.forget(chosen?).map(|known| known.column)
     }
 
+    fn put_back(&mut self, column: ColumnId, birth: u64, part: Part) {
+        self.sealed(column, birth, part);
+        // Colder than anything that was drawn, and first.
+        let Some(known) = self.known.get_mut(&birth) else { return };
+        if let Some(standing) = known.standing.replace((0, 0)) {
+            self.pool.remove(&standing);
+        }
+        if let Some(other) = self.pool.insert((0, 0), birth).filter(|other| *other != birth)
+            && let Some(known) = self.known.get_mut(&other)
+        {
+            known.standing = None;
+        }
+    }
+
     fn judge(&mut self, _: Part, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>) {
         self.look_up(items.iter().map(|item| item.hash));
         // The pool's word is not always true any more: then the coldest that there are go.

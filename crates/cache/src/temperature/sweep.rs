@@ -133,6 +133,13 @@ impl Temperature for Sweep {
         if from_probation { self.probation.take(probation?) } else { self.main.take(main?) }
     }
 
+    fn put_back(&mut self, column: ColumnId, birth: u64, part: Part) {
+        match part {
+            Part::Probation => self.probation.put_back(column, birth),
+            Part::Main => self.main.put_back(column, birth),
+        }
+    }
+
     fn judge(&mut self, part: Part, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>) {
         self.look_up(items);
         if part == Part::Main {

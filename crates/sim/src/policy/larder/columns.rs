@@ -1,7 +1,7 @@
 //! The cache's policy over columns of items.
 
 use larder_cache::{
-    Candidate, ColumnId, ColumnStanding, Judged, KeyHash, Part, Resident, Residents, Temperature,
+    Candidate, ColumnId, ColumnStanding, Judged, KeyHash, Part, Patience, Resident, Residents, Temperature,
     TemperatureKind, Verdict,
 };
 use larder_temperature::{Digest, Reference};
@@ -62,6 +62,7 @@ pub(super) struct Columns {
     references: Vec<Reference>,
     batch: usize,
     lots: u64,
+    patience: Patience,
     /// A column on its way out, kept for their memory.
     leaving: Vec<u32>,
     judged: Vec<Judged>,
@@ -108,6 +109,8 @@ impl Columns {
             references: Vec::new(),
             batch: (capacity / BATCH_SHARE).clamp(1, BATCH_MAX) as usize,
             lots: seed,
+            // As many items as the keeper's eight passes would meet in columns of the largest size.
+            patience: Patience::of_passes(8 * COLUMN_ITEMS_MAX / room),
             leaving: Vec::new(),
             judged: Vec::new(),
             verdicts: Vec::new(),
@@ -171,7 +174,7 @@ impl Columns {
         open
     }
 
-    /// The pass over one column, as the keeper's: up to seven eighths of it may stay.
+    /// The pass over one column, as the keeper's.
     fn reclaim(&mut self) {
         let columns = &self.columns;
         let victim = self.temperature.victim(&mut |column, birth| {
@@ -212,8 +215,8 @@ impl Columns {
         let column = &mut self.columns[victim as usize];
         column.is_sealed = false;
         column.live = 0;
-        // Of a column of a few items all may stay: the pass goes on to the next one.
-        let keep_max = column.room - column.room / 8;
+        let room = u64::from(column.room);
+        let keep_max = self.patience.keep_bytes_max(room);
         self.leaving.clear();
         self.leaving.extend(column.items.drain(..).filter(|id| *id != ABSENT));
         self.judged.clear();
@@ -223,7 +226,9 @@ impl Columns {
             self.judged.push(Judged { hash: hash(id), warmth, bytes: 1 });
         }
         self.verdicts.clear();
-        self.temperature.judge(column.part, &self.judged, u64::from(keep_max), &mut self.verdicts);
+        self.temperature.judge(column.part, &self.judged, keep_max, &mut self.verdicts);
+        let kept = self.verdicts.iter().filter(|verdict| **verdict != Verdict::Evict).count();
+        self.patience.spend(kept as u64, room);
         self.free.push(victim);
     }
 
