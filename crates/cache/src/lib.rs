@@ -33,7 +33,7 @@ pub use large::{LargeRead, Upload};
 pub use read::Hit;
 pub use store::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 pub use temperature::{
-    Candidate, ColumnStanding, Fifo, HitmapMaker, Judged, Part, Published, Resident, Residents, Sweep,
-    Temperature, TemperatureFacts, TemperatureKind, Verdict,
+    Candidate, ColumnStanding, Fifo, HitmapMaker, Judged, Part, Published, PublishedPolicyOptions, Resident,
+    Residents, Sweep, Temperature, TemperatureFacts, TemperatureKind, Verdict,
 };
 pub use walk::Listed;

@@ -17,7 +17,7 @@ mod sweep;
 mod tests;
 
 pub use fifo::Fifo;
-pub use published::Published;
+pub use published::{Published, PublishedPolicyOptions};
 pub use sweep::Sweep;
 
 use larder_item::KeyHash;
