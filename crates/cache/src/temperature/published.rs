@@ -3,8 +3,8 @@
 //! With each batch of references as many items are drawn at random and their zones looked up. A column's standing in the
 //! victim pool is the mean zone of what was drawn from it, the coldest goes first; its items are looked up once more, and
 //! those in zone 0 leave. Where a column is one item this is the paper's pool of items, less what it leaves open: how
-//! large the pool is (here: as many as were drawn for one batch, 16 at least) and in which order items of one zone leave (those drawn
-//! first). When fewer than 5 % of the drawn items are in zone 0, the hitmap is compacted.
+//! large the pool is (here: as many as were drawn for one batch, 16 at least) and in which order items of one zone leave
+//! (those drawn first). When fewer than 5 % of the drawn items are in zone 0, the hitmap is compacted.
 //! `docs/evidence/catalyst.md` has what each of these numbers is worth.
 
 use super::{
