@@ -33,7 +33,8 @@ pub use large::{LargeRead, Upload};
 pub use read::Hit;
 pub use store::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 pub use temperature::{
-    Candidate, ColumnStanding, CudaOptions, Fifo, HitmapMaker, Judged, Part, Patience, Published, Resident,
-    Residents, Sweep, Temperature, TemperatureFacts, TemperatureKind, Verdict,
+    Candidate, ColumnStanding, CudaOptions, Fifo, HitmapMaker, Judged, Part, Patience, Published,
+    PublishedPolicyOptions, Resident, Residents, Sweep, Temperature, TemperatureFacts, TemperatureKind,
+    Verdict,
 };
 pub use walk::Listed;

@@ -17,7 +17,7 @@ mod sweep;
 mod tests;
 
 pub use fifo::Fifo;
-pub use published::Published;
+pub use published::{Published, PublishedPolicyOptions};
 pub use sweep::Sweep;
 
 use larder_item::KeyHash;
@@ -347,7 +347,7 @@ impl Patience {
 
     /// The most that may stay of a column of so many bytes.
     pub fn keep_bytes_max(&self, column_bytes: u64) -> u64 {
-        if self.fruitless < FRUITLESS_MAX {
+        if self.fruitless < self.fruitless_max {
             column_bytes
         } else {
             column_bytes - column_bytes.div_ceil(GIVEN_SHARE)

@@ -3,8 +3,9 @@
 //! With each batch of references as many items are drawn at random and their zones looked up. A column's standing in the
 //! victim pool is the mean zone of what was drawn from it, the coldest goes first; its items are looked up once more, and
 //! those in zone 0 leave. Where a column is one item this is the paper's pool of items, less what it leaves open: how
-//! large the pool is (here: as many as were drawn for one batch) and in which order items of one zone leave (those drawn
-//! first). When fewer than 5 % of the drawn items are in zone 0, the hitmap is compacted.
+//! large the pool is (here: as many as were drawn for one batch, 16 at least) and in which order items of one zone leave
+//! (those drawn first). When fewer than 5 % of the drawn items are in zone 0, the hitmap is compacted.
+//! `docs/evidence/catalyst.md` has what each of these numbers is worth.
 
 use super::{
     Candidate, HitmapMaker, Judged, LOOK_AHEAD_COLUMNS, Part, Resident, Residents, Temperature,
@@ -14,14 +15,31 @@ use larder_memory::ColumnId;
 use larder_temperature::{Digest, Hitmap, Reference};
 use std::collections::{BTreeMap, HashMap};
 
-/// Compaction when less than one in this many of the drawn items is cold (section 3.1.4: 5 %).
-const COLD_ONE_IN: usize = 20;
-/// Items drawn before the share of cold ones says anything; a batch of fewer is judged together with those before it.
-const DRAWN_MIN: usize = 500;
+/// The victim pool has room for so many columns even if batches are smaller. A pool of one keeps what was coldest when it
+/// was drawn, however warm that has become: 5 points of the hit ratio of Mix.
+const POOL_COLUMNS_MIN: usize = 16;
 /// So many of the items drawn from a column count in its standing, at most; where a column is one item, the last one.
 const DRAWN_REMEMBERED_MAX: u64 = 8;
 /// Fractions of a zone in a standing.
 const ZONE_PARTS: u64 = 256;
+
+/// The numbers of [`Published`] that are not the hitmap's. The default is the paper's where it has one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PublishedPolicyOptions {
+    /// Compaction begins when a smaller share than this of the drawn items is cold (section 3.1.4: 0.05); 0 = never.
+    pub compact_below: f64,
+    /// Items drawn for each reference, above 0 (section 3.2.3: 1).
+    pub drawn_per_reference: f64,
+    /// Items drawn before the share of cold ones says anything; a batch of fewer is judged together with those before
+    /// it. The paper judges every batch (Algorithm 1); of a few items that is chance.
+    pub drawn_min: usize,
+}
+
+impl Default for PublishedPolicyOptions {
+    fn default() -> PublishedPolicyOptions {
+        PublishedPolicyOptions { compact_below: 0.05, drawn_per_reference: 1.0, drawn_min: 500 }
+    }
+}
 
 /// Where a column stands in the pool: how warm, then who came first.
 type Standing = (u64, u64);
@@ -38,6 +56,7 @@ struct Known {
 /// Hitmap, set counter, sampled keys, victim pool.
 pub struct Published {
     make: HitmapMaker,
+    options: PublishedPolicyOptions,
     hitmap: Option<Box<dyn Hitmap>>,
     fitted_items: u64,
     /// Sealed columns by birth, the oldest first.
@@ -59,8 +78,14 @@ pub struct Published {
 impl Published {
     /// With a hitmap that is made when the number of items is known.
     pub fn new(make: HitmapMaker) -> Published {
+        Published::with_options(make, PublishedPolicyOptions::default())
+    }
+
+    /// As [`Published::new`], with other numbers than the paper's.
+    pub fn with_options(make: HitmapMaker, options: PublishedPolicyOptions) -> Published {
         Published {
             make,
+            options,
             hitmap: None,
             fitted_items: 0,
             known: BTreeMap::new(),
@@ -143,7 +168,7 @@ impl Published {
         residents.sample(count, &mut drawn);
         self.look_up(drawn.iter().map(|resident| resident.hash));
         let zones = std::mem::take(&mut self.levels);
-        self.pool_columns_max = count;
+        self.pool_columns_max = count.max(POOL_COLUMNS_MIN);
         for (resident, &zone) in drawn.iter().zip(&zones) {
             self.stand(*resident, zone);
         }
@@ -151,8 +176,8 @@ impl Published {
         self.cold += zones.iter().filter(|zone| **zone == 0).count();
         self.levels = zones;
         self.residents = drawn;
-        if self.drawn >= DRAWN_MIN {
-            if self.cold * COLD_ONE_IN < self.drawn {
+        if self.drawn >= self.options.drawn_min {
+            if (self.cold as f64) < self.options.compact_below * self.drawn as f64 {
                 self.compact();
             }
             (self.drawn, self.cold) = (0, 0);
@@ -235,7 +260,8 @@ impl Temperature for Published {
         self.facts.references += references.len() as u64;
         let Some(hitmap) = &mut self.hitmap else { return };
         hitmap.mark(references);
-        self.draw(references.len(), residents);
+        let count = references.len() as f64 * self.options.drawn_per_reference;
+        self.draw((count.round() as usize).max(1), residents);
     }
 
     fn wanted_below(&self) -> u32 {

@@ -47,7 +47,7 @@ const GONE: Entry = Entry { column: ABSENT, at: 0 };
 
 /// A policy over columns of items.
 pub(super) struct Columns {
-    kind: TemperatureKind,
+    warmth_bits: f64,
     temperature: Box<dyn Temperature>,
     capacity: u32,
     columns: Vec<Column>,
@@ -74,6 +74,11 @@ fn hash(id: u32) -> KeyHash {
     KeyHash(mix64(u64::from(id)))
 }
 
+/// References that reach the policy together, where nobody says otherwise.
+pub(super) fn batch_for(capacity: u32) -> usize {
+    (capacity / BATCH_SHARE).clamp(1, BATCH_MAX) as usize
+}
+
 impl Columns {
     /// For `capacity` items. The published hitmap judges single items, as its paper does.
     pub(super) fn new(capacity: u32, kind: TemperatureKind, seed: u64) -> Columns {
@@ -81,6 +86,19 @@ impl Columns {
             TemperatureKind::HitmapPublished => 1,
             _ => (capacity / COLUMNS_WANTED).clamp(1, COLUMN_ITEMS_MAX),
         };
+        let mut columns = Columns::of(kind.build(), capacity, room, batch_for(capacity), seed);
+        columns.warmth_bits = if kind == TemperatureKind::Entry { WARMTH_BITS } else { 0.0 };
+        columns
+    }
+
+    /// For `capacity` items in columns of `room`; `batch` references reach the policy together.
+    pub(super) fn of(
+        mut temperature: Box<dyn Temperature>,
+        capacity: u32,
+        room: u32,
+        batch: usize,
+        seed: u64,
+    ) -> Columns {
         let count = capacity / room;
         let columns: Vec<Column> = (0..count)
             .map(|number| Column {
@@ -93,10 +111,9 @@ impl Columns {
                 part: Part::Probation,
             })
             .collect();
-        let mut temperature = kind.build();
         temperature.fit(u64::from(capacity));
         Columns {
-            kind,
+            warmth_bits: 0.0,
             temperature,
             capacity,
             free: (0..count).rev().collect(),
@@ -107,7 +124,7 @@ impl Columns {
             births: 0,
             live: 0,
             references: Vec::new(),
-            batch: (capacity / BATCH_SHARE).clamp(1, BATCH_MAX) as usize,
+            batch,
             lots: seed,
             // As many items as the keeper's eight passes would meet in columns of the largest size.
             patience: Patience::of_passes(8 * COLUMN_ITEMS_MAX / room),
@@ -292,9 +309,8 @@ impl Policy for Columns {
 
     /// Two bits of warmth where they count, and ghost, hitmap and shadows.
     fn metadata_bits(&self) -> f64 {
-        let warmth = if self.kind == TemperatureKind::Entry { WARMTH_BITS } else { 0.0 };
         let capacity = u64::from(self.capacity);
-        warmth + self.temperature.bytes_for(capacity) as f64 * 8.0 / capacity as f64
+        self.warmth_bits + self.temperature.bytes_for(capacity) as f64 * 8.0 / capacity as f64
     }
 }
 

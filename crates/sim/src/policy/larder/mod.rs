@@ -16,7 +16,7 @@ pub use real::{LIMIT_BYTES_MIN, RealCache, RealItem};
 
 use super::Policy;
 use columns::Columns;
-use larder_cache::TemperatureKind;
+use larder_cache::{Temperature, TemperatureKind};
 
 /// The name of the product with its default policy in a report.
 pub const NAME: &str = "larder";
@@ -44,8 +44,29 @@ pub fn kind(name: &str) -> Option<TemperatureKind> {
 /// # Errors
 /// A capacity beyond 2^31 items.
 pub fn build(kind: TemperatureKind, capacity: u64, seed: u64) -> Result<Box<dyn Policy>, String> {
+    Ok(Box::new(Columns::new(countable(capacity)?, kind, seed)))
+}
+
+/// A model over columns of one item each, with a policy made by whoever asks. `batch` references reach it together; `None`
+/// = as many as with [`build`], a half per cent of the capacity and 1024 at most.
+///
+/// # Errors
+/// A capacity beyond 2^31 items.
+pub fn build_items(
+    temperature: Box<dyn Temperature>,
+    capacity: u64,
+    batch: Option<usize>,
+    seed: u64,
+) -> Result<Box<dyn Policy>, String> {
+    let capacity = countable(capacity)?;
+    let batch = batch.unwrap_or(columns::batch_for(capacity)).max(1);
+    Ok(Box::new(Columns::of(temperature, capacity, 1, batch, seed)))
+}
+
+/// The capacity of a model.
+fn countable(capacity: u64) -> Result<u32, String> {
     match u32::try_from(capacity) {
-        Ok(capacity) if capacity < 1 << 31 => Ok(Box::new(Columns::new(capacity.max(1), kind, seed))),
+        Ok(capacity) if capacity < 1 << 31 => Ok(capacity.max(1)),
         _ => Err(format!("larder: {capacity} items are too many: 2147483647 at most")),
     }
 }
