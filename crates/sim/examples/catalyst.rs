@@ -17,8 +17,11 @@ use larder_sim::simulate::Interner;
 use larder_sim::{CHUNK_REQUESTS, Op, workload};
 use larder_temperature::{Digest, HashCounter, Hitmap, PublishedHitmap, PublishedOptions, Reference, mix};
 
+/// A part of the page: its name, and what prints it.
+type Section = (&'static str, fn(&Lab));
+
 /// The parts, in the order in which they are printed.
-const PARTS: &[(&str, fn(&Lab))] = &[
+const PARTS: &[Section] = &[
     ("policies", policies),
     ("bound", bound),
     ("levels", levels),
@@ -249,6 +252,10 @@ impl Temperature for Watched {
 
     fn victim(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<ColumnId> {
         self.inner.victim(standing)
+    }
+
+    fn put_back(&mut self, column: ColumnId, birth: u64, part: Part) {
+        self.inner.put_back(column, birth, part);
     }
 
     fn judge(&mut self, part: Part, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>) {

@@ -226,7 +226,9 @@ impl Temperature for Published {
             self.facts.drained += u64::from(oldest.is_some());
             chosen = oldest;
         }
-        gone.into_iter().for_each(|birth| drop(self.forget(birth)));
+        for birth in gone {
+            self.forget(birth);
+        }
         self.forget(chosen?).map(|known| known.column)
     }
 

@@ -25,8 +25,8 @@ use larder_temperature::{Digest, Ghost, Hitmap, Reference, Shadows};
 const SHARES: [f64; 3] = [0.1, 0.4, 0.8];
 /// The hitmap ages by so many bytes at once, at least; all of it if it is smaller.
 const AGE_BYTES_MIN: u64 = 4 << 10;
-/// What is kept about items is refitted when there are so many times more of them, in eighths, or so many times fewer.
-const REFIT_EIGHTHS: u64 = 13;
+/// What is kept about items is refitted when there are so many times more of them, or fewer: it grows by doublings.
+const REFIT_MORE: u64 = 2;
 const REFIT_FEWER: u64 = 3;
 
 /// Probation, main, ghost.
@@ -90,6 +90,11 @@ impl Sweep {
                 hitmap.zones(&self.digests, &mut self.levels);
             }
         }
+    }
+
+    /// Whether ghost and hitmap were made for too few items, or far too many.
+    fn must_refit(&self, items: u64) -> bool {
+        items >= self.fitted_items * REFIT_MORE || items < self.fitted_items / REFIT_FEWER
     }
 
     /// One sweep of the main columns is one aging of the hitmap, line by line: as the counter in an entry, a key's zone
@@ -191,25 +196,23 @@ impl Temperature for Sweep {
 
     fn fit(&mut self, items: u64) {
         self.shadows.fit(items);
-        let is_first = self.fitted_items == 0;
-        if is_first
-            || items * 8 > self.fitted_items * REFIT_EIGHTHS
-            || items < self.fitted_items / REFIT_FEWER
-        {
-            self.fitted_items = items.max(1);
-            match (&mut self.hitmap, &self.make) {
-                (Some(hitmap), _) => hitmap.grow(items),
-                (none, Some(maker)) => *none = Some((maker.make)(items)),
-                (None, None) => {}
-            }
-            match is_first {
-                true => self.ghost = Ghost::for_entries(items),
-                false => self.ghost.resize(items),
-            }
+        if !self.must_refit(items) {
+            return;
         }
+        match (&mut self.hitmap, &self.make) {
+            (Some(hitmap), _) => hitmap.grow(items),
+            (none, Some(maker)) => *none = Some((maker.make)(items)),
+            (None, None) => {}
+        }
+        match self.fitted_items {
+            0 => self.ghost = Ghost::for_entries(items),
+            _ => self.ghost.resize(items),
+        }
+        self.fitted_items = items.max(1);
     }
 
     fn bytes_for(&self, items: u64) -> u64 {
+        let items = if self.must_refit(items) { items } else { 0 };
         let ghost_bytes = self.ghost.bytes().max(items * Ghost::ENTRY_BYTES);
         let hitmap_bytes = self.make.as_ref().map_or(0, |make| make.bytes(self.hitmap.as_deref(), items));
         hitmap_bytes + ghost_bytes + self.shadows.bytes()

@@ -54,6 +54,24 @@ fn who_was_evicted_lately_comes_back_to_stay() {
 }
 
 #[test]
+fn what_is_kept_about_an_item_is_small() {
+    let shadows_bytes = Sweep::by_entry().bytes_for(0);
+    for items in [1_000_000, 10_000_000] {
+        for (kind, bytes_max, entry_bits) in
+            [(TemperatureKind::Entry, 2.5, 2.0), (TemperatureKind::Hitmap, 8.0, 0.0)]
+        {
+            let mut policy = kind.build();
+            policy.fit(items);
+            for of in [items, items * 3 / 2, items * 2] {
+                policy.fit(of);
+                let bytes = (policy.bytes_for(of) - shadows_bytes) as f64 / of as f64 + entry_bits / 8.0;
+                assert!(bytes <= bytes_max, "{}: {bytes} for each of {of} items", kind.name());
+            }
+        }
+    }
+}
+
+#[test]
 fn the_probation_gives_when_it_has_more_than_its_share() {
     let mut sweep = Sweep::by_entry();
     for n in 0..40 {
