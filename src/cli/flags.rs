@@ -183,7 +183,7 @@ pub(crate) static FLAGS: &[Flag] = &[
         long: "device", takes: Takes::Value("NAME"), topic: Topic::Memory,
         help: "where the work on a hitmap is done: cpu, cuda or cuda:N for the GPU of number N; the CPU takes over where \
                there is none, or when it fails",
-        default: "cpu", example: "cpu",
+        default: "cpu", example: "cuda:1",
         set: |s, v| { s.device = device(v)?; Ok(()) }, ..ROW
     },
     Flag {

@@ -233,7 +233,9 @@ fn every_row_of_the_table_sets_something_and_toml_says_the_same() {
         assert!(by_flag != Settings::default() || flag.short == Some('L'), "--{}", flag.long);
 
         assert_eq!(
-            settings(&format!("--{}={} -t 4", flag.long, example(flag))).map(|found| found.tcp_port),
+            // A device wants a hitmap.
+            settings(&format!("--temperature hitmap --{}={} -t 4", flag.long, example(flag)))
+                .map(|found| found.tcp_port),
             Ok(by_flag.tcp_port)
         );
         let mut by_file = Settings::default();

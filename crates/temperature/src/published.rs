@@ -31,7 +31,7 @@ pub struct PublishedOptions {
     pub levels: u8,
     /// Bits of a key in each of them: 1 to [`HASH_BITS_MAX`].
     pub hash_bits: u8,
-    /// Bits of level 1 for each item, more than 0. The paper's 256 MB for 10 GB of items of 32 bytes (section 4.3) are
+    /// Bits of level 1 for each item, more than 0. The paper's 256 MB for 100 GB of items of some 300 bytes (section 4.3) are
     /// 6.4. The nearest power of two is taken (by ratio), at least [`COUNTER_BITS_MIN`].
     pub bits_per_item: f64,
     /// Whether what was stored since the last aging survives the next one (section 3.1.5).

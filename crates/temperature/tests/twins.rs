@@ -141,7 +141,7 @@ fn sizes_are_as_the_papers_and_the_layouts_say() {
     assert_eq!(line.bytes_for(12), 128);
     assert_eq!(line.bytes_for(11 << 20), 64 << 20);
     assert_eq!(line.bytes_for(u64::MAX), 64 << 28);
-    // Catalyst, section 4.3: 256 MB in level 1 for 10 GB of items of 32 bytes, about 4 GB in all.
+    // Catalyst, section 4.3: 256 MB in level 1 for 100 GB of items of some 300 bytes, about 4 GB in all.
     let published = PublishedHitmap::for_items(0, PublishedOptions::default());
     assert_eq!(published.bytes_for(10 * (1 << 30) / 32), 4 << 30);
     assert_eq!(published.bytes_for(0), 64 * 16);
