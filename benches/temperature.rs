@@ -3,7 +3,10 @@
 //! The caches are filled to more than half, so that the keeper samples or logs as it would in a full one, and every entry is
 //! as warm as it gets before anything counts: that is the state of a cache that is used. Nothing is evicted.
 //!
-//! `cargo bench --bench temperature -- [--mib 256] [--value 32] [--rounds 21] [--batch 16]`
+//! `cargo bench --bench temperature -- [--mib 256] [--value 32] [--rounds 21] [--batch 16] [--only KIND]`
+//!
+//! Which pages a cache got decides more than temperature does: with `--only`, instructions can be counted instead, under
+//! `valgrind --tool=callgrind --toggle-collect='temperature::get'`.
 
 mod support;
 
@@ -25,15 +28,20 @@ struct Subject {
 }
 
 fn main() {
-    let args = support::Args::read(&["mib", "value", "rounds", "batch", "core"]);
+    let args = support::Args::read(&["mib", "value", "rounds", "batch", "core", "only"]);
     let limit_bytes = args.number::<u64>("mib", 256) << 20;
     let (value_bytes, batch) = (args.number("value", 32), args.number("batch", 16));
     support::pin(args.number("core", 1));
-    let mut subjects = TemperatureKind::ALL.map(|kind| filled(kind, limit_bytes, value_bytes));
+    let mut subjects: Vec<Subject> = TemperatureKind::ALL
+        .into_iter()
+        .filter(|kind| args.text("only").is_none_or(|only| only == kind.name()))
+        .map(|kind| filled(kind, limit_bytes, value_bytes))
+        .collect();
     let items = subjects[0].cache.items();
     println!("{items} items, {KEY_BYTES}-byte keys, {value_bytes}-byte values, batch of {batch}");
     support::print_machine(&subjects[0].cache);
-    let keepers = subjects.each_ref().map(|subject| subject.cache.keep().expect("a thread can be started"));
+    let keepers: Vec<_> =
+        subjects.iter().map(|subject| subject.cache.keep().expect("a thread can be started")).collect();
     let mut random = Random::new(SEED);
     let pool = KeyPool::new((0..POOL_KEYS).map(|_| random.below(items)));
     for subject in &mut subjects {
@@ -48,7 +56,7 @@ fn main() {
             subject.samples.push(ns);
         }
     }
-    let off = subjects.iter().find(|subject| subject.kind == TemperatureKind::Off).expect("one is off");
+    let off = subjects.last().expect("there is no such kind");
     let ratio = |subject: &Subject| {
         let ratios: Vec<f64> = subject.samples.iter().zip(&off.samples).map(|(on, off)| on / off).collect();
         support::median(&ratios)
@@ -58,7 +66,7 @@ fn main() {
         let references = subject.cache.temperature_facts().references;
         let dropped = subject.cache.dropped_pages();
         println!(
-            "{name:<18}{ns:7.1} ns per key  {:6.3} times off  ({references} references noted, {dropped} pages dropped)",
+            "{name:<18}{ns:7.1} ns per key  {:6.3} times the last  ({references} references noted, {dropped} pages dropped)",
             ratio(subject)
         );
     }
