@@ -77,7 +77,10 @@ process:
 	@$(STAGE) process $(PYTHON) tests/process/test_process.py --server "$(SERVER)"
 
 stress:
-	@$(STAGE) stress $(PYTHON) tests/process/stress.py --server "$(SERVER)" --seconds $(STRESS_SECONDS)
+	@for kind in entry hitmap hitmap-published; do \
+		$(STAGE) "stress $$kind" $(PYTHON) tests/process/stress.py --server "$(SERVER) --temperature $$kind" \
+			--seconds $(STRESS_SECONDS) || failed=yes; \
+	done; [ -z "$$failed" ]
 
 bench:
 	@echo "Each room has its own:         cargo bench -p larder-index   (-p larder-protocol, ...)"

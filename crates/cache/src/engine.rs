@@ -182,7 +182,7 @@ impl Cache {
         .map_err(|error| CacheError(error.to_string()))?;
         let geometry = memory.geometry();
         let budget = Budget::new(options.limit_bytes, geometry.column_bytes as u64, COLUMN_META_BYTES)
-            .with_pages(pages_bytes_max(options.workers));
+            .with_pages(pages_bytes_max(options.workers, options.temperature.logs_all()));
         // memcached's hash power counts entries; a bucket of ours holds about eight.
         let most_log2 = (budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET).max(1 << 10).ilog2();
         let buckets_log2 = options
@@ -222,7 +222,7 @@ impl Cache {
             keeper: Mutex::new(Keeper::new(memory.register(), options.temperature.build_on(options.cuda))),
             temperature: options.temperature,
             temperature_bytes: AtomicU64::new(0),
-            references: ReferenceQueue::new(),
+            references: ReferenceQueue::new(options.temperature.logs_all()),
             keeper_cpu_ns: AtomicU64::new(0),
             sealed: Mutex::default(),
             wake: (Mutex::new(false), Condvar::new()),
@@ -344,7 +344,7 @@ impl Cache {
             return false;
         }
         let shared = Budget::new(bytes, self.column_bytes() as u64, COLUMN_META_BYTES)
-            .with_pages(pages_bytes_max(self.blocks.len() - 1));
+            .with_pages(pages_bytes_max(self.blocks.len() - 1, self.temperature.logs_all()));
         *self.budget.lock().expect("no panic under this lock") = shared;
         self.limit_bytes.store(bytes, Ordering::Relaxed);
         self.share_out();

@@ -613,7 +613,7 @@ struct Draw<'a> {
 impl Residents for Draw<'_> {
     fn sample(&mut self, count: usize, found: &mut Vec<Resident>) {
         let wanted = found.len() + count;
-        let mut places: Vec<Location> = Vec::with_capacity(DRAWN_TOGETHER + 32);
+        let mut places: Vec<Location> = Vec::with_capacity(2 * DRAWN_TOGETHER);
         let buckets = self.cache.index.buckets();
         // An index that is nearly empty would be searched for ever.
         let mut looks = 2 * count;
@@ -627,8 +627,10 @@ impl Residents for Draw<'_> {
                 *self.lots ^= *self.lots >> 27;
                 let lot = self.lots.wrapping_mul(0x2545_F491_4F6C_DD1D);
                 let bucket = ((lot >> 32) * buckets) >> 32;
-                self.cache.index.walk(bucket, &mut |entry| places.push(entry.location));
-                places.iter().rev().take(32).for_each(|at| self.guard.prefetch(*at));
+                self.cache.index.walk(bucket, &mut |entry| {
+                    self.guard.prefetch(entry.location);
+                    places.push(entry.location);
+                });
             }
             for &at in places.iter().take(wanted - found.len()) {
                 let column = self.cache.memory.column_of(at);

@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// References that fit into a page.
 pub(crate) const PAGE_REFERENCES: usize = PAGE_BYTES / size_of::<Reference>();
-/// Pages in the queue, at most: so many that a keeper that is busy with a pass for some milliseconds loses none.
-const QUEUE_PAGES: usize = 64;
+/// Pages in the queue, at most, where every reference is logged: so many that a keeper that is busy with a pass for some
+/// milliseconds loses none. And where a sample is.
+const QUEUE_PAGES_FOR_ALL: usize = 64;
+const QUEUE_PAGES_FOR_A_SAMPLE: usize = 4;
 
 pub(crate) type Page = Vec<Reference>;
 
@@ -31,10 +33,12 @@ pub(crate) struct ReferenceQueue {
 }
 
 impl ReferenceQueue {
-    pub(crate) fn new() -> ReferenceQueue {
+    /// For all references, or for a sample.
+    pub(crate) fn new(for_all: bool) -> ReferenceQueue {
+        let pages = queue_pages(for_all);
         ReferenceQueue {
-            full: ArrayQueue::new(QUEUE_PAGES),
-            empty: ArrayQueue::new(QUEUE_PAGES),
+            full: ArrayQueue::new(pages),
+            empty: ArrayQueue::new(pages),
             below: AtomicU32::new(0),
             dropped_pages: AtomicU64::new(0),
         }
@@ -53,15 +57,15 @@ impl ReferenceQueue {
         }
     }
 
-    /// Queues a page and gives an empty one for it. Returns how many pages wait now.
-    fn exchange(&self, page: &mut Page) -> usize {
+    /// Queues a page and gives an empty one for it. Returns whether so many wait now that the keeper should be woken.
+    fn exchange(&self, page: &mut Page) -> bool {
         let full = std::mem::take(page);
         if let Some(oldest) = self.full.force_push(full) {
             self.dropped_pages.fetch_add(1, Relaxed);
             self.give_back(oldest);
         }
         *page = self.empty.pop().unwrap_or_else(empty_page);
-        self.full.len()
+        self.full.len() * WAKE_SHARE >= self.full.capacity()
     }
 
     /// The oldest page that waits.
@@ -82,17 +86,21 @@ impl ReferenceQueue {
     }
 }
 
-/// Bytes that pages may take when `workers` workers write them.
-pub(crate) fn pages_bytes_max(workers: usize) -> u64 {
-    ((2 * QUEUE_PAGES + workers) * PAGE_BYTES) as u64
+fn queue_pages(for_all: bool) -> usize {
+    if for_all { QUEUE_PAGES_FOR_ALL } else { QUEUE_PAGES_FOR_A_SAMPLE }
+}
+
+/// Bytes that pages may take when `workers` workers write all references, or a sample, to them.
+pub(crate) fn pages_bytes_max(workers: usize, for_all: bool) -> u64 {
+    ((2 * queue_pages(for_all) + workers) * PAGE_BYTES) as u64
 }
 
 /// A worker's page.
 #[derive(Default)]
 pub(crate) struct ReferencePool(RefCell<Page>);
 
-/// So many pages waiting are worth waking the keeper for.
-const WAKE_PAGES: usize = 8;
+/// One in so many places of the queue taken is worth waking the keeper for.
+const WAKE_SHARE: usize = 8;
 
 impl ReferencePool {
     /// Writes a reference. Returns whether the keeper should be woken.
@@ -111,14 +119,12 @@ impl ReferencePool {
     #[cold]
     #[inline(never)]
     fn turn(page: &mut Page, reference: Reference, queue: &ReferenceQueue) -> bool {
-        let waiting = if page.capacity() == 0 {
+        let wake = page.capacity() > 0 && queue.exchange(page);
+        if page.capacity() == 0 {
             *page = empty_page();
-            0
-        } else {
-            queue.exchange(page)
-        };
+        }
         page.push(reference);
-        waiting >= WAKE_PAGES
+        wake
     }
 
     /// Queues what was written so far.
@@ -141,9 +147,9 @@ mod tests {
 
     #[test]
     fn pages_come_in_order_and_the_oldest_is_dropped_when_nobody_takes_them() {
-        let (queue, pool) = (ReferenceQueue::new(), ReferencePool::default());
+        let (queue, pool) = (ReferenceQueue::new(true), ReferencePool::default());
         queue.want_below(u32::MAX);
-        let pages = QUEUE_PAGES as u32 + 3;
+        let pages = QUEUE_PAGES_FOR_ALL as u32 + 3;
         let per_page = PAGE_REFERENCES as u32;
         let mut wakes = 0;
         for n in 0..pages * per_page {
@@ -168,7 +174,7 @@ mod tests {
 
     #[test]
     fn only_what_is_wanted_is_wanted() {
-        let queue = ReferenceQueue::new();
+        let queue = ReferenceQueue::new(false);
         assert!(!queue.wants(reference(0)));
         queue.want_below(10);
         assert!(queue.wants(reference(9)) && !queue.wants(reference(10)));

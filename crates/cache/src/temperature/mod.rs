@@ -66,6 +66,11 @@ impl TemperatureKind {
         self == TemperatureKind::Entry
     }
 
+    /// Whether the keeper wants to know of every access, and not of a sample at most.
+    pub(crate) fn logs_all(self) -> bool {
+        matches!(self, TemperatureKind::Hitmap | TemperatureKind::HitmapPublished)
+    }
+
     /// The policy of this kind, with its hitmap on the CPU.
     pub fn build(self) -> Box<dyn Temperature> {
         self.build_on(None)
