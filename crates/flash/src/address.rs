@@ -1,0 +1,462 @@
+//! Address pages: which generations may hold a hash, for those whose filters do not fit into memory.
+//!
+//! One run of segments in order of hash says it for all generations together: two reads then find a record, one of its address
+//! page and one of its data. Memory has the run's fences only, and, where there is some left, the pages that are asked for most.
+//! Every merge writes the run anew. A page is whole by itself:
+//!
+//! ```text
+//! first prefix u64 | entries u16 | generations u8 | 0 | their numbers u64 each | entries
+//! ```
+//!
+//! An entry is the difference between the upper 44 bits of its hash (the prefix) and those of the entry before, and which of the
+//! page's generations it means, as one number of 4 bits and the rest, 7 bits a byte (LEB128): 3 bytes for a thousand million
+//! entries. At that number one absent hash in 16,000 has an entry. Entries of one prefix stay in one page.
+
+use crate::device::{Device, PAGE_BYTES, PageBuffer, ZoneId};
+use crate::fence::Fences;
+use crate::generation::GENERATIONS_MAX;
+use crate::page::{self, PAYLOAD_BYTES};
+use crate::segment::{Run, SegmentFacts};
+use crate::shim::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bits of a hash that an entry keeps.
+const PREFIX_BITS: u32 = 44;
+const HEADER_BYTES: usize = 12;
+/// Longest entry.
+const ENTRY_BYTES_MAX: usize = 7;
+/// Bytes beside its payload that a cached page takes, about: its places in the map and in the ring.
+const CACHED_OVERHEAD_BYTES: usize = 112;
+
+/// What an entry keeps of a hash.
+pub(crate) fn prefix_of(hash: u64) -> u64 {
+    hash >> (64 - PREFIX_BITS)
+}
+
+/// Collects entries, in order, into pages.
+pub(crate) struct PageWriter {
+    /// What entries of the run may mean, as every page repeats it.
+    generations: Vec<u64>,
+    page: Vec<u8>,
+    entries: u16,
+    first: u64,
+    last: u64,
+    /// The prefix that is being collected, and the generations seen with it.
+    pending: Option<(u64, u16)>,
+}
+
+/// A page that is full: its payload, in two pieces, each with the hash that a segment's writer is to find it under.
+pub(crate) struct FullPage {
+    /// The lowest hash that is looked for here, and the highest.
+    pub(crate) hashes: (u64, u64),
+    /// The whole payload.
+    pub(crate) payload: Vec<u8>,
+}
+
+impl PageWriter {
+    /// For entries that mean these generations, at most [`GENERATIONS_MAX`] of them.
+    pub(crate) fn new(generations: Vec<u64>) -> PageWriter {
+        debug_assert!(generations.len() <= GENERATIONS_MAX);
+        PageWriter { generations, page: Vec::new(), entries: 0, first: 0, last: 0, pending: None }
+    }
+
+    /// What entries may mean.
+    pub(crate) fn generations(&self) -> &[u64] {
+        &self.generations
+    }
+
+    /// The next entry: its prefix is not below the one before. One that means none of the generations is left out. Gives a
+    /// page that became full.
+    pub(crate) fn push(&mut self, prefix: u64, generation: u64) -> Option<FullPage> {
+        let slot = self.generations.iter().position(|number| *number == generation)?;
+        match &mut self.pending {
+            Some((pending, slots)) if *pending == prefix => {
+                *slots |= 1 << slot;
+                None
+            }
+            _ => {
+                let full = self.settle();
+                self.pending = Some((prefix, 1 << slot));
+                full
+            }
+        }
+    }
+
+    /// Writes the entries of the prefix that is complete.
+    fn settle(&mut self) -> Option<FullPage> {
+        let (prefix, slots) = self.pending.take()?;
+        let bytes_max = ENTRY_BYTES_MAX + slots.count_ones() as usize;
+        let full = if self.page.len() + bytes_max > PAYLOAD_BYTES { self.take_page() } else { None };
+        if self.page.is_empty() {
+            self.page.resize(HEADER_BYTES, 0);
+            self.generations.iter().for_each(|number| self.page.extend_from_slice(&number.to_le_bytes()));
+            (self.first, self.last) = (prefix, prefix);
+        }
+        for slot in (0..GENERATIONS_MAX as u64).filter(|slot| slots >> slot & 1 == 1) {
+            put_number(&mut self.page, (prefix - self.last) << 4 | slot);
+            self.last = prefix;
+            self.entries += 1;
+        }
+        full
+    }
+
+    fn take_page(&mut self) -> Option<FullPage> {
+        if self.page.is_empty() {
+            return None;
+        }
+        let mut payload = std::mem::take(&mut self.page);
+        payload[..8].copy_from_slice(&self.first.to_le_bytes());
+        payload[8..10].copy_from_slice(&self.entries.to_le_bytes());
+        payload[10] = self.generations.len() as u8;
+        payload.resize(PAYLOAD_BYTES, 0);
+        self.entries = 0;
+        let shift = 64 - PREFIX_BITS;
+        Some(FullPage { hashes: (self.first << shift, self.last << shift | ((1 << shift) - 1)), payload })
+    }
+
+    /// The last pages.
+    pub(crate) fn finish(mut self) -> [Option<FullPage>; 2] {
+        [self.settle(), self.take_page()]
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for at in 0..ENTRY_BYTES_MAX {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= ((byte & 0x7f) as u64) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// The entries of a page's payload, in order.
+struct Entries<'a> {
+    generations: &'a [[u8; 8]],
+    left: u16,
+    prefix: u64,
+    code: &'a [u8],
+}
+
+impl<'a> Entries<'a> {
+    /// `None` if this is no address page.
+    fn of(payload: &'a [u8]) -> Option<Entries<'a>> {
+        let (header, rest) = payload.split_at_checked(HEADER_BYTES)?;
+        let prefix = u64::from_le_bytes(header[..8].try_into().ok()?);
+        let left = u16::from_le_bytes([header[8], header[9]]);
+        let (generations, code) = rest.split_at_checked(header[10] as usize * 8)?;
+        let whole = header[10] as usize <= GENERATIONS_MAX && prefix >> PREFIX_BITS == 0;
+        whole.then_some(Entries { generations: generations.as_chunks().0, left, prefix, code })
+    }
+
+    /// The next one: prefix and number of the generation; `Some(None)` at the end, `None` if the page makes no sense.
+    fn next(&mut self) -> Option<Option<(u64, u64)>> {
+        if self.left == 0 {
+            return Some(None);
+        }
+        self.left -= 1;
+        let number = take_number(&mut self.code)?;
+        self.prefix += number >> 4;
+        let generation = self.generations.get(number as usize & 15)?;
+        (self.prefix >> PREFIX_BITS == 0).then_some(Some((self.prefix, u64::from_le_bytes(*generation))))
+    }
+}
+
+/// Calls `found` with every generation that address pages name for the hash; `false` if one is no address page.
+pub(crate) fn entries_of(payload: &[u8], hash: u64, mut found: impl FnMut(u64)) -> bool {
+    payload.chunks(PAYLOAD_BYTES).all(|page| entries_of_page(page, hash, &mut found))
+}
+
+fn entries_of_page(payload: &[u8], hash: u64, found: &mut impl FnMut(u64)) -> bool {
+    let wanted = prefix_of(hash);
+    let Some(mut entries) = Entries::of(payload) else { return false };
+    loop {
+        match entries.next() {
+            None => return false,
+            Some(Some((prefix, generation))) if prefix <= wanted => {
+                if prefix == wanted {
+                    found(generation);
+                }
+            }
+            Some(_) => return true,
+        }
+    }
+}
+
+/// An address page to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PageWhere {
+    /// Its zone, and its number in it.
+    pub(crate) zone: ZoneId,
+    /// See `zone`.
+    pub(crate) page: u32,
+    /// 1; 2 or hardly ever more where the hash is too near the border between pages.
+    pub(crate) pages: u32,
+    /// Sequence of its segment: what [`crate::page::compact`] checks.
+    pub(crate) sequence: u64,
+}
+
+impl PageWhere {
+    /// What it is cached under.
+    pub(crate) fn key(&self) -> PageKey {
+        PageKey { sequence: self.sequence, page: self.page }
+    }
+}
+
+/// A page of a segment; no two are alike, ever.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct PageKey {
+    sequence: u64,
+    page: u32,
+}
+
+/// One segment of a run.
+#[derive(Debug)]
+pub(crate) struct AddressSegment {
+    /// Its data pages: address pages.
+    pub(crate) run: Run,
+    first_hash: u64,
+    fences: Fences,
+}
+
+/// A run: all generations' entries, as one merge wrote them.
+#[derive(Debug)]
+pub(crate) struct AddressRun {
+    segments: Box<[AddressSegment]>,
+    /// Generations whose every record has an entry.
+    covers: Vec<u64>,
+}
+
+impl AddressRun {
+    /// Of segments as a merge has written them, for these generations, or as a restart has found them; those without
+    /// records (the mark that a merge came to its end) included. `None` if that mark is missing.
+    pub(crate) fn of(segments: Vec<SegmentFacts>, covers: Vec<u64>) -> Option<AddressRun> {
+        let number = segments.first()?.head.generation;
+        let marked = segments.iter().any(|facts| facts.items == 0);
+        if !marked || segments.iter().any(|facts| facts.head.generation != number) {
+            return None;
+        }
+        let segments = segments.into_iter().filter(|facts| facts.items > 0).map(|facts| AddressSegment {
+            run: Run::of(&facts),
+            first_hash: facts.head.first_hash,
+            fences: facts.fences,
+        });
+        let mut segments: Vec<AddressSegment> = segments.collect();
+        segments.sort_unstable_by_key(|segment| segment.first_hash);
+        Some(AddressRun { segments: segments.into(), covers })
+    }
+
+    /// The generations that the pages of a run name, from its first page; none if that cannot be read.
+    pub(crate) fn covered(device: &dyn Device, segments: &[SegmentFacts]) -> Vec<u64> {
+        let Some(facts) = segments.iter().find(|facts| facts.items > 0) else { return Vec::new() };
+        let (run, mut page) = (Run::of(facts), PageBuffer::new(1));
+        let read = device.read(run.zone, run.first_data_page as u64 * PAGE_BYTES as u64, &mut page);
+        let payload =
+            read.ok().and_then(|()| page::compact(&mut page, run.sequence, run.first_data_page).ok());
+        let entries = payload.and_then(|(payload, _)| Entries::of(payload));
+        entries.map_or_else(Vec::new, |entries| {
+            entries.generations.iter().map(|number| u64::from_le_bytes(*number)).collect()
+        })
+    }
+
+    /// Whether every record of this generation has an entry.
+    pub(crate) fn covers(&self, generation: u64) -> bool {
+        self.covers.contains(&generation)
+    }
+
+    /// Its segments, in order of hash.
+    pub(crate) fn segments(&self) -> &[AddressSegment] {
+        &self.segments
+    }
+
+    /// The page that names the generations of a hash, if any does.
+    pub(crate) fn page(&self, hash: u64) -> Option<PageWhere> {
+        let index = self.segments.partition_point(|segment| segment.first_hash <= hash).checked_sub(1)?;
+        let segment = &self.segments[index];
+        let found = segment.fences.begins(hash);
+        (found.count > 0).then_some(PageWhere {
+            zone: segment.run.zone,
+            page: segment.run.first_data_page + found.first,
+            pages: found.count,
+            sequence: segment.run.sequence,
+        })
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        let fences = |segment: &AddressSegment| segment.fences.bytes() - size_of::<Fences>();
+        let segments: usize = self.segments.iter().map(fences).sum();
+        (size_of::<AddressRun>() + size_of_val(&*self.segments) + segments + 8 * self.covers.len()) as u64
+    }
+}
+
+/// Reads a run from its first entry to its last.
+pub(crate) struct RunStream<'a> {
+    device: &'a dyn Device,
+    run: Arc<AddressRun>,
+    segment: usize,
+    page: u32,
+    chunk_pages: u32,
+    /// Entries that were read and not yet taken, last first.
+    entries: Vec<(u64, u64)>,
+    pages_read: u64,
+    /// Whether a page could not be read: then entries are missing.
+    damaged: bool,
+}
+
+impl<'a> RunStream<'a> {
+    /// Reads `chunk_pages` pages at a time.
+    pub(crate) fn new(device: &'a dyn Device, run: Arc<AddressRun>, chunk_pages: u32) -> RunStream<'a> {
+        let chunk_pages = chunk_pages.max(1);
+        RunStream {
+            device,
+            run,
+            segment: 0,
+            page: 0,
+            chunk_pages,
+            entries: Vec::new(),
+            pages_read: 0,
+            damaged: false,
+        }
+    }
+
+    /// The next entry: prefix and generation.
+    pub(crate) fn peek(&mut self) -> Option<(u64, u64)> {
+        while self.entries.is_empty() && self.read() {}
+        self.entries.last().copied()
+    }
+
+    /// Takes what was peeked at.
+    pub(crate) fn take(&mut self) {
+        self.entries.pop();
+    }
+
+    /// Pages read so far.
+    pub(crate) fn pages_read(&self) -> u64 {
+        self.pages_read
+    }
+
+    /// Whether entries may be missing.
+    pub(crate) fn damaged(&self) -> bool {
+        self.damaged
+    }
+
+    /// Reads the next pages; false at the end.
+    fn read(&mut self) -> bool {
+        let Some(segment) = self.run.segments.get(self.segment) else { return false };
+        let run = segment.run;
+        if self.page >= run.data_pages {
+            (self.segment, self.page) = (self.segment + 1, 0);
+            return true;
+        }
+        let pages = self.chunk_pages.min(run.data_pages - self.page);
+        let first = run.first_data_page + self.page;
+        let mut buffer = PageBuffer::new(pages as usize);
+        let read = self.device.read(run.zone, first as u64 * PAGE_BYTES as u64, &mut buffer);
+        for (index, bytes) in buffer.chunks(PAGE_BYTES).enumerate() {
+            let checked = page::check(bytes, run.sequence, first + index as u32);
+            let page = &bytes[page::PAGE_HEADER_BYTES..];
+            let whole = read.is_ok() && checked.is_ok() && self.take_entries(page);
+            self.damaged |= !whole;
+        }
+        self.page += pages;
+        self.pages_read += pages as u64;
+        self.entries.reverse();
+        true
+    }
+
+    fn take_entries(&mut self, payload: &[u8]) -> bool {
+        let Some(mut entries) = Entries::of(payload) else { return false };
+        loop {
+            match entries.next() {
+                Some(Some(entry)) => self.entries.push(entry),
+                Some(None) => return true,
+                None => return false,
+            }
+        }
+    }
+}
+
+/// Address pages in memory: those that were asked for since the hand came by (CLOCK).
+pub(crate) struct PageCache {
+    slots_max: usize,
+    ring: Mutex<Ring>,
+}
+
+#[derive(Default)]
+struct Ring {
+    slots: Vec<Slot>,
+    places: HashMap<PageKey, usize>,
+    hand: usize,
+}
+
+struct Slot {
+    key: PageKey,
+    payload: Arc<[u8]>,
+    asked: bool,
+}
+
+impl PageCache {
+    /// As many pages as fit into so many bytes.
+    pub(crate) fn new(bytes_max: u64) -> PageCache {
+        let slots_max = (bytes_max / (PAYLOAD_BYTES + CACHED_OVERHEAD_BYTES) as u64) as usize;
+        PageCache { slots_max, ring: Mutex::new(Ring::default()) }
+    }
+
+    /// Bytes of memory when it is full.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.slots_max * (PAYLOAD_BYTES + CACHED_OVERHEAD_BYTES)) as u64
+    }
+
+    /// A page's payload, if it is here.
+    pub(crate) fn get(&self, key: PageKey) -> Option<Arc<[u8]>> {
+        if self.slots_max == 0 {
+            return None;
+        }
+        let mut ring = self.ring.lock().expect("no panic under this lock");
+        let place = *ring.places.get(&key)?;
+        let slot = &mut ring.slots[place];
+        slot.asked = true;
+        Some(slot.payload.clone())
+    }
+
+    /// Keeps a page, in the place of one that was not asked for lately. More than one page is not kept.
+    pub(crate) fn put(&self, key: PageKey, payload: &[u8]) {
+        if self.slots_max == 0 || payload.len() != PAYLOAD_BYTES {
+            return;
+        }
+        let slot = Slot { key, payload: payload.into(), asked: false };
+        let mut ring = self.ring.lock().expect("no panic under this lock");
+        if ring.places.contains_key(&key) {
+            return;
+        }
+        if ring.slots.len() < self.slots_max {
+            let place = ring.slots.len();
+            ring.slots.push(slot);
+            ring.places.insert(key, place);
+            return;
+        }
+        loop {
+            let hand = ring.hand;
+            ring.hand = (hand + 1) % ring.slots.len();
+            if !std::mem::take(&mut ring.slots[hand].asked) {
+                let gone = std::mem::replace(&mut ring.slots[hand], slot);
+                ring.places.remove(&gone.key);
+                ring.places.insert(key, hand);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+use super::PAGE_BYTES;
+
+/// Whole pages of memory that begin at a multiple of [`PAGE_BYTES`], as devices want them that bypass the page cache.
+pub struct PageBuffer {
+    /// One page more than is used, so that an aligned part of the wanted length lies in it.
+    memory: Vec<u8>,
+    start: usize,
+    bytes: usize,
+}
+
+impl PageBuffer {
+    /// `pages` pages of zeros.
+    pub fn new(pages: usize) -> PageBuffer {
+        let memory = vec![0; (pages + 1) * PAGE_BYTES];
+        let start = memory.as_ptr().align_offset(PAGE_BYTES);
+        assert!(start < PAGE_BYTES, "a byte pointer can be aligned");
+        PageBuffer { memory, start, bytes: pages * PAGE_BYTES }
+    }
+
+    /// Length in pages.
+    pub fn pages(&self) -> usize {
+        self.bytes / PAGE_BYTES
+    }
+
+    /// Shows the first `pages` pages only.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    pub fn shorten(&mut self, pages: usize) {
+        assert!(pages * PAGE_BYTES <= self.bytes, "a buffer does not grow");
+        self.bytes = pages * PAGE_BYTES;
+    }
+}
+
+impl std::ops::Deref for PageBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.bytes]
+    }
+}
+
+impl std::ops::DerefMut for PageBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.bytes]
+    }
+}
+
+impl std::fmt::Debug for PageBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PageBuffer({} pages)", self.pages())
+    }
+}

@@ -1,0 +1,199 @@
+use super::{DeviceCounters, DeviceError, PAGE_BYTES, PageBuffer, ReadQueue, ReadsBy, ZoneId, pool, uring};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Bytes copied at a time for a caller whose memory is not aligned.
+const BOUNCE_PAGES: usize = 256;
+/// At most one line a second tells of failures; the counters tell of all.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// An open file or block device, with what is counted of it. Whatever is under way holds it.
+pub(super) struct Handle {
+    pub(super) file: File,
+    /// For messages.
+    pub(super) name: String,
+    pub(super) layout: Layout,
+    pub(super) direct: bool,
+    /// Bytes written by one system call at most.
+    pub(super) write_bytes_max: usize,
+    pub(super) reads_by: ReadsBy,
+    pub(super) counters: Counters,
+    complained: Mutex<Option<Instant>>,
+    no_uring_told: AtomicBool,
+}
+
+/// Where zones lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Layout {
+    pub(super) zones: u32,
+    /// From the beginning of one to that of the next.
+    pub(super) stride: u64,
+    /// What can be written of each.
+    pub(super) zone_bytes: u64,
+}
+
+impl Layout {
+    /// Where a zone begins.
+    pub(super) fn start(&self, zone: ZoneId) -> Result<u64, DeviceError> {
+        if zone.0 >= self.zones {
+            return Err(DeviceError::State { zone, what: "there is no such zone" });
+        }
+        Ok(u64::from(zone.0) * self.stride)
+    }
+
+    /// Where on the device `bytes` at `offset` of a zone lie.
+    pub(super) fn position(&self, zone: ZoneId, offset: u64, bytes: usize) -> Result<u64, DeviceError> {
+        let start = self.start(zone)?;
+        if !offset.is_multiple_of(PAGE_BYTES as u64) {
+            return Err(DeviceError::State { zone, what: "not at the beginning of a page" });
+        }
+        match offset.checked_add(bytes as u64) {
+            Some(end) if end <= self.zone_bytes => Ok(start + offset),
+            _ => Err(DeviceError::State { zone, what: "it ends before that" }),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    appends: AtomicU64,
+    append_bytes: AtomicU64,
+    resets: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn read(&self, bytes: usize) {
+        self.reads.fetch_add(1, Relaxed);
+        self.read_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(super) fn append(&self, bytes: usize) {
+        self.appends.fetch_add(1, Relaxed);
+        self.append_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(super) fn reset(&self) {
+        self.resets.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn snapshot(&self) -> DeviceCounters {
+        DeviceCounters {
+            reads: self.reads.load(Relaxed),
+            read_bytes: self.read_bytes.load(Relaxed),
+            appends: self.appends.load(Relaxed),
+            append_bytes: self.append_bytes.load(Relaxed),
+            resets: self.resets.load(Relaxed),
+            errors: self.errors.load(Relaxed),
+            media_bytes: None,
+        }
+    }
+}
+
+impl Handle {
+    pub(super) fn new(file: File, name: String, layout: Layout, direct: bool, reads_by: ReadsBy) -> Handle {
+        Handle {
+            file,
+            name,
+            layout,
+            direct,
+            write_bytes_max: 4 << 20,
+            reads_by,
+            counters: Counters::default(),
+            complained: Mutex::new(None),
+            no_uring_told: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts a failure of the device, tells of it, and gives it its words.
+    pub(super) fn failed(&self, what: &str, zone: Option<ZoneId>, error: std::io::Error) -> DeviceError {
+        self.counters.errors.fetch_add(1, Relaxed);
+        let mut last = self.complained.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if last.is_none_or(|at| at.elapsed() >= COMPLAINT_INTERVAL) {
+            *last = Some(Instant::now());
+            let errors = self.counters.errors.load(Relaxed);
+            tracing::warn!(device = %self.name, zone = zone.map(|zone| zone.0), errors, %error, "flash: {what} failed");
+        }
+        drop(last);
+        let code = error.raw_os_error();
+        if code == Some(Errno::NODEV.raw_os_error()) || code == Some(Errno::NXIO.raw_os_error()) {
+            return DeviceError::Gone;
+        }
+        DeviceError::io(&format!("{}: {what}", self.name), error)
+    }
+
+    /// Reads whole pages, however many system calls that takes.
+    pub(super) fn read(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> Result<(), DeviceError> {
+        let position = self.layout.position(zone, offset, into.len())?;
+        match self.file.read_exact_at(into, position) {
+            Ok(()) => {
+                self.counters.read(into.len());
+                Ok(())
+            }
+            Err(error) => Err(self.failed("reading", Some(zone), error)),
+        }
+    }
+
+    /// Writes whole pages at a position of the device. On an error some of them may be written.
+    pub(super) fn write(&self, zone: ZoneId, position: u64, pages: &[u8]) -> Result<(), DeviceError> {
+        let result = if self.direct && pages.as_ptr().align_offset(PAGE_BYTES) != 0 {
+            self.write_unaligned(position, pages)
+        } else {
+            self.write_aligned(position, pages)
+        };
+        match result {
+            Ok(()) => {
+                self.counters.append(pages.len());
+                Ok(())
+            }
+            Err(error) => Err(self.failed("writing", Some(zone), error)),
+        }
+    }
+
+    /// `write_all_at` goes on after a short write and after EINTR.
+    fn write_aligned(&self, mut position: u64, pages: &[u8]) -> std::io::Result<()> {
+        for part in pages.chunks(self.write_bytes_max) {
+            self.file.write_all_at(part, position)?;
+            position += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write_unaligned(&self, mut position: u64, pages: &[u8]) -> std::io::Result<()> {
+        let mut buffer = PageBuffer::new((pages.len() / PAGE_BYTES).clamp(1, BOUNCE_PAGES));
+        for part in pages.chunks(buffer.len()) {
+            buffer[..part.len()].copy_from_slice(part);
+            self.write_aligned(position, &buffer[..part.len()])?;
+            position += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync(&self) -> Result<(), DeviceError> {
+        self.file.sync_data().map_err(|error| self.failed("fdatasync", None, error))
+    }
+
+    /// A queue of the kind that was chosen, or that there is.
+    pub(super) fn reads(self: &Arc<Handle>, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
+        if self.reads_by != ReadsBy::Threads {
+            match uring::UringReads::new(self.clone(), depth) {
+                Ok(queue) => return Ok(Box::new(queue)),
+                Err(error) if self.reads_by == ReadsBy::Uring => {
+                    return Err(DeviceError::io("io_uring", error));
+                }
+                Err(error) => {
+                    if !self.no_uring_told.swap(true, Relaxed) {
+                        tracing::info!(device = %self.name, %error, "flash: no io_uring, threads read instead");
+                    }
+                }
+            }
+        }
+        Ok(Box::new(pool::PoolReads::new(self.clone(), depth)?))
+    }
+}

@@ -1,0 +1,327 @@
+//! Fences: in which page of a hash-ordered segment the records of a hash begin, for two bytes a page.
+//!
+//! The exact first hash of every 128th page is kept (an anchor), and of every page the place of its first hash between
+//! the two anchors around it, in 1/32767 of the way: 1/256 of a page where hashes are spread evenly, and never outside the
+//! range however they lie. One more bit says that the page before holds records which that precision cannot tell from this
+//! page's first. So the answer is a range of pages that always has the one wanted, and nearly always only it, and the page
+//! after, onto which a record may run on.
+
+/// Pages between two anchors: `2 + 8 / 128` bytes a page.
+const BLOCK: usize = 128;
+/// Steps between two anchors.
+const STEPS: u64 = (1 << 15) - 1;
+
+/// Data pages to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pages {
+    /// The first one, counted from the segment's first data page.
+    pub first: u32,
+    /// How many: 2, at the end of a segment 1, hardly ever 3 or more; 0 if no record of the segment can have the hash.
+    pub count: u32,
+}
+
+/// Finds the pages of a hash. See the module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fences {
+    /// First hash of every 128th page, and at the end the last hash of all.
+    anchors: Box<[u64]>,
+    /// Of each page: its first hash between the anchors, shifted by one, and the bit.
+    pages: Box<[u16]>,
+}
+
+/// Where a hash lies between two anchors.
+#[inline]
+fn step(hash: u64, anchor: u64, next: u64) -> u64 {
+    // Shifted so that the product fits; what is lost is far below a step, and a greater hash never gets a smaller one.
+    let span = next - anchor;
+    let shift = 32u32.saturating_sub(span.leading_zeros());
+    let (way, span) = ((hash - anchor) >> shift, span >> shift);
+    (way * STEPS).checked_div(span).unwrap_or(0)
+}
+
+/// Takes the hashes of a segment's records as they are written.
+#[derive(Default, Debug)]
+pub struct FenceBuilder {
+    /// Of each page: the first hash that begins there, and the last one that begins before. `u64::MAX` for the first until
+    /// one does.
+    pages: Vec<(u64, u64)>,
+    begun: bool,
+    last: u64,
+}
+
+impl FenceBuilder {
+    /// None yet.
+    pub fn new() -> FenceBuilder {
+        FenceBuilder::default()
+    }
+
+    /// The next record has this hash and begins in this data page. Neither may fall.
+    pub fn push(&mut self, page: u32, hash: u64) {
+        debug_assert!(self.pages.len() <= page as usize + 1 && (self.last <= hash || !self.begun));
+        let begins = page as usize >= self.pages.len();
+        if begins {
+            self.pages.resize(page as usize + 1, (hash, self.last));
+        }
+        (self.begun, self.last) = (true, hash);
+    }
+
+    /// Bytes of memory it takes while a segment of so many pages is built.
+    pub fn bytes_for(pages: u64) -> u64 {
+        pages * size_of::<(u64, u64)>() as u64
+    }
+
+    /// The fences of a segment of so many data pages.
+    pub fn finish(mut self, data_pages: u32) -> Fences {
+        if !self.begun {
+            return Fences { anchors: Box::default(), pages: Box::default() };
+        }
+        // Pages in which only the last record ends.
+        self.pages.resize((data_pages as usize).max(self.pages.len()), (self.last, self.last));
+        let mut anchors: Vec<u64> = self.pages.iter().step_by(BLOCK).map(|(first, _)| *first).collect();
+        anchors.push(self.last);
+        let fence = |(page, (first, before)): (usize, &(u64, u64))| {
+            let (anchor, next) = (anchors[page / BLOCK], anchors[page / BLOCK + 1]);
+            let at = step(*first, anchor, next);
+            let shared = page > 0 && *before >= anchor && step(*before, anchor, next) == at;
+            (at as u16) << 1 | shared as u16
+        };
+        let pages = self.pages.iter().enumerate().map(fence).collect();
+        Fences { anchors: anchors.into(), pages }
+    }
+}
+
+impl Fences {
+    /// From the first hash that begins in each data page (pages in which none begins repeat the next one's), where nothing
+    /// else is known: a hash that is a page's first is then looked for in the page before as well, and one above
+    /// the last page's first hash is always looked for. [`FenceBuilder`] does better.
+    pub fn build(first_hashes: &[u64]) -> Fences {
+        let mut builder = FenceBuilder::new();
+        let last = first_hashes.len().saturating_sub(1);
+        for (page, hash) in first_hashes.iter().enumerate() {
+            // As if the page before ended with the same hash.
+            if page > 0 {
+                builder.push(page as u32 - 1, *hash);
+            }
+            builder.push(page as u32, *hash);
+            if page == last {
+                builder.push(page as u32, u64::MAX);
+            }
+        }
+        builder.finish(first_hashes.len() as u32)
+    }
+
+    /// Data pages in which every record of this hash begins, and the one after them, onto which it may run on.
+    pub fn page(&self, hash: u64) -> Pages {
+        let begins = self.begins(hash);
+        let end = (begins.first + begins.count + 1).min(self.pages());
+        Pages { count: if begins.count == 0 { 0 } else { end - begins.first }, ..begins }
+    }
+
+    /// Data pages in which every record of this hash begins: one, seldom two.
+    pub fn begins(&self, hash: u64) -> Pages {
+        const NONE: Pages = Pages { first: 0, count: 0 };
+        let Some((last, anchors)) = self.anchors.split_last() else { return NONE };
+        let blocks = anchors.partition_point(|anchor| *anchor <= hash);
+        if blocks == 0 || hash > *last {
+            return NONE;
+        }
+        let mut block = blocks - 1;
+        let mut at = step(hash, anchors[block], self.anchors[block + 1]);
+        let end = self.pages.len().min(blocks * BLOCK);
+        let within = &self.pages[block * BLOCK..end];
+        let end = block * BLOCK + within.partition_point(|fence| (*fence >> 1) as u64 <= at);
+        // The block's first page is at step 0, so `end` is beyond it.
+        let mut first = end.saturating_sub(1);
+        while first > 0 && self.pages[first] & 1 == 1 && (self.pages[first] >> 1) as u64 == at {
+            first -= 1;
+            if first / BLOCK < block {
+                // Of the block before, this anchor is the end.
+                (block, at) = (block - 1, STEPS);
+                let (anchor, next) = (self.anchors[block], self.anchors[block + 1]);
+                at = if anchor == next { 0 } else { at };
+            }
+        }
+        Pages { first: first as u32, count: (end - first) as u32 }
+    }
+
+    /// Data pages of the segment.
+    pub fn pages(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    /// Bytes of memory it takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Fences>() + size_of_val(&*self.anchors) + size_of_val(&*self.pages)
+    }
+
+    /// Bytes of memory for a segment of so many data pages.
+    pub fn bytes_for(pages: u64) -> u64 {
+        size_of::<Fences>() as u64 + 2 * pages + 8 * (pages.div_ceil(BLOCK as u64) + 1)
+    }
+
+    /// Appends what [`Fences::from_bytes`] takes.
+    pub fn to_bytes(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.pages.len() as u32).to_le_bytes());
+        self.anchors.iter().for_each(|anchor| out.extend_from_slice(&anchor.to_le_bytes()));
+        self.pages.iter().for_each(|page| out.extend_from_slice(&page.to_le_bytes()));
+    }
+
+    /// The fences that were written, or `None` if these are none. Whatever the bytes are, no page beyond the last one
+    /// they name is ever answered.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Fences> {
+        let (pages, rest) = bytes.split_first_chunk::<4>()?;
+        let pages = u32::from_le_bytes(*pages) as usize;
+        let anchors = if pages == 0 { 0 } else { pages.div_ceil(BLOCK) + 1 };
+        if rest.len() as u64 != anchors as u64 * 8 + pages as u64 * 2 {
+            return None;
+        }
+        let (anchors, pages) = rest.split_at(anchors * 8);
+        let anchors: Box<[u64]> =
+            anchors.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        let pages = pages.as_chunks::<2>().0.iter().map(|bytes| u16::from_le_bytes(*bytes)).collect();
+        anchors.is_sorted().then_some(Fences { anchors, pages })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The definition: the pages in which records of each hash begin.
+    struct Twin(Vec<(u32, u64)>);
+
+    impl Twin {
+        /// Lays records of these lengths out in pages of `payload` bytes, in order of hash.
+        fn lay_out(mut records: Vec<(u64, u32)>, payload: u32) -> (Twin, u32) {
+            records.sort_unstable();
+            let (mut offset, mut begins) = (0, Vec::new());
+            for (hash, bytes) in records {
+                begins.push((offset / payload, hash));
+                offset += bytes;
+            }
+            (Twin(begins), offset.div_ceil(payload))
+        }
+
+        fn fences(&self, data_pages: u32) -> Fences {
+            let mut builder = FenceBuilder::new();
+            self.0.iter().for_each(|(page, hash)| builder.push(*page, *hash));
+            builder.finish(data_pages)
+        }
+
+        fn first_hashes(&self, data_pages: u32) -> Vec<u64> {
+            let first = |page| self.0.iter().find(|(at, _)| *at >= page).map_or(u64::MAX, |(_, hash)| *hash);
+            (0..data_pages).map(first).collect()
+        }
+
+        /// Asserts that no record is missed; returns how many more pages than the record's own and the next are read.
+        fn check(&self, fences: &Fences, data_pages: u32) -> u32 {
+            let mut more = 0;
+            for (page, hash) in &self.0 {
+                let found = fences.page(*hash);
+                let end = found.first + found.count;
+                assert!(
+                    found.first <= *page && *page < end && end <= data_pages,
+                    "{hash:x} in {page}: {found:?}"
+                );
+                assert!(end > *page + 1 || end == data_pages, "{hash:x} in {page} runs on: {found:?}");
+                more += found.count.saturating_sub(2);
+            }
+            more
+        }
+    }
+
+    fn written_and_read(fences: &Fences) -> Fences {
+        let mut bytes = Vec::new();
+        fences.to_bytes(&mut bytes);
+        Fences::from_bytes(&bytes).expect("what was written")
+    }
+
+    fn spread(n: u64) -> u64 {
+        let x = (n + 1).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let x = (x ^ (x >> 31)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        x ^ (x >> 29)
+    }
+
+    #[test]
+    fn two_bytes_a_page_and_two_pages_a_lookup() {
+        // 64 MiB of 100-byte items, of 1-KB items, and of 2-KB items, in a ninth of the hashes.
+        for bytes in [112, 1036, 2060] {
+            let count = (64 << 20) / bytes as u64;
+            let records = (0..count).map(|n| (spread(n) / 9 + (3 << 60), bytes)).collect();
+            let (twin, pages) = Twin::lay_out(records, 4080);
+            let fences = twin.fences(pages);
+            let more = twin.check(&fences, pages) as f64 / count as f64;
+            let per_page = fences.bytes() as f64 / pages as f64;
+            println!("{bytes}-byte records: {per_page:.3} bytes a page, {more:.5} pages too many");
+            assert!(per_page <= 2.1, "{per_page}");
+            assert!(more < 0.005, "{more}");
+            assert_eq!(fences.bytes() as u64, Fences::bytes_for(pages as u64));
+            assert_eq!(fences.page(0).count + fences.page(u64::MAX).count, 0);
+        }
+    }
+
+    #[test]
+    fn a_segment_without_records_is_never_read() {
+        let fences = FenceBuilder::new().finish(0);
+        assert_eq!(fences.page(0).count, 0);
+        assert_eq!(written_and_read(&fences).page(u64::MAX).count, 0);
+        assert_eq!(Fences::build(&[]).page(1).count, 0);
+    }
+
+    fn hashes() -> impl Strategy<Value = u64> {
+        // Spread, crowded at either end, crowded around two places, and a few that come again and again.
+        prop_oneof![
+            8 => any::<u64>(),
+            2 => 0u64..40,
+            2 => (0u64..40).prop_map(|n| u64::MAX - n),
+            4 => (0u64..3000).prop_map(|n| (1 << 63) + n * n),
+            2 => prop::sample::select(vec![7u64, 1 << 40, (1 << 63) + 9, u64::MAX]),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+        #[test]
+        fn no_record_is_missed(
+            records in prop::collection::vec((hashes(), 8u32..150), 1..1500),
+            payload in 100u32..200,
+        ) {
+            let (twin, pages) = Twin::lay_out(records, payload);
+            let fences = twin.fences(pages);
+            twin.check(&fences, pages);
+            prop_assert_eq!(written_and_read(&fences), fences);
+            let coarse = Fences::build(&twin.first_hashes(pages));
+            twin.check(&coarse, pages);
+        }
+
+        #[test]
+        fn no_record_is_missed_where_all_are_alike(
+            hash in hashes(), others in prop::collection::vec(hashes(), 0..3), count in 1usize..800,
+        ) {
+            let mut records = vec![(hash, 50); count];
+            records.extend(others.iter().map(|other| (*other, 50)));
+            let (twin, pages) = Twin::lay_out(records, 100);
+            twin.check(&twin.fences(pages), pages);
+        }
+
+        #[test]
+        fn bytes_that_are_no_fences_answer_nothing_beyond_their_pages(
+            pages in 0u32..400,
+            mut anchors in prop::collection::vec(hashes(), 4),
+            fences in prop::collection::vec(any::<u16>(), 400),
+            hash in hashes(),
+        ) {
+            anchors.sort_unstable();
+            anchors.truncate(if pages == 0 { 0 } else { pages.div_ceil(128) as usize + 1 });
+            anchors.resize(if pages == 0 { 0 } else { pages.div_ceil(128) as usize + 1 }, u64::MAX);
+            let mut bytes = pages.to_le_bytes().to_vec();
+            anchors.iter().for_each(|anchor| bytes.extend_from_slice(&anchor.to_le_bytes()));
+            fences[..pages as usize].iter().for_each(|fence| bytes.extend_from_slice(&fence.to_le_bytes()));
+            let found = Fences::from_bytes(&bytes).expect("well formed").page(hash);
+            prop_assert!(found.first + found.count <= pages);
+            bytes.push(0);
+            prop_assert_eq!(Fences::from_bytes(&bytes), None);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The address run that a merge writes beside its generation: the old run's entries, those of generations that have none yet,
+//! and the new ones.
+
+use super::output::Output;
+use super::source::Source;
+use super::{Input, Rooms, Settings};
+use crate::address::{AddressRun, FullPage, PageWriter, RunStream, prefix_of};
+use crate::device::DeviceError;
+use crate::generation::{Chunk, Generation, List};
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// The hashes of a generation, from its records.
+struct Rescan<'a> {
+    settings: Settings<'a>,
+    generation: u64,
+    chunks: VecDeque<Arc<Chunk>>,
+    source: Option<Source<'a>>,
+    pages_read: u64,
+}
+
+impl<'a> Rescan<'a> {
+    fn new(
+        settings: Settings<'a>,
+        generation: &Generation,
+        voids: &mut Vec<RangeInclusive<u64>>,
+    ) -> Rescan<'a> {
+        let chunks = generation.chunks().iter().cloned().collect();
+        let generation = generation.number();
+        let mut rescan = Rescan { settings, generation, chunks, source: None, pages_read: 0 };
+        rescan.advance(voids);
+        rescan
+    }
+
+    fn peek(&self) -> Option<u64> {
+        self.source.as_ref().map(|source| prefix_of(source.hash()))
+    }
+
+    fn advance(&mut self, voids: &mut Vec<RangeInclusive<u64>>) {
+        loop {
+            if let Some(source) = &mut self.source {
+                let before = source.pages_read();
+                let more = source.advance(voids);
+                self.pages_read += source.pages_read() - before;
+                if more {
+                    return;
+                }
+            }
+            let Settings { device, hasher, read_pages, .. } = self.settings;
+            let next = self.chunks.pop_front();
+            self.source = next.map(|chunk| {
+                let input = Input { run: chunk.run, sealed_sequence: 0, hits: None };
+                Source::new(device, hasher, &input, read_pages)
+            });
+            if self.source.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Addresses<'a> {
+    list: Arc<List>,
+    old: Option<RunStream<'a>>,
+    rescans: Vec<Rescan<'a>>,
+    writer: PageWriter,
+    /// Pages that are full and not written yet.
+    queue: VecDeque<FullPage>,
+    pub(super) output: Output<'a>,
+    /// The prefix up to which old entries were taken, and whether one of them, for it, means a generation without a filter.
+    prefix: Option<u64>,
+    unfiltered_holds: bool,
+}
+
+impl<'a> Addresses<'a> {
+    /// For a new generation with this number, and all of the list.
+    pub(super) fn new(
+        settings: Settings<'a>,
+        list: &Arc<List>,
+        number: u64,
+        output: Output<'a>,
+        voids: &mut Vec<RangeInclusive<u64>>,
+    ) -> Addresses<'a> {
+        let mut generations = vec![number];
+        generations.extend(list.newest_first().iter().map(|generation| generation.number()));
+        generations.truncate(crate::generation::GENERATIONS_MAX);
+        let uncovered = |generation: &&Arc<Generation>| {
+            let covered = list.address().is_some_and(|run| run.covers(generation.number()));
+            !covered && generations.contains(&generation.number())
+        };
+        let rescans = list.newest_first().iter().filter(uncovered);
+        let rescans = rescans.map(|generation| Rescan::new(settings, generation, voids)).collect();
+        Addresses {
+            list: list.clone(),
+            old: list.address().map(|run| RunStream::new(settings.device, run.clone(), settings.read_pages)),
+            rescans,
+            writer: PageWriter::new(generations),
+            queue: VecDeque::new(),
+            output,
+            prefix: None,
+            unfiltered_holds: false,
+        }
+    }
+
+    /// Takes old entries in order until those of the hash have been taken, or about `pages` more pages were read; whether they
+    /// have. `None` takes all.
+    pub(super) fn advance(
+        &mut self,
+        hash: Option<u64>,
+        pages: u64,
+        voids: &mut Vec<RangeInclusive<u64>>,
+    ) -> bool {
+        let wanted = hash.map_or(u64::MAX, prefix_of);
+        if self.prefix.is_none_or(|prefix| prefix < wanted) {
+            self.prefix = Some(wanted);
+            self.unfiltered_holds = false;
+        }
+        let end = self.pages_read() + pages;
+        while let Some((prefix, generation)) = self.take_least(wanted, voids) {
+            self.unfiltered_holds |= prefix == wanted && self.list.is_unfiltered(generation);
+            self.queue.extend(self.writer.push(prefix, generation));
+            if self.pages_read() >= end {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The least old entry, if its prefix is not above.
+    fn take_least(&mut self, wanted: u64, voids: &mut Vec<RangeInclusive<u64>>) -> Option<(u64, u64)> {
+        let old = self.old.as_mut().and_then(RunStream::peek);
+        let rescan = self.rescans.iter_mut().filter_map(|rescan| Some((rescan.peek()?, rescan)));
+        let rescan = rescan.min_by_key(|(prefix, _)| *prefix);
+        match (old, rescan) {
+            (Some((prefix, generation)), rescan)
+                if prefix <= wanted && rescan.as_ref().is_none_or(|(other, _)| prefix <= *other) =>
+            {
+                if let Some(old) = &mut self.old {
+                    old.take();
+                }
+                Some((prefix, generation))
+            }
+            (_, Some((prefix, rescan))) if prefix <= wanted => {
+                rescan.advance(voids);
+                Some((prefix, rescan.generation))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a generation without a filter may hold the hash that was last advanced to.
+    pub(super) fn unfiltered_may_hold(&self) -> bool {
+        // A generation that is rescanned has had filters so far, so the old run says all there is to say.
+        self.unfiltered_holds || self.old.as_ref().is_none_or(RunStream::damaged)
+    }
+
+    /// The new generation has a record of the hash that was last advanced to.
+    pub(super) fn push(&mut self, hash: u64, generation: u64) {
+        self.queue.extend(self.writer.push(prefix_of(hash), generation));
+    }
+
+    /// Writes what is full; false if there is no room now.
+    pub(super) fn write(&mut self, rooms: &mut dyn Rooms) -> Result<bool, DeviceError> {
+        while let Some(page) = self.queue.front() {
+            if !self.output.make_room(page.hashes.0, rooms)? {
+                return Ok(false);
+            }
+            // Under its lowest and its highest hash, so that the fences know both.
+            let (first, rest) = page.payload.split_at(8);
+            self.output.push_bytes(page.hashes.0, first)?;
+            self.output.push_bytes(page.hashes.1, rest)?;
+            self.queue.pop_front();
+        }
+        Ok(true)
+    }
+
+    /// No more comes: what is left is full, too.
+    pub(super) fn close(&mut self) {
+        let generations = self.writer.generations().to_vec();
+        let writer = std::mem::replace(&mut self.writer, PageWriter::new(generations));
+        self.queue.extend(writer.finish().into_iter().flatten());
+    }
+
+    /// Pages of the old run and of generations that were read.
+    pub(super) fn pages_read(&self) -> u64 {
+        let rescanned: u64 = self.rescans.iter().map(|rescan| rescan.pages_read).sum();
+        self.old.as_ref().map_or(0, RunStream::pages_read) + rescanned
+    }
+
+    /// The run that was written.
+    pub(super) fn into_run(self) -> Option<AddressRun> {
+        let covers = self.writer.generations().to_vec();
+        AddressRun::of(self.output.into_segments(), covers)
+    }
+}

@@ -1,0 +1,302 @@
+//! How the records of the meta log lie on the device.
+//!
+//! A **frame** is a run of whole pages: 64 bytes of header, a payload, zeros to the end of the page. Little endian.
+//!
+//! ```text
+//!  0 magic u64          8 crc32c u32 over everything behind it     12 version u16    14 kind u16
+//! 16 payload bytes u32 20 0 u32                                    24 sequence of the frame u64
+//! 32 uuid of the device (16 bytes)                                 48 sequence of the first frame of this zone u64
+//! 56 oldest segment u64: journal records of older segments than this one are obsolete
+//! ```
+
+use crate::device::PAGE_BYTES;
+
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"LARDMETA");
+/// Version of everything on the device: meta log, heads, pages, records, feet.
+pub(super) const VERSION: u16 = 1;
+pub(super) const HEADER_BYTES: usize = 64;
+const SUPERBLOCK_BYTES: usize = 96;
+/// Bytes of what is known of a zone.
+const ZONE_BYTES: usize = 20;
+/// Bytes of a journal record without its key.
+pub(super) const RECORD_BYTES: usize = 17;
+
+/// What the whole device is, and how it stands. Written when it is opened, flushed and closed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Superblock {
+    /// Drawn when the device was formatted: what an earlier format left does not have it.
+    pub uuid: [u8; 16],
+    /// Zones of the device, and the bytes of each.
+    pub zones: u32,
+    /// Bytes of a zone.
+    pub zone_bytes: u64,
+    /// Seed of the key hash: all positions depend on it.
+    pub seed: u64,
+    /// Whether nothing was written since.
+    pub clean: bool,
+    /// Whether invalidations are committed to the journal since this was written.
+    pub journaled: bool,
+    /// Segments below this sequence do not exist, whatever a zone shows.
+    pub flush_floor: u64,
+    /// No segment ever had this sequence or a higher one.
+    pub next_sequence: u64,
+    /// Above every CAS number that an item had when this was written.
+    pub cas_floor: u64,
+}
+
+/// What is known of the segments of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ZoneBounds {
+    /// Segments below this sequence do not exist: the zone was released, though a device that cannot erase, or that lost the
+    /// erasure with its power, may still show them.
+    pub floor: u64,
+    /// The segment of this sequence is durable, and so is every one before it in the zone; 0 if none is known to be. If it cannot
+    /// be found, something is damaged.
+    pub top: u64,
+}
+
+/// Everything that is known when the log is read up to some frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct State {
+    pub superblock: Superblock,
+    /// Zones of which something is known.
+    pub zones: Vec<(u32, ZoneBounds)>,
+    /// Journal records, encoded one behind the other.
+    pub journal: Vec<u8>,
+}
+
+/// An invalidation that must not be forgotten: the key, and the segment whose tombstone makes the record obsolete.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct JournalRecord {
+    /// Sequence of the segment that has the tombstone, or [`super::UNPLACED`].
+    pub segment: u64,
+    /// Hash of the key.
+    pub hash: u64,
+    /// The key, up to 255 bytes.
+    pub key: Vec<u8>,
+}
+
+/// What a frame says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Body {
+    /// How everything stands; what was read before it is history. Every zone of the log begins with one.
+    State(State),
+    /// More journal records.
+    Journal(Vec<u8>),
+    /// What is known of some zones now.
+    Zones(Vec<(u32, ZoneBounds)>),
+}
+
+/// A frame, but for its checksum.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Frame {
+    pub sequence: u64,
+    pub uuid: [u8; 16],
+    /// Sequence of the first frame of the zone.
+    pub first: u64,
+    pub oldest_segment: u64,
+    pub body: Body,
+}
+
+/// What is wrong with pages that are no frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NoFrame {
+    /// Zeros, or ones: what erased pages are read as.
+    Blank,
+    /// Begins like one, and is torn or damaged.
+    Torn,
+    /// Begins like one, of a version that this program does not know.
+    Version(u16),
+    /// Something else altogether.
+    Foreign,
+}
+
+/// Pages of a frame with a payload of so many bytes.
+pub(super) fn pages_for(payload: usize) -> usize {
+    (HEADER_BYTES + payload).div_ceil(PAGE_BYTES)
+}
+
+/// Bytes of payload that [`Body::State`] takes.
+pub(super) fn state_bytes(zones: usize, journal: usize) -> usize {
+    SUPERBLOCK_BYTES + 4 + ZONE_BYTES * zones + 4 + journal
+}
+
+pub(super) fn push_record(out: &mut Vec<u8>, segment: u64, hash: u64, key: &[u8]) {
+    let key = &key[..key.len().min(255)];
+    out.push(key.len() as u8);
+    out.extend_from_slice(&segment.to_le_bytes());
+    out.extend_from_slice(&hash.to_le_bytes());
+    out.extend_from_slice(key);
+}
+
+/// The records in `bytes`; `None` if they are cut.
+pub(super) fn records(bytes: &[u8]) -> Option<Vec<JournalRecord>> {
+    let (mut reader, mut out) = (Reader(bytes), Vec::new());
+    while !reader.0.is_empty() {
+        let length = reader.take(1)?[0] as usize;
+        let (segment, hash) = (reader.u64()?, reader.u64()?);
+        out.push(JournalRecord { segment, hash, key: reader.take(length)?.to_vec() });
+    }
+    Some(out)
+}
+
+/// Bytes that are taken from the front, or found missing.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+}
+
+fn push_zones(out: &mut Vec<u8>, zones: &[(u32, ZoneBounds)]) {
+    out.extend_from_slice(&(zones.len() as u32).to_le_bytes());
+    for (zone, bounds) in zones {
+        out.extend_from_slice(&zone.to_le_bytes());
+        out.extend_from_slice(&bounds.floor.to_le_bytes());
+        out.extend_from_slice(&bounds.top.to_le_bytes());
+    }
+}
+
+fn zones(reader: &mut Reader<'_>) -> Option<Vec<(u32, ZoneBounds)>> {
+    let count = reader.u32()? as usize;
+    // The count is not believed before the bytes are there.
+    let mut bytes = Reader(reader.take(count.checked_mul(ZONE_BYTES)?)?);
+    (0..count).map(|_| Some((bytes.u32()?, ZoneBounds { floor: bytes.u64()?, top: bytes.u64()? }))).collect()
+}
+
+impl Superblock {
+    fn push(&self, out: &mut Vec<u8>) {
+        let begin = out.len();
+        out.extend_from_slice(&self.zones.to_le_bytes());
+        out.extend_from_slice(&(PAGE_BYTES as u32).to_le_bytes());
+        out.extend_from_slice(&(self.clean as u32 | (self.journaled as u32) << 1).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        for word in [self.zone_bytes, self.seed, self.flush_floor, self.next_sequence, self.cas_floor] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.resize(begin + SUPERBLOCK_BYTES, 0);
+    }
+
+    fn read(reader: &mut Reader<'_>, uuid: [u8; 16]) -> Option<Superblock> {
+        let mut bytes = Reader(reader.take(SUPERBLOCK_BYTES)?);
+        let zones = bytes.u32()?;
+        if bytes.u32()? as usize != PAGE_BYTES {
+            return None;
+        }
+        let flags = bytes.u32()?;
+        bytes.take(4)?;
+        Some(Superblock {
+            uuid,
+            zones,
+            zone_bytes: bytes.u64()?,
+            seed: bytes.u64()?,
+            clean: flags & 1 != 0,
+            journaled: flags & 2 != 0,
+            flush_floor: bytes.u64()?,
+            next_sequence: bytes.u64()?,
+            cas_floor: bytes.u64()?,
+        })
+    }
+}
+
+impl Frame {
+    /// Whole pages.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; HEADER_BYTES];
+        let kind: u16 = match &self.body {
+            Body::State(state) => {
+                state.superblock.push(&mut out);
+                push_zones(&mut out, &state.zones);
+                out.extend_from_slice(&(state.journal.len() as u32).to_le_bytes());
+                out.extend_from_slice(&state.journal);
+                1
+            }
+            Body::Journal(records) => {
+                out.extend_from_slice(records);
+                2
+            }
+            Body::Zones(zones) => {
+                push_zones(&mut out, zones);
+                3
+            }
+        };
+        let payload = out.len() - HEADER_BYTES;
+        out.resize(pages_for(payload) * PAGE_BYTES, 0);
+        out[0..8].copy_from_slice(&MAGIC.to_le_bytes());
+        out[12..14].copy_from_slice(&VERSION.to_le_bytes());
+        out[14..16].copy_from_slice(&kind.to_le_bytes());
+        out[16..20].copy_from_slice(&(payload as u32).to_le_bytes());
+        out[24..32].copy_from_slice(&self.sequence.to_le_bytes());
+        out[32..48].copy_from_slice(&self.uuid);
+        out[48..56].copy_from_slice(&self.first.to_le_bytes());
+        out[56..64].copy_from_slice(&self.oldest_segment.to_le_bytes());
+        let crc = crc32c::crc32c(&out[12..]);
+        out[8..12].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// How many pages the frame says it has, from its first page.
+    pub(super) fn pages(page: &[u8]) -> Result<usize, NoFrame> {
+        if page.iter().all(|byte| *byte == 0) || page.iter().all(|byte| *byte == 0xff) {
+            return Err(NoFrame::Blank);
+        }
+        let mut reader = Reader(page);
+        if reader.u64() != Some(MAGIC) {
+            return Err(NoFrame::Foreign);
+        }
+        let mut header = || Some((reader.u32()?, reader.u16()?, reader.u16()?, reader.u32()?));
+        let (_crc, version, _kind, payload) = header().ok_or(NoFrame::Torn)?;
+        match version {
+            VERSION => {}
+            // What was torn behind the magic.
+            0 | u16::MAX => return Err(NoFrame::Torn),
+            other => return Err(NoFrame::Version(other)),
+        }
+        Ok(pages_for(payload as usize))
+    }
+
+    /// The frame that `pages` are, all of them.
+    pub(super) fn decode(pages: &[u8]) -> Result<Frame, NoFrame> {
+        Frame::read(pages).ok_or(NoFrame::Torn)
+    }
+
+    fn read(pages: &[u8]) -> Option<Frame> {
+        let mut reader = Reader(pages);
+        let (_magic, crc) = (reader.u64()?, reader.u32()?);
+        if crc != crc32c::crc32c(reader.0) {
+            return None;
+        }
+        let (_version, kind, payload, _zero) = (reader.u16()?, reader.u16()?, reader.u32()?, reader.u32()?);
+        let sequence = reader.u64()?;
+        let uuid = reader.take(16)?.try_into().ok()?;
+        let (first, oldest_segment) = (reader.u64()?, reader.u64()?);
+        let mut payload = Reader(reader.take(payload as usize)?);
+        let body = match kind {
+            1 => {
+                let superblock = Superblock::read(&mut payload, uuid)?;
+                let zones = zones(&mut payload)?;
+                let journal = payload.u32()? as usize;
+                Body::State(State { superblock, zones, journal: payload.take(journal)?.to_vec() })
+            }
+            2 => Body::Journal(payload.0.to_vec()),
+            3 => Body::Zones(zones(&mut payload)?),
+            _ => return None,
+        };
+        Some(Frame { sequence, uuid, first, oldest_segment, body })
+    }
+}

@@ -1,0 +1,71 @@
+//! A queue of reads over something that answers at once, in virtual time.
+
+use crate::device::{DeviceError, PageBuffer, ReadDone, ReadQueue, ZoneId};
+use rustix::event::{EventfdFlags, eventfd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What is read from.
+pub(super) trait Source: Send + 'static {
+    /// Reads, beginning now; says when it is over.
+    fn read_now(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> (Result<(), DeviceError>, u64);
+    /// It is that late, at least: somebody waited.
+    fn reached(&self, ns: u64);
+}
+
+struct Reads<S> {
+    source: S,
+    depth: usize,
+    event: OwnedFd,
+    done: Vec<ReadDone>,
+    /// When the last of them is over.
+    end_ns: u64,
+}
+
+/// Reads that are complete as soon as they are submitted, side by side in virtual time, but seen only when reaped.
+pub(super) fn queue(source: impl Source, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
+    let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+        .map_err(|error| DeviceError::io("eventfd", error.into()))?;
+    Ok(Box::new(Reads { source, depth: depth as usize, event, done: Vec::new(), end_ns: 0 }))
+}
+
+impl<S: Source> ReadQueue for Reads<S> {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    fn has_room(&self) -> bool {
+        self.done.len() < self.depth
+    }
+
+    fn submit(
+        &mut self,
+        token: u64,
+        zone: ZoneId,
+        offset: u64,
+        mut buffer: PageBuffer,
+    ) -> Result<(), PageBuffer> {
+        if !self.has_room() {
+            return Err(buffer);
+        }
+        let (result, end) = self.source.read_now(zone, offset, &mut buffer);
+        self.end_ns = self.end_ns.max(end);
+        self.done.push(ReadDone { token, buffer, result });
+        Ok(())
+    }
+
+    fn kick(&mut self) {
+        if !self.done.is_empty() {
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn reap(&mut self, done: &mut Vec<ReadDone>) {
+        let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        self.source.reached(self.end_ns);
+        done.append(&mut self.done);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.done.len()
+    }
+}

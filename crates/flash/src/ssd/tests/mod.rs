@@ -1,0 +1,3 @@
+mod ftl;
+mod nand;
+mod zoned;

@@ -1,0 +1,118 @@
+mod generations;
+mod model;
+mod rules;
+mod stress;
+
+use crate::device::{Device, MemoryDevice};
+use crate::{Begun, Fetcher, Flash, FlashItem, FlashOptions, Found, OpsPolicy, Put, ReclaimPolicy, Recover};
+use larder_item::{KeyHash, KeyHasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A tier on a device of memory, a clock, and one fetcher.
+pub(crate) struct Bench {
+    pub(crate) flash: Arc<Flash>,
+    pub(crate) fetcher: Fetcher,
+    pub(crate) clock: Arc<AtomicU32>,
+    hasher: KeyHasher,
+}
+
+pub(crate) const NOW: u32 = 1_000_000;
+
+pub(crate) fn options(clock: &Arc<AtomicU32>) -> FlashOptions {
+    let clock = clock.clone();
+    FlashOptions {
+        memory_bytes: 4 << 20,
+        segment_bytes: None,
+        generations: false,
+        recover: Recover::Clean,
+        ops: OpsPolicy::Static(25),
+        reclaim: ReclaimPolicy::Adaptive,
+        cutoff_s: 0,
+        background_flush: true,
+        background_reclaim: true,
+        keep_percent: 100,
+        seed: 42,
+        now_unix_s: Arc::new(move || clock.load(Ordering::SeqCst)),
+        format: true,
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(zones: u32, zone_pages: u64, change: impl FnOnce(&mut FlashOptions)) -> Bench {
+        Bench::on(Arc::new(MemoryDevice::new(zones, zone_pages)), change)
+    }
+
+    pub(crate) fn on(device: Arc<dyn Device>, change: impl FnOnce(&mut FlashOptions)) -> Bench {
+        let clock = Arc::new(AtomicU32::new(NOW));
+        let mut options = options(&clock);
+        change(&mut options);
+        let flash = Flash::open(device, options).unwrap();
+        let fetcher = flash.fetcher().unwrap();
+        let hasher = KeyHasher::with_seed(flash.seed());
+        Bench { flash, fetcher, clock, hasher }
+    }
+
+    pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
+        self.hasher.hash(key)
+    }
+
+    pub(crate) fn put(&self, key: &[u8], value: &[u8], expires_unix_s: u32) -> Put {
+        let item = FlashItem {
+            key,
+            value,
+            value_bytes: value.len() as u64,
+            flags: 7,
+            expires_unix_s,
+            cas: 1000 + value.len() as u64,
+            state: 0,
+        };
+        self.flash.put(self.hash(key), &item)
+    }
+
+    pub(crate) fn invalidate(&self, key: &[u8]) {
+        self.flash.invalidate(self.hash(key), key);
+    }
+
+    pub(crate) fn get(&mut self, key: &[u8]) -> Option<Found> {
+        let hash = self.hash(key);
+        let begun = self.fetcher.begin(1, hash, key);
+        finish(&mut self.fetcher, begun)
+    }
+
+    pub(crate) fn value(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        self.get(key).map(|found| found.value)
+    }
+
+    /// Rounds enough for everything to settle.
+    pub(crate) fn settle(&self) {
+        (0..4).for_each(|_| self.flash.tend());
+    }
+
+    pub(crate) fn within_its_memory(&self) {
+        let stats = self.flash.stats();
+        assert!(stats.memory.total() <= stats.memory_cap, "{:?} of {}", stats.memory, stats.memory_cap);
+    }
+}
+
+pub(crate) fn finish(fetcher: &mut Fetcher, begun: Begun) -> Option<Found> {
+    match begun {
+        Begun::Absent => None,
+        Begun::Here(found) => Some(found),
+        Begun::Busy => panic!("nothing else is under way"),
+        Begun::Started => {
+            let mut answer = None;
+            fetcher.kick();
+            for _ in 0..10_000 {
+                fetcher.poll(&mut |token, found| {
+                    assert_eq!(token, 1);
+                    answer = Some(found);
+                });
+                if answer.is_some() {
+                    break;
+                }
+            }
+            answer.expect("a read comes to an end")
+        }
+    }
+}

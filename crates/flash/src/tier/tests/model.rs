@@ -1,0 +1,180 @@
+//! Random histories against a map: the answer is the newest version or nothing, never another one.
+
+use super::{Bench, NOW};
+use crate::{FlashOptions, OpsPolicy, Put, ReclaimPolicy, Recover};
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put {
+        key: u16,
+        size: u16,
+        ttl: Option<u8>,
+    },
+    Invalidate(u16),
+    Get(u16),
+    /// Puts of keys that nobody asks for, to move everything along.
+    Fill(u8),
+    Wait(u8),
+    Tend,
+    Flush,
+}
+
+fn steps(keys: u16) -> impl Strategy<Value = Vec<Step>> {
+    let size = prop_oneof![8 => 8u16..300, 2 => 300u16..2000, 1 => 2000u16..7000];
+    let step = prop_oneof![
+        12 => (0..keys, size, proptest::option::weighted(0.2, 1..60u8))
+            .prop_map(|(key, size, ttl)| Step::Put { key, size, ttl }),
+        4 => (0..keys).prop_map(Step::Invalidate),
+        10 => (0..keys).prop_map(Step::Get),
+        3 => any::<u8>().prop_map(Step::Fill),
+        1 => (1..30u8).prop_map(Step::Wait),
+        3 => Just(Step::Tend),
+        1 => prop_oneof![20 => Just(Step::Tend), 1 => Just(Step::Flush)],
+    ];
+    proptest::collection::vec(step, 1..400)
+}
+
+/// What a key's newest version is: its value and when it expires.
+type Model = HashMap<u16, (Vec<u8>, u32)>;
+
+struct Run {
+    bench: Bench,
+    model: Model,
+    version: u64,
+    filled: u64,
+}
+
+fn value(version: u64, size: u16) -> Vec<u8> {
+    let mut value = version.to_le_bytes().to_vec();
+    value.resize(size.max(8) as usize, version as u8);
+    value
+}
+
+impl Run {
+    fn key(key: u16) -> Vec<u8> {
+        format!("key {key}").into_bytes()
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Put { key, size, ttl } => {
+                self.version += 1;
+                let value = value(self.version, size);
+                let now = self.bench.clock.load(Ordering::SeqCst);
+                let expires = ttl.map_or(0, |ttl| now + ttl as u32);
+                match self.bench.put(&Self::key(key), &value, expires) {
+                    Put::Stored => {
+                        self.model.insert(key, (value, expires));
+                    }
+                    Put::Shed => {
+                        self.bench.invalidate(&Self::key(key));
+                        self.model.remove(&key);
+                    }
+                }
+            }
+            Step::Invalidate(key) => {
+                self.bench.invalidate(&Self::key(key));
+                self.model.remove(&key);
+            }
+            Step::Get(key) => self.get(key),
+            Step::Fill(count) => {
+                for _ in 0..count {
+                    self.filled += 1;
+                    let key = format!("filling {}", self.filled % 997);
+                    if self.bench.put(key.as_bytes(), &[9; 150], 0) == Put::Shed {
+                        self.bench.flash.tend();
+                    }
+                }
+            }
+            Step::Wait(seconds) => {
+                self.bench.clock.fetch_add(seconds as u32, Ordering::SeqCst);
+            }
+            Step::Tend => self.bench.flash.tend(),
+            Step::Flush => {
+                self.bench.flash.begin_flush();
+                self.bench.flash.end_flush();
+                self.model.clear();
+            }
+        }
+    }
+
+    fn get(&mut self, key: u16) {
+        let now = self.bench.clock.load(Ordering::SeqCst);
+        let newest = self.model.get(&key).filter(|(_, expires)| *expires == 0 || *expires > now);
+        if let Some(found) = self.bench.get(&Self::key(key)) {
+            let newest = newest.unwrap_or_else(|| panic!("key {key} should be gone"));
+            assert_eq!(found.value, newest.0, "not the newest version of key {key}");
+            assert_eq!((found.expires_unix_s, found.flags), (newest.1, 7));
+        }
+    }
+}
+
+fn run(zones: u32, zone_pages: u64, keys: u16, steps: &[Step], change: impl FnOnce(&mut FlashOptions)) {
+    let bench = Bench::new(zones, zone_pages, change);
+    let mut run = Run { bench, model: Model::new(), version: 0, filled: 0 };
+    for step in steps {
+        run.step(step);
+    }
+    run.bench.settle();
+    (0..keys).for_each(|key| run.get(key));
+    let stats = run.bench.flash.stats();
+    assert!(stats.is_on);
+    let lookups = stats.hits + stats.misses;
+    assert!(stats.reads_for_hits + stats.reads_for_misses <= 2 * lookups);
+    run.bench.within_its_memory();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_an_old_version_while_zones_are_reclaimed(
+        steps in steps(60),
+        reclaim in prop_oneof![
+            Just(ReclaimPolicy::Adaptive), Just(ReclaimPolicy::Greedy), Just(ReclaimPolicy::Quick)],
+        ops in prop_oneof![Just(OpsPolicy::Static(40)), Just(OpsPolicy::Heuristic), Just(OpsPolicy::Queuing)],
+        keep_percent in 0..=100u8,
+        cutoff_s in 0..20u32,
+        (background_flush, background_reclaim) in any::<(bool, bool)>(),
+        zone_pages in 8..40u64,
+        generations: bool,
+        recover in prop_oneof![Just(Recover::Clean), Just(Recover::Journal)],
+    ) {
+        run(12, zone_pages, 60, &steps, |options| {
+            (options.reclaim, options.ops, options.keep_percent) = (reclaim, ops, keep_percent);
+            (options.cutoff_s, options.generations, options.recover) = (cutoff_s, generations, recover);
+            (options.background_flush, options.background_reclaim) = (background_flush, background_reclaim);
+            options.segment_bytes = Some(8 * 4096);
+        });
+    }
+
+    #[test]
+    fn nothing_is_lost_without_need(steps in steps(40)) {
+        let bench = Bench::new(200, 32, |_| {});
+        let mut run = Run { bench, model: Model::new(), version: 0, filled: 0 };
+        for step in &steps {
+            run.step(step);
+            run.bench.flash.tend();
+        }
+        let now = run.bench.clock.load(Ordering::SeqCst);
+        prop_assert!(now >= NOW);
+        let model = run.model.clone();
+        prop_assert_eq!(run.bench.flash.stats().shed, 0);
+        let mut lost = 0;
+        for (key, (value, expires)) in &model {
+            if *expires == 0 || *expires > now {
+                // Two false candidates may stand before the right one: once in a thousand.
+                let found = run.bench.value(&Run::key(*key));
+                lost += found.is_none() as u32;
+                prop_assert!(found.is_none_or(|found| found == *value));
+            }
+        }
+        let stats = run.bench.flash.stats();
+        prop_assert_eq!(lost as u64, stats.misses_for_reads.min(lost as u64));
+        prop_assert_eq!(stats.misses_for_damage, 0);
+        prop_assert_eq!(stats.quick_drops + stats.reclaims, 0);
+    }
+}

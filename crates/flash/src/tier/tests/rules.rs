@@ -1,0 +1,221 @@
+//! The rules of order, one by one.
+
+use super::Bench;
+use crate::{Begun, Put};
+
+fn stored(bench: &Bench, key: &str, value: &[u8]) {
+    assert_eq!(bench.put(key.as_bytes(), value, 0), Put::Stored);
+}
+
+/// Seals and writes what is open, with keys of no interest.
+fn write_out(bench: &Bench, round: u32) {
+    let written = bench.flash.stats().segments_written;
+    for n in 0.. {
+        stored(bench, &format!("filling {round} {n}"), &[1; 400]);
+        bench.flash.tend();
+        if bench.flash.stats().segments_written > written {
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_was_put_is_found_in_memory_and_on_the_device() {
+    let mut bench = Bench::new(20, 64, |_| {});
+    stored(&bench, "a", b"first");
+    assert_eq!(bench.value(b"a").unwrap(), b"first");
+    write_out(&bench, 0);
+    let found = bench.get(b"a").unwrap();
+    assert_eq!((found.value.as_slice(), found.flags, found.cas, found.warm), (&b"first"[..], 7, 1005, false));
+    assert!(bench.get(b"a").unwrap().warm, "it was read before");
+    assert!(bench.get(b"b").is_none());
+    let stats = bench.flash.stats();
+    assert_eq!((stats.hits_in_buffers, stats.hits, stats.misses), (1, 3, 1));
+    assert_eq!(stats.reads_for_hits, 2);
+}
+
+#[test]
+fn the_newest_version_is_found_first_wherever_it_is() {
+    let mut bench = Bench::new(20, 64, |_| {});
+    for round in 0..5 {
+        let value = [round as u8; 30];
+        stored(&bench, "a", &value);
+        assert_eq!(bench.value(b"a").unwrap(), value);
+        write_out(&bench, round);
+        assert_eq!(bench.value(b"a").unwrap(), value);
+    }
+    bench.invalidate(b"a");
+    assert!(bench.value(b"a").is_none());
+    write_out(&bench, 9);
+    assert!(bench.value(b"a").is_none(), "a tombstone on the device hides all of them");
+}
+
+#[test]
+fn extents_and_short_versions_replace_each_other() {
+    let mut bench = Bench::new(40, 64, |_| {});
+    let long = vec![3; 9000];
+    for round in 0..4 {
+        stored(&bench, "a", b"short");
+        if round % 2 == 0 {
+            write_out(&bench, round);
+        }
+        assert_eq!(bench.value(b"a").unwrap(), b"short");
+        stored(&bench, "a", &long);
+        assert_eq!(bench.value(b"a").unwrap(), long);
+        for n in 0..40 {
+            stored(&bench, &format!("long {n}"), &long);
+            bench.flash.tend();
+        }
+        assert_eq!(bench.value(b"a").unwrap(), long);
+    }
+    assert!(bench.flash.stats().extents > 0);
+    bench.invalidate(b"a");
+    assert!(bench.value(b"a").is_none());
+}
+
+#[test]
+fn a_stamp_changes_with_whatever_makes_a_version_old() {
+    let bench = Bench::new(20, 64, |_| {});
+    let hash = bench.hash(b"a");
+    let mut seen = vec![bench.flash.stamp(hash)];
+    let mut changed = |bench: &Bench| {
+        let stamp = bench.flash.stamp(hash);
+        assert!(!seen.contains(&stamp));
+        seen.push(stamp);
+    };
+    stored(&bench, "a", b"x");
+    changed(&bench);
+    bench.invalidate(b"a");
+    changed(&bench);
+    bench.flash.begin_flush();
+    changed(&bench);
+    bench.flash.end_flush();
+    changed(&bench);
+    bench.invalidate(b"a");
+    changed(&bench);
+    let stamp = bench.flash.stamp(hash);
+    bench.flash.tend();
+    assert_eq!(bench.flash.stamp(hash), stamp);
+}
+
+#[test]
+fn nothing_is_found_while_a_flush_is_under_way_and_nothing_old_after_it() {
+    let mut bench = Bench::new(20, 64, |_| {});
+    stored(&bench, "a", b"x");
+    write_out(&bench, 0);
+    stored(&bench, "b", b"x");
+    bench.flash.begin_flush();
+    assert!(bench.value(b"a").is_none() && bench.value(b"b").is_none());
+    assert_eq!(bench.put(b"c", b"x", 0), Put::Shed);
+    bench.flash.end_flush();
+    assert!(bench.value(b"a").is_none() && bench.value(b"b").is_none());
+    stored(&bench, "a", b"y");
+    assert_eq!(bench.value(b"a").unwrap(), b"y");
+    bench.settle();
+    assert_eq!(bench.value(b"a").unwrap(), b"y");
+    assert!(bench.value(b"b").is_none());
+}
+
+#[test]
+fn a_device_that_is_behind_sheds_puts_and_still_takes_invalidations() {
+    let mut bench = Bench::new(20, 64, |options| options.memory_bytes = 8 << 20);
+    stored(&bench, "a", b"x");
+    let mut puts = 0;
+    // Nobody writes: there is no thread, and nobody tends.
+    while bench.put(format!("key {puts}").as_bytes(), &[1; 300], 0) == Put::Stored {
+        puts += 1;
+        assert!(puts < 100_000);
+    }
+    bench.invalidate(b"a");
+    for n in 0..puts {
+        bench.invalidate(format!("key {n}").as_bytes());
+    }
+    assert!(bench.value(b"a").is_none());
+    assert!((0..puts).all(|n| bench.value(format!("key {n}").as_bytes()).is_none()));
+    assert!(bench.flash.stats().tombstones_waited > 0);
+    bench.settle();
+    assert!((0..puts).all(|n| bench.value(format!("key {n}").as_bytes()).is_none()));
+    stored(&bench, "a", b"y");
+    assert_eq!(bench.value(b"a").unwrap(), b"y");
+}
+
+#[test]
+fn long_values_come_in_parts() {
+    let mut bench = Bench::new(60, 64, |_| {});
+    let part = bench.flash.part_bytes_max();
+    let (key, cas) = (b"long", 1000 + part as u64);
+    let parts: Vec<Vec<u8>> = (0..3).map(|n| vec![n as u8; part]).collect();
+    let hash = bench.hash(key);
+    for number in [1, 2] {
+        let value = &parts[number as usize];
+        while bench.flash.put_part(hash, key, cas, number, value) == Put::Shed {
+            bench.flash.tend();
+        }
+    }
+    assert!(bench.value(key).is_none(), "part 0 makes it visible");
+    let item = crate::FlashItem {
+        key,
+        value: &parts[0],
+        value_bytes: 3 * part as u64,
+        flags: 0,
+        expires_unix_s: 0,
+        cas,
+        state: 1,
+    };
+    assert_eq!(bench.flash.put(hash, &item), Put::Stored);
+    bench.settle();
+    let found = bench.get(key).unwrap();
+    assert_eq!((found.value_bytes, found.cas, found.state), (3 * part as u64, cas, 1));
+    assert_eq!(found.value, parts[0]);
+    for number in [1, 2] {
+        let begun = bench.fetcher.begin_part(1, hash, key, cas, number);
+        assert_eq!(super::finish(&mut bench.fetcher, begun).unwrap().value, parts[number as usize]);
+        let begun = bench.fetcher.begin_part(1, hash, key, cas + 1, number);
+        assert!(super::finish(&mut bench.fetcher, begun).is_none());
+    }
+}
+
+#[test]
+fn where_numbers_of_segments_run_out_the_oldest_zone_goes() {
+    let mut bench = Bench::new(256, 16, |options| {
+        options.memory_bytes = 8 << 20;
+        options.ops = crate::OpsPolicy::Static(1);
+    });
+    for n in 0..200_000 {
+        let key = format!("key {n:06}");
+        while bench.put(key.as_bytes(), &[1; 100], 0) == Put::Shed {
+            bench.flash.tend();
+        }
+    }
+    let stats = bench.flash.stats();
+    assert!(stats.segments > 245 && stats.quick_drops > 0, "{stats:?}");
+    assert!(bench.value(b"key 199000").is_some());
+    bench.within_its_memory();
+}
+
+#[test]
+fn a_full_queue_says_so() {
+    let mut bench = Bench::new(20, 64, |_| {});
+    for n in 0..2000 {
+        stored(&bench, &format!("key {n}"), &[1; 200]);
+        bench.flash.tend();
+    }
+    let mut started = 0;
+    for n in 0..1000u64 {
+        let key = format!("key {n}");
+        let hash = bench.hash(key.as_bytes());
+        match bench.fetcher.begin(n, hash, key.as_bytes()) {
+            Begun::Started => started += 1,
+            Begun::Busy => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!((2..1000).contains(&started), "{started}");
+    bench.fetcher.kick();
+    let mut done = 0;
+    bench.fetcher.poll(&mut |_, found| {
+        assert!(found.is_some());
+        done += 1;
+    });
+    assert_eq!(done, started);
+}

@@ -1,0 +1,109 @@
+//! The threads of the tier, and the same work without them.
+
+use crate::flash::Flash;
+use crate::options::Recover;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// How long a thread sleeps that nobody wakes.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Threads that were started.
+pub(crate) type Threads = Vec<JoinHandle<()>>;
+
+impl Flash {
+    /// There is work.
+    pub(crate) fn wake(&self) {
+        // Not missed: who sleeps looked at the number under the lock.
+        *self.work.lock().expect("no panic under this lock") += 1;
+        self.woken.notify_all();
+    }
+
+    pub(crate) fn start_threads(self: &Arc<Flash>) -> std::io::Result<()> {
+        let mut threads = Vec::new();
+        let mut start = |name: &str, run: fn(&Flash)| {
+            let flash = self.clone();
+            threads.push(Builder::new().name(name.into()).spawn(move || run(&flash))?);
+            std::io::Result::Ok(())
+        };
+        if self.options.background_flush {
+            start("flash-write", |flash| flash.work_until_stopped(|flash| flash.write_sealed()))?;
+        }
+        if self.options.background_reclaim {
+            start("flash-reclaim", |flash| flash.work_until_stopped(|flash| flash.reclaim_round()))?;
+        }
+        if self.recovering.load(SeqCst) {
+            start("flash-recover", |flash| {
+                let mut more = true;
+                while more && !flash.stop.load(SeqCst) {
+                    more = flash.recover_step();
+                }
+            })?;
+        }
+        if self.options.recover == Recover::Journal {
+            start("flash-journal", |flash| {
+                while flash.meta.wait_and_tend(NAP) {
+                    flash.tell_commits();
+                    flash.seal_for_journal();
+                }
+                flash.tell_commits();
+            })?;
+        } else {
+            start("flash-meta", |flash| {
+                flash.work_until_stopped(|flash| {
+                    flash.meta.tend();
+                    false
+                });
+            })?;
+        }
+        self.threads.lock().expect("no panic under this lock").append(&mut threads);
+        Ok(())
+    }
+
+    fn work_until_stopped(&self, work: fn(&Flash) -> bool) {
+        let mut seen = 0;
+        while !self.stop.load(SeqCst) {
+            if !work(self) {
+                let waiting = self.work.lock().expect("no panic under this lock");
+                let waited = self.woken.wait_timeout_while(waiting, NAP, |now| *now == seen);
+                seen = *waited.expect("no panic under this lock").0;
+            }
+        }
+    }
+
+    /// Journal records go when their segments are durable.
+    fn seal_for_journal(&self) {
+        if self.meta.wants_seal() {
+            self.seal(&mut self.append(), crate::segment::Kind::Log);
+        }
+        if self.meta.is_broken() {
+            self.turn_off("the meta zones take nothing any more");
+        }
+    }
+
+    pub(crate) fn stop_threads(&self) {
+        self.stop.store(true, SeqCst);
+        self.wake();
+        self.meta.stop();
+        let threads = std::mem::take(&mut *self.threads.lock().expect("no panic under this lock"));
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the flash tier panicked");
+            }
+        }
+    }
+
+    pub(crate) fn tend_once(&self) {
+        self.recover_step();
+        let mut append = self.append();
+        self.drain_fallback(&mut append);
+        drop(append);
+        self.seal_for_journal();
+        self.write_sealed();
+        self.commit_journal();
+        self.reclaim_round();
+        self.write_sealed();
+    }
+}

@@ -1,0 +1,182 @@
+//! A thousand losses of power, at any page, erasure and sync, in random histories of a tier, on devices that lose, keep and tear
+//! what was not synced. After each, whatever a lookup finds was put, whole, under that key; and in the modes `clean` and
+//! `journal` it is not older than anything that was acknowledged.
+//!
+//! Everything follows from a seed, which a failure prints; `LARDER_CRASH_SEED` runs that one alone,
+//! `LARDER_CRASH_POINTS` changes how many losses there are.
+
+use larder_flash::Recover;
+use larder_flash::device;
+use larder_flash::device::Device;
+use larder_flash::ssd::{Profile, SimSsd, ZoneLayout};
+
+#[path = "support/cut.rs"]
+mod cut;
+#[path = "support/history.rs"]
+mod history;
+
+use cut::{CutDevice, Dice, Flavour};
+use history::{History, Setup, Tally};
+use std::sync::Arc;
+
+/// Lives of a tier on one device; each but the last ends with a loss of power.
+const LIVES: u64 = 6;
+
+fn environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Something that can lose its power.
+#[derive(Clone)]
+enum Machine {
+    Cut(CutDevice),
+    /// The simulated SSD: word lines, torn programs, blocks half erased, bad blocks.
+    Ssd(SimSsd),
+}
+
+impl Machine {
+    fn random(dice: &mut Dice, ssd: bool) -> (Machine, String) {
+        let zone_pages = [8, 16, 24][dice.below(3) as usize];
+        if ssd {
+            // The log of the tier cannot move: a bad block there is an error that says so.
+            let profile =
+                Profile { blocks: 6, pages: zone_pages, factory_bad_per_mille: 0, ..Profile::test_tiny() };
+            let cache_bytes = [0, 16 << 10, 1 << 20][dice.below(3) as usize];
+            let layout = ZoneLayout { luns_per_zone: 1, cache_bytes };
+            let name = format!("SSD, {zone_pages} pages a block, cache of {cache_bytes} bytes");
+            return (Machine::Ssd(SimSsd::with_layout(profile, layout, dice.next())), name);
+        }
+        let flavour = [Flavour::Zoned, Flavour::Punched, Flavour::NeverErased][dice.below(3) as usize];
+        let zones = 12 + dice.below(20) as u32;
+        (Machine::Cut(CutDevice::new(flavour, zones, zone_pages as u64)), format!("{flavour:?}"))
+    }
+
+    fn device(&self) -> Arc<dyn Device> {
+        match self {
+            Machine::Cut(device) => Arc::new(device.clone()),
+            Machine::Ssd(ssd) => ssd.device(),
+        }
+    }
+
+    fn cut_after(&self, steps: u64) {
+        match self {
+            Machine::Cut(device) => device.cut_after(steps),
+            Machine::Ssd(ssd) => ssd.cut_power_after(steps),
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        match self {
+            Machine::Cut(device) => device.is_gone(),
+            Machine::Ssd(ssd) => !ssd.is_on(),
+        }
+    }
+
+    /// The power goes, if it has not yet, and comes back.
+    fn power_on(&self, dice: &mut Dice) {
+        match self {
+            Machine::Cut(device) => device.power_on(Some(dice)),
+            Machine::Ssd(ssd) => {
+                ssd.cut_power();
+                ssd.power_on();
+            }
+        }
+    }
+}
+
+/// One device, several lives.
+fn run(seed: u64, recover: Recover, ssd: bool) -> Result<Tally, String> {
+    let mut dice = Dice(seed ^ (recover as u64) << 56 ^ (ssd as u64) << 48);
+    let (machine, name) = Machine::random(&mut dice, ssd);
+    let setup = Setup::random(&mut dice, recover);
+    let context = |error: String| format!("{recover:?}, {name}, {setup:?}: {error}");
+    let is_gone = {
+        let machine = machine.clone();
+        Arc::new(move || machine.is_gone())
+    };
+    let mut history = History::open(machine.device(), is_gone, setup.clone()).map_err(context)?;
+    for life in 0..LIVES {
+        live(&mut history, &machine, &mut dice, life + 1 == LIVES).map_err(context)?;
+    }
+    Ok(history.tally)
+}
+
+/// Steps until the power goes, and after it comes back.
+fn live(history: &mut History, machine: &Machine, dice: &mut Dice, last: bool) -> Result<(), String> {
+    let steps = 50 + dice.below(600);
+    if !last {
+        // Often within the life, sometimes soon after the start.
+        machine.cut_after(if dice.chance(20) { dice.below(30) } else { dice.below(600) });
+    }
+    let closes_at = if dice.chance(40) { dice.below(steps) } else { steps };
+    for step in 0..steps {
+        history.step(dice)?;
+        if step == closes_at {
+            history.reopen(dice, |dice| machine.power_on(dice))?;
+        }
+        if machine.is_gone() && dice.chance(20) {
+            break;
+        }
+    }
+    if !last {
+        history.crash(dice, |dice| machine.power_on(dice))?;
+    }
+    history.look_at_all()
+}
+
+/// So many losses of power in a mode. Seeds are the same every time.
+fn losses(recover: Recover, ssd: bool, count: u64) -> Tally {
+    let mut tally = Tally::default();
+    let seeds = match environment("LARDER_CRASH_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..environment("LARDER_CRASH_POINTS").unwrap_or(count).div_ceil(LIVES - 1),
+    };
+    for seed in seeds {
+        match run(seed, recover, ssd) {
+            Ok(of) => tally.add(&of),
+            Err(error) => panic!("LARDER_CRASH_SEED={seed}: {error}"),
+        }
+    }
+    println!("{recover:?}, SSD {ssd}: {tally:?}");
+    tally
+}
+
+#[test]
+fn with_a_journal_nothing_acknowledged_is_undone() {
+    let tally = losses(Recover::Journal, false, 300);
+    assert!(tally.hits_after_crash > tally.crashes, "what a crash leaves is found: {tally:?}");
+    assert!(tally.commits > tally.crashes, "{tally:?}");
+    assert!(tally.after_close * 10 >= tally.before_close * 9 && tally.before_close > 0, "{tally:?}");
+}
+
+#[test]
+fn in_clean_mode_a_crash_leaves_nothing_and_a_shutdown_everything() {
+    let tally = losses(Recover::Clean, false, 200);
+    assert_eq!(tally.hits_after_crash, 0);
+    assert!(tally.after_close * 10 >= tally.before_close * 9 && tally.before_close > 0, "{tally:?}");
+}
+
+#[test]
+fn best_effort_never_gives_a_wrong_value() {
+    let tally = losses(Recover::BestEffort, false, 100);
+    assert!(tally.hits_after_crash > tally.crashes, "{tally:?}");
+}
+
+#[test]
+fn on_a_simulated_ssd_with_a_journal() {
+    let tally = losses(Recover::Journal, true, 200);
+    assert!(tally.hits_after_crash > tally.crashes && tally.commits > tally.crashes, "{tally:?}");
+}
+
+#[test]
+fn on_a_simulated_ssd_in_clean_mode() {
+    let tally = losses(Recover::Clean, true, 100);
+    assert_eq!(tally.hits_after_crash, 0);
+    assert!(tally.after_close * 10 >= tally.before_close * 9 && tally.before_close > 0, "{tally:?}");
+}
+
+#[test]
+fn on_a_simulated_ssd_with_best_effort() {
+    let tally = losses(Recover::BestEffort, true, 100);
+    assert!(tally.hits_after_crash > tally.crashes, "{tally:?}");
+}
