@@ -22,7 +22,7 @@ pub struct Budget {
     pub limit_bytes: u64,
     /// Most that connection buffers of all workers may hold.
     pub buffers_bytes: u64,
-    /// Bookkeeping that grows with the number of columns, and pages of references.
+    /// Bookkeeping that grows with the number of columns, pages of references, and what admission to flash remembers.
     pub bookkeeping_bytes: u64,
 }
 
@@ -36,7 +36,7 @@ impl Budget {
         }
     }
 
-    /// Sets `bytes` more aside, for pages of references.
+    /// Sets `bytes` more aside, for pages of references and the like.
     pub fn with_pages(self, bytes: u64) -> Budget {
         Budget { bookkeeping_bytes: self.bookkeeping_bytes + bytes, ..self }
     }

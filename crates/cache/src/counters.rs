@@ -126,6 +126,22 @@ counters! {
     note_ns,
     /// Writers that found no free column and helped the pass.
     starved,
+    /// Items that went from memory to flash.
+    demoted,
+    /// Evicted items that flash did not take because it was behind.
+    demotions_shed,
+    /// Evicted items that were not found worth a write to flash.
+    admission_rejected,
+    /// Evicted items that flash held already, so that nothing was written.
+    elided,
+    /// Items that went from flash to memory.
+    promoted,
+    /// Items found on flash.
+    flash_hits,
+    /// Items looked for on flash and not found.
+    flash_misses,
+    /// Items from flash that had changed, or found no room, on their way to memory.
+    promotion_lost,
 }
 
 #[cfg(test)]

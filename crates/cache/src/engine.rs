@@ -4,12 +4,15 @@ use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::counters::{Counters, Totals};
 use crate::keeper::Keeper;
+use crate::level::{FlashLevel, Level};
 use crate::references::{ReferencePool, ReferenceQueue, pages_bytes_max};
 use crate::temperature::{CudaOptions, TemperatureKind};
+use larder_flash::{Commit, Fetcher, Flash};
 use larder_index::{HoldsKey, Index, IndexOptions};
 use larder_item::{CAS_DELTA_BITS, KeyHash, KeyHasher, Location};
 use larder_memory::{ColumnId, Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted, Reader};
 use larder_temperature::Reference;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -115,6 +118,8 @@ pub struct Cache {
     pub(crate) ahead_columns: usize,
     /// How many free columns the keeper holds ready.
     pub(crate) free_columns_target: usize,
+    /// Flash, where evicted items go.
+    pub(crate) level: Option<Level>,
 }
 
 /// Bytes held, by purpose.
@@ -132,7 +137,7 @@ pub struct MemoryUse {
     pub index_bytes: u64,
     /// The cap on connection buffers, which is set aside.
     pub buffers_cap_bytes: u64,
-    /// Bookkeeping of columns, and pages of references.
+    /// Bookkeeping of columns, pages of references, and what admission to flash remembers.
     pub bookkeeping_bytes: u64,
     /// Ghost, hitmap and shadows, or what is set aside for them.
     pub temperature_bytes: u64,
@@ -158,11 +163,20 @@ pub(crate) const RESERVED_COLUMNS: usize = 2;
 const LIMIT_BYTES_MIN: u64 = 8 << 20;
 
 impl Cache {
-    /// Reserves the arena and the index.
+    /// A cache in memory alone: see [`Cache::with_flash`].
     ///
     /// # Errors
     /// When the limit is too small, or when the pages asked for are not to be had.
     pub fn new(options: CacheOptions) -> Result<Arc<Cache>, CacheError> {
+        Cache::with_flash(options, None)
+    }
+
+    /// Reserves the arena and the index. With a flash tier, keys are hashed with the tier's seed, and CAS numbers go on above
+    /// those it has. The tier is opened before, and its threads are started and ended by the caller.
+    ///
+    /// # Errors
+    /// When the limit is too small, or when the pages asked for are not to be had.
+    pub fn with_flash(options: CacheOptions, flash: Option<FlashLevel>) -> Result<Arc<Cache>, CacheError> {
         if options.limit_bytes < LIMIT_BYTES_MIN {
             return Err(CacheError(format!(
                 "a memory limit of {} MiB is too small: use -m 8 or more",
@@ -181,8 +195,11 @@ impl Cache {
         })
         .map_err(|error| CacheError(error.to_string()))?;
         let geometry = memory.geometry();
+        let level = flash.map(Level::new);
+        let kept_bytes = pages_bytes_max(options.workers, options.temperature.logs_all())
+            + level.as_ref().map_or(0, Level::admission_bytes);
         let budget = Budget::new(options.limit_bytes, geometry.column_bytes as u64, COLUMN_META_BYTES)
-            .with_pages(pages_bytes_max(options.workers, options.temperature.logs_all()));
+            .with_pages(kept_bytes);
         // memcached's hash power counts entries; a bucket of ours holds about eight.
         let most_log2 = (budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET).max(1 << 10).ilog2();
         let buckets_log2 = options
@@ -200,18 +217,23 @@ impl Cache {
             CacheError(format!("cannot reserve the index: {error}; lower -m or -o hashpower"))
         })?;
         let columns = budget.columns_bytes(index.bytes()) / geometry.column_bytes as u64;
-        let free_columns_target = (columns as usize / 128)
+        // With flash behind it a burst of writes should find columns while the items before it are being written.
+        let ready_share = if level.is_some() { 16 } else { 128 };
+        let free_columns_target = (columns as usize / ready_share)
             .min(FREE_COLUMNS_MAX)
             .max(options.workers + 3 + RESERVED_COLUMNS)
             .min((columns as usize / 8).max(RESERVED_COLUMNS + 1));
+        let seed = level.as_ref().map(|level| level.flash.seed()).or(options.seed);
+        let clock = Clock::new();
+        let cas_floor = level.as_ref().map_or(0, |level| first_cas(level.flash.cas_floor(), &clock));
         let cache = Cache {
-            hasher: options.seed.map_or_else(KeyHasher::random, KeyHasher::with_seed),
-            clock: Clock::new(),
+            hasher: seed.map_or_else(KeyHasher::random, KeyHasher::with_seed),
+            clock,
             limit_bytes: AtomicU64::new(options.limit_bytes),
             limit_bytes_max: options.limit_bytes.saturating_mul(RESERVE_TIMES),
             item_bytes_max: options.item_bytes_max,
             evict: options.evict,
-            cas: Alone(AtomicU64::new(0)),
+            cas: Alone(AtomicU64::new(cas_floor)),
             flush_floor: Alone(AtomicU64::new(0)),
             flush_due_s: AtomicU32::new(0),
             last_birth: AtomicU64::new(0),
@@ -231,6 +253,7 @@ impl Cache {
             free_columns_target,
             ahead_columns: geometry.columns_per_slab as usize,
             budget: Mutex::new(budget),
+            level,
             memory,
             index,
         };
@@ -252,8 +275,22 @@ impl Cache {
             quiesced: 0,
             inserts: 0,
             references: ReferencePool::default(),
+            fetcher: self.fetcher(),
+            parts_under_way: Vec::new(),
+            commit: Cell::new(None),
             cache: self.clone(),
         }
+    }
+
+    /// A worker's hand for reading from flash. Without one it does not look there, but what it writes stays right.
+    fn fetcher(&self) -> Option<Fetcher> {
+        let fetcher = self.level.as_ref()?.flash.fetcher();
+        fetcher.inspect_err(|error| tracing::error!("a worker cannot read from flash: {error}")).ok()
+    }
+
+    /// The flash tier.
+    pub fn flash_tier(&self) -> Option<&Arc<Flash>> {
+        self.level.as_ref().map(|level| &level.flash)
     }
 
     /// The clock.
@@ -343,8 +380,9 @@ impl Cache {
         if bytes < LIMIT_BYTES_MIN || bytes > self.limit_bytes_max {
             return false;
         }
-        let shared = Budget::new(bytes, self.column_bytes() as u64, COLUMN_META_BYTES)
-            .with_pages(pages_bytes_max(self.blocks.len() - 1, self.temperature.logs_all()));
+        let kept_bytes = pages_bytes_max(self.blocks.len() - 1, self.temperature.logs_all())
+            + self.level.as_ref().map_or(0, Level::admission_bytes);
+        let shared = Budget::new(bytes, self.column_bytes() as u64, COLUMN_META_BYTES).with_pages(kept_bytes);
         *self.budget.lock().expect("no panic under this lock") = shared;
         self.limit_bytes.store(bytes, Ordering::Relaxed);
         self.share_out();
@@ -367,16 +405,29 @@ impl Cache {
             _ => {
                 // As with memcached, a flush now replaces one that was to come.
                 self.flush_due_s.store(0, Ordering::Relaxed);
-                // Columns taken from now on are born later than every column that holds an item now. A column taken
-                // while the floor is being raised is caught by another look.
-                loop {
-                    let floor = self.last_birth.load(Ordering::SeqCst) + 1;
-                    self.flush_floor.0.fetch_max(floor, Ordering::SeqCst);
-                    if self.last_birth.load(Ordering::SeqCst) < floor {
-                        break;
+                match &self.level {
+                    None => self.raise_flush_floor(),
+                    Some(level) => {
+                        let _alone = level.flushing.lock().expect("no panic under this lock");
+                        // In this order: see docs/concurrency.md.
+                        level.flash.begin_flush();
+                        self.raise_flush_floor();
+                        level.flash.end_flush();
                     }
                 }
                 self.wake_keeper();
+            }
+        }
+    }
+
+    /// Columns taken from now on are born later than every column that holds an item now. A column taken while the floor is
+    /// being raised is caught by another look.
+    fn raise_flush_floor(&self) {
+        loop {
+            let floor = self.last_birth.load(Ordering::SeqCst) + 1;
+            self.flush_floor.0.fetch_max(floor, Ordering::SeqCst);
+            if self.last_birth.load(Ordering::SeqCst) < floor {
+                break;
             }
         }
     }
@@ -467,6 +518,12 @@ impl Cache {
     }
 }
 
+/// The number that CAS numbers go on from, when the highest on flash is `floor`. Only a client can have chosen one in the
+/// upper half; what the server gave out itself is then unknown, but not more than 2^30 for each second there ever was.
+fn first_cas(floor: u64, clock: &Clock) -> u64 {
+    if floor < 1 << 63 { floor } else { (clock.unix_s(clock.now_s()).max(0) as u64) << 30 }
+}
+
 /// About one bucket for every 8 KiB of the limit: one 128th of the memory, enough for items of 1 KiB before the first
 /// split.
 fn first_buckets_log2(limit_bytes: u64) -> u32 {
@@ -511,6 +568,12 @@ pub struct Worker {
     pub(crate) quiesced: u64,
     pub(crate) inserts: u32,
     pub(crate) references: ReferencePool,
+    /// Its hand for reading from flash.
+    pub(crate) fetcher: Option<Fetcher>,
+    /// Tokens of the parts of long values that were asked for.
+    pub(crate) parts_under_way: Vec<u64>,
+    /// What has to be durable before the present requests are answered.
+    pub(crate) commit: Cell<Option<Commit>>,
 }
 
 impl Worker {

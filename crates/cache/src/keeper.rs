@@ -7,11 +7,13 @@
 //! every worker has passed a quiescent point.
 
 use crate::counters::Counters;
-use crate::engine::{Cache, Life, Owner};
+use crate::demote::{Leaving, Parts};
+use crate::engine::{Cache, Life, Owner, RESERVED_COLUMNS};
 use crate::temperature::{
     Candidate, ColumnStanding, Judged, Part, Patience, Resident, Residents, Temperature, TemperatureFacts,
     Verdict,
 };
+use larder_index::{BucketGuard, Found};
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{
     ColumnId, ColumnState, Guard, NewChunked, NewItem, OpenColumn, Reader, Record, SlabId, Value,
@@ -60,6 +62,10 @@ const SPLITS_PER_ROUND: usize = 4096;
 const SLABS_STUCK_MAX: usize = 8;
 /// A column with less than this share of live bytes is worth reclaiming even where nothing may be evicted.
 const HOLLOW_SHARE: u64 = 2;
+
+/// How long the keeper waits for flash before it goes on with a column, and how long between two looks.
+const FLASH_WAIT_MAX: Duration = Duration::from_millis(20);
+const FLASH_PAUSE: Duration = Duration::from_micros(200);
 
 /// The part of the keeper's time that may go to references; those it does not get to are dropped in the queue.
 const NOTE_SHARE: u32 = 4;
@@ -182,6 +188,7 @@ impl Cache {
         while self.evict
             && self.memory.available_columns() + self.memory.retired_columns() < self.free_columns_target
         {
+            self.wait_for_flash();
             if !self.reclaim_some(1) {
                 break;
             }
@@ -194,6 +201,19 @@ impl Cache {
         self.share_out();
         self.give_slabs_back();
         self.sweep_flushed();
+    }
+
+    /// What is evicted while flash is behind is lost: as long as writers find columns enough, the keeper waits for it.
+    fn wait_for_flash(&self) {
+        let Some(level) = &self.level else { return };
+        let started = Instant::now();
+        while self.memory.available_columns() > self.free_columns_target / 4 + RESERVED_COLUMNS
+            && started.elapsed() < FLASH_WAIT_MAX
+            && level.flash.is_behind()
+        {
+            std::thread::sleep(FLASH_PAUSE);
+            self.memory.recycle();
+        }
     }
 
     /// Hands the pages that wait to the temperature, for `at_most` of time.
@@ -428,6 +448,10 @@ impl Cache {
     /// stay where it is.
     fn settle(&self, guard: &Guard<'_>, pass: &mut Pass<'_>, met: &Met, verdict: Verdict) -> Emptied {
         let counters = pass.counters;
+        let parts = match verdict {
+            Verdict::Evict => self.send_parts(guard, met.hash, met.at, counters),
+            Verdict::Keep { .. } => Parts::None,
+        };
         let mut bucket = self.index.lock(met.hash);
         let Some(found) = bucket.find_at(met.at) else { return Emptied::Yes };
         let item = guard.item(met.at);
@@ -455,6 +479,8 @@ impl Cache {
                 None => {}
             }
         }
+        let leaving = Leaving { hash: met.hash, at: met.at, warmth: found.entry.warmth, parts };
+        self.leave(guard, &leaving, counters);
         bucket.remove(&found);
         drop(bucket);
         let fetched = item.state().has(State::FETCHED);
@@ -503,23 +529,39 @@ impl Cache {
     /// Decides about a chunk of a large value: if its owner is still there, the whole item goes. (Large items get no second
     /// chance until a policy asks for one: moving them would copy megabytes.)
     fn judge_chunk(&self, guard: &Guard<'_>, met: &Met, counters: &Counters) -> Emptied {
-        let chain = guard.chunk(met.at).chain;
+        // Only this pass moves an owner; if it is replaced meanwhile, its parts are nobody's.
+        let parts = match (&self.level, self.evict) {
+            (Some(_), true) => {
+                let owner = self.owner_of(guard, met, &self.index.lock(met.hash));
+                owner.map_or(Parts::None, |owner| {
+                    self.send_parts(guard, met.hash, owner.entry.location, counters)
+                })
+            }
+            _ => Parts::None,
+        };
         let mut bucket = self.index.lock(met.hash);
-        let found = bucket.entries().find(|found| {
-            let item = guard.item(found.entry.location);
-            crate::large::first_chunk(&item).is_some_and(|first| guard.chunk(first).chain == chain)
-        });
-        let Some(found) = found else { return Emptied::Yes };
+        let Some(found) = self.owner_of(guard, met, &bucket) else { return Emptied::Yes };
         let owner = found.entry.location;
         let life = self.life(owner, &guard.item(owner));
         if !self.evict && life == Life::Live {
             return Emptied::Refused;
         }
+        let leaving = Leaving { hash: met.hash, at: owner, warmth: found.entry.warmth, parts };
+        self.leave(guard, &leaving, counters);
         bucket.remove(&found);
         drop(bucket);
         if life == Life::Live { &counters.evictions } else { &counters.reclaimed }.add(1);
         self.died(guard, owner, counters);
         Emptied::Yes
+    }
+
+    /// The entry of the item that a chunk belongs to.
+    fn owner_of(&self, guard: &Guard<'_>, chunk: &Met, bucket: &BucketGuard<'_>) -> Option<Found> {
+        let chain = guard.chunk(chunk.at).chain;
+        bucket.entries().find(|found| {
+            let item = guard.item(found.entry.location);
+            crate::large::first_chunk(&item).is_some_and(|first| guard.chunk(first).chain == chain)
+        })
     }
 
     /// Empties and returns slabs that the budget no longer allows.

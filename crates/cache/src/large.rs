@@ -43,8 +43,13 @@ impl Upload {
         self.unplaced + self.open.as_ref().map_or(0, |(space, filled)| space.length() as usize - filled)
     }
 
+    /// Where the chain begins.
+    pub(crate) fn first(&self) -> Location {
+        self.first
+    }
+
     /// Puts the present chunk behind the others: nothing more is written to it.
-    fn close_chunk(&mut self) {
+    pub(crate) fn close_chunk(&mut self) {
         if let Some((space, _)) = self.open.take() {
             let pin = space.into_pin();
             if self.pins.last().is_none_or(|last| last.column() != pin.column()) {

@@ -135,6 +135,10 @@ impl Worker {
         let bucket = self.cache.index.lock(hash);
         let Some(found) = bucket.find(key, &owner) else { return false };
         let item = guard.item(found.entry.location);
-        !item.set_state_bits(State::TOKEN_SENT).has(State::TOKEN_SENT)
+        let is_won = !item.set_state_bits(State::TOKEN_SENT).has(State::TOKEN_SENT);
+        if is_won {
+            item.clear_state_bits(State::CLEAN);
+        }
+        is_won
     }
 }

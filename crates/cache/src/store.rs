@@ -273,6 +273,8 @@ impl Worker {
         expected: Expected,
     ) -> StoreOutcome {
         let total = value[0].len() + value[1].len();
+        // A state that comes from an older version says nothing about this one.
+        let of = &RecordOf { state: State(of.state.0 & !State::CLEAN), ..*of };
         let (new, upload) = if total <= self.cache.memory.chunk_bytes_max() as usize {
             let RecordOf { flags, expiry, cas, state } = *of;
             (self.place(&NewItem { key, value, flags, expiry, cas, state }), None)
@@ -313,7 +315,10 @@ impl Worker {
     pub fn delete(&mut self, delete: &Delete<'_>) -> DeleteOutcome {
         loop {
             let Some(hit) = self.peek(delete.hash, delete.key) else {
-                return DeleteOutcome::NotFound;
+                if delete.compare.is_some() || self.make_absent(delete.hash, delete.key) {
+                    return DeleteOutcome::NotFound;
+                }
+                continue;
             };
             let (at, cas) = (hit.at, hit.cas());
             if delete.compare.is_some_and(|compare| compare != cas) {
@@ -423,7 +428,11 @@ impl Worker {
                 match bucket.find(key, &owner) {
                     Some(found) if found.entry.location == at => {
                         let item = guard.item(at);
-                        if item.expiry() == expiry || item.set_expiry(expiry) {
+                        if item.expiry() == expiry {
+                            return Touched::Done;
+                        }
+                        if item.set_expiry(expiry) {
+                            self.changed_in_place(hash, key, &item);
                             return Touched::Done;
                         }
                     }

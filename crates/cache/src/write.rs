@@ -4,10 +4,12 @@
 //! found there is not what it expected, the record is taken back and the write starts over. No lock is ever held
 //! while room is being made.
 
-use crate::engine::{Life, Owner, RESERVED_COLUMNS, Worker};
-use larder_index::WARMTH_MAX;
-use larder_item::{KeyHash, Location};
-use larder_memory::{NewChunked, NewItem, OpenColumn};
+use crate::counters::Counters;
+use crate::demote::{Leaving, Parts};
+use crate::engine::{Cache, Life, Owner, RESERVED_COLUMNS, Worker};
+use larder_index::{BucketGuard, WARMTH_MAX};
+use larder_item::{KeyHash, Location, State};
+use larder_memory::{Guard, Item, NewChunked, NewItem, OpenColumn};
 use larder_temperature::{Digest, Reference};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -166,6 +168,12 @@ impl Worker {
             self.take_back(new);
             return Published::Changed;
         }
+        if let Some(level) = &cache.level
+            && level.journal
+        {
+            // After a crash nothing older may come back once this write was answered.
+            self.note_commit(level.flash.invalidate(hash, key));
+        }
         match found {
             Some(found) => {
                 // Whoever overwrites an item has use for it.
@@ -174,19 +182,12 @@ impl Worker {
                 cache.died(&guard, found.entry.location, counters);
             }
             None => {
-                while let Err(full) = bucket.insert(new, 0) {
-                    // The bucket has grown as far as it may: one of its own makes room, unless nothing may be evicted.
-                    if !cache.evict {
-                        drop(bucket);
-                        self.take_back(new);
-                        return Published::Full;
-                    }
-                    let victim = full.victim;
-                    bucket.remove(&victim);
-                    cache.died(&guard, victim.entry.location, counters);
-                    counters.evictions.add(1);
-                }
+                let is_inserted = cache.insert_making_room(&guard, &mut bucket, new, counters);
                 drop(bucket);
+                if !is_inserted {
+                    self.take_back(new);
+                    return Published::Full;
+                }
             }
         }
         self.note(Reference::store(Digest::of(hash)));
@@ -197,14 +198,14 @@ impl Worker {
     }
 
     /// Takes back the record placed last, which nobody has found yet.
-    fn take_back(&mut self, placed: Location) {
+    pub(crate) fn take_back(&mut self, placed: Location) {
         let open = self.open.as_mut().expect("the record was placed in the open column just now");
         open.undo(placed);
     }
 
     /// Splits a few buckets now and then, so that growth is paid in small change.
     #[inline]
-    fn grow_index(&mut self) {
+    pub(crate) fn grow_index(&mut self) {
         self.inserts = self.inserts.wrapping_add(1);
         if self.inserts.is_multiple_of(GROW_EVERY) && self.cache.index.needs_growth() {
             let guard = self.reader.pin();
@@ -222,9 +223,66 @@ impl Worker {
         let guard = self.reader.pin();
         let mut bucket = self.cache.index.lock(hash);
         let Some(found) = bucket.find_at(at) else { return false };
+        // Before the entry goes: from then on flash is asked for the key.
+        self.note_commit(self.cache.invalidate(hash, guard.item(at).key()));
         bucket.remove(&found);
         drop(bucket);
         self.cache.died(&guard, at, self.counters());
+        true
+    }
+
+    /// Sees to it that a key without a live item in memory is not on flash either. False if there is a live item by now.
+    pub(crate) fn make_absent(&self, hash: KeyHash, key: &[u8]) -> bool {
+        if self.cache.level.is_none() {
+            return true;
+        }
+        let guard = self.reader.pin();
+        let owner = Owner { guard: &guard, hasher: &self.cache.hasher };
+        let bucket = self.cache.index.lock(hash);
+        let at = bucket.find(key, &owner).map(|found| found.entry.location);
+        let is_absent = at.is_none_or(|at| self.life(at, &guard.item(at)) != Life::Live);
+        if is_absent {
+            self.note_commit(self.cache.invalidate(hash, key));
+        }
+        is_absent
+    }
+
+    /// An item was changed where it stands, under the writer bit of its bucket: flash has another version of it now.
+    pub(crate) fn changed_in_place(&self, hash: KeyHash, key: &[u8], item: &Item<'_>) {
+        if let Some(level) = &self.cache.level {
+            item.clear_state_bits(State::CLEAN);
+            if level.journal {
+                self.note_commit(level.flash.invalidate(hash, key));
+            }
+        }
+    }
+}
+
+impl Cache {
+    /// Inserts an entry. If its bucket has grown as far as it may, another one of the bucket makes room. Returns false if
+    /// nothing may be evicted.
+    pub(crate) fn insert_making_room(
+        &self,
+        guard: &Guard<'_>,
+        bucket: &mut BucketGuard<'_>,
+        new: Location,
+        counters: &Counters,
+    ) -> bool {
+        while let Err(full) = bucket.insert(new, 0) {
+            if !self.evict {
+                return false;
+            }
+            let (victim, at) = (full.victim, full.victim.entry.location);
+            if self.level.is_some() {
+                // A value of several parts is not written from here, where a client waits and the bucket is locked.
+                let hash = self.hasher.hash(guard.item(at).key());
+                let leaving = Leaving { hash, at, warmth: victim.entry.warmth, parts: Parts::None };
+                self.leave(guard, &leaving, counters);
+            }
+            bucket.remove(&victim);
+            self.died(guard, at, counters);
+            counters.evictions.add(1);
+        }
         true
     }
 }

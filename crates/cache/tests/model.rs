@@ -1,16 +1,22 @@
 //! Sequences of operations against a map that forgets nothing.
 //!
-//! Three caches are compared with it: one with room to spare and one that may not evict, where a hit is required; and a
-//! small one under pressure, where a miss is always allowed. Another value than the last one stored, or any value after
-//! its delete, its expiry or a flush, is allowed nowhere.
+//! Four caches are compared with it: one with room to spare and one that may not evict, where a hit is required; and a
+//! small one under pressure, in memory alone or with flash behind it, where a miss is always allowed. Another value than the
+//! last one stored, or any value after its delete, its expiry or a flush, is allowed nowhere.
 
 mod model_ops;
+mod tier;
 
 use larder_cache::*;
+use larder_flash::Recover;
+use larder_flash::device::MemoryDevice;
 use model_ops::{Cas, KEYS, Op, Ttl, key_of, number_of, op, value_of};
 use proptest::prelude::*;
+use proptest::sample::select;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use tier::unix_now_s;
 
 /// Items of one `Fill`, and the bytes of each: 2 MiB, so that a few of them go once around the smallest cache.
 const FILL_ITEMS: u32 = 2048;
@@ -48,15 +54,36 @@ struct Arriving {
     filled: usize,
 }
 
+/// What came of looking on flash.
+enum Brought {
+    Nothing,
+    Served,
+    Promoted,
+}
+
+#[derive(Clone, Copy)]
 struct Setup {
     limit_bytes: u64,
     evict: bool,
     /// A miss is always allowed.
     lossy: bool,
     keeper: bool,
+    /// Flash behind memory. What memory misses is looked for there, and brought in before it is worked on.
+    levels: Option<Levels>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Levels {
+    exclusive: Exclusive,
+    recover: Recover,
+    /// Whether some evicted items are not admitted.
+    choosy: bool,
+    zones: u32,
 }
 
 struct Play {
+    setup: Setup,
+    device: Option<MemoryDevice>,
     cache: Arc<Cache>,
     workers: [Worker; 2],
     turn: usize,
@@ -68,20 +95,75 @@ struct Play {
     evict: bool,
     /// Makes every value another one.
     count: u32,
+    /// The clock of the tier, which goes with the cache's.
+    tier_now_s: Option<Arc<AtomicU32>>,
+    /// What was found on flash a while ago and is to be promoted, whatever happened since.
+    late: Option<(u8, Found)>,
 }
 
 impl Play {
-    fn new(setup: &Setup) -> Play {
-        let cache = Cache::new(CacheOptions {
+    fn open(setup: &Setup, device: Option<&MemoryDevice>, now_s: Option<Arc<AtomicU32>>) -> Arc<Cache> {
+        let flash = setup.levels.zip(device).map(|(levels, device)| {
+            let mut level = FlashLevel::from(tier::open(device, levels.recover, now_s));
+            level.exclusive = levels.exclusive;
+            level.recover = levels.recover;
+            if levels.choosy {
+                level.admission.penalty_min_ms = 1;
+                level.admission.penalty_ms = Some(Arc::new(|hash| u32::from(hash.0 % 4 != 0)));
+            }
+            level
+        });
+        let options = CacheOptions {
             limit_bytes: setup.limit_bytes,
             evict: setup.evict,
             workers: 2,
             seed: Some(7),
             ..CacheOptions::default()
-        })
-        .expect("a small cache can be made");
+        };
+        let cache = Cache::with_flash(options, flash).expect("a small cache can be made");
         cache.clock().hold();
+        cache
+    }
+
+    /// A graceful stop and a start: the map stays, on another clock.
+    fn restart(&mut self) {
+        if self.device.is_none() || self.setup.keeper {
+            return;
+        }
+        self.let_go();
+        self.hand(0);
+        self.cache.save_to_flash();
+        let flash = self.cache.flash_tier().expect("there is a device");
+        flash.close().expect("a device of memory does not fail");
+        let cache = Play::open(&self.setup, self.device.as_ref(), self.tier_now_s.clone());
+        let (old, new) = (self.cache.clock(), cache.clock());
+        new.shift(old.unix_s(old.now_s()) - new.unix_s(new.now_s()));
+        for known in self.known.values_mut().filter(|known| known.expiry != Expiry::NEVER) {
+            let at_s = old.unix_s(known.expiry.0) - new.started_unix_s();
+            known.expiry = Expiry(at_s.max(1) as u32);
+        }
+        (self.flush_due_s, self.late) = (None, None);
+        self.workers = [cache.worker(), cache.worker()];
+        self.cache = cache;
+    }
+
+    /// Ends what is on its way in or out.
+    fn let_go(&mut self) {
+        if let Some(arriving) = self.arriving.take() {
+            self.hand(arriving.worker).abandon_upload(arriving.upload);
+        }
+        if let Some((read, worker, ..)) = self.reading.take() {
+            self.workers[worker].end_large_read(read);
+        }
+    }
+
+    fn new(setup: &Setup) -> Play {
+        let tier_now_s = setup.levels.map(|_| Arc::new(AtomicU32::new(unix_now_s())));
+        let device = setup.levels.map(|levels| MemoryDevice::new(levels.zones, 64));
+        let cache = Play::open(setup, device.as_ref(), tier_now_s.clone());
         Play {
+            setup: *setup,
+            device,
             workers: [cache.worker(), cache.worker()],
             cache,
             turn: 0,
@@ -92,6 +174,8 @@ impl Play {
             lossy: setup.lossy,
             evict: setup.evict,
             count: 0,
+            tier_now_s,
+            late: None,
         }
     }
 
@@ -136,7 +220,10 @@ impl Play {
             "{by}: key {key} is gone, but had {:?}",
             self.told(key)
         );
-        self.known.remove(&key);
+        // A miss on flash need not mean that it is not there.
+        if self.tier_now_s.is_none() || by == "delete" {
+            self.known.remove(&key);
+        }
     }
 
     fn told(&self, key: u8) -> Option<String> {
@@ -188,7 +275,24 @@ impl Play {
                 token_sent: state.has(State::TOKEN_SENT),
             }
         });
-        let Some(seen) = seen else { return self.absent(key, "get") };
+        let Some(seen) = seen else {
+            // Sometimes it is served from flash and stays there.
+            let is_wanted = self.count.is_multiple_of(3);
+            return match self.bring(key, is_wanted) {
+                Brought::Nothing => self.absent(key, "get"),
+                Brought::Served => {}
+                Brought::Promoted => {
+                    let worker = self.worker();
+                    assert!(worker.peek(hash, &name).is_some(), "key {key} was promoted but is absent");
+                    self.check(key, in_stages)
+                }
+            };
+        };
+        self.agrees(key, seen);
+    }
+
+    /// Compares what came with everything the map knows.
+    fn agrees(&mut self, key: u8, seen: Known) {
         let told = self.told(key);
         let Some(known) = self.live(key).cloned() else {
             panic!("get: key {key} came back with {} bytes, but had {told:?}", seen.value.len());
@@ -220,8 +324,59 @@ impl Play {
         }
     }
 
+    /// Looks for a key on flash if memory has no entry of it.
+    fn bring(&mut self, key: u8, promote: bool) -> Brought {
+        let name = key_of(key);
+        let hash = self.cache.hash(&name);
+        let worker = self.worker();
+        if worker.peek(hash, &name).is_some() || !worker.flash_may_hold(hash, &name) {
+            return Brought::Nothing;
+        }
+        let Some(found) = tier::fetch(worker, hash, &name) else { return Brought::Nothing };
+        assert!(worker.is_current(hash, &name, &found), "nothing happened since key {key} was found");
+        let Some((value, promoted)) = tier::take_in(worker, hash, &name, &found, promote) else {
+            return Brought::Nothing;
+        };
+        let state = State(found.state.into());
+        let expiry = match i64::from(found.expires_unix_s) {
+            0 => Expiry::NEVER,
+            unix_s => Expiry((unix_s - self.cache.clock().started_unix_s()) as u32),
+        };
+        let seen = Known {
+            value,
+            flags: found.flags,
+            cas: Some(found.cas),
+            expiry,
+            stale: state.has(State::STALE),
+            token_sent: state.has(State::TOKEN_SENT),
+        };
+        self.agrees(key, seen);
+        if promoted {
+            return Brought::Promoted;
+        }
+        self.late = Some((key, found));
+        Brought::Served
+    }
+
+    /// Promotes what was found a while ago. Whether that was still the newest version shows when the key is looked up.
+    fn promote_late(&mut self) {
+        let Some((key, found)) = self.late.take() else { return };
+        let name = key_of(key);
+        let hash = self.cache.hash(&name);
+        let worker = self.worker();
+        let was_current = worker.is_current(hash, &name, &found);
+        let is_promoted = worker.promote(hash, &name, &found);
+        assert!(was_current || !is_promoted, "key {key} was promoted although it was out of date");
+        if is_promoted {
+            self.check(key, false);
+        }
+    }
+
     fn store(&mut self, wanted: Wanted) {
         let Wanted { key, mode, value, ttl, cas, vivify, pieces } = wanted;
+        if mode != Mode::Set || !matches!(cas, Cas::Any) {
+            self.bring(key, true);
+        }
         let (compare, explicit_cas, invalidate) = self.terms(key, cas);
         let name = key_of(key);
         let hash = self.cache.hash(&name);
@@ -269,6 +424,9 @@ impl Play {
         match outcome {
             StoreOutcome::Stored { cas, value_bytes } => {
                 assert!(store.explicit_cas.is_none_or(|wanted| wanted == cas));
+                // What was stored in the place of an absent item proves that the old one is lost.
+                let is_new = joins && store.vivify.is_some() && fresh.value.len() == value_bytes as usize;
+                let now = now.filter(|_| !(self.lossy && (is_new || store.mode == Mode::Add)));
                 let stale = match (store.compare, &now) {
                     (None, _) => false,
                     (Some(compare), Some(now)) => {
@@ -282,12 +440,8 @@ impl Play {
                     // An add, or what creates an absent item, compares with nothing.
                     (Some(_), None) => false,
                 };
-                let gone = self.lossy
-                    && store.vivify.is_some()
-                    && joins
-                    && fresh.value.len() == value_bytes as usize;
                 match now {
-                    Some(now) if joins && !gone => {
+                    Some(now) if joins => {
                         let (a, b) = if store.mode == Mode::Append {
                             (&now.value, &fresh.value)
                         } else {
@@ -301,10 +455,8 @@ impl Play {
                         };
                     }
                     Some(now) => {
-                        assert!(store.mode != Mode::Add || self.lossy, "add: key {key} was there");
-                        if joins {
-                            fresh.expiry = store.vivify.expect("checked above");
-                        } else if stale {
+                        assert!(store.mode != Mode::Add, "add: key {key} was there");
+                        if stale {
                             fresh = Known { stale, token_sent: now.token_sent, expiry: now.expiry, ..fresh };
                         }
                     }
@@ -335,6 +487,10 @@ impl Play {
     }
 
     fn delete(&mut self, key: u8, cas: Cas, invalidate: bool, drop_value: bool, ttl: Option<Ttl>) {
+        // A plain delete needs not know what it deletes.
+        if invalidate || drop_value || !matches!(cas, Cas::Any) {
+            self.bring(key, true);
+        }
         let (compare, explicit_cas, _) = self.terms(key, cas);
         let name = key_of(key);
         let hash = self.cache.hash(&name);
@@ -370,6 +526,7 @@ impl Play {
                 }
                 self.known.insert(key, now);
             }
+            DeleteOutcome::NotFound if compare.is_some() => self.absent(key, "delete of a CAS number"),
             DeleteOutcome::NotFound => self.absent(key, "delete"),
             DeleteOutcome::Exists => {
                 assert!(compare.is_some() && compare != now.expect("something is there").cas);
@@ -379,6 +536,7 @@ impl Play {
     }
 
     fn arith(&mut self, key: u8, increment: bool, delta: u64, initial: Option<u64>, cas: Cas) {
+        self.bring(key, true);
         let (compare, explicit_cas, _) = self.terms(key, cas);
         let name = key_of(key);
         let hash = self.cache.hash(&name);
@@ -429,6 +587,7 @@ impl Play {
     }
 
     fn touch(&mut self, key: u8, ttl: Ttl) {
+        self.bring(key, true);
         let name = key_of(key);
         let hash = self.cache.hash(&name);
         let expiry = self.expiry(ttl);
@@ -553,6 +712,9 @@ impl Play {
 
     fn wait(&mut self, seconds: u32) {
         self.cache.clock().shift(i64::from(seconds));
+        if let Some(tier_now_s) = &self.tier_now_s {
+            tier_now_s.fetch_add(seconds, Relaxed);
+        }
         let now_s = self.cache.tick();
         if self.flush_due_s.is_some_and(|due_s| due_s <= now_s) {
             self.flush_due_s = None;
@@ -638,11 +800,16 @@ impl Play {
             Op::Wait { seconds } => self.wait(seconds),
             Op::Change => self.turn = 1 - self.turn,
             Op::Sleep => {
+                self.promote_late();
                 self.worker().offline();
                 self.worker().online();
             }
+            Op::Restart => self.restart(),
             Op::Fill if self.lossy || !self.evict => self.fill(),
             Op::Fill => {}
+        }
+        if let Some(flash) = self.cache.flash_tier() {
+            flash.tend();
         }
         let used = self.cache.memory_use();
         assert!(
@@ -655,12 +822,7 @@ impl Play {
         for key in 0..KEYS {
             self.check(key, false);
         }
-        if let Some(arriving) = self.arriving.take() {
-            self.hand(arriving.worker).abandon_upload(arriving.upload);
-        }
-        if let Some((read, worker, ..)) = self.reading.take() {
-            self.workers[worker].end_large_read(read);
-        }
+        self.let_go();
     }
 }
 
@@ -689,12 +851,12 @@ proptest! {
 
     #[test]
     fn with_room_to_spare_nothing_is_lost(ops in prop::collection::vec(op(), 1..250), keeper in any::<bool>()) {
-        play(&Setup { limit_bytes: 128 << 20, evict: true, lossy: false, keeper }, ops);
+        play(&Setup { limit_bytes: 128 << 20, evict: true, lossy: false, keeper, levels: None }, ops);
     }
 
     #[test]
     fn without_eviction_nothing_is_lost(ops in prop::collection::vec(op(), 1..250), keeper in any::<bool>()) {
-        play(&Setup { limit_bytes: 16 << 20, evict: false, lossy: false, keeper }, ops);
+        play(&Setup { limit_bytes: 16 << 20, evict: false, lossy: false, keeper, levels: None }, ops);
     }
 
     #[test]
@@ -703,6 +865,20 @@ proptest! {
         keeper in any::<bool>(),
         limit_mib in 10u64..17,
     ) {
-        play(&Setup { limit_bytes: limit_mib << 20, evict: true, lossy: true, keeper }, ops);
+        play(&Setup { limit_bytes: limit_mib << 20, evict: true, lossy: true, keeper, levels: None }, ops);
+    }
+
+    #[test]
+    fn two_levels_serve_nothing_wrong(
+        ops in prop::collection::vec(op(), 1..250),
+        keeper in any::<bool>(),
+        limit_mib in 8u64..14,
+        exclusive in select(vec![Exclusive::Lazy, Exclusive::Strict]),
+        recover in select(vec![Recover::Clean, Recover::Journal]),
+        choosy in prop::bool::weighted(0.2),
+        zones in select(vec![12u32, 40, 300]),
+    ) {
+        let levels = Some(Levels { exclusive, recover, choosy, zones });
+        play(&Setup { limit_bytes: limit_mib << 20, evict: true, lossy: true, keeper, levels }, ops);
     }
 }

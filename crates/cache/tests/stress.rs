@@ -6,6 +6,9 @@
 //!
 //! `LARDER_STRESS_SECONDS` makes it longer, `LARDER_STRESS_SEED` repeats a choice of operations.
 
+mod frame;
+
+use frame::{FRAME_BYTES, Numbers, value_of, version_of};
 use larder_cache::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,8 +20,6 @@ const KEYS: usize = 400;
 const SECONDS: u64 = 4;
 /// Keys that are stored once each, to push the others out and to make the index grow.
 const FILLER_SHARE_PERCENT: u64 = 30;
-/// Key, version and sum of a value, 8 bytes each.
-const FRAME_BYTES: usize = 24;
 
 /// What is known of one key, beside the cache.
 struct Known {
@@ -36,61 +37,8 @@ struct Last {
     cas: Option<u64>,
 }
 
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
-
 fn name_of(key: usize) -> Vec<u8> {
     format!("key-{key:05}").into_bytes()
-}
-
-fn sum_of(bytes: &[u8]) -> u64 {
-    bytes.chunks(8).fold(0x1234_5678_9abc_def0, |sum: u64, chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
-    })
-}
-
-/// A value of `bytes` bytes (at least the frame) that describes itself.
-fn value_of(key: usize, version: u64, bytes: usize, out: &mut Vec<u8>) {
-    out.clear();
-    out.extend_from_slice(&(key as u64).to_le_bytes());
-    out.extend_from_slice(&version.to_le_bytes());
-    let mut numbers = Numbers(version ^ (key as u64) << 40);
-    while out.len() + 16 <= bytes {
-        out.extend_from_slice(&numbers.next().to_le_bytes());
-    }
-    let sum = sum_of(out);
-    out.extend_from_slice(&sum.to_le_bytes());
-}
-
-/// The version that a value says it is, after it was checked.
-fn version_of(key: usize, value: &[u8]) -> u64 {
-    assert!(value.len() >= FRAME_BYTES, "key {key}: a value of {} bytes", value.len());
-    let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));
-    assert_eq!(word(0), key as u64, "key {key} got another key's value");
-    let (body, sum) = value.split_at(value.len() - 8);
-    assert_eq!(
-        sum,
-        sum_of(body).to_le_bytes(),
-        "key {key}: version {} is torn, {} bytes",
-        word(8),
-        value.len()
-    );
-    word(8)
 }
 
 fn bytes_of(numbers: &mut Numbers) -> usize {

@@ -61,6 +61,11 @@ impl State {
     pub const BINARY_KEY: u32 = 1 << 3;
     /// No entry leads to the record any more: the pass need not ask the index for it.
     pub const DEAD: u32 = 1 << 4;
+    /// The newest version on flash is this very item: when it leaves memory nothing has to be written. Cleared under the
+    /// writer bit by whatever changes the item.
+    pub const CLEAN: u32 = 1 << 5;
+    /// The bits that go along when an item moves to flash and back.
+    pub const KEPT_ON_FLASH: u32 = Self::FETCHED | Self::STALE | Self::TOKEN_SENT | Self::BINARY_KEY;
 
     /// A state whose last access is `now_s`.
     pub fn at(now_s: u32, bits: u32) -> State {

@@ -29,6 +29,7 @@ pub(crate) enum Op {
     Change,
     Sleep,
     Fill,
+    Restart,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +113,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         6 => Just(Op::Change),
         1 => Just(Op::Sleep),
         3 => Just(Op::Fill),
+        1 => Just(Op::Restart),
     ]
 }
 

@@ -1,0 +1,303 @@
+//! Looking on flash, and bringing back what was found there.
+//!
+//! A key that memory has an entry of is never looked for on flash, even if its item has expired or was flushed: what flash
+//! has of it is older. An item that was found comes into memory only if, under the writer bit of its bucket, memory still
+//! has no entry of the key and the stamp taken before the lookup still holds.
+
+use crate::engine::{Cache, Owner, Worker};
+use crate::large::{RecordOf, Upload};
+use crate::level::from_unix_s;
+use larder_flash::{Begun, Commit, Found, Stamp};
+use larder_item::{KeyHash, Location, State};
+use larder_memory::{NewChunked, NewItem};
+use larder_temperature::{Digest, Reference};
+use std::os::fd::RawFd;
+
+/// What came of looking on flash.
+#[derive(Debug)]
+pub enum Fetch {
+    /// It is not there.
+    Absent,
+    /// It was still in memory, on its way to the device.
+    Here(Found),
+    /// It comes through [`Worker::poll_fetches`], with the token.
+    Started,
+    /// Too much is on its way: poll first, and ask again.
+    Busy,
+}
+
+/// A value of several parts on its way from flash to memory.
+pub struct Promotion {
+    upload: Upload,
+    part: u32,
+}
+
+impl Promotion {
+    /// The number of the part that is to be fetched next; `None` when all are here.
+    pub fn next_part(&self) -> Option<u32> {
+        (self.upload.missing_bytes() > 0).then_some(self.part)
+    }
+}
+
+impl Cache {
+    /// Whether what came from flash has expired by now. Then it is a miss.
+    fn is_over(&self, found: &Found) -> bool {
+        from_unix_s(&self.clock, found.expires_unix_s).is_past(self.clock.now_s())
+    }
+
+    /// What the record of an item from flash holds beside its value.
+    fn record_of(&self, found: &Found) -> RecordOf {
+        let is_lazy = self.level.as_ref().is_some_and(|level| level.lazy);
+        let clean = if is_lazy { State::CLEAN } else { 0 };
+        RecordOf {
+            flags: found.flags,
+            expiry: from_unix_s(&self.clock, found.expires_unix_s),
+            cas: found.cas,
+            state: State::at(self.clock.now_s(), u32::from(found.state) & State::KEPT_ON_FLASH | clean),
+        }
+    }
+}
+
+impl Worker {
+    /// Whether it is worth looking on flash for a key that was not found in memory. Wrong about once in a hundred, and then
+    /// with yes. False where memory has an entry of the key, live or not, or where there is no flash.
+    #[inline]
+    pub fn flash_may_hold(&self, hash: KeyHash, key: &[u8]) -> bool {
+        self.fetcher.is_some() && self.looks_beyond(hash, key)
+    }
+
+    #[inline(never)]
+    fn looks_beyond(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let Some(level) = &self.cache.level else { return false };
+        if !level.flash.may_hold(hash) {
+            self.counters().flash_misses.add(1);
+            return false;
+        }
+        !self.has_entry(hash, key)
+    }
+
+    /// Whether memory has an item of the key, live or not.
+    fn has_entry(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let guard = self.reader.pin();
+        let owner = Owner { guard: &guard, hasher: &self.cache.hasher };
+        self.cache.index.get(hash, key, &owner).is_some()
+    }
+
+    /// Looks for a key on flash. Ask [`Worker::flash_may_hold`] first: what is found there of a key that memory has an entry
+    /// of is out of date. Reads that were started go to the device with [`Worker::kick_fetches`].
+    pub fn fetch(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Fetch {
+        let Some(fetcher) = &mut self.fetcher else { return Fetch::Absent };
+        let begun = fetcher.begin(token, hash, key);
+        let counters = &self.cache.blocks[self.number];
+        match begun {
+            Begun::Started => Fetch::Started,
+            Begun::Busy => Fetch::Busy,
+            Begun::Here(found) if !self.cache.is_over(&found) => {
+                counters.flash_hits.add(1);
+                Fetch::Here(found)
+            }
+            Begun::Here(_) | Begun::Absent => {
+                counters.flash_misses.add(1);
+                Fetch::Absent
+            }
+        }
+    }
+
+    /// Looks for part `part` (from 1) of a value whose first part is in `found`. The rest as with [`Worker::fetch`]; only
+    /// the value of what comes means anything.
+    pub fn fetch_part(&mut self, token: u64, hash: KeyHash, key: &[u8], found: &Found, part: u32) -> Fetch {
+        let Some(fetcher) = &mut self.fetcher else { return Fetch::Absent };
+        match fetcher.begin_part(token, hash, key, found.cas, part) {
+            Begun::Started => {
+                self.parts_under_way.push(token);
+                Fetch::Started
+            }
+            Begun::Busy => Fetch::Busy,
+            Begun::Here(part) => Fetch::Here(part),
+            Begun::Absent => Fetch::Absent,
+        }
+    }
+
+    /// Hands the reads that were started to the device, once for all of a batch.
+    pub fn kick_fetches(&mut self) {
+        if let Some(fetcher) = &mut self.fetcher {
+            fetcher.kick();
+        }
+    }
+
+    /// Calls `done` for each fetch that came to its end, with the token; `None` = a miss after all. Never waits.
+    pub fn poll_fetches(&mut self, done: &mut dyn FnMut(u64, Option<Found>)) {
+        let Some(fetcher) = &mut self.fetcher else { return };
+        let (cache, parts) = (&self.cache, &mut self.parts_under_way);
+        let counters = &cache.blocks[self.number];
+        fetcher.poll(&mut |token, found| {
+            if let Some(at) = parts.iter().position(|part| *part == token) {
+                parts.swap_remove(at);
+                return done(token, found);
+            }
+            let found = found.filter(|found| !cache.is_over(found));
+            if found.is_some() { &counters.flash_hits } else { &counters.flash_misses }.add(1);
+            done(token, found);
+        });
+    }
+
+    /// Readable when [`Worker::poll_fetches`] has something to say, or [`Worker::flash_committed`] went up. `None` where
+    /// there is no flash.
+    pub fn fetch_fd(&self) -> Option<RawFd> {
+        self.fetcher.as_ref().map(|fetcher| fetcher.fd())
+    }
+
+    /// Invalidations up to this one are durable: see [`Worker::take_commit`].
+    pub fn flash_committed(&self) -> Commit {
+        self.cache.level.as_ref().map_or(Commit(u64::MAX), |level| level.flash.committed())
+    }
+
+    /// The last invalidation that this worker's writes made since this was last asked. Where there is one, the replies to
+    /// those writes wait until [`Worker::flash_committed`] has reached it.
+    #[inline]
+    pub fn take_commit(&self) -> Option<Commit> {
+        self.commit.take()
+    }
+
+    /// Notes what has to be durable before the present request is answered.
+    #[inline]
+    pub(crate) fn note_commit(&self, commit: Option<Commit>) {
+        if commit.is_some() {
+            self.commit.set(self.commit.get().max(commit));
+        }
+    }
+
+    /// Whether what was found is still the newest version of the key.
+    pub fn is_current(&self, hash: KeyHash, key: &[u8], found: &Found) -> bool {
+        let Some(level) = &self.cache.level else { return false };
+        level.flash.stamp(hash) == found.stamp && !self.has_entry(hash, key)
+    }
+
+    /// Brings an item from flash into memory, with its CAS number, flags, expiry and state, if it is still the newest version
+    /// of the key. Returns whether it did; then [`Worker::get`] finds it. If not, memory has something newer, or there is
+    /// no room. Takes a value that is here as a whole; longer ones come by [`Worker::begin_promotion`].
+    pub fn promote(&mut self, hash: KeyHash, key: &[u8], found: &Found) -> bool {
+        let is_promoted = self.promote_whole(hash, key, found);
+        self.count_promotion(is_promoted)
+    }
+
+    fn promote_whole(&mut self, hash: KeyHash, key: &[u8], found: &Found) -> bool {
+        if found.value.len() as u64 != found.value_bytes || !self.may_promote(hash, key, found) {
+            return false;
+        }
+        let of = self.cache.record_of(found);
+        if found.value.len() <= self.cache.memory.chunk_bytes_max() as usize {
+            let RecordOf { flags, expiry, cas, state } = of;
+            let new = self.place(&NewItem { key, value: [&found.value, &[]], flags, expiry, cas, state });
+            return new.is_some_and(|new| self.publish_found(hash, key, found.stamp, new));
+        }
+        let Some((new, upload)) = self.place_long(hash, &[&found.value], key, &of) else { return false };
+        let is_published = self.publish_found(hash, key, found.stamp, new);
+        if !is_published {
+            self.abandon_upload(upload);
+        }
+        is_published
+    }
+
+    /// Whether it is worth making room for what was found.
+    fn may_promote(&self, hash: KeyHash, key: &[u8], found: &Found) -> bool {
+        !self.cache.is_over(found)
+            && self.fits(key.len(), found.value_bytes)
+            && self.is_current(hash, key, found)
+    }
+
+    fn count_promotion(&self, is_promoted: bool) -> bool {
+        let counters = self.counters();
+        if is_promoted { &counters.promoted } else { &counters.promotion_lost }.add(1);
+        is_promoted
+    }
+
+    /// Begins to bring in a value of which `found` holds the first part. The others, [`Promotion::next_part`], are fetched with
+    /// [`Worker::fetch_part`] and added in their order with [`Worker::fill_promotion`]; then
+    /// [`Worker::complete_promotion`] makes the item known. `None`: it is out of date already, or there is no room.
+    pub fn begin_promotion(&mut self, hash: KeyHash, key: &[u8], found: &Found) -> Option<Promotion> {
+        let total = u32::try_from(found.value_bytes).ok()?;
+        if !self.may_promote(hash, key, found) || found.value.len() > total as usize {
+            return None;
+        }
+        let upload = self.begin_upload(hash, total)?;
+        let mut promotion = Promotion { upload, part: 0 };
+        if self.fill_promotion(&mut promotion, found) {
+            Some(promotion)
+        } else {
+            self.abandon_promotion(promotion);
+            None
+        }
+    }
+
+    /// Adds the next part. False if it is too long, or there is no room for it: then the promotion is to be abandoned.
+    pub fn fill_promotion(&mut self, promotion: &mut Promotion, part: &Found) -> bool {
+        // A part without bytes would be asked for again and again.
+        if part.value.is_empty() || part.value.len() > promotion.upload.missing_bytes() {
+            return false;
+        }
+        promotion.part += 1;
+        self.fill_upload(&mut promotion.upload, &part.value)
+    }
+
+    /// Makes a value known of which all parts are here, on the terms of [`Worker::promote`]. `found` is its first part.
+    pub fn complete_promotion(
+        &mut self,
+        promotion: Promotion,
+        hash: KeyHash,
+        key: &[u8],
+        found: &Found,
+    ) -> bool {
+        let is_promoted = self.promote_parts(promotion, hash, key, found);
+        self.count_promotion(is_promoted)
+    }
+
+    fn promote_parts(&mut self, promotion: Promotion, hash: KeyHash, key: &[u8], found: &Found) -> bool {
+        let Promotion { mut upload, .. } = promotion;
+        if upload.missing_bytes() > 0 || !self.may_promote(hash, key, found) {
+            self.abandon_upload(upload);
+            return false;
+        }
+        upload.close_chunk();
+        let RecordOf { flags, expiry, cas, state } = self.cache.record_of(found);
+        let (total, first) = (upload.total_bytes(), upload.first());
+        let new = self.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state });
+        let is_published = new.is_some_and(|new| self.publish_found(hash, key, found.stamp, new));
+        if !is_published {
+            self.abandon_upload(upload);
+        }
+        is_published
+    }
+
+    /// Gives up a promotion.
+    pub fn abandon_promotion(&self, promotion: Promotion) {
+        self.abandon_upload(promotion.upload);
+        self.counters().promotion_lost.add(1);
+    }
+
+    /// Publishes the record at `new`, a copy of what was found on flash at `stamp`, if that is still the newest version.
+    /// Otherwise the record is taken back.
+    fn publish_found(&mut self, hash: KeyHash, key: &[u8], stamp: Stamp, new: Location) -> bool {
+        let cache = &self.cache;
+        let counters = &cache.blocks[self.number];
+        let guard = self.reader.pin();
+        let owner = Owner { guard: &guard, hasher: &cache.hasher };
+        let Some(level) = &cache.level else { return false };
+        let mut bucket = cache.index.lock(hash);
+        // Whoever puts or invalidates the key does so under this writer bit, so the stamp holds until the entry is there.
+        let is_current = bucket.find(key, &owner).is_none() && level.flash.stamp(hash) == stamp;
+        if !is_current || !cache.insert_making_room(&guard, &mut bucket, new, counters) {
+            drop(bucket);
+            self.take_back(new);
+            return false;
+        }
+        if !level.lazy {
+            self.note_commit(level.flash.invalidate(hash, key));
+        }
+        drop(bucket);
+        self.note(Reference::store(Digest::of(hash)));
+        counters.bytes_stored.add(cache.bytes_of(&guard, new));
+        self.grow_index();
+        true
+    }
+}

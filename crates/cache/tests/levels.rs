@@ -1,0 +1,471 @@
+//! Memory and flash: where an item is, and when.
+
+mod tier;
+
+use larder_cache::*;
+use larder_flash::Recover;
+use larder_flash::device::MemoryDevice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The least memory there may be.
+const LIMIT_BYTES: u64 = 8 << 20;
+const VALUE_BYTES: usize = 2000;
+
+struct Both {
+    cache: Arc<Cache>,
+    worker: Worker,
+    flash: Arc<Flash>,
+}
+
+impl Both {
+    fn open(device: MemoryDevice, set: impl FnOnce(&mut FlashLevel, &mut CacheOptions)) -> Both {
+        let mut options = CacheOptions { limit_bytes: LIMIT_BYTES, workers: 1, ..CacheOptions::default() };
+        let mut recover = Recover::Clean;
+        // The tier has to know how it recovers before there is a level.
+        let mut level = FlashLevel::from(tier::open(&device, recover, None));
+        set(&mut level, &mut options);
+        if level.recover != recover {
+            recover = level.recover;
+            level.flash.close().expect("it is empty");
+            level.flash = tier::open(&device, recover, None);
+        }
+        let flash = level.flash.clone();
+        let cache = Cache::with_flash(options, Some(level)).expect("a small cache can be made");
+        Both { worker: cache.worker(), cache, flash }
+    }
+
+    fn new(set: impl FnOnce(&mut FlashLevel, &mut CacheOptions)) -> Both {
+        // 256 MiB: nothing is dropped there.
+        Both::open(MemoryDevice::new(256, 256), set)
+    }
+
+    fn hash(&self, key: &[u8]) -> KeyHash {
+        self.cache.hash(key)
+    }
+
+    fn set_until(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
+        let store = Store {
+            key,
+            hash: self.hash(key),
+            mode: Mode::Set,
+            flags: 7,
+            expiry,
+            value,
+            compare: None,
+            explicit_cas: None,
+            invalidate: false,
+            vivify: None,
+            binary_key: false,
+        };
+        let outcome = self.worker.store(&store);
+        assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
+        self.worker.quiesce();
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) {
+        self.set_until(key, value, Expiry::NEVER);
+    }
+
+    fn delete(&mut self, key: &[u8]) -> DeleteOutcome {
+        self.worker.delete(&Delete {
+            key,
+            hash: self.hash(key),
+            compare: None,
+            explicit_cas: None,
+            invalidate: false,
+            drop_value: false,
+            expiry: None,
+            flags: 0,
+        })
+    }
+
+    fn in_memory(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let hit = self.worker.peek(self.hash(key), key)?;
+        let mut value = Vec::new();
+        self.worker.copy_value(&hit, &mut value);
+        Some(value)
+    }
+
+    /// What a server finds on flash of a key that memory has nothing of.
+    fn on_flash(&mut self, key: &[u8], promote: bool) -> Option<Vec<u8>> {
+        let hash = self.hash(key);
+        if !self.worker.flash_may_hold(hash, key) {
+            return None;
+        }
+        let found = tier::fetch(&mut self.worker, hash, key)?;
+        assert_eq!(found.flags, 7);
+        Some(tier::take_in(&mut self.worker, hash, key, &found, promote)?.0)
+    }
+
+    /// Stores `count` items, more than memory holds, slowly enough for the device.
+    fn fill(&mut self, name: &str, count: usize) {
+        for number in 0..count {
+            self.set(&key_of(name, number), &value_of(name, number));
+            if number % 64 == 0 {
+                self.settle();
+            }
+        }
+        self.settle();
+    }
+
+    /// Lets the pass and the tier come to rest.
+    fn settle(&mut self) {
+        self.worker.quiesce();
+        self.cache.tend();
+        self.flash.tend();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+
+    /// Pushes out whatever is in memory now.
+    fn push_out(&mut self, name: &str) {
+        self.fill(name, 3 * LIMIT_BYTES as usize / VALUE_BYTES / 2);
+    }
+}
+
+fn key_of(name: &str, number: usize) -> Vec<u8> {
+    format!("{name}-{number:06}").into_bytes()
+}
+
+fn value_of(name: &str, number: usize) -> Vec<u8> {
+    let mut value = format!("{name}-{number}-").into_bytes().repeat(VALUE_BYTES);
+    value.truncate(VALUE_BYTES);
+    value
+}
+
+/// A lookup that would need a third read is a miss: once in some thousand.
+fn is_nearly_all(found: u64, there: u64) -> bool {
+    found <= there + there / 200 && there <= found + there / 200
+}
+
+#[test]
+fn what_was_evicted_and_admitted_is_found_again() {
+    const COUNT: usize = 10_000;
+    let mut both = Both::new(|_, _| {});
+    both.fill("item", COUNT);
+    let totals = both.cache.totals();
+    assert!(totals.demoted > 3000, "{totals:?}");
+    assert_eq!(totals.evictions, totals.demoted + totals.demotions_shed);
+    let (mut memory, mut flash) = (0, 0);
+    for number in 0..COUNT {
+        let key = key_of("item", number);
+        let found = match both.in_memory(&key) {
+            Some(value) => {
+                memory += 1;
+                value
+            }
+            None => match both.on_flash(&key, false) {
+                Some(value) => {
+                    flash += 1;
+                    value
+                }
+                None => continue,
+            },
+        };
+        assert!(found == value_of("item", number), "item {number} has another value");
+    }
+    assert!(memory > 100, "{memory}");
+    assert!(
+        is_nearly_all(flash, totals.demoted),
+        "what flash took, flash has: {flash} of {}",
+        totals.demoted
+    );
+    assert_eq!(both.cache.totals().flash_hits, flash);
+}
+
+/// Evicts, promotes and evicts again; the second time by what was stored in between.
+fn there_and_back(exclusive: Exclusive) -> (Both, u64) {
+    const COUNT: usize = 200;
+    let mut both = Both::new(|level, _| level.exclusive = exclusive);
+    // What is oldest on flash may be dropped soon, and is written again for that.
+    both.push_out("older");
+    both.push_out("old");
+    both.fill("item", COUNT);
+    both.push_out("first");
+    let mut promoted = 0;
+    for number in 0..COUNT {
+        let key = key_of("item", number);
+        let Some(value) = both.on_flash(&key, true) else { continue };
+        assert!(value == value_of("item", number));
+        assert!(both.in_memory(&key).is_some_and(|value| value == value_of("item", number)));
+        promoted += 1;
+        let hash = both.hash(&key);
+        assert!(!both.worker.flash_may_hold(hash, &key), "memory has it, so flash is not asked");
+    }
+    assert!(promoted > COUNT as u64 / 2);
+    assert_eq!(both.cache.totals().promoted, promoted);
+    both.push_out("second");
+    let found = (0..COUNT).filter(|number| both.on_flash(&key_of("item", *number), false).is_some()).count();
+    assert!(found > COUNT / 2, "{found}");
+    (both, promoted)
+}
+
+#[test]
+fn what_comes_back_clean_is_not_written_again() {
+    let (both, promoted) = there_and_back(Exclusive::Lazy);
+    let elided = both.cache.totals().elided;
+    assert!(elided * 2 > promoted && elided <= promoted, "{elided} of {promoted}");
+}
+
+#[test]
+fn exclusive_levels_write_again() {
+    let (both, _) = there_and_back(Exclusive::Strict);
+    assert_eq!(both.cache.totals().elided, 0);
+}
+
+#[test]
+fn a_change_after_promotion_is_what_is_found_later() {
+    // First in, first out: what was changed does not stay in memory for it.
+    let mut both = Both::new(|_, options| options.temperature = TemperatureKind::Off);
+    let far = Expiry(both.cache.clock().now_s() + 5000);
+    for number in 0..50 {
+        both.set_until(&key_of("item", number), b"old", far);
+    }
+    both.push_out("first");
+    let later = Expiry(far.0 + 1000);
+    let mut changed = Vec::new();
+    for number in 0..50 {
+        let key = key_of("item", number);
+        if both.on_flash(&key, true).is_none() {
+            continue;
+        }
+        let hash = both.hash(&key);
+        match number % 3 {
+            0 => assert_eq!(both.worker.touch(hash, &key, later), Touched::Done),
+            1 => both.set_until(&key, b"new", far),
+            _ => assert_eq!(both.delete(&key), DeleteOutcome::Deleted),
+        }
+        changed.push(number);
+    }
+    both.push_out("second");
+    let mut found_again = 0;
+    for number in changed {
+        let key = key_of("item", number);
+        let hash = both.hash(&key);
+        if both.in_memory(&key).is_some() {
+            continue;
+        }
+        let found = tier::fetch(&mut both.worker, hash, &key);
+        let started_s = both.cache.clock().started_unix_s();
+        let told = found.map(|found| (found.value, i64::from(found.expires_unix_s) - started_s));
+        let expected = match number % 3 {
+            0 => Some((b"old".to_vec(), later.0.into())),
+            1 => Some((b"new".to_vec(), far.0.into())),
+            _ => None,
+        };
+        // Flash may have been behind; then there is nothing.
+        assert!(told.is_none() || told == expected, "item {number}: {told:?}");
+        found_again += usize::from(told.is_some());
+    }
+    assert!(found_again > 10, "{found_again}");
+}
+
+#[test]
+fn long_values_go_and_come_in_parts() {
+    let mut both = Both::new(|_, options| options.limit_bytes = 64 << 20);
+    let part_bytes = both.flash.part_bytes_max();
+    let lengths = [part_bytes - 1, part_bytes, part_bytes + 1, 2 * part_bytes, 3 * part_bytes + 5];
+    let limit = both.cache.item_bytes_max() as usize - 1000;
+    let value =
+        |bytes: usize| -> Vec<u8> { (0..bytes).map(|n| ((n * n) >> 7) as u8 ^ bytes as u8).collect() };
+    let long: Vec<(Vec<u8>, usize)> =
+        lengths.iter().map(|bytes| (format!("long-{bytes}").into_bytes(), (*bytes).min(limit))).collect();
+    for (key, bytes) in &long {
+        both.set(key, &value(*bytes));
+    }
+    both.fill("filler", 60_000);
+    let mut found = 0;
+    for promote in [false, true] {
+        for (key, bytes) in &long {
+            assert_eq!(both.in_memory(key), None);
+            let Some(came) = both.on_flash(key, promote) else { continue };
+            assert!(came == value(*bytes), "{} bytes came back as others", bytes);
+            found += 1;
+            assert!(!promote || both.in_memory(key).is_some_and(|came| came == value(*bytes)));
+        }
+    }
+    assert!(found > lengths.len(), "{found}");
+}
+
+#[test]
+fn a_restart_keeps_what_was_in_memory_and_on_flash() {
+    const COUNT: usize = 6000;
+    let device = MemoryDevice::new(256, 256);
+    let mut both = Both::open(device.clone(), |_, _| {});
+    both.fill("item", COUNT);
+    let gone = key_of("item", 5);
+    both.delete(&gone);
+    let far = Expiry(both.cache.clock().now_s() + 10_000);
+    both.set_until(b"expiring", b"soon", far);
+    both.set_until(b"expired", b"over", Expiry(both.cache.clock().now_s()));
+    let cas = both.worker.peek(both.hash(b"expiring"), b"expiring").expect("just stored").cas();
+    let (in_memory, shed) = (both.cache.items(), both.cache.totals().demotions_shed);
+    let saved = both.cache.save_to_flash();
+    assert_eq!((saved.written + saved.clean, saved.lost), (in_memory - 1, 0), "{saved:?}");
+    let again = both.cache.save_to_flash();
+    assert_eq!(again.written + again.clean, in_memory - 1);
+    both.flash.close().expect("a device of memory does not fail");
+    let expires_unix_s = i64::from(far.0) + both.cache.clock().started_unix_s();
+    drop(both);
+
+    let mut both = Both::open(device, |_, _| {});
+    // While it recovers it answers what it knows already, and may miss the rest.
+    let until = Instant::now() + Duration::from_secs(60);
+    while both.flash.stats().is_recovering {
+        both.settle();
+        assert!(Instant::now() < until, "it never came to the end of its recovery");
+    }
+    let missing = (0..COUNT).filter(|number| {
+        let value = both.on_flash(&key_of("item", *number), false);
+        assert!(value.as_ref().is_none_or(|value| *value == value_of("item", *number)));
+        value.is_none()
+    });
+    let missing = missing.count() as u64;
+    let expected = COUNT as u64 - shed - 1;
+    assert!(is_nearly_all(COUNT as u64 - missing, expected), "{missing} missing, {shed} shed");
+    assert_eq!(both.on_flash(&gone, false), None, "it was deleted");
+    assert_eq!(both.on_flash(b"expired", false), None);
+    assert_eq!(both.on_flash(b"expiring", true).as_deref(), Some(&b"soon"[..]));
+    let hit = both.worker.peek(both.hash(b"expiring"), b"expiring").expect("it was promoted");
+    assert_eq!(hit.cas(), cas);
+    let now_at = i64::from(hit.expiry().0) + both.cache.clock().started_unix_s();
+    assert_eq!(now_at, expires_unix_s);
+    both.set(b"fresh", b"new");
+    let fresh = both.worker.peek(both.hash(b"fresh"), b"fresh").expect("just stored").cas();
+    assert!(fresh > cas, "CAS numbers go on: {fresh} after {cas}");
+}
+
+#[test]
+fn in_mode_journal_what_replaces_something_on_flash_has_to_be_committed() {
+    for recover in [Recover::Clean, Recover::Journal] {
+        let mut both = Both::new(|level, _| level.recover = recover);
+        both.fill("item", 100);
+        both.push_out("first");
+        both.worker.take_commit();
+        let mut commits = Vec::new();
+        for number in 0..100 {
+            let key = key_of("item", number);
+            let hash = both.hash(&key);
+            if tier::fetch(&mut both.worker, hash, &key).is_none() {
+                continue;
+            }
+            match number % 3 {
+                0 => both.set(&key, b"new"),
+                1 => assert_eq!(both.delete(&key), DeleteOutcome::NotFound),
+                _ => {
+                    assert!(both.on_flash(&key, true).is_some());
+                    let now_s = both.cache.clock().now_s();
+                    assert_eq!(both.worker.touch(hash, &key, Expiry::NEVER), Touched::Done);
+                    assert_eq!(both.worker.take_commit(), None, "nothing was changed");
+                    both.worker.touch(hash, &key, Expiry(now_s + 100));
+                }
+            }
+            commits.push(both.worker.take_commit());
+            assert_eq!(both.worker.take_commit(), None, "it is told once");
+        }
+        assert!(commits.len() > 50);
+        match recover {
+            Recover::Journal => assert!(commits.iter().all(Option::is_some), "{commits:?}"),
+            _ => continue,
+        }
+        let last = commits.into_iter().max().flatten().expect("there are some");
+        let until = Instant::now() + Duration::from_secs(60);
+        while both.worker.flash_committed() < last {
+            both.settle();
+            assert!(Instant::now() < until, "the journal never got there");
+        }
+    }
+}
+
+#[test]
+fn a_cache_that_may_not_evict_writes_nothing_to_flash() {
+    let mut both = Both::new(|_, options| options.evict = false);
+    for number in 0..10_000 {
+        let key = key_of("item", number);
+        let store = Store {
+            key: &key,
+            hash: both.hash(&key),
+            mode: Mode::Set,
+            flags: 0,
+            expiry: Expiry::NEVER,
+            value: &value_of("item", number),
+            compare: None,
+            explicit_cas: None,
+            invalidate: false,
+            vivify: None,
+            binary_key: false,
+        };
+        both.worker.store(&store);
+        both.worker.quiesce();
+    }
+    both.cache.tend();
+    assert_eq!(both.cache.totals().demoted, 0);
+}
+
+#[test]
+fn what_has_expired_in_memory_does_not_come_back_younger() {
+    let mut both = Both::new(|_, _| {});
+    both.cache.clock().hold();
+    both.fill("item", 50);
+    both.push_out("first");
+    let on_flash: Vec<usize> =
+        (0..50).filter(|number| both.on_flash(&key_of("item", *number), false).is_some()).collect();
+    assert!(on_flash.len() > 25);
+    let soon = Expiry(both.cache.clock().now_s() + 5);
+    for number in &on_flash {
+        both.set_until(&key_of("item", *number), b"short-lived", soon);
+    }
+    both.cache.clock().shift(10);
+    both.cache.tick();
+    for number in &on_flash {
+        let (key, hash) = (key_of("item", *number), both.hash(&key_of("item", *number)));
+        assert!(both.worker.get(hash, &key).is_none());
+        assert!(!both.worker.flash_may_hold(hash, &key), "what flash has is older");
+    }
+    both.push_out("second");
+    for number in &on_flash {
+        assert_eq!(both.on_flash(&key_of("item", *number), false), None, "item {number}");
+    }
+}
+
+/// The hook of admission stands between the look at an item's life and its put: a flush from there is the one that a second
+/// look at the flush floor has to catch.
+#[test]
+fn a_flush_between_the_look_and_the_put_is_not_survived() {
+    let flushed: Arc<std::sync::OnceLock<Arc<Cache>>> = Arc::default();
+    let (asked, flushed_by_hook) = (Arc::new(AtomicU32::new(0)), flushed.clone());
+    let count = asked.clone();
+    let mut both = Both::new(move |level, _| {
+        level.admission.penalty_ms = Some(Arc::new(move |_| {
+            if count.fetch_add(1, Relaxed) == 100
+                && let Some(cache) = flushed_by_hook.get()
+            {
+                cache.flush(None);
+            }
+            0
+        }));
+    });
+    assert!(flushed.set(both.cache.clone()).is_ok());
+    let mut number = 0;
+    while asked.load(Relaxed) <= 100 {
+        both.set(&key_of("item", number), &value_of("item", number));
+        number += 1;
+        assert!(number < 100_000, "nothing is evicted");
+    }
+    // Nothing was stored after the flush but the last item, if anything.
+    both.settle();
+    let alive = (0..number - 1).filter(|number| both.on_flash(&key_of("item", *number), false).is_some());
+    assert_eq!(alive.count(), 0, "of {number}");
+}
+
+#[test]
+fn the_write_budget_bounds_what_goes_to_flash() {
+    let mut both = Both::new(|level, _| level.admission.write_bytes_per_day = Some(24_000_000));
+    both.fill("item", 10_000);
+    let totals = both.cache.totals();
+    assert!(totals.admission_rejected > 1000, "{totals:?}");
+    // An hour's share is there at the start.
+    assert!(totals.demoted * (VALUE_BYTES as u64) < 1_100_000, "{totals:?}");
+    assert!(totals.demoted > 100, "{totals:?}");
+}

@@ -1,0 +1,336 @@
+//! Many threads, memory and flash: nobody may ever read what was not stored, or what is out of date.
+//!
+//! The frame of [`stress`](../stress.rs), with a tier behind memory: readers look on flash for what memory misses, several keys
+//! at once, and promote half of what comes, late. Now and then everything is flushed.
+//!
+//! `LARDER_STRESS_SECONDS` makes it longer, `LARDER_STRESS_SEED` repeats a choice of operations.
+
+mod frame;
+mod tier;
+
+use frame::{FRAME_BYTES, Numbers, value_of, version_of};
+use larder_cache::*;
+use larder_flash::Recover;
+use larder_flash::device::MemoryDevice;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const WRITERS: usize = 3;
+const READERS: usize = 2;
+const KEYS: usize = 2000;
+const SECONDS: u64 = 4;
+const FLUSH_EVERY: Duration = Duration::from_millis(150);
+/// Keys that a reader asks for together.
+const TOGETHER: u64 = 24;
+
+struct Known {
+    /// Version whose store (odd), or whose absence (even), was acknowledged last.
+    acknowledged: AtomicU64,
+    /// Versions up to this one were flushed.
+    flushed: AtomicU64,
+    /// The version given out last.
+    turn: Mutex<u64>,
+}
+
+struct Stage {
+    cache: Arc<Cache>,
+    known: Vec<Known>,
+    until: Instant,
+    failed: AtomicBool,
+    hits: AtomicU64,
+    flash_hits: AtomicU64,
+    late: AtomicU64,
+}
+
+fn name_of(key: usize) -> Vec<u8> {
+    format!("key-{key:05}").into_bytes()
+}
+
+fn bytes_of(numbers: &mut Numbers) -> usize {
+    match numbers.below(1000) {
+        0..600 => FRAME_BYTES + 8 * numbers.below(8) as usize,
+        600..960 => 256 + 8 * numbers.below(120) as usize,
+        960..990 => 4000 + 8 * numbers.below(4000) as usize,
+        _ => 40_000 + 8 * numbers.below(30_000) as usize,
+    }
+}
+
+fn plain_store<'a>(hash: KeyHash, key: &'a [u8], value: &'a [u8]) -> Store<'a> {
+    Store {
+        key,
+        hash,
+        mode: Mode::Set,
+        flags: 0,
+        expiry: Expiry::NEVER,
+        value,
+        compare: None,
+        explicit_cas: None,
+        invalidate: false,
+        vivify: None,
+        binary_key: false,
+    }
+}
+
+/// What may not be read: what is older than the version acknowledged, or was flushed.
+#[derive(Clone, Copy)]
+struct Floor {
+    acknowledged: u64,
+    flushed: u64,
+}
+
+impl Floor {
+    fn admits(self, version: u64) -> bool {
+        version % 2 == 1 && version >= self.acknowledged && version > self.flushed
+    }
+}
+
+impl Stage {
+    fn goes_on(&self) -> bool {
+        Instant::now() < self.until && !self.failed.load(Ordering::Relaxed)
+    }
+
+    fn floor(&self, key: usize) -> Floor {
+        // Acquire pairs with the Release of whoever was told so: what was acknowledged by then has to be seen.
+        Floor {
+            acknowledged: self.known[key].acknowledged.load(Ordering::Acquire),
+            flushed: self.known[key].flushed.load(Ordering::Acquire),
+        }
+    }
+
+    fn check(&self, key: usize, floor: Floor, value: &[u8], from: &str) {
+        let version = version_of(key, value);
+        assert!(
+            floor.admits(version),
+            "{from}: key {key}: {version} after {}, flushed {}",
+            floor.acknowledged,
+            floor.flushed
+        );
+    }
+
+    fn read(&self, worker: &Worker, key: usize, value: &mut Vec<u8>) -> bool {
+        let name = name_of(key);
+        let floor = self.floor(key);
+        let Some(hit) = worker.get(self.cache.hash(&name), &name) else { return false };
+        worker.note_fetch(&hit);
+        value.clear();
+        worker.copy_value(&hit, value);
+        self.check(key, floor, value, "memory");
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Reads some keys as a server does: first all of them in memory, then the others on flash.
+    fn read_together(&self, worker: &mut Worker, numbers: &mut Numbers, value: &mut Vec<u8>) {
+        let mut waiting: HashMap<u64, (usize, Floor)> = HashMap::new();
+        let mut came: Vec<(usize, Floor, Found)> = Vec::new();
+        for token in 10..10 + TOGETHER {
+            let key = numbers.below(KEYS as u64) as usize;
+            let floor = self.floor(key);
+            let (name, hash) = (name_of(key), self.cache.hash(&name_of(key)));
+            if self.read(worker, key, value) || !worker.flash_may_hold(hash, &name) {
+                continue;
+            }
+            match worker.fetch(token, hash, &name) {
+                Fetch::Here(found) => came.push((key, floor, found)),
+                Fetch::Started => drop(waiting.insert(token, (key, floor))),
+                Fetch::Absent | Fetch::Busy => {}
+            }
+        }
+        worker.kick_fetches();
+        worker.quiesce();
+        let until = Instant::now() + Duration::from_secs(60);
+        while !waiting.is_empty() {
+            worker.poll_fetches(&mut |token, found| {
+                let (key, floor) = waiting.remove(&token).expect("it was asked for");
+                came.extend(found.map(|found| (key, floor, found)));
+            });
+            assert!(Instant::now() < until, "a fetch never came to its end");
+            std::thread::yield_now();
+        }
+        for (key, floor, found) in came {
+            self.take_in(worker, numbers, key, floor, &found);
+        }
+    }
+
+    fn take_in(&self, worker: &mut Worker, numbers: &mut Numbers, key: usize, floor: Floor, found: &Found) {
+        let (name, hash) = (name_of(key), self.cache.hash(&name_of(key)));
+        let is_wanted = numbers.below(2) == 0;
+        let Some((value, is_promoted)) = tier::take_in(worker, hash, &name, found, is_wanted) else { return };
+        self.flash_hits.fetch_add(1, Ordering::Relaxed);
+        self.check(key, floor, &value, "flash");
+        if is_wanted && !is_promoted {
+            self.late.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn write(&self, worker: &mut Worker, numbers: &mut Numbers, key: usize, value: &mut Vec<u8>) {
+        let known = &self.known[key];
+        let (name, hash) = (name_of(key), self.cache.hash(&name_of(key)));
+        // Whoever waited here would hold back the columns that the other writer may be waiting for.
+        let Ok(mut last) = known.turn.try_lock() else { return };
+        match numbers.below(100) {
+            0..20 => {
+                worker.delete(&Delete {
+                    key: &name,
+                    hash,
+                    compare: None,
+                    explicit_cas: None,
+                    invalidate: false,
+                    drop_value: false,
+                    expiry: None,
+                    flags: 0,
+                });
+                *last = (*last + 2) & !1;
+                known.acknowledged.store(*last, Ordering::Release);
+                self.is_absent(worker, key, hash, &name);
+            }
+            20..35 => {
+                worker.touch(hash, &name, Expiry(u32::MAX));
+            }
+            _ => {
+                let version = (*last + 1) | 1;
+                value_of(key, version, bytes_of(numbers), value);
+                if let StoreOutcome::Stored { .. } = worker.store(&plain_store(hash, &name, value)) {
+                    *last = version;
+                    known.acknowledged.store(version, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    /// After a delete, with no writer of the key about: it is nowhere.
+    fn is_absent(&self, worker: &mut Worker, key: usize, hash: KeyHash, name: &[u8]) {
+        assert!(worker.get(hash, name).is_none(), "key {key} is in memory after its delete");
+        if worker.flash_may_hold(hash, name) {
+            let found = tier::fetch(worker, hash, name);
+            assert!(found.is_none(), "key {key} is on flash after its delete");
+        }
+    }
+
+    fn writer(&self, mut worker: Worker, mut numbers: Numbers) {
+        let mut value = Vec::new();
+        let mut fillers = 0u64;
+        while self.goes_on() {
+            for _ in 0..16 {
+                let key = numbers.below(KEYS as u64) as usize;
+                if numbers.below(3) == 0 {
+                    fillers += 1;
+                    let name = format!("filler-{:x}-{fillers}", numbers.0).into_bytes();
+                    let bytes = 16 + numbers.below(1000) as usize;
+                    worker.store(&plain_store(self.cache.hash(&name), &name, &[b'f'; 1024][..bytes]));
+                } else {
+                    self.write(&mut worker, &mut numbers, key, &mut value);
+                }
+            }
+            worker.quiesce();
+        }
+    }
+
+    fn reader(&self, mut worker: Worker, mut numbers: Numbers) {
+        let mut value = Vec::new();
+        while self.goes_on() {
+            self.read_together(&mut worker, &mut numbers, &mut value);
+            worker.quiesce();
+        }
+    }
+
+    fn flush(&self) {
+        let before: Vec<u64> =
+            self.known.iter().map(|known| known.acknowledged.load(Ordering::Acquire)).collect();
+        self.cache.flush(None);
+        for (known, version) in self.known.iter().zip(before) {
+            known.flushed.fetch_max(version, Ordering::Release);
+        }
+    }
+}
+
+/// Ends everybody when one thread panics.
+struct StopOnPanic<'a>(&'a Stage);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.failed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn number_from(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+fn play(seed: u64, seconds: u64, exclusive: Exclusive, recover: Recover) {
+    println!("LARDER_STRESS_SEED={seed} for {seconds} s, {exclusive:?}, {recover:?}");
+    let device = MemoryDevice::new(120, 64);
+    let flash = tier::open(&device, recover, None);
+    let level = FlashLevel { exclusive, recover, ..FlashLevel::from(flash.clone()) };
+    let options =
+        CacheOptions { limit_bytes: 9 << 20, workers: WRITERS + READERS, ..CacheOptions::default() };
+    let cache = Cache::with_flash(options, Some(level)).expect("a small cache can be made");
+    let keeper = cache.keep().expect("a thread can be started");
+    let known =
+        || Known { acknowledged: AtomicU64::new(0), flushed: AtomicU64::new(0), turn: Mutex::default() };
+    let stage = Stage {
+        known: (0..KEYS).map(|_| known()).collect(),
+        until: Instant::now() + Duration::from_secs(seconds),
+        failed: AtomicBool::new(false),
+        hits: AtomicU64::new(0),
+        flash_hits: AtomicU64::new(0),
+        late: AtomicU64::new(0),
+        cache: cache.clone(),
+    };
+    std::thread::scope(|scope| {
+        for number in 0..WRITERS + READERS {
+            let stage = &stage;
+            scope.spawn(move || {
+                let _stop = StopOnPanic(stage);
+                let worker = stage.cache.worker();
+                let numbers = Numbers(seed.wrapping_mul(31).wrapping_add(number as u64));
+                if number < WRITERS { stage.writer(worker, numbers) } else { stage.reader(worker, numbers) }
+            });
+        }
+        while stage.goes_on() {
+            std::thread::sleep(FLUSH_EVERY);
+            stage.flush();
+        }
+    });
+    cache.stop_keeper();
+    keeper.join().expect("the keeper does not panic");
+    let totals = cache.totals();
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    println!(
+        "{} hits, {} on flash, {} too late to promote; {} demoted, {} shed, {} promoted, {} elided",
+        count(&stage.hits),
+        count(&stage.flash_hits),
+        count(&stage.late),
+        totals.demoted,
+        totals.demotions_shed,
+        totals.promoted,
+        totals.elided,
+    );
+    assert!(count(&stage.hits) > 1000 && count(&stage.flash_hits) > 100, "the test has something to look at");
+    assert!(totals.demoted > 1000 && totals.promoted > 50, "both ways are used");
+    flash.close().expect("a device of memory does not fail");
+}
+
+fn seed() -> u64 {
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    number_from("LARDER_STRESS_SEED").unwrap_or_else(|| clock.map_or(1, |since| since.as_nanos() as u64))
+}
+
+#[test]
+fn no_reader_sees_what_is_out_of_date_in_either_level() {
+    play(seed(), number_from("LARDER_STRESS_SECONDS").unwrap_or(SECONDS), Exclusive::Lazy, Recover::Clean);
+}
+
+#[test]
+fn nor_where_the_levels_exclude_each_other() {
+    play(seed(), number_from("LARDER_STRESS_SECONDS").unwrap_or(SECONDS), Exclusive::Strict, Recover::Clean);
+}
+
+#[test]
+fn nor_where_stores_are_invalidations() {
+    play(seed(), number_from("LARDER_STRESS_SECONDS").unwrap_or(SECONDS), Exclusive::Lazy, Recover::Journal);
+}
