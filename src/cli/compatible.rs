@@ -43,7 +43,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "sock_cookie_id",
     "relaxed_privileges",
     "no_drop_privileges",
-    "ext_path",
     "ext_page_size",
     "ext_wbuf_size",
     "ext_threads",

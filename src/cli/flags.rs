@@ -2,10 +2,14 @@
 //! setting it sets. The command line, the settings file, memcached's `-o` list, both helps and the tests are all made
 //! from this table; a new flag is one more row.
 
-use larder_server::settings::{Backend, LogFormat, Pages, Settings, Temperature};
+use larder_server::settings::{
+    Backend, Direct, LogFormat, Pages, Promote, ReclaimPolicy, Recover, Settings, Temperature,
+};
 
 use super::compatible;
-use super::values::{address, admin, bytes, cpus, device, one_of, path, port, switch, whole};
+use super::values::{
+    address, admin, admit, bytes, cpus, device, on_off, one_of, ops, path, path_and_size, port, switch, whole,
+};
 
 /// One flag.
 pub(crate) struct Flag {
@@ -48,6 +52,7 @@ pub(crate) enum Takes {
 pub(crate) enum Topic {
     Network,
     Memory,
+    Flash,
     Limits,
     Protocol,
     Process,
@@ -227,6 +232,132 @@ pub(crate) static FLAGS: &[Flag] = &[
         set: |s, v| { s.hashpower = Some(whole(v, 12, 32)?); Ok(()) }, ..ROW
     },
 
+    // ---- flash ----
+    Flag {
+        long: "flash", option: Some("ext_path"), takes: Takes::Value("PATH[:SIZE]"), topic: Topic::Flash,
+        help: "keep what leaves memory on flash: a file, a block device or a zoned block device, and how much of it is \
+               used (k, m, g or t behind the number; all there is if not given); a new file needs a size",
+        example: "/var/cache/larder.flash:10g",
+        set: |s, v| { (s.flash.path, s.flash.size_bytes) = path_and_size(v).map(|(path, size)| (Some(path), size))?; Ok(()) },
+        ..ROW
+    },
+    Flag {
+        long: "flash-memory", takes: Takes::Value("NUM"), topic: Topic::Flash,
+        help: "memory for flash, beside that of -m: buffers, tables and filters, never more; in MiB, or with k, m, g or t \
+               behind the number; a 64th of the flash, and at least 16m, if not given",
+        example: "256m",
+        set: |s, v| { s.flash.memory_bytes = Some(bytes(v, 1 << 20, 64 << 10, 1 << 45)?); Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "flash-recover", takes: Takes::Value("NAME"), topic: Topic::Flash,
+        help: "what is kept after a crash: clean (nothing), journal (what was on flash; deletes and overwrites are answered \
+               once they are durable) or best-effort (as journal, but old values may come back); after a stop all is kept",
+        default: "clean", example: "journal",
+        set: |s, v| {
+            s.flash.recover = one_of(v, &[("clean", Recover::Clean), ("journal", Recover::Journal),
+                ("best-effort", Recover::BestEffort)])?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "flash-promote", takes: Takes::Value("NAME"), topic: Topic::Flash,
+        help: "what reading does: lazy (an item read again goes to memory, its copy on flash stays) or strict (every item \
+               read goes to memory and is removed from flash)",
+        default: "lazy", example: "strict",
+        set: |s, v| {
+            s.flash.promote = one_of(v, &[("lazy", Promote::Lazy), ("strict", Promote::Strict)])?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "flash-admit", takes: Takes::List("WHAT"), topic: Topic::Flash,
+        help: "evicted items that are written: all, or read (only those that were read) and reject-first=SECONDS (only \
+               those evicted before, within that time), commas between",
+        default: "all", example: "read,reject-first=600",
+        set: |s, v| { s.flash.admit = admit(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "flash-write-budget", takes: Takes::Value("NUM"), topic: Topic::Flash,
+        help: "most bytes of items written in a day, spread over it, with k, m, g or t behind the number; 0 is no bound",
+        default: "0", example: "500g",
+        set: |s, v| { s.flash.write_budget_bytes = Some(bytes(v, 1, 0, 1 << 60)?).filter(|bytes| *bytes > 0); Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "flash-ops", takes: Takes::Value("NAME"), topic: Topic::Flash,
+        help: "how much erased space is held ready: queuing (from the rates of writing and erasing), heuristic (doubled \
+               when it runs short) or static=PERCENT",
+        default: "queuing", example: "static=10",
+        set: |s, v| { s.flash.ops = ops(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "flash-reclaim", takes: Takes::Value("NAME"), topic: Topic::Flash,
+        help: "how space is made: adaptive, greedy (the zone with the fewest live bytes; the rest is written again) or \
+               quick (the oldest zone, whole)",
+        default: "adaptive", example: "quick",
+        set: |s, v| {
+            s.flash.reclaim = one_of(v, &[("adaptive", ReclaimPolicy::Adaptive), ("greedy", ReclaimPolicy::Greedy),
+                ("quick", ReclaimPolicy::Quick)])?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "flash-keep", takes: Takes::Value("PERCENT"), topic: Topic::Flash,
+        help: "of live items that nobody has read on flash, the part that is written again when space is made",
+        default: "50", example: "100",
+        set: |s, v| { s.flash.keep_percent = whole(v, 0, 100)? as u8; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "flash-cutoff", takes: Takes::Value("SECONDS"), topic: Topic::Flash,
+        help: "when space is made, an item with less time to live than this counts as expired",
+        default: "0", example: "300",
+        set: |s, v| { s.flash.cutoff_s = whole(v, 0, i32::MAX as u32)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "flash-direct", takes: Takes::Value("NAME"), topic: Topic::Flash,
+        help: "bypass the system's page cache: auto (where the file system is able to), on or off",
+        default: "auto", example: "off",
+        set: |s, v| {
+            s.flash.direct = one_of(v, &[("auto", Direct::Auto), ("on", Direct::On), ("off", Direct::Off)])?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "flash-zone", takes: Takes::Value("NUM"), topic: Topic::Flash,
+        help: "bytes of a zone, the unit that is erased, of a file or plain block device; 64k to 16g, about a 256th of it \
+               if not given",
+        example: "64m",
+        set: |s, v| { s.flash.zone_bytes = Some(bytes(v, 1, 64 << 10, 16 << 30)?); Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "flash-segment", takes: Takes::Value("NUM"), topic: Topic::Flash,
+        help: "bytes of a segment, the unit that is written, 64k to 1g; from the zones and the memory if not given",
+        example: "4m",
+        set: |s, v| { s.flash.segment_bytes = Some(bytes(v, 1, 64 << 10, 1 << 30)?); Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "flash-generations", takes: Takes::Value("on|off"), topic: Topic::Flash,
+        help: "merge old segments into generations, which take less memory for each item; experimental: under many changes at a time an old value was read",
+        default: "off", example: "on",
+        set: |s, v| { s.flash.generations = on_off(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "flash-save", takes: Takes::Value("on|off"), topic: Topic::Flash,
+        help: "write what is in memory to flash at a stop, so that it is there after the next start",
+        default: "on", example: "off",
+        set: |s, v| { s.flash.save = on_off(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "flash-format", topic: Topic::Flash,
+        help: "erase whatever the device holds, even if it is not ours",
+        set: |s, v| { s.flash.format = switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "flash-depth", takes: Takes::Value("NUM"), topic: Topic::Flash,
+        help: "reads that one worker has under way at a time",
+        default: "64", example: "16",
+        set: |s, v| { s.flash.depth = whole(v, 1, 4096)?; Ok(()) }, ..ROW
+    },
+
     // ---- limits ----
     Flag {
         short: Some('c'), long: "conn-limit", takes: Takes::Value("NUM"), topic: Topic::Limits,
@@ -372,7 +503,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         short: Some('o'), long: "extended", takes: Takes::List("OPTIONS"), topic: Topic::Compatibility,
         help: "memcached's extended options, commas between: hashpower, idle_timeout, maxconns_fast and track_sizes are \
-               the flags of those names (no_ before a switch turns it off); memcached's others are accepted and ignored",
+               the flags of those names (no_ before a switch turns it off), the path of its flash storage is --flash; \
+               memcached's others are accepted and ignored",
         example: "hashpower=20,no_maxconns_fast,lru_crawler",
         set: compatible::extended, ..ROW
     },
@@ -412,6 +544,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         short: Some('e'), long: "memory-file", takes: Takes::Value("FILE"), topic: Topic::Refused,
         example: "/tmp/memory",
-        set: |_, _| Err("items are not kept over a restart: leave it out".to_owned()), ..ROW
+        set: |_, _| Err("items are not kept over a restart in a memory file: leave it out, and use --flash FILE:SIZE".to_owned()),
+        ..ROW
     },
 ];

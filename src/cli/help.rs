@@ -14,6 +14,7 @@ const INDENT: usize = 32;
 const TOPICS: &[(Topic, &str)] = &[
     (Topic::Network, "Network"),
     (Topic::Memory, "Memory"),
+    (Topic::Flash, "Flash"),
     (Topic::Limits, "Limits"),
     (Topic::Protocol, "Protocol"),
     (Topic::Process, "Process"),

@@ -40,7 +40,12 @@ pub(crate) fn daemonize(settings: &mut Settings) -> io::Result<Side> {
         return Ok(Side::Server);
     }
     if std::env::var(BACKGROUND).is_ok_and(|by| by == std::os::unix::process::parent_id().to_string()) {
-        let paths = [&mut settings.pidfile, &mut settings.unix_socket, &mut settings.auth_file];
+        let paths = [
+            &mut settings.pidfile,
+            &mut settings.unix_socket,
+            &mut settings.auth_file,
+            &mut settings.flash.path,
+        ];
         for path in paths.into_iter().flatten() {
             *path = std::path::absolute(&*path)?;
         }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Address, AdminAddress, Backend, Device, LogFormat, MIB, Pages, PinCpus, Port, Protocol, Settings,
-    Temperature, WithoutEffect,
+    Address, AdminAddress, Admit, Backend, Device, Direct, LogFormat, MIB, OpsPolicy, Pages, PinCpus, Port,
+    Promote, Protocol, ReclaimPolicy, Recover, Settings, Temperature, WithoutEffect,
 };
 
 use super::flags::{FLAGS, Flag, Takes, Topic};
@@ -103,6 +103,37 @@ fn flags_of_memory_and_limits() {
 }
 
 #[test]
+fn flags_of_flash() {
+    sets("--flash /dev/nvme0n1", |s| s.flash.path = Some("/dev/nvme0n1".into()));
+    sets("--flash /tmp/f:10g --flash-memory 64 --flash-depth 8 --flash-format", |s| {
+        (s.flash.path, s.flash.size_bytes) = (Some("/tmp/f".into()), Some(10 << 30));
+        (s.flash.memory_bytes, s.flash.depth, s.flash.format) = (Some(64 << 20), 8, true);
+    });
+    sets("--flash f --flash-recover best-effort --flash-promote strict --flash-direct on", |s| {
+        s.flash.path = Some("f".into());
+        (s.flash.recover, s.flash.promote, s.flash.direct) =
+            (Recover::BestEffort, Promote::Strict, Direct::On);
+    });
+    sets("--flash f --flash-ops heuristic --flash-reclaim greedy --flash-cutoff 5 --flash-keep 0", |s| {
+        s.flash.path = Some("f".into());
+        (s.flash.ops, s.flash.reclaim) = (OpsPolicy::Heuristic, ReclaimPolicy::Greedy);
+        (s.flash.cutoff_s, s.flash.keep_percent) = (5, 0);
+    });
+    sets(
+        "--flash f --flash-generations on --flash-save off --flash-segment 2m --flash-write-budget 1t",
+        |s| {
+            s.flash.path = Some("f".into());
+            (s.flash.generations, s.flash.save) = (true, false);
+            (s.flash.segment_bytes, s.flash.write_budget_bytes) = (Some(2 << 20), Some(1 << 40));
+        },
+    );
+    sets("--flash f --flash-admit reject-first=60 --flash-admit read", |s| {
+        s.flash.path = Some("f".into());
+        s.flash.admit = Admit { reject_first_s: 60, only_read: true };
+    });
+}
+
+#[test]
 fn flags_of_the_protocol() {
     sets("-B ascii", |s| s.protocol = Protocol::Ascii);
     sets("-B auto", |_| {});
@@ -139,7 +170,7 @@ fn extended_options_are_flags_or_change_nothing() {
     sets("-o hashpower=20,idle_timeout=5 -o no_maxconns_fast,track_sizes", |s| {
         (s.hashpower, s.idle_timeout_s, s.maxconns_fast, s.track_sizes) = (Some(20), 5, false, true);
     });
-    sets("-o slab_automove=1,modern,ext_path=/tmp/x:1G -f 1.1 -n 96", |s| {
+    sets("-o slab_automove=1,modern,ext_threads=2 -f 1.1 -n 96", |s| {
         let option = |name: &str, value: Option<&str>| WithoutEffect {
             name: name.to_owned(),
             value: value.map(str::to_owned),
@@ -147,10 +178,13 @@ fn extended_options_are_flags_or_change_nothing() {
         s.without_effect = vec![
             option("slab_automove", Some("1")),
             option("modern", None),
-            option("ext_path", Some("/tmp/x:1G")),
+            option("ext_threads", Some("2")),
             option("slab-growth-factor", Some("1.1")),
             option("slab-min-size", Some("96")),
         ];
+    });
+    sets("-o ext_path=/tmp/x:1G", |s| {
+        (s.flash.path, s.flash.size_bytes) = (Some("/tmp/x".into()), Some(1 << 30))
     });
     refuses("-o slab_automov", "there is no option 'slab_automov'; the nearest is 'slab_automove'");
     refuses("-o idle_timeout", "idle_timeout needs a value");
@@ -185,6 +219,11 @@ fn every_bad_value_is_one_line_that_says_what_to_do() {
     refuses("--column-bytes 96k", "expected a power of two");
     refuses("--pin-cpus 0 -t 2", "name one for each thread");
     refuses("--disable-cas=no", "expected true or false");
+    refuses("--flash /x:12q", "bad value '/x:12q' for --flash: expected a size from 1m to 1024t");
+    refuses("--flash-recover journal", "give --flash PATH:SIZE, or leave");
+    refuses("--flash /x --flash-save yes", "expected on or off");
+    refuses("--flash /x --flash-admit warm", "expected all, or read and reject-first=SECONDS");
+    refuses("--flash /x --flash-depth 0", "expected a whole number from 1 to 4096");
     refuses("-S", "SASL is not served");
     refuses("-Z", "TLS is not served");
     refuses("-e /tmp/x", "items are not kept over a restart");
@@ -233,8 +272,8 @@ fn every_row_of_the_table_sets_something_and_toml_says_the_same() {
         assert!(by_flag != Settings::default() || flag.short == Some('L'), "--{}", flag.long);
 
         assert_eq!(
-            // A device wants a hitmap.
-            settings(&format!("--temperature hitmap --{}={} -t 4", flag.long, example(flag)))
+            // A device wants a hitmap, and what is said of flash wants a flash.
+            settings(&format!("--temperature hitmap --flash /tmp/x --{}={} -t 4", flag.long, example(flag)))
                 .map(|found| found.tcp_port),
             Ok(by_flag.tcp_port)
         );

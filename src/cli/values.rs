@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-use larder_server::settings::{Address, AdminAddress, Device, PinCpus, Port};
+use larder_server::settings::{Address, AdminAddress, Admit, Device, OpsPolicy, PinCpus, Port};
 
 /// A whole number from `least` to `most`.
 pub(super) fn whole(text: &str, least: u32, most: u32) -> Result<u32, String> {
@@ -59,6 +59,47 @@ pub(super) fn device(text: &str) -> Result<Device, String> {
         _ => None,
     };
     number.map(Device::Cuda).ok_or_else(|| "expected cpu, cuda or cuda:N".to_owned())
+}
+
+/// `PATH` or `PATH:SIZE`. What is behind the last colon is a size if it reads as one; else it belongs to the path.
+pub(super) fn path_and_size(text: &str) -> Result<(PathBuf, Option<u64>), String> {
+    if let Some((before, behind)) = text.rsplit_once(':')
+        && behind.starts_with(|first: char| first.is_ascii_digit())
+    {
+        let size_bytes = bytes(behind, 1 << 20, 1 << 20, 1 << 50)?;
+        return Ok((path(before)?, Some(size_bytes)));
+    }
+    Ok((path(text)?, None))
+}
+
+/// Evicted items that are written: `all`, or conditions with commas between.
+pub(super) fn admit(text: &str) -> Result<Admit, String> {
+    let mut found = Admit::default();
+    for word in text.split(',').map(str::trim) {
+        match word.split_once('=').unwrap_or((word, "3600")) {
+            ("all", _) if text == "all" => {}
+            ("read", _) if word == "read" => found.only_read = true,
+            ("reject-first", seconds) => found.reject_first_s = whole(seconds, 1, i32::MAX as u32)?,
+            _ => return Err("expected all, or read and reject-first=SECONDS with a comma between".to_owned()),
+        }
+    }
+    Ok(found)
+}
+
+/// A policy of over-provisioning.
+pub(super) fn ops(text: &str) -> Result<OpsPolicy, String> {
+    match text.split_once('=') {
+        None if text == "queuing" => Ok(OpsPolicy::Queuing),
+        None if text == "heuristic" => Ok(OpsPolicy::Heuristic),
+        None if text == "static" => Ok(OpsPolicy::Static(25)),
+        Some(("static", percent)) => whole(percent, 1, 90).map(|percent| OpsPolicy::Static(percent as u8)),
+        _ => Err("expected queuing, heuristic or static=PERCENT".to_owned()),
+    }
+}
+
+/// `on` or `off`.
+pub(super) fn on_off(text: &str) -> Result<bool, String> {
+    one_of(text, &[("on", true), ("off", false)])
 }
 
 /// `true` or `false`.
@@ -171,6 +212,30 @@ mod tests {
         for bad in ["", ":5", "host:", "host:0", "host:x", "host:70000", "[::1", "[::1]5", "a b", "tcp://x"] {
             assert!(read(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_path_keeps_its_colons_unless_a_size_is_behind_the_last() {
+        let read = |text| path_and_size(text).map(|(path, size)| (path.display().to_string(), size));
+        assert_eq!(read("/dev/sdb"), Ok(("/dev/sdb".to_owned(), None)));
+        assert_eq!(read("/a:b/c"), Ok(("/a:b/c".to_owned(), None)));
+        assert_eq!(read("/a:b/c:10g"), Ok(("/a:b/c".to_owned(), Some(10 << 30))));
+        assert_eq!(read("x:64"), Ok(("x".to_owned(), Some(64 << 20))));
+        for bad in ["", ":10g", "/x:0", "/x:10q", "/x:1k"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn conditions_of_admission_and_policies() {
+        assert_eq!(admit("all"), Ok(Admit::default()));
+        assert_eq!(admit("reject-first"), Ok(Admit { reject_first_s: 3600, only_read: false }));
+        assert_eq!(admit("read,reject-first=9"), Ok(Admit { reject_first_s: 9, only_read: true }));
+        for bad in ["", "all,read", "read=1", "reject-first=0", "warm"] {
+            assert!(admit(bad).is_err(), "{bad}");
+        }
+        assert_eq!(ops("static=7"), Ok(OpsPolicy::Static(7)));
+        assert!(ops("static=99").is_err() && ops("dynamic").is_err());
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub enum StatsKind<'a> {
     },
     /// `stats extstore`
     Extstore,
+    /// `stats flash`, which memcached does not have
+    Flash,
     /// Any other word. memcached answers `ERROR` to those it does not know.
     Other(&'a [u8]),
 }
@@ -242,6 +244,7 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Answer<'a> {
         _ if starts(b"conns") => StatsKind::Conns,
         _ if starts(b"extstore") => StatsKind::Extstore,
         b"temperature" => StatsKind::Temperature,
+        b"flash" => StatsKind::Flash,
         other => StatsKind::Other(other),
     };
     Ok(Request::Stats(kind))

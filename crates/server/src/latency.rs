@@ -103,35 +103,57 @@ struct Counts {
 #[repr(align(128))]
 pub struct WorkerLatency {
     classes: [Counts; Class::ALL.len()],
+    fetches: Counts,
 }
 
 impl WorkerLatency {
     /// Histograms that have counted nothing.
     pub fn new() -> Box<WorkerLatency> {
         let counts = || Counts { buckets: [const { AtomicU64::new(0) }; BUCKETS], sum_ns: AtomicU64::new(0) };
-        Box::new(WorkerLatency { classes: std::array::from_fn(|_| counts()) })
+        Box::new(WorkerLatency { classes: std::array::from_fn(|_| counts()), fetches: counts() })
     }
 
     /// Counts `count` requests of `ns` nanoseconds each. With a second writer counts would be lost, nothing else.
     #[inline]
     pub fn record(&self, class: Class, ns: u64, count: u64) {
-        let counts = &self.classes[class as usize];
-        // Relaxed: one writer, and a reader asks for numbers, not for an order between them.
-        let add = |counter: &AtomicU64, more: u64| {
-            counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
-        };
-        add(&counts.buckets[bucket_of(ns)], count);
-        add(&counts.sum_ns, ns.wrapping_mul(count));
+        self.classes[class as usize].record(ns, count);
+    }
+
+    /// Counts a fetch from flash of `ns` nanoseconds, from the moment it was asked for. As with requests, one thread may.
+    pub fn record_fetch(&self, ns: u64) {
+        self.fetches.record(ns, 1);
     }
 
     /// Adds what this worker has counted for `class` to `histogram`.
     pub fn add_to(&self, class: Class, histogram: &mut Histogram) {
-        let counts = &self.classes[class as usize];
-        for (sum, bucket) in histogram.counts.iter_mut().zip(&counts.buckets) {
+        self.classes[class as usize].add_to(histogram);
+    }
+}
+
+impl Counts {
+    #[inline]
+    fn record(&self, ns: u64, count: u64) {
+        // Relaxed: one writer, and a reader asks for numbers, not for an order between them.
+        let add = |counter: &AtomicU64, more: u64| {
+            counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
+        };
+        add(&self.buckets[bucket_of(ns)], count);
+        add(&self.sum_ns, ns.wrapping_mul(count));
+    }
+
+    fn add_to(&self, histogram: &mut Histogram) {
+        for (sum, bucket) in histogram.counts.iter_mut().zip(&self.buckets) {
             *sum += bucket.load(Relaxed);
         }
-        histogram.sum_ns = histogram.sum_ns.wrapping_add(counts.sum_ns.load(Relaxed));
+        histogram.sum_ns = histogram.sum_ns.wrapping_add(self.sum_ns.load(Relaxed));
     }
+}
+
+/// How long all `workers` waited for what they fetched from flash since they started.
+pub fn total_fetches<'a>(workers: impl IntoIterator<Item = &'a WorkerLatency>) -> Histogram {
+    let mut histogram = Histogram::default();
+    workers.into_iter().for_each(|worker| worker.fetches.add_to(&mut histogram));
+    histogram
 }
 
 /// What all `workers` have counted for `class` since they started.

@@ -9,6 +9,7 @@
 
 pub mod admin;
 pub mod dispatch;
+pub mod flash;
 pub mod io;
 pub mod latency;
 mod metrics;

@@ -1,8 +1,9 @@
 //! The numbers of the whole server, for the admin endpoint.
 
-use crate::admin::{Family, Kind, Sample, Source, Value, names};
+use crate::admin::{Family, Kind, Sample, Source, Value, ZoneCell, names};
 use crate::dispatch::Shared;
-use crate::latency::{Class, WorkerLatency, total};
+use crate::flash::numbers;
+use crate::latency::{Class, WorkerLatency, total, total_fetches};
 use larder_cache::Cache;
 use std::sync::Arc;
 
@@ -129,7 +130,30 @@ impl Source for Metrics {
             counter("udp_requests", "UDP requests received.", io.udp_requests),
             counter("udp_dropped", "UDP requests or replies dropped.", io.udp_dropped),
         ]);
+        if let Some(flash) = self.cache.flash_tier() {
+            let stats = numbers::with_all_misses(flash.stats(), &self.cache.totals());
+            families.extend(numbers::families(&stats));
+            families.extend([
+                Family::single(
+                    "flash_fetch_duration",
+                    "Time of a fetch from flash, from the moment it was asked for until it came.",
+                    Kind::Histogram,
+                    "seconds",
+                    Value::Times(total_fetches(self.latency.iter().map(|worker| &**worker))),
+                ),
+                gauge(
+                    "flash_write_budget",
+                    "Most bytes of items written in a day; 0 = no bound.",
+                    "bytes",
+                    self.shared.settings.flash.write_budget_bytes.unwrap_or(0),
+                ),
+            ]);
+        }
         families
+    }
+
+    fn zones(&self) -> Vec<ZoneCell> {
+        self.cache.flash_tier().map(|flash| numbers::cells(flash)).unwrap_or_default()
     }
 
     fn healthy(&self) -> Result<(), String> {

@@ -1,8 +1,11 @@
 //! The server from settings to the last closed connection.
 
 use crate::admin;
-use crate::admin::process::{Signal, Transport, notify_ready, notify_stopping, on_signals, write_port_file};
+use crate::admin::process::{
+    Signal, SignalThread, Transport, notify_ready, notify_stopping, on_signals, write_port_file,
+};
 use crate::dispatch::{AuthFile, Dispatcher, Shared};
+use crate::flash::{self, OpenFlash};
 use crate::io::{self, Backend, ListenOptions};
 use crate::latency::WorkerLatency;
 use crate::metrics::Metrics;
@@ -43,12 +46,55 @@ fn refuse(error: impl std::fmt::Display) -> RunError {
 /// What keeps the server from starting: memory, pages, addresses, the file of users, the admin address.
 pub fn run(settings: Settings) -> Result<(), RunError> {
     let users = settings.auth_file.as_deref().map(AuthFile::read).transpose().map_err(RunError)?;
-    let cache = Cache::new(cache_options(&settings)).map_err(refuse)?;
-    let bound = io::bind(&listen_options(&settings, &cache)).map_err(refuse)?;
+    let flash = flash::open(&settings)?;
+    let served = serve(&settings, users, flash.as_ref());
+    match (served, flash) {
+        // The signals are heard still: a second one ends a save that takes too long.
+        (Ok((cache, _signals)), Some(flash)) => flash.close(Some(&cache), &settings),
+        // Nothing was served: what the flash holds is as it was.
+        (Err(Ended::AtStart(error)), flash) => {
+            if let Some(flash) = flash {
+                flash.close(None, &settings);
+            }
+            return Err(error);
+        }
+        // Whatever made a worker fail may have left memory behind flash: the next start is one after a crash.
+        (Err(Ended::Early(error)), _) => return Err(error),
+        (Ok(_), None) => {}
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Why serving ended, if not as it was told to.
+enum Ended {
+    AtStart(RunError),
+    Early(RunError),
+}
+
+impl From<RunError> for Ended {
+    fn from(error: RunError) -> Ended {
+        Ended::AtStart(error)
+    }
+}
+
+/// Serves until told to stop. The cache comes back when no worker uses it any more, and the thread that hears signals with
+/// it.
+fn serve(
+    settings: &Settings,
+    users: Option<AuthFile>,
+    flash: Option<&OpenFlash>,
+) -> Result<(Arc<Cache>, SignalThread), Ended> {
+    let level = flash.map(|flash| flash.level(settings));
+    let cache = Cache::with_flash(cache_options(settings), level).map_err(refuse)?;
+    let bound = io::bind(&listen_options(settings, &cache)).map_err(refuse)?;
     let shared = Arc::new(Shared::new(settings.clone(), cache.pages_sentence(), users));
     let _ = shared.io.set((bound.counters(), bound.registry()));
     let _ = shared.buffers.set(bound.buffers());
     let _ = shared.backend.set(bound.backend());
+    if let Some(flash) = flash {
+        let _ = shared.flash.set(flash.known());
+    }
     let latency: Arc<[Arc<WorkerLatency>]> =
         (0..settings.threads).map(|_| Arc::from(WorkerLatency::new())).collect();
 
@@ -66,10 +112,10 @@ pub fn run(settings: Settings) -> Result<(), RunError> {
     .map_err(|error| RunError(format!("cannot wait for signals: {error}")))?;
 
     let metrics = Arc::new(Metrics::new(cache.clone(), shared.clone(), latency.clone()));
-    let admin = start_admin(&settings, metrics)?;
+    let admin = start_admin(settings, metrics)?;
     write_ports(&bound)?;
     let keeper = cache.keep().map_err(|error| RunError(format!("cannot start the keeper: {error}")))?;
-    announce(&settings, &bound, &cache, admin.as_ref());
+    announce(settings, &bound, &cache, admin.as_ref(), flash);
 
     let (service_cache, service_shared) = (cache.clone(), shared.clone());
     let running = bound
@@ -77,18 +123,17 @@ pub fn run(settings: Settings) -> Result<(), RunError> {
             pin(&service_shared.settings, number);
             Dispatcher::new(service_cache.worker(), service_shared.clone(), latency[number].clone())
         })
-        .map_err(refuse)?;
-    notify_ready(&settings);
+        .map_err(|error| Ended::Early(refuse(error)))?;
+    notify_ready(settings);
     let ended = running.join();
     notify_stopping();
     cache.stop_keeper();
     let _ = keeper.join();
-    drop(signals);
     if let Some(admin) = admin {
         admin.stop();
     }
-    tracing::info!("stopped");
-    ended.map_err(|error| RunError(format!("a worker ended early: {error}")))
+    ended.map_err(|error| Ended::Early(RunError(format!("a worker ended early: {error}"))))?;
+    Ok((cache, signals))
 }
 
 fn cache_options(settings: &Settings) -> CacheOptions {
@@ -169,18 +214,25 @@ fn write_ports(bound: &io::Bound) -> Result<(), RunError> {
     })
 }
 
-fn announce(settings: &Settings, bound: &io::Bound, cache: &Cache, admin: Option<&admin::AdminHandle>) {
+fn announce(
+    settings: &Settings,
+    bound: &io::Bound,
+    cache: &Cache,
+    admin: Option<&admin::AdminHandle>,
+    flash: Option<&OpenFlash>,
+) {
     let addresses = bound.addresses();
     let mut places: Vec<String> = addresses.tcp.iter().map(|at| at.to_string()).collect();
     places.extend(addresses.udp.iter().map(|at| format!("udp {at}")));
     places.extend(addresses.unix.iter().map(|path| path.display().to_string()));
     tracing::info!(
-        "listening on {}: {} MiB, {} workers, {}, {}{}",
+        "listening on {}: {} MiB, {} workers, {}, {}{}{}",
         places.join(", "),
         settings.memory_bytes >> 20,
         settings.threads,
         bound.backend(),
         cache.pages_sentence(),
+        flash.map_or(String::new(), |flash| format!("; {}", flash.sentence())),
         admin.map_or(String::new(), |admin| format!("; http://{}", admin.local_addr)),
     );
 }

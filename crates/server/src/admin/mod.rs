@@ -5,6 +5,7 @@
 //! | `/metrics` | every number, as OpenMetrics text |
 //! | `/healthz` | 200 `ok`, or 503 and the reason |
 //! | `/api/status.json` | every number, as JSON; histograms with all their filled buckets |
+//! | `/api/zones.json` | the zones of the flash: `[["log", bytes written, bytes live, times erased], ...]` |
 //! | `/` | a page that reads the JSON once a second |
 //!
 //! Goal: nothing here can slow a request: one thread, asked seldom, reading counters that workers write anyway.
@@ -33,8 +34,25 @@ use crate::latency::Histogram;
 pub trait Source: Send + Sync {
     /// Every number there is. Families keep their order; names are unique.
     fn families(&self) -> Vec<Family>;
+    /// The zones of the flash, in their order; none where there is no flash.
+    fn zones(&self) -> Vec<ZoneCell> {
+        Vec::new()
+    }
     /// Whether the server does its work; the reason, in one line, if not.
     fn healthy(&self) -> Result<(), String>;
+}
+
+/// One zone of the flash, for the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneCell {
+    /// What it is used for, in a word.
+    pub used: &'static str,
+    /// Bytes of records written to it.
+    pub written_bytes: u64,
+    /// Of them, those that may still be wanted, about.
+    pub live_bytes: u64,
+    /// How often it was erased.
+    pub resets: u64,
 }
 
 /// Numbers of one name.
@@ -220,8 +238,9 @@ fn routes(source: Arc<dyn Source>) -> Router {
         .route("/metrics", get(metrics_text))
         .route("/healthz", get(health))
         .route("/api/status.json", get(status_json))
+        .route("/api/zones.json", get(zones_json))
         .fallback(|| async {
-            (StatusCode::NOT_FOUND, "there is /, /metrics, /healthz and /api/status.json\n")
+            (StatusCode::NOT_FOUND, "there is /, /metrics, /healthz, /api/status.json and /api/zones.json\n")
         })
         .with_state(source)
 }
@@ -242,6 +261,10 @@ async fn health(State(source): State<Arc<dyn Source>>) -> Response {
 
 async fn status_json(State(source): State<Arc<dyn Source>>) -> Response {
     answer("application/json", status::json(&source.families(), source.healthy()))
+}
+
+async fn zones_json(State(source): State<Arc<dyn Source>>) -> Response {
+    answer("application/json", status::zones_json(&source.zones()))
 }
 
 /// 200 with headers that keep old numbers out of caches and foreign code out of the page.

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Family, Kind, Sample, Value};
+use super::{Family, Kind, Sample, Value, ZoneCell};
 
 /// The quantiles of each histogram, with the names they have in the JSON.
 const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999)];
@@ -33,6 +33,12 @@ pub(super) fn json(families: &[Family], healthy: Result<(), String>) -> String {
         "families": families,
     })
     .to_string()
+}
+
+/// The zones as a JSON array of arrays: there may be thousands.
+pub(super) fn zones_json(zones: &[ZoneCell]) -> String {
+    let cell = |zone: &ZoneCell| json!([zone.used, zone.written_bytes, zone.live_bytes, zone.resets]);
+    Json::Array(zones.iter().map(cell).collect()).to_string()
 }
 
 fn family(family: &Family) -> Json {

@@ -1,11 +1,12 @@
 //! The classic commands, executed and answered.
 
-use super::connection::{Busy, Listing};
+use super::connection::{Busy, Charge, Listing, OUTPUT_SOFT_BYTES};
+use super::fetches::{Looked, Use};
 use super::stats::Detailed;
 use super::{Connection, Dispatcher, KeyOf};
 use crate::latency::Class;
 use larder_cache::{
-    Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KeyHash, Mode, Seen, Store, StoreOutcome,
+    Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Found, Hit, KeyHash, Mode, Seen, Store, StoreOutcome,
     Touched, Value,
 };
 use larder_protocol::{
@@ -21,8 +22,19 @@ const CLASSES_SHOWN_MAX: i32 = 63;
 /// memcached refuses a limit beyond this many MiB: somebody meant bytes.
 const MEMLIMIT_MEGABYTES_MAX: u32 = 1_000_000_000;
 
+/// How far a retrieval is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Answered {
+    /// The key is answered, and others follow.
+    Key,
+    /// The last key of the line is answered.
+    Line,
+    /// The key is on its way from flash.
+    Waits,
+}
+
 impl Dispatcher {
-    /// Answers one key of a retrieval. Returns whether the request is complete with it.
+    /// Answers one key of a retrieval.
     #[inline]
     pub(super) fn answer_key(
         &mut self,
@@ -31,15 +43,33 @@ impl Dispatcher {
         key: &[u8],
         hint: Option<Seen>,
         of: KeyOf,
-    ) -> bool {
+    ) -> Answered {
         let KeyOf { with_cas, touch, last } = of;
-        let counters = self.worker.counters();
-        counters.cmd_get.add(1);
         let hit = match hint.and_then(|seen| self.worker.confirm(hash, seen, key)) {
             Some(hit) => Some(hit),
             None => self.worker.get(hash, key),
         };
+        let mut found = None;
+        let hit = match hit {
+            // What is touched has to be in memory.
+            None if self.fetches.is_some() => {
+                let wanted = if touch.is_some() { Use::Memory } else { Use::Show };
+                match self.look_on_flash(connection, hash, key, wanted) {
+                    Looked::Waits => return Answered::Waits,
+                    Looked::Promoted => self.worker.get(hash, key),
+                    Looked::Found(item, charge) => {
+                        found = Some((item, charge));
+                        None
+                    }
+                    Looked::Miss => None,
+                }
+            }
+            hit => hit,
+        };
+        let counters = self.worker.counters();
+        counters.cmd_get.add(1);
         connection.keys_done += 1;
+        connection.tries = 0;
         let mut sending = false;
         if let Some(hit) = hit {
             counters.get_hits.add(1);
@@ -67,6 +97,10 @@ impl Dispatcher {
                 let expiry = self.expiry(exptime);
                 self.touch(key, hash, expiry);
             }
+        } else if let Some((found, charge)) = found {
+            counters.get_hits.add(1);
+            self.note_detail(key, Detailed::Hit);
+            sending = self.hand_over(connection, key, found, charge, of);
         } else {
             counters.get_misses.add(1);
             self.note_detail(key, Detailed::Miss);
@@ -82,7 +116,30 @@ impl Dispatcher {
             let class = if touch.is_some() { Class::Touch } else { Class::Get };
             self.executed[class as usize] += 1;
         }
-        last
+        if last { Answered::Line } else { Answered::Key }
+    }
+
+    /// Answers a key with what came from flash, without taking it to memory. Returns whether the value is still on its way out,
+    /// with the end of the reply behind it.
+    fn hand_over(
+        &self,
+        connection: &mut Connection,
+        key: &[u8],
+        found: Found,
+        charge: Charge,
+        of: KeyOf,
+    ) -> bool {
+        let cas_shown = if self.shared.settings.cas_enabled { found.cas } else { 0 };
+        let cas = of.with_cas.then_some(cas_shown);
+        let out = connection.output();
+        if found.value.len() <= OUTPUT_SOFT_BYTES {
+            compose::value(out, key, found.flags, &found.value, cas);
+            return false;
+        }
+        compose::value_line(out, key, found.flags, found.value.len() as u32, cas);
+        let tail: &[u8] = if of.last { b"\r\nEND\r\n" } else { b"\r\n" };
+        connection.busy = Some(Busy::Handing { value: found.value, sent: 0, tail, _charge: charge });
+        true
     }
 
     /// The CAS number shown to clients: 0 where CAS is switched off (`-C`).
@@ -101,11 +158,12 @@ impl Dispatcher {
         connection: &mut Connection,
         request: Request<'_>,
         hash: KeyHash,
+        on_flash: bool,
     ) {
         match request {
             Request::Store(store) => self.store_classic(connection, &store, hash),
             Request::Delete { key, noreply } => {
-                let answer = match self.delete_plain(key, hash) {
+                let answer = match self.delete_plain(key, hash, on_flash) {
                     DeleteOutcome::Deleted => reply::DELETED,
                     _ => reply::NOT_FOUND,
                 };
@@ -197,8 +255,12 @@ impl Dispatcher {
         counters.cmd_set.add(1);
     }
 
-    fn delete_plain(&mut self, key: &[u8], hash: KeyHash) -> DeleteOutcome {
-        let outcome = self.delete_quietly(key, hash);
+    /// Deletes and counts. `on_flash`: memory does not have the item, but flash does.
+    fn delete_plain(&mut self, key: &[u8], hash: KeyHash, on_flash: bool) -> DeleteOutcome {
+        let outcome = match self.delete_quietly(key, hash) {
+            DeleteOutcome::NotFound if on_flash => DeleteOutcome::Deleted,
+            outcome => outcome,
+        };
         self.note_detail(key, Detailed::Delete);
         let counters = self.worker.counters();
         match outcome {

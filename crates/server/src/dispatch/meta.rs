@@ -18,7 +18,13 @@ struct Shown {
 }
 
 impl Dispatcher {
-    pub(super) fn execute_meta(&mut self, connection: &mut Connection, meta: &Meta<'_>, hash: KeyHash) {
+    pub(super) fn execute_meta(
+        &mut self,
+        connection: &mut Connection,
+        meta: &Meta<'_>,
+        hash: KeyHash,
+        on_flash: bool,
+    ) {
         let mut buffer = [0; KEY_BYTES_MAX];
         let is_base64 = meta.flags.has(b'b');
         let key = meta_key(meta.key, is_base64, &mut buffer);
@@ -27,7 +33,7 @@ impl Dispatcher {
         match meta.verb {
             MetaVerb::Get => self.meta_get(connection, meta, key, hash),
             MetaVerb::Set => self.meta_set(connection, meta, key, hash),
-            MetaVerb::Delete => self.meta_delete(connection, meta, key, hash),
+            MetaVerb::Delete => self.meta_delete(connection, meta, key, hash, on_flash),
             MetaVerb::Arith => self.meta_arith(connection, meta, key, hash),
             MetaVerb::Debug => self.meta_debug(connection, meta, key, hash),
         }
@@ -184,7 +190,14 @@ impl Dispatcher {
         compose_reply(connection.output(), code, meta, Some(&shown), self.worker.cache().clock().now_s());
     }
 
-    fn meta_delete(&mut self, connection: &mut Connection, meta: &Meta<'_>, key: &[u8], hash: KeyHash) {
+    fn meta_delete(
+        &mut self,
+        connection: &mut Connection,
+        meta: &Meta<'_>,
+        key: &[u8],
+        hash: KeyHash,
+        on_flash: bool,
+    ) {
         let flags = &meta.flags;
         let outcome = self.worker.delete(&Delete {
             key,
@@ -198,6 +211,10 @@ impl Dispatcher {
         });
         let counters = self.worker.counters();
         let code = match outcome {
+            DeleteOutcome::NotFound if on_flash => {
+                counters.delete_hits.add(1);
+                "HD"
+            }
             DeleteOutcome::Deleted => {
                 counters.delete_hits.add(1);
                 "HD"

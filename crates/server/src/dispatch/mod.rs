@@ -12,21 +12,27 @@
 mod auth;
 mod classic;
 mod connection;
+mod fetches;
 mod meta;
 mod stats;
+mod stats_flash;
 mod upload;
 
 pub use auth::AuthFile;
 pub use connection::Connection;
 pub use stats::Detail;
 
-use crate::io::{Backend, Buffers, IoCounters, Peer, Ready, Registry, Service, Transport};
+use crate::flash::FlashKnown;
+use crate::io::{Backend, Buffers, ConnectionId, IoCounters, Peer, Ready, Registry, Service, Transport};
 use crate::latency::{Class, WorkerLatency};
-use crate::settings::Settings;
+use crate::settings::{Promote, Settings};
 use arrayvec::ArrayVec;
+use classic::Answered;
 use connection::{Busy, OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
+use fetches::Fetches;
 use larder_cache::{KEY_BYTES_MAX, KeyHash, Peek, Worker};
 use larder_protocol::{Keys, MetaVerb, ParseOptions, Request, Step, decode_key, parse};
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, OnceLock, RwLock};
@@ -50,6 +56,8 @@ pub struct Shared {
     pub on_shutdown: OnceLock<Box<dyn Fn(bool) + Send + Sync>>,
     /// The backend that moves the bytes, once it is chosen.
     pub backend: OnceLock<Backend>,
+    /// What there is of flash.
+    pub flash: OnceLock<FlashKnown>,
     /// `stats detail on`.
     pub detail_on: AtomicBool,
     /// What `stats detail` counted.
@@ -72,6 +80,7 @@ impl Shared {
             auth: RwLock::new(users),
             on_shutdown: OnceLock::new(),
             backend: OnceLock::new(),
+            flash: OnceLock::new(),
             detail_on: AtomicBool::new(settings.detail_enabled),
             detail: Detail::default(),
             verbosity: AtomicU8::new(settings.verbosity),
@@ -97,6 +106,8 @@ pub struct Dispatcher {
     parse_options: ParseOptions,
     /// How many requests of each class the present turn executed.
     executed: [u32; Class::ALL.len()],
+    /// What is on its way from flash, where there is one.
+    fetches: Option<Box<Fetches>>,
 }
 
 /// One key's work in a window.
@@ -159,6 +170,10 @@ impl Dispatcher {
             whole_bytes_max: worker.cache().whole_value_bytes_max(),
             ..ParseOptions::default()
         };
+        let flash = &shared.settings.flash;
+        let strict = flash.promote == Promote::Strict;
+        let has_flash = worker.cache().flash_tier().is_some();
+        let fetches = has_flash.then(|| Box::new(Fetches::new(flash.depth, strict)));
         Dispatcher {
             worker,
             shared,
@@ -166,6 +181,7 @@ impl Dispatcher {
             pool: Rc::default(),
             parse_options,
             executed: [0; Class::ALL.len()],
+            fetches,
         }
     }
 
@@ -304,17 +320,16 @@ impl Dispatcher {
                 What::Key(of) => {
                     let hint = if written || held != self.worker.quiesced() { None } else { op.at.seen() };
                     written |= of.touch.is_some();
-                    self.answer_key(ready.connection, op.hash, op.key, hint, of)
+                    let answered = self.answer_key(ready.connection, op.hash, op.key, hint, of);
+                    answered == Answered::Line
                 }
                 What::Whole(request) => {
                     written |= writes(&request);
-                    self.execute_whole(ready.connection, request, op.hash);
-                    true
+                    self.execute_whole(ready.connection, request, op.hash)
                 }
                 What::Upload(line, body_bytes) => {
                     written = true;
-                    self.begin_receiving(ready.connection, line, body_bytes);
-                    true
+                    self.begin_receiving(ready.connection, line, body_bytes)
                 }
                 What::Reject { error, swallow } => {
                     ready.connection.say(error);
@@ -326,7 +341,9 @@ impl Dispatcher {
                     true
                 }
             };
+            self.hold_uncommitted(ready.connection);
             if completes {
+                ready.connection.tries = 0;
                 ready.consumed = op.end;
                 ready.connection.keys_done = 0;
                 ready.connection.input_wanted = 0;
@@ -334,13 +351,22 @@ impl Dispatcher {
         }
     }
 
-    fn execute_whole(&mut self, connection: &mut Connection, request: Request<'_>, hash: KeyHash) {
+    /// Executes a request, unless it has to wait for flash first. Returns whether it did.
+    fn execute_whole(&mut self, connection: &mut Connection, request: Request<'_>, hash: KeyHash) -> bool {
+        let mut on_flash = false;
+        if self.fetches.is_some() {
+            match self.bring_present(connection, &request, hash) {
+                Some(is_there) => on_flash = is_there,
+                None => return false,
+            }
+        }
         let class = class_of(&request);
         self.executed[class as usize] += 1;
         match request {
-            Request::Meta(meta) => self.execute_meta(connection, &meta, hash),
-            request => self.execute_classic(connection, request, hash),
+            Request::Meta(meta) => self.execute_meta(connection, &meta, hash, on_flash),
+            request => self.execute_classic(connection, request, hash, on_flash),
         }
+        true
     }
 
     /// Whether connections hold half of what their buffers may take.
@@ -351,12 +377,14 @@ impl Dispatcher {
     /// Something that is not a request: the next piece of a large value or of a dump, octets to throw away, a login.
     fn take_turn(&mut self, ready: &mut Ready<'_, Connection>) {
         match &ready.connection.busy {
-            Some(Busy::Sending { .. }) => self.continue_sending(ready),
+            Some(Busy::Sending { .. } | Busy::Handing { .. }) => self.continue_sending(ready),
+            Some(Busy::Promoting(_)) => self.continue_promoting(ready.connection),
             Some(Busy::Receiving(_)) => self.continue_receiving(ready),
             Some(Busy::Listing { .. }) => self.continue_listing(ready.connection),
             None if ready.connection.swallow == 0 => self.log_in(ready),
             None => {}
         }
+        self.hold_uncommitted(ready.connection);
         // Receiving may have failed just now, and what it was given is then thrown away in the same turn.
         let left = (ready.input.len() - ready.consumed) as u64;
         let gone = left.min(ready.connection.swallow);
@@ -379,14 +407,17 @@ impl Service for Dispatcher {
     fn open(&mut self, peer: &Peer<'_>) -> Connection {
         let is_datagram = peer.transport == Transport::Udp;
         let authenticated = self.shared.auth.read().expect("no panic under this lock").is_none();
-        Connection::new(&self.pool, authenticated, is_datagram)
+        Connection::new(&self.pool, peer.id, authenticated, is_datagram)
     }
 
     fn serve(&mut self, batch: &mut [Ready<'_, Connection>]) {
         let started = Instant::now();
         let output_most = if self.buffers_are_tight() { OUTPUT_TIGHT_BYTES } else { OUTPUT_SOFT_BYTES };
-        for ready in batch.iter_mut().filter(|ready| !ready.connection.is_datagram) {
-            ready.connection.output_most = output_most;
+        for ready in batch.iter_mut() {
+            ready.connection.waits = false;
+            if !ready.connection.is_datagram {
+                ready.connection.output_most = output_most;
+            }
         }
         let mut window = Window::new();
         let mut cursor = Cursor { connection: 0, at: 0, keys: None };
@@ -403,6 +434,9 @@ impl Service for Dispatcher {
                 break;
             }
         }
+        if self.fetches.is_some() {
+            self.settle_flash(batch);
+        }
         self.worker.quiesce();
         let took_ns = started.elapsed().as_nanos() as u64;
         for (class, count) in self.executed.iter_mut().enumerate() {
@@ -414,11 +448,21 @@ impl Service for Dispatcher {
     }
 
     fn closed(&mut self, mut connection: Connection) {
+        self.forget_fetches(&mut connection);
         match connection.busy.take() {
+            Some(Busy::Promoting(promoting)) => self.forget_promotion(*promoting),
             Some(Busy::Sending { value, .. }) => self.worker.end_large_read(value),
             Some(Busy::Receiving(receiving)) => self.worker.abandon_upload(receiving.upload),
-            Some(Busy::Listing { .. }) | None => {}
+            Some(Busy::Handing { .. } | Busy::Listing { .. }) | None => {}
         }
+    }
+
+    fn wake_fd(&self) -> Option<RawFd> {
+        self.worker.fetch_fd()
+    }
+
+    fn woken(&mut self, wake: &mut Vec<ConnectionId>) {
+        self.hear_of_flash(wake);
     }
 
     fn before_wait(&mut self) {

@@ -68,10 +68,10 @@ impl Detail {
 }
 
 /// Lines of the form `STAT <name> <value>`.
-struct Lines<'a>(&'a mut Vec<u8>);
+pub(super) struct Lines<'a>(pub(super) &'a mut Vec<u8>);
 
 impl Lines<'_> {
-    fn put(&mut self, name: &str, value: impl std::fmt::Display) {
+    pub(super) fn put(&mut self, name: &str, value: impl std::fmt::Display) {
         compose::stat_line(self.0, name.as_bytes(), value.to_string().as_bytes());
     }
 
@@ -127,8 +127,7 @@ impl Dispatcher {
                     return;
                 }
             }
-            // There is no flash tier yet.
-            StatsKind::Extstore => {}
+            StatsKind::Flash | StatsKind::Extstore => self.stats_flash(connection.output()),
             StatsKind::Other(_) => return connection.say(reply::ERROR),
         }
         connection.say(reply::END);
@@ -241,6 +240,7 @@ impl Dispatcher {
         lines.put("moves_within_lru", t.moved);
         lines.put("direct_reclaims", t.starved);
         lines.zeros(&["lru_bumps_dropped"]);
+        self.stats_of_extstore(&mut lines, &t);
     }
 
     fn stats_settings(&self, out: &mut Vec<u8>) {
@@ -309,6 +309,7 @@ impl Dispatcher {
         lines.put("column_bytes", cache.column_bytes());
         lines.put("temperature", cache.temperature_kind().name());
         lines.put("device", settings.device);
+        self.flash_settings(&mut lines);
         lines.put(
             "backend",
             self.shared.backend.get().map_or_else(String::new, |backend| backend.to_string()),

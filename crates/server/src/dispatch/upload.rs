@@ -14,12 +14,41 @@ const LISTED_AT_ONCE: usize = 64;
 const CACHEDUMP_LINE_BYTES: usize = 48;
 
 impl Dispatcher {
-    /// A storage line whose value is longer than what is waited for in one piece. Only the line is consumed.
-    pub(super) fn begin_receiving(&mut self, connection: &mut Connection, line: &[u8], body_bytes: u32) {
-        let Step::Upload { request, .. } = parse(line, &self.parse_options) else { return };
+    /// A storage line whose value is longer than what is waited for in one piece. Only the line is consumed, and nothing
+    /// if the present item has to come from flash first. Returns whether the line is dealt with.
+    pub(super) fn begin_receiving(
+        &mut self,
+        connection: &mut Connection,
+        line: &[u8],
+        body_bytes: u32,
+    ) -> bool {
+        let Step::Upload { request, .. } = parse(line, &self.parse_options) else { return true };
+        if self.fetches.is_some() {
+            let mut buffer = [0; KEY_BYTES_MAX];
+            let key = match &request {
+                Request::Store(store) => store.key,
+                Request::Meta(meta) => meta_key(meta.key, meta.flags.has(b'b'), &mut buffer),
+                _ => return true,
+            };
+            let hash = self.worker.cache().hash(key);
+            if self.bring_present(connection, &request, hash).is_none() {
+                return false;
+            }
+        }
+        self.receive_body(connection, &request, line, body_bytes);
+        true
+    }
+
+    fn receive_body(
+        &mut self,
+        connection: &mut Connection,
+        request: &Request<'_>,
+        line: &[u8],
+        body_bytes: u32,
+    ) {
         let body_end = body_bytes as u64 + 2;
         let mut buffer = [0; KEY_BYTES_MAX];
-        let (key, takes_old, noreply) = match &request {
+        let (key, takes_old, noreply) = match request {
             Request::Store(store) => (store.key, store.verb == StoreVerb::Set, store.noreply),
             Request::Meta(meta) => {
                 let key = meta_key(meta.key, meta.flags.has(b'b'), &mut buffer);
@@ -135,8 +164,24 @@ impl Dispatcher {
         if connection.out.len() >= connection.output_most {
             return;
         }
-        let Some(Busy::Sending { mut value, tail, .. }) = connection.busy.take() else { return };
         let room = connection.output_most - connection.out.len();
+        let (mut value, tail) = match connection.busy.take() {
+            Some(Busy::Sending { value, tail }) => (value, tail),
+            Some(Busy::Handing { value, sent, tail, _charge }) => {
+                let until = value.len().min(sent + room);
+                connection.output().extend_from_slice(&value[sent..until]);
+                if until < value.len() {
+                    connection.busy = Some(Busy::Handing { value, sent: until, tail, _charge });
+                } else {
+                    connection.output().extend_from_slice(tail);
+                }
+                return;
+            }
+            busy => {
+                connection.busy = busy;
+                return;
+            }
+        };
         if self.worker.continue_large_read(&mut value, room, connection.output()) {
             connection.busy = Some(Busy::Sending { value, tail });
             return;

@@ -41,6 +41,8 @@ pub(super) trait Driver: Sized {
 pub(super) struct Link<C, D: Driver> {
     pub(super) conversation: C,
     pub(super) info: Arc<ConnectionInfo>,
+    /// Tells the connection from others that had its slot.
+    pub(super) generation: u32,
     /// New input, not yet served. Only while `left_over` is empty.
     pub(super) direct: Option<D::Filled>,
     pub(super) left_over: LeftOver,
@@ -71,10 +73,11 @@ pub(super) struct Link<C, D: Driver> {
 }
 
 impl<C: Conversation, D: Driver> Link<C, D> {
-    pub(super) fn new(conversation: C, info: Arc<ConnectionInfo>) -> Link<C, D> {
+    pub(super) fn new(conversation: C, info: Arc<ConnectionInfo>, generation: u32) -> Link<C, D> {
         Link {
             conversation,
             info,
+            generation,
             direct: None,
             left_over: LeftOver::default(),
             sending: Vec::new(),
@@ -101,6 +104,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             && self.direct.is_none()
             && self.left_over.bytes().is_empty()
             && !self.conversation.has_output()
+            && !self.conversation.is_waiting()
     }
 
     /// Whether there is so much unserved input that more would only cost memory.

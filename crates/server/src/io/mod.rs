@@ -33,7 +33,7 @@ use std::thread::{self, JoinHandle};
 
 pub use counters::{Buffers, ConnectionReport, IoCounters, IoSnapshot, Registry};
 pub use listen::{Addresses, Backend, ListenError, ListenOptions};
-pub use service::{Conversation, Peer, Ready, Service, Transport};
+pub use service::{ConnectionId, Conversation, Peer, Ready, Service, Transport};
 pub use shared::Stopper;
 
 use accept::Acceptor;
@@ -217,6 +217,7 @@ impl Desk {
                 let held = Held::take(&self.shared, ring::pool_bytes(self.ring_buffers));
                 let mut worker = Worker::new(self.number, self.shared, service, driver, acceptor, udp);
                 let ended = ring::run(&mut worker);
+                worker.end();
                 drop((worker, held));
                 ended
             }
@@ -225,6 +226,7 @@ impl Desk {
                 let held = Held::take(&self.shared, poll::ARENA_BYTES as u64);
                 let mut worker = Worker::new(self.number, self.shared, service, driver, acceptor, udp);
                 let ended = poll::run(&mut worker);
+                worker.end();
                 drop((worker, held));
                 ended
             }

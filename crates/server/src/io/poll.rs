@@ -30,6 +30,7 @@ const TICK_HURRIED: Duration = Duration::from_millis(20);
 
 const BELL: usize = 0;
 const LISTENERS: usize = 1;
+const SERVICE: usize = (1 << 16) - 1;
 const DATAGRAMS: usize = 1 << 16;
 const CONNECTIONS: usize = 1 << 20;
 
@@ -171,6 +172,10 @@ pub(super) fn run<S: Service>(worker: &mut Worker<S, PollDriver>) -> io::Result<
         let token = Token(DATAGRAMS + number);
         worker.driver.poll.registry().register(&mut SourceFd(&fd), token, Interest::READABLE)?;
     }
+    let service_fd = worker.service.wake_fd();
+    if let Some(fd) = service_fd {
+        worker.driver.poll.registry().register(&mut SourceFd(&fd), Token(SERVICE), Interest::READABLE)?;
+    }
     let mut events = Events::with_capacity(EVENTS);
     let mut udp_pending: Vec<usize> = Vec::new();
     let mut ticked = Instant::now();
@@ -195,6 +200,14 @@ pub(super) fn run<S: Service>(worker: &mut Worker<S, PollDriver>) -> io::Result<
                 BELL => {
                     hush(&mut worker.driver.bell);
                     worker.rung();
+                }
+                SERVICE => {
+                    worker.woken();
+                    // Events tell of changes only; this one asks whether it is readable now.
+                    if let Some(fd) = service_fd {
+                        let registry = worker.driver.poll.registry();
+                        registry.reregister(&mut SourceFd(&fd), Token(SERVICE), Interest::READABLE)?;
+                    }
                 }
                 at if at >= CONNECTIONS => connection_event(worker, at - CONNECTIONS, event),
                 at if at >= DATAGRAMS => {

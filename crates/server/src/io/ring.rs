@@ -54,6 +54,7 @@ enum Operation {
     Datagrams = 6,
     Cancel = 7,
     CancelReceive = 8,
+    Wake = 9,
 }
 
 fn tag(operation: Operation, number: usize) -> u64 {
@@ -337,6 +338,15 @@ impl<'r> RingDriver<'r> {
         unsafe { self.push(entry) };
     }
 
+    /// Watches the service's descriptor once: what is readable already counts.
+    fn watch_service(&mut self, fd: i32) {
+        let entry = opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32)
+            .build()
+            .user_data(tag(Operation::Wake, fd as usize));
+        // SAFETY: refers to no memory.
+        unsafe { self.push(entry) };
+    }
+
     fn watch_datagrams(&mut self, number: usize, fd: i32) {
         let entry = opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32)
             .multi(true)
@@ -470,6 +480,9 @@ pub(super) fn run<S: Service>(worker: &mut Worker<S, RingDriver<'_>>) -> io::Res
     worker.driver.hear_bell();
     worker.driver.arm_tick();
     udp.iter().enumerate().for_each(|(number, fd)| worker.driver.watch_datagrams(number, *fd));
+    if let Some(fd) = worker.service.wake_fd() {
+        worker.driver.watch_service(fd);
+    }
     while !worker.is_finished() {
         let want = u32::from(!worker.has_work() && udp_pending.is_empty());
         worker.service.before_wait();
@@ -507,6 +520,7 @@ fn complete<S: Service>(
     const BELL: u64 = Operation::Bell as u64;
     const TICK: u64 = Operation::Tick as u64;
     const DATAGRAMS: u64 = Operation::Datagrams as u64;
+    const WAKE: u64 = Operation::Wake as u64;
     const CANCEL_RECEIVE: u64 = Operation::CancelReceive as u64;
     match completion.user_data() >> 32 {
         RECEIVE => received(worker, number, result, flags),
@@ -527,6 +541,18 @@ fn complete<S: Service>(
             {
                 link.state.cancelling = false;
                 driver.lapsed.push(number);
+            }
+        }
+        WAKE => {
+            // Watched again only after the service has looked, so that nothing is told twice.
+            worker.woken();
+            if result >= 0 {
+                worker.driver.watch_service(number as i32);
+            } else {
+                tracing::error!(
+                    "nobody hears the service any more: {}",
+                    io::Error::from_raw_os_error(-result)
+                );
             }
         }
         DATAGRAMS => {

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 
 use super::counters::ConnectionInfo;
 
@@ -32,6 +33,17 @@ pub trait Service {
     /// The worker is awake again. Called before anything else after [`Service::before_wait`].
     fn after_wait(&mut self);
 
+    /// A descriptor of the service's own: whenever it is readable, [`Service::woken`] is called. Asked once, when the
+    /// worker starts. It stays open, and the same, as long as the service lives.
+    fn wake_fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    /// What connections were waiting for may have come: takes note of it, until [`Service::wake_fd`] is no longer
+    /// readable, and names the connections to be served again, with their left-over input, even if that is empty.
+    /// Naming one that is gone, or one twice, does no harm.
+    fn woken(&mut self, _wake: &mut Vec<ConnectionId>) {}
+
     /// About once a second, also when idle. `now_s` is the server's clock: it reads 2 when the server starts.
     fn tick(&mut self, now_s: u32);
 }
@@ -50,13 +62,13 @@ pub struct Ready<'a, C> {
 /// A connection's state above the socket.
 pub trait Conversation {
     /// The next bytes to send, in order: at most about 64 KiB, and never empty. `None` when nothing is ready. Called
-    /// again when the previous buffer was sent.
+    /// again when the previous buffer was sent, and after the connection was named by [`Service::woken`].
     fn take_output(&mut self) -> Option<Vec<u8>>;
 
     /// A buffer of [`Conversation::take_output`] comes back, with its old content, for reuse.
     fn recycle(&mut self, buffer: Vec<u8>);
 
-    /// Whether [`Conversation::take_output`] has something.
+    /// Whether [`Conversation::take_output`] has something, or will have it without a further request.
     fn has_output(&self) -> bool;
 
     /// Whether the connection is to be closed once its output is sent. No further input is served.
@@ -65,6 +77,13 @@ pub trait Conversation {
     /// `false` = backed up: the driver reads no more, and calls [`Service::serve`] again with the left-over, even if
     /// that is empty, once the output is sent.
     fn wants_input(&self) -> bool;
+
+    /// Whether the connection waits for something that is not its client: [`Service::woken`] will name it, or has just
+    /// done so. Until then it is not served, not idle, and not closed because its client sends no more. While it waits,
+    /// [`Conversation::wants_input`] is `false`.
+    fn is_waiting(&self) -> bool {
+        false
+    }
 
     /// How many bytes of input in all make the next [`Service::serve`] worth while; 0 = any. Bounds how far the driver
     /// lets a left-over grow.
@@ -80,7 +99,24 @@ pub struct Peer<'a> {
     pub fd: i32,
     /// The number of the worker that serves it, from 0.
     pub worker: usize,
+    /// The connection's name with its worker.
+    pub id: ConnectionId,
     pub(super) from: From<'a>,
+}
+
+/// Names one connection of one worker, for as long as the worker runs: a connection that comes later has another name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ConnectionId {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+#[cfg(test)]
+impl ConnectionId {
+    /// A name that no driver gave.
+    pub(crate) fn for_tests(slot: u32) -> ConnectionId {
+        ConnectionId { slot, generation: 0 }
+    }
 }
 
 /// Where the addresses of a peer can be found.

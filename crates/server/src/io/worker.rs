@@ -14,7 +14,7 @@ use socket2::Socket;
 use super::accept::Acceptor;
 use super::counters::{ConnectionInfo, WorkerCounters};
 use super::link::{Driver, Link};
-use super::service::{Conversation, From, Peer, Ready, Service, Transport};
+use super::service::{ConnectionId, Conversation, From, Peer, Ready, Service, Transport};
 use super::shared::{Accepted, Shared, Stage};
 use super::udp::UdpPorts;
 
@@ -46,7 +46,10 @@ pub(super) struct Worker<S: Service, D: Driver> {
     ready: Vec<Ready<'static, S::Connection>>,
     consumed: Vec<usize>,
     pub(super) acceptor: Option<Acceptor>,
-    pub(super) udp: UdpPorts,
+    pub(super) udp: UdpPorts<S::Connection>,
+    /// Connections named by the service, empty between turns.
+    woken: Vec<ConnectionId>,
+    generation: u32,
     inbox: Vec<Accepted>,
     now_s: u32,
     stage: Stage,
@@ -67,7 +70,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         service: S,
         driver: D,
         acceptor: Option<Acceptor>,
-        udp: UdpPorts,
+        udp: UdpPorts<S::Connection>,
     ) -> Worker<S, D> {
         let now_s = shared.now_s();
         Worker {
@@ -83,6 +86,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
             consumed: Vec::new(),
             acceptor,
             udp,
+            woken: Vec::new(),
+            generation: 0,
             inbox: Vec::new(),
             now_s,
             stage: Stage::Serving,
@@ -180,6 +185,30 @@ impl<S: Service, D: Driver> Worker<S, D> {
         }
     }
 
+    /// The service's descriptor is readable: connections that waited for what it says go on.
+    pub(super) fn woken(&mut self) {
+        let mut woken = mem::take(&mut self.woken);
+        self.service.woken(&mut woken);
+        for id in woken.drain(..) {
+            if UdpPorts::<S::Connection>::has_named(id) {
+                self.udp.resume(id, &mut self.service, &self.shared, self.number);
+                continue;
+            }
+            let slot = id.slot as usize;
+            let Some(link) = self.links.get_mut(slot).and_then(Option::as_deref_mut) else { continue };
+            if link.generation != id.generation || link.closing {
+                continue;
+            }
+            link.stalled = false;
+            link.unseen = true;
+            if !link.queued {
+                link.queued = true;
+                self.queue.push(slot);
+            }
+        }
+        self.woken = woken;
+    }
+
     // ---- a turn ----
 
     /// Serves everything that is queued, in one batch, and sends what comes of it.
@@ -267,14 +296,20 @@ impl<S: Service, D: Driver> Worker<S, D> {
             return;
         }
         let all_sent = self.transmit(link);
-        // A service that asked for no input is asked again once its output is gone: it may have more to say.
-        if link.stalled && (link.conversation.wants_input() || (all_sent && !link.broken)) && !link.doomed {
+        // A service that asked for no input is asked again once its output is gone: it may have more to say. One that
+        // waits says itself when to go on.
+        let waiting = link.conversation.is_waiting();
+        if link.stalled
+            && !waiting
+            && (link.conversation.wants_input() || (all_sent && !link.broken))
+            && !link.doomed
+        {
             link.stalled = false;
             link.unseen = true;
             link.queued = true;
             self.queue.push(slot);
         }
-        let finished = all_sent && (link.doomed || (link.ended && !link.queued));
+        let finished = all_sent && (link.doomed || (link.ended && !link.queued && !waiting));
         if link.broken || finished {
             self.close(slot, link);
         } else {
@@ -348,14 +383,16 @@ impl<S: Service, D: Driver> Worker<S, D> {
             active_s: AtomicU32::new(self.now_s),
             writing: AtomicBool::new(false),
         });
-        let peer = Peer { transport, fd: info.fd, worker: self.number, from: From::Socket(&info) };
-        let conversation = self.service.open(&peer);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.links.push(None);
             self.links.len() - 1
         });
+        self.generation = self.generation.wrapping_add(1);
+        let id = ConnectionId { slot: slot as u32, generation: self.generation };
+        let peer = Peer { transport, fd: info.fd, worker: self.number, id, from: From::Socket(&info) };
+        let conversation = self.service.open(&peer);
         self.shared.registry.set(self.number, slot, Some(Arc::clone(&info)));
-        let mut link = Box::new(Link::new(conversation, info));
+        let mut link = Box::new(Link::new(conversation, info, self.generation));
         let counters = self.counters();
         counters.open.add(1);
         counters.opened.add(1);
@@ -444,6 +481,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
         if now_s != self.now_s {
             self.now_s = now_s;
             self.service.tick(now_s);
+            // Nobody waits for ever for news that came when nobody could be named.
+            self.woken();
             self.close_idle();
         }
         self.resume_accepting(true);
@@ -454,6 +493,11 @@ impl<S: Service, D: Driver> Worker<S, D> {
                 self.close_all(|_| true);
             }
         }
+    }
+
+    /// The worker has left its loop: datagrams that still wait are let go.
+    pub(super) fn end(&mut self) {
+        self.udp.end(&mut self.service, &self.shared);
     }
 
     /// Whether the worker has been stopped and has nothing left to finish.
@@ -489,7 +533,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
         for _ in 0..looks {
             self.idle_cursor = (self.idle_cursor + 1) % self.links.len();
             let idle = |link: &Link<S::Connection, D>| {
-                !link.blocked && now_s.saturating_sub(link.info.active_s.load(Ordering::Relaxed)) > timeout_s
+                let idle_s = now_s.saturating_sub(link.info.active_s.load(Ordering::Relaxed));
+                !link.blocked && !link.conversation.is_waiting() && idle_s > timeout_s
             };
             if self.close_if(self.idle_cursor, idle) {
                 self.counters().idle_kicks.add(1);
@@ -499,8 +544,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     /// Serves the datagrams waiting at one UDP socket. `true` = there may be more.
     pub(super) fn datagrams(&mut self, socket: usize) -> bool {
-        let counters = &self.shared.counters.workers[self.number];
-        self.udp.serve(socket, self.number, &mut self.service, counters)
+        self.udp.serve(socket, self.number, &mut self.service, &self.shared)
     }
 }
 

@@ -4,11 +4,15 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use larder_server::io::{self, Backend, Conversation, ListenOptions, Peer, Ready, Running, Service};
+use larder_server::io::{
+    self, Backend, ConnectionId, Conversation, ListenOptions, Peer, Ready, Running, Service,
+};
 
 /// Output of a connection beyond this is backed up.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
@@ -24,13 +28,33 @@ pub(crate) struct Seen {
     pub(crate) output_bytes_max: AtomicU64,
     /// The most connections in one batch.
     pub(crate) batch_max: AtomicU64,
+    /// What connections wait for.
+    later: Mutex<Vec<Later>>,
 }
 
-/// `echo X` -> `X`; `big N` -> N letters; `body N` + N bytes -> their sum; `quit` closes;
+/// A `later` that a connection waits for: its text, what to wake, and where to say that it has come.
+#[derive(Debug)]
+struct Later {
+    text: String,
+    id: ConnectionId,
+    come: Arc<AtomicBool>,
+    news: Arc<News>,
+}
+
+/// What a worker's service hears of.
+#[derive(Debug)]
+struct News {
+    come: Mutex<Vec<ConnectionId>>,
+    say: UnixStream,
+}
+
+/// `echo X` -> `X`; `later X` -> `X`, but not before the test says so ([`Server::release`]); `big N` -> N letters; `body N` + N bytes -> their sum; `quit` closes;
 /// `panic` does.
 pub(crate) struct LineService {
     seen: Arc<Seen>,
     waiting: bool,
+    news: Arc<News>,
+    hear: UnixStream,
 }
 
 pub(crate) struct Line {
@@ -41,6 +65,10 @@ pub(crate) struct Line {
     letters_made: usize,
     wanted: usize,
     quits: bool,
+    id: ConnectionId,
+    news: Arc<News>,
+    /// Whether what is waited for has come, and the answer then.
+    later: Option<(Arc<AtomicBool>, String)>,
 }
 
 impl Line {
@@ -84,6 +112,12 @@ impl Line {
                 self.output.extend_from_slice(format!("{length} {sum}\n").as_bytes());
                 taken += length;
             }
+            "later" => {
+                let come = Arc::new(AtomicBool::new(false));
+                self.later = Some((Arc::clone(&come), format!("{rest}\n")));
+                let news = Arc::clone(&self.news);
+                self.seen.later.lock().unwrap().push(Later { text: rest.into(), id: self.id, come, news });
+            }
             "quit" => self.quits = true,
             "panic" => panic!("as it was asked to"),
             _ => self.output.extend_from_slice(b"ERROR\n"),
@@ -104,8 +138,17 @@ impl Service for LineService {
     fn open(&mut self, peer: &Peer<'_>) -> Line {
         assert!(!peer.remote().is_empty() && peer.fd >= 0);
         self.seen.opened.fetch_add(1, Ordering::Relaxed);
-        let seen = Arc::clone(&self.seen);
-        Line { seen, output: Vec::new(), letters_left: 0, letters_made: 0, wanted: 0, quits: false }
+        Line {
+            seen: Arc::clone(&self.seen),
+            output: Vec::new(),
+            letters_left: 0,
+            letters_made: 0,
+            wanted: 0,
+            quits: false,
+            id: peer.id,
+            news: Arc::clone(&self.news),
+            later: None,
+        }
     }
 
     fn serve(&mut self, batch: &mut [Ready<'_, Line>]) {
@@ -113,6 +156,10 @@ impl Service for LineService {
         self.seen.batch_max.fetch_max(batch.len() as u64, Ordering::Relaxed);
         for one in batch {
             assert_eq!(one.consumed, 0);
+            if let Some((come, reply)) = one.connection.later.take() {
+                assert!(come.load(Ordering::Acquire), "served while it waits");
+                one.connection.output.extend_from_slice(reply.as_bytes());
+            }
             while one.connection.wants_input() && !one.connection.quits && one.consumed < one.input.len() {
                 let taken = one.connection.request(&one.input[one.consumed..]);
                 if taken == 0 {
@@ -126,6 +173,16 @@ impl Service for LineService {
 
     fn closed(&mut self, _connection: Line) {
         self.seen.closed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn wake_fd(&self) -> Option<RawFd> {
+        Some(self.hear.as_raw_fd())
+    }
+
+    fn woken(&mut self, wake: &mut Vec<ConnectionId>) {
+        assert!(!self.waiting);
+        while matches!(self.hear.read(&mut [0; 64]), Ok(1..)) {}
+        wake.append(&mut self.news.come.lock().unwrap());
     }
 
     fn before_wait(&mut self) {
@@ -164,7 +221,11 @@ impl Conversation for Line {
     }
 
     fn wants_input(&self) -> bool {
-        self.letters_left == 0 && self.output.len() < OUTPUT_BYTES_MAX
+        self.later.is_none() && self.letters_left == 0 && self.output.len() < OUTPUT_BYTES_MAX
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.later.is_some()
     }
 
     fn input_wanted(&self) -> usize {
@@ -191,7 +252,12 @@ impl Server {
         change(&mut options);
         let seen = Arc::new(Seen::default());
         let shown = Arc::clone(&seen);
-        let running = io::start(&options, move |_| LineService { seen: Arc::clone(&shown), waiting: false });
+        let running = io::start(&options, move |_| {
+            let (say, hear) = UnixStream::pair().expect("a pair of sockets");
+            hear.set_nonblocking(true).expect("a socket does not block");
+            let news = Arc::new(News { come: Mutex::default(), say });
+            LineService { seen: Arc::clone(&shown), waiting: false, news, hear }
+        });
         let running = running.expect("a random port is free");
         let at = running.addresses().tcp.first().copied().unwrap_or_else(|| ([127, 0, 0, 1], 0).into());
         Server { running: Some(running), seen, at }
@@ -206,6 +272,22 @@ impl Server {
         client.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket has a timeout");
         client.set_nodelay(true).expect("a TCP option");
         client
+    }
+
+    /// Whether a connection waits for `later text`.
+    pub(crate) fn has_later(&self, text: &str) -> bool {
+        self.seen.later.lock().unwrap().iter().any(|later| later.text == text)
+    }
+
+    /// What a connection waits for comes.
+    pub(crate) fn release(&self, text: &str) {
+        eventually("it waits", || self.has_later(text));
+        let mut all = self.seen.later.lock().unwrap();
+        let at = all.iter().position(|later| later.text == text).unwrap();
+        let Later { id, come, news, .. } = all.swap_remove(at);
+        come.store(true, Ordering::Release);
+        news.come.lock().unwrap().push(id);
+        (&news.say).write_all(&[1]).unwrap();
     }
 
     /// Stops at once and checks that nothing is left behind.

@@ -144,6 +144,48 @@ function memory(now) {
   }));
 }
 
+// A cell is a zone: its colour says what it is used for, its height how much of what was written is still wanted.
+const CELL = 14;
+async function zones(now) {
+  const there = family(now, "flash_zones") !== undefined;
+  at("flash-section").hidden = !there;
+  if (!there) return;
+  const cells = await (await fetch("api/zones.json", { cache: "no-store", signal: AbortSignal.timeout(5000) })).json();
+  const across = Math.max(Math.floor(at("zones").clientWidth / CELL), 16);
+  const svg = (name, values) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(values)) made.setAttribute(key, value);
+    return made;
+  };
+  at("zones").setAttribute("viewBox", `0 0 ${across * CELL} ${Math.ceil(cells.length / across) * CELL}`);
+  const counts = new Map();
+  at("zones").replaceChildren(...cells.map(([used, written, live, resets], index) => {
+    counts.set(used, (counts.get(used) ?? 0) + 1);
+    const [x, y] = [index % across * CELL, Math.floor(index / across) * CELL];
+    const share = written > 0 ? Math.min(live / written, 1) : 1;
+    const group = svg("g", {});
+    group.append(svg("rect", { x, y, width: CELL - 2, height: CELL - 2, class: "zfree" }));
+    const height = Math.max((CELL - 2) * share, 1);
+    group.append(svg("rect", { x, y: y + CELL - 2 - height, width: CELL - 2, height, class: `z${used}` }));
+    const title = svg("title", {});
+    title.textContent = `zone ${index}: ${used}, ${bytes(live)} of ${bytes(written)} wanted, erased ${resets} times`;
+    group.append(title);
+    return group;
+  }));
+  at("zones-key").replaceChildren(...[...counts].map(([used, count]) => {
+    const line = document.createElement("li");
+    const mark = svg("svg", { viewBox: "0 0 10 10" });
+    mark.append(svg("rect", { width: 10, height: 10, class: `z${used}` }));
+    line.append(mark, `${used}: ${count}`);
+    return line;
+  }));
+  const read = (name) => single(now, name);
+  show("flash-sum", `${plain(read("flash_items"))} records, ${bytes(read("flash_live"))} wanted`);
+  const ratio = (name) => (read(name) === undefined ? "–" : read(name).toFixed(2));
+  show("flash-facts", `write amplification ${ratio("flash_alwa")}, reads for a hit ${ratio("flash_reads_per_hit")}, for a miss ` +
+    `${ratio("flash_reads_per_miss")}, ${ratio("flash_index_bytes_per_item")} bytes of memory for a record`);
+}
+
 function latency(then, now) {
   const lines = (family(now, "request_duration")?.samples ?? []).filter((each) => each.count > 0).map((each) => {
     const before = sampleOf(then, "request_duration", each.labels);
@@ -188,6 +230,7 @@ async function beat() {
     memory(now);
     latency(answers.length > 1 ? answers[0] : undefined, now);
     rest(then, now);
+    await zones(now);
   } catch (error) {
     state(false, "no answer");
   }

@@ -4,9 +4,14 @@
 //! the command line or in a file, and the range of each one, is the command line's knowledge (`larder serve --help`);
 //! [`Settings::check`] looks only at what two settings say together.
 
+mod flash;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+
+pub use flash::{Admit, Direct, FlashSettings, OpsPolicy, Promote, ReclaimPolicy, Recover};
+pub(crate) use flash::{ops_name, reclaim_name, recover_name};
 
 /// One MiB, in bytes.
 pub const MIB: u64 = 1 << 20;
@@ -59,6 +64,9 @@ pub struct Settings {
     pub device_managed: bool,
     /// Two to this power entries are what the index is first made for; `None` starts small. 12 to 32.
     pub hashpower: Option<u32>,
+
+    /// The flash behind the memory.
+    pub flash: FlashSettings,
 
     // ---- limits ----
     /// Client connections at the same time. At least 1, default 1024.
@@ -139,6 +147,7 @@ impl Default for Settings {
             column_bytes: None,
             inline_value_bytes: 1024,
             hashpower: None,
+            flash: FlashSettings::default(),
             connections_max: 1024,
             maxconns_fast: true,
             idle_timeout_s: 0,
@@ -189,6 +198,7 @@ impl Settings {
                     .to_owned(),
             ));
         }
+        self.flash.check()?;
         if let PinCpus::List(cpus) = &self.pin_cpus
             && (cpus.len() as u64) < u64::from(self.threads)
         {

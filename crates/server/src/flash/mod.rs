@@ -1,0 +1,153 @@
+//! The server's flash: opened from its settings before there is a cache, closed after the last worker.
+
+pub(crate) mod numbers;
+
+use crate::run::RunError;
+use crate::settings::{Direct, FlashSettings, Promote, Settings};
+use larder_cache::{AdmissionOptions, Cache, Exclusive, Flash, FlashLevel};
+use larder_flash::FlashOptions;
+use larder_flash::device::{self, Device, DeviceOptions, ReadsBy};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// A flash tier that is open, and what is to be known of it beside the tier itself.
+pub(crate) struct OpenFlash {
+    flash: Arc<Flash>,
+    device: Arc<dyn Device>,
+    memory_bytes: u64,
+}
+
+/// What does not change while the flash is open.
+#[derive(Clone, Debug)]
+pub struct FlashKnown {
+    /// The device, in a few words.
+    pub description: String,
+    /// All zones together, bytes.
+    pub capacity_bytes: u64,
+    /// One zone, bytes.
+    pub zone_bytes: u64,
+    /// The cap on the memory of the tier, bytes.
+    pub memory_bytes: u64,
+}
+
+/// Opens the flash that the settings speak of, and starts its threads.
+///
+/// # Errors
+/// What keeps it from being used, with what to do about it.
+pub(crate) fn open(settings: &Settings) -> Result<Option<OpenFlash>, RunError> {
+    let wanted = &settings.flash;
+    let Some(path) = &wanted.path else { return Ok(None) };
+    let device = device::open(
+        path,
+        &DeviceOptions {
+            bytes: wanted.size_bytes,
+            zone_bytes: wanted.zone_bytes,
+            direct: match wanted.direct {
+                Direct::Auto => device::Direct::Auto,
+                Direct::On => device::Direct::On,
+                Direct::Off => device::Direct::Off,
+            },
+            reads: ReadsBy::Auto,
+        },
+    )
+    .map_err(|error| RunError(format!("cannot use the flash: {error} (--flash PATH:SIZE)")))?;
+    let memory_bytes = wanted.memory_for(device.geometry().capacity_bytes());
+    let flash = Flash::open(device.clone(), options(wanted, memory_bytes)).map_err(|error| {
+        RunError(format!("cannot use the flash: {error} (--flash-format, --flash-memory)"))
+    })?;
+    flash.start().map_err(|error| RunError(format!("cannot start the threads of the flash: {error}")))?;
+    Ok(Some(OpenFlash { flash, device, memory_bytes }))
+}
+
+fn options(wanted: &FlashSettings, memory_bytes: u64) -> FlashOptions {
+    FlashOptions {
+        memory_bytes,
+        segment_bytes: wanted.segment_bytes,
+        generations: wanted.generations,
+        recover: wanted.recover,
+        ops: wanted.ops,
+        reclaim: wanted.reclaim,
+        cutoff_s: wanted.cutoff_s,
+        background_flush: true,
+        background_reclaim: true,
+        keep_percent: wanted.keep_percent,
+        // The standard library's keys are random, and so is a hash of nothing with them.
+        seed: RandomState::new().build_hasher().finish(),
+        now_unix_s: Arc::new(unix_now_s),
+        format: wanted.format,
+    }
+}
+
+fn unix_now_s() -> u32 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs().min(u32::MAX.into()) as u32)
+}
+
+impl OpenFlash {
+    /// How the cache uses it.
+    pub(crate) fn level(&self, settings: &Settings) -> FlashLevel {
+        let wanted = &settings.flash;
+        FlashLevel {
+            flash: self.flash.clone(),
+            exclusive: match wanted.promote {
+                Promote::Lazy => Exclusive::Lazy,
+                Promote::Strict => Exclusive::Strict,
+            },
+            admission: AdmissionOptions {
+                reject_first_s: wanted.admit.reject_first_s,
+                only_fetched: wanted.admit.only_read,
+                write_bytes_per_day: wanted.write_budget_bytes,
+                ..AdmissionOptions::default()
+            },
+            recover: wanted.recover,
+        }
+    }
+
+    /// What statistics show of it.
+    pub(crate) fn known(&self) -> FlashKnown {
+        let geometry = self.device.geometry();
+        FlashKnown {
+            description: self.device.describe(),
+            capacity_bytes: geometry.capacity_bytes(),
+            zone_bytes: geometry.zone_bytes,
+            memory_bytes: self.memory_bytes,
+        }
+    }
+
+    /// What it is, in a few words for the log.
+    pub(crate) fn sentence(&self) -> String {
+        let geometry = self.device.geometry();
+        format!(
+            "{}: {} MiB in {} zones, {} MiB of memory",
+            self.device.describe(),
+            geometry.capacity_bytes() >> 20,
+            geometry.zones,
+            self.memory_bytes >> 20
+        )
+    }
+
+    /// After the last worker: takes what is in memory along, if there is a cache and it is to be kept, and marks the device as
+    /// cleanly closed.
+    pub(crate) fn close(self, cache: Option<&Arc<Cache>>, settings: &Settings) {
+        if let Some(cache) = cache
+            && settings.flash.save
+        {
+            let started = Instant::now();
+            let saved = cache.save_to_flash();
+            tracing::info!(
+                "memory saved to flash in {:.1} s: {} items written, {} there already, {} lost",
+                started.elapsed().as_secs_f64(),
+                saved.written,
+                saved.clean,
+                saved.lost
+            );
+        }
+        if let Err(error) = self.flash.close() {
+            tracing::error!(
+                "the flash was not closed cleanly: {error}; the next start recovers as after a crash"
+            );
+        }
+    }
+}

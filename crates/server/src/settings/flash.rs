@@ -1,0 +1,207 @@
+//! What a server is told of its flash.
+
+use std::fmt;
+use std::path::PathBuf;
+
+pub use larder_flash::{OpsPolicy, ReclaimPolicy, Recover};
+
+use super::{MIB, SettingsError};
+
+/// The flash tier. Without a path there is none, and the rest means nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlashSettings {
+    /// A file, a block device or a zoned block device.
+    pub path: Option<PathBuf>,
+    /// How much of it is used, in bytes; `None` = all there is. A file that is not there yet needs a size.
+    pub size_bytes: Option<u64>,
+    /// Memory of the tier, in bytes, beside that of `-m`: a hard cap. `None` = see [`FlashSettings::memory_for`].
+    pub memory_bytes: Option<u64>,
+    /// What a restart after a crash keeps. Default [`Recover::Clean`].
+    pub recover: Recover,
+    /// Whether a promoted item stays on flash. Default [`Promote::Lazy`].
+    pub promote: Promote,
+    /// Which evicted items are written. Default: all.
+    pub admit: Admit,
+    /// The most bytes of items written in a day; `None`, the default, is no bound.
+    pub write_budget_bytes: Option<u64>,
+    /// How the over-provisioned space is tuned. Default [`OpsPolicy::Queuing`].
+    pub ops: OpsPolicy,
+    /// How zones are reclaimed. Default [`ReclaimPolicy::Adaptive`].
+    pub reclaim: ReclaimPolicy,
+    /// Of live items that nobody has read, the part that reclaiming keeps, percent. Default 50.
+    pub keep_percent: u8,
+    /// An item whose time to live is shorter, in seconds, is as good as expired when its zone is reclaimed. Default 0.
+    pub cutoff_s: u32,
+    /// Whether the system's page cache is bypassed. Default [`Direct::Auto`].
+    pub direct: Direct,
+    /// Bytes of a segment; `None` = from the zones and the memory.
+    pub segment_bytes: Option<u64>,
+    /// Bytes of a zone of a file or plain block device; `None` = about a 256th of it.
+    pub zone_bytes: Option<u64>,
+    /// Whether old segments are merged into generations. Default false.
+    pub generations: bool,
+    /// Whether what is in memory is written to flash at a graceful stop. Default true.
+    pub save: bool,
+    /// Whether whatever the device holds is erased at the start. Default false.
+    pub format: bool,
+    /// Reads that one worker has under way at a time. Default 64.
+    pub depth: u32,
+}
+
+impl Default for FlashSettings {
+    fn default() -> FlashSettings {
+        FlashSettings {
+            path: None,
+            size_bytes: None,
+            memory_bytes: None,
+            recover: Recover::Clean,
+            promote: Promote::Lazy,
+            admit: Admit::default(),
+            write_budget_bytes: None,
+            ops: OpsPolicy::Queuing,
+            reclaim: ReclaimPolicy::Adaptive,
+            keep_percent: 50,
+            cutoff_s: 0,
+            direct: Direct::Auto,
+            segment_bytes: None,
+            zone_bytes: None,
+            generations: false,
+            save: true,
+            format: false,
+            depth: 64,
+        }
+    }
+}
+
+/// The smallest default of [`FlashSettings::memory_bytes`]: two buffers of 4 MiB, and as much for tables.
+const MEMORY_BYTES_MIN: u64 = 16 * MIB;
+/// A 64th of the flash holds the tables and filters of items of 100 bytes: of each about 125 bytes are written, and 1.5
+/// bytes of memory are spent on it.
+const MEMORY_SHARE: u64 = 64;
+
+impl FlashSettings {
+    /// Memory of the tier for a device of so many bytes, in bytes.
+    pub fn memory_for(&self, device_bytes: u64) -> u64 {
+        self.memory_bytes.unwrap_or((device_bytes / MEMORY_SHARE).max(MEMORY_BYTES_MIN))
+    }
+
+    /// Whether a setting was given that means nothing without a path.
+    pub(super) fn check(&self) -> Result<(), SettingsError> {
+        if self.path.is_none() && *self != FlashSettings::default() {
+            return Err(SettingsError(
+                "flash is spoken of, but there is none: give --flash PATH:SIZE, or leave the other --flash flags out"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a promoted item stays on flash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Promote {
+    /// An item that is read again is taken to memory, and its copy on flash stays: nothing is written if it leaves memory
+    /// unchanged.
+    Lazy,
+    /// Whatever is read is taken to memory, and removed from flash.
+    Strict,
+}
+
+impl fmt::Display for Promote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Promote::Lazy => "lazy",
+            Promote::Strict => "strict",
+        })
+    }
+}
+
+/// Which evicted items are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Admit {
+    /// Only those that were evicted before, so many seconds ago at most; 0 = all.
+    pub reject_first_s: u32,
+    /// Only those that were read since they were stored.
+    pub only_read: bool,
+}
+
+impl fmt::Display for Admit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.reject_first_s, self.only_read) {
+            (0, false) => f.write_str("all"),
+            (0, true) => f.write_str("read"),
+            (seconds, false) => write!(f, "reject-first={seconds}"),
+            (seconds, true) => write!(f, "read,reject-first={seconds}"),
+        }
+    }
+}
+
+/// Whether the system's page cache is bypassed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direct {
+    /// Where the file system is able to.
+    Auto,
+    /// Or the server does not start.
+    On,
+    /// Reads and writes go through the page cache.
+    Off,
+}
+
+impl fmt::Display for Direct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Direct::Auto => "auto",
+            Direct::On => "on",
+            Direct::Off => "off",
+        })
+    }
+}
+
+/// A recovery mode as the command line writes it.
+pub(crate) fn recover_name(recover: Recover) -> &'static str {
+    match recover {
+        Recover::Clean => "clean",
+        Recover::Journal => "journal",
+        Recover::BestEffort => "best-effort",
+    }
+}
+
+/// A policy of over-provisioning as the command line writes it.
+pub(crate) fn ops_name(ops: OpsPolicy) -> String {
+    match ops {
+        OpsPolicy::Static(percent) => format!("static={percent}"),
+        OpsPolicy::Heuristic => "heuristic".to_owned(),
+        OpsPolicy::Queuing => "queuing".to_owned(),
+    }
+}
+
+/// A policy of reclaiming as the command line writes it.
+pub(crate) fn reclaim_name(reclaim: ReclaimPolicy) -> &'static str {
+    match reclaim {
+        ReclaimPolicy::Adaptive => "adaptive",
+        ReclaimPolicy::Greedy => "greedy",
+        ReclaimPolicy::Quick => "quick",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_a_share_of_the_device_unless_it_is_given() {
+        let settings = FlashSettings::default();
+        assert_eq!(settings.memory_for(64 << 30), 1 << 30);
+        assert_eq!(settings.memory_for(1 << 20), 16 << 20);
+        let given = FlashSettings { memory_bytes: Some(5), ..settings };
+        assert_eq!(given.memory_for(64 << 30), 5);
+    }
+
+    #[test]
+    fn settings_of_a_flash_that_is_not_there_are_a_mistake() {
+        assert!(FlashSettings::default().check().is_ok());
+        let settings = FlashSettings { depth: 5, ..FlashSettings::default() };
+        assert!(settings.check().unwrap_err().0.contains("--flash PATH"));
+        assert!(FlashSettings { path: Some("/x".into()), ..settings }.check().is_ok());
+    }
+}
