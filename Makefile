@@ -2,7 +2,7 @@
 # make quick     formatting, lints, unit tests and the house habits
 # make bench     how to measure
 #
-# Each stage is also a target of its own: install fmt clippy tidy unit loom miri fuzz release transcripts reference
+# Each stage is also a target of its own: install fmt clippy tidy unit zns loom miri fuzz release transcripts reference
 # clients process stress. What the tests install stays in .tools, what they build in target.
 
 SHELL := /bin/bash
@@ -11,7 +11,7 @@ SERVER ?= target/release/larder serve
 FUZZ_SECONDS ?= 20
 STRESS_SECONDS ?= 10
 STAGE := $(PYTHON) tests/stage.py
-STAGES := install fmt clippy tidy unit loom miri release fuzz transcripts reference clients process stress
+STAGES := install fmt clippy tidy unit zns loom miri release fuzz transcripts reference clients process stress
 
 # The release whose binary the transcripts are checked against, where it is installed.
 REFERENCE_RELEASE := 1.6.18
@@ -44,9 +44,12 @@ tidy:
 unit:
 	@$(STAGE) unit cargo test --workspace --locked --no-fail-fast
 
+zns:
+	@$(STAGE) zns tests/zns/run.sh
+
 loom:
 	@RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(STAGE) loom \
-		cargo test -p larder-index -p larder-memory --release --locked loom_
+		cargo test -p larder-index -p larder-memory -p larder-flash --release --locked loom_
 
 miri:
 	@CARGO_TARGET_DIR=target/miri $(STAGE) miri tests/needs.sh \

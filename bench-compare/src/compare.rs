@@ -1,7 +1,7 @@
 //! The comparison: which server runs which load when.
 
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -19,6 +19,11 @@ use crate::wire::{KEY_BYTES, ValueBytes, Wire};
 
 /// Requests drawn in advance at full size.
 const RING_REQUESTS: f64 = 8_388_608.0;
+
+/// Servers with a flash tier get so many items, and the next ones so much later: 50,000 a second.
+const FLASH_STORED_AT_ONCE: u32 = 5_000;
+/// See [`FLASH_STORED_AT_ONCE`].
+const FLASH_STORE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a server may tidy up after its items were stored.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -60,7 +65,13 @@ fn selected_loads(options: &CompareOptions) -> Result<Vec<Load>> {
         }
     }
     let wanted = |load: &Load| options.load.is_empty() || options.load.iter().any(|name| name == load.name);
-    Ok(all.into_iter().filter(wanted).collect())
+    let loads: Vec<Load> = all.into_iter().filter(wanted).collect();
+    let (flash, memory): (Vec<Load>, Vec<Load>) = loads.into_iter().partition(|load| load.flash_mib > 0);
+    match (&options.flash_file, flash.is_empty()) {
+        (None, false) if !options.load.is_empty() => bail!("{} needs --flash-file PATH", flash[0].name),
+        (None, _) => Ok(memory),
+        (Some(_), _) => Ok([memory, flash].concat()),
+    }
 }
 
 struct Bench<'a> {
@@ -135,7 +146,8 @@ impl<'a> Bench<'a> {
         let storing = self.servers.iter().filter(|server| server.family != Family::Empty).count() as u64;
         let side_by_side =
             first.footprint_bytes().saturating_mul(storing) <= procfs::available_bytes() / 10 * 7;
-        let keep = side_by_side && !self.options.fresh && self.keeps_items(first);
+        // One file is one server's at a time.
+        let keep = side_by_side && !self.options.fresh && self.keeps_items(first) && first.flash_mib == 0;
         let mut running: Vec<Option<Running>> = self.servers.iter().map(|_| None).collect();
         let mut reports = Vec::new();
         for (load, note) in group {
@@ -176,7 +188,12 @@ impl<'a> Bench<'a> {
     }
 
     fn takes(&self, at: usize, load: &Load) -> bool {
-        self.servers[at].family != Family::Empty || load.fits_empty()
+        let server = &self.servers[at];
+        if load.flash_mib > 0 {
+            server.has_flash()
+        } else {
+            server.family != Family::Empty || load.fits_empty()
+        }
     }
 
     fn keeps_items(&self, load: &Load) -> bool {
@@ -187,6 +204,9 @@ impl<'a> Bench<'a> {
         let seed = self.options.seed;
         let length = ((RING_REQUESTS * self.options.scale) as usize).clamp(1 << 16, 1 << 26);
         match load.kind {
+            Kind::Flash { .. } => {
+                Some(Ring::resident(&mut KeyPicker::new(load.items, Popularity::Uniform, seed), 100, length))
+            }
             Kind::Resident { popularity, get_percent, .. } => {
                 Some(Ring::resident(&mut KeyPicker::new(load.items, popularity, seed), get_percent, length))
             }
@@ -201,11 +221,13 @@ impl<'a> Bench<'a> {
 
     fn shape_of(&self, load: &Load) -> Shape {
         let (connections, depth) = match load.kind {
-            Kind::Resident { depth, .. } | Kind::Churn { depth, .. } => (self.options.connections, depth),
+            Kind::Resident { depth, .. } | Kind::Churn { depth, .. } | Kind::Flash { depth } => {
+                (self.options.connections, depth)
+            }
             Kind::Store | Kind::Memory => (STORE_CONNECTIONS, STORE_DEPTH),
             Kind::HitRatio { .. } | Kind::Pressure { .. } => (1, crate::loads::HIT_RATIO_BATCH),
         };
-        let closed = !matches!(load.kind, Kind::Resident { .. } | Kind::Churn { .. });
+        let closed = !matches!(load.kind, Kind::Resident { .. } | Kind::Churn { .. } | Kind::Flash { .. });
         Shape { connections, depth, rate: if closed { None } else { self.options.rate } }
     }
 
@@ -221,7 +243,7 @@ impl<'a> Bench<'a> {
     ) -> Result<()> {
         let server = &self.servers[at];
         let result = match (&load.kind, ring) {
-            (Kind::Resident { .. } | Kind::Churn { .. }, Some(ring)) => {
+            (Kind::Resident { .. } | Kind::Churn { .. } | Kind::Flash { .. }, Some(ring)) => {
                 let running = match running {
                     Some(running) => running,
                     empty => empty.insert(self.start_and_store(server, load)?),
@@ -255,7 +277,18 @@ impl<'a> Bench<'a> {
             threads: self.options.threads,
             value_bytes: load.value_bytes.max,
             cores: &self.server_cores,
+            flash: match &self.options.flash_file {
+                Some(path) if load.flash_mib > 0 => Some((path, load.flash_mib)),
+                _ => None,
+            },
         };
+        if let (Some(path), true) = (&self.options.flash_file, load.flash_mib > 0) {
+            // What another server left there.
+            std::fs::remove_file(path).or_else(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })?;
+        }
         if self.options.warm_memory {
             touch_memory((load.limit_mib * 3 / 2) << 20);
         }
@@ -289,7 +322,30 @@ impl<'a> Bench<'a> {
 
     fn store(&self, running: &Running, load: &Load, row: &mut Row) -> Result<Measured> {
         let shape = Shape { connections: STORE_CONNECTIONS, depth: STORE_DEPTH, rate: None };
-        let source = Source::Store(0..load.items);
+        // memcached drops what comes faster than it writes to its file; that is not what is to be compared.
+        let at_once = if load.flash_mib > 0 { FLASH_STORED_AT_ONCE.min(load.items) } else { load.items };
+        let first = load.items - (load.items - 1) / at_once * at_once;
+        let mut done = first;
+        let mut last = self.store_some(running, shape, 0..first, row)?;
+        while done < load.items {
+            let started = Instant::now();
+            let refused = last.counts.refused;
+            last = self.store_some(running, shape, done..done + at_once, row)?;
+            last.counts.refused += refused;
+            done += at_once;
+            std::thread::sleep(FLASH_STORE_PAUSE.saturating_sub(started.elapsed()));
+        }
+        Ok(last)
+    }
+
+    fn store_some(
+        &self,
+        running: &Running,
+        shape: Shape,
+        ids: std::ops::Range<u32>,
+        row: &mut Row,
+    ) -> Result<Measured> {
+        let source = Source::Store(ids);
         let measured = client::run(self.target(&running.process), &running.wire, shape, source)?;
         note_refusal(&measured, row);
         Ok(measured)

@@ -16,8 +16,10 @@ pub(crate) struct Load {
     pub(crate) value_bytes: ValueBytes,
     /// What is asked.
     pub(crate) kind: Kind,
-    /// Memory limit given to the server, in MiB.
+    /// Memory limit given to the server, in MiB; what its flash tier takes is inside.
     pub(crate) limit_mib: u64,
+    /// Size of the file for its flash tier, in MiB; 0 = memory only.
+    pub(crate) flash_mib: u64,
 }
 
 /// What is asked.
@@ -46,6 +48,11 @@ pub(crate) enum Kind {
         /// GETs measured; as many come before to warm up.
         requests: u32,
     },
+    /// All items are stored first, far more than the memory holds; a file takes the others. Then GETs.
+    Flash {
+        /// Requests in flight per connection.
+        depth: usize,
+    },
     /// Half of the requests store keys never seen before, far beyond the memory limit; the others GET recent ones.
     Churn {
         /// Requests in flight per connection.
@@ -72,9 +79,10 @@ const MIB: u64 = 1 << 20;
 impl Load {
     /// True where two loads can share servers that hold the items already.
     pub(crate) fn shares_items_with(&self, other: &Load) -> bool {
-        let resident = |load: &Load| matches!(load.kind, Kind::Resident { .. });
-        resident(self)
-            && resident(other)
+        let kept = |load: &Load| matches!(load.kind, Kind::Resident { .. } | Kind::Flash { .. });
+        kept(self)
+            && kept(other)
+            && self.flash_mib == other.flash_mib
             && (self.items, self.value_bytes) == (other.items, other.value_bytes)
     }
 
@@ -152,13 +160,73 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
         hit_ratio(scale),
         pressure(scale),
         churn(scale),
+        flash(
+            "flash-1k",
+            "GET, uniform, 1 M items of 1 KB behind 256 MiB, depth 16",
+            1_000_000,
+            994,
+            256,
+            16,
+            scale,
+        ),
+        flash(
+            "flash-1k-d1",
+            "GET, uniform, 1 M items of 1 KB behind 256 MiB, depth 1",
+            1_000_000,
+            994,
+            256,
+            1,
+            scale,
+        ),
+        flash(
+            "flash-100",
+            "GET, uniform, 4 M items of 100 B behind 64 MiB, depth 16",
+            4_000_000,
+            70,
+            64,
+            16,
+            scale,
+        ),
+        flash(
+            "flash-100-d1",
+            "GET, uniform, 4 M items of 100 B behind 64 MiB, depth 1",
+            4_000_000,
+            70,
+            64,
+            1,
+            scale,
+        ),
     ]
+}
+
+/// A load for a flash tier twice as large as the items.
+fn flash(
+    name: &'static str,
+    about: &'static str,
+    items: u32,
+    bytes: u32,
+    limit_mib: u64,
+    depth: usize,
+    scale: f64,
+) -> Load {
+    let scale = limited_scale(scale);
+    let items = (f64::from(items) * scale) as u32;
+    let payload = u64::from(items) * (KEY_BYTES as u64 + u64::from(bytes));
+    Load {
+        name,
+        about,
+        items,
+        value_bytes: ValueBytes::fixed(bytes),
+        kind: Kind::Flash { depth },
+        limit_mib: ((limit_mib as f64 * scale) as u64).max(32),
+        flash_mib: (2 * payload / MIB).max(256),
+    }
 }
 
 /// A load whose items fit in memory with room to spare.
 fn roomy(name: &'static str, about: &'static str, items: u32, bytes: u32, kind: Kind) -> Load {
     let value_bytes = ValueBytes::fixed(bytes);
-    let mut load = Load { name, about, items, value_bytes, kind, limit_mib: 0 };
+    let mut load = Load { name, about, items, value_bytes, kind, limit_mib: 0, flash_mib: 0 };
     load.limit_mib = load.roomy_limit_mib();
     load
 }
@@ -180,6 +248,7 @@ fn hit_ratio(scale: f64) -> Load {
         value_bytes: ValueBytes::fixed(300),
         kind: Kind::HitRatio { requests },
         limit_mib: (64.0 * scale) as u64,
+        flash_mib: 0,
     }
 }
 
@@ -192,6 +261,7 @@ fn pressure(scale: f64) -> Load {
         value_bytes: ValueBytes::fixed(300),
         kind: Kind::Pressure { requests: (2_000_000.0 * scale) as u32 },
         limit_mib: (PRESSURE_LIMIT_MIB * scale) as u64,
+        flash_mib: 0,
     }
 }
 
@@ -205,6 +275,7 @@ fn churn(scale: f64) -> Load {
         value_bytes: ValueBytes { min: 50, max: 550 },
         kind: Kind::Churn { depth: 16, window: (50_000.0 * scale) as u32 },
         limit_mib: (64.0 * scale) as u64,
+        flash_mib: 0,
     }
 }
 

@@ -61,6 +61,10 @@ pub(crate) struct CompareOptions {
     /// Further arguments of larder, such as "--temperature hitmap"; to see two modes side by side, name the other with --peer
     #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]
     pub(crate) larder_args: String,
+    /// File for the flash tier of the servers that have one, overwritten by each in turn; without it, the loads that
+    /// need one are left out
+    #[arg(long, value_name = "PATH")]
+    pub(crate) flash_file: Option<PathBuf>,
     /// One more server, or another memcached or redis: name=path[:arguments]; may be repeated
     #[arg(long, value_name = "NAME=PATH[:ARGS]")]
     pub(crate) peer: Vec<String>,

@@ -123,7 +123,7 @@ impl LoadReport {
                 },
                 RESIDENT,
             ],
-            Kind::Churn { .. } => vec![HIT_RATIO, RESIDENT],
+            Kind::Churn { .. } | Kind::Flash { .. } => vec![HIT_RATIO, RESIDENT],
             Kind::Resident { .. } | Kind::Store => Vec::new(),
         };
         columns

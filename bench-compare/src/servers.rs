@@ -55,6 +55,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) value_bytes: u32,
     /// Cores it may run on.
     pub(crate) cores: &'a Cores,
+    /// The file of its flash tier, and how large that is, in MiB.
+    pub(crate) flash: Option<(&'a Path, u64)>,
 }
 
 impl Server {
@@ -141,12 +143,38 @@ impl Server {
             Family::Pogocache => {
                 format!("-h 127.0.0.1 -p {port} --threads {threads} --maxmemory {limit_mib}mb")
             }
+            Family::Larder if setting.flash.is_some() => format!("serve -p {port} -U 0 -t {threads}"),
             Family::Larder => format!("serve -p {port} -U 0 -t {threads} -m {limit_mib}"),
         };
         // Two blanks stand for an empty argument.
         words.extend(flags.split(' ').map(str::to_owned));
+        if let Some((path, mib)) = setting.flash {
+            words.extend(self.flash_flags(path, mib, *limit_mib));
+        }
         words.extend(self.arguments.iter().cloned());
         words
+    }
+
+    /// Larder's flash memory is part of the limit, as extstore's item headers are part of memcached's.
+    fn flash_flags(&self, path: &Path, mib: u64, limit_mib: u64) -> Vec<String> {
+        let path = path.display();
+        match self.family {
+            Family::Larder => {
+                let flash_mib = limit_mib / 4;
+                let flags = format!(
+                    "--flash {path}:{mib}m --flash-memory {flash_mib}m --flash-format -m {}",
+                    limit_mib - flash_mib
+                );
+                words(&flags)
+            }
+            // Smaller values than its default of 512 B, or nothing of the small items would go to the file.
+            _ => words(&format!("-o ext_path={path}:{mib}m,ext_item_size=32")),
+        }
+    }
+
+    /// Whether it can put items on flash.
+    pub(crate) fn has_flash(&self) -> bool {
+        matches!(self.family, Family::Memcached | Family::Larder)
     }
 
     /// Starts it on a free port and waits until it answers.
@@ -312,7 +340,7 @@ mod tests {
     #[test]
     fn commands_carry_the_setting() {
         let cores = Cores(vec![0]);
-        let setting = Setting { limit_mib: 64, threads: 2, value_bytes: 32, cores: &cores };
+        let setting = Setting { limit_mib: 64, threads: 2, value_bytes: 32, cores: &cores, flash: None };
         let server = |family, arguments: &[&str]| Server {
             name: "x".to_owned(),
             family,
@@ -321,6 +349,14 @@ mod tests {
         };
         let larder = server(Family::Larder, &[]).command(1234, &setting);
         assert_eq!(larder.join(" "), "/bin/x serve -p 1234 -U 0 -t 2 -m 64");
+        let behind = Setting { flash: Some((Path::new("/x/f"), 512)), ..setting };
+        let larder = server(Family::Larder, &[]).command(1, &behind).join(" ");
+        assert!(
+            larder.ends_with("-t 2 --flash /x/f:512m --flash-memory 16m --flash-format -m 48"),
+            "{larder}"
+        );
+        let memcached = server(Family::Memcached, &[]).command(1, &behind).join(" ");
+        assert!(memcached.ends_with("-m 64 -o ext_path=/x/f:512m,ext_item_size=32"), "{memcached}");
         let redis = server(Family::Redis, &["--hz", "1"]).command(1, &setting);
         let save = redis.iter().position(|word| word == "--save").expect("--save is there");
         assert_eq!((redis[save + 1].as_str(), redis[save + 2].as_str()), ("", "--appendonly"));

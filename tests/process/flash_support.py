@@ -1,0 +1,87 @@
+"""What the tests of flash share: a server with a file behind its memory, and ways to get items out of memory."""
+
+import os
+import time
+import zlib
+
+from process_support import Case
+
+MEBIBYTE = 1 << 20
+MEMORY_MIB = 16
+FLASH_MIB = 256
+
+
+def noise(number, size):
+    """A value that tells its number and length, and does not compress."""
+    head = b"%d:%d:" % (number, size)
+    return (head + bytes((number * 31 + at * 7 + at // 251) & 127 | 64 for at in range(min(size, 512))) * (
+        size // 512 + 1))[:size]
+
+
+def brief(value):
+    """A value as a failure shows it: its beginning, length and checksum."""
+    return value if value is None or len(value) < 100 else b"%b... %d bytes, %x" % (
+        value[:40], len(value), zlib.crc32(value))
+
+
+class FlashCase(Case):
+    """A test case whose servers have flash."""
+
+    def setUp(self):
+        self.path = os.path.join(self.folder(), "flash")
+
+    def flash_server(self, *flags, memory=MEMORY_MIB, flash=FLASH_MIB, **options):
+        """A server with this test's file."""
+        place = "%s:%dm" % (self.path, flash)
+        return self.server("-m", str(memory), "--flash", place, "--admin", "off", *flags, **options)
+
+    def push_out(self, connection, name=b"filler", mebibytes=4 * MEMORY_MIB):
+        """Stores so much else that memory holds nothing of what was there before, no faster than flash takes it."""
+        value = os.urandom(8000)
+        count = mebibytes * MEBIBYTE // 8100
+        shed = self.number(connection, b"demotions_shed", b"flash")
+        for start in range(0, count, 100):
+            before, shed = shed, self.number(connection, b"demotions_shed", b"flash")
+            time.sleep(0.1 if shed > before else 0.002)
+            connection.send(b"".join(b"set %b%d 0 0 8000 noreply\r\n%b\r\n" % (name, number, value)
+                                     for number in range(start, start + 100)))
+            self.assertEqual(connection.ask(b"mn"), b"MN")
+
+    def cold(self, connection, items, mebibytes=4 * MEMORY_MIB, flags=0, exptime=0):
+        """Stores the items and has them on flash alone. Flash may shed any of them, so it is tried a few times."""
+        for attempt in range(6):
+            for key, value in items.items():
+                self.assertEqual(connection.set(key, value, flags=flags, exptime=exptime), b"STORED")
+            self.push_out(connection, b"cold%d-" % attempt, mebibytes)
+            before = self.number(connection, b"get_extstore")
+            keys = list(items)
+            found = [answer for start in range(0, len(keys), 100)
+                     for answer in self.values(connection, keys[start:start + 100])]
+            if len(found) == len(items) == self.number(connection, b"get_extstore") - before:
+                return
+        self.fail("only %d of %d items are on flash" % (len(found), len(items)))
+
+    def values(self, connection, keys):
+        """The answer to one multiget: keys in their order, with flags and value."""
+        connection.send(b"get " + b" ".join(keys) + b"\r\n")
+        found = []
+        while True:
+            line = connection.line()
+            if line == b"END":
+                return found
+            words = line.split()
+            self.assertEqual(words[0], b"VALUE", line)
+            found.append((words[1], int(words[2]), connection.exactly(int(words[3]))))
+            self.assertEqual(connection.exactly(2), b"\r\n")
+
+    def same(self, found, expected):
+        """Fails unless the answers are the same, without showing whole values."""
+        if found != expected:
+            shown = [[(key, flags, brief(value)) for key, flags, value in answers] for answers in (found, expected)]
+            self.assertEqual(*shown)
+            self.fail("values differ")
+
+    @staticmethod
+    def number(connection, name, which=b""):
+        """One number of the statistics."""
+        return int(connection.stats(which)[name])
