@@ -112,8 +112,9 @@ pub struct Flash {
     pub(crate) zones: Mutex<Zones>,
     /// One reclaim at a time.
     pub(crate) reclaiming: Mutex<()>,
-    /// One look for idle zones of generations at a time.
-    pub(crate) freeing: Mutex<()>,
+    /// Held by who chooses a zone that nothing is to be found in any more until it has forgotten and erased it: two that chose
+    /// the same would erase it twice, and the second time it may have been written again. Below `reclaiming`.
+    pub(crate) releasing: Mutex<()>,
     pub(crate) generations: Generations,
     /// Whether something of generations is not looked for any more, and a restart would still find it: until that is written
     /// down, anything may be held.

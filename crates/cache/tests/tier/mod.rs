@@ -17,13 +17,22 @@ pub(crate) fn unix_now_s() -> u32 {
 
 /// Opens the tier on `device`. Without `now_s` it goes by the machine's clock.
 pub(crate) fn open(device: &MemoryDevice, recover: Recover, now_s: Option<Arc<AtomicU32>>) -> Arc<Flash> {
+    open_with(device, recover, now_s, true)
+}
+
+/// The same, with generations or without.
+pub(crate) fn open_with(
+    device: &MemoryDevice,
+    recover: Recover,
+    now_s: Option<Arc<AtomicU32>>,
+    generations: bool,
+) -> Arc<Flash> {
     let flash = Flash::open(
         Arc::new(device.clone()),
         FlashOptions {
             memory_bytes: 16 << 20,
             segment_bytes: None,
-            // With generations, threads that change the same keys were seen to read an old value: not trusted yet.
-            generations: false,
+            generations,
             recover,
             ops: OpsPolicy::Queuing,
             reclaim: ReclaimPolicy::Adaptive,

@@ -109,6 +109,8 @@ impl Flash {
         record: &Record<'_>,
         last: bool,
     ) -> Result<u64, NoRoom> {
+        // A segment is in order of hash, and who reads it knows no other hash than this.
+        debug_assert_eq!(hash, record.hash(&self.hasher), "a record is put under its own hash");
         if !record.tombstone {
             append.cas_max = append.cas_max.max(record.cas);
         }
@@ -176,8 +178,11 @@ impl Flash {
         let in_buffer = |buffer: &Arc<Buffer>| {
             buffer.read().as_ref().is_some_and(|content| content.find(wanted, buffer.cas_base).is_some())
         };
-        !self.extents.candidates(wanted.hash).is_empty()
-            || self.directory.extents().buffers.iter().any(in_buffer)
+        let has = || {
+            !self.extents.candidates(wanted.hash).is_empty()
+                || self.directory.extents().buffers.iter().any(in_buffer)
+        };
+        self.unmoved(has, |has| !has)
     }
 
     /// Whether a record that becomes the newest must carry the mark that extents are superseded.
@@ -187,6 +192,7 @@ impl Flash {
 
     /// No extent is the newest any more, but for one in the buffer of the sequence `spare`.
     fn kill_extents(&self, append: &mut Append, wanted: &Wanted<'_>, spare: Option<u64>) {
+        self.directory.moves();
         for buffer in &self.directory.extents().buffers {
             if Some(buffer.sequence) == spare {
                 continue;
@@ -228,8 +234,8 @@ impl Flash {
             let own = self.push(append, Kind::Extents, hash, record, false)?;
             self.kill_extents(append, &wanted, Some(own));
             // A log version that stays would be found again when the extent's zone goes, and a mark in the log must not go
-            // with the tombstone that has it.
-            if marked || self.log_may_hold(hash) {
+            // with the tombstone that has it. Of a later part there is no other version.
+            if wanted.part == 0 && (marked || self.log_may_hold(hash)) {
                 let tombstone = Record { cas: own, ..Record::tombstone(record.key, marked) };
                 match self.push(append, Kind::Log, hash, &tombstone, true) {
                     Ok(sequence) => {

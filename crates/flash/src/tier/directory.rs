@@ -113,7 +113,7 @@ impl Place {
 /// The directory.
 pub(crate) struct Directory {
     places: Box<[ArcSwapOption<Place>]>,
-    /// Goes up before a number loses its meaning. See [`Directory::changes`].
+    /// Goes up before anything is not where it was. See [`Directory::changes`].
     changes: AtomicU64,
     /// Extents segments in memory, and those on the device by zone and page.
     extents: ArcSwap<Extents>,
@@ -162,13 +162,20 @@ impl Directory {
 
     /// Takes it back.
     pub(crate) fn forget(&self, id: u16) {
-        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.moves();
         self.places[id as usize].store(None);
+    }
+
+    /// Something goes: a number loses its meaning, or an extent leaves its buffer or the extent table. Called when whatever
+    /// takes its place is there and before it goes.
+    pub(crate) fn moves(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Who reads this, then the log table, then what the numbers mean, and then this again and finds it the same, has seen
     /// numbers that all meant what they did when they were put in: none was given to a newer segment in between, and
-    /// nothing of an older one had moved on unseen.
+    /// nothing of an older one had moved on unseen. The same holds of extents, which are in a buffer or in the extent table: who
+    /// found one in neither, and this the same before and after, would not have found it anywhere.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }

@@ -95,10 +95,22 @@ impl Flash {
     }
 
     pub(crate) fn may_hold_hash(&self, hash: u64) -> bool {
-        self.is_on()
-            && (self.log_may_hold(hash)
-                || !self.extents.candidates(hash).is_empty()
-                || !self.directory.extents().buffers.is_empty() && self.buffers_hold(hash))
+        let holds = || {
+            self.log_may_hold(hash) || !self.extents.candidates(hash).is_empty() || self.buffers_hold(hash)
+        };
+        self.is_on() && self.unmoved(holds, |holds| !holds)
+    }
+
+    /// Looks, and looks again if what came is `doubtful` and something was moved meanwhile: an extent from its buffer to the
+    /// device, or from there to another buffer, is in neither for one who looks at each before it comes there.
+    pub(crate) fn unmoved<T>(&self, look: impl Fn() -> T, doubtful: impl Fn(&T) -> bool) -> T {
+        loop {
+            let changes = self.directory.changes();
+            let seen = look();
+            if !doubtful(&seen) || self.directory.changes() == changes {
+                return seen;
+            }
+        }
     }
 
     pub(crate) fn buffers_hold(&self, hash: u64) -> bool {

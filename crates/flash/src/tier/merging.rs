@@ -201,6 +201,13 @@ impl Flash {
             }
             let counts = merged.counts;
             self.counters.merges.fetch_add(1, Relaxed);
+            if !merged.voids.is_empty() {
+                self.counters.damaged_pages.fetch_add(merged.voids.len() as u64, Relaxed);
+                tracing::warn!(
+                    ranges = merged.voids.len(),
+                    "a merge met damage: what older generations have there goes"
+                );
+            }
             self.counters.merged_records.fetch_add(counts.kept, Relaxed);
             self.counters.merged_bytes.fetch_add(counts.kept_bytes, Relaxed);
             self.counters.merge_dropped.fetch_add(counts.cold + counts.expired + counts.superseded, Relaxed);
@@ -214,10 +221,11 @@ impl Flash {
             self.device_error("release", ZoneId(0), &error);
             return false;
         }
+        let _one = self.releasing();
         for (zone, _) in log {
             self.release(*zone);
         }
-        self.free_generation_zones();
+        self.free_idle_zones();
         true
     }
 
@@ -237,25 +245,24 @@ impl Flash {
 
     /// Zones of generations in which nothing is looked for any more go.
     pub(crate) fn free_generation_zones(&self) -> bool {
-        let _one = self.freeing.lock().expect("no panic under this lock");
+        let _one = self.releasing();
+        self.free_idle_zones()
+    }
+
+    /// The same, under the `releasing` lock.
+    fn free_idle_zones(&self) -> bool {
+        let generation = |(number, zone): (usize, &super::zones::Zone)| match zone.used {
+            Use::Generation(top) => Some((ZoneId(number as u32), top + 1)),
+            _ => None,
+        };
+        // Before the list: what a merge wrote is in the list first, and counts as a generation's zone afterwards.
+        let mut idle: Vec<(ZoneId, u64)> =
+            self.zones().zones.iter().enumerate().filter_map(generation).collect();
         let list = self.generations.list();
         let chunks = list.newest_first().iter().flat_map(|generation| generation.chunks());
         let mut used: HashSet<ZoneId> = chunks.map(|chunk| chunk.run.zone).collect();
         used.extend(list.address().iter().flat_map(|run| run.segments()).map(|segment| segment.run.zone));
-        let idle: Vec<(ZoneId, u64)> = {
-            let zones = self.zones();
-            let generation = |(number, zone): (usize, &super::zones::Zone)| match zone.used {
-                Use::Generation(top) => Some((ZoneId(number as u32), top + 1)),
-                _ => None,
-            };
-            zones
-                .zones
-                .iter()
-                .enumerate()
-                .filter_map(generation)
-                .filter(|(zone, _)| !used.contains(zone))
-                .collect()
-        };
+        idle.retain(|(zone, _)| !used.contains(zone));
         if idle.is_empty() {
             self.unreleased.store(false, SeqCst);
             return false;
@@ -270,7 +277,7 @@ impl Flash {
     }
 
     /// The oldest zone of the oldest generation goes, and before it the extents that only marks in it hide.
-    pub(crate) fn drop_generation_zone(&self) -> bool {
+    fn drop_generation_zone(&self) -> bool {
         let Some((zone, below)) = self.generations.oldest_zone() else { return false };
         if let Some(below) = below
             && !self.release_extents_below(below)
@@ -280,7 +287,7 @@ impl Flash {
         self.unreleased.store(true, SeqCst);
         self.generations.drop_zone(zone);
         self.counters.quick_drops.fetch_add(1, Relaxed);
-        self.free_generation_zones()
+        self.free_idle_zones()
     }
 
     /// A zone for a merge. One is left for the log, so that what has to be written can be.
@@ -298,6 +305,7 @@ impl Flash {
 
     /// What is oldest of generations and extents goes, a zone of it.
     pub(crate) fn drop_oldest_of_all(&self) -> bool {
+        let _one = self.releasing();
         let generation = self.generations.list().newest_first().last().map(|oldest| oldest.number());
         let extents = {
             let zones = self.zones();

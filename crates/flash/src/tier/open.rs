@@ -71,7 +71,7 @@ impl Flash {
             writing: Mutex::new(Writing::default()),
             reclaiming: Mutex::default(),
             sweeping: Mutex::default(),
-            freeing: Mutex::default(),
+            releasing: Mutex::default(),
             unreleased: AtomicBool::new(false),
             generations: Generations::new(shape.filters, shape.address_cache),
             generation_hits: ArcSwap::from_pointee(HitBits::new(shape.generation_hits * 8)),

@@ -7,8 +7,8 @@ use crate::flash::Flash;
 use crate::log_table::IdSet;
 use crate::segment::Kind;
 use crate::space::{self, Work, ZoneFacts};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 impl Flash {
@@ -101,6 +101,7 @@ impl Flash {
             // The log hides what is in them.
             return false;
         }
+        let _one = self.releasing();
         let begun = Instant::now();
         let now = self.now();
         let oldest = {
@@ -152,6 +153,7 @@ impl Flash {
 
     /// Zones whose survivors are durable go.
     fn release_drained(&self) -> bool {
+        let _one = self.releasing();
         let unwritten = self.oldest_unwritten();
         let is_drained = |used: Use| matches!(used, Use::Draining(after) if after < unwritten);
         let drained: Vec<ZoneId> = {
@@ -176,6 +178,7 @@ impl Flash {
 
     /// Zones in which a flush left nothing go.
     fn release_flushed(&self) -> bool {
+        let _one = self.releasing();
         let floor = self.floor.load(SeqCst);
         let flushed: Vec<ZoneId> = {
             let zones = self.zones();
@@ -195,7 +198,11 @@ impl Flash {
         open.map(|buffer| buffer.sequence).min().unwrap_or(u64::MAX)
     }
 
-    /// Nothing in the zone is found any more, and it can be written again.
+    pub(crate) fn releasing(&self) -> MutexGuard<'_, ()> {
+        self.releasing.lock().expect("no panic under this lock")
+    }
+
+    /// Nothing in the zone is found any more, and it can be written again. Under the `releasing` lock, like the choice of it.
     pub(crate) fn release(&self, zone: ZoneId) -> bool {
         let released = self.release_content(zone);
         if released {

@@ -21,6 +21,11 @@ struct Kept {
     kept: u64,
 }
 
+/// Whether there is no other version that it could hide: what it is found under names its version.
+fn is_later_part(record: &Record<'_>) -> bool {
+    record.part.is_some_and(|part| part.number > 0)
+}
+
 impl Flash {
     /// Puts again what is worth it. Returns the sequence of the newest segment that took any of it (0 for none): when that is
     /// durable the zone can go. `None` if the zone could not be read to its end, or something had no place: it must stay.
@@ -89,7 +94,7 @@ impl Flash {
     /// An extent that goes hides nothing in the log; but if there are dead ones older than it, it was all that said so.
     fn drop_extent(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Option<u64> {
         let marked = self.must_mark(&self.append(), hash);
-        if !marked {
+        if !marked || is_later_part(record) {
             return Some(0);
         }
         match self.append_survivor(hash, &Record::tombstone(record.key, true), stamp) {
@@ -158,7 +163,7 @@ impl Flash {
                 other => return other,
             }
         }
-        if older || hides_extents || !known {
+        if (older || hides_extents || !known) && !is_later_part(record) {
             return self.append_survivor(hash, &Record::tombstone(record.key, hides_extents), stamp);
         }
         Ok(0)

@@ -194,6 +194,7 @@ impl Flash {
         let mut append = self.append();
         append.sealed.retain(|sealed| !Arc::ptr_eq(sealed, buffer));
         if buffer.kind == Kind::Extents {
+            self.directory.moves();
             self.directory
                 .change_extents(|extents| extents.buffers.retain(|known| !Arc::ptr_eq(known, buffer)));
         } else if segment.is_none() {
