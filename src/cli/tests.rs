@@ -120,10 +120,10 @@ fn flags_of_flash() {
         (s.flash.cutoff_s, s.flash.keep_percent) = (5, 0);
     });
     sets(
-        "--flash f --flash-generations on --flash-save off --flash-segment 2m --flash-write-budget 1t",
+        "--flash f --flash-generations off --flash-save off --flash-segment 2m --flash-write-budget 1t",
         |s| {
             s.flash.path = Some("f".into());
-            (s.flash.generations, s.flash.save) = (true, false);
+            (s.flash.generations, s.flash.save) = (false, false);
             (s.flash.segment_bytes, s.flash.write_budget_bytes) = (Some(2 << 20), Some(1 << 40));
         },
     );

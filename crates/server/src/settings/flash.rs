@@ -38,7 +38,7 @@ pub struct FlashSettings {
     pub segment_bytes: Option<u64>,
     /// Bytes of a zone of a file or plain block device; `None` = about a 256th of it.
     pub zone_bytes: Option<u64>,
-    /// Whether old segments are merged into generations. Default false.
+    /// Whether old segments are merged into generations. Default true.
     pub generations: bool,
     /// Whether what is in memory is written to flash at a graceful stop. Default true.
     pub save: bool,
@@ -65,7 +65,7 @@ impl Default for FlashSettings {
             direct: Direct::Auto,
             segment_bytes: None,
             zone_bytes: None,
-            generations: false,
+            generations: true,
             save: true,
             format: false,
             depth: 64,
