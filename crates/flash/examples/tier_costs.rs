@@ -1,6 +1,6 @@
 //! What the tier costs for items of 100 bytes on a device of memory: DRAM, reads, write amplification, nanoseconds.
 //!
-//! `cargo run --release -p larder-flash --example tier_costs -- [log|generations] [items] [memory MiB] [keep percent]`
+//! `cargo run --release -p larder-flash --example tier_costs -- [log|generations] [items] [memory MiB] [keep percent] [items the device is made for]`
 
 use larder_flash::device::MemoryDevice;
 use larder_flash::{Begun, Flash, FlashItem, FlashOptions, OpsPolicy, Put, ReclaimPolicy, Recover};
@@ -21,8 +21,8 @@ fn main() {
     let number =
         |at: usize, default: u64| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
     let (items, memory) = (number(2, 3_000_000), number(3, 64) << 20);
-    // A twenty-sixth more than the items take.
-    let zone_pages = (items * 112 * 27 / 26 / 4096 / 238).next_multiple_of(16);
+    // A twenty-sixth more than the items take, unless it is to be too small for them.
+    let zone_pages = (number(5, items) * 112 * 27 / 26 / 4096 / 238).next_multiple_of(16);
     let options = FlashOptions {
         memory_bytes: memory,
         segment_bytes: None,
@@ -118,6 +118,10 @@ fn main() {
         stats.merges,
         stats.quick_drops,
         stats.items,
+    );
+    println!(
+        "misses for want of a third read: {}, for damage: {}; {} records merged, {} dropped in merges",
+        stats.misses_for_reads, stats.misses_for_damage, stats.merged_records, stats.merge_dropped,
     );
     let used = stats.memory;
     println!("{used:?}");

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! An entry is the difference between the upper 44 bits of its hash (the prefix) and those of the entry before, and which of the
-//! page's generations it means, as one number of 4 bits and the rest, 7 bits a byte (LEB128): 3 bytes for a thousand million
+//! page's generations it means, as one number of 5 bits and the rest, 7 bits a byte (LEB128): 3 bytes for a thousand million
 //! entries. At that number one absent hash in 16,000 has an entry. Entries of one prefix stay in one page.
 
 use crate::device::{Device, PAGE_BYTES, PageBuffer, ZoneId};
@@ -24,8 +24,11 @@ use std::sync::Arc;
 /// Bits of a hash that an entry keeps.
 const PREFIX_BITS: u32 = 44;
 const HEADER_BYTES: usize = 12;
+/// Bits of an entry that say which of the page's generations it means.
+const SLOT_BITS: u32 = 5;
+const _: () = assert!(GENERATIONS_MAX <= 1 << SLOT_BITS);
 /// Longest entry.
-const ENTRY_BYTES_MAX: usize = 7;
+const ENTRY_BYTES_MAX: usize = (PREFIX_BITS + SLOT_BITS).div_ceil(7) as usize;
 /// Bytes beside its payload that a cached page takes, about: its places in the map and in the ring.
 const CACHED_OVERHEAD_BYTES: usize = 112;
 
@@ -43,7 +46,7 @@ pub(crate) struct PageWriter {
     first: u64,
     last: u64,
     /// The prefix that is being collected, and the generations seen with it.
-    pending: Option<(u64, u16)>,
+    pending: Option<(u64, u32)>,
 }
 
 /// A page that is full: its payload, in two pieces, each with the hash that a segment's writer is to find it under.
@@ -94,7 +97,7 @@ impl PageWriter {
             (self.first, self.last) = (prefix, prefix);
         }
         for slot in (0..GENERATIONS_MAX as u64).filter(|slot| slots >> slot & 1 == 1) {
-            put_number(&mut self.page, (prefix - self.last) << 4 | slot);
+            put_number(&mut self.page, (prefix - self.last) << SLOT_BITS | slot);
             self.last = prefix;
             self.entries += 1;
         }
@@ -168,8 +171,8 @@ impl<'a> Entries<'a> {
         }
         self.left -= 1;
         let number = take_number(&mut self.code)?;
-        self.prefix += number >> 4;
-        let generation = self.generations.get(number as usize & 15)?;
+        self.prefix += number >> SLOT_BITS;
+        let generation = self.generations.get(number as usize & ((1 << SLOT_BITS) - 1))?;
         (self.prefix >> PREFIX_BITS == 0).then_some(Some((self.prefix, u64::from_le_bytes(*generation))))
     }
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Generations there may be at a time; an install beyond drops the oldest.
-pub(crate) const GENERATIONS_MAX: usize = 15;
+pub(crate) const GENERATIONS_MAX: usize = 24;
 
 /// One segment of a generation.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Zones of the log, percent of all that hold segments, at which they are merged.
-pub(crate) const LOG_PERCENT: u32 = 10;
+pub(crate) const LOG_PERCENT: u32 = 8;
 /// Pages between two looks at whether the tier is still needed.
 const STEP_PAGES: u64 = 1024;
 /// Fewest pages of a zone's rest that a segment of a generation is begun in.
@@ -91,6 +91,9 @@ impl Flash {
         let crowded = self.table.len() * 100 >= self.table.capacity() * TABLE_PERCENT
             || self.append().ids.len() < self.shape.buffers as usize + 2
             || self.table_full.swap(false, SeqCst);
+        // Where space is short and there is something older, that goes first: small merges make many generations, and each of
+        // them a false read now and then.
+        let short = short && self.generations.list().newest_first().is_empty();
         let due = !full.is_empty() && (full.len() >= share || crowded || short);
         (full, due)
     }

@@ -144,10 +144,9 @@ impl Shape {
         let extent_table = (capacity / EXTENT_BYTES as u64 * 9).min(left / 4);
         let generation_hits = if generations { (memory / 256).min(1 << 20) } else { 0 };
         let left = left.checked_sub(extent_table + generation_hits)?;
-        // Two bytes and a seventh for each record of an item of 100 bytes, and with generations, where the log is merged before
-        // the table is full, two and a half; an eighteenth of it is for the bits. With smaller items the table is full
-        // before the log is: they are merged sooner, or the oldest go.
-        let per_record = if generations { 50 } else { 43 };
+        // A little more than two bytes for each record of an item of 100 bytes; an eighteenth of it is for the bits. With
+        // smaller items the table is full before the log is: they are merged sooner, or the oldest go.
+        let per_record = if generations { 43 } else { 41 };
         let log_capacity = log_zones * zone_pages * PAGE_BYTES as u64;
         // A log table that is too small makes small generations, and of those only so many: it comes before filters.
         let share = if generations { left / 2 } else { left };

@@ -19,7 +19,7 @@ fn fill(bench: &Bench, items: std::ops::Range<u32>) {
 
 #[test]
 fn items_are_found_in_generations_with_one_read() {
-    let mut bench = Bench::new(64, 64, |options| {
+    let mut bench = Bench::new(72, 64, |options| {
         options.generations = true;
         options.memory_bytes = 8 << 20;
         options.segment_bytes = Some(32 * 4096);
