@@ -1,11 +1,9 @@
 //! Zones in memory: the device that tests use where no device matters.
 
 use super::{
-    Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue, ZoneId,
-    ZoneReport, ZoneState,
+    AtOnce, Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId,
+    ZoneReport, ZoneState, reads_at_once,
 };
-use rustix::event::{EventfdFlags, eventfd};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 #[derive(Default)]
@@ -123,56 +121,12 @@ impl Device for MemoryDevice {
     }
 
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
-        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|error| DeviceError::io("eventfd", error.into()))?;
-        Ok(Box::new(MemoryReads { device: self.clone(), depth, event, done: Vec::new() }))
+        reads_at_once(self.clone(), depth)
     }
 }
 
-/// Reads that are complete as soon as they are submitted, but seen only when reaped.
-struct MemoryReads {
-    device: MemoryDevice,
-    depth: u32,
-    event: OwnedFd,
-    done: Vec<ReadDone>,
-}
-
-impl ReadQueue for MemoryReads {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-
-    fn has_room(&self) -> bool {
-        self.done.len() < self.depth as usize
-    }
-
-    fn submit(
-        &mut self,
-        token: u64,
-        zone: ZoneId,
-        offset: u64,
-        mut buffer: PageBuffer,
-    ) -> Result<(), PageBuffer> {
-        if !self.has_room() {
-            return Err(buffer);
-        }
-        let result = self.device.read(zone, offset, &mut buffer);
-        self.done.push(ReadDone { token, buffer, result });
-        Ok(())
-    }
-
-    fn kick(&mut self) {
-        if !self.done.is_empty() {
-            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-        }
-    }
-
-    fn reap(&mut self, done: &mut Vec<ReadDone>) {
-        let _ = rustix::io::read(&self.event, &mut [0; 8]);
-        done.append(&mut self.done);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.done.len()
+impl AtOnce for MemoryDevice {
+    fn read_now(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> (Result<(), DeviceError>, u64) {
+        (self.read(zone, offset, into), 0)
     }
 }

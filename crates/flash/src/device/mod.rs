@@ -3,6 +3,7 @@
 //! A zone is written from its beginning to its end, in whole pages, and erased whole. Whatever a device is made of, it
 //! shows itself like that, and a device that can be overwritten refuses to be.
 
+mod at_once;
 mod buffer;
 #[doc(hidden)]
 pub mod contract;
@@ -22,6 +23,7 @@ mod table;
 mod uring;
 mod zoned;
 
+pub use at_once::{AtOnce, reads_at_once};
 pub use buffer::PageBuffer;
 pub use disk::DiskDevice;
 pub use error::DeviceError;

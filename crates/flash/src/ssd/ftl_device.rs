@@ -1,5 +1,5 @@
-use super::reads::{Source, queue};
 use super::{Ftl, FtlCounters, FtlError, FtlOptions, LBA_BYTES, Profile, Wear};
+use crate::device::{AtOnce, reads_at_once};
 use crate::device::{
     Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId, ZoneReport,
     ZoneState,
@@ -223,11 +223,11 @@ impl Device for FtlSsd {
     }
 
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
-        queue(self.clone(), depth)
+        reads_at_once(self.clone(), depth)
     }
 }
 
-impl Source for FtlSsd {
+impl AtOnce for FtlSsd {
     fn read_now(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> (Result<(), DeviceError>, u64) {
         let mut inner = self.lock();
         let now = inner.now_ns;

@@ -12,7 +12,6 @@ mod ftl;
 mod ftl_device;
 mod nand;
 mod profile;
-mod reads;
 mod rng;
 mod sim;
 mod stats;

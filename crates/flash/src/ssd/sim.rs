@@ -1,5 +1,5 @@
-use super::reads::{Source, queue};
 use super::{Fault, Histogram, NandCounters, OpenChannel, Profile, Wear, ZoneLayout};
+use crate::device::{AtOnce, reads_at_once};
 use crate::device::{
     Device, DeviceCounters, DeviceError, Geometry, PageBuffer, ReadQueue, ZoneId, ZoneReport,
 };
@@ -205,11 +205,11 @@ impl Device for SimSsd {
     }
 
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
-        queue(self.clone(), depth)
+        reads_at_once(self.clone(), depth)
     }
 }
 
-impl Source for SimSsd {
+impl AtOnce for SimSsd {
     fn read_now(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> (Result<(), DeviceError>, u64) {
         self.lock().read(zone, offset, into)
     }

@@ -2,12 +2,10 @@
 #![allow(dead_code, unreachable_pub, reason = "several tests share it, and none uses all of it")]
 
 use super::device::{
-    Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue, ZoneId,
-    ZoneReport, ZoneState,
+    AtOnce, Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId,
+    ZoneReport, ZoneState, reads_at_once,
 };
-use rustix::event::{EventfdFlags, eventfd};
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 const SECTOR_BYTES: usize = 512;
@@ -337,56 +335,12 @@ impl Device for CutDevice {
     }
 
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
-        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|error| DeviceError::io("eventfd", error.into()))?;
-        Ok(Box::new(CutReads { device: self.clone(), depth, event, done: Vec::new() }))
+        reads_at_once(self.clone(), depth)
     }
 }
 
-/// Reads that are complete when they are submitted.
-struct CutReads {
-    device: CutDevice,
-    depth: u32,
-    event: OwnedFd,
-    done: Vec<ReadDone>,
-}
-
-impl ReadQueue for CutReads {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-
-    fn has_room(&self) -> bool {
-        self.done.len() < self.depth as usize
-    }
-
-    fn submit(
-        &mut self,
-        token: u64,
-        zone: ZoneId,
-        offset: u64,
-        mut buffer: PageBuffer,
-    ) -> Result<(), PageBuffer> {
-        if !self.has_room() {
-            return Err(buffer);
-        }
-        let result = self.device.read(zone, offset, &mut buffer);
-        self.done.push(ReadDone { token, buffer, result });
-        Ok(())
-    }
-
-    fn kick(&mut self) {
-        if !self.done.is_empty() {
-            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-        }
-    }
-
-    fn reap(&mut self, done: &mut Vec<ReadDone>) {
-        let _ = rustix::io::read(&self.event, &mut [0; 8]);
-        done.append(&mut self.done);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.done.len()
+impl AtOnce for CutDevice {
+    fn read_now(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> (Result<(), DeviceError>, u64) {
+        (self.read(zone, offset, into), 0)
     }
 }

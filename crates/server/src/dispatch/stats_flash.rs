@@ -12,7 +12,7 @@ impl Dispatcher {
         let Some(flash) = self.worker.cache().flash_tier() else { return };
         let stats = flash.stats();
         let zones = stats.zones;
-        let used = u64::from(zones.open + zones.full + zones.draining);
+        let used = u64::from(zones.open + zones.full + zones.generations + zones.draining);
         let zone_bytes = self.shared.flash.get().map_or(0, |known| known.zone_bytes);
         for (name, value) in [
             ("get_extstore", totals.flash_hits),

@@ -2,7 +2,7 @@
 
 use crate::admin::{Family, Kind, Value, ZoneCell};
 use larder_cache::Totals;
-use larder_flash::{Flash, FlashStats, ZoneUse};
+use larder_flash::{Flash, FlashStats, ZoneCounts, ZoneUse};
 
 /// One number: its name in `stats flash`; in the metrics it has `flash_` before it.
 pub(crate) struct Row {
@@ -144,6 +144,16 @@ fn counts(stats: &FlashStats) -> Vec<Row> {
             "",
             stats.reclaim_reads,
         ),
+        count("flash_merges", "Merges of the log into a generation.", "", stats.merges),
+        count("flash_merges_given_up", "Merges that came to no end.", "", stats.merges_given_up),
+        count("flash_merged_records", "Records that merges wrote.", "", stats.merged_records),
+        count("flash_merged", "Bytes of them.", "bytes", stats.merged_bytes),
+        count(
+            "flash_merge_dropped",
+            "Records that merges left out: cold, expired, replaced.",
+            "",
+            stats.merge_dropped,
+        ),
         count("flash_quick_drops", "Zones dropped whole.", "", stats.quick_drops),
         count(
             "flash_drops_forced",
@@ -172,6 +182,8 @@ fn standing(stats: &FlashStats) -> Vec<Row> {
             stats.items,
         ),
         gauge("flash_extents", "Of them, long ones, each with an entry of its own.", "", stats.extents),
+        gauge("flash_generations", "Generations.", "", stats.generations),
+        gauge("flash_generation_items", "Records in them.", "", stats.generation_items),
         gauge("flash_tombstones_waiting", "Tombstones that wait for a buffer.", "", stats.tombstones_waiting),
         gauge("flash_live", "Records on the device that may be wanted, about.", "bytes", stats.live_bytes),
         gauge(
@@ -201,34 +213,36 @@ fn standing(stats: &FlashStats) -> Vec<Row> {
 }
 
 /// Zones by what they are used for.
-pub(crate) fn zones(stats: &FlashStats) -> [(&'static str, u64); 6] {
-    let zones = stats.zones;
+pub(crate) fn zones(stats: &FlashStats) -> [(&'static str, u64); 7] {
+    let ZoneCounts { meta, free, open, full, generations, draining, retired } = stats.zones;
     [
-        ("meta", zones.meta.into()),
-        ("free", zones.free.into()),
-        ("open", zones.open.into()),
-        ("full", zones.full.into()),
-        ("draining", zones.draining.into()),
-        ("retired", zones.retired.into()),
+        ("meta", meta.into()),
+        ("free", free.into()),
+        ("open", open.into()),
+        ("full", full.into()),
+        ("generation", generations.into()),
+        ("draining", draining.into()),
+        ("retired", retired.into()),
     ]
 }
 
 /// Memory by purpose, bytes.
-pub(crate) fn memory(stats: &FlashStats) -> [(&'static str, u64); 12] {
-    let memory = stats.memory;
+pub(crate) fn memory(stats: &FlashStats) -> [(&'static str, u64); 13] {
+    let used = &stats.memory;
     [
-        ("buffers", memory.buffers),
-        ("log_table", memory.log_table),
-        ("extent_table", memory.extent_table),
-        ("segments", memory.segments),
-        ("filters", memory.filters),
-        ("address_cache", memory.address_cache),
-        ("hit_bits", memory.hit_bits),
-        ("stamps", memory.stamps),
-        ("reads", memory.reads),
-        ("work", memory.work),
-        ("tombstones", memory.tombstones),
-        ("journal", memory.journal),
+        ("buffers", used.buffers),
+        ("log_table", used.log_table),
+        ("extent_table", used.extent_table),
+        ("segments", used.segments),
+        ("filters", used.filters),
+        ("address_cache", used.address_cache),
+        ("hit_bits", used.hit_bits),
+        ("stamps", used.stamps),
+        ("reads", used.reads),
+        ("work", used.work),
+        ("tombstones", used.tombstones),
+        ("dead_extents", used.dead_extents),
+        ("journal", used.journal),
     ]
 }
 

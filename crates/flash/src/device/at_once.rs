@@ -1,15 +1,15 @@
-//! A queue of reads over something that answers at once, in virtual time.
+//! A queue of reads over something that answers at once: memory, or a device in virtual time.
 
-use crate::device::{DeviceError, PageBuffer, ReadDone, ReadQueue, ZoneId};
+use super::{DeviceError, PageBuffer, ReadDone, ReadQueue, ZoneId};
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What is read from.
-pub(super) trait Source: Send + 'static {
-    /// Reads, beginning now; says when it is over.
+/// What answers at once.
+pub trait AtOnce: Send + 'static {
+    /// Reads, beginning now; says when it is over, in nanoseconds of virtual time, or 0 where there is none.
     fn read_now(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> (Result<(), DeviceError>, u64);
     /// It is that late, at least: somebody waited.
-    fn reached(&self, ns: u64);
+    fn reached(&self, _ns: u64) {}
 }
 
 struct Reads<S> {
@@ -22,13 +22,16 @@ struct Reads<S> {
 }
 
 /// Reads that are complete as soon as they are submitted, side by side in virtual time, but seen only when reaped.
-pub(super) fn queue(source: impl Source, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
+///
+/// # Errors
+/// The system has no eventfd to give.
+pub fn reads_at_once(source: impl AtOnce, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
     let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
         .map_err(|error| DeviceError::io("eventfd", error.into()))?;
     Ok(Box::new(Reads { source, depth: depth as usize, event, done: Vec::new(), end_ns: 0 }))
 }
 
-impl<S: Source> ReadQueue for Reads<S> {
+impl<S: AtOnce> ReadQueue for Reads<S> {
     fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
