@@ -17,6 +17,8 @@ COLD_KEYS = 150_000
 COLD_BATCH = 500
 VALUE = b"v" * 300
 KEPT_MIN = 0.9 * HOT_KEYS
+# What a device has not been told or has not marked yet can go: on a busy machine that is more. (Nothing at all stays with `off`.)
+KEPT_BY_DEVICE_MIN = 0.7 * HOT_KEYS
 
 
 def read_and_flood(connection):
@@ -121,14 +123,14 @@ class Devices(Case):
     def test_a_device(self):
         server = self.stand_in("")
         connection = self.connection(server)
-        self.assertGreater(read_and_flood(connection), KEPT_MIN)
+        self.assertGreater(read_and_flood(connection), KEPT_BY_DEVICE_MIN)
         self.assertIn(b"stand-in", connection.stats(b"temperature")[b"hitmap_on"])
         self.assertEqual(server.error_text(), "")
 
     def test_a_device_that_fails_in_the_middle(self):
         server = self.stand_in("lose=200")
         connection = self.connection(server)
-        self.assertGreater(read_and_flood(connection), KEPT_MIN)
+        self.assertGreater(read_and_flood(connection), KEPT_BY_DEVICE_MIN)
         time.sleep(0.2)
         self.assertIn(b"the CPU", connection.stats(b"temperature")[b"hitmap_on"])
         self.assertEqual(server.error_text().count("CUDA device lost"), 1, server.error_text())
