@@ -16,7 +16,7 @@ HOT_KEYS = 2000
 COLD_KEYS = 150_000
 COLD_BATCH = 500
 VALUE = b"v" * 300
-KEPT_MIN = 0.9 * HOT_KEYS
+KEPT_MIN = 0.8 * HOT_KEYS
 # What a device has not been told or has not marked yet can go: on a busy machine that is more. (Nothing at all stays with `off`.)
 KEPT_BY_DEVICE_MIN = 0.7 * HOT_KEYS
 

@@ -68,12 +68,19 @@ impl Worker {
 
     #[inline(never)]
     fn looks_beyond(&self, hash: KeyHash, key: &[u8]) -> bool {
-        let Some(level) = &self.cache.level else { return false };
-        if !level.flash.may_hold(hash) {
-            self.counters().flash_misses.add(1);
-            return false;
+        if self.flash_might_be_asked(hash, key) {
+            return true;
         }
-        !self.has_entry(hash, key)
+        if !self.has_entry(hash, key) {
+            self.counters().flash_misses.add(1);
+        }
+        false
+    }
+
+    /// The same as [`Worker::flash_may_hold`], of a key that is not asked for yet: a no is not counted as a miss.
+    pub fn flash_might_be_asked(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let level = self.cache.level.as_ref().filter(|_| self.fetcher.is_some());
+        level.is_some_and(|level| level.flash.may_hold(hash)) && !self.has_entry(hash, key)
     }
 
     /// Whether memory has an item of the key, live or not.
@@ -147,9 +154,23 @@ impl Worker {
         self.fetcher.as_ref().map(|fetcher| fetcher.fd())
     }
 
-    /// Invalidations up to this one are durable: see [`Worker::take_commit`].
+    /// How many fetches may be on their way; 0 where there is no flash.
+    pub fn fetch_depth(&self) -> u32 {
+        self.fetcher.as_ref().map_or(0, |fetcher| fetcher.depth())
+    }
+
+    /// Makes [`Worker::fetch_fd`] readable, though nothing has come.
+    pub fn wake_for_fetches(&self) {
+        if let Some(fetcher) = &self.fetcher {
+            fetcher.wake();
+        }
+    }
+
+    /// Invalidations up to this one are durable: see [`Worker::take_commit`]. All, where the device has failed for good: nobody is
+    /// kept waiting for what will never be.
     pub fn flash_committed(&self) -> Commit {
-        self.cache.level.as_ref().map_or(Commit(u64::MAX), |level| level.flash.committed())
+        let level = self.cache.level.as_ref().filter(|level| !level.flash.commits_nothing());
+        level.map_or(Commit(u64::MAX), |level| level.flash.committed())
     }
 
     /// The last invalidation that this worker's writes made since this was last asked. Where there is one, the replies to
@@ -167,10 +188,10 @@ impl Worker {
         }
     }
 
-    /// Whether what was found is still the newest version of the key.
+    /// Whether what was found is still the newest version of the key, and has not expired since.
     pub fn is_current(&self, hash: KeyHash, key: &[u8], found: &Found) -> bool {
         let Some(level) = &self.cache.level else { return false };
-        level.flash.stamp(hash) == found.stamp && !self.has_entry(hash, key)
+        level.flash.stamp(hash) == found.stamp && !self.cache.is_over(found) && !self.has_entry(hash, key)
     }
 
     /// Brings an item from flash into memory, with its CAS number, flags, expiry and state, if it is still the newest version
@@ -201,9 +222,7 @@ impl Worker {
 
     /// Whether it is worth making room for what was found.
     fn may_promote(&self, hash: KeyHash, key: &[u8], found: &Found) -> bool {
-        !self.cache.is_over(found)
-            && self.fits(key.len(), found.value_bytes)
-            && self.is_current(hash, key, found)
+        self.fits(key.len(), found.value_bytes) && self.is_current(hash, key, found)
     }
 
     fn count_promotion(&self, is_promoted: bool) -> bool {

@@ -9,6 +9,8 @@
 //! gone.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Bytes that one takes: its place in the list of its segment, and in the table of counts at the load a hash map has at worst.
 const EACH_BYTES: u64 = 8 + 18;
@@ -24,6 +26,8 @@ pub(crate) struct DeadExtents {
     bytes_max: u64,
     /// Newest segment that some were forgotten of.
     forgotten: Option<u64>,
+    /// Whether there is any, for those who have not got the lock.
+    any: Arc<AtomicBool>,
 }
 
 fn folded(hash: u64) -> u32 {
@@ -36,8 +40,14 @@ impl DeadExtents {
         DeadExtents { bytes_max, ..DeadExtents::default() }
     }
 
+    /// True while there is one: seen by whoever finds that the extent table has forgotten it.
+    pub(crate) fn any(&self) -> Arc<AtomicBool> {
+        self.any.clone()
+    }
+
     /// An extent of this segment is dead.
     pub(crate) fn add(&mut self, hash: u64, segment: u64) {
+        self.any.store(true, SeqCst);
         if (self.len + 1) * EACH_BYTES > self.bytes_max {
             self.forgotten = self.forgotten.max(Some(segment));
             return;
@@ -70,6 +80,7 @@ impl DeadExtents {
         if self.counts.capacity() > 64 && self.counts.len() < self.counts.capacity() / 4 {
             self.counts.shrink_to_fit();
         }
+        self.any.store(!self.is_empty(), SeqCst);
     }
 
     /// Whether there is none.

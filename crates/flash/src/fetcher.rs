@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Pages of a pooled buffer: what most lookups read.
 const POOLED_PAGES: usize = 2;
-/// Threads whose buffers there is room for.
-const FETCHERS: u64 = 32;
+/// Bytes that each thread is sure to have for reading; what it needs beyond them it shares with the others.
+const RESERVE_BYTES: u64 = 2 * (POOLED_PAGES * PAGE_BYTES) as u64;
 /// Reads in flight, at most.
 const DEPTH_MAX: u64 = 128;
 /// Times a lookup begins again because its buffer was written, or its zone reclaimed, while it looked.
@@ -37,9 +37,11 @@ pub struct Fetcher {
     pending: Vec<Option<Pending>>,
     vacant: Vec<usize>,
     done: Vec<ReadDone>,
-    /// Bytes of buffers in flight, and how many there may be.
+    /// Reads in flight, at most.
+    depth: u32,
+    /// Bytes of buffers in flight, and how many of them are beyond the reserve.
     bytes: u64,
-    bytes_max: u64,
+    borrowed: u64,
 }
 
 /// What came of beginning a fetch.
@@ -91,6 +93,11 @@ struct Pending {
 }
 
 impl Pending {
+    /// Bytes of the pages that are to be read.
+    fn read_bytes(&self) -> u64 {
+        self.reading.as_ref().map_or(0, |reading| reading.run().count as u64 * PAGE_BYTES as u64)
+    }
+
     fn wanted(&self) -> Wanted<'_> {
         Wanted { hash: self.hash, key: &self.key, cas: self.cas, part: self.part }
     }
@@ -108,14 +115,18 @@ impl Fetcher {
         let failed =
             |what: &str, error: &dyn std::fmt::Display| FlashError(format!("flash: {what}: {error}"));
         let longest = (flash.part_bytes_max() + 4 * PAGE_BYTES) as u64;
-        let bytes_max = (flash.shape.reads / FETCHERS).max(longest);
-        let taken = flash.counters.read_bytes.fetch_add(bytes_max, Relaxed) + bytes_max;
-        if taken > flash.shape.reads {
-            flash.counters.read_bytes.fetch_sub(bytes_max, Relaxed);
-            return Err(FlashError("the memory for flash is too small for so many threads".into()));
+        // What is left has to do for the longest read, whoever needs it.
+        let left = flash.shape.reads.saturating_sub(longest);
+        let taken = flash.counters.read_bytes.fetch_add(RESERVE_BYTES, Relaxed) + RESERVE_BYTES;
+        if taken > left {
+            flash.counters.read_bytes.fetch_sub(RESERVE_BYTES, Relaxed);
+            return Err(FlashError(format!(
+                "the memory for flash does for {} threads only: more memory, or fewer threads",
+                left / RESERVE_BYTES
+            )));
         }
-        let depth = (bytes_max / (POOLED_PAGES * PAGE_BYTES) as u64).clamp(2, DEPTH_MAX);
-        let reads = flash.device.reads(depth as u32).map_err(|error| failed("a queue of reads", &error))?;
+        let depth = (flash.shape.reads / (POOLED_PAGES * PAGE_BYTES) as u64).clamp(2, DEPTH_MAX) as u32;
+        let reads = flash.device.reads(depth).map_err(|error| failed("a queue of reads", &error))?;
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let commits = Arc::new(event.map_err(|error| failed("eventfd", &error))?);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| failed("epoll", &error))?;
@@ -135,14 +146,25 @@ impl Fetcher {
             pending: Vec::new(),
             vacant: Vec::new(),
             done: Vec::new(),
+            depth,
             bytes: 0,
-            bytes_max,
+            borrowed: 0,
         })
     }
 
     /// Readable when [`Fetcher::poll`] has something to say, or when [`Flash::committed`] went up.
     pub fn fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
+    }
+
+    /// How many reads may be in flight.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Makes [`Fetcher::fd`] readable.
+    pub fn wake(&self) {
+        let _ = rustix::io::write(&*self.commits, &1u64.to_ne_bytes());
     }
 
     /// Looks for the newest version of a key.
@@ -157,7 +179,7 @@ impl Fetcher {
     }
 
     fn begin_search(&mut self, token: u64, wanted: Wanted<'_>) -> Begun {
-        if !self.reads.has_room() || self.bytes >= self.bytes_max {
+        if !self.reads.has_room() {
             return Begun::Busy;
         }
         // Before anything is looked at.
@@ -199,11 +221,7 @@ impl Fetcher {
                 found.map_or(Begun::Absent, Begun::Here)
             }
             Went::Read => {
-                let long = pending
-                    .reading
-                    .as_ref()
-                    .map_or(0, |reading| reading.run().count as u64 * PAGE_BYTES as u64);
-                if self.bytes > 0 && self.bytes + long > self.bytes_max {
+                if !self.take_bytes(pending.read_bytes(), false) {
                     return Begun::Busy;
                 }
                 match self.submit(pending) {
@@ -275,9 +293,35 @@ impl Fetcher {
         true
     }
 
+    /// Accounts what a read takes. `regardless`: for a lookup that goes on, and is about to give back what it has.
+    fn take_bytes(&mut self, bytes: u64, regardless: bool) -> bool {
+        let lacking = (self.bytes + bytes).saturating_sub(RESERVE_BYTES + self.borrowed);
+        if lacking > 0 {
+            let (all, most) = (&self.flash.counters.read_bytes, self.flash.shape.reads);
+            let fits = |taken: u64| (regardless || taken + lacking <= most).then_some(taken + lacking);
+            if all.fetch_update(Relaxed, Relaxed, fits).is_err() {
+                return false;
+            }
+            self.borrowed += lacking;
+        }
+        self.bytes += bytes;
+        true
+    }
+
+    fn give_bytes(&mut self, bytes: u64) {
+        self.bytes -= bytes;
+        let borrowed = self.bytes.saturating_sub(RESERVE_BYTES);
+        if borrowed < self.borrowed {
+            self.flash.counters.read_bytes.fetch_sub(self.borrowed - borrowed, Relaxed);
+            self.borrowed = borrowed;
+        }
+    }
+
+    /// Reads what is accounted. Gives the lookup back, and the account, if there is no room in the queue.
     // What is given back goes on or ends at once: no reason to allocate.
     #[allow(clippy::result_large_err)]
     fn submit(&mut self, pending: Pending) -> Result<(), Pending> {
+        let bytes = pending.read_bytes();
         let Some(run) = pending.reading.as_ref().map(Reading::run) else { return Err(pending) };
         let (zone, at, pages) = (run.zone, run.first as u64 * PAGE_BYTES as u64, run.count as usize);
         let buffer = match self.pool.pop() {
@@ -288,18 +332,17 @@ impl Fetcher {
             }
             None => PageBuffer::new(pages),
         };
-        let bytes = buffer.len() as u64;
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.pending.push(None);
             self.pending.len() - 1
         });
         match self.reads.submit(slot as u64, zone, at, buffer) {
             Ok(()) => {
-                self.bytes += bytes;
                 self.pending[slot] = Some(pending);
                 Ok(())
             }
             Err(buffer) => {
+                self.give_bytes(bytes);
                 self.keep_buffer(buffer);
                 self.vacant.push(slot);
                 Err(pending)
@@ -308,8 +351,9 @@ impl Fetcher {
     }
 
     fn keep_buffer(&mut self, buffer: PageBuffer) {
-        let room = self.bytes_max / (POOLED_PAGES * PAGE_BYTES) as u64;
-        if buffer.pages() == POOLED_PAGES && (self.pool.len() as u64) < room.min(DEPTH_MAX) {
+        // Where there is no borrowed memory, none may lie here that is not of the reserve.
+        let room = (RESERVE_BYTES.max(self.bytes) / (POOLED_PAGES * PAGE_BYTES) as u64).min(DEPTH_MAX);
+        if buffer.pages() == POOLED_PAGES && (self.pool.len() as u64) < room {
             self.pool.push(buffer);
         }
     }
@@ -329,8 +373,12 @@ impl Fetcher {
             let slot = read.token as usize;
             let Some(mut pending) = self.pending.get_mut(slot).and_then(Option::take) else { continue };
             self.vacant.push(slot);
-            self.bytes -= read.buffer.len() as u64;
+            let bytes = read.buffer.len() as u64;
             let went = self.take_read(&mut pending, read);
+            if matches!(went, Went::Read) {
+                self.take_bytes(pending.read_bytes(), true);
+            }
+            self.give_bytes(bytes);
             match went {
                 Went::End(found) => {
                     self.count(&pending, found.is_some());
@@ -424,6 +472,6 @@ impl Fetcher {
 
 impl Drop for Fetcher {
     fn drop(&mut self) {
-        self.flash.counters.read_bytes.fetch_sub(self.bytes_max, Relaxed);
+        self.flash.counters.read_bytes.fetch_sub(RESERVE_BYTES + self.borrowed, Relaxed);
     }
 }

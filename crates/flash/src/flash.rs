@@ -119,6 +119,13 @@ pub struct Flash {
     /// Whether something of generations is not looked for any more, and a restart would still find it: until that is written
     /// down, anything may be held.
     pub(crate) unreleased: AtomicBool,
+    /// Extents below this sequence go before any zone of a generation is freed: what said of some of them that they are superseded
+    /// is gone. 0: none has to.
+    pub(crate) unmarked: AtomicU64,
+    /// Whether some extent lies dead: see [`crate::dead_extents::DeadExtents::any`].
+    pub(crate) any_dead: Arc<AtomicBool>,
+    /// The extent table had no room.
+    pub(crate) extents_full: AtomicBool,
     /// Which items of generations were read since the last merge.
     pub(crate) generation_hits: ArcSwap<HitBits>,
     /// One sweep of the log table at a time.
@@ -228,6 +235,12 @@ impl Flash {
     /// Commits up to this one are durable.
     pub fn committed(&self) -> Commit {
         Commit(self.meta.committed())
+    }
+
+    /// Whether no commit will ever be durable again: the device takes nothing any more, and has to be formatted before it is
+    /// used again.
+    pub fn commits_nothing(&self) -> bool {
+        self.meta.is_broken()
     }
 
     /// See [`Stamp`].

@@ -404,14 +404,9 @@ impl Generations {
     }
 
     /// The zone that goes first when space is needed: the one with the lowest hashes of the oldest generation (the end of a
-    /// generation, with the mark that it is whole, goes last). Before it goes, extents segments below the second value are to
-    /// go, if there is one: a record in the zone may be all that says that extents of theirs are superseded.
-    pub(crate) fn oldest_zone(&self) -> Option<(ZoneId, Option<u64>)> {
-        let list = self.list.load();
-        let oldest = list.newest_first.last()?;
-        let zone = oldest.chunks.first()?.run.zone;
-        let here = oldest.chunks.iter().filter(|chunk| chunk.run.zone == zone && chunk.supersedes_extents);
-        Some((zone, here.map(|chunk| chunk.run.sequence).max()))
+    /// generation, with the mark that it is whole, goes last).
+    pub(crate) fn oldest_zone(&self) -> Option<ZoneId> {
+        Some(self.list.load().newest_first.last()?.chunks.first()?.run.zone)
     }
 
     /// Forgets whatever the generations have in a zone. The caller erases it afterwards, and syncs the device before another

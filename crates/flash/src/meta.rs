@@ -364,6 +364,10 @@ impl MetaLog {
     /// Writes what waits, and reserves more sequences when they run short.
     pub(crate) fn tend(&self) -> Round {
         let mut writer = self.writer();
+        if self.is_broken() {
+            self.waiting().fresh.clear();
+            return Round::Broken;
+        }
         if writer.superblock.clean {
             return Round::Idle;
         }
@@ -620,7 +624,7 @@ impl MetaLog {
     /// The last resort when something that must be remembered cannot be: to remember nothing. What is in memory stays right, a
     /// restart finds an empty device.
     fn keep_nothing(&self, writer: &mut Writer, error: DeviceError) -> Result<(), DeviceError> {
-        tracing::error!("flash: the meta zones fail: {error}; nothing on the device will survive a restart");
+        tracing::error!("flash: the meta zones fail: {error}; nothing on the device is to survive a restart");
         let upto = self.waiting().added;
         let floor = writer.superblock.next_sequence;
         writer.superblock.flush_floor = floor;
@@ -635,6 +639,7 @@ impl MetaLog {
                 return Ok(());
             }
         }
+        tracing::error!("flash: not even that could be written: format the device before it is used again");
         self.broken.store(true, Ordering::Release);
         Err(error)
     }

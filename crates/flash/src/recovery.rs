@@ -163,6 +163,7 @@ impl Recovery {
                 let (facts, dead) = self.part_extents(facts);
                 if !sink.add_segment(facts, dead) {
                     self.cut_off(&head);
+                    sink.lost_segment(zone, head.sequence);
                 }
             }
             None => sink.lost_segment(zone, head.sequence),
@@ -181,7 +182,10 @@ impl Recovery {
             // Older than all of the log.
             Kind::Generation | Kind::Address => self.damaged.is_some(),
             // Some were begun while the lost segment was filling. Which, nobody has to know.
-            Kind::Extents => self.damaged.is_some(),
+            // Or what marked them as superseded was merged since.
+            Kind::Extents => {
+                self.damaged.is_some() || self.damaged_kind[turn(Kind::Generation) as usize].is_some()
+            }
         };
         by_log || older_than(self.damaged_kind[turn(head.kind) as usize])
     }

@@ -274,7 +274,8 @@ fn everything_older_than_damage_is_dropped() {
     assert_eq!(after_damage(|device, _| device.damage(ZoneId(3), 0)), [5, 3, 2]);
     assert_eq!(after_damage(|device, _| last(device, 6)), [0u64; 0]);
     assert_eq!(after_damage(|device, _| last(device, 5)), [5, 3, 2, 1, 6]);
-    assert_eq!(after_damage(|device, _| last(device, 7)), [5, 3, 2, 1, 4, 0]);
+    // What said that some extents are superseded may have been in the generation.
+    assert_eq!(after_damage(|device, _| last(device, 7)), [5, 3, 2, 1]);
 }
 
 /// How long a restart takes, without a bar: run it by name, in a release build.

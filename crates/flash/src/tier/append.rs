@@ -5,6 +5,7 @@ use super::directory::Place;
 use super::fallback::Waiting;
 use super::shape::EXTENT_BYTES;
 use crate::dead_extents::DeadExtents;
+use crate::device::ZoneId;
 use crate::flash::{Commit, Flash, FlashItem, Put, Stamp};
 use crate::record::{Part, Record, part_hash};
 use crate::segment::{Kind, listed};
@@ -197,8 +198,10 @@ impl Flash {
             if Some(buffer.sequence) == spare {
                 continue;
             }
-            if let Some(content) = buffer.read().as_ref() {
-                content.kill(wanted, buffer.cas_base);
+            // One that is sealed may be on its way to the device, this extent with it.
+            let killed = buffer.read().as_ref().is_some_and(|content| content.kill(wanted, buffer.cas_base));
+            if killed && buffer.sealed_sequence() != u64::MAX {
+                append.dead.add(self.extents.class(wanted.hash), buffer.sequence);
             }
         }
         for extent in self.extents.candidates(wanted.hash).iter() {
@@ -282,6 +285,10 @@ impl Flash {
                         "flash is so far behind that invalidations found no room: everything on it is dropped"
                     );
                     self.drop_all(append);
+                    if let Err(error) = self.meta.flush(self.floor.load(SeqCst)) {
+                        self.device_error("flush", ZoneId(0), &error);
+                        self.turn_off("that everything was dropped could not be written down");
+                    }
                 }
             }
         }
@@ -381,10 +388,19 @@ impl Flash {
     pub(crate) fn invalidate_key(&self, hash: KeyHash, key: &[u8]) -> Option<Commit> {
         // Even where nothing is to be found: what was found before is not the newest any more.
         self.stamps.bump(hash.0);
-        if !self.is_on() || !self.may_hold_hash(hash.0) {
+        if !self.is_on() {
+            return None;
+        }
+        let holds = self.may_hold_hash(hash.0);
+        // In this order: an extent that the table forgets is counted as dead before.
+        if !holds && !self.any_dead.load(SeqCst) {
             return None;
         }
         let mut append = self.append();
+        // What only a restart would find needs a tombstone as well.
+        if !holds && !self.must_mark(&append, hash.0) {
+            return None;
+        }
         let placed = self.append_tombstone(&mut append, hash.0, key);
         // Under the lock: the segment cannot be sealed yet.
         let commit = self.journal(placed.unwrap_or(crate::meta::UNPLACED), hash.0, key);

@@ -5,12 +5,11 @@ use super::zones::Use;
 use crate::address::AddressRun;
 use crate::device::{PAGE_BYTES, ZoneId};
 use crate::flash::Flash;
-use crate::generation::{Generation, Next};
+use crate::generation::{Generation, Next, Released};
 use crate::hit_bits::HitBits;
 use crate::merge::{Input, Merge, Merged, Progress, Room, Rooms, Settings};
 use crate::options::Recover;
 use crate::segment::{Kind, SegmentFacts};
-use crate::space;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -193,29 +192,35 @@ impl Flash {
         let top = |segments: &[Arc<Segment>]| segments.last().map_or(0, |last| last.sequence() + 1);
         let released: Vec<(ZoneId, u64)> =
             log.iter().map(|(zone, segments)| (*zone, top(segments))).collect();
-        self.note_generations_written();
+        if self.options.recover == Recover::Journal {
+            self.note_generations_written();
+        }
+        let _one = self.releasing();
         {
             let append = self.append();
             if self.floor.load(SeqCst) != floor {
                 drop(append);
                 self.end_merge_zones();
-                self.free_generation_zones();
+                self.free_idle_zones();
                 return false;
             }
             let counts = merged.counts;
             self.counters.merges.fetch_add(1, Relaxed);
+            self.counters.merged_records.fetch_add(counts.kept, Relaxed);
+            self.counters.merged_bytes.fetch_add(counts.kept_bytes, Relaxed);
+            self.counters.merge_dropped.fetch_add(counts.cold + counts.expired + counts.superseded, Relaxed);
+            self.unreleased.store(true, SeqCst);
+            let gone = self.generations.install(merged.generation, merged.address, &merged.voids);
+            self.note_gone(&gone);
             if !merged.voids.is_empty() {
                 self.counters.damaged_pages.fetch_add(merged.voids.len() as u64, Relaxed);
                 tracing::warn!(
                     ranges = merged.voids.len(),
                     "a merge met damage: what older generations have there goes"
                 );
+                // Marks may have been there as well.
+                self.unmarked.fetch_max(self.next_sequence().unwrap_or(u64::MAX), SeqCst);
             }
-            self.counters.merged_records.fetch_add(counts.kept, Relaxed);
-            self.counters.merged_bytes.fetch_add(counts.kept_bytes, Relaxed);
-            self.counters.merge_dropped.fetch_add(counts.cold + counts.expired + counts.superseded, Relaxed);
-            self.unreleased.store(true, SeqCst);
-            self.generations.install(merged.generation, merged.address, &merged.voids);
             self.end_merge_zones();
         }
         self.generation_hits.store(Arc::new(HitBits::new(self.shape.generation_hits * 8)));
@@ -224,24 +229,29 @@ impl Flash {
             self.device_error("release", ZoneId(0), &error);
             return false;
         }
-        let _one = self.releasing();
-        for (zone, _) in log {
-            self.release(*zone);
+        for (zone, segments) in log {
+            self.forget_segments(*zone, segments);
+            self.erase(*zone);
         }
         self.free_idle_zones();
         true
     }
 
+    /// Chunks that went may have been all that said of some extents that they are superseded: those go before the zones do.
+    fn note_gone(&self, gone: &Released) {
+        let marks = gone.chunks.iter().filter(|chunk| chunk.supersedes_extents);
+        let below = marks.map(|chunk| chunk.run.sequence + 1).max().unwrap_or(0);
+        self.unmarked.fetch_max(below, SeqCst);
+    }
+
     /// What of generations is durable.
-    fn note_generations_written(&self) {
-        if self.options.recover == Recover::Journal {
-            let zones = self.zones();
-            for (number, zone) in zones.zones.iter().enumerate() {
-                if let Use::Generation(top) | Use::Merging(top) = zone.used
-                    && top > 0
-                {
-                    self.meta.written(ZoneId(number as u32), top);
-                }
+    pub(crate) fn note_generations_written(&self) {
+        let zones = self.zones();
+        for (number, zone) in zones.zones.iter().enumerate() {
+            if let Use::Generation(top) | Use::Merging(top) = zone.used
+                && top > 0
+            {
+                self.meta.written(ZoneId(number as u32), top);
             }
         }
     }
@@ -254,6 +264,12 @@ impl Flash {
 
     /// The same, under the `releasing` lock.
     fn free_idle_zones(&self) -> bool {
+        let unmarked = self.unmarked.load(SeqCst);
+        if unmarked > 0 && !self.release_extents_below(unmarked) {
+            return false;
+        }
+        // Unless more went meanwhile.
+        let _ = self.unmarked.compare_exchange(unmarked, 0, SeqCst, SeqCst);
         let generation = |(number, zone): (usize, &super::zones::Zone)| match zone.used {
             Use::Generation(top) => Some((ZoneId(number as u32), top + 1)),
             _ => None,
@@ -279,16 +295,11 @@ impl Flash {
         true
     }
 
-    /// The oldest zone of the oldest generation goes, and before it the extents that only marks in it hide.
+    /// The oldest zone of the oldest generation goes.
     fn drop_generation_zone(&self) -> bool {
-        let Some((zone, below)) = self.generations.oldest_zone() else { return false };
-        if let Some(below) = below
-            && !self.release_extents_below(below)
-        {
-            return false;
-        }
+        let Some(zone) = self.generations.oldest_zone() else { return false };
         self.unreleased.store(true, SeqCst);
-        self.generations.drop_zone(zone);
+        self.note_gone(&self.generations.drop_zone(zone));
         self.counters.quick_drops.fetch_add(1, Relaxed);
         self.free_idle_zones()
     }
@@ -310,10 +321,7 @@ impl Flash {
     pub(crate) fn drop_oldest_of_all(&self) -> bool {
         let _one = self.releasing();
         let generation = self.generations.list().newest_first().last().map(|oldest| oldest.number());
-        let extents = {
-            let zones = self.zones();
-            space::oldest(zones.victims(0).filter(|(_, kind)| *kind == Kind::Extents).map(|(facts, _)| facts))
-        };
+        let extents = self.zones().oldest_extents();
         match (generation, extents) {
             (Some(number), Some(extents)) if extents.order < number => self.release(extents.zone),
             (Some(_), _) => self.drop_generation_zone(),
@@ -359,7 +367,7 @@ impl Flash {
             let floor = self.floor.load(SeqCst);
             self.unreleased.store(true, SeqCst);
             if generations.iter().all(|generation| generation.number() >= floor) {
-                self.generations.restore(generations, address);
+                self.note_gone(&self.generations.restore(generations, address));
             }
         }
         {

@@ -54,6 +54,7 @@ impl Flash {
             cas_max: opened.superblock.cas_floor,
             dead: DeadExtents::new(shape.dead_extents),
         };
+        let any_dead = append.dead.any();
         let flash = Flash {
             hasher: KeyHasher::with_seed(opened.superblock.seed),
             seed: opened.superblock.seed,
@@ -73,6 +74,9 @@ impl Flash {
             sweeping: Mutex::default(),
             releasing: Mutex::default(),
             unreleased: AtomicBool::new(false),
+            unmarked: AtomicU64::new(0),
+            any_dead,
+            extents_full: AtomicBool::new(false),
             generations: Generations::new(shape.filters, shape.address_cache),
             generation_hits: ArcSwap::from_pointee(HitBits::new(shape.generation_hits * 8)),
             floor: AtomicU64::new(opened.superblock.flush_floor),
@@ -125,7 +129,7 @@ impl Flash {
     }
 
     pub(crate) fn tell_commits(&self) {
-        let committed = self.meta.committed();
+        let committed = if self.commits_nothing() { u64::MAX } else { self.meta.committed() };
         if self.committed.swap(committed, SeqCst) != committed {
             let mut fetchers = self.fetchers.lock().expect("no panic under this lock");
             fetchers.retain(|fetcher| {
@@ -175,6 +179,7 @@ impl Flash {
         self.floor.store(floor, SeqCst);
         self.stamps.bump_all();
         // The floor is written down before the flush ends, or everything is dropped at the next start.
+        self.unreleased.store(true, SeqCst);
         self.generations.drop_all();
         self.fallback.clear();
         self.seal(append, Kind::Log);
@@ -257,6 +262,7 @@ impl Flash {
         self.device.sync().map_err(|error| failed(&error.to_string()))?;
         self.commit_journal();
         self.note_written();
+        self.note_generations_written();
         self.meta.close(cas_max.saturating_add(1)).map_err(|error| failed(&error.to_string()))
     }
 }

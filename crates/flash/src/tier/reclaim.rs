@@ -20,7 +20,10 @@ impl Flash {
         if !self.is_on() || self.recovering.load(SeqCst) {
             return false;
         }
-        let released = self.release_drained() | self.release_flushed() | self.free_generation_zones();
+        let mut released = self.release_drained() | self.release_flushed() | self.free_generation_zones();
+        if self.extents_full.swap(false, SeqCst) {
+            released |= self.drop_oldest_extents();
+        }
         if self.options.generations {
             return self.merge_round() || self.drop_below_mark() || released;
         }
@@ -98,8 +101,8 @@ impl Flash {
     /// Quick: the oldest zone goes, nothing is read back. The oldest of the log hides nothing, and an extents zone never does.
     fn drop_oldest(&self) -> bool {
         if !self.generations.list().newest_first().is_empty() || self.unreleased.load(SeqCst) {
-            // The log hides what is in them.
-            return false;
+            // The log hides what is in them. Where none are made any more, those of an earlier run go first.
+            return !self.options.generations && self.drop_oldest_of_all();
         }
         let _one = self.releasing();
         let begun = Instant::now();
@@ -135,6 +138,20 @@ impl Flash {
         self.counters.quick_drops.fetch_add(dropped as u64, Relaxed);
         self.zones().meter.reclaimed(begun.elapsed().as_secs_f64());
         dropped
+    }
+
+    /// The extent table is full: the oldest zone of extents goes.
+    fn drop_oldest_extents(&self) -> bool {
+        let _one = self.releasing();
+        let oldest = self.zones().oldest_extents();
+        let dropped = oldest.is_some_and(|oldest| self.release(oldest.zone));
+        self.counters.quick_drops.fetch_add(dropped as u64, Relaxed);
+        dropped
+    }
+
+    /// Sequence of the oldest segment of extents on the device.
+    pub(crate) fn oldest_extents(&self) -> Option<u64> {
+        self.directory.extents().segments.iter().map(|segment| segment.sequence()).min()
     }
 
     /// A zone of the log that waits for its survivors to become durable, if it is the oldest of all.
@@ -220,6 +237,12 @@ impl Flash {
             self.device_error("release", zone, &error);
             return false;
         }
+        self.forget_segments(zone, &segments);
+        true
+    }
+
+    /// Nothing in these segments of a zone is found any more, neither here nor, as is written down already, by a restart.
+    pub(crate) fn forget_segments(&self, zone: ZoneId, segments: &[Arc<Segment>]) {
         let ids: Vec<u16> = segments.iter().map(|segment| segment.id).filter(|id| *id != 0).collect();
         let has_extents = segments.iter().any(|segment| segment.kind == Kind::Extents);
         let of_zone = |segment: &Arc<Segment>| segments.iter().any(|known| Arc::ptr_eq(known, segment));
@@ -228,8 +251,8 @@ impl Flash {
             ids.iter().for_each(|id| self.directory.forget(*id));
             if has_extents {
                 self.directory.change_extents(|extents| extents.segments.retain(|segment| !of_zone(segment)));
-                let oldest = self.directory.extents().segments.iter().map(|segment| segment.sequence()).min();
-                for segment in &segments {
+                let oldest = self.oldest_extents();
+                for segment in segments {
                     append.dead.release(segment.sequence(), oldest);
                 }
             }
@@ -243,11 +266,10 @@ impl Flash {
             self.extents.sweep_zone(segments.first().map_or(end, page)..end);
         }
         self.sweep_ids(&ids);
-        for segment in &segments {
+        for segment in segments {
             let bits = segment.hits.as_ref().map_or(0, |hits| hits.bytes() as u64);
             self.counters.hit_bits_bytes.fetch_sub(bits, Relaxed);
         }
-        true
     }
 
     /// Before a zone of the log goes unread: if it has marks that extents are superseded, those extents go first.
@@ -280,7 +302,21 @@ impl Flash {
         // Of a zone that is still written, only what it has until now.
         older
             .into_iter()
-            .all(|(zone, open)| if open { self.release_content(zone) } else { self.release(zone) })
+            .all(|(zone, open)| if open { self.release_until_now(zone) } else { self.release(zone) })
+    }
+
+    /// The same, of a zone that is still written: what it has until now.
+    fn release_until_now(&self, zone: ZoneId) -> bool {
+        let released = self.release_content(zone);
+        let closed = {
+            let mut zones = self.zones();
+            let found = zones.get(zone);
+            found.used == Use::Full && found.segments.is_empty()
+        };
+        if released && closed {
+            self.erase(zone);
+        }
+        released
     }
 
     /// Entries of the log table with these numbers go; then the numbers can be given again.

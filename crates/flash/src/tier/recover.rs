@@ -10,7 +10,7 @@ use crate::hit_bits::HitBits;
 use crate::meta::Opened;
 use crate::recovery::{Progress, Recovery, Sink};
 use crate::segment::{Kind, SegmentFacts};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -21,8 +21,8 @@ pub(crate) struct Recovering {
     next_sequence: u64,
     /// Segments of generations and address runs.
     rows: Vec<SegmentFacts>,
-    /// Zones with segments that were not taken in.
-    lost: Vec<ZoneId>,
+    /// Segments that were not taken in, or not whole: zone and sequence.
+    lost: Vec<(ZoneId, u64)>,
 }
 
 impl Flash {
@@ -105,7 +105,7 @@ impl Flash {
     }
 
     /// What was not taken in must not be found by a later start either, which may not know any more why it was not.
-    fn release_lost(&self, lost: &[ZoneId], next_sequence: u64) {
+    fn release_lost(&self, lost: &[(ZoneId, u64)], next_sequence: u64) {
         if lost.is_empty() {
             return;
         }
@@ -114,7 +114,8 @@ impl Flash {
             let mut floor = |zone: ZoneId| {
                 zones.get(zone).segments.first().map_or(next_sequence, |first| first.sequence())
             };
-            lost.iter().map(|zone| (*zone, floor(*zone))).collect()
+            let floors = lost.iter().map(|(zone, sequence)| (*zone, floor(*zone).max(sequence + 1)));
+            floors.collect::<BTreeMap<_, _>>().into_iter().collect()
         };
         if let Err(error) = self.meta.release(&released) {
             self.device_error("release", ZoneId(0), &error);
@@ -136,7 +137,7 @@ impl Flash {
 struct Intake<'a> {
     flash: &'a Flash,
     next_sequence: u64,
-    lost: &'a mut Vec<ZoneId>,
+    lost: &'a mut Vec<(ZoneId, u64)>,
     rows: &'a mut Vec<SegmentFacts>,
 }
 
@@ -226,8 +227,6 @@ impl Sink for Intake<'_> {
 
     fn lost_segment(&mut self, zone: ZoneId, sequence: u64) {
         tracing::debug!("flash: segment {sequence} in zone {} is lost", zone.0);
-        if self.lost.last() != Some(&zone) {
-            self.lost.push(zone);
-        }
+        self.lost.push((zone, sequence));
     }
 }

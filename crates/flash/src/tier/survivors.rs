@@ -72,6 +72,9 @@ impl Flash {
     fn move_extent(&self, segment: &Segment, scanned: &Scanned<'_>, kept: &mut Kept) -> Option<u64> {
         let Scanned { hash, record, .. } = *scanned;
         let stamp = self.stamps.get(hash);
+        if self.is_flushed(segment) {
+            return Some(0);
+        }
         let zone_pages = self.shape.zone_pages as u64;
         let pages = segment.run.first_data_page..segment.run.first_data_page + segment.run.data_pages;
         let is_here = self.extents.candidates(hash).iter().any(|extent| {
@@ -102,6 +105,11 @@ impl Flash {
             Err(Refused::Changed) => Some(0),
             Err(Refused::NoRoom) => None,
         }
+    }
+
+    /// Whether a flush has come since the scan of it began. Asked after the stamp is taken: a flush that comes later changes that.
+    fn is_flushed(&self, segment: &Segment) -> bool {
+        segment.sequence() < self.floor.load(SeqCst)
     }
 
     /// Whether it has expired, or will within the cut-off window.
@@ -141,16 +149,21 @@ impl Flash {
         worth: bool,
     ) -> Result<u64, Refused> {
         let stamp = self.stamps.get(hash);
+        if self.is_flushed(segment) {
+            return Ok(0);
+        }
         let places = self.log_places(hash);
         let own = segment.sequence();
         let older = places.iter().any(|place| place.sequence() < own) || self.generations.may_hold(hash);
-        let extent = self.has_extent(&Wanted::of(hash, record));
-        let newer = extent || places.iter().any(|place| place.sequence() > own);
+        // An extent that is newer counts for nothing: it left a tombstone in the log, which has to stay as long as what it hides.
+        let newer = places.iter().any(|place| place.sequence() > own);
         let hides_extents = record.supersedes_extent && self.must_mark(&self.append(), hash);
         let mut known = !newer;
         if newer {
             // Whatever replaced it stays, and hides what is older.
-            let replaced = if older { self.is_replaced(&Wanted::of(hash, record), own) } else { Some(true) };
+            let matters = older || hides_extents;
+            let replaced =
+                if matters { self.is_replaced(&Wanted::of(hash, record), own) } else { Some(true) };
             if replaced == Some(true) {
                 return Ok(0);
             }
@@ -164,29 +177,21 @@ impl Flash {
             }
         }
         if (older || hides_extents || !known) && !is_later_part(record) {
-            return self.append_survivor(hash, &Record::tombstone(record.key, hides_extents), stamp);
+            // Which extents a tombstone is about does not change with the segment that says so.
+            let cas = if record.tombstone { record.cas } else { 0 };
+            let tombstone = Record { cas, ..Record::tombstone(record.key, hides_extents) };
+            return self.append_survivor(hash, &tombstone, stamp);
         }
         Ok(0)
     }
 
-    /// Whether a newer place has a version of the key or its tombstone, to the letter; `None` where that cannot be read.
+    /// Whether a newer place of the log has a version of the key or its tombstone, to the letter; `None` where that cannot be read.
     fn is_replaced(&self, wanted: &Wanted<'_>, than: u64) -> Option<bool> {
-        let buffers = self.directory.extents().buffers.clone();
         let in_buffer = |buffer: &Buffer| match self.look_in_buffer(buffer, wanted, Stamp(0)) {
             Look::End(_) => Some(true),
             Look::Next => Some(false),
             _ => None,
         };
-        for buffer in &buffers {
-            if in_buffer(buffer)? {
-                return Some(true);
-            }
-        }
-        for (segment, run) in self.extent_runs(wanted.hash) {
-            if self.pages_have(&segment, &run, wanted)? {
-                return Some(true);
-            }
-        }
         for place in self.log_places(wanted.hash).iter().filter(|place| place.sequence() > than) {
             let has = match &**place {
                 Place::Memory(buffer) => in_buffer(buffer)?,

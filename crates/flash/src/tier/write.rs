@@ -177,7 +177,7 @@ impl Flash {
                     } else if self.extents.insert(extent.hash, place).is_err() {
                         append.dead.add(self.extents.class(extent.hash), buffer.sequence);
                         self.counters.table_full.fetch_add(1, Relaxed);
-                        self.table_full.store(true, SeqCst);
+                        self.extents_full.store(true, SeqCst);
                     }
                 }
             }
@@ -194,6 +194,9 @@ impl Flash {
         let mut append = self.append();
         append.sealed.retain(|sealed| !Arc::ptr_eq(sealed, buffer));
         if buffer.kind == Kind::Extents {
+            if segment.is_none() {
+                append.dead.release(buffer.sequence, self.oldest_extents());
+            }
             self.directory.moves();
             self.directory
                 .change_extents(|extents| extents.buffers.retain(|known| !Arc::ptr_eq(known, buffer)));
@@ -236,7 +239,12 @@ impl Flash {
         }
         let mut zones = self.zones();
         let found = zones.get(zone);
-        found.used = if found.segments.is_empty() { Use::Retired } else { Use::Full };
+        if found.segments.is_empty() {
+            // All that it had was released meanwhile.
+            drop(zones);
+            return self.erase(zone);
+        }
+        found.used = Use::Full;
         self.oldest_quarter.store(zones.oldest_quarter(), Relaxed);
         drop(zones);
         self.wake();

@@ -4,7 +4,7 @@ use super::directory::Segment;
 use crate::device::{Geometry, ZoneId};
 use crate::options::FlashOptions;
 use crate::segment::Kind;
-use crate::space::{ChannelLoad, FreeZones, Meter, Watermarks, ZoneFacts};
+use crate::space::{self, ChannelLoad, FreeZones, Meter, Watermarks, ZoneFacts};
 use std::sync::Arc;
 
 /// What a zone is used for.
@@ -128,6 +128,11 @@ impl Zones {
                 Some((facts, first.kind))
             },
         )
+    }
+
+    /// The oldest zone of extents that nobody writes or reclaims.
+    pub(crate) fn oldest_extents(&self) -> Option<ZoneFacts> {
+        space::oldest(self.victims(0).filter(|(_, kind)| *kind == Kind::Extents).map(|(facts, _)| facts))
     }
 
     /// Sequence below which segments stand in the oldest quarter of the written zones.

@@ -362,7 +362,7 @@ impl Dispatcher {
     /// Returns whether there is room for more.
     fn begin_ahead(&mut self, connection: &mut Connection, key: &[u8]) -> bool {
         let hash = self.worker.cache().hash(key);
-        if connection.fetched(hash, key).is_some() || !self.worker.flash_may_hold(hash, key) {
+        if connection.fetched(hash, key).is_some() || !self.worker.flash_might_be_asked(hash, key) {
             return true;
         }
         let Some(fetches) = &self.fetches else { return false };
@@ -539,11 +539,19 @@ impl Dispatcher {
                 self.fetch_ahead(ready);
             }
             let Some(fetches) = &mut self.fetches else { return };
+            if !ready.connection.waits {
+                // What was fetched ahead of requests that memory then answered.
+                ready.connection.wanted.drain(..).for_each(|wanted| fetches.forget(wanted.token));
+            }
             if let Some(commit) = ready.connection.newly_held_until() {
                 fetches.uncommitted.push((ready.connection.id, commit));
             }
         }
         self.worker.kick_fetches();
+        if self.fetches.as_ref().is_some_and(|fetches| fetches.in_flight == 0 && !fetches.queue.is_empty()) {
+            // Those whose turn it was needed no read after all: no read will end and wake the next.
+            self.worker.wake_for_fetches();
+        }
     }
 
     /// The connection is gone, and with it whoever waited for its fetches.

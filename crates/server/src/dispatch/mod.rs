@@ -173,7 +173,8 @@ impl Dispatcher {
         let flash = &shared.settings.flash;
         let strict = flash.promote == Promote::Strict;
         let has_flash = worker.cache().flash_tier().is_some();
-        let fetches = has_flash.then(|| Box::new(Fetches::new(flash.depth, strict)));
+        let fetches =
+            has_flash.then(|| Box::new(Fetches::new(flash.depth.min(worker.fetch_depth()), strict)));
         Dispatcher {
             worker,
             shared,

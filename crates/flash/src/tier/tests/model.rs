@@ -83,7 +83,8 @@ impl Run {
             Step::Fill(count) => {
                 for _ in 0..count {
                     self.filled += 1;
-                    let key = format!("filling {}", self.filled % 997);
+                    // Of one key the table takes some eight versions, each in another segment, and then no more.
+                    let key = format!("filling {}", self.filled % 4999);
                     if self.bench.put(key.as_bytes(), &[9; 150], 0) == Put::Shed {
                         self.bench.flash.tend();
                     }
