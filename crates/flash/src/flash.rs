@@ -124,6 +124,9 @@ pub struct Flash {
     pub(crate) unmarked: AtomicU64,
     /// Whether some extent lies dead: see [`crate::dead_extents::DeadExtents::any`].
     pub(crate) any_dead: Arc<AtomicBool>,
+    /// The log's zone is to be closed, full or not, so that it can be merged or dropped: the log table has no room for another
+    /// version of some key, and all those that it has are there.
+    pub(crate) close_log: AtomicBool,
     /// The extent table had no room.
     pub(crate) extents_full: AtomicBool,
     /// Which items of generations were read since the last merge.

@@ -87,9 +87,14 @@ impl Flash {
         let short = zones.free.len() <= zones.marks.low();
         drop(zones);
         let share = (self.device.geometry().zones * LOG_PERCENT / 100).max(1) as usize;
+        let table_full = self.table_full.swap(false, SeqCst);
+        if table_full && full.is_empty() {
+            self.table_full.store(true, SeqCst);
+            self.close_log.store(true, SeqCst);
+        }
         let crowded = self.table.len() * 100 >= self.table.capacity() * TABLE_PERCENT
             || self.append().ids.len() < self.shape.buffers as usize + 2
-            || self.table_full.swap(false, SeqCst);
+            || table_full;
         // Where space is short and there is something older, that goes first: small merges make many generations, and each of
         // them a false read now and then.
         let short = short && self.generations.list().newest_first().is_empty();

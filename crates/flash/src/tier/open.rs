@@ -76,6 +76,7 @@ impl Flash {
             unreleased: AtomicBool::new(false),
             unmarked: AtomicU64::new(0),
             any_dead,
+            close_log: AtomicBool::new(false),
             extents_full: AtomicBool::new(false),
             generations: Generations::new(shape.filters, shape.address_cache),
             generation_hits: ArcSwap::from_pointee(HitBits::new(shape.generation_hits * 8)),

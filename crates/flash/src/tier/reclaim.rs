@@ -28,7 +28,9 @@ impl Flash {
             return self.merge_round() || self.drop_below_mark() || released;
         }
         if self.table_full.swap(false, SeqCst) {
-            return self.drop_oldest() || released;
+            let dropped = self.drop_oldest();
+            self.close_log.store(!dropped, SeqCst);
+            return dropped || released;
         }
         let work = {
             let mut zones = self.zones();

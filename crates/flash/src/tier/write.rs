@@ -49,6 +49,10 @@ impl Flash {
     pub(crate) fn write_sealed(&self) -> bool {
         let mut writing = self.writing.lock().expect("no panic under this lock");
         let mut any = false;
+        let closes = self.close_log.swap(false, SeqCst);
+        if closes {
+            self.seal(&mut self.append(), Kind::Log);
+        }
         while self.is_on() {
             let Some(buffer) = self.append().sealed.front().cloned() else { break };
             match self.write_segment(&mut writing, &buffer) {
@@ -56,6 +60,10 @@ impl Flash {
                 Wrote::NoZone => break,
                 Wrote::Failed => self.turn_off("the device failed to take a segment"),
             }
+        }
+        if closes && let Some(cursor) = writing.log.take() {
+            self.close_zone(cursor.zone);
+            any = true;
         }
         any
     }

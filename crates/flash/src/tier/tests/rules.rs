@@ -219,3 +219,31 @@ fn a_full_queue_says_so() {
     });
     assert_eq!(done, started);
 }
+
+#[test]
+fn a_key_that_changes_all_the_time_does_not_stop_the_others() {
+    for generations in [false, true] {
+        let mut bench = Bench::new(12, 4096, |options| {
+            options.generations = generations;
+            options.segment_bytes = Some(32 * 4096);
+        });
+        // Each version in a segment of its own, and all segments in one zone: more than the table takes.
+        for n in 0..100u32 {
+            bench.put(b"hot", &n.to_le_bytes(), 0);
+            for other in 0..400 {
+                if bench.put(format!("filling {n} {other}").as_bytes(), &[1; 300], 0) == Put::Shed {
+                    bench.flash.tend();
+                }
+            }
+            bench.flash.tend();
+        }
+        bench.invalidate(b"hot");
+        (0..8).for_each(|_| bench.flash.tend());
+        let stats = bench.flash.stats();
+        assert!(stats.table_full > 0, "{stats:?}");
+        assert_eq!(stats.tombstones_waiting, 0, "generations {generations}: {stats:?}");
+        assert_eq!(bench.put(b"another", b"value", 0), Put::Stored, "generations {generations}");
+        assert!(bench.get(b"hot").is_none());
+        bench.flash.close().unwrap();
+    }
+}
