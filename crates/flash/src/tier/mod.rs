@@ -3,7 +3,8 @@
 //! What is newer is found first: a segment's sequence is its age, an extent is newer than anything of the log, and whatever
 //! would make that untrue (a put, an invalidation, a survivor of a reclaim) happens under one lock, the append lock.
 //!
-//! Order of locks: `writing`, then `append`, then `zones`; a buffer's own lock last.
+//! Order of locks: `writing`, then `reclaiming`, then `releasing`, then `append`, then `zones`; a buffer's own lock, and those of
+//! the meta log, last. Whoever chooses a zone to be released holds `releasing` until it is erased.
 
 pub(crate) mod append;
 pub(crate) mod buffer;
