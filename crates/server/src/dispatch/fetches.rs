@@ -539,8 +539,11 @@ impl Dispatcher {
                 self.fetch_ahead(ready);
             }
             let Some(fetches) = &mut self.fetches else { return };
-            if !ready.connection.waits {
-                // What was fetched ahead of requests that memory then answered.
+            if !ready.connection.waits
+                && ready.consumed == ready.input.len()
+                && ready.connection.busy.is_none()
+            {
+                // Everything was answered: this was fetched ahead of requests that memory answered then.
                 ready.connection.wanted.drain(..).for_each(|wanted| fetches.forget(wanted.token));
             }
             if let Some(commit) = ready.connection.newly_held_until() {
