@@ -6,7 +6,7 @@ use super::counters::{Buffers, ConnectionInfo};
 use super::service::Conversation;
 
 /// Receiving pauses while a connection has this much input that is not served, unless one request asks for more.
-const HELD_BYTES_MAX: usize = 128 * 1024;
+const HELD_BYTES_MAX: usize = 64 * 1024;
 /// Up to here a left-over has the memory it needs and no more.
 const EXACT_BYTES_MAX: usize = 32 * 1024;
 
