@@ -48,18 +48,22 @@ class FlashCase(Case):
             self.assertEqual(connection.ask(b"mn"), b"MN")
 
     def cold(self, connection, items, mebibytes=4 * MEMORY_MIB, flags=0, exptime=0):
-        """Stores the items and has them on flash alone. Flash may shed any of them, so it is tried a few times."""
+        """Stores the items and has them on flash, nearly all of them there alone. Flash may shed any of them, so it is tried a few
+        times, with items that nobody has read yet."""
         for attempt in range(6):
             for key, value in items.items():
+                if attempt:
+                    connection.ask(b"delete " + key)
                 self.assertEqual(connection.set(key, value, flags=flags, exptime=exptime), b"STORED")
             self.push_out(connection, b"cold%d-" % attempt, mebibytes)
             before = self.number(connection, b"get_extstore")
             keys = list(items)
             found = [answer for start in range(0, len(keys), 100)
                      for answer in self.values(connection, keys[start:start + 100])]
-            if len(found) == len(items) == self.number(connection, b"get_extstore") - before:
+            fetched = self.number(connection, b"get_extstore") - before
+            if len(found) == len(items) and fetched >= len(items) - len(items) // 20:
                 return
-        self.fail("only %d of %d items are on flash" % (len(found), len(items)))
+        self.fail("%d of %d items are there, %d of them on flash" % (len(found), len(items), fetched))
 
     def values(self, connection, keys):
         """The answer to one multiget: keys in their order, with flags and value."""

@@ -30,22 +30,24 @@ class Restart(FlashCase):
         hot = {b"hot%d" % number: noise(number, 500) for number in range(1000)}
         for key, value in hot.items():
             client.set(key, value)
-        client.send(b"gets hot1\r\n")
+        client.send(b"gets hot999\r\n")
         cas = client.line().split()[-1]
-        self.assertEqual(client.exactly(507), hot[b"hot1"] + b"\r\nEND\r\n")
+        self.assertEqual(client.exactly(507), hot[b"hot999"] + b"\r\nEND\r\n")
         client.ask(b"delete cold0")
         # Flash may have shed some; what is there now has to be there after the restart.
         there = [key for key in cold if self.values(client, [key])]
-        self.assertGreater(len(there), 250)
+        self.assertGreater(len(there), 150)
+        hot = {key: value for key, value in hot.items() if client.get(key) is not None}
+        self.assertGreater(len(hot), 800)
         has_huge = client.get(b"huge") is not None
         self.assertEqual(server.stop(), 0)
         again = self.flash_server("-I", "8m", memory=32)
         client = self.connection(again)
         for key, value in hot.items():
             self.assertEqual(client.get(key), value, key)
-        client.send(b"gets hot1\r\n")
-        self.assertEqual(client.line(), b"VALUE hot1 0 500 " + cas)
-        self.assertEqual(client.exactly(507), hot[b"hot1"] + b"\r\nEND\r\n")
+        client.send(b"gets hot999\r\n")
+        self.assertEqual(client.line(), b"VALUE hot999 0 500 " + cas)
+        self.assertEqual(client.exactly(507), hot[b"hot999"] + b"\r\nEND\r\n")
         self.assertIsNone(client.get(b"cold0"))
         for key in there:
             self.same(self.values(client, [key]), [(key, len(cold[key]), cold[key])])
@@ -54,8 +56,8 @@ class Restart(FlashCase):
         left_s = int(client.ask(b"mg %b t" % there[7]).split(b" t")[1])
         self.assertTrue(4000 < left_s <= 5000, left_s)
         # Numbers go on above those that were given out.
-        client.set(b"hot1", b"x")
-        client.send(b"gets hot1\r\n")
+        client.set(b"hot999", b"x")
+        client.send(b"gets hot999\r\n")
         self.assertGreater(int(client.line().split()[-1]), int(cas))
 
     def test_without_saving_only_flash_is_kept(self):

@@ -608,7 +608,8 @@ impl Cache {
             match self.standing(column) {
                 Candidate::Ready(_) => left |= !self.reclaim(&mut keeper, column),
                 Candidate::Later => left = true,
-                Candidate::Gone => left |= found.state() == ColumnState::Open,
+                // A worker may have sealed it between the two looks.
+                Candidate::Gone => left |= matches!(found.state(), ColumnState::Open | ColumnState::Sealed),
             }
         }
         self.memory.recycle();

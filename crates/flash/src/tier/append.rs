@@ -386,8 +386,15 @@ impl Flash {
     }
 
     pub(crate) fn invalidate_key(&self, hash: KeyHash, key: &[u8]) -> Option<Commit> {
-        // Even where nothing is to be found: what was found before is not the newest any more.
+        let commit = self.hide(hash, key);
+        // Also where nothing is to be found: what was found before is not the newest any more. After the look, since something
+        // may have been found and gone in the meantime.
         self.stamps.bump(hash.0);
+        commit
+    }
+
+    /// Leaves a tombstone where one is needed.
+    fn hide(&self, hash: KeyHash, key: &[u8]) -> Option<Commit> {
         if !self.is_on() {
             return None;
         }
@@ -404,7 +411,6 @@ impl Flash {
         let placed = self.append_tombstone(&mut append, hash.0, key);
         // Under the lock: the segment cannot be sealed yet.
         let commit = self.journal(placed.unwrap_or(crate::meta::UNPLACED), hash.0, key);
-        self.stamps.bump(hash.0);
         drop(append);
         if !self.options.background_flush {
             self.write_sealed();

@@ -177,11 +177,12 @@ impl Flash {
     /// Nothing that was put before is found any more. What it took is given back bit by bit.
     pub(crate) fn drop_all(&self, append: &mut Append) {
         let floor = self.next_sequence().unwrap_or(u64::MAX);
-        self.floor.store(floor, SeqCst);
-        self.stamps.bump_all();
         // The floor is written down before the flush ends, or everything is dropped at the next start.
         self.unreleased.store(true, SeqCst);
+        // First of all: a lookup that no longer sees what the log hides sees nothing that it hid.
         self.generations.drop_all();
+        self.floor.store(floor, SeqCst);
+        self.stamps.bump_all();
         self.fallback.clear();
         self.seal(append, Kind::Log);
         self.seal(append, Kind::Extents);

@@ -248,8 +248,10 @@ impl Flash {
         let mut zones = self.zones();
         let found = zones.get(zone);
         if found.segments.is_empty() {
-            // All that it had was released meanwhile.
+            // All that it had was released, and must not be written again before whoever did that is done with it. It stays
+            // empty: nobody else writes.
             drop(zones);
+            let _releasing = self.releasing();
             return self.erase(zone);
         }
         found.used = Use::Full;

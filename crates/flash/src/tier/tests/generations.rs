@@ -1,7 +1,10 @@
 //! The log's way into generations, and what lookups cost there.
 
-use super::Bench;
+use super::{Bench, finish};
 use crate::Put;
+use larder_item::KeyHasher;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
 
 /// Puts items of 100 bytes, tending now and then; says how many were stored.
 fn fill(bench: &Bench, items: std::ops::Range<u32>) {
@@ -126,4 +129,39 @@ fn a_shutdown_keeps_generations_log_and_extents() {
     }
     assert!(bench.flash.cas_floor() > 6000);
     bench.within_its_memory();
+}
+
+#[test]
+fn whoever_looks_while_everything_is_dropped_sees_nothing_that_was_hidden() {
+    let keys: Vec<String> = (0..30_000).step_by(60).map(|n| format!("key {n:08}")).collect();
+    let hasher = KeyHasher::with_seed(42);
+    for _ in 0..6 {
+        let bench = Bench::new(24, 64, |options| {
+            options.generations = true;
+            options.segment_bytes = Some(16 * 4096);
+            options.memory_bytes = 8 << 20;
+        });
+        fill(&bench, 0..30_000);
+        assert!(bench.flash.stats().merges > 0);
+        // In the log, while what they hide is in a generation.
+        keys.iter().for_each(|key| bench.invalidate(key.as_bytes()));
+        let (flash, dropped) = (&bench.flash, AtomicBool::new(false));
+        let look = || {
+            let mut fetcher = flash.fetcher().unwrap();
+            while !dropped.load(SeqCst) {
+                for key in &keys {
+                    let begun = fetcher.begin(1, hasher.hash(key.as_bytes()), key.as_bytes());
+                    assert!(finish(&mut fetcher, begun).is_none(), "{key} was deleted");
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(look);
+            scope.spawn(look);
+            std::thread::sleep(Duration::from_millis(5));
+            flash.drop_all(&mut flash.append());
+            std::thread::sleep(Duration::from_millis(1));
+            dropped.store(true, SeqCst);
+        });
+    }
 }
