@@ -54,6 +54,8 @@ impl Keeper {
 
 /// Records whose buckets are asked for ahead of being judged.
 const LOOK_AHEAD_RECORDS: usize = 32;
+/// Records between two looks at how long the turn has been.
+const TURN_RECORDS: usize = 8;
 /// How often the keeper looks around without being woken.
 const KEEPER_PERIOD: Duration = Duration::from_millis(100);
 /// Buckets the keeper splits in one round, at most.
@@ -66,6 +68,12 @@ const HOLLOW_SHARE: u64 = 2;
 /// How long the keeper waits for flash before it goes on with a column, and how long between two looks.
 const FLASH_WAIT_MAX: Duration = Duration::from_millis(20);
 const FLASH_PAUSE: Duration = Duration::from_micros(200);
+
+/// How long a pass goes on, unless somebody waits for it, before it lets others have the core: a worker that shares it may have
+/// requests waiting.
+const TURN_MAX: Duration = Duration::from_micros(100);
+/// What it leaves them, at least.
+const PAUSE: Duration = Duration::from_micros(300);
 
 /// The part of the keeper's time that may go to references; those it does not get to are dropped in the queue.
 const NOTE_SHARE: u32 = 4;
@@ -100,6 +108,45 @@ enum Emptied {
     Refused,
     /// There was no column for what stays.
     NoRoom,
+}
+
+/// How a pass goes about its column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pace {
+    /// Somebody waits for it.
+    Hurried,
+    /// Others go first.
+    Calm,
+}
+
+/// Work that is done in turns where it is not urgent.
+pub(crate) struct Turns {
+    pace: Pace,
+    began: Instant,
+    /// Time of the turns before this one.
+    before: Duration,
+}
+
+impl Turns {
+    pub(crate) fn begin(pace: Pace) -> Turns {
+        Turns { pace, began: Instant::now(), before: Duration::ZERO }
+    }
+
+    /// Time at work, pauses left out.
+    fn worked(&self) -> Duration {
+        self.before + self.began.elapsed()
+    }
+
+    fn is_over(&self) -> bool {
+        self.pace == Pace::Calm && self.began.elapsed() > TURN_MAX
+    }
+
+    /// Lets others run. A mere yield does not do: who has slept for long is owed more time than who has been at work all along.
+    fn pause(&mut self) {
+        self.before = self.worked();
+        std::thread::sleep(PAUSE);
+        self.began = Instant::now();
+    }
 }
 
 /// What is to become of a record.
@@ -167,7 +214,7 @@ impl Cache {
             }
             self.tick();
             self.take_note(Some(KEEPER_PERIOD / NOTE_SHARE));
-            self.keep_in_order();
+            self.keep_in_order(Pace::Calm);
             let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
             let spent_ns = spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64;
             self.keeper_cpu_ns.store(spent_ns, Ordering::Relaxed);
@@ -179,17 +226,18 @@ impl Cache {
     /// the keeper's thread.
     pub fn tend(&self) {
         self.take_note(None);
-        self.keep_in_order();
+        self.keep_in_order(Pace::Hurried);
     }
 
-    fn keep_in_order(&self) {
+    fn keep_in_order(&self, pace: Pace) {
+        let mut turns = Turns::begin(pace);
         self.fit_temperature();
         self.memory.recycle();
         while self.evict
             && self.memory.available_columns() + self.memory.retired_columns() < self.free_columns_target
         {
             self.wait_for_flash();
-            if !self.reclaim_some(1) {
+            if !self.reclaim_one(&mut turns) {
                 break;
             }
             self.memory.recycle();
@@ -199,15 +247,15 @@ impl Cache {
         self.finish_growth();
         // The index may have taken sub-buckets since it last split a bucket.
         self.share_out();
-        self.give_slabs_back();
-        self.sweep_flushed();
+        self.give_slabs_back(&mut turns);
+        self.sweep_flushed(&mut turns);
     }
 
     /// What is evicted while flash is behind is lost: as long as writers find columns enough, the keeper waits for it.
     fn wait_for_flash(&self) {
         let Some(level) = &self.level else { return };
         let started = Instant::now();
-        while self.memory.available_columns() > self.free_columns_target / 4 + RESERVED_COLUMNS
+        while self.memory.available_columns() > self.free_columns_low()
             && started.elapsed() < FLASH_WAIT_MAX
             && level.flash.is_behind()
         {
@@ -284,32 +332,39 @@ impl Cache {
         keeper.reader.offline();
     }
 
-    /// Reclaims up to `columns` columns. Returns whether it reclaimed any.
-    pub(crate) fn reclaim_some(&self, columns: usize) -> bool {
-        let mut keeper = self.keeper.lock().expect("no panic under this lock");
-        let mut any = false;
-        for _ in 0..columns {
-            for column in self.sealed.lock().expect("no panic under this lock").drain(..) {
-                self.hand_over(&mut *keeper.temperature, column);
-            }
-            let limit = self.memory.geometry().column_bytes as u64;
-            let evict = self.evict;
-            let victim = keeper.temperature.victim(&mut |column, birth| {
-                if self.memory.column(column).birth() != birth {
-                    return Candidate::Gone;
-                }
-                match self.standing(column) {
-                    // Where nothing may be evicted, only columns that are mostly dead are worth the pass.
-                    Candidate::Ready(found) if !evict && found.live_bytes * HOLLOW_SHARE > limit => {
-                        Candidate::Later
-                    }
-                    other => other,
-                }
-            });
-            let Some(victim) = victim else { break };
-            any |= self.reclaim(&mut keeper, victim);
+    /// Lets others run if this turn has been long enough and no writer will soon have to wait.
+    fn breathe(&self, turns: &mut Turns) {
+        if turns.is_over() && self.memory.available_columns() > self.free_columns_low() {
+            turns.pause();
         }
-        any
+    }
+
+    /// With so few columns left, writers will soon have to wait.
+    fn free_columns_low(&self) -> usize {
+        self.free_columns_target / 4 + RESERVED_COLUMNS
+    }
+
+    /// Reclaims a column. Returns whether it did.
+    pub(crate) fn reclaim_one(&self, turns: &mut Turns) -> bool {
+        let mut keeper = self.keeper.lock().expect("no panic under this lock");
+        for column in self.sealed.lock().expect("no panic under this lock").drain(..) {
+            self.hand_over(&mut *keeper.temperature, column);
+        }
+        let limit = self.memory.geometry().column_bytes as u64;
+        let evict = self.evict;
+        let victim = keeper.temperature.victim(&mut |column, birth| {
+            if self.memory.column(column).birth() != birth {
+                return Candidate::Gone;
+            }
+            match self.standing(column) {
+                // Where nothing may be evicted, only columns that are mostly dead are worth the pass.
+                Candidate::Ready(found) if !evict && found.live_bytes * HOLLOW_SHARE > limit => {
+                    Candidate::Later
+                }
+                other => other,
+            }
+        });
+        victim.is_some_and(|victim| self.reclaim(&mut keeper, victim, turns))
     }
 
     /// Whether a column is worth reclaiming although nothing may be evicted.
@@ -341,11 +396,11 @@ impl Cache {
 
     /// The pass over one column: afterwards nothing in it can be found, and it is retired. Returns false if the column
     /// has to stay: it is pinned, or it holds what may not be evicted and cannot be moved. Then it is met again later.
-    fn reclaim(&self, keeper: &mut Keeper, column: ColumnId) -> bool {
-        let started = Instant::now();
+    fn reclaim(&self, keeper: &mut Keeper, column: ColumnId, turns: &mut Turns) -> bool {
+        let before = turns.worked();
         let counters = &self.blocks[self.blocks.len() - 1];
         keeper.reader.online();
-        let emptied = self.empty_column(keeper, column, counters);
+        let emptied = self.empty_column(keeper, column, turns, counters);
         match emptied {
             Emptied::Yes => {
                 self.memory.retire(column);
@@ -358,11 +413,17 @@ impl Cache {
             }
         }
         keeper.reader.offline();
-        counters.pass_ns.add(started.elapsed().as_nanos() as u64);
+        counters.pass_ns.add((turns.worked() - before).as_nanos() as u64);
         emptied == Emptied::Yes
     }
 
-    fn empty_column(&self, keeper: &mut Keeper, column: ColumnId, counters: &Counters) -> Emptied {
+    fn empty_column(
+        &self,
+        keeper: &mut Keeper,
+        column: ColumnId,
+        turns: &mut Turns,
+        counters: &Counters,
+    ) -> Emptied {
         let Keeper { reader, survivors, temperature, patience, met, judged, verdicts, .. } = keeper;
         let guard = reader.pin();
         if !self.meet(&guard, column, met, judged) {
@@ -379,7 +440,10 @@ impl Cache {
             verdicts.extend(judged.iter().map(|item| Verdict::Keep { warmth: item.warmth }));
         }
         let mut pass = Pass { survivors, temperature: temperature.as_mut(), counters };
-        for met in met.iter() {
+        for (nth, met) in met.iter().enumerate() {
+            if nth % TURN_RECORDS == 0 {
+                self.breathe(turns);
+            }
             let settled = match met.what {
                 What::Chunk => self.judge_chunk(&guard, met, counters),
                 What::Over => self.settle(&guard, &mut pass, met, Verdict::Evict),
@@ -565,7 +629,7 @@ impl Cache {
     }
 
     /// Empties and returns slabs that the budget no longer allows.
-    fn give_slabs_back(&self) {
+    fn give_slabs_back(&self, turns: &mut Turns) {
         let mut stuck: Vec<SlabId> = Vec::new();
         while self.memory.over_limit_slabs() > 0 && stuck.len() <= SLABS_STUCK_MAX {
             let Some(slab) = self.memory.begin_release_slab() else { break };
@@ -575,7 +639,7 @@ impl Cache {
                 // Dropping the open column seals it, and then it is reclaimed with the others.
                 keeper.survivors = keeper.survivors.take().filter(|open| open.id() != id);
                 if let Candidate::Ready(_) = self.standing(id) {
-                    self.reclaim(&mut keeper, id);
+                    self.reclaim(&mut keeper, id, turns);
                 }
             }
             if !self.memory.finish_release(slab) {
@@ -592,7 +656,7 @@ impl Cache {
     }
 
     /// After a flush: reclaims the columns born before it, and forgets the flush when none is left.
-    fn sweep_flushed(&self) {
+    fn sweep_flushed(&self, turns: &mut Turns) {
         let floor = self.flush_floor.0.load(Ordering::Acquire);
         if floor == 0 {
             return;
@@ -606,7 +670,7 @@ impl Cache {
             let mut keeper = self.keeper.lock().expect("no panic under this lock");
             keeper.survivors = keeper.survivors.take().filter(|open| open.id() != column);
             match self.standing(column) {
-                Candidate::Ready(_) => left |= !self.reclaim(&mut keeper, column),
+                Candidate::Ready(_) => left |= !self.reclaim(&mut keeper, column, turns),
                 Candidate::Later => left = true,
                 // A worker may have sealed it between the two looks.
                 Candidate::Gone => left |= matches!(found.state(), ColumnState::Open | ColumnState::Sealed),

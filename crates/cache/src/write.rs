@@ -7,6 +7,7 @@
 use crate::counters::Counters;
 use crate::demote::{Leaving, Parts};
 use crate::engine::{Cache, Life, Owner, RESERVED_COLUMNS, Worker};
+use crate::keeper::{Pace, Turns};
 use larder_index::{BucketGuard, WARMTH_MAX};
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{Guard, Item, NewChunked, NewItem, OpenColumn};
@@ -115,7 +116,7 @@ impl Worker {
             // Columns enough may be on their way back already: then only other workers' quiescent points are missing,
             // and to reclaim more would empty the cache while one of them is slow.
             let helped = self.cache.memory.retired_columns() < self.cache.free_columns_target
-                && self.cache.reclaim_some(1);
+                && self.cache.reclaim_one(&mut Turns::begin(Pace::Hurried));
             self.cache.memory.recycle();
             if helped {
                 continue;

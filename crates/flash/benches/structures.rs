@@ -88,7 +88,7 @@ fn log_tables() {
         let mut dead = IdSet::new();
         dead.insert(7);
         cost(&format!("{name}, sweep, an entry"), items, || {
-            black_box(table.sweep(&dead));
+            black_box(table.sweep(&dead, &mut || ()));
         });
     }
     let table = ExtentTable::new(32 << 20);

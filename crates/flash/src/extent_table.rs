@@ -93,9 +93,9 @@ impl ExtentTable {
     }
 
     /// Takes out all entries with these addresses. Nothing may be inserted there meanwhile. One sweep at a time. How many.
-    pub fn sweep_zone(&self, addresses: Range<u64>) -> u64 {
+    pub fn sweep_zone(&self, addresses: Range<u64>, between: &mut dyn FnMut()) -> u64 {
         self.mark_dying(&addresses);
-        let swept = self.table.sweep(|payload| addresses.contains(&Extent::unpack(payload).address));
+        let swept = self.table.sweep(|payload| addresses.contains(&Extent::unpack(payload).address), between);
         self.mark_dying(&(0..0));
         swept
     }
@@ -200,7 +200,7 @@ mod tests {
                 match what {
                     0 => {
                         let zone = address..address + 500;
-                        table.sweep_zone(zone.clone());
+                        table.sweep_zone(zone.clone(), &mut || ());
                         twin.values_mut().for_each(|addresses| addresses.retain(|at| !zone.contains(at)));
                     }
                     1 => {

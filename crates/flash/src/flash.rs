@@ -142,6 +142,8 @@ pub struct Flash {
     pub(crate) flushing: AtomicU32,
     pub(crate) on: AtomicBool,
     pub(crate) recovering: AtomicBool,
+    /// There are threads: what reclaims shares a core with others.
+    pub(crate) threaded: AtomicBool,
     pub(crate) recovery: Mutex<Option<Recovering>>,
     pub(crate) table_full: AtomicBool,
     pub(crate) stop: AtomicBool,

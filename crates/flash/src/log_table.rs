@@ -167,10 +167,10 @@ impl LogTable {
     }
 
     /// Takes out all entries of these segments. Nothing may be inserted for them meanwhile; their numbers can be used again
-    /// when it returns. One sweep at a time. How many entries.
-    pub fn sweep(&self, dead: &IdSet) -> u64 {
+    /// when it returns. One sweep at a time; `between` is called now and then. How many entries.
+    pub fn sweep(&self, dead: &IdSet, between: &mut dyn FnMut()) -> u64 {
         self.mark_dying(dead);
-        let swept = either!(&self.table, table => table.sweep(|id| dead.contains(id as u16)));
+        let swept = either!(&self.table, table => table.sweep(|id| dead.contains(id as u16), between));
         self.mark_dying(&IdSet::new());
         swept
     }
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(found(&table, 5), versions);
         let mut dead = IdSet::new();
         versions.iter().filter(|id| **id > 4).for_each(|id| dead.insert(*id));
-        assert_eq!(table.sweep(&dead), versions.len() as u64 - 4);
+        assert_eq!(table.sweep(&dead, &mut || ()), versions.len() as u64 - 4);
         assert_eq!((found(&table, 5), table.stashed(), table.len()), (vec![1, 2, 3, 4], 0, 4));
     }
 
@@ -348,7 +348,7 @@ mod tests {
                         ids.iter().for_each(|id| dead.insert(*id));
                         let before = twin.values().sum::<u32>();
                         twin.retain(|(_, id), _| !dead.contains(*id));
-                        prop_assert_eq!(table.sweep(&dead), (before - twin.values().sum::<u32>()) as u64);
+                        prop_assert_eq!(table.sweep(&dead, &mut || ()), (before - twin.values().sum::<u32>()) as u64);
                     }
                 }
                 prop_assert_eq!(table.len(), twin.values().sum::<u32>() as u64);
@@ -378,7 +378,7 @@ mod tests {
             (from..from + capacity - kept).for_each(|n| table.insert(spread(n), 8).unwrap());
             let mut dead = IdSet::new();
             dead.insert(8);
-            assert_eq!(table.sweep(&dead), capacity - kept);
+            assert_eq!(table.sweep(&dead, &mut || ()), capacity - kept);
             from += capacity;
         }
         reader.join().unwrap();
@@ -440,7 +440,7 @@ mod loom_tests {
             };
             let mut dead = IdSet::new();
             dead.insert(1);
-            assert_eq!(table.sweep(&dead), 1);
+            assert_eq!(table.sweep(&dead, &mut || ()), 1);
             assert_eq!(table.stashed(), 0);
             reader.join().unwrap();
         });

@@ -13,15 +13,18 @@ use crate::segment::{Kind, SegmentFacts};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Instant;
 
 /// Zones of the log, percent of all that hold segments, at which they are merged.
 pub(crate) const LOG_PERCENT: u32 = 8;
-/// Pages between two looks at whether the tier is still needed.
-const STEP_PAGES: u64 = 1024;
+/// Pages between two looks at whether the tier is still needed, and whether others need the core.
+const STEP_PAGES: u64 = 16;
 /// Fewest pages of a zone's rest that a segment of a generation is begun in.
 const ROOM_PAGES_MIN: u32 = 8;
 /// Filling of the log table, percent, at which the log counts as full.
 const TABLE_PERCENT: u64 = 85;
+/// And at which the merge that is to empty it is pressed for time.
+const TABLE_PRESSED_PERCENT: u64 = 92;
 
 /// A zone of the log, and its segments.
 type LogZone = (ZoneId, Vec<Arc<Segment>>);
@@ -92,7 +95,7 @@ impl Flash {
             self.table_full.store(true, SeqCst);
             self.close_log.store(true, SeqCst);
         }
-        let crowded = self.table.len() * 100 >= self.table.capacity() * TABLE_PERCENT
+        let crowded = self.is_table_filled(TABLE_PERCENT)
             || self.append().ids.len() < self.shape.buffers as usize + 2
             || table_full;
         // Where space is short and there is something older, that goes first: small merges make many generations, and each of
@@ -163,7 +166,9 @@ impl Flash {
         let wanted = self.generations.wanted(items);
         let (number, address) = (self.next_sequence()?, self.next_sequence()?);
         let mut merge = Merge::begin(settings, &inputs, self.generations.list(), wanted, number, address);
+        let mut turn = Instant::now();
         loop {
+            self.breathe(&mut turn);
             if self.stop.load(SeqCst) || !self.is_on() || self.floor.load(SeqCst) != floor {
                 merge.abort();
                 return None;
@@ -182,6 +187,18 @@ impl Flash {
                 }
             }
         }
+    }
+
+    /// Whether erased space is waited for: there are few erased zones, or little room in the log's table.
+    pub(crate) fn is_pressed(&self) -> bool {
+        let zones = self.zones();
+        let short = zones.free.len() <= zones.marks.low();
+        drop(zones);
+        short || self.is_table_filled(TABLE_PRESSED_PERCENT)
+    }
+
+    fn is_table_filled(&self, percent: u64) -> bool {
+        self.table.len() * 100 >= self.table.capacity() * percent
     }
 
     fn install_merge(&self, merged: Merged, floor: u64, log: &[LogZone]) -> bool {

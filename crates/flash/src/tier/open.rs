@@ -85,6 +85,7 @@ impl Flash {
             flushing: AtomicU32::new(0),
             on: AtomicBool::new(true),
             recovering: AtomicBool::new(false),
+            threaded: AtomicBool::new(false),
             recovery: Mutex::default(),
             table_full: AtomicBool::new(false),
             stop: AtomicBool::new(false),

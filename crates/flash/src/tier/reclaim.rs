@@ -265,7 +265,9 @@ impl Flash {
                 zone.0 as u64 * self.shape.zone_pages as u64 + segment.run.first_data_page as u64
             };
             let end = segments.last().map_or(0, |last| page(last) + last.pages as u64);
-            self.extents.sweep_zone(segments.first().map_or(end, page)..end);
+            let mut turn = Instant::now();
+            let dead = segments.first().map_or(end, page)..end;
+            self.extents.sweep_zone(dead, &mut || self.breathe(&mut turn));
         }
         self.sweep_ids(&ids);
         for segment in segments {
@@ -329,7 +331,8 @@ impl Flash {
         let _one = self.sweeping.lock().expect("no panic under this lock");
         let mut dead = IdSet::new();
         ids.iter().for_each(|id| dead.insert(*id));
-        self.table.sweep(&dead);
+        let mut turn = Instant::now();
+        self.table.sweep(&dead, &mut || self.breathe(&mut turn));
         self.append().ids.extend_from_slice(ids);
     }
 

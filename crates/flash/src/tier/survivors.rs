@@ -10,6 +10,7 @@ use crate::record::Record;
 use crate::segment::{Kind, Scan, Scanned};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Instant;
 
 /// Times a record is judged that something happens to meanwhile.
 const TRIES_MAX: u32 = 16;
@@ -44,7 +45,9 @@ impl Flash {
         let pages = self.shape.chunk_pages as u32;
         let mut scan = Scan::over(&*self.device, &self.hasher, segment.run, pages);
         let mut newest = 0;
+        let mut turn = Instant::now();
         loop {
+            self.breathe(&mut turn);
             let next = scan.next();
             match next {
                 Ok(None) => return Some(newest),

@@ -5,7 +5,7 @@ use crate::options::Recover;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a thread sleeps that nobody wakes.
 const NAP: Duration = Duration::from_millis(100);
@@ -21,10 +21,27 @@ fn step_back() {
     }
 }
 
+/// How long what is not urgent goes on before it lets others have the core, which a worker may need, and what it leaves them.
+const TURN_MAX: Duration = Duration::from_micros(100);
+const PAUSE: Duration = Duration::from_micros(300);
+
 /// Threads that were started.
 pub(crate) type Threads = Vec<JoinHandle<()>>;
 
 impl Flash {
+    /// Called often by what reclaims and merges, with the time its turn began: lets others run if that was long enough ago, and
+    /// nobody waits for what is reclaimed. A mere yield would not do: the scheduler owes more to who has slept for long than
+    /// to who has been at work.
+    pub(crate) fn breathe(&self, turn: &mut Instant) {
+        if turn.elapsed() < TURN_MAX {
+            return;
+        }
+        if self.threaded.load(SeqCst) && !self.is_pressed() {
+            std::thread::sleep(PAUSE);
+        }
+        *turn = Instant::now();
+    }
+
     /// There is work.
     pub(crate) fn wake(&self) {
         // Not missed: who sleeps looked at the number under the lock.
@@ -34,6 +51,7 @@ impl Flash {
 
     pub(crate) fn start_threads(self: &Arc<Flash>) -> std::io::Result<()> {
         let mut threads = Vec::new();
+        self.threaded.store(true, SeqCst);
         let mut start = |name: &str, run: fn(&Flash)| {
             let flash = self.clone();
             threads.push(Builder::new().name(name.into()).spawn(move || run(&flash))?);
@@ -107,6 +125,9 @@ impl Flash {
                 tracing::error!("a thread of the flash tier panicked");
             }
         }
+        // What is left to do is done without them, merges as well.
+        self.stop.store(false, SeqCst);
+        self.threaded.store(false, SeqCst);
     }
 
     pub(crate) fn tend_once(&self) {

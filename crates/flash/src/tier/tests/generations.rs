@@ -165,3 +165,29 @@ fn whoever_looks_while_everything_is_dropped_sees_nothing_that_was_hidden() {
         });
     }
 }
+
+#[test]
+fn a_tier_whose_log_is_full_is_closed_cleanly_all_the_same() {
+    let device = std::sync::Arc::new(crate::device::MemoryDevice::new(24, 64));
+    let mut bench = Bench::on(device, |options| {
+        options.generations = true;
+        options.segment_bytes = Some(16 * 4096);
+    });
+    // Nothing is merged until the log takes no more.
+    let mut items = 0..100_000;
+    let stored = items.find(|n| {
+        let key = format!("key {n:08}");
+        let put = |bench: &Bench| bench.put(key.as_bytes(), &[1; 8], 0);
+        put(&bench) == Put::Shed && !bench.flash.write_sealed() && put(&bench) == Put::Shed
+    });
+    let stored = stored.expect("a log of 1.5 MiB is full some day");
+    for n in 0..stored {
+        bench.invalidate(format!("key {n:08}").as_bytes());
+        if !bench.flash.fallback.is_empty() {
+            break;
+        }
+    }
+    assert!(!bench.flash.fallback.is_empty(), "{:?}", bench.flash.stats());
+    assert!(bench.value(b"key 00000000").is_none());
+    bench.flash.close().unwrap();
+}
