@@ -29,6 +29,15 @@ const TABLE_PRESSED_PERCENT: u64 = 92;
 /// A zone of the log, and its segments.
 type LogZone = (ZoneId, Vec<Arc<Segment>>);
 
+/// Why a merge came to nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum GivenUp {
+    /// There is no zone for it, and no generation that could go in its place.
+    NoRoom,
+    /// The tier stops, was flushed or has failed meanwhile, or the device takes no more.
+    Disturbed,
+}
+
 /// Where a merge writes.
 struct MergeRooms<'a> {
     flash: &'a Flash,
@@ -117,12 +126,14 @@ impl Flash {
         let open: Vec<ZoneId> = rooms.open.into_iter().flatten().map(|(zone, _)| zone).collect();
         open.into_iter().for_each(|zone| self.finish_zone(zone));
         match merged {
-            Some((merged, floor)) => self.install_merge(merged, floor, &log),
-            None => {
+            Ok((merged, floor)) => self.install_merge(merged, floor, &log),
+            Err(why) => {
                 self.counters.merges_given_up.fetch_add(1, Relaxed);
                 self.end_merge_zones();
                 self.free_generation_zones();
-                false
+                // There is nothing older that it could have taken the room of: the log's own oldest goes, or the next merge
+                // would come no further.
+                why == GivenUp::NoRoom && self.drop_oldest()
             }
         }
     }
@@ -134,7 +145,7 @@ impl Flash {
         if has_room { 100 } else { self.options.keep_percent }
     }
 
-    fn run_merge(&self, log: &[LogZone], rooms: &mut MergeRooms<'_>) -> Option<(Merged, u64)> {
+    fn run_merge(&self, log: &[LogZone], rooms: &mut MergeRooms<'_>) -> Result<(Merged, u64), GivenUp> {
         let floor = self.floor.load(SeqCst);
         let segments: Vec<&Arc<Segment>> = log
             .iter()
@@ -164,26 +175,29 @@ impl Flash {
         };
         let items = segments.iter().map(|segment| segment.run.items as u64).sum();
         let wanted = self.generations.wanted(items);
-        let (number, address) = (self.next_sequence()?, self.next_sequence()?);
+        let next = || self.next_sequence().ok_or(GivenUp::Disturbed);
+        let (number, address) = (next()?, next()?);
         let mut merge = Merge::begin(settings, &inputs, self.generations.list(), wanted, number, address);
         let mut turn = Instant::now();
         loop {
             self.breathe(&mut turn);
             if self.stop.load(SeqCst) || !self.is_on() || self.floor.load(SeqCst) != floor {
                 merge.abort();
-                return None;
+                return Err(GivenUp::Disturbed);
             }
             match merge.step(STEP_PAGES, rooms) {
                 Ok(Progress::Working) => {}
-                Ok(Progress::Done) => return merge.finish().map(|merged| (merged, floor)),
+                Ok(Progress::Done) => {
+                    return merge.finish().map(|merged| (merged, floor)).ok_or(GivenUp::Disturbed);
+                }
                 Ok(Progress::NeedsRoom(_)) => {
                     merge.abort();
-                    return None;
+                    return Err(GivenUp::NoRoom);
                 }
                 Err(error) => {
                     self.device_error("merge", rooms.open[0].map_or(ZoneId(0), |(zone, _)| zone), &error);
                     merge.abort();
-                    return None;
+                    return Err(GivenUp::Disturbed);
                 }
             }
         }

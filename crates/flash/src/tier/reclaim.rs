@@ -101,7 +101,7 @@ impl Flash {
     }
 
     /// Quick: the oldest zone goes, nothing is read back. The oldest of the log hides nothing, and an extents zone never does.
-    fn drop_oldest(&self) -> bool {
+    pub(crate) fn drop_oldest(&self) -> bool {
         if !self.generations.list().newest_first().is_empty() || self.unreleased.load(SeqCst) {
             // The log hides what is in them. Where none are made any more, those of an earlier run go first.
             return !self.options.generations && self.drop_oldest_of_all();

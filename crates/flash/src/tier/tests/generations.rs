@@ -191,3 +191,31 @@ fn a_tier_whose_log_is_full_is_closed_cleanly_all_the_same() {
     assert!(bench.value(b"key 00000000").is_none());
     bench.flash.close().unwrap();
 }
+
+#[test]
+fn a_log_that_nothing_has_room_to_merge_loses_its_oldest_and_goes_on() {
+    let mut bench = Bench::new(24, 8, |options| {
+        options.generations = true;
+        options.segment_bytes = Some(8 * 4096);
+        options.memory_bytes = 4 << 20;
+    });
+    let key = |n: u32| format!("key {n:08}").into_bytes();
+    let mut items = 0..1000;
+    items.find(|n| bench.put(&key(*n), &[*n as u8; 1500], 0) == Put::Shed && !bench.flash.write_sealed());
+    bench.flash.write_sealed();
+    // All other zones are taken, and no generation could go in place of a merge.
+    while bench.flash.zones().free.len() > 2 {
+        bench.flash.take_free_zone();
+    }
+    for _ in 0..3 {
+        bench.flash.reclaim_round();
+    }
+    let stats = bench.flash.stats();
+    assert!(stats.is_on && stats.merges_given_up > 0 && stats.quick_drops > 0, "{stats:?}");
+    let last = items.start;
+    while bench.put(&key(last), &[2; 1500], 0) == Put::Shed {
+        bench.flash.tend();
+    }
+    assert_eq!(bench.value(&key(last)).unwrap(), [2; 1500]);
+    bench.flash.close().unwrap();
+}
