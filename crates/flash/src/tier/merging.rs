@@ -116,6 +116,8 @@ impl Flash {
 
     /// Merges the log, if it is due. Says whether it was.
     pub(crate) fn merge_round(&self) -> bool {
+        // Somebody waits for room in the table.
+        let stuck = self.table_full.load(SeqCst) || !self.fallback.is_empty();
         let (log, due) = self.log_zones();
         // A merge drops tombstones that hide nothing; what a restart would find they still hide.
         if !due || self.unreleased.load(SeqCst) {
@@ -131,9 +133,9 @@ impl Flash {
                 self.counters.merges_given_up.fetch_add(1, Relaxed);
                 self.end_merge_zones();
                 self.free_generation_zones();
-                // There is nothing older that it could have taken the room of: the log's own oldest goes, or the next merge
-                // would come no further.
-                why == GivenUp::NoRoom && self.drop_oldest()
+                // There is nothing older that it could have taken the room of. If it is urgent, the log's own oldest goes: the
+                // next merge would come no further.
+                stuck && why == GivenUp::NoRoom && self.drop_oldest()
             }
         }
     }
