@@ -170,7 +170,7 @@ impl Generation {
     }
 
     /// Without the chunks that `goes` says yes to; gives them as well.
-    fn without(&self, goes: impl Fn(&Chunk, u64) -> bool) -> (Generation, Vec<Arc<Chunk>>) {
+    fn without(&self, mut goes: impl FnMut(&Chunk, u64) -> bool) -> (Generation, Vec<Arc<Chunk>>) {
         let (mut gone, mut kept, mut filters) = (Vec::new(), Vec::new(), Vec::new());
         for (index, chunk) in self.chunks.iter().enumerate() {
             let end = self.starts.get(index + 1).map_or(u64::MAX, |next| next.saturating_sub(1));
@@ -333,7 +333,8 @@ impl Generations {
     }
 
     /// The newest generation from now on. `voids` are ranges of hashes of which a damaged page may have held newer
-    /// versions than older generations do: those chunks go. Whatever has neither a filter within the budget nor a place in
+    /// versions than older generations do: those chunks go, and with each what is still older of all the hashes that it may
+    /// have held, since it may have hidden that. Whatever has neither a filter within the budget nor a place in
     /// the address run goes as well, and the oldest beyond [`GENERATIONS_MAX`].
     pub(crate) fn install(
         &self,
@@ -346,11 +347,15 @@ impl Generations {
         let mut released = Released::default();
         let mut generations: Vec<Arc<Generation>> =
             generation.into_iter().filter(|found| !found.chunks.is_empty()).map(Arc::new).collect();
+        let mut voids = voids.to_vec();
         for older in &old.newest_first {
-            let void = |chunk: &Chunk, end: u64| {
-                voids.iter().any(|void| *void.start() <= end && *void.end() >= chunk.first_hash)
-            };
-            let (kept, gone) = older.without(void);
+            let mut widened = Vec::new();
+            let (kept, gone) = older.without(|chunk, end| {
+                let goes = voids.iter().any(|void| *void.start() <= end && *void.end() >= chunk.first_hash);
+                widened.extend(goes.then_some(chunk.first_hash..=end));
+                goes
+            });
+            voids.append(&mut widened);
             generations.push(if gone.is_empty() { older.clone() } else { Arc::new(kept) });
             released.chunks.extend(gone);
         }
