@@ -343,7 +343,8 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
     }
 
     /// Takes out every entry whose payload `dead` says yes to, a few thousand buckets at a time, so that no writer waits for
-    /// long; after each few thousand `between` is called. Meanwhile [`Cuckoo::insert`] must be told of the same dead ones, or it may move them behind the sweep. How many.
+    /// long; `between` is called after each few thousand. Meanwhile [`Cuckoo::insert`] must be told of the same dead ones, or it
+    /// may move them behind the sweep. How many.
     pub(crate) fn sweep(&self, dead: impl Fn(u64) -> bool, between: &mut dyn FnMut()) -> u64 {
         const BUCKETS: u64 = 4096;
         let goes = |slot: u64| slot != 0 && dead(slot & (u64::MAX >> (64 - Self::PAYLOAD_BITS)));
