@@ -33,10 +33,15 @@ impl Flash {
     /// nobody waits for what is reclaimed. A mere yield would not do: the scheduler owes more to who has slept for long than
     /// to who has been at work.
     pub(crate) fn breathe(&self, turn: &mut Instant) {
+        self.breathe_unless(turn, || self.is_pressed());
+    }
+
+    /// The same for whoever knows himself whether he is waited for.
+    pub(crate) fn breathe_unless(&self, turn: &mut Instant, is_pressed: impl Fn() -> bool) {
         if turn.elapsed() < TURN_MAX {
             return;
         }
-        if self.threaded.load(SeqCst) && !self.is_pressed() {
+        if self.threaded.load(SeqCst) && !is_pressed() {
             std::thread::sleep(PAUSE);
         }
         *turn = Instant::now();

@@ -10,9 +10,13 @@ use crate::options::Recover;
 use crate::segment::{Head, Kind, SegmentFacts, Writer};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Instant;
 
 /// Zones that may fail one after the other before the tier gives up.
 const FAILURES_MAX: u32 = 4;
+
+/// Pages of a segment that are filled between two looks at the time.
+const TURN_PAGES: u32 = 8;
 
 /// Where the next segment of a kind goes.
 #[derive(Clone, Copy, Debug)]
@@ -124,9 +128,16 @@ impl Flash {
         let (device, items) = (&*self.device, order.len() as u32);
         let mut writer =
             Writer::begin(device, cursor.zone, cursor.page, head, self.shape.chunk_pages, items, false);
+        // While nothing else waits to be written, in turns: a worker may need the core.
+        let is_pressed = || self.append().sealed.len() > 1;
+        let (mut turn, mut seen) = (Instant::now(), 0);
         for index in order {
             if let Some((hash, record)) = content.at(*index, buffer.cas_base) {
                 writer.push(hash, &record)?;
+            }
+            if writer.pages() - seen >= TURN_PAGES {
+                seen = writer.pages();
+                self.breathe_unless(&mut turn, is_pressed);
             }
         }
         if self.options.recover == Recover::Journal {
