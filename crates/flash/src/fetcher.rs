@@ -365,9 +365,12 @@ impl Fetcher {
 
     /// Calls `done` for every fetch that came to its end: with the item, or with `None` where there is none after all.
     pub fn poll(&mut self, done: &mut dyn FnMut(u64, Option<Found>)) {
-        let _ = rustix::io::read(&*self.commits, &mut [0; 8]);
         let mut reads = std::mem::take(&mut self.done);
         self.reads.reap(&mut reads);
+        if reads.is_empty() {
+            // Then this is what woke its thread. If both did, it is woken once more.
+            let _ = rustix::io::read(&*self.commits, &mut [0; 8]);
+        }
         let mut goes_on = false;
         for read in reads.drain(..) {
             let slot = read.token as usize;
