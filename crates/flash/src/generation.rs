@@ -11,6 +11,7 @@ use crate::fence::Fences;
 use crate::filter::Filter;
 use crate::segment::{Run, SegmentFacts};
 use arc_swap::ArcSwap;
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -333,7 +334,8 @@ impl Generations {
     }
 
     /// The newest generation from now on. `voids` are ranges of hashes of which a damaged page may have held newer
-    /// versions than older generations do: those chunks go, and with each what is still older of all the hashes that it may
+    /// versions than older generations do: those chunks go, with all that is in their zones, so that these can be released and no
+    /// later start finds the chunks again; and with each what is still older of all the hashes that it may
     /// have held, since it may have hidden that. Whatever has neither a filter within the budget nor a place in
     /// the address run goes as well, and the oldest beyond [`GENERATIONS_MAX`].
     pub(crate) fn install(
@@ -349,9 +351,15 @@ impl Generations {
             generation.into_iter().filter(|found| !found.chunks.is_empty()).map(Arc::new).collect();
         let mut voids = voids.to_vec();
         for older in &old.newest_first {
-            let mut widened = Vec::new();
+            let (mut zones, mut widened) = (HashSet::new(), Vec::new());
+            older.without(|chunk, end| {
+                if voids.iter().any(|void| *void.start() <= end && *void.end() >= chunk.first_hash) {
+                    zones.insert(chunk.run.zone);
+                }
+                false
+            });
             let (kept, gone) = older.without(|chunk, end| {
-                let goes = voids.iter().any(|void| *void.start() <= end && *void.end() >= chunk.first_hash);
+                let goes = zones.contains(&chunk.run.zone);
                 widened.extend(goes.then_some(chunk.first_hash..=end));
                 goes
             });

@@ -231,6 +231,12 @@ impl MetaLog {
                 *zone = bounds;
             }
         }
+        // Without a journal nobody writes down which zones are released: what was durable when it was closed is not to be
+        // missed after a crash.
+        let mut kept = zones.clone();
+        if !superblock.journaled {
+            kept.iter_mut().for_each(|bounds| bounds.top = 0);
+        }
         let mut waiting = Waiting::default();
         for record in &journal {
             let live = waiting.live.entry(UNPLACED).or_default();
@@ -244,7 +250,7 @@ impl MetaLog {
                 first: last,
                 last,
                 superblock: superblock.clone(),
-                zones: zones.clone(),
+                zones: kept,
                 unwritten: BTreeSet::new(),
             }),
             live_bytes: AtomicU64::new(waiting.live_bytes() as u64),

@@ -408,9 +408,15 @@ impl Flash {
         if !holds && !self.must_mark(&append, hash.0) {
             return None;
         }
+        let floor = self.floor.load(SeqCst);
         let placed = self.append_tombstone(&mut append, hash.0, key);
-        // Under the lock: the segment cannot be sealed yet.
-        let commit = self.journal(placed.unwrap_or(crate::meta::UNPLACED), hash.0, key);
+        // Under the lock: the segment cannot be sealed yet. Where everything was dropped instead, that is durable by now.
+        let commit = match self.floor.load(SeqCst) == floor {
+            true => self.journal(placed.unwrap_or(crate::meta::UNPLACED), hash.0, key),
+            false => None,
+        };
+        // Before anybody can put a survivor over the tombstone.
+        self.stamps.bump(hash.0);
         drop(append);
         if !self.options.background_flush {
             self.write_sealed();

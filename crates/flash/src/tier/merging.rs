@@ -234,6 +234,7 @@ impl Flash {
             self.note_generations_written();
         }
         let _one = self.releasing();
+        let has_voids = !merged.voids.is_empty();
         {
             let append = self.append();
             if self.floor.load(SeqCst) != floor {
@@ -262,6 +263,10 @@ impl Flash {
             self.end_merge_zones();
         }
         self.generation_hits.store(Arc::new(HitBits::new(self.shape.generation_hits * 8)));
+        // What went for damage goes on the device before the log does, which may have hidden it.
+        if has_voids {
+            self.free_idle_zones();
+        }
         if let Err(error) = self.meta.release(&released) {
             // What is in the log still hides what is in the new generation, which is the same.
             self.device_error("release", ZoneId(0), &error);

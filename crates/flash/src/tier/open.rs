@@ -185,6 +185,8 @@ impl Flash {
         self.floor.store(floor, SeqCst);
         self.stamps.bump_all();
         self.fallback.clear();
+        // What waited for a place needs none: its journal records go with the flush.
+        self.tombstones_placed(floor.saturating_sub(1));
         self.seal(append, Kind::Log);
         self.seal(append, Kind::Extents);
         self.wake();

@@ -90,7 +90,7 @@ impl Flash {
                 let lost = std::mem::take(&mut recovering.lost);
                 let rows = std::mem::take(&mut recovering.rows);
                 *held = None;
-                self.release_lost(&lost, next_sequence);
+                self.release_lost(&lost, &rows, next_sequence);
                 self.restore_generations(rows);
                 self.end_recovery();
                 true
@@ -104,19 +104,30 @@ impl Flash {
         }
     }
 
-    /// What was not taken in must not be found by a later start either, which may not know any more why it was not.
-    fn release_lost(&self, lost: &[(ZoneId, u64)], next_sequence: u64) {
+    /// What was not taken in must not be found by a later start either, which may not know any more why it was not. `rows` were
+    /// taken in.
+    fn release_lost(&self, lost: &[(ZoneId, u64)], rows: &[SegmentFacts], next_sequence: u64) {
         if lost.is_empty() {
             return;
         }
-        let released: Vec<(ZoneId, u64)> = {
-            let mut zones = self.zones();
-            let mut floor = |zone: ZoneId| {
-                zones.get(zone).segments.first().map_or(next_sequence, |first| first.sequence())
+        let mut first_kept = BTreeMap::new();
+        for (zone, sequence) in rows.iter().map(|row| (row.zone, row.head.sequence)) {
+            let first = first_kept.entry(zone).or_insert(sequence);
+            *first = sequence.min(*first);
+        }
+        let mut floors = BTreeMap::new();
+        for (zone, sequence) in lost {
+            let segment = self.zones().get(*zone).segments.first().map(|first| first.sequence());
+            let floor = match segment.or(first_kept.get(zone).copied()) {
+                None => next_sequence,
+                // It was never written to its end, and will not exist the next time either. A floor would take what is kept.
+                Some(kept) if kept < *sequence => continue,
+                Some(kept) => kept.max(sequence + 1),
             };
-            let floors = lost.iter().map(|(zone, sequence)| (*zone, floor(*zone).max(sequence + 1)));
-            floors.collect::<BTreeMap<_, _>>().into_iter().collect()
-        };
+            let known = floors.entry(*zone).or_insert(floor);
+            *known = floor.max(*known);
+        }
+        let released: Vec<(ZoneId, u64)> = floors.into_iter().collect();
         if let Err(error) = self.meta.release(&released) {
             self.device_error("release", ZoneId(0), &error);
             self.turn_off("what was lost could not be written down");

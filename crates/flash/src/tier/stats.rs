@@ -248,7 +248,9 @@ impl Flash {
         }
         stats.memory.filters = self.generations.filter_bytes();
         stats.memory.address_cache = self.generations.cache_bytes();
-        stats.memory.segments = self.generations.bytes() - stats.memory.filters - stats.memory.address_cache;
+        // Each of the three looks for itself, and a flush may come in between.
+        let others = stats.memory.filters + stats.memory.address_cache;
+        stats.memory.segments = self.generations.bytes().saturating_sub(others);
         stats.tombstones_waiting = self.fallback.len() as u64;
         {
             let zones = self.zones();

@@ -97,7 +97,7 @@ impl Flash {
                 Err(error) => {
                     self.device_error("write", cursor.zone, &error);
                     *writing.cursor(buffer.kind) = None;
-                    self.give_up(cursor.zone);
+                    self.give_up(cursor.zone, buffer.sequence);
                     if error == DeviceError::Gone {
                         return Wrote::Failed;
                     }
@@ -271,11 +271,17 @@ impl Flash {
         self.wake();
     }
 
-    /// Nothing more is written to a zone that failed. What it has can be read, perhaps.
-    fn give_up(&self, zone: ZoneId) {
+    /// Nothing more is written to a zone that failed. What it has can be read, perhaps. The segment that failed may be there as
+    /// a whole all the same: where nothing else is in the zone, no start is to find it beside the other copy, or after that has gone.
+    fn give_up(&self, zone: ZoneId, sequence: u64) {
         let mut zones = self.zones();
         let found = zones.get(zone);
-        found.used = if found.segments.is_empty() { Use::Retired } else { Use::Full };
+        let is_empty = found.segments.is_empty();
+        found.used = if is_empty { Use::Retired } else { Use::Full };
+        drop(zones);
+        if is_empty && let Err(error) = self.meta.release(&[(zone, sequence + 1)]) {
+            self.device_error("release", zone, &error);
+        }
     }
 
     /// An erased zone, for which room is made if need be.

@@ -1,7 +1,11 @@
 //! The rules of order, one by one.
 
 use super::Bench;
-use crate::{Begun, Put};
+use crate::device::{Device, MemoryDevice, PAGE_BYTES, ZoneId, ZoneState};
+use crate::record::Record;
+use crate::segment::{Head, Kind, Writer};
+use crate::{Begun, FlashOptions, Put, Recover};
+use std::sync::Arc;
 
 fn stored(bench: &Bench, key: &str, value: &[u8]) {
     assert_eq!(bench.put(key.as_bytes(), value, 0), Put::Stored);
@@ -245,5 +249,70 @@ fn a_key_that_changes_all_the_time_does_not_stop_the_others() {
         assert_eq!(bench.put(b"another", b"value", 0), Put::Stored, "generations {generations}");
         assert!(bench.get(b"hot").is_none());
         bench.flash.close().unwrap();
+    }
+}
+
+/// Begins a segment behind what the zone has, and does not end it.
+fn tear(bench: &Bench, device: &dyn Device, zone: ZoneId) {
+    let ZoneState::Open(bytes) = device.report(zone).unwrap().state else { panic!("the zone is not open") };
+    let head = Head {
+        kind: Kind::Log,
+        sequence: bench.flash.next_sequence().unwrap(),
+        sealed_sequence: u64::MAX,
+        device_uuid: bench.flash.uuid,
+        cas_base: 0,
+        generation: 0,
+        first_hash: 0,
+        last_hash: u64::MAX,
+        begun_unix_s: super::NOW,
+    };
+    let first_page = (bytes / PAGE_BYTES as u64) as u32;
+    let mut writer = Writer::begin(device, zone, first_page, head, 2, 2, false);
+    for n in 0..2 {
+        writer.push(n, &Record::tombstone(&[n as u8; 250], false)).unwrap();
+    }
+    let value = [0; 2 * PAGE_BYTES];
+    writer.push_bytes(2, &value).unwrap();
+}
+
+#[test]
+fn a_segment_that_was_torn_takes_none_with_it_that_were_whole() {
+    for closes in [false, true] {
+        let device = Arc::new(MemoryDevice::new(20, 64));
+        let journal = |options: &mut FlashOptions| options.recover = Recover::Journal;
+        let again =
+            |options: &mut FlashOptions| (options.recover, options.format) = (Recover::Journal, false);
+        let bench = Bench::on(device.clone(), journal);
+        stored(&bench, "deleted", b"old");
+        stored(&bench, "kept", b"value");
+        write_out(&bench, 0);
+        // In another zone than what it hides.
+        let first = bench.flash.zones().zones.iter().position(|zone| !zone.segments.is_empty()).unwrap();
+        let mut round = 1;
+        let last = loop {
+            bench.invalidate(b"deleted");
+            write_out(&bench, round);
+            round += 1;
+            let has =
+                |zone: &crate::tier::zones::Zone| zone.segments.last().map_or(0, |last| last.sequence());
+            let newest =
+                bench.flash.zones().zones.iter().enumerate().max_by_key(|(_, zone)| has(zone)).unwrap().0;
+            if newest != first {
+                break ZoneId(newest as u32);
+            }
+            stored(&bench, "deleted", b"newer");
+        };
+        tear(&bench, &*device, last);
+        drop(bench);
+        for start in 0..3 {
+            let mut bench = Bench::on(device.clone(), again);
+            bench.settle();
+            while bench.flash.recover_step() {}
+            assert_eq!(bench.value(b"kept").as_deref(), Some(&b"value"[..]), "start {start}, {closes}");
+            assert!(bench.value(b"deleted").is_none(), "start {start}, {closes}");
+            if closes {
+                bench.flash.close().unwrap();
+            }
+        }
     }
 }
