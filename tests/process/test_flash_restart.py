@@ -63,11 +63,13 @@ class Restart(FlashCase):
     def test_without_saving_only_flash_is_kept(self):
         server = self.flash_server("--flash-save", "off")
         client = self.connection(server)
-        self.cold(client, {b"cold": b"c"})
+        self.cold(client, {b"cold": b"c", b"replaced": b"old"})
         client.set(b"hot", b"h")
+        client.set(b"replaced", b"new")
         self.assertEqual(server.stop(), 0)
         client = self.connection(self.flash_server("--flash-save", "off"))
         self.assertEqual((client.get(b"cold"), client.get(b"hot")), (b"c", None))
+        self.assertIsNone(client.get(b"replaced"))
 
     def test_a_start_that_fails_loses_nothing(self):
         server = self.flash_server()
@@ -96,6 +98,17 @@ class Restart(FlashCase):
         self.assertEqual(client.ask(b"flush_all"), b"OK")
         server.stop(signal.SIGKILL)
         self.assertIsNone(self.connection(self.flash_server("--flash-recover", "journal")).get(b"k"))
+
+    def test_a_flush_that_is_to_come_is_not_forgotten(self):
+        server = self.flash_server()
+        client = self.connection(server)
+        self.cold(client, {b"cold": b"c"})
+        client.set(b"hot", b"h")
+        self.assertEqual(client.ask(b"flush_all 600"), b"OK")
+        self.assertEqual(client.get(b"hot"), b"h")
+        self.assertEqual(server.stop(), 0)
+        client = self.connection(self.flash_server())
+        self.assertEqual((client.get(b"cold"), client.get(b"hot")), (None, None))
 
     def test_a_second_server_on_the_same_file_is_refused(self):
         self.flash_server()

@@ -13,6 +13,7 @@ use larder_flash::{Commit, Flash, FlashItem, Put};
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{Guard, Item, Value};
 use std::borrow::Cow;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// An item whose entry is about to be removed.
@@ -198,13 +199,27 @@ impl Cache {
     /// invalidated. Admission is not asked. Waits for a device that is behind, but not for one that takes nothing for ten
     /// seconds.
     ///
-    /// A tier that is closed without this comes back with the versions that memory had replaced.
+    /// A tier that is closed without this, or [`Cache::leave_to_flash`], comes back with the versions that memory had replaced. A
+    /// flush that is to come is carried out now.
     pub fn save_to_flash(&self) -> Saved {
+        self.settle_flash(true)
+    }
+
+    /// As [`Cache::save_to_flash`], but nothing is written: flash keeps what it has, except what memory has replaced.
+    pub fn leave_to_flash(&self) -> Saved {
+        self.settle_flash(false)
+    }
+
+    fn settle_flash(&self, write: bool) -> Saved {
         let mut saved = Saved::default();
         let Some(level) = &self.level else { return saved };
+        if self.flush_due_s.load(Ordering::Relaxed) != 0 {
+            // Nobody would remember it after the restart.
+            self.flush(None);
+        }
         let mut reader = self.memory.register();
         let mut places = Vec::new();
-        let mut is_stuck = false;
+        let mut is_stuck = !write;
         for warmth in 0..=WARMTH_MAX {
             let mut bucket = Some(0);
             while let Some(at) = bucket {
@@ -250,6 +265,11 @@ impl Cache {
                 return;
             }
             *is_stuck = started.elapsed() > SAVE_WAIT_MAX;
+            level.flash.tend();
+            std::thread::sleep(SAVE_PAUSE);
+        }
+        // Invalidations that find no room take everything with them.
+        while level.flash.is_behind() && started.elapsed() <= SAVE_WAIT_MAX {
             level.flash.tend();
             std::thread::sleep(SAVE_PAUSE);
         }

@@ -49,11 +49,15 @@ impl Cache {
     fn record_of(&self, found: &Found) -> RecordOf {
         let is_lazy = self.level.as_ref().is_some_and(|level| level.lazy);
         let clean = if is_lazy { State::CLEAN } else { 0 };
+        let fetched = if found.warm { State::FETCHED } else { 0 };
         RecordOf {
             flags: found.flags,
             expiry: from_unix_s(&self.clock, found.expires_unix_s),
             cas: found.cas,
-            state: State::at(self.clock.now_s(), u32::from(found.state) & State::KEPT_ON_FLASH | clean),
+            state: State::at(
+                self.clock.now_s(),
+                u32::from(found.state) & State::KEPT_ON_FLASH | clean | fetched,
+            ),
         }
     }
 }

@@ -365,6 +365,9 @@ impl Dispatcher {
                 } else if megabytes > MEMLIMIT_MEGABYTES_MAX {
                     reply::MEMLIMIT_NOT_MEGABYTES
                 } else if self.worker.cache().set_limit((megabytes as u64) << 20) {
+                    if let Some(buffers) = self.shared.buffers.get() {
+                        buffers.set_limit_bytes(self.worker.cache().buffers_cap_bytes());
+                    }
                     reply::OK
                 } else {
                     reply::MEMLIMIT_OUT_OF_BOUNDS

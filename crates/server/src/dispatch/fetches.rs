@@ -208,7 +208,7 @@ impl Dispatcher {
     ) -> Looked {
         // A key that memory got meanwhile, or that was never on flash; the one branch of a server without flash.
         if !self.worker.flash_may_hold(hash, key) {
-            return Looked::Miss;
+            return self.missed(hash, key);
         }
         let looked = self.look_further(connection, hash, key, wanted);
         if matches!(looked, Looked::Waits) {
@@ -280,7 +280,15 @@ impl Dispatcher {
         }
         match wanted {
             Use::Show => Looked::Found(found, charge),
-            Use::Memory | Use::Know => Looked::Miss,
+            Use::Memory | Use::Know => self.missed(hash, key),
+        }
+    }
+
+    /// Nothing of it on flash: but another worker may have brought it to memory since this one looked there.
+    fn missed(&self, hash: KeyHash, key: &[u8]) -> Looked {
+        match self.fetches.is_some() && self.worker.peek(hash, key).is_some() {
+            true => Looked::Promoted,
+            false => Looked::Miss,
         }
     }
 

@@ -135,8 +135,9 @@ impl Dispatcher {
 
     fn stats_general(&self, out: &mut Vec<u8>) {
         let cache = self.worker.cache();
-        let since = cache.totals();
+        // In this order: what is subtracted is never the newer of the two.
         let reset = self.shared.reset.read().expect("no panic under this lock").clone();
+        let since = cache.totals();
         let t = since.since(&reset);
         let io = self.shared.io.get().map(|(io, _)| io.snapshot()).unwrap_or_default();
         let settings = &self.shared.settings;

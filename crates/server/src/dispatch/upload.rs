@@ -48,14 +48,7 @@ impl Dispatcher {
     ) {
         let body_end = body_bytes as u64 + 2;
         let mut buffer = [0; KEY_BYTES_MAX];
-        let (key, takes_old, noreply) = match request {
-            Request::Store(store) => (store.key, store.verb == StoreVerb::Set, store.noreply),
-            Request::Meta(meta) => {
-                let key = meta_key(meta.key, meta.flags.has(b'b'), &mut buffer);
-                (key, meta.flags.mode == b'S', false)
-            }
-            _ => return,
-        };
+        let Some((key, takes_old, noreply)) = upload_of(request, &mut buffer) else { return };
         let hash = self.worker.cache().hash(key);
         let begun = if self.worker.fits(key.len(), body_bytes as u64) {
             self.worker.begin_upload(hash, body_bytes).ok_or(StoreOutcome::NoRoom)
@@ -105,19 +98,17 @@ impl Dispatcher {
         self.finish_receiving(ready.connection, &request, upload);
     }
 
-    /// No room for the next chunk: the value is thrown away, and the old one with it.
+    /// No room for the next chunk: the value is thrown away, and the old one of a plain set with it.
     fn give_up_receiving(&mut self, connection: &mut Connection, receiving: Receiving) {
         let Receiving { upload, line, .. } = receiving;
         let Step::Upload { request, .. } = parse(&line, &self.parse_options) else { return };
         self.worker.abandon_upload(upload);
         let mut buffer = [0; KEY_BYTES_MAX];
-        let (key, noreply) = match &request {
-            Request::Store(store) => (store.key, store.noreply),
-            Request::Meta(meta) => (meta_key(meta.key, meta.flags.has(b'b'), &mut buffer), false),
-            _ => return,
-        };
-        let hash = self.worker.cache().hash(key);
-        self.delete_quietly(key, hash);
+        let Some((key, takes_old, noreply)) = upload_of(&request, &mut buffer) else { return };
+        if takes_old {
+            let hash = self.worker.cache().hash(key);
+            self.delete_quietly(key, hash);
+        }
         self.worker.counters().store_no_memory.add(1);
         say_unless(connection, noreply, reply::NO_MEMORY_DURING_READ);
     }
@@ -239,5 +230,20 @@ fn report(item: &Listed) -> compose::ItemReport<'_> {
         class: THE_CLASS,
         bytes: item.bytes,
         flags: item.flags,
+    }
+}
+
+/// The key of a store, whether it takes the old value with it when it fails, and whether nobody waits for its reply.
+fn upload_of<'a>(
+    request: &Request<'a>,
+    buffer: &'a mut [u8; KEY_BYTES_MAX],
+) -> Option<(&'a [u8], bool, bool)> {
+    match request {
+        Request::Store(store) => Some((store.key, store.verb == StoreVerb::Set, store.noreply)),
+        Request::Meta(meta) => {
+            let key = meta_key(meta.key, meta.flags.has(b'b'), buffer);
+            Some((key, meta.flags.mode == b'S', false))
+        }
+        _ => None,
     }
 }

@@ -131,13 +131,12 @@ impl OpenFlash {
     /// After the last worker: takes what is in memory along, if there is a cache and it is to be kept, and marks the device as
     /// cleanly closed.
     pub(crate) fn close(self, cache: Option<&Arc<Cache>>, settings: &Settings) {
-        if let Some(cache) = cache
-            && settings.flash.save
-        {
+        if let Some(cache) = cache {
             let started = Instant::now();
-            let saved = cache.save_to_flash();
+            let saved = if settings.flash.save { cache.save_to_flash() } else { cache.leave_to_flash() };
             tracing::info!(
-                "memory saved to flash in {:.1} s: {} items written, {} there already, {} lost",
+                "memory {} in {:.1} s: {} items written, {} there already, {} lost",
+                if settings.flash.save { "saved to flash" } else { "left" },
                 started.elapsed().as_secs_f64(),
                 saved.written,
                 saved.clean,
