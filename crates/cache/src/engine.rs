@@ -95,6 +95,8 @@ pub struct Cache {
     pub(crate) flush_floor: Alone<AtomicU64>,
     /// When a delayed flush is due, on the clock; 0 = none.
     pub(crate) flush_due_s: AtomicU32,
+    /// Held while a flush that is due is carried out.
+    flush_when_due: Mutex<()>,
     pub(crate) last_birth: AtomicU64,
     /// Bytes of large values on their way in and out, whose columns are pinned.
     pub(crate) pinned_by_uploads: AtomicU64,
@@ -236,6 +238,7 @@ impl Cache {
             cas: Alone(AtomicU64::new(cas_floor)),
             flush_floor: Alone(AtomicU64::new(0)),
             flush_due_s: AtomicU32::new(0),
+            flush_when_due: Mutex::default(),
             last_birth: AtomicU64::new(0),
             pinned_by_uploads: AtomicU64::new(0),
             pinned_by_reads: AtomicU64::new(0),
@@ -405,19 +408,23 @@ impl Cache {
             _ => {
                 // As with memcached, a flush now replaces one that was to come.
                 self.flush_due_s.store(0, Ordering::Relaxed);
-                match &self.level {
-                    None => self.raise_flush_floor(),
-                    Some(level) => {
-                        let _alone = level.flushing.lock().expect("no panic under this lock");
-                        // In this order: see docs/concurrency.md.
-                        level.flash.begin_flush();
-                        self.raise_flush_floor();
-                        level.flash.end_flush();
-                    }
-                }
-                self.wake_keeper();
+                self.flush_now();
             }
         }
+    }
+
+    fn flush_now(&self) {
+        match &self.level {
+            None => self.raise_flush_floor(),
+            Some(level) => {
+                let _alone = level.flushing.lock().expect("no panic under this lock");
+                // In this order: see docs/concurrency.md.
+                level.flash.begin_flush();
+                self.raise_flush_floor();
+                level.flash.end_flush();
+            }
+        }
+        self.wake_keeper();
     }
 
     /// Columns taken from now on are born later than every column that holds an item now. A column taken while the floor is
@@ -436,12 +443,15 @@ impl Cache {
     pub fn tick(&self) -> u32 {
         let now_s = self.clock.tick();
         let due_s = self.flush_due_s.load(Ordering::Relaxed);
-        // Only one of the threads that see it due carries it out, and only if nobody set another meanwhile.
-        if due_s != 0
-            && due_s <= now_s
-            && self.flush_due_s.compare_exchange(due_s, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
-            self.flush(None);
+        if due_s != 0 && due_s <= now_s {
+            // One of the threads that see it due carries it out, the others wait for that: what is stored after a tick is not
+            // flushed by what was due before.
+            let _one = self.flush_when_due.lock().expect("no panic under this lock");
+            if self.flush_due_s.load(Ordering::Relaxed) == due_s {
+                self.flush_now();
+                // Unless another was set meanwhile.
+                let _ = self.flush_due_s.compare_exchange(due_s, 0, Ordering::Relaxed, Ordering::Relaxed);
+            }
         }
         now_s
     }

@@ -128,8 +128,11 @@ impl Flash {
         let (device, items) = (&*self.device, order.len() as u32);
         let mut writer =
             Writer::begin(device, cursor.zone, cursor.page, head, self.shape.chunk_pages, items, false);
-        // While nothing else waits to be written, in turns: a worker may need the core.
-        let is_pressed = || self.append().sealed.len() > 1;
+        // While there is memory for more than one segment beside those being filled, in turns: a worker may need the core.
+        let is_pressed = || {
+            let append = self.append();
+            append.sealed.len() > 1 || append.free.len() <= 1
+        };
         let (mut turn, mut seen) = (Instant::now(), 0);
         for index in order {
             if let Some((hash, record)) = content.at(*index, buffer.cas_base) {
