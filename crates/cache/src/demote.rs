@@ -219,7 +219,7 @@ impl Cache {
         }
         let mut reader = self.memory.register();
         let mut places = Vec::new();
-        let mut is_stuck = !write;
+        let mut device = Patience { writes: write, waits: true };
         for warmth in 0..=WARMTH_MAX {
             let mut bucket = Some(0);
             while let Some(at) = bucket {
@@ -231,7 +231,7 @@ impl Cache {
                 });
                 let guard = reader.pin();
                 for &at in &places {
-                    self.save(level, &guard, at, &mut is_stuck, &mut saved);
+                    self.save(level, &guard, at, &mut device, &mut saved);
                 }
                 reader.quiesce();
             }
@@ -239,7 +239,7 @@ impl Cache {
         saved
     }
 
-    fn save(&self, level: &Level, guard: &Guard<'_>, at: Location, is_stuck: &mut bool, saved: &mut Saved) {
+    fn save(&self, level: &Level, guard: &Guard<'_>, at: Location, device: &mut Patience, saved: &mut Saved) {
         let item = guard.item(at);
         let hash = self.hasher.hash(item.key());
         let bucket = self.index.lock(hash);
@@ -255,7 +255,7 @@ impl Cache {
             return;
         }
         let started = Instant::now();
-        while !*is_stuck {
+        while device.writes && device.waits {
             // The workers have stopped: nobody waits for the bucket while the device takes the parts.
             if put_parts(&level.flash, guard, hash, &item) == Put::Stored
                 && self.put_first(level, guard, hash, &item) == Put::Stored
@@ -264,18 +264,27 @@ impl Cache {
                 saved.written += 1;
                 return;
             }
-            *is_stuck = started.elapsed() > SAVE_WAIT_MAX;
+            device.waits = started.elapsed() <= SAVE_WAIT_MAX;
             level.flash.tend();
             std::thread::sleep(SAVE_PAUSE);
         }
         // Invalidations that find no room take everything with them.
-        while level.flash.is_behind() && started.elapsed() <= SAVE_WAIT_MAX {
+        while device.waits && level.flash.owes_invalidations() {
+            device.waits = started.elapsed() <= SAVE_WAIT_MAX;
             level.flash.tend();
             std::thread::sleep(SAVE_PAUSE);
         }
         level.flash.invalidate(hash, item.key());
         saved.lost += 1;
     }
+}
+
+/// What a stop asks of the device.
+struct Patience {
+    /// It is to take what is in memory.
+    writes: bool,
+    /// It is waited for. Not any more once it has taken nothing for too long.
+    waits: bool,
 }
 
 /// Puts the parts of a long value after the first.

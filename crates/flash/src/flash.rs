@@ -208,6 +208,11 @@ impl Flash {
         self.is_on() && self.append().free.len() < 2
     }
 
+    /// Whether invalidations wait for room. If too many do, everything is dropped.
+    pub fn owes_invalidations(&self) -> bool {
+        self.is_on() && !self.fallback.is_empty()
+    }
+
     /// Stores part `part` (from 1) of a long value, before part 0 makes it visible. May wait for the device.
     pub fn put_part(&self, hash: KeyHash, key: &[u8], cas: u64, part: u32, value: &[u8]) -> Put {
         let started = Instant::now();
