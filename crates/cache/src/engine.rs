@@ -135,7 +135,7 @@ pub struct MemoryUse {
     pub free_columns_bytes: u64,
     /// Live items in columns, keys, values and headers.
     pub items_bytes: u64,
-    /// Buckets, sub-buckets and tables of the index.
+    /// Buckets and sub-buckets of the index.
     pub index_bytes: u64,
     /// The cap on connection buffers, which is set aside.
     pub buffers_cap_bytes: u64,
@@ -147,14 +147,14 @@ pub struct MemoryUse {
 
 /// Memory's bookkeeping for one column, bytes (see `larder_memory::Column`).
 const COLUMN_META_BYTES: u64 = 64;
-/// Entries per bucket at which the index grows: 13 to 14 bytes of index per item, with about one lookup in five going on
-/// to a sub-bucket.
-const INDEX_FILL_TARGET: u32 = 7;
+/// Entries per bucket at which the index grows: 13 to 14 bytes of index per item, with about one lookup in seven going on
+/// to a sub-bucket. At 7 it would be 13 bytes, and one in five.
+const INDEX_FILL_TARGET: u32 = 6;
 /// Below this `-m` the index is made of small pages: rounding its three parts up to 2 MiB would cost more memory
 /// than the misses of the TLB cost time.
 const HUGE_INDEX_LIMIT_BYTES: u64 = 512 << 20;
 /// What a bucket costs with its share of sub-buckets at the fill target.
-const INDEX_BYTES_PER_BUCKET: u64 = 104;
+const INDEX_BYTES_PER_BUCKET: u64 = 86;
 /// How far `cache_memlimit` may raise the limit: address space for so many times the limit is reserved.
 const RESERVE_TIMES: u64 = 4;
 /// Most free columns that are held ready.

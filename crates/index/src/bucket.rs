@@ -1,10 +1,10 @@
 //! One bucket: one cache line.
 //!
 //! ```text
-//! word 0 (header)  63                  33  32  31    24 23    16 15     8 7      0
-//!                 +----------------------+---+--------+--------+--------+--------+
-//!                 |       version        | W | sub 11 | sub 10 | sub 01 | sub 00 |
-//!                 +----------------------+---+--------+--------+--------+--------+
+//! word 0 (header)  63              35  34  33 32  31                              0
+//!                 +------------------+---+------+--------------------------------+
+//!                 |     version      | W | size |  first sub-bucket of the run   |
+//!                 +------------------+---+------+--------------------------------+
 //! words 1..=7     | entry                                                        |   see `entry`
 //!                 +--------------------------------------------------------------+
 //! ```
@@ -12,12 +12,14 @@
 //! `W` is the writer bit; whoever set it is the only one to write the entries, save that readers may raise the
 //! warmth of an entry they hit. The version goes up by one with every unlock that changed something.
 //!
-//! The four sub-bucket numbers are a directory indexed by the low two bits of the tag. 0 = none. The first entry
-//! too many takes one sub-bucket and all four numbers point at it; when that is full it is split in two, and so on
-//! to four. A sub-bucket is eight entries and no header: the bucket's header guards them all. Entries are in
-//! sub-buckets only while the bucket itself is full, so that most hits read one line.
+//! A bucket with more than seven entries has a run of sub-buckets, lines that lie side by side in the pool: none, one,
+//! two or four of them (`size` 0 to 3). The upper bits of the tag's lowest two say which of them an entry may be in. A
+//! sub-bucket is eight entries and no header: the bucket's header guards them all, and names their place in the pool, so
+//! that a reader who has the bucket's line can ask for the sub-bucket's at once. Entries are in sub-buckets only while the
+//! bucket itself is full, so that most hits read one line.
 
 use crate::entry::direction;
+use crate::pool::SubPlace;
 use crate::region::Blank;
 use crate::shim::AtomicU64;
 use std::sync::atomic::Ordering;
@@ -27,15 +29,18 @@ pub(crate) const MAIN_ENTRIES: usize = if cfg!(loom) { 2 } else { 7 };
 /// Entries in a sub-bucket.
 pub(crate) const SUB_ENTRIES: usize = if cfg!(loom) { 2 } else { 8 };
 /// Sub-buckets one bucket may have.
-pub(crate) const SUBS_MAX: usize = 4;
+pub(crate) const SUBS_MAX: usize = 1 << (SIZE_MAX - 1);
+/// The size of the longest run.
+pub(crate) const SIZE_MAX: usize = 3;
 
 /// Most entries that keys of one bucket can take: its own line and four sub-buckets.
 pub const BUCKET_ENTRIES_MAX: usize = MAIN_ENTRIES + SUBS_MAX * SUB_ENTRIES;
 
+const SIZE_SHIFT: u32 = 32;
 /// The bit of the header that a writer holds.
-pub(crate) const WRITER: u64 = 1 << 32;
+pub(crate) const WRITER: u64 = 1 << 34;
 /// One version.
-pub(crate) const VERSION_ONE: u64 = 1 << 33;
+pub(crate) const VERSION_ONE: u64 = 1 << 35;
 
 /// A cache line of the index.
 #[repr(C, align(64))]
@@ -72,36 +77,38 @@ unsafe impl Blank for Sub {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Bucket>() == 64 && size_of::<Sub>() == 64);
 
-/// The number of the sub-bucket in direction `d` (0..4); 0 = none.
-#[inline]
-pub(crate) fn number(header: u64, d: usize) -> usize {
-    (header >> (8 * d) & 0xff) as usize
+/// The size of the bucket's run: 0 = none, else two to the power of one less.
+#[inline(always)]
+pub(crate) fn run_size(header: u64) -> usize {
+    (header >> SIZE_SHIFT & SIZE_MAX as u64) as usize
 }
 
-/// `header` with `number` in direction `d`.
-#[inline]
-pub(crate) fn with_number(header: u64, d: usize, number: usize) -> u64 {
-    header & !(0xff << (8 * d)) | (number as u64) << (8 * d)
+/// The first sub-bucket of the bucket's run; means nothing if there is none.
+#[inline(always)]
+pub(crate) fn run_first(header: u64) -> SubPlace {
+    SubPlace(header as u32)
 }
 
-/// Whether the bucket has any sub-bucket.
+/// `header` with a run of `size` that begins at `first`.
 #[inline]
-pub(crate) fn has_subs(header: u64) -> bool {
-    header as u32 != 0
+pub(crate) fn with_run(header: u64, first: SubPlace, size: usize) -> u64 {
+    header & !(WRITER - 1) | (size as u64) << SIZE_SHIFT | u64::from(first.0)
 }
 
-/// The different sub-bucket numbers of `header`, in order of direction.
-pub(crate) fn numbers(header: u64) -> impl Iterator<Item = usize> {
-    (0..SUBS_MAX).filter_map(move |d| {
-        let n = number(header, d);
-        (n != 0 && (0..d).all(|before| number(header, before) != n)).then_some(n)
-    })
+/// The sub-buckets of `header`, in order.
+#[inline]
+pub(crate) fn subs(header: u64) -> impl Iterator<Item = SubPlace> {
+    let (first, count) = (run_first(header).0, 1 << run_size(header) >> 1);
+    // Wrapping: a run never ends beyond the last number, but its end may be the number after that.
+    (0..count).map(move |k: u32| SubPlace(first.wrapping_add(k)))
 }
 
-/// The sub-bucket number for an entry word or tag word.
-#[inline]
-pub(crate) fn number_for(header: u64, word: u64) -> usize {
-    number(header, direction(word))
+/// The sub-bucket for an entry word or tag word.
+#[inline(always)]
+pub(crate) fn sub_for(header: u64, word: u64) -> Option<SubPlace> {
+    let size = run_size(header);
+    (size != 0)
+        .then(|| SubPlace(run_first(header).0.wrapping_add((direction(word) >> (SIZE_MAX - size)) as u32)))
 }
 
 /// A bit for every slot whose tag is that of `tag_word`. Empty slots look like tag 0.

@@ -162,7 +162,6 @@ impl Index {
         // Release, pairs with the Acquire in `place`: whoever counts the new bucket sees its entries and its lock.
         self.buckets.store(new + 1, Ordering::Release);
         from.clear(|word| movers.contains(word));
-        from.lower_subs();
         true
     }
 }

@@ -1,18 +1,19 @@
 //! Writers: one at a time per bucket.
 
 use crate::bucket::{
-    Bucket, MAIN_ENTRIES, SUB_ENTRIES, SUBS_MAX, Sub, VERSION_ONE, WRITER, empty_slot, has_subs, number,
-    number_for, numbers, publish, with_number,
+    Bucket, MAIN_ENTRIES, SIZE_MAX, SUB_ENTRIES, Sub, VERSION_ONE, WRITER, empty_slot, publish, run_first,
+    run_size, sub_for, subs, with_run,
 };
-use crate::entry::{Entry, direction, identity, pack, tag_word, unpack, warmth_of};
+use crate::entry::{Entry, identity, pack, tag_word, unpack, warmth_of};
 use crate::holds_key::HoldsKey;
 use crate::index::{Index, Snapshot};
+use crate::pool::SubPlace;
 use crate::shim::{AtomicU64, pause};
 use larder_item::{KeyHash, Location};
 use std::sync::atomic::Ordering;
 
-/// Two sub-buckets are joined when they hold at most this many entries together; below their capacity, so that the
-/// next insert does not split them again.
+/// A run is halved when every two sub-buckets that become one hold at most this many entries together; below its
+/// capacity, so that the next insert does not double the run again.
 const JOINED_MAX: usize = if cfg!(loom) { 1 } else { SUB_ENTRIES - 2 };
 
 /// Below this many buckets every insert looks whether the index should grow; from there on one in
@@ -29,8 +30,14 @@ pub struct Found {
     slot: SlotName,
 }
 
-/// A slot of a bucket: 0..7 in its own line, `sub-bucket number * 8 + k` in a sub-bucket.
-type SlotName = usize;
+/// A slot of a bucket: 0..7 in its own line, `(place of the sub-bucket + 1) * 8 + k` in a sub-bucket.
+type SlotName = u64;
+
+/// What the slots of a sub-bucket are called, from the first on.
+#[inline]
+fn first_slot_of(place: SubPlace) -> SlotName {
+    (u64::from(place.0) + 1) * 8
+}
 
 /// The bucket has no room for another entry of this tag. Remove something and insert again.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +53,8 @@ pub struct BucketGuard<'i> {
     bucket: &'i Bucket,
     place: u64,
     hash: KeyHash,
-    /// The header to be stored by the unlock, without the writer bit; its sub-bucket numbers are ahead of those in
-    /// the bucket.
+    /// The header to be stored by the unlock, without the writer bit; its run is ahead of that in the
+    /// bucket.
     header: u64,
     changed: bool,
 }
@@ -138,17 +145,17 @@ impl<'i> BucketGuard<'i> {
 
     /// All entries of the bucket, those of other hashes too.
     pub fn entries(&self) -> impl Iterator<Item = Found> {
-        let subs =
-            numbers(self.header).flat_map(|number| found_in(&self.sub(number).entries, number * SUB_ENTRIES));
-        found_in(&self.bucket.entries, 0).chain(subs)
+        let below =
+            subs(self.header).flat_map(|place| found_in(&self.sub(place).entries, first_slot_of(place)));
+        found_in(&self.bucket.entries, 0).chain(below)
     }
 
     /// The entries whose slots the locked hash could use: the bucket's line and one sub-bucket.
     #[inline]
     fn reachable(&self) -> impl Iterator<Item = Found> {
-        let number = number_for(self.header, tag_word(self.hash));
-        let sub = (number != 0).then(|| found_in(&self.sub(number).entries, number * SUB_ENTRIES));
-        found_in(&self.bucket.entries, 0).chain(sub.into_iter().flatten())
+        let below = sub_for(self.header, tag_word(self.hash));
+        let below = below.map(|place| found_in(&self.sub(place).entries, first_slot_of(place)));
+        found_in(&self.bucket.entries, 0).chain(below.into_iter().flatten())
     }
 
     /// Adds an entry for the locked hash. The key must not have one yet, and the record at `at` must be complete: any
@@ -184,7 +191,7 @@ impl<'i> BucketGuard<'i> {
         publish(slot, 0);
         self.changed = true;
         self.index.count.take_one();
-        if has_subs(self.header) {
+        if run_size(self.header) != 0 {
             self.tidy();
         }
         true
@@ -194,28 +201,26 @@ impl<'i> BucketGuard<'i> {
     #[inline]
     fn slot_of(&self, found: &Found) -> Option<&'i AtomicU64> {
         let holds = |slot: &&AtomicU64| identity(slot.load(Ordering::Relaxed)) == found.identity;
-        let slot = match found.slot {
-            k if k < MAIN_ENTRIES => Some(&self.bucket.entries[k]),
-            name if numbers(self.header).any(|n| n == name / SUB_ENTRIES) => {
-                Some(&self.sub(name / SUB_ENTRIES).entries[name % SUB_ENTRIES])
-            }
-            _ => None,
+        let k = (found.slot % 8) as usize;
+        let slot = match found.slot / 8 {
+            0 => Some(&self.bucket.entries[k]),
+            _ => subs(self.header)
+                .find(|place| first_slot_of(*place) == found.slot - k as u64)
+                .map(|place| &self.sub(place).entries[k]),
         };
         slot.filter(holds).or_else(|| self.slots().find(holds))
     }
 
     /// All slots of the bucket.
     fn slots(&self) -> impl Iterator<Item = &'i AtomicU64> {
-        self.bucket
-            .entries
-            .iter()
-            .chain(numbers(self.header).flat_map(|number| self.sub(number).entries.iter()))
+        let below = subs(self.header).flat_map(|place| self.sub(place).entries.iter());
+        self.bucket.entries.iter().chain(below)
     }
 
-    /// Sub-bucket `number` of this bucket.
+    /// The sub-bucket there, which is one of this bucket's run.
     #[inline]
-    fn sub(&self, number: usize) -> &'i Sub {
-        self.index.pool.sub(self.place, number).expect("the chunk of a sub-bucket in use stays in its table")
+    fn sub(&self, place: SubPlace) -> &'i Sub {
+        self.index.pool.sub(place)
     }
 
     /// The least warm entry in the slots that the locked hash could use.
@@ -237,107 +242,95 @@ impl<'i> BucketGuard<'i> {
 
     fn put_in_sub(&mut self, word: u64) -> bool {
         loop {
-            let number = number_for(self.header, word);
-            if number == 0 {
-                let Some(number) = self.roomy_sub().or_else(|| self.index.pool.take(self.place)) else {
-                    break;
-                };
-                self.point(0, number);
-            } else if let Some(slot) = empty_slot(&self.sub(number).entries) {
-                publish(slot, word);
+            if self.put_in_own_sub(word) {
                 return true;
-            } else if !self.divide(number) {
-                break;
             }
-        }
-        self.put_in_place_of_a_mover(word)
-    }
-
-    /// A sub-bucket with at least two empty slots.
-    fn roomy_sub(&self) -> Option<usize> {
-        numbers(self.header).find(|number| self.sub(*number).count() + 2 <= SUB_ENTRIES)
-    }
-
-    /// Lets all directions that point at sub-bucket `from` point at `to`.
-    fn point(&mut self, from: usize, to: usize) {
-        for d in 0..SUBS_MAX {
-            if number(self.header, d) == from {
-                self.header = with_number(self.header, d, to);
+            if !self.double_run() {
+                return self.put_in_place_of_a_mover(word);
             }
         }
     }
 
-    /// Splits a sub-bucket that serves several directions in two. False if it serves one, or there is no other.
-    fn divide(&mut self, from: usize) -> bool {
-        let served = (0..SUBS_MAX).filter(|d| number(self.header, *d) == from).count();
-        if served < 2 {
+    /// Stores an entry word in the sub-bucket it belongs in, if there is room.
+    #[inline]
+    fn put_in_own_sub(&self, word: u64) -> bool {
+        let free = sub_for(self.header, word).and_then(|place| empty_slot(&self.sub(place).entries));
+        free.inspect(|slot| publish(slot, word)).is_some()
+    }
+
+    /// Gives the bucket a run of the next size, with the entries of the old one. False if it has the longest, or there is
+    /// no other.
+    fn double_run(&mut self) -> bool {
+        let (old, size) = (self.header, run_size(self.header));
+        if size == SIZE_MAX {
             return false;
         }
-        let Some(to) = self.index.pool.take(self.place) else { return false };
-        let second_half = (0..SUBS_MAX).filter(|d| number(self.header, *d) == from).skip(served / 2);
-        self.header = second_half.fold(self.header, |header, d| with_number(header, d, to));
-        let (source, target) = (self.sub(from), self.sub(to));
-        for (slot, free) in source.entries.iter().zip(&target.entries) {
+        let Some(first) = self.index.pool.take(self.place, size + 1) else { return false };
+        self.header = with_run(old, first, size + 1);
+        for place in subs(old) {
+            self.empty_sub(place);
+        }
+        if size != 0 {
+            self.index.pool.give_back(self.place, run_first(old), size);
+        }
+        true
+    }
+
+    /// Moves the entries of a sub-bucket to where they belong by the header as it is now.
+    fn empty_sub(&self, place: SubPlace) {
+        for slot in &self.sub(place).entries {
             let word = slot.load(Ordering::Relaxed);
-            if word != 0 && number_for(self.header, word) == to {
-                publish(free, word);
+            if word != 0 {
+                let is_put = self.put_in_own_sub(word);
+                debug_assert!(is_put, "a run was changed for one without room");
                 publish(slot, 0);
             }
         }
-        true
     }
 
     /// Room in the bucket's own line, by moving one of its entries to that entry's own sub-bucket.
     #[cold]
     fn put_in_place_of_a_mover(&mut self, word: u64) -> bool {
-        let bucket = self.bucket;
-        for slot in &bucket.entries {
-            let mover = slot.load(Ordering::Relaxed);
-            while direction(mover) != direction(word) {
-                let number = number_for(self.header, mover);
-                if number == 0 {
-                    break;
-                }
-                if let Some(free) = empty_slot(&self.sub(number).entries) {
-                    publish(free, mover);
-                    publish(slot, word);
-                    return true;
-                }
-                if !self.divide(number) {
-                    break;
-                }
-            }
-        }
-        false
+        let mut slots = self.bucket.entries.iter();
+        let moved = slots.find(|slot| self.put_in_own_sub(slot.load(Ordering::Relaxed)));
+        moved.inspect(|slot| publish(slot, word)).is_some()
     }
 
-    /// Puts things right after entries have gone: fills the bucket's line from its sub-buckets, joins sub-buckets that
-    /// have become small, and gives back empty ones.
+    /// Puts things right after entries have gone: fills the bucket's line from its sub-buckets, and gives back the half of
+    /// its run that it does not need.
     pub(crate) fn tidy(&mut self) {
-        let pool = &self.index.pool;
         while let Some(hole) = empty_slot(&self.bucket.entries)
             && let Some(from) = self.warmest_in_subs()
         {
             publish(hole, from.load(Ordering::Relaxed));
             publish(from, 0);
         }
-        let mut counts = numbers(self.header).map(|n| (n, self.sub(n).count())).collect_small();
-        while let Some((from, into)) = counts.pair_to_join() {
-            for slot in &self.sub(from).entries {
-                let word = slot.load(Ordering::Relaxed);
-                if word != 0 {
-                    let free = empty_slot(&self.sub(into).entries).expect("the two fit into one");
-                    publish(free, word);
-                    publish(slot, 0);
-                }
+        while self.halve_run() {}
+    }
+
+    /// Gives back the second half of the run, or the only sub-bucket, if what is in it fits into the rest.
+    fn halve_run(&mut self) -> bool {
+        let (old, size, first) = (self.header, run_size(self.header), run_first(self.header));
+        let count = |k: u32| self.sub(SubPlace(first.0 + k)).count();
+        match size {
+            0 => return false,
+            1 if count(0) != 0 => return false,
+            1 => {
+                self.header = with_run(old, SubPlace(0), 0);
+                self.index.pool.give_back(self.place, first, size);
+                return true;
             }
-            self.point(from, into);
-            pool.give_back(self.place, from);
+            _ => {}
         }
-        if let Some(last) = counts.only_empty_one() {
-            self.point(last, 0);
-            pool.give_back(self.place, last);
+        let half = 1u32 << (size - 2);
+        if (0..half).any(|pair| count(2 * pair) + count(2 * pair + 1) > JOINED_MAX) {
+            return false;
         }
+        self.header = with_run(old, first, size - 1);
+        // In order: a sub-bucket is emptied before another one's entries come to it. The first stays where it is.
+        subs(old).skip(1).for_each(|place| self.empty_sub(place));
+        self.index.pool.give_back(self.place, SubPlace(first.0 + half), size - 1);
+        true
     }
 
     /// The warmest entry outside the bucket's line: it gains most from moving there.
@@ -346,22 +339,6 @@ impl<'i> BucketGuard<'i> {
             .skip(MAIN_ENTRIES)
             .filter(|slot| slot.load(Ordering::Relaxed) != 0)
             .max_by_key(|slot| warmth_of(slot.load(Ordering::Relaxed)))
-    }
-
-    /// Moves sub-buckets to lower numbers where there are free ones, so that the neighbourhood's last chunks empty.
-    pub(crate) fn lower_subs(&mut self) {
-        let (index, place) = (self.index, self.place);
-        for from in numbers(self.header) {
-            let Some(to) = index.pool.take_below(place, from) else { continue };
-            let (source, target) = (self.sub(from), self.sub(to));
-            for (slot, free) in source.entries.iter().zip(&target.entries) {
-                publish(free, slot.load(Ordering::Relaxed));
-                publish(slot, 0);
-            }
-            self.point(from, to);
-            index.pool.give_back(place, from);
-            self.changed = true;
-        }
     }
 
     /// The words that are `wanted`, the warmest first.
@@ -404,51 +381,6 @@ impl Index {
 fn found_in<const N: usize>(slots: &[AtomicU64; N], first: SlotName) -> impl Iterator<Item = Found> + '_ {
     slots.iter().enumerate().filter_map(move |(k, slot)| {
         let word = slot.load(Ordering::Relaxed);
-        (word != 0).then(|| Found { entry: unpack(word), identity: identity(word), slot: first + k })
+        (word != 0).then(|| Found { entry: unpack(word), identity: identity(word), slot: first + k as u64 })
     })
-}
-
-/// How many entries each sub-bucket of one bucket holds.
-struct Counts {
-    len: usize,
-    counts: [(usize, usize); SUBS_MAX],
-}
-
-trait CollectSmall {
-    fn collect_small(self) -> Counts;
-}
-
-impl<I: Iterator<Item = (usize, usize)>> CollectSmall for I {
-    fn collect_small(self) -> Counts {
-        let mut small = Counts { len: 0, counts: [(0, 0); SUBS_MAX] };
-        for pair in self {
-            small.counts[small.len] = pair;
-            small.len += 1;
-        }
-        small
-    }
-}
-
-impl Counts {
-    /// Two sub-buckets that fit into one, the first to be moved into the second; reckons as if that were done.
-    fn pair_to_join(&mut self) -> Option<(usize, usize)> {
-        for from in 1..self.len {
-            for into in 0..from {
-                let together = self.counts[from].1 + self.counts[into].1;
-                if together <= JOINED_MAX {
-                    let pair = (self.counts[from].0, self.counts[into].0);
-                    self.counts[into].1 = together;
-                    self.len -= 1;
-                    self.counts[from] = self.counts[self.len];
-                    return Some(pair);
-                }
-            }
-        }
-        None
-    }
-
-    /// The only sub-bucket left, if it is empty.
-    fn only_empty_one(&self) -> Option<usize> {
-        (self.len == 1 && self.counts[0].1 == 0).then_some(self.counts[0].0)
-    }
 }

@@ -11,11 +11,11 @@
 //! hash below `m`, or below `m / 2` if that bucket does not exist yet. Going from `n` to `n + 1` moves entries from one
 //! bucket to one new bucket and touches no other (see `grow`).
 
-use crate::bucket::{Bucket, MAIN_ENTRIES, Sub, WRITER, number_for, numbers, tag_hints, tag_matches};
+use crate::bucket::{Bucket, MAIN_ENTRIES, Sub, WRITER, sub_for, subs, tag_hints, tag_matches};
 use crate::count::Count;
 use crate::entry::{Entry, WARMTH_MAX, WARMTH_ONE, identity, pack, tag_word, unpack, warmth_of};
 use crate::holds_key::HoldsKey;
-use crate::pool::{Pool, SubPlace, table_bytes, touched};
+use crate::pool::{Pool, SubPlace, touched};
 use crate::region::Region;
 use crate::shim::{AtomicBool, AtomicU64, pause, prefetch_read};
 use larder_item::{KeyHash, Location};
@@ -124,7 +124,7 @@ impl Index {
         if let Some(word) = first_tagged(&bucket.entries, hash) {
             return Some(unpack(word).location);
         }
-        let sub = self.sub(place, bucket.header.load(Ordering::Acquire), hash)?;
+        let sub = self.sub(bucket.header.load(Ordering::Acquire), hash)?;
         first_tagged(&sub.entries, hash).map(|word| unpack(word).location)
     }
 
@@ -138,10 +138,9 @@ impl Index {
         if let Some((k, at)) = tagged(&bucket.entries, hash) {
             return Peek::Found(Seen { at, slot: place << SLOT_PLACE_SHIFT | k });
         }
-        let number = number_for(bucket.header.load(Ordering::Acquire), tag_word(hash));
-        let below = if number == 0 { None } else { self.pool.place_of(place, number) };
+        let below = sub_for(bucket.header.load(Ordering::Acquire), tag_word(hash));
         let Some(below) = below else { return Peek::Absent };
-        prefetch_read(self.pool.sub_at(below));
+        prefetch_read(self.pool.sub(below));
         Peek::Below(below)
     }
 
@@ -149,7 +148,7 @@ impl Index {
     /// gives another key's location, or none.
     #[inline(always)]
     pub fn peek_below(&self, hash: KeyHash, below: SubPlace) -> Peek {
-        match tagged(&self.pool.sub_at(below).entries, hash) {
+        match tagged(&self.pool.sub(below).entries, hash) {
             Some((k, at)) => {
                 Peek::Found(Seen { at, slot: (below.0 as u64) << SLOT_PLACE_SHIFT | SLOT_IN_SUB | k })
             }
@@ -165,7 +164,7 @@ impl Index {
         let slot = if seen.slot & SLOT_IN_SUB == 0 {
             &self.main[place as usize].entries[k]
         } else {
-            &self.pool.sub_at(SubPlace(place as u32)).entries[k]
+            &self.pool.sub(SubPlace(place as u32)).entries[k]
         };
         // Relaxed, as in `slot_among`. An entry is written to its next slot before it is taken out of this one, and
         // replaced only after that, so whoever has seen a newer record of the key sees this slot without the older.
@@ -230,7 +229,7 @@ impl Index {
         let place = self.place(hash);
         let bucket = self.bucket(place);
         slot_among(&bucket.entries, hash, at).or_else(|| {
-            let sub = self.sub(place, bucket.header.load(Ordering::Acquire), hash)?;
+            let sub = self.sub(bucket.header.load(Ordering::Acquire), hash)?;
             slot_among(&sub.entries, hash, at)
         })
     }
@@ -246,7 +245,7 @@ impl Index {
             if let Some(entry) = find_among::<MARK, MAIN_ENTRIES>(&bucket.entries, hash, key, owner) {
                 return Some(entry);
             }
-            if let Some(sub) = self.sub(place, header, hash)
+            if let Some(sub) = self.sub(header, hash)
                 && let Some(entry) = find_among::<MARK, _>(&sub.entries, hash, key, owner)
             {
                 return Some(entry);
@@ -281,13 +280,10 @@ impl Index {
         unsafe { self.main.get_unchecked(place as usize) }
     }
 
-    /// The sub-bucket for `hash` under `header`, the header of the bucket at `place`.
+    /// The sub-bucket for `hash` under `header`.
     #[inline(always)]
-    fn sub(&self, place: u64, header: u64, hash: KeyHash) -> Option<&Sub> {
-        match number_for(header, tag_word(hash)) {
-            0 => None,
-            number => self.pool.sub(place, number),
-        }
+    fn sub(&self, header: u64, hash: KeyHash) -> Option<&Sub> {
+        sub_for(header, tag_word(hash)).map(|place| self.pool.sub(place))
     }
 
     /// Entries in the index: exact when nobody writes, else within what is being written. Reads some thirty lines.
@@ -305,11 +301,11 @@ impl Index {
         self.buckets.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory the index has touched, in whole pages: buckets, sub-buckets, tables. Nothing is ever given back
+    /// Bytes of memory the index has touched, in whole pages: buckets and sub-buckets. Nothing is ever given back
     /// to the operating system: a removed entry's place is used again by another.
     pub fn bytes(&self) -> u64 {
         let buckets = self.buckets();
-        touched(64 * buckets, self.huge) + self.pool.bytes(buckets, self.huge) + size_of::<Index>() as u64
+        touched(64 * buckets, self.huge) + self.pool.bytes(self.huge) + size_of::<Index>() as u64
     }
 
     /// Bytes to reckon with for an index of `buckets` buckets filled to the target: what [`Index::bytes`] will say, or
@@ -317,10 +313,7 @@ impl Index {
     pub fn bytes_for_buckets(&self, buckets: u64) -> u64 {
         let pool =
             (buckets as f64 * POOL_BYTES_PER_BUCKET_AT_6 * (self.fill_target as f64 / 6.0).powi(2)) as u64;
-        touched(64 * buckets, self.huge)
-            + touched(pool, self.huge)
-            + table_bytes(buckets, self.huge)
-            + size_of::<Index>() as u64
+        touched(64 * buckets, self.huge) + touched(pool, self.huge) + size_of::<Index>() as u64
     }
 
     /// Shows `f` the entries of one bucket and returns the next bucket's number, `None` after the last one. Start
@@ -349,17 +342,15 @@ impl Index {
         let bucket = self.bucket(place);
         let mut seen = Snapshot::empty(bucket.header.load(Ordering::Acquire));
         bucket.entries.iter().for_each(|slot| seen.push(slot.load(Ordering::Acquire)));
-        for number in numbers(seen.header) {
-            if let Some(sub) = self.pool.sub(place, number) {
-                sub.entries.iter().for_each(|slot| seen.push(slot.load(Ordering::Acquire)));
-            }
+        for place in subs(seen.header) {
+            self.pool.sub(place).entries.iter().for_each(|slot| seen.push(slot.load(Ordering::Acquire)));
         }
         seen
     }
 }
 
-/// Bytes of chunks per bucket at the worst point of a doubling, at six entries per bucket.
-const POOL_BYTES_PER_BUCKET_AT_6: f64 = 26.0;
+/// Bytes of sub-buckets per bucket at the worst point of a doubling, at six entries per bucket.
+const POOL_BYTES_PER_BUCKET_AT_6: f64 = 22.0;
 
 /// The bucket of a hash among `buckets` (at least 1) of them.
 #[inline(always)]

@@ -22,7 +22,7 @@
 //!   that (epochs); the index only promises that after [`BucketGuard::remove`] or [`BucketGuard::replace`] and the
 //!   guard's drop, no reader that starts later finds the old location.
 //!
-//! Lock order: the bucket that splits, then the new bucket, then the chunk pool. Nobody else holds two.
+//! Lock order: the bucket that splits, then the new bucket, then a list of the pool. Nobody else holds two.
 
 mod bucket;
 mod count;
