@@ -1,8 +1,8 @@
 //! GET of random resident keys against what the memory itself allows.
 //!
 //! The floor is two dependent accesses for each key, both prefetched for a whole batch before they are needed, in an
-//! arena as large as the cache and on the same pages: a bucket's line that leads to an item's line. Larder's GET runs
-//! the public stages of a worker. Both run in the same process, in rounds that take turns; the medians are printed.
+//! arena as large as the cache and on the same pages: a bucket's line that leads to an item's line. Larder's GET is
+//! `GetBatch`. Both run in the same process, in rounds that take turns; the medians are printed.
 //!
 //! `cargo bench --bench get_floor -- --gib 4 [--value 32] [--rounds 9]`
 
@@ -124,7 +124,7 @@ fn print_table(samples: &[Vec<f64>]) {
 /// Gets `keys` of the pool in batches.
 #[inline(never)]
 fn larder<const APART: bool>(worker: &mut Worker, pool: &KeyPool, keys: Range<usize>, batch: usize) {
-    let mut room = Batch::new();
+    let mut room = Batch::default();
     let (mut sum, zero) = (0, black_box(0));
     for first in keys.step_by(batch) {
         let first = if APART { first + (sum & zero) as usize } else { first };

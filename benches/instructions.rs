@@ -30,7 +30,7 @@ fn resident() -> Bench {
     let mut worker = cache.worker();
     support::fill(&mut worker, 0..ITEMS, VALUE_BYTES);
     let pool = KeyPool::new((0..OPS as u64).map(|number| number * 97));
-    let mut room = Batch::new();
+    let mut room = Batch::default();
     for _ in 0..4 {
         black_box(room.get(&worker, &pool, 0, OPS));
     }

@@ -63,7 +63,7 @@ fn watch(
     let mut csv = format!("{COLUMNS}\n");
     println!("{}", COLUMNS.split(',').map(|name| format!("{name:>10}")).collect::<String>());
     let mut random = Random::new(SEED);
-    let mut room = Batch::new();
+    let mut room = Batch::default();
     let mut missed = Vec::new();
     let mut sets_before = set.load(Ordering::Acquire);
     let started = Instant::now();

@@ -3,7 +3,7 @@
 
 use hdrhistogram::Histogram;
 use larder_cache::{
-    Cache, CacheOptions, Delete, DeleteOutcome, Expiry, Hit, KeyHash, Mode, PagesWanted, Peek, Store,
+    Cache, CacheOptions, Delete, DeleteOutcome, Expiry, GetBatch, Hit, KeyHash, Mode, PagesWanted, Store,
     StoreOutcome, Value, Worker,
 };
 use std::sync::Arc;
@@ -177,56 +177,21 @@ pub fn fill(worker: &mut Worker, numbers: std::ops::Range<u64>, value_bytes: usi
     }
 }
 
-/// The staged get, as a server's turn does it: every stage for all keys of the batch before the next stage.
-pub struct Batch {
-    hashes: [KeyHash; BATCH_MAX],
-    places: [Peek; BATCH_MAX],
-}
-
 /// The largest batch.
-pub const BATCH_MAX: usize = 128;
+pub const BATCH_MAX: usize = GetBatch::KEYS_MAX;
+
+/// The staged get of keys of a pool.
+#[derive(Default)]
+pub struct Batch(GetBatch);
 
 impl Batch {
-    /// Room for one batch.
-    pub fn new() -> Batch {
-        Batch { hashes: [KeyHash(0); BATCH_MAX], places: [Peek::Absent; BATCH_MAX] }
-    }
-
     /// Gets `count` keys of the pool from `first` on, touches the first byte of each value, and returns their sum.
     #[inline(always)]
     pub fn get(&mut self, worker: &Worker, pool: &KeyPool, first: usize, count: usize) -> u64 {
-        let cache = worker.cache();
-        let (hashes, places) = (&mut self.hashes[..count], &mut self.places[..count]);
-        for (at, (place, hash)) in places.iter_mut().zip(hashes.iter_mut()).enumerate() {
-            *hash = cache.hash(pool.key(first + at));
-            *place = Peek::Near(worker.prefetch_bucket(*hash));
-        }
-        for (place, hash) in places.iter_mut().zip(hashes.iter()) {
-            if let Peek::Near(near) = *place {
-                *place = worker.locate(*hash, near);
-            }
-        }
-        for (place, hash) in places.iter_mut().zip(hashes.iter()) {
-            if let Peek::Below(below) = *place {
-                *place = worker.locate_below(*hash, below);
-            }
-        }
-        for seen in places.iter().filter_map(|place| place.seen()) {
-            worker.prefetch_value(seen.at);
-        }
         let mut sum = 0;
-        for (at, (place, hash)) in places.iter().zip(hashes.iter()).enumerate() {
-            let key = pool.key(first + at);
-            let hit = match place {
-                Peek::Found(seen) => worker.confirm(*hash, *seen, key),
-                _ => None,
-            };
-            sum += match hit {
-                Some(hit) => first_byte(&hit),
-                // About one key in a million lost its place in a full bucket while the cache was filled.
-                None => worker.get(*hash, key).map_or(0, |hit| first_byte(&hit)),
-            };
-        }
+        // About one key in a million lost its place in a full bucket while the cache was filled.
+        let each = |_, hit: Option<Hit<'_>>| sum += hit.map_or(0, |hit| first_byte(&hit));
+        self.0.get(worker, count, |at| pool.key(first + at), each);
         sum
     }
 }

@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod batch;
 mod budget;
 mod clock;
 mod counters;
@@ -49,6 +50,7 @@ mod walk;
 mod write;
 
 pub use admission::{Admission, AdmissionOptions, Admitted, Offered, PenaltyHook};
+pub use batch::GetBatch;
 pub use budget::Budget;
 pub use clock::Clock;
 pub use counters::{Counter, Counters, Totals};

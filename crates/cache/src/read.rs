@@ -52,7 +52,7 @@ impl Worker {
         self.ask_for(self.cache.index.peek_first(hash, place))
     }
 
-    /// Stage 3, for the one key in six that is not in its bucket's own line: as stage 2.
+    /// Stage 3, for the one key in seven that is not in its bucket's own line: as stage 2.
     #[inline(always)]
     pub fn locate_below(&self, hash: KeyHash, below: SubPlace) -> Peek {
         self.ask_for(self.cache.index.peek_below(hash, below))
@@ -83,7 +83,7 @@ impl Worker {
     }
 
     /// Between stages 2 and 3: asks for the lines of the value at `at` beyond those that stage 2 asked for.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_value(&self, at: Location) {
         self.reader.pin().prefetch_value(at);
     }

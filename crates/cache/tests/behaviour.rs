@@ -46,6 +46,58 @@ fn is_stored(outcome: StoreOutcome) -> bool {
 }
 
 #[test]
+fn a_batch_finds_what_each_get_finds() {
+    // As full as the index gets: one key in seven is in a sub-bucket.
+    let options =
+        CacheOptions { limit_bytes: 64 << 20, hashpower: Some(3), seed: Some(1), ..CacheOptions::default() };
+    let cache = Cache::new(options).expect("a small cache can be made");
+    cache.clock().hold();
+    let mut worker = cache.worker();
+    let keys: Vec<Vec<u8>> = (0..30_000u32).map(|number| format!("key {number}").into_bytes()).collect();
+    let expiry = Expiry(cache.clock().now_s() + 5);
+    for (number, key) in keys.iter().enumerate() {
+        // Values behind the key, of several lines, and apart from it; every fifth is not there, every seventh expires.
+        let value = vec![number as u8; [10, 200, 1500][number % 3]];
+        let expiry = if number % 7 == 0 { expiry } else { Expiry::NEVER };
+        if number % 5 != 0 {
+            assert!(is_stored(worker.store(&Store { expiry, ..store(&cache, key, &value) })));
+        }
+        if number % 64 == 0 {
+            worker.quiesce();
+        }
+    }
+    cache.clock().shift(6);
+    let mut batch = GetBatch::default();
+    let (mut first, mut size) = (0, 1);
+    while first + size <= keys.len() {
+        let keys = &keys[first..first + size];
+        let mut found = vec![None; size];
+        batch.get(
+            &worker,
+            size,
+            |at| &keys[at],
+            |at, hit| {
+                let value = hit.map(|hit| {
+                    let mut value = Vec::new();
+                    worker.copy_value(&hit, &mut value);
+                    value
+                });
+                assert!(found[at].replace(value).is_none(), "key {at} of {size} was told twice");
+            },
+        );
+        for (at, key) in keys.iter().enumerate() {
+            let number = first + at;
+            let alone = get(&worker, key);
+            assert_eq!(alone.is_some(), number % 5 != 0 && number % 7 != 0, "key {number}");
+            assert_eq!(found[at], Some(alone), "key {number}, in a batch of {size}");
+        }
+        first += size;
+        size = size % GetBatch::KEYS_MAX + 1;
+        worker.quiesce();
+    }
+}
+
+#[test]
 fn what_was_set_is_got_and_what_was_deleted_is_not() {
     let cache = cache(16);
     let mut worker = cache.worker();

@@ -103,6 +103,12 @@ impl<'g> Item<'g> {
         self.word >> 20 & 1 != 0
     }
 
+    /// Whether the value stands behind the key.
+    #[inline(always)]
+    fn is_inline(&self) -> bool {
+        self.word >> 22 & 3 == ValuePlace::Inline as u32
+    }
+
     /// Where the value is.
     #[inline(always)]
     pub fn place(&self) -> ValuePlace {
@@ -164,7 +170,7 @@ impl<'g> Item<'g> {
     }
 
     /// Whether this is the record of `key`. A chunk is nobody's.
-    #[inline]
+    #[inline(always)]
     pub fn key_matches(&self, key: &[u8]) -> bool {
         if self.key_length() != key.len() || self.place() == ValuePlace::Chunk {
             return false;
@@ -174,12 +180,18 @@ impl<'g> Item<'g> {
     }
 
     /// The value.
-    #[inline]
+    #[inline(always)]
     pub fn value(&self) -> Value<'g> {
+        if self.is_inline() {
+            Value::Whole(self.slice(self.key_offset() + self.key_length(), self.value_length()))
+        } else {
+            self.value_elsewhere()
+        }
+    }
+
+    fn value_elsewhere(&self) -> Value<'g> {
         match self.place() {
-            ValuePlace::Inline => {
-                Value::Whole(self.slice(self.key_offset() + self.key_length(), self.value_length()))
-            }
+            ValuePlace::Inline => Value::Whole(&[]),
             ValuePlace::Apart | ValuePlace::Chunk => {
                 let start = self.word_at(self.words_before_key() - 1);
                 Value::Whole(self.slice_apart(start, self.value_length()))
@@ -202,11 +214,16 @@ impl<'g> Item<'g> {
     }
 
     /// Asks for the lines of the value that follow the record's first two, or for the first four of a value apart.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_value(&self) {
+        // Whatever the fields are: the longest take 28 bytes.
+        if !(self.is_inline() && self.key_length() + self.value_length() <= 128 - 28) {
+            self.prefetch_more();
+        }
+    }
+
+    fn prefetch_more(&self) {
         let (start, end) = match self.place() {
-            // Whatever the fields are: the longest take 28 bytes.
-            ValuePlace::Inline if self.key_length() + self.value_length() <= 128 - 28 => return,
             ValuePlace::Inline => {
                 let end = self.key_offset() + self.key_length() + self.value_length();
                 (self.record.wrapping_add(128), end.saturating_sub(128))
@@ -404,19 +421,18 @@ impl<'g> Chunk<'g> {
 fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
     let long =
         |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let differ = |at: usize| long(a, at) ^ long(b, at);
     let length = a.len().min(b.len());
-    if length < 8 {
-        return a == b;
+    // Words that overlap where the length is no multiple of theirs, so that there is no remainder to loop over.
+    match length {
+        0..8 => a == b,
+        8..16 => differ(0) | differ(length - 8) == 0,
+        16..=32 => differ(0) | differ(8) | differ(length - 16) | differ(length - 8) == 0,
+        _ => {
+            let last = length - 8;
+            (0..last).step_by(8).fold(differ(last), |difference, at| difference | differ(at)) == 0
+        }
     }
-    // The last eight bytes overlap the last whole word, so there is no remainder to loop over.
-    let last = length - 8;
-    let mut difference = long(a, last) ^ long(b, last);
-    let mut at = 0;
-    while at < last {
-        difference |= long(a, at) ^ long(b, at);
-        at += 8;
-    }
-    difference == 0
 }
 
 #[cfg(all(test, not(loom)))]

@@ -158,7 +158,7 @@ impl<'g> Guard<'g> {
     ///
     /// # Panics
     /// As [`Guard::item`].
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_value(&self, at: Location) {
         self.item(at).prefetch_value();
     }

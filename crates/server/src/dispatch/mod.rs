@@ -2,7 +2,7 @@
 //!
 //! A worker's turn takes all connections that have input. Their requests are gathered into a **window** of up to
 //! [`WINDOW_OPS`] keys: parsing a request hashes its key and asks for its bucket (stage 1); when the window is full, every
-//! key's tag is looked up and its record asked for (stage 2), for one key in six by way of a sub-bucket (stage 3), then
+//! key's tag is looked up and its record asked for (stage 2), for one key in seven by way of a sub-bucket (stage 3), then
 //! the rest of the values; only then are the requests executed, in their order, and find everything in the CPU's cache. So the latency of memory is overlapped
 //! across all pipelined requests, all keys of a multiget and all connections of the turn.
 //!
