@@ -8,7 +8,7 @@
 
 use crate::engine::Worker;
 use crate::read::Hit;
-use larder_index::Peek;
+use larder_index::{BucketPlace, Peek};
 use larder_item::KeyHash;
 
 /// Keys that are hashed, and whose buckets are then asked for, together: as many accesses as a core has under way at once.
@@ -19,6 +19,7 @@ const VALUE_AHEAD: usize = 4;
 /// Room for one batch of keys, to be used again and again.
 pub struct GetBatch {
     hashes: [KeyHash; GetBatch::KEYS_MAX],
+    buckets: [BucketPlace; GetBatch::KEYS_MAX],
     places: [Peek; GetBatch::KEYS_MAX],
     order: [u8; GetBatch::KEYS_MAX],
 }
@@ -27,6 +28,7 @@ impl Default for GetBatch {
     fn default() -> Self {
         GetBatch {
             hashes: [KeyHash(0); GetBatch::KEYS_MAX],
+            buckets: [BucketPlace::default(); GetBatch::KEYS_MAX],
             places: [Peek::Absent; GetBatch::KEYS_MAX],
             order: [0; GetBatch::KEYS_MAX],
         }
@@ -50,32 +52,35 @@ impl GetBatch {
         key: impl Fn(usize) -> &'k [u8],
         mut each: impl FnMut(usize, Option<Hit<'w>>),
     ) {
-        let (hashes, places) = (&mut self.hashes[..count], &mut self.places[..count]);
+        let (hashes, buckets) = (&mut self.hashes[..count], &mut self.buckets[..count]);
         let mut at = 0;
-        for (hashes, places) in hashes.chunks_mut(HASHED_TOGETHER).zip(places.chunks_mut(HASHED_TOGETHER)) {
+        for (hashes, buckets) in hashes.chunks_mut(HASHED_TOGETHER).zip(buckets.chunks_mut(HASHED_TOGETHER)) {
             for hash in hashes.iter_mut() {
                 *hash = worker.cache().hash(key(at));
                 at += 1;
             }
-            for (hash, place) in hashes.iter().zip(places) {
-                *place = Peek::Near(worker.prefetch_bucket(*hash));
+            for (hash, bucket) in hashes.iter().zip(buckets) {
+                *bucket = worker.prefetch_bucket(*hash);
             }
         }
-        for (hash, place) in hashes.iter().zip(places.iter_mut()) {
-            if let Peek::Near(near) = *place {
-                *place = worker.locate(*hash, near);
-            }
-        }
-        let order = &mut self.order[..count];
+        let (places, order) = (&mut self.places[..count], &mut self.order[..count]);
         let (mut early, mut late) = (0, count);
-        for (at, (hash, place)) in hashes.iter().zip(places.iter_mut()).enumerate() {
-            if let Peek::Below(below) = *place {
-                *place = worker.locate_below(*hash, below);
+        for (at, (hash, bucket)) in hashes.iter().zip(buckets.iter()).enumerate() {
+            places[at] = worker.locate(*hash, *bucket);
+            if let Peek::Below(_) = places[at] {
                 late -= 1;
                 order[late] = at as u8;
             } else {
                 order[early] = at as u8;
                 early += 1;
+            }
+        }
+        // As they were asked for.
+        order[late..].reverse();
+        for at in &order[late..] {
+            let at = usize::from(*at);
+            if let Peek::Below(below) = places[at] {
+                places[at] = worker.locate_below(hashes[at], below);
             }
         }
         for (turn, at) in order.iter().enumerate() {

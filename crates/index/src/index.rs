@@ -390,7 +390,7 @@ impl Snapshot {
 }
 
 /// Which bucket was a hash's when it was asked for. A split may have moved the hash since.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct BucketPlace(u64);
 
 /// What a half of a look found.
