@@ -1,4 +1,4 @@
-//! A batch of lookups whose waits for memory overlap (Cavast, section 4; design, section 4).
+//! A batch of lookups whose waits for memory overlap.
 //!
 //! A stage is done for all keys before the next one begins, so that what a stage asks memory for has come when the next
 //! one reads it. Two things decide how well the waits overlap: how many accesses follow each other closely, because a
@@ -11,7 +11,7 @@ use crate::read::Hit;
 use larder_index::{BucketPlace, Peek};
 use larder_item::KeyHash;
 
-/// Keys that are hashed, and whose buckets are then asked for, together: as many accesses as a core has under way at once.
+/// Keys that are hashed, and whose buckets are then asked for, together. Of 128 at once some were asked for in vain.
 const HASHED_TOGETHER: usize = 16;
 /// So many keys ahead of the one that is confirmed, the lines of the value are asked for.
 const VALUE_AHEAD: usize = 4;

@@ -150,3 +150,44 @@ impl Pool {
 pub(crate) fn touched(bytes: u64, huge: bool) -> u64 {
     bytes.next_multiple_of(if huge { HUGE_PAGE_BYTES } else { SMALL_PAGE_BYTES })
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_line_is_given_out_twice() {
+        let pool = Pool::new(512, false).unwrap();
+        let (mut taken, mut lines) = (Vec::new(), HashSet::new());
+        let (mut refused, mut lot) = (0, 1u64);
+        for step in 0..if cfg!(miri) { 300 } else { 100_000 } {
+            lot = lot.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            // More is taken than given back in one half of the steps, less in the other.
+            let takes = lot >> 60 < if step % 4096 < 2048 { 11 } else { 5 };
+            let (place, size) = ((lot >> 32) % 512, (lot >> 20) as usize % SIZE_MAX + 1);
+            if takes {
+                let Some(SubPlace(first)) = pool.take(place, size) else {
+                    refused += 1;
+                    continue;
+                };
+                (first..first + lines_of(size)).for_each(|line| assert!(lines.insert(line), "line {line}"));
+                assert!(((first + lines_of(size)) as usize) <= pool.subs.len());
+                taken.push((place, first, size));
+            } else if !taken.is_empty() {
+                let (place, first, size) = taken.swap_remove((lot >> 8) as usize % taken.len());
+                (first..first + lines_of(size)).for_each(|line| assert!(lines.remove(&line)));
+                // Half of a run comes back alone now and then, as from a bucket that needs no more.
+                if size > 1 && lot & 1 == 0 {
+                    let half = lines_of(size - 1);
+                    pool.give_back(place, SubPlace(first), size - 1);
+                    pool.give_back(place, SubPlace(first + half), size - 1);
+                } else {
+                    pool.give_back(place, SubPlace(first), size);
+                }
+            }
+        }
+        assert!(cfg!(miri) || refused > 0, "the pool was never exhausted");
+        assert!(pool.taken.load(Ordering::Relaxed) as usize <= pool.subs.len());
+    }
+}
