@@ -124,7 +124,7 @@ fn print_table(samples: &[Vec<f64>]) {
 /// Gets `keys` of the pool in batches.
 #[inline(never)]
 fn larder<const APART: bool>(worker: &mut Worker, pool: &KeyPool, keys: Range<usize>, batch: usize) {
-    let mut room = Batch::default();
+    let mut room = Batch::new();
     let (mut sum, zero) = (0, black_box(0));
     for first in keys.step_by(batch) {
         let first = if APART { first + (sum & zero) as usize } else { first };

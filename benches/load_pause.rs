@@ -63,7 +63,6 @@ fn watch(
     let mut csv = format!("{COLUMNS}\n");
     println!("{}", COLUMNS.split(',').map(|name| format!("{name:>10}")).collect::<String>());
     let mut random = Random::new(SEED);
-    let mut room = Batch::default();
     let mut missed = Vec::new();
     let mut sets_before = set.load(Ordering::Acquire);
     let started = Instant::now();
@@ -73,6 +72,7 @@ fn watch(
         while opened.elapsed() < window {
             let there = set.load(Ordering::Acquire);
             let keys = KeyPool::new((0..BATCH).map(|_| random.below(there)));
+            let mut room = Batch::new();
             let before = Instant::now();
             let sum = room.get(worker, &keys, 0, BATCH);
             worker.quiesce();

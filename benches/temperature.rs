@@ -95,7 +95,7 @@ fn filled(kind: TemperatureKind, limit_bytes: u64, value_bytes: usize) -> Subjec
 
 #[inline(never)]
 fn get(worker: &mut Worker, pool: &KeyPool, first: usize, count: usize, batch: usize) {
-    let mut room = Batch::default();
+    let mut room = Batch::new();
     let mut sum = 0;
     for at in (first..first + count).step_by(batch) {
         sum += room.get(worker, pool, at, batch);

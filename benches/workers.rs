@@ -88,7 +88,7 @@ fn run(
     support::pin(core);
     worker.online();
     let value = vec![b'w'; value_bytes];
-    let mut room = Batch::default();
+    let mut room = Batch::new();
     let (mut sum, mut done) = (0, 0u64);
     let started = Instant::now();
     'all: loop {

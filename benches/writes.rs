@@ -76,12 +76,13 @@ fn set_single(worker: &mut Worker, pool: &KeyPool, first: usize, value: &[u8]) {
 
 fn set_staged(worker: &mut Worker, pool: &KeyPool, first: usize, value: &[u8]) {
     for batch in (first..first + OPS as usize).step_by(BATCH) {
+        let lookup = worker.lookup();
         let asked: [_; BATCH] = std::array::from_fn(|at| {
             let hash = worker.cache().hash(pool.key(batch + at));
-            (hash, worker.prefetch_bucket(hash))
+            (hash, lookup.prefetch_bucket(hash))
         });
         for (hash, place) in asked {
-            black_box(worker.locate(hash, place));
+            black_box(lookup.locate(hash, place));
         }
         for (at, (hash, _)) in asked.into_iter().enumerate() {
             support::set(worker, hash, pool.key(batch + at), value);

@@ -109,6 +109,12 @@ impl KeyPool {
         self.bytes.len() / self.key_bytes
     }
 
+    /// The keys from `first` on.
+    #[inline(always)]
+    pub fn keys_from(&self, first: usize) -> impl Iterator<Item = &[u8]> {
+        self.bytes[first * self.key_bytes..].chunks_exact(self.key_bytes)
+    }
+
     /// Key `at` of the pool.
     #[inline(always)]
     pub fn key(&self, at: usize) -> &[u8] {
@@ -181,17 +187,26 @@ pub fn fill(worker: &mut Worker, numbers: std::ops::Range<u64>, value_bytes: usi
 pub const BATCH_MAX: usize = GetBatch::KEYS_MAX;
 
 /// The staged get of keys of a pool.
-#[derive(Default)]
-pub struct Batch(GetBatch);
+pub struct Batch<'p> {
+    keys: [&'p [u8]; BATCH_MAX],
+    room: GetBatch,
+}
 
-impl Batch {
+impl<'p> Batch<'p> {
+    /// Room for a batch.
+    pub fn new() -> Batch<'p> {
+        Batch { keys: [&[]; BATCH_MAX], room: GetBatch::default() }
+    }
+
     /// Gets `count` keys of the pool from `first` on, touches the first byte of each value, and returns their sum.
     #[inline(always)]
-    pub fn get(&mut self, worker: &Worker, pool: &KeyPool, first: usize, count: usize) -> u64 {
+    pub fn get(&mut self, worker: &Worker, pool: &'p KeyPool, first: usize, count: usize) -> u64 {
+        let keys = &mut self.keys[..count];
+        keys.iter_mut().zip(pool.keys_from(first)).for_each(|(room, key)| *room = key);
         let mut sum = 0;
         // About one key in a million lost its place in a full bucket while the cache was filled.
         let each = |_, hit: Option<Hit<'_>>| sum += hit.map_or(0, |hit| first_byte(&hit));
-        self.0.get(worker, count, |at| pool.key(first + at), each);
+        self.room.get(worker, keys, each);
         sum
     }
 }

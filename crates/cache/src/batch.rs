@@ -7,12 +7,12 @@
 //! before the first bucket is asked for, and those from sub-buckets are confirmed last.
 
 use crate::engine::Worker;
-use crate::read::Hit;
-use larder_index::{BucketPlace, Peek};
+use crate::read::{Hit, Lookup};
+use larder_index::{BucketPlace, Peek, Seen, SubPlace};
 use larder_item::KeyHash;
 
 /// Keys that are hashed, and whose buckets are then asked for, together. Of 128 at once some were asked for in vain.
-const HASHED_TOGETHER: usize = 16;
+const HASHED_TOGETHER: usize = 4;
 /// So many keys ahead of the one that is confirmed, the lines of the value are asked for.
 const VALUE_AHEAD: usize = 4;
 
@@ -20,8 +20,10 @@ const VALUE_AHEAD: usize = 4;
 pub struct GetBatch {
     hashes: [KeyHash; GetBatch::KEYS_MAX],
     buckets: [BucketPlace; GetBatch::KEYS_MAX],
-    places: [Peek; GetBatch::KEYS_MAX],
-    order: [u8; GetBatch::KEYS_MAX],
+    /// Numbers of keys, and what was seen of them, in the order in which they are confirmed.
+    seen: [(u32, Option<Seen>); GetBatch::KEYS_MAX],
+    /// Numbers of keys that are to be looked for in sub-buckets.
+    below: [(u32, SubPlace); GetBatch::KEYS_MAX],
 }
 
 impl Default for GetBatch {
@@ -29,8 +31,8 @@ impl Default for GetBatch {
         GetBatch {
             hashes: [KeyHash(0); GetBatch::KEYS_MAX],
             buckets: [BucketPlace::default(); GetBatch::KEYS_MAX],
-            places: [Peek::Absent; GetBatch::KEYS_MAX],
-            order: [0; GetBatch::KEYS_MAX],
+            seen: [(0, None); GetBatch::KEYS_MAX],
+            below: [(0, SubPlace::default()); GetBatch::KEYS_MAX],
         }
     }
 }
@@ -39,59 +41,82 @@ impl GetBatch {
     /// The largest batch, in keys.
     pub const KEYS_MAX: usize = 128;
 
-    /// Looks up the keys `key(0)` to `key(count - 1)`, each as [`Worker::get`] would, and tells `each` the number of the
-    /// key and the item, once for every key, in an order of its own.
+    /// Looks up `keys`, each as [`Worker::get`] would, and tells `each` the number of the key and the item, once for every
+    /// key, in an order of its own. Every answer was true at some moment during the call.
     ///
     /// # Panics
-    /// If `count` is above [`GetBatch::KEYS_MAX`].
+    /// If there are more than [`GetBatch::KEYS_MAX`] keys.
     #[inline(always)]
-    pub fn get<'w, 'k>(
+    pub fn get<'w>(
         &mut self,
         worker: &'w Worker,
-        count: usize,
-        key: impl Fn(usize) -> &'k [u8],
+        keys: &[&[u8]],
         mut each: impl FnMut(usize, Option<Hit<'w>>),
     ) {
-        let (hashes, buckets) = (&mut self.hashes[..count], &mut self.buckets[..count]);
-        let mut at = 0;
-        for (hashes, buckets) in hashes.chunks_mut(HASHED_TOGETHER).zip(buckets.chunks_mut(HASHED_TOGETHER)) {
-            for hash in hashes.iter_mut() {
-                *hash = worker.cache().hash(key(at));
-                at += 1;
+        let lookup = worker.lookup();
+        self.ask(&lookup, worker, keys);
+        let seen = self.locate(&lookup, keys.len());
+        self.confirm(seen, &lookup, worker, keys, &mut each);
+    }
+
+    /// Stage 1. The stages are functions of their own so that each has all registers.
+    #[inline(never)]
+    fn ask(&mut self, lookup: &Lookup<'_>, worker: &Worker, keys: &[&[u8]]) {
+        let (hashes, buckets) = (&mut self.hashes[..keys.len()], &mut self.buckets[..keys.len()]);
+        let together = hashes.chunks_mut(HASHED_TOGETHER).zip(buckets.chunks_mut(HASHED_TOGETHER));
+        for ((hashes, buckets), keys) in together.zip(keys.chunks(HASHED_TOGETHER)) {
+            for (hash, key) in hashes.iter_mut().zip(keys) {
+                *hash = worker.cache().hash(key);
             }
             for (hash, bucket) in hashes.iter().zip(buckets) {
-                *bucket = worker.prefetch_bucket(*hash);
+                *bucket = lookup.prefetch_bucket(*hash);
             }
         }
-        let (places, order) = (&mut self.places[..count], &mut self.order[..count]);
-        let (mut early, mut late) = (0, count);
-        for (at, (hash, bucket)) in hashes.iter().zip(buckets.iter()).enumerate() {
-            places[at] = worker.locate(*hash, *bucket);
-            if let Peek::Below(_) = places[at] {
-                late -= 1;
-                order[late] = at as u8;
-            } else {
-                order[early] = at as u8;
-                early += 1;
+    }
+
+    /// Stages 2 and 3. Returns how many of `seen` are told now.
+    #[inline(never)]
+    fn locate(&mut self, lookup: &Lookup<'_>, count: usize) -> usize {
+        let (mut seen, mut below) = (0, 0);
+        let (hashes, buckets) = (&self.hashes[..count], &self.buckets[..count]);
+        for (at, (hash, bucket)) in hashes.iter().zip(buckets).enumerate() {
+            match lookup.locate(*hash, *bucket) {
+                Peek::Below(place) => {
+                    self.below[below] = (at as u32, place);
+                    below += 1;
+                }
+                found => {
+                    self.seen[seen] = (at as u32, found.seen());
+                    seen += 1;
+                }
             }
         }
-        // As they were asked for.
-        order[late..].reverse();
-        for at in &order[late..] {
-            let at = usize::from(*at);
-            if let Peek::Below(below) = places[at] {
-                places[at] = worker.locate_below(hashes[at], below);
-            }
+        for (at, place) in &self.below[..below] {
+            self.seen[seen] = (*at, lookup.locate_below(hashes[*at as usize], *place));
+            seen += 1;
         }
-        for (turn, at) in order.iter().enumerate() {
-            let ahead = order.get(turn + VALUE_AHEAD).and_then(|ahead| places[usize::from(*ahead)].seen());
-            if let Some(seen) = ahead {
-                worker.prefetch_value(seen.at);
+        seen
+    }
+
+    /// Stage 4.
+    #[inline(never)]
+    fn confirm<'w>(
+        &self,
+        seen: usize,
+        lookup: &Lookup<'w>,
+        worker: &'w Worker,
+        keys: &[&[u8]],
+        each: &mut impl FnMut(usize, Option<Hit<'w>>),
+    ) {
+        let (lookup, seen) = (*lookup, &self.seen[..seen]);
+        for (turn, (at, found)) in seen.iter().enumerate() {
+            if let Some((_, Some(ahead))) = seen.get(turn + VALUE_AHEAD) {
+                lookup.prefetch_value(*ahead);
             }
-            let at = usize::from(*at);
-            let (hash, key) = (hashes[at], key(at));
-            if let Some(seen) = places[at].seen()
-                && let Some(hit) = worker.confirm(hash, seen, key)
+            let at = *at as usize;
+            let (hash, key) = (self.hashes[at], keys[at]);
+            if let Some(found) = found
+                && let Some(hit) = lookup.take(hash, *found, key)
             {
                 each(at, Some(hit));
             } else {

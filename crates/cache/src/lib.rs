@@ -63,7 +63,7 @@ pub use larder_memory::{ColumnId, Item, PagesWanted, Value};
 pub use large::{LargeRead, Upload};
 pub use level::{Exclusive, FlashLevel};
 pub use promote::{Fetch, Promotion};
-pub use read::Hit;
+pub use read::{Hit, Lookup};
 pub use store::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 pub use temperature::{
     Candidate, ColumnStanding, CudaOptions, Fifo, HitmapMaker, Judged, Part, Patience, Published,

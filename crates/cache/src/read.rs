@@ -1,9 +1,9 @@
 //! Looking up: one key at a time, or a batch in stages.
 
 use crate::engine::{Life, Owner, Worker};
-use larder_index::{BucketPlace, Peek, Seen, SubPlace};
+use larder_index::{BucketPlace, Peek, Seen, Sight, SubPlace};
 use larder_item::{Expiry, KeyHash, Location, State};
-use larder_memory::{Item, Value};
+use larder_memory::{Guard, Item, Value};
 use larder_temperature::{Digest, Reference};
 
 /// A live item, borrowed from memory until the worker's next quiescent point.
@@ -38,54 +38,83 @@ impl<'g> Hit<'g> {
     }
 }
 
-impl Worker {
+/// What the stages of a batch need, at hand. Its stages are for one turn of the worker: nothing that they return means
+/// anything after the next quiescent point.
+#[derive(Clone, Copy)]
+pub struct Lookup<'w> {
+    worker: &'w Worker,
+    sight: Sight<'w>,
+    guard: Guard<'w>,
+}
+
+impl<'w> Lookup<'w> {
     /// Stage 1 of a batch: asks for the key's bucket.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_bucket(&self, hash: KeyHash) -> BucketPlace {
-        self.cache.index.prefetch(hash)
+        self.sight.prefetch(hash)
     }
 
     /// Stage 2: where the key probably is, after asking for its record. Wrong once in about ten thousand times: stage 4
     /// compares the key. [`Peek::Below`] goes through stage 3 first.
     #[inline(always)]
     pub fn locate(&self, hash: KeyHash, place: BucketPlace) -> Peek {
-        self.ask_for(self.cache.index.peek_first(hash, place))
+        let found = self.sight.peek_first(hash, place);
+        if let Peek::Found(seen) = found {
+            self.guard.prefetch(seen.at());
+        }
+        found
     }
 
     /// Stage 3, for the one key in seven that is not in its bucket's own line: as stage 2.
     #[inline(always)]
-    pub fn locate_below(&self, hash: KeyHash, below: SubPlace) -> Peek {
-        self.ask_for(self.cache.index.peek_below(hash, below))
+    pub fn locate_below(&self, hash: KeyHash, below: SubPlace) -> Option<Seen> {
+        let seen = self.sight.peek_below(hash, below)?;
+        self.guard.prefetch(seen.at());
+        Some(seen)
     }
 
+    /// Between stages 3 and 4: asks for the lines of the value beyond those that came with the record.
     #[inline(always)]
-    fn ask_for(&self, found: Peek) -> Peek {
-        if let Peek::Found(seen) = found {
-            self.reader.pin().prefetch(seen.at);
-        }
-        found
+    pub fn prefetch_value(&self, seen: Seen) {
+        self.guard.prefetch_value(seen.at());
     }
 
     /// Stage 4: the item that was seen, if it holds `key` and may be served; its entry is marked as used. `None` says
     /// nothing: ask [`Worker::get`].
     #[inline(always)]
-    pub fn confirm(&self, hash: KeyHash, seen: Seen, key: &[u8]) -> Option<Hit<'_>> {
-        let item = self.reader.pin().item(seen.at);
-        if !item.key_matches(key) || self.life(seen.at, &item) != Life::Live {
-            return None;
-        }
+    pub fn confirm(&self, hash: KeyHash, seen: Seen, key: &[u8]) -> Option<Hit<'w>> {
+        let hit = self.read(seen, key)?;
         // The entry is looked at once more: another request of the batch may have shown its client a newer item.
-        if !self.cache.index.confirm_seen(hash, seen) {
-            return None;
-        }
-        self.note(Reference::read(Digest::of(hash)));
-        Some(Hit { at: seen.at, item })
+        self.sight.confirm(hash, seen).then(|| self.noted(hash, hit))
     }
 
-    /// Between stages 2 and 3: asks for the lines of the value at `at` beyond those that stage 2 asked for.
+    /// Stage 4 where nobody was shown anything since stage 2: as [`Lookup::confirm`], of the key as it was then.
     #[inline(always)]
-    pub fn prefetch_value(&self, at: Location) {
-        self.reader.pin().prefetch_value(at);
+    pub(crate) fn take(&self, hash: KeyHash, seen: Seen, key: &[u8]) -> Option<Hit<'w>> {
+        let hit = self.read(seen, key)?;
+        self.sight.mark(seen);
+        Some(self.noted(hash, hit))
+    }
+
+    #[inline(always)]
+    fn read(&self, seen: Seen, key: &[u8]) -> Option<Hit<'w>> {
+        let at = seen.at();
+        let item = self.guard.item(at);
+        (item.key_matches(key) && self.worker.life(at, &item) == Life::Live).then_some(Hit { at, item })
+    }
+
+    #[inline(always)]
+    fn noted(&self, hash: KeyHash, hit: Hit<'w>) -> Hit<'w> {
+        self.worker.note(Reference::read(Digest::of(hash)));
+        hit
+    }
+}
+
+impl Worker {
+    /// For lookups in stages.
+    #[inline(always)]
+    pub fn lookup(&self) -> Lookup<'_> {
+        Lookup { worker: self, sight: self.cache.index.sight(), guard: self.reader.pin() }
     }
 
     /// Bytes the item takes in memory, its chunks included.

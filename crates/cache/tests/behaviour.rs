@@ -72,19 +72,15 @@ fn a_batch_finds_what_each_get_finds() {
     while first + size <= keys.len() {
         let keys = &keys[first..first + size];
         let mut found = vec![None; size];
-        batch.get(
-            &worker,
-            size,
-            |at| &keys[at],
-            |at, hit| {
-                let value = hit.map(|hit| {
-                    let mut value = Vec::new();
-                    worker.copy_value(&hit, &mut value);
-                    value
-                });
-                assert!(found[at].replace(value).is_none(), "key {at} of {size} was told twice");
-            },
-        );
+        let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        batch.get(&worker, &asked, |at, hit| {
+            let value = hit.map(|hit| {
+                let mut value = Vec::new();
+                worker.copy_value(&hit, &mut value);
+                value
+            });
+            assert!(found[at].replace(value).is_none(), "key {at} of {size} was told twice");
+        });
         for (at, key) in keys.iter().enumerate() {
             let number = first + at;
             let alone = get(&worker, key);

@@ -250,14 +250,14 @@ impl Play {
         let worker = self.worker();
         let mut found = None;
         if in_stages {
-            let place = worker.prefetch_bucket(hash);
-            let looked = match worker.locate(hash, place) {
-                Peek::Below(below) => worker.locate_below(hash, below),
-                found => found,
+            let lookup = worker.lookup();
+            let seen = match lookup.locate(hash, lookup.prefetch_bucket(hash)) {
+                Peek::Below(below) => lookup.locate_below(hash, below),
+                found => found.seen(),
             };
-            if let Some(seen) = looked.seen() {
-                worker.prefetch_value(seen.at);
-                found = worker.confirm(hash, seen, &name);
+            if let Some(seen) = seen {
+                lookup.prefetch_value(seen);
+                found = lookup.confirm(hash, seen, &name);
             }
         }
         let hit = found.or_else(|| worker.get(hash, &name));

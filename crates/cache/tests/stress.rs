@@ -92,12 +92,12 @@ impl Stage {
         let floor = known.acknowledged.load(Ordering::Acquire);
         let mut hit = None;
         if numbers.below(2) == 0 {
-            let place = worker.prefetch_bucket(hash);
-            let looked = match worker.locate(hash, place) {
-                Peek::Below(below) => worker.locate_below(hash, below),
-                found => found,
+            let lookup = worker.lookup();
+            let seen = match lookup.locate(hash, lookup.prefetch_bucket(hash)) {
+                Peek::Below(below) => lookup.locate_below(hash, below),
+                found => found.seen(),
             };
-            hit = looked.seen().and_then(|seen| worker.confirm(hash, seen, &name));
+            hit = seen.and_then(|seen| lookup.confirm(hash, seen, &name));
         }
         let Some(hit) = hit.or_else(|| worker.get(hash, &name)) else { return self.count(false) };
         worker.note_fetch(&hit);

@@ -21,7 +21,7 @@ const GRAB_LINES: u64 = if cfg!(loom) { 4 } else { 16 };
 const LINES_PER_BUCKET: u64 = 2;
 
 /// The place of a sub-bucket in the pool. The sub-bucket may go to another bucket at any time; its place remains one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct SubPlace(pub(crate) u32);
 
 /// Runs nobody has, all of their entries empty.
@@ -86,6 +86,12 @@ impl Pool {
             shards: std::array::from_fn(|_| Shard(Mutex::new(Free::default()))),
             taken: AtomicU64::new(0),
         })
+    }
+
+    /// All sub-buckets there is address space for.
+    #[inline(always)]
+    pub(crate) fn subs(&self) -> &[Sub] {
+        &self.subs
     }
 
     /// The sub-bucket there.

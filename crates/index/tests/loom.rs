@@ -136,15 +136,16 @@ fn loom_a_split_hides_neither_stayers_nor_movers() {
 /// was shown the newer record is never told that the older is the key's.
 fn never_confirms_the_older(shared: &Shared, key: u64, older: usize) {
     let hash = KeyHash(key);
-    let seen = match shared.index.peek_first(hash, shared.index.prefetch(hash)) {
-        Peek::Below(below) => shared.index.peek_below(hash, below).seen(),
+    let sight = shared.index.sight();
+    let seen = match sight.peek_first(hash, sight.prefetch(hash)) {
+        Peek::Below(below) => sight.peek_below(hash, below),
         found => found.seen(),
     };
     let shown = shared.get(key);
     if let Some(seen) = seen
-        && shared.index.confirm_seen(hash, seen)
+        && sight.confirm(hash, seen)
     {
-        assert!(seen.at != at(older) || shown == Some(at(older)), "{seen:?} was confirmed after {shown:?}");
+        assert!(seen.at() != at(older) || shown == Some(at(older)), "{seen:?} was confirmed after {shown:?}");
     }
 }
 

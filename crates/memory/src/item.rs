@@ -40,6 +40,8 @@ pub struct Item<'g> {
     record: *const u8,
     /// Header word 1.
     word: u32,
+    /// Where the key begins in the record, in bytes.
+    key_at: u32,
     /// Where the record begins in its column, and where the column ends.
     in_column: u32,
     column_bytes: u32,
@@ -75,7 +77,8 @@ impl<'g> Item<'g> {
     ) -> Item<'g> {
         // SAFETY: the header lies inside the column, aligned, and is not written during 'g.
         let word = unsafe { record.cast::<u32>().add(1).read() };
-        Item { record, word, in_column, column_bytes, inner, bytes: PhantomData }
+        let key_at = KEY_OFFSETS[(word >> 19 & 0b11110 | word >> 4 & 1) as usize].into();
+        Item { record, word, key_at, in_column, column_bytes, inner, bytes: PhantomData }
     }
 
     #[inline(always)]
@@ -122,17 +125,23 @@ impl<'g> Item<'g> {
 
     #[inline(always)]
     fn key_offset(&self) -> usize {
-        KEY_OFFSETS[(self.word >> 19 & 0b11110 | self.word >> 4 & 1) as usize] as usize
+        self.key_at as usize
+    }
+
+    /// The bytes of the record from `offset`, if they are inside the column.
+    #[inline(always)]
+    fn bytes_at(&self, offset: usize, length: usize) -> Option<&'g [u8]> {
+        if self.in_column as usize + offset + length > self.column_bytes as usize {
+            return None;
+        }
+        // SAFETY: inside the column by the comparison. Not written during 'g, by the promise of `new`.
+        Some(unsafe { std::slice::from_raw_parts(self.record.add(offset), length) })
     }
 
     /// The bytes of the record from `offset`; none if they would leave the column.
     #[inline(always)]
     fn slice(&self, offset: usize, length: usize) -> &'g [u8] {
-        if self.in_column as usize + offset + length > self.column_bytes as usize {
-            return &[];
-        }
-        // SAFETY: inside the column by the comparison. Not written during 'g, by the promise of `new`.
-        unsafe { std::slice::from_raw_parts(self.record.add(offset), length) }
+        self.bytes_at(offset, length).unwrap_or_default()
     }
 
     /// The bytes from `start` in the column; none if they would leave it.
@@ -175,8 +184,7 @@ impl<'g> Item<'g> {
         if self.key_length() != key.len() || self.place() == ValuePlace::Chunk {
             return false;
         }
-        let own = self.slice(self.key_offset(), key.len());
-        own.len() == key.len() && bytes_equal(own, key)
+        self.bytes_at(self.key_offset(), key.len()).is_some_and(|own| bytes_equal(own, key))
     }
 
     /// The value.
@@ -213,11 +221,13 @@ impl<'g> Item<'g> {
         }
     }
 
-    /// Asks for the lines of the value that follow the record's first two, or for the first four of a value apart.
+    /// Asks for the lines of the value that follow the record's first two, or for the first four of a value apart. Behind
+    /// a key of more than 36 bytes a value of less than 64 may have a last line that is not asked for.
     #[inline(always)]
     pub fn prefetch_value(&self) {
-        // Whatever the fields are: the longest take 28 bytes.
-        if !(self.is_inline() && self.key_length() + self.value_length() <= 128 - 28) {
+        const NOT_SHORT: u32 =
+            (ValuePlace::Chunk as u32) << 22 | (0x7fff & !63) << 5 | (u8::MAX as u32 & !63) << 24;
+        if self.word & NOT_SHORT != 0 {
             self.prefetch_more();
         }
     }
@@ -425,9 +435,9 @@ fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
     let length = a.len().min(b.len());
     // Words that overlap where the length is no multiple of theirs, so that there is no remainder to loop over.
     match length {
+        16..=32 => differ(0) | differ(8) | differ(length - 16) | differ(length - 8) == 0,
         0..8 => a == b,
         8..16 => differ(0) | differ(length - 8) == 0,
-        16..=32 => differ(0) | differ(8) | differ(length - 16) | differ(length - 8) == 0,
         _ => {
             let last = length - 8;
             (0..last).step_by(8).fold(differ(last), |difference, at| difference | differ(at)) == 0

@@ -45,7 +45,7 @@ impl Dispatcher {
         of: KeyOf,
     ) -> Answered {
         let KeyOf { with_cas, touch, last } = of;
-        let hit = match hint.and_then(|seen| self.worker.confirm(hash, seen, key)) {
+        let hit = match hint.and_then(|seen| self.worker.lookup().confirm(hash, seen, key)) {
             Some(hit) => Some(hit),
             None => self.worker.get(hash, key),
         };

@@ -252,7 +252,7 @@ impl Dispatcher {
                 let hash = self.worker.cache().hash(key);
                 let at = match key {
                     [] => Peek::Absent,
-                    _ => Peek::Near(self.worker.prefetch_bucket(hash)),
+                    _ => Peek::Near(self.worker.lookup().prefetch_bucket(hash)),
                 };
                 let connection = cursor.connection as u32;
                 window.push(Op { connection, end: cursor.at, hash, key, at, what: request });
@@ -279,13 +279,14 @@ impl Dispatcher {
         connection: u32,
         window: &mut Window<'a>,
     ) -> bool {
+        let lookup = self.worker.lookup();
         while keys.len() > 0 {
             if window.is_full() {
                 return true;
             }
             let Some(key) = keys.next() else { break };
             let hash = self.worker.cache().hash(key);
-            let at = Peek::Near(self.worker.prefetch_bucket(hash));
+            let at = Peek::Near(lookup.prefetch_bucket(hash));
             let what = What::Key(KeyOf { last: keys.len() == 0, ..of });
             window.push(Op { connection, end, hash, key, at, what });
         }
@@ -294,19 +295,20 @@ impl Dispatcher {
 
     /// Stages 2 and 3 and the values, then everything in order.
     fn execute<'a>(&mut self, batch: &mut [Ready<'a, Connection>], window: &mut Window<'a>) {
+        let lookup = self.worker.lookup();
         for op in window.iter_mut() {
             if let Peek::Near(place) = op.at {
-                op.at = self.worker.locate(op.hash, place);
+                op.at = lookup.locate(op.hash, place);
             }
         }
         for op in window.iter_mut() {
             if let Peek::Below(below) = op.at {
-                op.at = self.worker.locate_below(op.hash, below);
+                op.at = lookup.locate_below(op.hash, below).map_or(Peek::Absent, Peek::Found);
             }
         }
         for op in window.iter() {
             if let (Some(seen), What::Key(_)) = (op.at.seen(), &op.what) {
-                self.worker.prefetch_value(seen.at);
+                lookup.prefetch_value(seen);
             }
         }
         let held = self.worker.quiesced();
