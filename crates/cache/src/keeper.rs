@@ -25,9 +25,12 @@ use std::time::{Duration, Instant};
 /// What the pass owns; behind a mutex so that a starved writer can help.
 pub(crate) struct Keeper {
     reader: Reader,
-    survivors: Option<OpenColumn>,
+    /// Where what stays is moved to: from columns of new items that are moved unjudged, and for good.
+    survivors: [Option<OpenColumn>; 2],
     temperature: Box<dyn Temperature>,
     patience: Patience,
+    /// The column that is looked at next for being a husk.
+    husk_hand: u32,
     /// State of the generator that draws items.
     lots: u64,
     /// The column at hand; kept for their memory.
@@ -41,13 +44,21 @@ impl Keeper {
         reader.offline();
         Keeper {
             reader,
-            survivors: None,
+            survivors: [None, None],
             temperature,
             patience: Patience::default(),
+            husk_hand: 0,
             lots: 0x1234_5678_9abc_def1,
             met: Vec::new(),
             judged: Vec::new(),
             verdicts: Vec::new(),
+        }
+    }
+
+    /// Drops a column that is being filled with survivors, which seals it: then it is reclaimed as the others are.
+    fn stop_filling(&mut self, id: ColumnId) {
+        for open in &mut self.survivors {
+            *open = open.take().filter(|open| open.id() != id);
         }
     }
 }
@@ -64,6 +75,13 @@ const SPLITS_PER_ROUND: usize = 4096;
 const SLABS_STUCK_MAX: usize = 8;
 /// A column with less than this share of live bytes is worth reclaiming even where nothing may be evicted.
 const HOLLOW_SHARE: u64 = 2;
+/// A column with less than this share of live bytes is a husk. They are looked for only where so much of all columns is
+/// dead. If every item is as likely to be overwritten as any other, columns in use come to 2.4 times the live bytes.
+const HUSK_SHARE: u64 = 8;
+/// Columns that one round looks at for husks.
+const HUSK_LOOKS: u32 = 4096;
+/// Husks that could not be emptied before a round gives up.
+const HUSKS_REFUSED_MAX: usize = 16;
 
 /// How long the keeper waits for flash before it goes on with a column, and how long between two looks.
 const FLASH_WAIT_MAX: Duration = Duration::from_millis(20);
@@ -86,7 +104,11 @@ const MAIN_GROUP: u16 = 1;
 
 /// What one pass works with.
 struct Pass<'a> {
+    /// Whether live items may go; else all are moved.
+    evict: bool,
     survivors: &'a mut Option<OpenColumn>,
+    /// The part that the survivors belong to.
+    part: Part,
     temperature: &'a mut dyn Temperature,
     counters: &'a Counters,
 }
@@ -233,6 +255,7 @@ impl Cache {
         let mut turns = Turns::begin(pace);
         self.fit_temperature();
         self.memory.recycle();
+        let has_enough = self.reclaim_husks(&mut turns);
         while self.evict
             && self.memory.available_columns() + self.memory.retired_columns() < self.free_columns_target
         {
@@ -242,8 +265,10 @@ impl Cache {
             }
             self.memory.recycle();
         }
-        // The kernel fills fresh pages with zeros, which a SET should not wait for.
-        self.memory.map_ahead(self.ahead_columns);
+        if !has_enough {
+            // The kernel fills fresh pages with zeros, which a SET should not wait for.
+            self.memory.map_ahead(self.ahead_columns);
+        }
         self.finish_growth();
         // The index may have taken sub-buckets since it last split a bucket.
         self.share_out();
@@ -347,16 +372,11 @@ impl Cache {
     /// Reclaims a column. Returns whether it did.
     pub(crate) fn reclaim_one(&self, turns: &mut Turns) -> bool {
         let mut keeper = self.keeper.lock().expect("no panic under this lock");
-        for column in self.sealed.lock().expect("no panic under this lock").drain(..) {
-            self.hand_over(&mut *keeper.temperature, column);
-        }
+        self.hand_over_sealed(&mut *keeper.temperature);
         let limit = self.memory.geometry().column_bytes as u64;
         let evict = self.evict;
         let victim = keeper.temperature.victim(&mut |column, birth| {
-            if self.memory.column(column).birth() != birth {
-                return Candidate::Gone;
-            }
-            match self.standing(column) {
+            match self.standing_of(column, birth) {
                 // Where nothing may be evicted, only columns that are mostly dead are worth the pass.
                 Candidate::Ready(found) if !evict && found.live_bytes * HOLLOW_SHARE > limit => {
                     Candidate::Later
@@ -369,14 +389,81 @@ impl Cache {
 
     /// Whether a column is worth reclaiming although nothing may be evicted.
     pub(crate) fn has_hollow_columns(&self) -> bool {
+        self.memory.retired_columns() > 0 || self.live_bytes() * 10 < self.memory.mapped_bytes() * 9
+    }
+
+    /// Bytes of records that an entry leads to.
+    fn live_bytes(&self) -> u64 {
         let totals = self.totals();
-        let live_bytes = totals.bytes_stored.saturating_sub(totals.bytes_died);
-        self.memory.retired_columns() > 0 || live_bytes * 10 < self.memory.mapped_bytes() * 9
+        totals.bytes_stored.saturating_sub(totals.bytes_died)
+    }
+
+    /// Empties husks before fresh memory is taken or anything is evicted: a small set of items that is overwritten all the
+    /// time stays small. Nothing in a husk is judged; what lives is moved. Returns whether enough columns are on their way
+    /// back.
+    fn reclaim_husks(&self, turns: &mut Turns) -> bool {
+        let mut looks = HUSK_LOOKS.min(self.memory.columns_mapped());
+        let mut refused = 0;
+        while self.may_have_husks() {
+            let ready = self.memory.free_columns() + self.memory.retired_columns();
+            let unmapped = self.memory.available_columns().saturating_sub(self.memory.free_columns());
+            if ready >= self.ahead_columns && ready + unmapped >= self.free_columns_target {
+                return true;
+            }
+            let mut keeper = self.keeper.lock().expect("no panic under this lock");
+            let Some(husk) = self.next_husk(&mut keeper.husk_hand, &mut looks) else { return false };
+            self.hand_over_sealed(&mut *keeper.temperature);
+            match self.empty(&mut keeper, husk, false, turns) {
+                Emptied::Yes => {}
+                Emptied::Refused if refused < HUSKS_REFUSED_MAX => refused += 1,
+                Emptied::Refused | Emptied::NoRoom => return false,
+            }
+            drop(keeper);
+            self.memory.recycle();
+        }
+        false
+    }
+
+    fn may_have_husks(&self) -> bool {
+        let idle = (self.memory.free_columns() + self.memory.retired_columns()) as u64;
+        let used = self.memory.mapped_bytes().saturating_sub(idle * u64::from(self.column_bytes()));
+        self.live_bytes() < used - used / HUSK_SHARE
+    }
+
+    fn next_husk(&self, hand: &mut u32, looks: &mut u32) -> Option<ColumnId> {
+        let columns = self.memory.columns_mapped();
+        while *looks > 0 {
+            *looks -= 1;
+            *hand = if *hand + 1 < columns { *hand + 1 } else { 0 };
+            let column = ColumnId(*hand);
+            if let Candidate::Ready(found) = self.standing(column)
+                && found.live_bytes * HUSK_SHARE < found.column_bytes
+            {
+                return Some(column);
+            }
+        }
+        None
+    }
+
+    /// Tells the temperature of the columns that were sealed since. Those that it does not know to be gone are never more
+    /// than those that there are.
+    fn hand_over_sealed(&self, temperature: &mut dyn Temperature) {
+        for column in self.sealed.lock().expect("no panic under this lock").drain(..) {
+            self.hand_over(temperature, column);
+        }
+        if temperature.columns() > 2 * self.memory.columns_mapped() as usize {
+            temperature.forget_gone(&mut |column, birth| self.standing_of(column, birth));
+        }
     }
 
     /// Tells the temperature of a sealed column.
     fn hand_over(&self, temperature: &mut dyn Temperature, column: ColumnId) {
         temperature.sealed(column, self.memory.column(column).birth(), self.part(column));
+    }
+
+    /// Of the use of the column that began with `birth`.
+    fn standing_of(&self, column: ColumnId, birth: u64) -> Candidate {
+        if self.memory.column(column).birth() == birth { self.standing(column) } else { Candidate::Gone }
     }
 
     fn standing(&self, column: ColumnId) -> Candidate {
@@ -397,30 +484,38 @@ impl Cache {
     /// The pass over one column: afterwards nothing in it can be found, and it is retired. Returns false if the column
     /// has to stay: it is pinned, or it holds what may not be evicted and cannot be moved. Then it is met again later.
     fn reclaim(&self, keeper: &mut Keeper, column: ColumnId, turns: &mut Turns) -> bool {
-        let before = turns.worked();
-        let counters = &self.blocks[self.blocks.len() - 1];
-        keeper.reader.online();
-        let emptied = self.empty_column(keeper, column, turns, counters);
+        let emptied = self.empty(keeper, column, self.evict, turns);
         match emptied {
-            Emptied::Yes => {
-                self.memory.retire(column);
-                counters.columns_reclaimed.add(1);
-            }
+            Emptied::Yes => {}
             Emptied::Refused => self.hand_over(&mut *keeper.temperature, column),
             // It is next when the columns that are on their way back have come.
             Emptied::NoRoom => {
                 keeper.temperature.put_back(column, self.memory.column(column).birth(), self.part(column))
             }
         }
+        emptied == Emptied::Yes
+    }
+
+    /// Empties a column and retires it, if nothing has to stay in it.
+    fn empty(&self, keeper: &mut Keeper, column: ColumnId, evict: bool, turns: &mut Turns) -> Emptied {
+        let before = turns.worked();
+        let counters = &self.blocks[self.blocks.len() - 1];
+        keeper.reader.online();
+        let emptied = self.empty_column(keeper, column, evict, turns, counters);
+        if emptied == Emptied::Yes {
+            self.memory.retire(column);
+            counters.columns_reclaimed.add(1);
+        }
         keeper.reader.offline();
         counters.pass_ns.add((turns.worked() - before).as_nanos() as u64);
-        emptied == Emptied::Yes
+        emptied
     }
 
     fn empty_column(
         &self,
         keeper: &mut Keeper,
         column: ColumnId,
+        evict: bool,
         turns: &mut Turns,
         counters: &Counters,
     ) -> Emptied {
@@ -430,8 +525,8 @@ impl Cache {
             return Emptied::Refused;
         }
         verdicts.clear();
-        if self.evict {
-            let part = self.part(column);
+        let part = self.part(column);
+        if evict {
             let column_bytes = u64::from(self.memory.geometry().column_bytes);
             temperature.judge(part, judged, patience.keep_bytes_max(column_bytes), verdicts);
             let kept = judged.iter().zip(verdicts.iter()).filter(|(_, verdict)| **verdict != Verdict::Evict);
@@ -439,13 +534,16 @@ impl Cache {
         } else {
             verdicts.extend(judged.iter().map(|item| Verdict::Keep { warmth: item.warmth }));
         }
-        let mut pass = Pass { survivors, temperature: temperature.as_mut(), counters };
+        // What a judge kept is the main part's; what was only moved stays in its own.
+        let part = if evict { Part::Main } else { part };
+        let survivors = &mut survivors[usize::from(group_of(part))];
+        let mut pass = Pass { evict, survivors, part, temperature: temperature.as_mut(), counters };
         for (nth, met) in met.iter().enumerate() {
             if nth % TURN_RECORDS == 0 {
                 self.breathe(turns);
             }
             let settled = match met.what {
-                What::Chunk => self.judge_chunk(&guard, met, counters),
+                What::Chunk => self.judge_chunk(&guard, met, evict, counters),
                 What::Over => self.settle(&guard, &mut pass, met, Verdict::Evict),
                 What::Live(nth) => self.settle(&guard, &mut pass, met, verdicts[nth as usize]),
             };
@@ -536,7 +634,7 @@ impl Cache {
                 }
                 Some(new) => self.memory.column(self.memory.column_of(new)).died(guard.item(new).bytes()),
                 None if life != Life::Live => {}
-                None if !self.evict => return Emptied::Refused,
+                None if !pass.evict => return Emptied::Refused,
                 // Columns are on their way back, as soon as every worker has passed a quiescent point: what is warm does
                 // not go for want of so little patience.
                 None if self.memory.retired_columns() > 0 => return Emptied::NoRoom,
@@ -585,16 +683,16 @@ impl Cache {
                 self.hand_over(pass.temperature, sealed);
             }
             let taken = self.take_any_column()?;
-            self.memory.column(taken.id()).group.store(MAIN_GROUP, Ordering::Relaxed);
+            self.memory.column(taken.id()).group.store(group_of(pass.part), Ordering::Relaxed);
             *pass.survivors = Some(taken);
         }
     }
 
     /// Decides about a chunk of a large value: if its owner is still there, the whole item goes. (Large items get no second
     /// chance until a policy asks for one: moving them would copy megabytes.)
-    fn judge_chunk(&self, guard: &Guard<'_>, met: &Met, counters: &Counters) -> Emptied {
+    fn judge_chunk(&self, guard: &Guard<'_>, met: &Met, evict: bool, counters: &Counters) -> Emptied {
         // Only this pass moves an owner; if it is replaced meanwhile, its parts are nobody's.
-        let parts = match (&self.level, self.evict) {
+        let parts = match (&self.level, evict) {
             (Some(_), true) => {
                 let owner = self.owner_of(guard, met, &self.index.lock(met.hash));
                 owner.map_or(Parts::None, |owner| {
@@ -607,7 +705,7 @@ impl Cache {
         let Some(found) = self.owner_of(guard, met, &bucket) else { return Emptied::Yes };
         let owner = found.entry.location;
         let life = self.life(owner, &guard.item(owner));
-        if !self.evict && life == Life::Live {
+        if !evict && life == Life::Live {
             return Emptied::Refused;
         }
         let leaving = Leaving { hash: met.hash, at: owner, warmth: found.entry.warmth, parts };
@@ -636,8 +734,7 @@ impl Cache {
             let columns: Vec<_> = self.memory.slab_columns(slab).map(|(id, _)| id).collect();
             for id in columns {
                 let mut keeper = self.keeper.lock().expect("no panic under this lock");
-                // Dropping the open column seals it, and then it is reclaimed with the others.
-                keeper.survivors = keeper.survivors.take().filter(|open| open.id() != id);
+                keeper.stop_filling(id);
                 if let Candidate::Ready(_) = self.standing(id) {
                     self.reclaim(&mut keeper, id, turns);
                 }
@@ -668,7 +765,7 @@ impl Cache {
                 continue;
             }
             let mut keeper = self.keeper.lock().expect("no panic under this lock");
-            keeper.survivors = keeper.survivors.take().filter(|open| open.id() != column);
+            keeper.stop_filling(column);
             match self.standing(column) {
                 Candidate::Ready(_) => left |= !self.reclaim(&mut keeper, column, turns),
                 Candidate::Later => left = true,
@@ -695,6 +792,14 @@ impl Cache {
         } else {
             Life::Live
         }
+    }
+}
+
+/// The group of columns of a part.
+fn group_of(part: Part) -> u16 {
+    match part {
+        Part::Probation => 0,
+        Part::Main => MAIN_GROUP,
     }
 }
 

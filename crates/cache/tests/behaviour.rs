@@ -93,6 +93,71 @@ fn a_batch_finds_what_each_get_finds() {
     }
 }
 
+/// Overwrites a set of 8 MB, key by key or drawn, until more than twice as much was stored as `limit_mib` would hold. It must not grow to the limit, lose an item, or forget which columns there are.
+fn overwrite_a_small_set(limit_mib: u64, is_drawn: bool, evict: bool, temperature: TemperatureKind) {
+    const KEYS: u64 = 20_000;
+    let options = CacheOptions {
+        limit_bytes: limit_mib << 20,
+        evict,
+        seed: Some(1),
+        temperature,
+        ..CacheOptions::default()
+    };
+    let cache = Cache::new(options).expect("a small cache can be made");
+    let mut worker = cache.worker();
+    let mut versions = vec![0u32; KEYS as usize];
+    let (mut lot, mut stored) = (1u64, 0u64);
+    let mut highest = 0;
+    // Large values are never moved; their last chunks stand in the way here and there.
+    let large: Vec<Vec<u8>> = (0..10u8).map(|n| vec![n; 100_000 + 7_777 * usize::from(n)]).collect();
+    for turn in 0..40 * KEYS {
+        lot = lot.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        let number = if is_drawn && turn >= KEYS { (lot >> 33) % KEYS } else { turn % KEYS } as usize;
+        versions[number] += 1;
+        let mut value = [b'v'; 360];
+        value[..4].copy_from_slice(&versions[number].to_le_bytes());
+        assert!(is_stored(set(&mut worker, format!("key {number}").as_bytes(), &value)), "turn {turn}");
+        stored += value.len() as u64;
+        if turn < 10 {
+            let value = &large[turn as usize];
+            assert!(is_stored(set(&mut worker, format!("large {turn}").as_bytes(), value)));
+        }
+        if turn % 64 == 0 {
+            worker.quiesce();
+            cache.tend();
+            highest = highest.max(cache.memory_use().columns_bytes);
+        }
+    }
+    let live = KEYS * 400 + large.iter().map(Vec::len).sum::<usize>() as u64;
+    assert!(stored > 2 * limit_mib << 20);
+    // Drawn, the two shares balance at 2.4 times the live bytes; what is open or on its way back comes on top.
+    assert!(highest < live * 3 + (6 << 20), "{highest} bytes of columns for {live} live ones");
+    assert_eq!(cache.totals().evictions, 0);
+    let facts = cache.temperature_facts();
+    let columns = facts.probation_columns + facts.main_columns;
+    assert!(columns <= 2 * highest / u64::from(cache.column_bytes()) + 64, "{columns} columns are known");
+    for (number, version) in versions.iter().enumerate() {
+        let value = get(&worker, format!("key {number}").as_bytes());
+        assert_eq!(value.expect("nothing was evicted")[..4], version.to_le_bytes(), "key {number}");
+    }
+    for (number, value) in large.iter().enumerate() {
+        assert_eq!(get(&worker, format!("large {number}").as_bytes()).as_ref(), Some(value));
+    }
+}
+
+#[test]
+fn a_small_set_that_is_overwritten_in_order_stays_small() {
+    overwrite_a_small_set(128, false, true, TemperatureKind::Entry);
+}
+
+#[test]
+fn a_small_set_that_is_overwritten_at_random_stays_small() {
+    for temperature in TemperatureKind::ALL {
+        overwrite_a_small_set(128, true, true, temperature);
+    }
+    overwrite_a_small_set(128, true, false, TemperatureKind::Entry);
+}
+
 #[test]
 fn what_was_set_is_got_and_what_was_deleted_is_not() {
     let cache = cache(16);

@@ -291,6 +291,10 @@ impl Temperature for Watched {
         self.inner.columns()
     }
 
+    fn forget_gone(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) {
+        self.inner.forget_gone(standing);
+    }
+
     fn facts(&self) -> TemperatureFacts {
         self.inner.facts()
     }

@@ -46,6 +46,10 @@ impl Temperature for Fifo {
         self.queue.len()
     }
 
+    fn forget_gone(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) {
+        self.queue.forget_gone(standing);
+    }
+
     fn facts(&self) -> TemperatureFacts {
         TemperatureFacts {
             probation_share: 1.0,

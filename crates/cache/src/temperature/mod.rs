@@ -252,8 +252,11 @@ pub trait Temperature: Send {
     /// Bytes of what is kept about items, when fitted to `items`.
     fn bytes_for(&self, items: u64) -> u64;
 
-    /// How many columns are known.
+    /// How many columns are known, those included that are gone without its knowing.
     fn columns(&self) -> usize;
+
+    /// Forgets the columns that `standing` says are gone.
+    fn forget_gone(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate);
 
     /// Numbers for whoever looks on.
     fn facts(&self) -> TemperatureFacts;
@@ -315,6 +318,10 @@ impl Queue {
         }
         // Everything before `at` may go.
         (at > 0).then(|| Next { at: hollow.map_or(0, |h| h.0), is_hollow: hollow.is_some() })
+    }
+
+    fn forget_gone(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) {
+        self.0.retain(|(column, birth)| !matches!(standing(*column, *birth), Candidate::Gone));
     }
 
     fn take(&mut self, next: Next) -> Option<ColumnId> {

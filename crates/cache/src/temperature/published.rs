@@ -286,6 +286,14 @@ impl Temperature for Published {
         self.known.len()
     }
 
+    fn forget_gone(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) {
+        let known = self.known.iter();
+        let gone = known.filter(|(birth, known)| matches!(standing(known.column, **birth), Candidate::Gone));
+        for birth in gone.map(|(birth, _)| *birth).collect::<Vec<_>>() {
+            self.forget(birth);
+        }
+    }
+
     fn facts(&self) -> TemperatureFacts {
         TemperatureFacts {
             place: self.hitmap.as_ref().map(|hitmap| hitmap.place()).unwrap_or_default(),

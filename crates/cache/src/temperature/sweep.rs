@@ -222,6 +222,11 @@ impl Temperature for Sweep {
         self.probation.len() + self.main.len()
     }
 
+    fn forget_gone(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) {
+        self.probation.forget_gone(standing);
+        self.main.forget_gone(standing);
+    }
+
     fn facts(&self) -> TemperatureFacts {
         TemperatureFacts {
             place: self.hitmap.as_ref().map(|hitmap| hitmap.place()).unwrap_or_default(),
