@@ -82,7 +82,7 @@ impl Load {
         let kept = |load: &Load| matches!(load.kind, Kind::Resident { .. } | Kind::Flash { .. });
         kept(self)
             && kept(other)
-            && self.flash_mib == other.flash_mib
+            && (self.limit_mib, self.flash_mib) == (other.limit_mib, other.flash_mib)
             && (self.items, self.value_bytes) == (other.items, other.value_bytes)
     }
 
@@ -135,6 +135,7 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
             95,
             16,
         ),
+        overwrite(million),
         roomy("set-300", "SET, 1 M new items of 300 B, depth 64, 4 connections", million, 300, Kind::Store),
         resident(
             "uniform-10m-256",
@@ -224,6 +225,19 @@ fn flash(
 }
 
 /// A load whose items fit in memory with room to spare.
+/// The limit is far above what the items need, so that it shows who grows and who stays near them.
+fn overwrite(items: u32) -> Load {
+    let kind = Kind::Resident { popularity: Popularity::Uniform, get_percent: 0, depth: 16 };
+    let load = roomy(
+        "overwrite-300",
+        "SET of 1 M items of 300 B again and again, uniform, depth 16",
+        items,
+        300,
+        kind,
+    );
+    Load { limit_mib: 4 * load.limit_mib, ..load }
+}
+
 fn roomy(name: &'static str, about: &'static str, items: u32, bytes: u32, kind: Kind) -> Load {
     let value_bytes = ValueBytes::fixed(bytes);
     let mut load = Load { name, about, items, value_bytes, kind, limit_mib: 0, flash_mib: 0 };
