@@ -56,7 +56,7 @@ fn empty_and_memcached_are_compared() {
     let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
     assert!(document["servers"]["memcached"]["version"].as_str().is_some_and(|v| v.contains("memcached")));
     let loads = document["loads"].as_array().expect("loads");
-    assert_eq!(loads.len(), 13);
+    assert_eq!(loads.len(), 14);
     for load in loads {
         let name = load["load"].as_str().expect("a name");
         assert!(text.contains(&format!("## {name}:")), "{name} is not in {text}");

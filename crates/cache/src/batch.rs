@@ -55,8 +55,8 @@ impl GetBatch {
     ) {
         let lookup = worker.lookup();
         self.ask(&lookup, worker, keys);
-        let seen = self.locate(&lookup, keys.len());
-        self.confirm(seen, &lookup, worker, keys, &mut each);
+        self.locate(&lookup, keys.len());
+        self.confirm(&lookup, worker, keys, &mut each);
     }
 
     /// Stage 1. The stages are functions of their own so that each has all registers.
@@ -74,9 +74,9 @@ impl GetBatch {
         }
     }
 
-    /// Stages 2 and 3. Returns how many of `seen` are told now.
+    /// Stages 2 and 3: every key gets its place in `seen`.
     #[inline(never)]
-    fn locate(&mut self, lookup: &Lookup<'_>, count: usize) -> usize {
+    fn locate(&mut self, lookup: &Lookup<'_>, count: usize) {
         let (mut seen, mut below) = (0, 0);
         let (hashes, buckets) = (&self.hashes[..count], &self.buckets[..count]);
         for (at, (hash, bucket)) in hashes.iter().zip(buckets).enumerate() {
@@ -95,20 +95,18 @@ impl GetBatch {
             self.seen[seen] = (*at, lookup.locate_below(hashes[*at as usize], *place));
             seen += 1;
         }
-        seen
     }
 
     /// Stage 4.
     #[inline(never)]
     fn confirm<'w>(
         &self,
-        seen: usize,
         lookup: &Lookup<'w>,
         worker: &'w Worker,
         keys: &[&[u8]],
         each: &mut impl FnMut(usize, Option<Hit<'w>>),
     ) {
-        let (lookup, seen) = (*lookup, &self.seen[..seen]);
+        let (lookup, seen) = (*lookup, &self.seen[..keys.len()]);
         for (turn, (at, found)) in seen.iter().enumerate() {
             if let Some((_, Some(ahead))) = seen.get(turn + VALUE_AHEAD) {
                 lookup.prefetch_value(*ahead);

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// What the pass owns; behind a mutex so that a starved writer can help.
 pub(crate) struct Keeper {
     reader: Reader,
-    /// Where what stays is moved to: from columns of new items that are moved unjudged, and for good.
+    /// Where what stays is moved to, by group: what was only moved out of a column of the probation, and all else.
     survivors: [Option<OpenColumn>; 2],
     temperature: Box<dyn Temperature>,
     patience: Patience,
@@ -445,8 +445,8 @@ impl Cache {
         None
     }
 
-    /// Tells the temperature of the columns that were sealed since. Those that it does not know to be gone are never more
-    /// than those that there are.
+    /// Tells the temperature of the columns that were sealed since, and has it forget those that went without its choosing
+    /// them, when it knows twice as many as there are.
     fn hand_over_sealed(&self, temperature: &mut dyn Temperature) {
         for column in self.sealed.lock().expect("no panic under this lock").drain(..) {
             self.hand_over(temperature, column);

@@ -129,7 +129,7 @@ fn overwrite_a_small_set(limit_mib: u64, is_drawn: bool, evict: bool, temperatur
         }
     }
     let live = KEYS * 400 + large.iter().map(Vec::len).sum::<usize>() as u64;
-    assert!(stored > 2 * limit_mib << 20);
+    assert!(stored > (2 * limit_mib) << 20);
     // Drawn, the two shares balance at 2.4 times the live bytes; what is open or on its way back comes on top.
     assert!(highest < live * 3 + (6 << 20), "{highest} bytes of columns for {live} live ones");
     assert_eq!(cache.totals().evictions, 0);

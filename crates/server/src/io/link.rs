@@ -194,7 +194,8 @@ impl LeftOver {
             ..=EXACT_BYTES_MAX => needed,
             _ => needed + needed / 2,
         };
-        if !buffers.try_take(target as u64) {
+        // The old memory goes in a moment, so only the difference is asked for.
+        if !buffers.try_take((target - capacity) as u64) {
             return false;
         }
         let mut grown = Vec::with_capacity(target);
@@ -203,8 +204,7 @@ impl LeftOver {
         }
         grown.extend_from_slice(self.bytes());
         grown.extend_from_slice(more);
-        self.clear(buffers);
-        self.bytes = grown;
+        (self.bytes, self.from) = (grown, 0);
         true
     }
 
@@ -243,6 +243,9 @@ mod tests {
         assert_eq!((left.bytes().len(), buffers.used_bytes()), (100, 100));
         left.consume(100, &buffers);
         assert_eq!((left.bytes.capacity(), buffers.used_bytes()), (0, 0));
+        assert!(left.append(&[0; 2000], 3900, &buffers));
+        assert!(left.append(&[1; 1900], 3900, &buffers), "the memory it leaves is not in the way");
+        assert_eq!((left.bytes().len(), buffers.used_bytes()), (3900, 3900));
     }
 
     #[test]
