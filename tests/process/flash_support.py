@@ -9,6 +9,9 @@ from process_support import Case
 MEBIBYTE = 1 << 20
 MEMORY_MIB = 16
 FLASH_MIB = 256
+FLASH_WAIT_SECONDS_MAX = 1.0
+# More at once, and writers evict what flash has no buffer for.
+PUSHED_TOGETHER = 12
 
 
 def noise(number, size):
@@ -39,22 +42,31 @@ class FlashCase(Case):
         """Stores so much else that memory holds nothing of what was there before, no faster than flash takes it."""
         value = os.urandom(8000)
         count = mebibytes * MEBIBYTE // 8100
-        shed = self.number(connection, b"demotions_shed", b"flash")
-        for start in range(0, count, 100):
-            before, shed = shed, self.number(connection, b"demotions_shed", b"flash")
-            time.sleep(0.1 if shed > before else 0.002)
+        for start in range(0, count, PUSHED_TOGETHER):
             connection.send(b"".join(b"set %b%d 0 0 8000 noreply\r\n%b\r\n" % (name, number, value)
-                                     for number in range(start, start + 100)))
+                                     for number in range(start, start + PUSHED_TOGETHER)))
             self.assertEqual(connection.ask(b"mn"), b"MN")
+            self.wait_for_flash(connection)
+
+    def wait_for_flash(self, connection):
+        """Waits until flash has written what is ready to be written, so that it has buffers for what leaves memory next."""
+        end = time.monotonic() + FLASH_WAIT_SECONDS_MAX
+        while self.number(connection, b"segments_waiting", b"flash") > 0 and time.monotonic() < end:
+            time.sleep(0.002)
 
     def cold(self, connection, items, mebibytes=4 * MEMORY_MIB, flags=0, exptime=0):
         """Stores the items and has them on flash, nearly all of them there alone. Flash may shed any of them, so it is tried a few
         times, with items that nobody has read yet."""
         for attempt in range(6):
+            stored = 0
             for key, value in items.items():
                 if attempt:
                     connection.ask(b"delete " + key)
                 self.assertEqual(connection.set(key, value, flags=flags, exptime=exptime), b"STORED")
+                stored += len(value)
+                if stored > MEBIBYTE:
+                    self.wait_for_flash(connection)
+                    stored = 0
             self.push_out(connection, b"cold%d-" % attempt, mebibytes)
             before = self.number(connection, b"get_extstore")
             keys = list(items)

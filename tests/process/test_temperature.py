@@ -17,8 +17,8 @@ COLD_KEYS = 150_000
 COLD_BATCH = 500
 VALUE = b"v" * 300
 KEPT_MIN = 0.8 * HOT_KEYS
-# What a device has not been told or has not marked yet can go: on a busy machine that is more. (Nothing at all stays with `off`.)
-KEPT_BY_DEVICE_MIN = 0.7 * HOT_KEYS
+# What a hitmap has not been told yet can go: on a busy machine that is more. (Nothing at all stays with `off`.)
+KEPT_BY_HITMAP_MIN = 0.5 * HOT_KEYS
 
 
 def read_and_flood(connection):
@@ -68,7 +68,7 @@ class Kinds(Case):
 
     def test_hitmap(self):
         kept, stats = self.kept("--temperature", "hitmap")
-        self.assertGreater(kept, KEPT_MIN)
+        self.assertGreater(kept, KEPT_BY_HITMAP_MIN)
         self.assertEqual(stats[b"hitmap_on"], b"the CPU")
         self.assertGreater(int(stats[b"references"]), COLD_KEYS // 4)
 
@@ -108,7 +108,7 @@ class Devices(Case):
             self.skipTest("this machine has a driver")
         server = self.server("-m", "16", "--temperature", "hitmap", "--device", "cuda")
         self.assertEqual(server.error_text().count("the CPU keeps the hitmap"), 1, server.error_text())
-        self.assertGreater(read_and_flood(self.connection(server)), KEPT_MIN)
+        self.assertGreater(read_and_flood(self.connection(server)), KEPT_BY_HITMAP_MIN)
 
     def stand_in(self, orders):
         """A server that finds the stand-in driver, with these orders."""
@@ -123,16 +123,18 @@ class Devices(Case):
     def test_a_device(self):
         server = self.stand_in("")
         connection = self.connection(server)
-        self.assertGreater(read_and_flood(connection), KEPT_BY_DEVICE_MIN)
+        self.assertGreater(read_and_flood(connection), KEPT_BY_HITMAP_MIN)
         self.assertIn(b"stand-in", connection.stats(b"temperature")[b"hitmap_on"])
         self.assertEqual(server.error_text(), "")
 
     def test_a_device_that_fails_in_the_middle(self):
         server = self.stand_in("lose=200")
         connection = self.connection(server)
-        self.assertGreater(read_and_flood(connection), KEPT_BY_DEVICE_MIN)
+        # The device takes its bits with it: what is evicted before the keys are read again was cold.
+        read_and_flood(connection)
         time.sleep(0.2)
         self.assertIn(b"the CPU", connection.stats(b"temperature")[b"hitmap_on"])
+        self.assertGreater(read_and_flood(connection), KEPT_BY_HITMAP_MIN)
         self.assertEqual(server.error_text().count("CUDA device lost"), 1, server.error_text())
 
 

@@ -31,6 +31,8 @@ macro_rules! counters {
             pub tombstones_kept: u64,
             /// Tombstones that wait for a buffer.
             pub tombstones_waiting: u64,
+            /// Full segments in memory that are not on the device yet, the one being written included.
+            pub segments_waiting: u64,
             /// Bytes of records on the device that may still be wanted, about.
             pub live_bytes: u64,
             /// Bytes of records on the device that are superseded or expired, about.
@@ -287,7 +289,11 @@ impl Flash {
         stats.memory.reads = stats.read_bytes;
         stats.memory.work = self.shape.work;
         stats.memory.tombstones = self.shape.fallback;
-        stats.memory.dead_extents = self.append().dead.bytes();
+        {
+            let append = self.append();
+            stats.segments_waiting = append.sealed.len() as u64;
+            stats.memory.dead_extents = append.dead.bytes();
+        }
         stats.memory.journal = self.meta.bytes();
         stats.memory_cap = self.options.memory_bytes;
         stats.is_on = self.is_on();

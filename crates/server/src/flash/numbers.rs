@@ -185,6 +185,12 @@ fn standing(stats: &FlashStats) -> Vec<Row> {
         gauge("flash_generations", "Generations.", "", stats.generations),
         gauge("flash_generation_items", "Records in them.", "", stats.generation_items),
         gauge("flash_tombstones_waiting", "Tombstones that wait for a buffer.", "", stats.tombstones_waiting),
+        gauge(
+            "flash_segments_waiting",
+            "Full segments that are not written yet; two or more: the device is behind.",
+            "",
+            stats.segments_waiting,
+        ),
         gauge("flash_live", "Records on the device that may be wanted, about.", "bytes", stats.live_bytes),
         gauge(
             "flash_dead",
