@@ -48,14 +48,15 @@ zns:
 	@$(STAGE) zns tests/zns/run.sh
 
 loom:
-	@RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(STAGE) loom \
-		cargo test -p larder-index -p larder-memory -p larder-flash --release --locked loom_
+	@RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=off \
+		CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 $(STAGE) loom \
+		cargo test -p larder-index -p larder-memory -p larder-flash --release --locked --lib --test loom loom_
 
 miri:
 	@CARGO_TARGET_DIR=target/miri $(STAGE) miri tests/needs.sh \
 		"Miri is not installed (rustup component add --toolchain nightly miri rust-src)" \
 		"cargo +nightly miri --version" -- \
-		cargo +nightly miri test -p larder-index -p larder-memory -p larder-temperature --locked
+		tests/miri.sh larder-index larder-memory larder-temperature
 
 release:
 	@$(STAGE) release cargo build --release --locked
