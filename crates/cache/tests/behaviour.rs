@@ -93,6 +93,9 @@ fn a_batch_finds_what_each_get_finds() {
     }
 }
 
+/// A limit that leaves columns for little more than the set that is overwritten.
+const TIGHT_MIB: u64 = 17;
+
 /// Overwrites a set of 8 MB, key by key or drawn, until more than twice as much was stored as `limit_mib` would hold. It must not grow to the limit, lose an item, or forget which columns there are.
 fn overwrite_a_small_set(limit_mib: u64, is_drawn: bool, evict: bool, temperature: TemperatureKind) {
     const KEYS: u64 = 20_000;
@@ -132,7 +135,7 @@ fn overwrite_a_small_set(limit_mib: u64, is_drawn: bool, evict: bool, temperatur
     assert!(stored > (2 * limit_mib) << 20);
     // Drawn, the two shares balance at 2.4 times the live bytes; what is open or on its way back comes on top.
     assert!(highest < live * 3 + (6 << 20), "{highest} bytes of columns for {live} live ones");
-    assert_eq!(cache.totals().evictions, 0);
+    assert_eq!(cache.totals().evictions, 0, "{temperature:?}, {} MB of columns", highest >> 20);
     let facts = cache.temperature_facts();
     let columns = facts.probation_columns + facts.main_columns;
     assert!(columns <= 2 * highest / u64::from(cache.column_bytes()) + 64, "{columns} columns are known");
@@ -156,6 +159,16 @@ fn a_small_set_that_is_overwritten_at_random_stays_small() {
         overwrite_a_small_set(128, true, true, temperature);
     }
     overwrite_a_small_set(128, true, false, TemperatureKind::Entry);
+}
+
+#[test]
+fn a_set_that_is_overwritten_at_random_needs_little_more_room_than_it_has_items() {
+    for temperature in TemperatureKind::ALL {
+        // A hitmap needs room too.
+        let more_mib = u64::from(temperature != TemperatureKind::Entry);
+        overwrite_a_small_set(TIGHT_MIB + more_mib, true, true, temperature);
+    }
+    overwrite_a_small_set(TIGHT_MIB, true, false, TemperatureKind::Entry);
 }
 
 #[test]
