@@ -6,6 +6,8 @@
 //! the item and there is nothing to do. Afterwards nobody can find anything in the column, and it is reused once
 //! every worker has passed a quiescent point.
 
+mod hollow;
+
 use crate::counters::Counters;
 use crate::demote::{Leaving, Parts};
 use crate::engine::{Cache, Life, Owner, RESERVED_COLUMNS};
@@ -75,20 +77,6 @@ const SPLITS_PER_ROUND: usize = 4096;
 const SLABS_STUCK_MAX: usize = 8;
 /// A column with less than this share of live bytes is worth reclaiming even where nothing may be evicted.
 const HOLLOW_SHARE: u64 = 2;
-/// A column with less than this share of live bytes is a husk. They are looked for only where so much of all columns is
-/// dead. If every item is as likely to be overwritten as any other, columns in use come to 2.4 times the live bytes.
-const HUSK_SHARE: u64 = 8;
-/// With a larger share of all columns dead, nothing live is evicted: what lives is moved together. At a quarter a set that
-/// fills 0.8 of the columns and is overwritten at random lost a tenth, at an eighth nothing, for a fifth more CPU time.
-const DEAD_SHARE: u64 = 8;
-/// Columns among which the one with the least live bytes is looked for then.
-const HOLLOW_LOOKS: u32 = 32;
-/// Of those that were chosen, how many may turn out to hold what is not moved before something is evicted after all.
-const HOLLOW_REFUSED_MAX: usize = 16;
-/// Columns that one round looks at for husks.
-const HUSK_LOOKS: u32 = 4096;
-/// Husks that could not be emptied before a round gives up.
-const HUSKS_REFUSED_MAX: usize = 16;
 
 /// How long the keeper waits for flash before it goes on with a column, and how long between two looks.
 const FLASH_WAIT_MAX: Duration = Duration::from_millis(20);
@@ -382,16 +370,8 @@ impl Cache {
     pub(crate) fn reclaim_one(&self, turns: &mut Turns) -> bool {
         let mut keeper = self.keeper.lock().expect("no panic under this lock");
         self.hand_over_sealed(&mut *keeper.temperature);
-        for _ in 0..HOLLOW_REFUSED_MAX {
-            let Some(hollow) = self.next_hollow(&mut keeper.lots) else { break };
-            match self.empty(&mut keeper, hollow, false, turns) {
-                Emptied::Yes => return true,
-                Emptied::NoRoom => return false,
-                Emptied::Refused if self.memory.available_columns() == 0 => break,
-                Emptied::Refused => {
-                    self.memory.column(hollow).group.fetch_or(UNMOVED, Ordering::Relaxed);
-                }
-            }
+        if let Some(is_reclaimed) = self.reclaim_hollow(&mut keeper, turns) {
+            return is_reclaimed;
         }
         let limit = self.memory.geometry().column_bytes as u64;
         let evict = self.evict;
@@ -405,89 +385,6 @@ impl Cache {
             }
         });
         victim.is_some_and(|victim| self.reclaim(&mut keeper, victim, turns))
-    }
-
-    /// Whether a column is worth reclaiming although nothing may be evicted.
-    pub(crate) fn has_hollow_columns(&self) -> bool {
-        self.memory.retired_columns() > 0 || self.live_bytes() * 10 < self.memory.mapped_bytes() * 9
-    }
-
-    /// Bytes of records that an entry leads to.
-    fn live_bytes(&self) -> u64 {
-        let totals = self.totals();
-        totals.bytes_stored.saturating_sub(totals.bytes_died)
-    }
-
-    /// Empties husks before fresh memory is taken or anything is evicted: a small set of items that is overwritten all the
-    /// time stays small. Nothing in a husk is judged; what lives is moved. Returns whether enough columns are on their way
-    /// back.
-    fn reclaim_husks(&self, turns: &mut Turns) -> bool {
-        let mut looks = HUSK_LOOKS.min(self.memory.columns_mapped());
-        let mut refused = 0;
-        while self.may_have_husks() {
-            let ready = self.memory.free_columns() + self.memory.retired_columns();
-            let unmapped = self.memory.available_columns().saturating_sub(self.memory.free_columns());
-            if ready >= self.ahead_columns && ready + unmapped >= self.free_columns_target {
-                return true;
-            }
-            let mut keeper = self.keeper.lock().expect("no panic under this lock");
-            let Some(husk) = self.next_husk(&mut keeper.husk_hand, &mut looks) else { return false };
-            self.hand_over_sealed(&mut *keeper.temperature);
-            match self.empty(&mut keeper, husk, false, turns) {
-                Emptied::Yes => {}
-                Emptied::Refused if refused < HUSKS_REFUSED_MAX => refused += 1,
-                Emptied::Refused | Emptied::NoRoom => return false,
-            }
-            drop(keeper);
-            self.memory.recycle();
-        }
-        false
-    }
-
-    fn may_have_husks(&self) -> bool {
-        let used = self.used_bytes();
-        self.live_bytes() < used - used / HUSK_SHARE
-    }
-
-    /// Bytes of columns that hold something.
-    fn used_bytes(&self) -> u64 {
-        let idle = (self.memory.free_columns() + self.memory.retired_columns()) as u64;
-        self.memory.mapped_bytes().saturating_sub(idle * u64::from(self.column_bytes()))
-    }
-
-    fn next_husk(&self, hand: &mut u32, looks: &mut u32) -> Option<ColumnId> {
-        let columns = self.memory.columns_mapped();
-        while *looks > 0 {
-            *looks -= 1;
-            *hand = if *hand + 1 < columns { *hand + 1 } else { 0 };
-            let column = ColumnId(*hand);
-            if let Candidate::Ready(found) = self.standing(column)
-                && found.live_bytes * HUSK_SHARE < found.column_bytes
-            {
-                return Some(column);
-            }
-        }
-        None
-    }
-
-    /// Where so much is dead that nothing live need go: a column that is worth emptying, with less that lives than there is
-    /// in a column on average.
-    fn next_hollow(&self, lots: &mut u64) -> Option<ColumnId> {
-        let (used, live) = (self.used_bytes(), self.live_bytes());
-        if live >= used - used / DEAD_SHARE {
-            return None;
-        }
-        let columns = u64::from(self.memory.columns_mapped());
-        // Drawn, since neighbours are of an age.
-        let drawn =
-            (0..HOLLOW_LOOKS).filter_map(|_| match self.standing(ColumnId(draw(lots, columns) as u32)) {
-                Candidate::Ready(found) if self.group(found.column) & UNMOVED == 0 => Some(found),
-                _ => None,
-            });
-        let least = drawn.min_by_key(|found| found.live_bytes)?;
-        let is_less = u128::from(least.live_bytes) * u128::from(used)
-            < u128::from(live) * u128::from(least.column_bytes);
-        is_less.then_some(least.column)
     }
 
     /// Tells the temperature of the columns that were sealed since, and has it forget those that went without its choosing

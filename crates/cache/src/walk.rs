@@ -31,7 +31,7 @@ pub struct Listed {
 
 impl Worker {
     /// Lists the live items of the buckets from `bucket` on, at least `least` of them if some thousand buckets hold as many, and returns
-    /// the bucket to go on from; `None` at the end. Items stored or moved by growth meanwhile may be listed or not.
+    /// the bucket to go on from; `None` at the end. Items stored meanwhile may be listed or not, items of a bucket that is split meanwhile twice.
     pub fn list(&mut self, mut bucket: u64, least: usize, out: &mut Vec<Listed>) -> Option<u64> {
         let wanted = out.len() + least;
         let mut looked = 0;
