@@ -13,6 +13,9 @@ const DEAD_SHARE: u64 = 8;
 /// A column with less than this share of live bytes is a husk. If every item is as likely to be overwritten as any other,
 /// columns in use come to 2.4 times the live bytes.
 const HUSK_SHARE: u64 = 8;
+/// With less than so much that lives, in quarters, a column may be emptied before anything is evicted. It must not be as much as
+/// a full column can have: a record takes up to little more than an eighth of one, and so much may be left over at its end.
+const HOLLOW_QUARTERS_MAX: u64 = 3;
 /// Columns among which the one with the least live bytes is looked for before anything is evicted.
 const HOLLOW_LOOKS: u32 = 32;
 /// Of those that were chosen, how many may turn out to hold what is not moved before something is evicted after all.
@@ -106,7 +109,7 @@ impl Cache {
         None
     }
 
-    /// The one that has the least that lives of a few columns, if that is less than there is in a column on average.
+    /// The one of a few columns that has the least that lives, if that is little.
     fn next_hollow(&self, lots: &mut u64) -> Option<ColumnId> {
         let columns = u64::from(self.memory.columns_mapped());
         // Drawn, since neighbours are of an age.
@@ -115,8 +118,9 @@ impl Cache {
                 Candidate::Ready(found) if self.group(found.column) & UNMOVED == 0 => Some(found),
                 _ => None,
             });
-        let least = drawn.min_by_key(|found| found.live_bytes)?;
-        let average = u128::from(self.live_bytes()) * u128::from(least.column_bytes);
-        (u128::from(least.live_bytes) * u128::from(self.used_bytes()) < average).then_some(least.column)
+        drawn
+            .min_by_key(|found| found.live_bytes)
+            .filter(|found| found.live_bytes * 4 < found.column_bytes * HOLLOW_QUARTERS_MAX)
+            .map(|found| found.column)
     }
 }
