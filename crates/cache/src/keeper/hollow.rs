@@ -7,7 +7,7 @@ use larder_memory::ColumnId;
 use std::sync::atomic::Ordering;
 
 /// Only where a larger share of all columns is dead is there anything to do; and nothing live is evicted then. At a quarter a
-/// set that fills 0.8 of the columns and is overwritten at random lost a tenth, at an eighth nothing, for a fifth more CPU
+/// set that fills 0.8 of the columns and is overwritten at random lost a tenth, at an eighth nothing, for 28 % more CPU
 /// time.
 const DEAD_SHARE: u64 = 8;
 /// A column with less than this share of live bytes is a husk. If every item is as likely to be overwritten as any other,
