@@ -207,6 +207,12 @@ pub(crate) static FLAGS: &[Flag] = &[
         set: |s, v| { s.lock_memory = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
+        long: "prefault", topic: Topic::Memory,
+        help: "take all memory for items from the machine before the first request, not as it is needed: writes into memory \
+               that was never used then cost no more than others",
+        set: |s, v| { s.prefault = switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
         long: "column-bytes", takes: Takes::Value("NUM"), topic: Topic::Memory,
         help: "bytes of one column, a power of two, 32k to 1m; read from the machine's cache if not given",
         example: "64k",

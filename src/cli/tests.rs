@@ -94,6 +94,7 @@ fn flags_of_memory_and_limits() {
         (s.temperature, s.device, s.device_managed) = (Temperature::Hitmap, Device::Cuda(3), true);
     });
     sets("-k", |s| s.lock_memory = true);
+    sets("--prefault", |s| s.prefault = true);
     sets("--column-bytes 64k", |s| s.column_bytes = Some(65536));
     sets("--inline-value-bytes 0", |s| s.inline_value_bytes = 0);
     sets("--hashpower 20", |s| s.hashpower = Some(20));

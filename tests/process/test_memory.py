@@ -77,6 +77,17 @@ class Bound(Case):
         self.still_answers(connection)
 
     @larder_only
+    def test_memory_that_is_taken_at_once_is_within_the_promise_too(self):
+        lazy = self.server("-m", "64")
+        self.running = self.server("-m", str(LIMIT_MIB), "--prefault")
+        self.connection(lazy), self.connection(self.running)
+        self.assertLess(lazy.resident_bytes(), 32 * MEBIBYTE)
+        self.assertGreater(self.running.resident_bytes(), 48 * MEBIBYTE)
+        connection = self.fill(160)
+        self.within("memory taken at once")
+        self.still_answers(connection)
+
+    @larder_only
     def test_an_endless_line(self):
         behaved = self.fill()
         self.crowd(100, lambda number: (b"get" if number % 2 else b"") + b" endless" * 100000)

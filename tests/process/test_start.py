@@ -1,6 +1,7 @@
 """The command line, how the server starts, and how it stops."""
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -99,6 +100,12 @@ class Refusals(Case):
             if int(file.read()) > 0:
                 self.skipTest("this machine has reserved huge pages")
         self.refused("-m", "64", "--pages", "huge", says=["vm.nr_hugepages"])
+
+    @larder_only
+    def test_more_memory_at_once_than_the_machine_has(self):
+        with open("/proc/meminfo") as file:
+            total_kib = int(re.search(r"MemTotal: +(\d+)", file.read()).group(1))
+        self.refused("-m", f"{total_kib}k", "--prefault", says=["available"])
 
     def test_a_busy_port(self):
         first = self.server()

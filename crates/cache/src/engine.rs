@@ -10,7 +10,9 @@ use crate::temperature::{CudaOptions, TemperatureKind};
 use larder_flash::{Commit, Fetcher, Flash};
 use larder_index::{HoldsKey, Index, IndexOptions};
 use larder_item::{CAS_DELTA_BITS, KeyHash, KeyHasher, Location};
-use larder_memory::{ColumnId, Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted, Reader};
+use larder_memory::{
+    ColumnId, Guard, Item, Memory, MemoryOptions, OpenColumn, PageKind, PagesWanted, Reader,
+};
 use larder_temperature::Reference;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -193,7 +195,6 @@ impl Cache {
             inline_value_bytes_max: options
                 .inline_value_bytes
                 .unwrap_or(MemoryOptions::default().inline_value_bytes_max),
-            ..MemoryOptions::default()
         })
         .map_err(|error| CacheError(error.to_string()))?;
         let geometry = memory.geometry();
@@ -345,6 +346,11 @@ impl Cache {
     /// In one sentence, which pages the arena got.
     pub fn pages_sentence(&self) -> String {
         self.memory.pages_description()
+    }
+
+    /// Whether items lie, or some of them, in huge pages that are set aside for whoever asks for them.
+    pub fn has_reserved_pages(&self) -> bool {
+        self.memory.pages() == PageKind::ExplicitHuge
     }
 
     /// Bytes of one column.

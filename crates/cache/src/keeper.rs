@@ -190,6 +190,26 @@ impl Cache {
         std::thread::Builder::new().name("keeper".into()).spawn(move || cache.keeper_loop())
     }
 
+    /// Takes all memory for columns from the machine now, `threads` at a time, so that no write waits later for the kernel
+    /// to fill it with zeros. Gives up between two slabs when `go_on` says no.
+    pub fn prefault(&self, threads: usize, go_on: impl Fn() -> bool + Sync) {
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let mut free = 0;
+                    // The more columns are free, the more are asked for, until there are no more.
+                    while go_on() {
+                        let now = self.memory.map_ahead(free + self.ahead_columns);
+                        if now <= free {
+                            break;
+                        }
+                        free = now;
+                    }
+                });
+            }
+        });
+    }
+
     /// Ends the keeper thread.
     pub fn stop_keeper(&self) {
         self.stopping.store(true, Ordering::Release);

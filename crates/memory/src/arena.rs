@@ -37,7 +37,6 @@ pub(crate) struct Arena {
     uncoloured_slabs: AtomicU32,
     /// Why the wish could not be granted, if it could not.
     note: Option<&'static str>,
-    prefault: bool,
 }
 
 // SAFETY: the arena owns its mapping, and `base` is only handed out as a pointer whose users prove their own
@@ -53,7 +52,6 @@ impl Arena {
         limit_slabs: u32,
         wanted: PagesWanted,
         column_bytes: usize,
-        prefault: bool,
     ) -> Result<Arena, MemoryError> {
         let bytes = slabs as usize * SLAB_BYTES;
         let mapping_bytes = bytes + SLAB_BYTES + TAIL_BYTES;
@@ -72,7 +70,6 @@ impl Arena {
             colouring: None,
             uncoloured_slabs: AtomicU32::new(0),
             note: None,
-            prefault,
         };
         arena.choose_pages(limit_slabs, wanted, column_bytes)?;
         Ok(arena)
@@ -169,9 +166,6 @@ impl Arena {
             unsafe {
                 mprotect(self.slab(slab).cast(), SLAB_BYTES, MprotectFlags::READ | MprotectFlags::WRITE)
             }?;
-        }
-        if self.prefault {
-            self.populate(slab);
         }
         Ok(())
     }

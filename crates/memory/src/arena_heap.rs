@@ -29,7 +29,6 @@ impl Arena {
         _limit_slabs: u32,
         _wanted: PagesWanted,
         _column_bytes: usize,
-        _prefault: bool,
     ) -> Result<Arena, MemoryError> {
         let layout = Arena::layout(slabs);
         // SAFETY: the layout has a size other than zero.

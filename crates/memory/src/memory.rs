@@ -98,7 +98,7 @@ impl Memory {
         let slabs = geometry.columns_max / geometry.columns_per_slab;
         let limit_slabs = slabs_in(options.limit_bytes);
         let column_bytes = geometry.column_bytes as usize;
-        let arena = Arena::reserve(slabs, limit_slabs, options.pages, column_bytes, options.prefault)?;
+        let arena = Arena::reserve(slabs, limit_slabs, options.pages, column_bytes)?;
         // SAFETY: a column is made of atomic integers only, for which zero is a value; state 0 is Absent.
         let columns =
             unsafe { Box::<[Column]>::new_zeroed_slice(geometry.columns_max as usize).assume_init() };

@@ -64,8 +64,6 @@ pub struct MemoryOptions {
     pub pages: PagesWanted,
     /// Values up to this many bytes stand behind their key; longer ones at the column's high end.
     pub inline_value_bytes_max: u32,
-    /// Touch every page of a slab when it is mapped, so that no SET waits for the kernel to zero it.
-    pub prefault: bool,
 }
 
 impl Default for MemoryOptions {
@@ -77,7 +75,6 @@ impl Default for MemoryOptions {
             column_bytes: None,
             pages: PagesWanted::Auto,
             inline_value_bytes_max: INLINE_VALUE_BYTES_MAX_DEFAULT,
-            prefault: false,
         }
     }
 }

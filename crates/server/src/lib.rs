@@ -13,6 +13,7 @@ pub mod flash;
 pub mod io;
 pub mod latency;
 mod metrics;
+mod prefault;
 mod run;
 pub mod settings;
 

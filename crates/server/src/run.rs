@@ -9,6 +9,7 @@ use crate::flash::{self, OpenFlash};
 use crate::io::{self, Backend, ListenOptions};
 use crate::latency::WorkerLatency;
 use crate::metrics::Metrics;
+use crate::prefault::prefault;
 use crate::settings::{self, Pages, PinCpus, Settings};
 use larder_cache::{Cache, CacheOptions, CudaOptions, PagesWanted};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -99,7 +100,7 @@ fn serve(
         (0..settings.threads).map(|_| Arc::from(WorkerLatency::new())).collect();
 
     let stopper = bound.stopper();
-    let on_shutdown = stopper.clone();
+    let (on_shutdown, until_stopped) = (stopper.clone(), stopper.clone());
     let _ = shared.on_shutdown.set(Box::new(move |graceful| {
         on_shutdown.stop_gracefully(if graceful { GRACE } else { STOP });
     }));
@@ -112,6 +113,9 @@ fn serve(
     .map_err(|error| RunError(format!("cannot wait for signals: {error}")))?;
 
     let metrics = Arc::new(Metrics::new(cache.clone(), shared.clone(), latency.clone()));
+    if settings.prefault {
+        prefault(&cache, || !until_stopped.is_stopping()).map_err(RunError)?;
+    }
     let admin = start_admin(settings, metrics)?;
     write_ports(&bound)?;
     let keeper = cache.keep().map_err(|error| RunError(format!("cannot start the keeper: {error}")))?;

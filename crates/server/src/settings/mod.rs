@@ -51,6 +51,8 @@ pub struct Settings {
     pub pages: Pages,
     /// Whether memory is locked into RAM, so that it never goes to swap. Default false.
     pub lock_memory: bool,
+    /// Whether all memory for items is taken from the machine before the first request. Default false.
+    pub prefault: bool,
     /// Bytes of one column, a power of two; `None` reads the machine's cache description.
     pub column_bytes: Option<u32>,
     /// Values up to this many bytes stand beside their key. Default 1024.
@@ -144,6 +146,7 @@ impl Default for Settings {
             device: Device::Cpu,
             device_managed: false,
             lock_memory: false,
+            prefault: false,
             column_bytes: None,
             inline_value_bytes: 1024,
             hashpower: None,
