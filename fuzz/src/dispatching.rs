@@ -2,6 +2,7 @@
 
 use crate::choices::Choices;
 use crate::talk::{Client, Talk, dispatcher};
+use larder_protocol::limits::LINE_BYTES_MAX;
 use larder_server::settings::Settings;
 
 /// `-m` of the cache, in bytes.
@@ -24,8 +25,11 @@ pub(crate) fn run(input: &[u8], client: &Client<'_>) {
     let mut choices = Choices::new(head);
     let longest = choices.of(&[1, 2, 7, 30, 200, 3000, 20_000]);
     let cut = answers(stream, client, &mut |left| left.min(1 + choices.below(longest)));
+    // A long line that comes without its end closes the connection: what was answered before it stands.
+    let is_long = stream.split(|&byte| byte == b'\n').any(|line| line.len() > LINE_BYTES_MAX);
+    let (seen, seen_cut) = (without_numbers(&whole), without_numbers(&cut));
     assert!(
-        without_numbers(&whole) == without_numbers(&cut),
+        seen == seen_cut || (is_long && seen.starts_with(&seen_cut)),
         "{}\n--- cut up:\n{}",
         shown(&whole),
         shown(&cut)
@@ -52,9 +56,9 @@ fn answers(stream: &[u8], client: &Client<'_>, next: &mut dyn FnMut(usize) -> us
     talk.answered
 }
 
-/// The answers, with what is never the same twice left out.
+/// The answers' lines, with what is never the same twice left out.
 fn without_numbers(answers: &[u8]) -> Vec<&[u8]> {
-    let lines = answers.split(|&byte| byte == b'\n');
+    let lines = answers.split_inclusive(|&byte| byte == b'\n');
     lines.map(|line| if line.starts_with(b"STAT ") { &b"STAT"[..] } else { line }).collect()
 }
 

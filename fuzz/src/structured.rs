@@ -368,22 +368,24 @@ impl Play<'_, '_> {
             self.stored(key, b'S', &[], 0, vivify.unwrap_or(0), None);
         }
         let now_s = self.now_s;
-        let new_end = touch.map(|ttl| self.ends_s(ttl)).filter(|_| live);
+        let touched = touch.map(|ttl| self.ends_s(ttl));
         let left = |ends_s: Option<i64>| ends_s.map_or(-1, |ends_s| ends_s.saturating_sub(now_s).max(0));
         let Some(item) = self.items.get_mut(&key) else { return };
-        let soon = recache.is_some_and(|least| item.ends_s.is_some_and(|ends_s| ends_s - now_s < least));
+        // In the order of the request: `t`, `T`, `N`, `R`.
+        let shown = left(item.ends_s.filter(|_| live));
+        item.ends_s = touched.filter(|_| live).unwrap_or(item.ends_s);
+        let soon = recache.is_some_and(|least| {
+            least > 0 && item.ends_s.is_some_and(|ends_s| ends_s.saturating_sub(now_s) < least)
+        });
         let (stale, sent) = (item.stale, item.token_sent);
         let won = !live || (!sent && (stale || soon));
         item.token_sent |= won;
-        // `t` stands before `T` in the request, so it shows the time that was left.
-        let shown = left(item.ends_s);
         let value = item.value.clone();
         let mut answer = if wants_value { format!("VA {}", value.len()) } else { "HD".to_owned() };
         answer += &format!(" s{} f{} t{shown}{echoed}", value.len(), item.flags);
         answer += if won { " W" } else { "" };
         answer += if stale { " X" } else { "" };
         answer += if sent { " Z" } else { "" };
-        item.ends_s = new_end.unwrap_or(item.ends_s);
         let mut answer = (answer + "\r\n").into_bytes();
         if wants_value {
             answer.extend_from_slice(&value);

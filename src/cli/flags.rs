@@ -417,7 +417,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('F'), long: "disable-flush-all", topic: Topic::Protocol,
-        help: "refuse the flush_all command",
+        help: "refuse flush_all, and debugtime, which moves the clock that items expire by",
         set: |s, v| { s.flush_enabled = !switch(v)?; Ok(()) }, ..ROW
     },
     Flag {

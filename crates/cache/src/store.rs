@@ -137,7 +137,7 @@ pub enum ArithOutcome {
         value: u64,
         /// The item's CAS number now.
         cas: u64,
-        /// The item's expiry.
+        /// The item's expiry before this request gave it another; that of `initial` if it was created.
         expiry: Expiry,
         /// Whether the item was created.
         created: bool,
@@ -196,7 +196,9 @@ impl Worker {
                 self.extend(store, at)
             }
             Ok((Expected::Absent, _)) => {
-                let fresh = Store { expiry: store.vivify.unwrap_or(store.expiry), ..*store };
+                let joins = matches!(store.mode, Mode::Append | Mode::Prepend);
+                let expiry = store.vivify.filter(|_| joins).unwrap_or(store.expiry);
+                let fresh = Store { expiry, ..*store };
                 self.store_over(&fresh, Expected::Absent, None)
             }
             Ok((expected, stale_of)) => self.store_over(store, expected, stale_of),
@@ -301,8 +303,9 @@ impl Worker {
             let item = guard.item(at);
             (self.value_to_vec(&item), item.flags(), item.expiry(), item.state().bits())
         };
+        // Each part may be stored, both together may not: memcached calls that not stored.
         if !self.fits(store.key.len(), old_value.len() as u64 + store.value.len() as u64) {
-            return StoreOutcome::TooLarge;
+            return StoreOutcome::NotStored;
         }
         let parts: [&[u8]; 2] =
             if store.mode == Mode::Append { [&old_value, store.value] } else { [store.value, &old_value] };
@@ -366,7 +369,7 @@ impl Worker {
         loop {
             let Some(hit) = self.peek(arith.hash, arith.key) else {
                 let Some((expiry, value)) = arith.initial else { return ArithOutcome::NotFound };
-                match self.create_number(arith, expiry, value) {
+                match self.create_number(arith, arith.expiry.unwrap_or(expiry), value) {
                     StoreOutcome::Stored { cas, .. } => {
                         return ArithOutcome::Done { value, cas, expiry, created: true };
                     }
@@ -381,15 +384,18 @@ impl Worker {
             let value =
                 if arith.increment { old.wrapping_add(arith.delta) } else { old.saturating_sub(arith.delta) };
             let expected = self.seen(hit.at);
-            let expiry = arith.expiry.unwrap_or(hit.expiry());
+            let old_expiry = hit.expiry();
+            let expiry = arith.expiry.unwrap_or(old_expiry);
             let (flags, state) = (hit.item.flags(), hit.item.state());
-            let mut digits = [b' '; 24];
+            let mut digits = [b' '; DIGITS_MAX];
             let length = decimal(value, &mut digits).max(old_bytes);
+            // A short number in a long field leaves it as long as it was.
+            let (number, blanks) = (&digits[..length.min(DIGITS_MAX)], length.saturating_sub(DIGITS_MAX));
             let cas = arith.explicit_cas.unwrap_or_else(|| self.cache.next_cas());
             let of = RecordOf { flags, expiry, cas, state };
-            match self.put(arith.key, arith.hash, [&digits[..length], &[]], &of, expected) {
+            match self.put(arith.key, arith.hash, [number, &vec![b' '; blanks]], &of, expected) {
                 StoreOutcome::Stored { cas, .. } => {
-                    return ArithOutcome::Done { value, cas, expiry, created: false };
+                    return ArithOutcome::Done { value, cas, expiry: old_expiry, created: false };
                 }
                 StoreOutcome::NoRoom => return ArithOutcome::NoRoom,
                 _ => {}
@@ -398,7 +404,7 @@ impl Worker {
     }
 
     fn create_number(&mut self, arith: &Arith<'_>, expiry: Expiry, value: u64) -> StoreOutcome {
-        let mut digits = [0; 24];
+        let mut digits = [0; DIGITS_MAX];
         let length = decimal(value, &mut digits);
         self.store(&Store {
             key: arith.key,
@@ -455,11 +461,15 @@ impl Worker {
     }
 }
 
-/// The number a value spells, and the value's length; `None` if it is none, or longer than a 64-bit number.
+/// Room for the digits of any number.
+const DIGITS_MAX: usize = 24;
+
+/// The number a value spells, blanks around it and zeros before it aside, and the value's length; `None` if it is none, or
+/// larger than 64 bits.
 fn number(hit: &Hit<'_>) -> Option<(u64, usize)> {
     let Value::Whole(bytes) = hit.value() else { return None };
     let digits = bytes.trim_ascii();
-    if digits.is_empty() || digits.len() > 20 {
+    if digits.is_empty() {
         return None;
     }
     let mut value = 0u64;
@@ -469,12 +479,11 @@ fn number(hit: &Hit<'_>) -> Option<(u64, usize)> {
         }
         value = value.checked_mul(10)?.checked_add((digit - b'0') as u64)?;
     }
-    // A number in a long field of blanks would not fit the buffer that keeps the length.
-    (bytes.len() <= 24).then_some((value, bytes.len()))
+    Some((value, bytes.len()))
 }
 
 /// Writes `value` in decimal to the front of `buffer`; returns how many digits.
-fn decimal(value: u64, buffer: &mut [u8; 24]) -> usize {
+fn decimal(value: u64, buffer: &mut [u8; DIGITS_MAX]) -> usize {
     let digits = value.checked_ilog10().unwrap_or(0) as usize + 1;
     let mut rest = value;
     for at in (0..digits).rev() {
@@ -491,7 +500,7 @@ mod tests {
     #[test]
     fn decimal_writes_every_length() {
         for value in [0, 9, 10, 99, 100, 12345, u64::MAX, u64::MAX - 1, 10_000_000_000_000_000_000] {
-            let mut buffer = [b' '; 24];
+            let mut buffer = [b' '; super::DIGITS_MAX];
             let length = decimal(value, &mut buffer);
             assert_eq!(std::str::from_utf8(&buffer[..length]).unwrap(), value.to_string());
         }

@@ -463,8 +463,7 @@ impl Play {
                     None => {
                         assert!(store.mode != Mode::Replace, "replace: key {key} was absent");
                         assert!(!joins || store.vivify.is_some(), "append: key {key} was absent");
-                        fresh.expiry =
-                            store.vivify.filter(|_| joins || store.mode != Mode::Set).unwrap_or(fresh.expiry);
+                        fresh.expiry = store.vivify.filter(|_| joins).unwrap_or(fresh.expiry);
                     }
                 }
                 assert_eq!(value_bytes as usize, fresh.value.len(), "length of key {key}");

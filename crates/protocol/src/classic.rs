@@ -208,14 +208,14 @@ fn flush_all<'a>(mut words: Words<'a>, noreply: bool) -> Answer<'a> {
 }
 
 fn cache_memlimit<'a>(mut words: Words<'a>, noreply: bool) -> Answer<'a> {
-    let megabytes = words.next().and_then(number_u32).ok_or(reply::ERROR)?;
-    Ok(Request::CacheMemlimit { megabytes, noreply })
+    let megabytes = words.next().and_then(number_u64).ok_or(reply::ERROR)?;
+    Ok(Request::CacheMemlimit { megabytes: u32::try_from(megabytes).unwrap_or(u32::MAX), noreply })
 }
 
 fn shutdown<'a>(mut words: Words<'a>) -> Answer<'a> {
     match words.next() {
-        None => Ok(Request::Shutdown { graceful: false }),
-        Some(b"graceful") => Ok(Request::Shutdown { graceful: true }),
-        Some(_) => Err(reply::BAD_SHUTDOWN),
+        None => Ok(Request::Shutdown { graceful: Some(false) }),
+        Some(b"graceful") => Ok(Request::Shutdown { graceful: Some(true) }),
+        Some(_) => Ok(Request::Shutdown { graceful: None }),
     }
 }

@@ -10,9 +10,9 @@ pub const VALUE_BYTES_MAX: u32 = i32::MAX as u32 - 2;
 /// `gat` and `gats` are exempt.
 pub const LINE_BYTES_MAX: usize = 2048;
 
-/// The same limit for `gat` and `gats`: memcached's read buffer, which is the longest such line it can ever
-/// accept (it accepts one that arrives in a single read).
-pub const GAT_LINE_BYTES_MAX: usize = 16384;
+/// The longest line that is read when its end has come with it: memcached's read buffer. Lines of `gat` and `gats` may
+/// have this length however they come.
+pub const WHOLE_LINE_BYTES_MAX: usize = 16384;
 
 /// Default of [`crate::ParseOptions::line_bytes_max`]: a `get` line of four thousand of the longest keys.
 pub const GET_LINE_BYTES_MAX: usize = 1 << 20;

@@ -5,7 +5,7 @@ use memchr::memchr;
 use crate::classic;
 use crate::fast;
 use crate::limits::{
-    GAT_LINE_BYTES_MAX, GET_LINE_BYTES_MAX, LEADING_SPACES_MAX, LINE_BYTES_MAX, LINE_BYTES_MIN,
+    GET_LINE_BYTES_MAX, LEADING_SPACES_MAX, LINE_BYTES_MAX, LINE_BYTES_MIN, WHOLE_LINE_BYTES_MAX,
 };
 use crate::reply;
 use crate::request::Request;
@@ -17,8 +17,9 @@ pub struct ParseOptions {
     /// [`Step::Upload`]. Default 64 KiB.
     pub whole_bytes_max: usize,
     /// Longest `get` or `gets` line, in bytes without its newline. memcached sets no bound; a server that
-    /// promises to stay inside its memory needs one. A longer line closes the connection. Values under
-    /// [`LINE_BYTES_MAX`] count as that. Default [`GET_LINE_BYTES_MAX`], 1 MiB.
+    /// promises to stay inside its memory needs one. A longer line closes the connection, unless it came with its end
+    /// and within [`WHOLE_LINE_BYTES_MAX`]. Values under [`LINE_BYTES_MAX`] count as that. Default
+    /// [`GET_LINE_BYTES_MAX`], 1 MiB.
     pub line_bytes_max: usize,
 }
 
@@ -116,7 +117,7 @@ impl<'a> Line<'a> {
 #[inline(never)]
 pub(crate) fn any_line<'a>(input: &'a [u8], options: &ParseOptions) -> Step<'a> {
     let limit = line_limit(input, options);
-    let window = &input[..input.len().min(limit.saturating_add(1))];
+    let window = &input[..input.len().min(limit.max(WHOLE_LINE_BYTES_MAX).saturating_add(1))];
     let Some(newline) = memchr(b'\n', window) else {
         return if input.len() > limit { Step::Close } else { Step::NeedMore { at_least: input.len() + 1 } };
     };
@@ -134,7 +135,7 @@ pub(crate) fn line_text_end(input: &[u8], newline: usize) -> usize {
     if newline > 0 && input[newline - 1] == b'\r' { newline - 1 } else { newline }
 }
 
-/// How many bytes may stand before the newline of the line at the front of `input`.
+/// How many bytes of the line at the front of `input` may come without its end.
 fn line_limit(input: &[u8], options: &ParseOptions) -> usize {
     if input.len() <= LINE_BYTES_MAX {
         return LINE_BYTES_MAX;
@@ -144,7 +145,7 @@ fn line_limit(input: &[u8], options: &ParseOptions) -> usize {
     if word.starts_with(b"get ") || word.starts_with(b"gets ") {
         get_line_limit(options)
     } else if input.starts_with(b"gat ") || input.starts_with(b"gats ") {
-        GAT_LINE_BYTES_MAX
+        WHOLE_LINE_BYTES_MAX
     } else {
         LINE_BYTES_MAX
     }

@@ -62,8 +62,8 @@ pub enum Request<'a> {
     },
     /// `shutdown [graceful]`.
     Shutdown {
-        /// `graceful` was given.
-        graceful: bool,
+        /// Whether `graceful` was given; `None` = something else was, which is a mistake where the command is allowed.
+        graceful: Option<bool>,
     },
     /// `cache_memlimit <megabytes> [noreply]`. The bounds are the executor's to check.
     CacheMemlimit {
@@ -72,7 +72,7 @@ pub enum Request<'a> {
         /// No reply is wanted.
         noreply: bool,
     },
-    /// `debugtime`: for test runs only; a server without it answers `ERROR`.
+    /// `debugtime`: for test runs; whoever may not flush is answered `ERROR`.
     DebugTime(DebugTime),
     /// `stats ...`.
     Stats(StatsKind<'a>),

@@ -3,7 +3,7 @@
 
 mod shown;
 
-use larder_protocol::limits::{KEY_BYTES_MAX, LINE_BYTES_MAX};
+use larder_protocol::limits::{KEY_BYTES_MAX, LINE_BYTES_MAX, WHOLE_LINE_BYTES_MAX};
 use larder_protocol::{MetaVerb, ParseOptions, Request, Step, StoreVerb, compose, decode_key, parse, reply};
 use proptest::prelude::*;
 use shown::{session, show};
@@ -267,9 +267,30 @@ fn the_bound_on_get_lines_is_the_callers() {
     assert_eq!(parse(&long(3001), &OPTIONS), Step::Close);
     let ended = |length: usize| [long(length), b"\n".to_vec()].concat();
     assert!(matches!(parse(&ended(3000), &OPTIONS), Step::Reject { .. }));
-    assert_eq!(parse(&ended(3001), &OPTIONS), Step::Close);
+    assert!(
+        matches!(parse(&ended(WHOLE_LINE_BYTES_MAX), &OPTIONS), Step::Reject { .. }),
+        "its end came with it"
+    );
+    assert_eq!(parse(&ended(WHOLE_LINE_BYTES_MAX + 1), &OPTIONS), Step::Close);
     let lower = ParseOptions { line_bytes_max: 10, ..OPTIONS };
     assert_eq!(parse(&long(LINE_BYTES_MAX), &lower), Step::NeedMore { at_least: LINE_BYTES_MAX + 1 });
+}
+
+#[test]
+fn a_long_line_is_read_if_its_end_came_with_it() {
+    for command in ["delete ", "mg ", "ms ", "set ", "incr ", "nonsense "] {
+        let long = |bytes: usize| [command.as_bytes(), &vec![b'k'; bytes - command.len()]].concat();
+        assert_eq!(parse(&long(LINE_BYTES_MAX + 1), &OPTIONS), Step::Close, "{command}");
+        let whole = [long(WHOLE_LINE_BYTES_MAX), b"\nmn\r\n".to_vec()].concat();
+        let Step::Reject { consumed, swallow: 0, .. } = parse(&whole, &OPTIONS) else {
+            panic!("{command}: {:?}", parse(&whole, &OPTIONS));
+        };
+        assert_eq!(consumed, WHOLE_LINE_BYTES_MAX + 1, "{command}");
+        let longer = [long(WHOLE_LINE_BYTES_MAX + 1), b"\n".to_vec()].concat();
+        assert_eq!(parse(&longer, &OPTIONS), Step::Close, "{command}");
+    }
+    let blanks = [b"mg a".to_vec(), vec![b' '; 3000], b"v\r\n".to_vec()].concat();
+    assert!(matches!(parse(&blanks, &OPTIONS), Step::Request { consumed, .. } if consumed == blanks.len()));
 }
 
 #[test]

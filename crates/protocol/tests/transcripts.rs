@@ -2,6 +2,7 @@
 
 mod shown;
 
+use larder_protocol::limits::LINE_BYTES_MAX;
 use larder_protocol::{ParseOptions, Step, parse};
 use shown::{session, show};
 
@@ -84,6 +85,8 @@ fn cut_everywhere(input: &[u8]) {
                     assert!(at_least <= input.len(), "{at_least} of {}", input.len());
                 }
             }
+            // A long line is read if its end came with it, and not waited for.
+            Step::Close if cut > LINE_BYTES_MAX => {}
             step => assert_eq!(show(&step), show(&whole), "cut at {cut}"),
         }
     }

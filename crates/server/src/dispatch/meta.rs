@@ -10,11 +10,15 @@ use larder_cache::{
 };
 use larder_protocol::{Meta, MetaVerb, compose, reply};
 
+/// Seconds an item gets that is created with an expiry in the past, until its first reply is written.
+const VIVIFIED_TTL_S: i32 = 60;
+
 /// What a write's reply can show.
 struct Shown {
     cas: u64,
     value_bytes: u32,
-    expiry: Option<Expiry>,
+    /// The expiry in front of the flag `T`, and behind it.
+    expiry: Option<(Expiry, Option<Expiry>)>,
 }
 
 impl Dispatcher {
@@ -59,10 +63,6 @@ impl Dispatcher {
         let now_s = self.worker.cache().clock().now_s();
         let state = hit.item.state();
         let (stale, token_sent) = (state.has(State::STALE), state.has(State::TOKEN_SENT) && !created);
-        let old_expiry = hit.expiry();
-        let soon = flags.has(b'R')
-            && old_expiry.remaining_s(now_s).is_some_and(|left_s| i64::from(left_s) < i64::from(flags.r));
-        let won = created || (!token_sent && (stale || soon) && self.worker.claim_token(hash, key));
         let wants_value = flags.has(b'v') && !(flags.has(b'C') && flags.compare == self.shown_cas(&hit));
         let large = match hit.value() {
             Value::Chunked { .. } if wants_value => match self.worker.begin_large_read(&hit) {
@@ -77,10 +77,15 @@ impl Dispatcher {
         } else {
             out.extend_from_slice(b"HD");
         }
-        let mut expiry = old_expiry;
+        let old_expiry = hit.expiry();
+        // What changes the expiry and what looks at it act in the order they were written in.
+        let mut expiry = if created { Expiry::NEVER } else { old_expiry };
+        let mut soon = false;
         for (letter, rest) in flags.iter() {
             match letter {
-                b'T' if !created => expiry = self.expiry(flags.ttl),
+                b'N' if created => expiry = self.expiry(flags.n),
+                b'T' => expiry = self.expiry(flags.ttl),
+                b'R' => soon = expiry != Expiry::NEVER && expiry < self.expiry(flags.r),
                 b't' => compose_ttl(out, expiry, now_s),
                 b'f' => compose::meta_number(out, b'f', hit.item.flags().into()),
                 b'c' => compose::meta_number(out, b'c', self.shown_cas(&hit)),
@@ -92,6 +97,7 @@ impl Dispatcher {
                 _ => {}
             }
         }
+        let won = created || (!token_sent && (stale || soon) && self.worker.claim_token(hash, key));
         for (shown, letter) in [(token_sent, b'Z'), (stale, b'X'), (won, b'W')] {
             if shown {
                 compose::meta_flag(out, letter);
@@ -109,8 +115,7 @@ impl Dispatcher {
             connection.busy = Some(Busy::Sending { value, tail: b"\r\n" });
         }
         // Touched after it was read: a time in the past answers once more and then ends the item.
-        if flags.has(b'T') && !created {
-            let expiry = self.expiry(flags.ttl);
+        if flags.has(b'T') || (created && expiry != old_expiry) {
             self.touch(key, hash, expiry);
         }
     }
@@ -119,9 +124,13 @@ impl Dispatcher {
         if quietly { self.worker.peek(hash, key) } else { self.worker.get(hash, key) }
     }
 
-    /// `mg N`: an empty item whose token the caller holds. Returns whether this call created it.
+    /// `mg N`: an empty item whose token the caller holds. Returns whether this call created it. It lives long enough to be
+    /// looked at, though its expiry may be past.
     fn vivify(&mut self, meta: &Meta<'_>, key: &[u8], hash: KeyHash) -> bool {
-        let expiry = self.expiry(meta.flags.n);
+        let expiry = match self.expiry(meta.flags.n) {
+            past if past.is_past(self.worker.cache().clock().now_s()) => self.expiry(VIVIFIED_TTL_S),
+            expiry => expiry,
+        };
         let outcome = self.worker.store(&Store {
             key,
             hash,
@@ -146,14 +155,17 @@ impl Dispatcher {
     /// An `ms` in the cache's terms.
     pub(super) fn meta_store<'a>(&self, meta: &Meta<'a>, key: &'a [u8], hash: KeyHash) -> Store<'a> {
         let flags = &meta.flags;
+        let mode = meta_mode(flags.mode);
+        let joins = matches!(mode, Mode::Append | Mode::Prepend);
         Store {
             key,
             hash,
-            mode: meta_mode(flags.mode),
+            mode,
             flags: flags.client_flags,
             expiry: self.expiry(flags.ttl),
             value: meta.data,
-            compare: flags.has(b'C').then_some(flags.compare),
+            // No CAS number is 0: where nothing is replaced, memcached takes that for none.
+            compare: flags.has(b'C').then_some(flags.compare).filter(|&cas| cas != 0 || !joins),
             explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
             invalidate: flags.has(b'I'),
             vivify: flags.has(b'N').then(|| self.expiry(flags.n)),
@@ -180,7 +192,10 @@ impl Dispatcher {
             StoreOutcome::Exists => ("EX", Shown { cas: 0, value_bytes: meta.bytes, expiry: None }),
             StoreOutcome::NotFound => ("NF", Shown { cas: 0, value_bytes: meta.bytes, expiry: None }),
             StoreOutcome::TooLarge | StoreOutcome::NoRoom => {
-                let answer = self.refused(key, hash, meta.flags.mode == b'S', outcome);
+                // What was to be joined to something stays, unless its other half alone is too large.
+                let joins = matches!(meta.flags.mode, b'A' | b'P');
+                let takes_old = !joins || !self.worker.fits(key.len(), meta.bytes.into());
+                let answer = self.refused(key, hash, takes_old, outcome);
                 return connection.say(answer);
             }
         };
@@ -241,7 +256,7 @@ impl Dispatcher {
             increment,
             delta: flags.delta,
             initial: flags.has(b'N').then(|| (self.expiry(flags.n), flags.initial)),
-            compare: flags.has(b'C').then_some(flags.compare),
+            compare: flags.has(b'C').then_some(flags.compare).filter(|&cas| cas != 0),
             explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
             expiry: flags.has(b'T').then(|| self.expiry(flags.ttl)),
             binary_key: flags.has(b'b'),
@@ -255,7 +270,8 @@ impl Dispatcher {
                     return;
                 }
                 let cas = if self.shared.settings.cas_enabled { cas } else { 0 };
-                let shown = Shown { cas, value_bytes: 0, expiry: Some(expiry) };
+                let touched = flags.has(b'T').then(|| self.expiry(flags.ttl));
+                let shown = Shown { cas, value_bytes: 0, expiry: Some((expiry, touched)) };
                 let out = connection.output();
                 if flags.has(b'v') {
                     let mut digits = Vec::with_capacity(20);
@@ -319,15 +335,21 @@ fn meta_miss(connection: &mut Connection, meta: &Meta<'_>) {
 /// A reply of code and return flags, in request order.
 fn compose_reply(out: &mut Vec<u8>, code: &str, meta: &Meta<'_>, shown: Option<&Shown>, now_s: u32) {
     out.extend_from_slice(code.as_bytes());
+    let (mut expiry, touched) = shown.and_then(|shown| shown.expiry).unzip();
     for (letter, rest) in meta.flags.iter() {
         match (letter, shown) {
+            (b'T', _) => expiry = touched.flatten().or(expiry),
             (b'O', _) => compose::meta_token(out, b'O', rest),
             (b'k', _) => compose::meta_key(out, meta.key, &meta.flags),
             (b'c', Some(shown)) => compose::meta_number(out, b'c', shown.cas),
             (b's', Some(shown)) if meta.verb == MetaVerb::Set => {
                 compose::meta_number(out, b's', shown.value_bytes.into())
             }
-            (b't', Some(Shown { expiry: Some(expiry), .. })) => compose_ttl(out, *expiry, now_s),
+            (b't', _) => {
+                if let Some(expiry) = expiry {
+                    compose_ttl(out, expiry, now_s);
+                }
+            }
             _ => {}
         }
     }

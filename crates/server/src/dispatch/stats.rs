@@ -5,6 +5,7 @@
 
 use super::connection::{Busy, Listing};
 use super::{Connection, Dispatcher};
+use larder_cache::Totals;
 use larder_protocol::{StatsKind, compose, reply};
 use rustix::process::getpid;
 use std::collections::BTreeMap;
@@ -57,6 +58,10 @@ impl Detail {
         }
     }
 
+    fn clear(&self) {
+        self.0.lock().expect("no panic under this lock").clear();
+    }
+
     fn dump(&self, out: &mut Vec<u8>) {
         for (prefix, counts) in self.0.lock().expect("no panic under this lock").iter() {
             out.extend_from_slice(b"PREFIX ");
@@ -95,6 +100,12 @@ impl Dispatcher {
         }
     }
 
+    fn totals_since_reset(&self) -> Totals {
+        // In this order: what is subtracted is never the newer of the two.
+        let reset = self.shared.reset.read().expect("no panic under this lock").clone();
+        self.worker.cache().totals().since(&reset)
+    }
+
     pub(super) fn stats(&mut self, connection: &mut Connection, kind: StatsKind<'_>) {
         match kind {
             StatsKind::General => self.stats_general(connection.output()),
@@ -106,6 +117,7 @@ impl Dispatcher {
             StatsKind::Temperature => self.stats_temperature(connection.output()),
             StatsKind::Reset => {
                 *self.shared.reset.write().expect("no panic under this lock") = self.worker.cache().totals();
+                self.shared.detail.clear();
                 if let Some((io, _)) = self.shared.io.get() {
                     io.reset();
                 }
@@ -135,10 +147,7 @@ impl Dispatcher {
 
     fn stats_general(&self, out: &mut Vec<u8>) {
         let cache = self.worker.cache();
-        // In this order: what is subtracted is never the newer of the two.
-        let reset = self.shared.reset.read().expect("no panic under this lock").clone();
-        let since = cache.totals();
-        let t = since.since(&reset);
+        let t = self.totals_since_reset();
         let io = self.shared.io.get().map(|(io, _)| io.snapshot()).unwrap_or_default();
         let settings = &self.shared.settings;
         let clock = cache.clock();
@@ -343,7 +352,7 @@ impl Dispatcher {
 
     fn stats_items(&self, out: &mut Vec<u8>) {
         let cache = self.worker.cache();
-        let t = cache.totals();
+        let t = self.totals_since_reset();
         let used = cache.memory_use();
         if cache.items() == 0 {
             return;
@@ -385,7 +394,7 @@ impl Dispatcher {
 
     fn stats_slabs(&self, out: &mut Vec<u8>) {
         let cache = self.worker.cache();
-        let t = cache.totals();
+        let t = self.totals_since_reset();
         let used = cache.memory_use();
         let column_bytes = cache.column_bytes() as u64;
         let mut lines = Lines(out);

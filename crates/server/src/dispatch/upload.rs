@@ -2,7 +2,7 @@
 
 use super::classic::{mode_of, say_unless};
 use super::connection::{Busy, Listing, Receiving};
-use super::stats::THE_CLASS;
+use super::stats::{Detailed, THE_CLASS};
 use super::{Connection, Dispatcher, meta_key};
 use crate::io::Ready;
 use larder_cache::{KEY_BYTES_MAX, Listed, Store, StoreOutcome, Upload};
@@ -90,11 +90,12 @@ impl Dispatcher {
             return;
         }
         let Receiving { upload, line, end } = *receiving;
+        let Step::Upload { request, .. } = parse(&line, &self.parse_options) else { return };
         if end != b"\r\n" {
             self.worker.abandon_upload(upload);
-            return ready.connection.say(reply::BAD_CHUNK);
+            let noreply = matches!(request, Request::Store(store) if store.noreply);
+            return say_unless(ready.connection, noreply, reply::BAD_CHUNK);
         }
-        let Step::Upload { request, .. } = parse(&line, &self.parse_options) else { return };
         self.finish_receiving(ready.connection, &request, upload);
     }
 
@@ -136,6 +137,7 @@ impl Dispatcher {
                 );
                 self.count_store(outcome, store.verb == StoreVerb::Cas);
                 let answer = self.refused(store.key, hash, store.verb == StoreVerb::Set, outcome);
+                self.note_detail(store.key, Detailed::Set);
                 say_unless(connection, store.noreply, answer);
             }
             Request::Meta(meta) => {
@@ -242,7 +244,8 @@ fn upload_of<'a>(
         Request::Store(store) => Some((store.key, store.verb == StoreVerb::Set, store.noreply)),
         Request::Meta(meta) => {
             let key = meta_key(meta.key, meta.flags.has(b'b'), buffer);
-            Some((key, meta.flags.mode == b'S', false))
+            // Whatever its mode, as memcached.
+            Some((key, true, false))
         }
         _ => None,
     }
