@@ -308,7 +308,7 @@ impl<'i> BucketGuard<'i> {
         while self.halve_run() {}
     }
 
-    /// Gives back the second half of the run, or the only sub-bucket, if what is in it fits into the rest.
+    /// Goes to a run of half the size, or gives back the only sub-bucket, if what is in it fits there.
     fn halve_run(&mut self) -> bool {
         let (old, size, first) = (self.header, run_size(self.header), run_first(self.header));
         let count = |k: u32| self.sub(SubPlace(first.0 + k)).count();
@@ -325,6 +325,12 @@ impl<'i> BucketGuard<'i> {
         let half = 1u32 << (size - 2);
         if (0..half).any(|pair| count(2 * pair) + count(2 * pair + 1) > JOINED_MAX) {
             return false;
+        }
+        if let Some(shorter) = self.index.pool.take_exact(self.place, size - 1) {
+            self.header = with_run(old, shorter, size - 1);
+            subs(old).for_each(|place| self.empty_sub(place));
+            self.index.pool.give_back(self.place, first, size);
+            return true;
         }
         self.header = with_run(old, first, size - 1);
         // In order: a sub-bucket is emptied before another one's entries come to it. The first stays where it is.

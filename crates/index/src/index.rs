@@ -24,7 +24,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
 
 /// Most buckets there can be, as a power of two: 1 TiB of lines, a hundred billion entries at six a bucket.
-const BUCKETS_LOG2_MAX: u32 = 34;
+pub const BUCKETS_LOG2_MAX: u32 = 34;
 
 /// How an index begins and how far it may go.
 #[derive(Clone, Copy, Debug)]

@@ -39,5 +39,5 @@ pub use bucket::BUCKET_ENTRIES_MAX;
 pub use entry::{Entry, WARMTH_MAX};
 pub use guard::{BucketGuard, Found, Full};
 pub use holds_key::HoldsKey;
-pub use index::{BucketPlace, Index, IndexOptions, Peek, Seen, Sight};
+pub use index::{BUCKETS_LOG2_MAX, BucketPlace, Index, IndexOptions, Peek, Seen, Sight};
 pub use pool::SubPlace;

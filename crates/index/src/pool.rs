@@ -2,8 +2,9 @@
 //!
 //! A bucket's header names its run by place, so a reader needs no table to find it. Free runs wait in lists, by size,
 //! several of each so that writers of different buckets seldom meet; a list that has none of a size breaks a longer run,
-//! then takes lines that nobody had before. Broken runs are not joined again: what a doubling of the index needs of long
-//! runs is about what it needed at the doubling before, twice over, and twice as many lines are new.
+//! then takes lines that nobody had before. Broken runs are not joined again. So a bucket that shrinks goes to a free run of
+//! the shorter length and gives its own back whole, and breaks it only where there is none: each length then has as many
+//! runs as buckets ever wanted at once, however often they grow and shrink.
 
 use crate::bucket::{SIZE_MAX, SUB_ENTRIES, Sub};
 use crate::region::{HUGE_PAGE_BYTES, Region, SMALL_PAGE_BYTES};
@@ -116,6 +117,11 @@ impl Pool {
         let grabbed = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grab).ok()?;
         (free.fresh, free.fresh_lines) = (grabbed as u32, GRAB_LINES as u32);
         free.take_fresh(size).map(SubPlace)
+    }
+
+    /// A free run of exactly `size` near `place`, if there is one.
+    pub(crate) fn take_exact(&self, place: u64, size: usize) -> Option<SubPlace> {
+        self.free_near(place).runs[size - 1].pop().map(SubPlace)
     }
 
     /// Returns a run of `size`, all of whose entries are empty, that the bucket at `place` had.

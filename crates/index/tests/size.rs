@@ -63,3 +63,38 @@ fn an_item_costs_its_share_of_a_line() {
         assert!(costs.iter().all(|cost| (least..most).contains(cost)), "fill {fill}: {costs:?}");
     }
 }
+
+/// However often items go and others come, a pool that has met its number of items stays as large as it is.
+#[test]
+fn items_that_come_and_go_cost_no_more_than_those_that_stay() {
+    const TURNOVERS: u64 = 60;
+    for n in [34_000u64, 50_000, 62_000] {
+        let options =
+            IndexOptions { buckets_log2: 0, buckets_log2_max: 16, fill_target: 6, huge: false, marks: true };
+        let (index, owner) = (Index::new(options).unwrap(), Numbers(KeyHasher::with_seed(1)));
+        let at = Location::from_bits;
+        let mut there: Vec<u64> = Vec::new();
+        let (mut settled, mut lot) = (0, 1u64);
+        for item in 0..n * (TURNOVERS + 1) {
+            if item >= n {
+                lot = lot.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                let gone = there.swap_remove((lot >> 33) as usize % there.len());
+                let mut guard = index.lock(owner.hash_of(at(gone)));
+                let found = guard.find(&gone.to_le_bytes(), &owner).expect("it was put there");
+                guard.remove(&found);
+            }
+            let mut guard = index.lock(owner.hash_of(at(item)));
+            guard.insert(at(item), 0).unwrap_or_else(|_| panic!("no room for {item}"));
+            drop(guard);
+            there.push(item);
+            while index.needs_growth() {
+                index.grow(&owner, 4);
+            }
+            if item == 5 * n {
+                settled = index.bytes();
+            }
+        }
+        println!("{n} items: {settled} bytes after 5 turnovers, {} after {TURNOVERS}", index.bytes());
+        assert!(index.bytes() <= settled + settled / 20, "{n} items: {settled}, then {}", index.bytes());
+    }
+}
