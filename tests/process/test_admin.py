@@ -39,6 +39,8 @@ class Admin(Case):
         connection.get(b"a")
         connection.get(b"absent")
         status, text = self.fetch("/metrics")
+        families = re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE)
+        self.assertEqual(len(families), len(set(families)), sorted(families))
         self.assertEqual(status, 200)
         self.assertIn("# TYPE larder_", text)
         for line in text.splitlines():

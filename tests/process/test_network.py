@@ -47,6 +47,15 @@ class Limits(Case):
         time.sleep(0.5)
         self.assertEqual(self.connection(server).ask(b"mn"), b"MN")
 
+    def test_many_workers_in_little_memory_wait_for_the_rest_of_a_request(self):
+        for threads in (32, 64):
+            connection = self.connection(self.server("-m", "64", "-t", str(threads)))
+            connection.send(b"get a")
+            time.sleep(0.1)
+            self.assertEqual(connection.ask(b" b"), b"END")
+            self.assertEqual(connection.set(b"large", b"l" * 100000), b"STORED")
+            self.assertEqual(connection.get(b"large"), b"l" * 100000)
+
     def test_an_idle_connection_is_closed(self):
         server = self.server("-o", "idle_timeout=1")
         idle, busy = self.connection(server), self.connection(server)

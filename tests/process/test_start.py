@@ -107,6 +107,13 @@ class Refusals(Case):
             total_kib = int(re.search(r"MemTotal: +(\d+)", file.read()).group(1))
         self.refused("-m", f"{total_kib}k", "--prefault", says=["available"])
 
+    @larder_only
+    def test_more_workers_than_memory_for_them(self):
+        for mebibytes, threads in (("64", "1024"), ("64", "200"), ("8", "64")):
+            status, _, errors = run_to_end("-m", mebibytes, "-t", threads)
+            self.assertNotEqual(status, 0)
+            self.assertIn("worker threads (-t)", errors.strip().splitlines()[-1])
+
     def test_a_busy_port(self):
         first = self.server()
         status, _, errors = run_to_end("-p", str(first.port), *(

@@ -61,7 +61,7 @@ class Kinds(Case):
         kept, stats = self.kept()
         self.assertGreater(kept, KEPT_MIN)
         self.assertEqual(stats[b"temperature"], b"entry")
-        self.assertGreater(int(stats[b"promoted"]), KEPT_MIN)
+        self.assertGreater(int(stats[b"promoted_from_probation"]), KEPT_MIN)
         self.assertGreater(int(stats[b"main_columns"]), 0)
         self.assertGreater(int(stats[b"bytes"]), 0)
         self.assertGreater(int(stats[b"keeper_cpu_ns"]), 0)

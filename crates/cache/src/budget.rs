@@ -36,6 +36,12 @@ impl Budget {
         }
     }
 
+    /// Gives connection buffers at least `bytes`, but no more than a quarter of all.
+    pub fn with_buffers(self, bytes: u64) -> Budget {
+        let most = (self.limit_bytes / 4).max(self.buffers_bytes);
+        Budget { buffers_bytes: self.buffers_bytes.max(bytes).min(most), ..self }
+    }
+
     /// Sets `bytes` more aside, for pages of references and the like.
     pub fn with_pages(self, bytes: u64) -> Budget {
         Budget { bookkeeping_bytes: self.bookkeeping_bytes + bytes, ..self }

@@ -8,10 +8,11 @@ use crate::level::{FlashLevel, Level};
 use crate::references::{ReferencePool, ReferenceQueue, pages_bytes_max};
 use crate::temperature::{CudaOptions, TemperatureKind};
 use larder_flash::{Commit, Fetcher, Flash};
-use larder_index::{HoldsKey, Index, IndexOptions};
+use larder_index::{BUCKETS_LOG2_MAX, HoldsKey, Index, IndexOptions};
 use larder_item::{CAS_DELTA_BITS, KeyHash, KeyHasher, Location};
 use larder_memory::{
-    ColumnId, Guard, Item, Memory, MemoryOptions, OpenColumn, PageKind, PagesWanted, Reader,
+    ColumnId, Guard, Item, Memory, MemoryOptions, OpenColumn, PageKind, PagesWanted, RESERVE_BYTES_MAX,
+    Reader,
 };
 use larder_temperature::Reference;
 use std::cell::Cell;
@@ -120,8 +121,8 @@ pub struct Cache {
     pub(crate) stopping: AtomicBool,
     /// How many free columns, one slab's worth, are mapped and filled with zeros ahead of need.
     pub(crate) ahead_columns: usize,
-    /// How many free columns the keeper holds ready.
-    pub(crate) free_columns_target: usize,
+    /// How many free columns the keeper holds ready under the limit of the start.
+    pub(crate) free_columns_wanted: usize,
     /// Flash, where evicted items go.
     pub(crate) level: Option<Level>,
 }
@@ -163,6 +164,10 @@ const RESERVE_TIMES: u64 = 4;
 const FREE_COLUMNS_MAX: usize = 64;
 /// Free columns that only the pass may take, so that what is warm finds a place when writers have taken all others.
 pub(crate) const RESERVED_COLUMNS: usize = 2;
+/// Columns there must be for each worker, which fills one of its own.
+const COLUMNS_PER_WORKER_MIN: usize = 2;
+/// What connection buffers get at least for each worker, in bytes, if that is not more than a quarter of the limit.
+pub const WORKER_BUFFERS_BYTES: u64 = 256 << 10;
 /// Smallest `-m` that leaves room for columns.
 const LIMIT_BYTES_MIN: u64 = 8 << 20;
 
@@ -187,11 +192,13 @@ impl Cache {
                 options.limit_bytes >> 20
             )));
         }
+        let limit_bytes_max =
+            options.limit_bytes.saturating_mul(RESERVE_TIMES).min(RESERVE_BYTES_MAX.max(options.limit_bytes));
         let memory = Memory::new(MemoryOptions {
             limit_bytes: options.limit_bytes,
             column_bytes: options.column_bytes,
             pages: options.pages,
-            reserve_bytes: Some(options.limit_bytes.saturating_mul(RESERVE_TIMES)),
+            reserve_bytes: Some(limit_bytes_max),
             inline_value_bytes_max: options
                 .inline_value_bytes
                 .unwrap_or(MemoryOptions::default().inline_value_bytes_max),
@@ -202,6 +209,7 @@ impl Cache {
         let kept_bytes = pages_bytes_max(options.workers, options.temperature.logs_all())
             + level.as_ref().map_or(0, Level::admission_bytes);
         let budget = Budget::new(options.limit_bytes, geometry.column_bytes as u64, COLUMN_META_BYTES)
+            .with_buffers(options.workers as u64 * WORKER_BUFFERS_BYTES)
             .with_pages(kept_bytes);
         // memcached's hash power counts entries; a bucket of ours holds about eight.
         let most_log2 = (budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET).max(1 << 10).ilog2();
@@ -211,7 +219,7 @@ impl Cache {
         let buckets_log2 = buckets_log2.min(most_log2);
         let index = Index::new(IndexOptions {
             buckets_log2,
-            buckets_log2_max: buckets_log2.max(largest_buckets_log2(options.limit_bytes * RESERVE_TIMES)),
+            buckets_log2_max: buckets_log2.max(largest_buckets_log2(limit_bytes_max)),
             fill_target: INDEX_FILL_TARGET,
             marks: options.temperature.marks_entries(),
             huge: options.limit_bytes >= HUGE_INDEX_LIMIT_BYTES && options.pages != PagesWanted::Small,
@@ -222,10 +230,18 @@ impl Cache {
         let columns = budget.columns_bytes(index.bytes()) / geometry.column_bytes as u64;
         // With flash behind it a burst of writes should find columns while the items before it are being written.
         let ready_share = if level.is_some() { 16 } else { 128 };
-        let free_columns_target = (columns as usize / ready_share)
+        let free_columns_wanted = (columns as usize / ready_share)
             .min(FREE_COLUMNS_MAX)
-            .max(options.workers + 3 + RESERVED_COLUMNS)
-            .min((columns as usize / 8).max(RESERVED_COLUMNS + 1));
+            .max(options.workers + 3 + RESERVED_COLUMNS);
+        // Each worker fills a column of its own.
+        if options.workers * COLUMNS_PER_WORKER_MIN > columns as usize {
+            return Err(CacheError(format!(
+                "{} worker threads (-t) are too many for {} MiB (-m): at most {}",
+                options.workers,
+                options.limit_bytes >> 20,
+                columns as usize / COLUMNS_PER_WORKER_MIN
+            )));
+        }
         let seed = level.as_ref().map(|level| level.flash.seed()).or(options.seed);
         let clock = Clock::new();
         let cas_floor = level.as_ref().map_or(0, |level| first_cas(level.flash.cas_floor(), &clock));
@@ -233,7 +249,7 @@ impl Cache {
             hasher: seed.map_or_else(KeyHasher::random, KeyHasher::with_seed),
             clock,
             limit_bytes: AtomicU64::new(options.limit_bytes),
-            limit_bytes_max: options.limit_bytes.saturating_mul(RESERVE_TIMES),
+            limit_bytes_max,
             item_bytes_max: options.item_bytes_max,
             evict: options.evict,
             cas: Alone(AtomicU64::new(cas_floor)),
@@ -254,7 +270,7 @@ impl Cache {
             wake: (Mutex::new(false), Condvar::new()),
             woken: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            free_columns_target,
+            free_columns_wanted,
             ahead_columns: geometry.columns_per_slab as usize,
             budget: Mutex::new(budget),
             level,
@@ -391,7 +407,9 @@ impl Cache {
         }
         let kept_bytes = pages_bytes_max(self.blocks.len() - 1, self.temperature.logs_all())
             + self.level.as_ref().map_or(0, Level::admission_bytes);
-        let shared = Budget::new(bytes, self.column_bytes() as u64, COLUMN_META_BYTES).with_pages(kept_bytes);
+        let shared = Budget::new(bytes, self.column_bytes() as u64, COLUMN_META_BYTES)
+            .with_buffers((self.blocks.len() - 1) as u64 * WORKER_BUFFERS_BYTES)
+            .with_pages(kept_bytes);
         *self.budget.lock().expect("no panic under this lock") = shared;
         self.limit_bytes.store(bytes, Ordering::Relaxed);
         self.share_out();
@@ -548,7 +566,7 @@ fn first_buckets_log2(limit_bytes: u64) -> u32 {
 
 /// Address space for the smallest items: one bucket for every 128 bytes of the limit.
 fn largest_buckets_log2(limit_bytes: u64) -> u32 {
-    (limit_bytes / 128).max(1 << 12).next_power_of_two().ilog2()
+    (limit_bytes / 128).max(1 << 12).next_power_of_two().ilog2().min(BUCKETS_LOG2_MAX)
 }
 
 /// Answers the index's two questions from the bytes.

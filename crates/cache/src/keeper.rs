@@ -35,6 +35,8 @@ pub(crate) struct Keeper {
     husk_hand: u32,
     /// State of the generator that draws items and columns.
     lots: u64,
+    /// Rounds in which no slab is given back, because none could be.
+    rests: u32,
     /// The column at hand; kept for their memory.
     met: Vec<Met>,
     judged: Vec<Judged>,
@@ -51,6 +53,7 @@ impl Keeper {
             patience: Patience::default(),
             husk_hand: 0,
             lots: 0x1234_5678_9abc_def1,
+            rests: 0,
             met: Vec::new(),
             judged: Vec::new(),
             verdicts: Vec::new(),
@@ -75,6 +78,8 @@ const KEEPER_PERIOD: Duration = Duration::from_millis(100);
 const SPLITS_PER_ROUND: usize = 4096;
 /// Slabs that may be held up by somebody's column before a round of giving back ends.
 const SLABS_STUCK_MAX: usize = 8;
+/// Rounds of the keeper without another try, where nothing may be evicted and so many slabs could not be given back.
+const ROUNDS_OF_REST: u32 = 20;
 /// A column with less than this share of live bytes is worth reclaiming even where nothing may be evicted.
 const HOLLOW_SHARE: u64 = 2;
 
@@ -228,7 +233,7 @@ impl Cache {
     /// A column was taken: wakes the keeper if it should reclaim, or map another slab before a writer has to wait for it.
     pub(crate) fn wake_keeper_if_short(&self) {
         let (free, available) = (self.memory.free_columns(), self.memory.available_columns());
-        let short = self.evict && available < self.free_columns_target / 2;
+        let short = self.evict && available < self.free_columns_target() / 2;
         if short || (free < self.ahead_columns / 2 && available > free) {
             self.wake_keeper();
         }
@@ -274,7 +279,7 @@ impl Cache {
         self.memory.recycle();
         let has_enough = self.reclaim_husks(&mut turns);
         while self.evict
-            && self.memory.available_columns() + self.memory.retired_columns() < self.free_columns_target
+            && self.memory.available_columns() + self.memory.retired_columns() < self.free_columns_target()
         {
             self.wait_for_flash();
             if !self.reclaim_one(&mut turns) {
@@ -382,8 +387,14 @@ impl Cache {
     }
 
     /// With so few columns left, writers will soon have to wait.
+    /// How many free columns the keeper holds ready: an eighth of all there may be at most, also under a lower limit.
+    pub(crate) fn free_columns_target(&self) -> usize {
+        let columns = self.memory.limit_bytes() / u64::from(self.column_bytes());
+        self.free_columns_wanted.min(columns as usize / 8).max(RESERVED_COLUMNS + 1)
+    }
+
     fn free_columns_low(&self) -> usize {
-        self.free_columns_target / 4 + RESERVED_COLUMNS
+        self.free_columns_target() / 4 + RESERVED_COLUMNS
     }
 
     /// Reclaims a column. Returns whether it did.
@@ -443,8 +454,9 @@ impl Cache {
         }
     }
 
-    /// The pass over one column: afterwards nothing in it can be found, and it is retired. Returns false if the column
-    /// has to stay: it is pinned, or it holds what may not be evicted and cannot be moved. Then it is met again later.
+    /// The pass over a column that the temperature chose: afterwards nothing in it can be found, and it is retired. Returns
+    /// false if the column has to stay: it is pinned, or it holds what may not be evicted and cannot be moved. Then it is
+    /// met again later.
     fn reclaim(&self, keeper: &mut Keeper, column: ColumnId, turns: &mut Turns) -> bool {
         let emptied = self.empty(keeper, column, self.evict, turns);
         match emptied {
@@ -695,19 +707,34 @@ impl Cache {
     /// Empties and returns slabs that the budget no longer allows.
     fn give_slabs_back(&self, turns: &mut Turns) {
         let mut stuck: Vec<SlabId> = Vec::new();
+        if self.memory.over_limit_slabs() == 0 {
+            return;
+        }
+        {
+            let mut keeper = self.keeper.lock().expect("no panic under this lock");
+            if keeper.rests > 0 {
+                keeper.rests -= 1;
+                return;
+            }
+        }
         while self.memory.over_limit_slabs() > 0 && stuck.len() <= SLABS_STUCK_MAX {
             let Some(slab) = self.memory.begin_release_slab() else { break };
             let columns: Vec<_> = self.memory.slab_columns(slab).map(|(id, _)| id).collect();
             for id in columns {
                 let mut keeper = self.keeper.lock().expect("no panic under this lock");
                 keeper.stop_filling(id);
+                // Nobody chose it: if it has to stay, the temperature knows it still.
                 if let Candidate::Ready(_) = self.standing(id) {
-                    self.reclaim(&mut keeper, id, turns);
+                    self.empty(&mut keeper, id, self.evict, turns);
                 }
             }
             if !self.memory.finish_release(slab) {
                 stuck.push(slab);
             }
+        }
+        // What may not be evicted does not go away by being looked at again and again.
+        if !self.evict && stuck.len() > SLABS_STUCK_MAX {
+            self.keeper.lock().expect("no panic under this lock").rests = ROUNDS_OF_REST;
         }
         // A column that a worker fills, or that is pinned or still read, holds up its slab. It is handed out again for
         // now, and another slab goes in its place in this round or the next.
@@ -733,11 +760,19 @@ impl Cache {
             let mut keeper = self.keeper.lock().expect("no panic under this lock");
             keeper.stop_filling(column);
             match self.standing(column) {
-                Candidate::Ready(_) => left |= !self.reclaim(&mut keeper, column, turns),
+                Candidate::Ready(_) => {
+                    // What lives here is a part of a value that was stored after the flush.
+                    left |= self.empty(&mut keeper, column, false, turns) != Emptied::Yes;
+                }
                 Candidate::Later => left = true,
                 // A worker may have sealed it between the two looks.
                 Candidate::Gone => left |= matches!(found.state(), ColumnState::Open | ColumnState::Sealed),
             }
+        }
+        // Nothing has to be chosen while flushes make all the room: the temperature hears of what was sealed here.
+        let sealed = self.sealed.lock().expect("no panic under this lock").len();
+        if sealed > self.memory.columns_mapped() as usize {
+            self.hand_over_sealed(&mut *self.keeper.lock().expect("no panic under this lock").temperature);
         }
         self.memory.recycle();
         // A reader that found an entry before it was removed may still be about to ask whether its item was flushed; it

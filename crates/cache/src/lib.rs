@@ -55,7 +55,7 @@ pub use budget::Budget;
 pub use clock::Clock;
 pub use counters::{Counter, Counters, Totals};
 pub use demote::Saved;
-pub use engine::{Cache, CacheError, CacheOptions, MemoryUse, Worker};
+pub use engine::{Cache, CacheError, CacheOptions, MemoryUse, WORKER_BUFFERS_BYTES, Worker};
 pub use larder_flash::{Commit, Flash, Found, Stamp};
 pub use larder_index::{BucketPlace, Peek, Seen, SubPlace};
 pub use larder_item::{Expiry, KEY_BYTES_MAX, KeyHash, Location, State};

@@ -9,7 +9,7 @@ use crate::demote::{Leaving, Parts};
 use crate::engine::{Cache, Life, Owner, RESERVED_COLUMNS, Worker};
 use crate::keeper::{Pace, Turns};
 use larder_index::{BucketGuard, WARMTH_MAX};
-use larder_item::{KeyHash, Location, State};
+use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{Guard, Item, NewChunked, NewItem, OpenColumn};
 use larder_temperature::{Digest, Reference};
 use std::sync::atomic::Ordering;
@@ -28,6 +28,10 @@ pub(crate) enum Expected {
         at: Location,
         /// Birth number of its column then. If the column is another one by now, the place holds another record.
         birth: u64,
+        /// What may change in place, and is carried over to what is derived from it: when it expires, and whether its
+        /// token was given away.
+        expiry: Expiry,
+        token_sent: bool,
     },
 }
 
@@ -65,7 +69,14 @@ impl Worker {
 
     /// Expect the record at `at`, which was looked at since the last quiescent point.
     pub(crate) fn seen(&self, at: Location) -> Expected {
-        Expected::Seen { at, birth: self.cache.birth_of(at) }
+        let guard = self.reader.pin();
+        let item = guard.item(at);
+        Expected::Seen {
+            at,
+            birth: self.cache.birth_of(at),
+            expiry: item.expiry(),
+            token_sent: item.state().has(State::TOKEN_SENT),
+        }
     }
 
     /// Runs `put` on an open column that has room for it.
@@ -115,7 +126,7 @@ impl Worker {
             self.cache.wake_keeper();
             // Columns enough may be on their way back already: then only other workers' quiescent points are missing,
             // and to reclaim more would empty the cache while one of them is slow.
-            let helped = self.cache.memory.retired_columns() < self.cache.free_columns_target
+            let helped = self.cache.memory.retired_columns() < self.cache.free_columns_target()
                 && self.cache.reclaim_one(&mut Turns::begin(Pace::Hurried));
             self.cache.memory.recycle();
             if helped {
@@ -159,8 +170,14 @@ impl Worker {
                 self.life(found.entry.location, &guard.item(found.entry.location)) != Life::Live
             }
             // Flushed after it was seen: what is derived from it must not outlive it.
-            (Expected::Seen { at, birth }, Some(found)) => {
-                found.entry.location == at && cache.birth_of(at) == birth && !cache.is_flushed(at)
+            (Expected::Seen { at, birth, expiry, token_sent }, Some(found)) => {
+                let is_there =
+                    found.entry.location == at && cache.birth_of(at) == birth && !cache.is_flushed(at);
+                // A touch that was answered meanwhile must not be undone.
+                is_there && {
+                    let item = guard.item(at);
+                    item.expiry() == expiry && item.state().has(State::TOKEN_SENT) == token_sent
+                }
             }
             (Expected::Seen { .. }, None) => false,
         };

@@ -468,6 +468,108 @@ fn a_lower_limit_gives_slabs_back() {
 }
 
 #[test]
+fn a_lower_limit_leaves_most_of_what_it_allows_in_use() {
+    let cache = cache(1024);
+    let mut worker = cache.worker();
+    assert!(cache.set_limit(24 << 20));
+    let keys: Vec<String> = (0..6000).map(|n| format!("key-{n}")).collect();
+    for key in &keys {
+        assert!(is_stored(set(&mut worker, key.as_bytes(), &[7; 1000])));
+        worker.quiesce();
+        cache.tend();
+    }
+    let kept = keys.iter().filter(|key| get(&worker, key.as_bytes()).is_some()).count();
+    assert!(kept == keys.len(), "{kept} of {}", keys.len());
+}
+
+#[test]
+fn what_may_not_be_evicted_is_known_once_however_often_it_is_met() {
+    let options =
+        CacheOptions { limit_bytes: 64 << 20, evict: false, seed: Some(1), ..CacheOptions::default() };
+    let cache = Cache::new(options).unwrap();
+    let mut worker = cache.worker();
+    let mut stored = 0;
+    while is_stored(set(&mut worker, format!("key-{stored}").as_bytes(), &[7; 1000])) {
+        stored += 1;
+        worker.quiesce();
+    }
+    assert!(cache.set_limit(32 << 20));
+    worker.offline();
+    (0..500).for_each(|_| cache.tend());
+    worker.online();
+    let columns = cache.memory_use().columns_bytes / u64::from(cache.column_bytes());
+    let known = cache.temperature_facts().probation_columns;
+    assert!(known <= 2 * columns, "{known} for {columns} columns");
+    assert!((0..stored).all(|n| get(&worker, format!("key-{n}").as_bytes()).is_some()));
+}
+
+#[test]
+fn a_cache_is_as_large_as_its_limit_says() {
+    for limit_log2 in [39, 40, 43] {
+        let options = CacheOptions { limit_bytes: 1 << limit_log2, ..CacheOptions::default() };
+        let cache = Cache::new(options).unwrap_or_else(|error| panic!("2^{limit_log2} bytes: {error}"));
+        assert!(is_stored(set(&mut cache.worker(), b"key", b"value")));
+    }
+    let crowded = CacheOptions { limit_bytes: 8 << 20, workers: 64, ..CacheOptions::default() };
+    let Err(error) = Cache::new(crowded) else { panic!("64 workers, 64 columns") };
+    assert!(error.to_string().contains("(-t)"), "{error}");
+}
+
+#[test]
+fn a_large_value_that_is_stored_after_a_flush_stays_though_it_began_before() {
+    let cache = cache(64);
+    let mut worker = cache.worker();
+    let value: Vec<u8> = (0..500_000u32).map(|n| n as u8).collect();
+    let mut upload = worker.begin_upload(cache.hash(b"big"), value.len() as u32).unwrap();
+    assert!(worker.fill_upload(&mut upload, &value[..250_000]));
+    cache.flush(None);
+    assert!(worker.fill_upload(&mut upload, &value[250_000..]));
+    assert!(is_stored(worker.complete_upload(upload, &store(&cache, b"big", b""))));
+    for _ in 0..5 {
+        worker.quiesce();
+        cache.tend();
+        assert!(get(&worker, b"big").as_deref() == Some(&value[..]));
+    }
+}
+
+#[test]
+fn what_is_derived_from_an_item_keeps_what_was_changed_meanwhile() {
+    let cache = cache(64);
+    let mut worker = cache.worker();
+    let mut other = cache.worker();
+    other.offline();
+    let (value, more) = (vec![7; 100_000], vec![8; 1000]);
+    for round in 0..300u32 {
+        let (early, late) = (Expiry(1_000_000), Expiry(2_000_000 + round));
+        assert!(is_stored(worker.store(&Store { expiry: early, ..store(&cache, b"key", &value) })));
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                // The copy takes some time: in many rounds the last touch comes in the middle of it.
+                let touches = 1 + round % 100;
+                for left in (0..touches).rev() {
+                    worker.touch(cache.hash(b"key"), b"key", Expiry(late.0 - left));
+                    worker.quiesce();
+                }
+            });
+            let joined = scope.spawn(|| {
+                start.wait();
+                other.online();
+                let joined = other.store(&Store { mode: Mode::Append, ..store(&cache, b"key", &more) });
+                other.offline();
+                joined
+            });
+            assert!(is_stored(joined.join().unwrap()));
+        });
+        let hit = worker.get(cache.hash(b"key"), b"key").expect("it was stored");
+        assert_eq!(hit.expiry(), late, "round {round}");
+        worker.quiesce();
+        cache.tend();
+    }
+}
+
+#[test]
 fn a_walk_lists_every_item() {
     let cache = cache(16);
     let mut worker = cache.worker();

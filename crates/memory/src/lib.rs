@@ -38,7 +38,7 @@ mod shim;
 
 pub use column::{Column, ColumnId, ColumnState, SlabId};
 pub use item::{Chunk, Item, LAST_ACCESS_STALE_S, Value};
-pub use memory::Memory;
+pub use memory::{Memory, RESERVE_BYTES_MAX};
 pub use open_column::{ChunkSpace, ColumnPin, NewChunked, NewItem, OpenColumn};
 pub use options::{
     COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN, Geometry,

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Chunks of large values are no longer than this many bytes.
 const CHUNK_BYTES_MAX: u32 = 16 << 10;
 /// The largest reservation: half of what a location can express.
-const RESERVE_BYTES_MAX: u64 = 64 << 40;
+pub const RESERVE_BYTES_MAX: u64 = 64 << 40;
 
 /// Location to bytes: the arena, its columns, and when they may be reused. A handle; clones are the same memory.
 #[derive(Clone)]

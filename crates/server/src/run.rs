@@ -11,8 +11,8 @@ use crate::latency::WorkerLatency;
 use crate::metrics::Metrics;
 use crate::prefault::prefault;
 use crate::settings::{self, Pages, PinCpus, Settings};
-use larder_cache::{Cache, CacheOptions, CudaOptions, PagesWanted};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use larder_cache::{Cache, CacheOptions, CudaOptions, PagesWanted, WORKER_BUFFERS_BYTES};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,8 @@ const STOP: Duration = Duration::from_millis(500);
 /// Share of the buffers' cap that may be receive buffers of the rings, and bytes of one.
 const RING_SHARE: u64 = 4;
 const RING_BUFFER_BYTES: u64 = 16 << 10;
+/// The fewest receive buffers of a ring: a quarter of what a worker's connections get.
+const RING_BUFFERS_MIN: u64 = WORKER_BUFFERS_BYTES / RING_SHARE / RING_BUFFER_BYTES;
 
 /// Why the server could not start: one line that says what to do.
 #[derive(Debug)]
@@ -88,6 +90,16 @@ fn serve(
 ) -> Result<(Arc<Cache>, SignalThread), Ended> {
     let level = flash.map(|flash| flash.level(settings));
     let cache = Cache::with_flash(cache_options(settings), level).map_err(refuse)?;
+    let receiving_bytes = u64::from(settings.threads) * RING_BUFFERS_MIN * RING_BUFFER_BYTES;
+    if 2 * receiving_bytes > cache.buffers_cap_bytes() {
+        return Err(Ended::AtStart(RunError(format!(
+            "{} worker threads (-t) receive into {} MiB, more than half of what {} MiB (-m) leave for connections: lower \
+             -t or raise -m",
+            settings.threads,
+            receiving_bytes >> 20,
+            settings.memory_bytes >> 20
+        ))));
+    }
     let bound = io::bind(&listen_options(settings, &cache)).map_err(refuse)?;
     let shared = Arc::new(Shared::new(settings.clone(), cache.pages_sentence(), users));
     let _ = shared.io.set((bound.counters(), bound.registry()));
@@ -189,7 +201,7 @@ fn listen_options(settings: &Settings, cache: &Cache) -> ListenOptions {
             settings::Backend::Ring => Backend::Ring,
             settings::Backend::Poll => Backend::Poll,
         },
-        ring_buffers: (ring_bytes / RING_BUFFER_BYTES).clamp(8, 128) as usize,
+        ring_buffers: (ring_bytes / RING_BUFFER_BYTES).clamp(RING_BUFFERS_MIN, 128) as usize,
         buffers_limit_bytes,
     }
 }
@@ -245,9 +257,20 @@ fn announce(
 fn pin(settings: &Settings, number: usize) {
     let cpu = match &settings.pin_cpus {
         PinCpus::Off => return,
-        PinCpus::Auto => number % std::thread::available_parallelism().map_or(1, usize::from),
+        PinCpus::Auto => {
+            let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+            let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+            if cpus.is_empty() {
+                return;
+            }
+            cpus[number % cpus.len()]
+        }
         PinCpus::List(cpus) => cpus[number % cpus.len()] as usize,
     };
+    if cpu >= CpuSet::MAX_CPU {
+        tracing::warn!("worker {number} runs on any CPU: {cpu} is more than can be named");
+        return;
+    }
     let mut set = CpuSet::new();
     set.set(cpu);
     if let Err(error) = sched_setaffinity(None, &set) {

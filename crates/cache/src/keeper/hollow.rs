@@ -46,7 +46,7 @@ impl Cache {
         while self.is_much_dead() {
             let ready = self.memory.free_columns() + self.memory.retired_columns();
             let unmapped = self.memory.available_columns().saturating_sub(self.memory.free_columns());
-            if ready >= self.ahead_columns && ready + unmapped >= self.free_columns_target {
+            if ready >= self.ahead_columns && ready + unmapped >= self.free_columns_target() {
                 return true;
             }
             let mut keeper = self.keeper.lock().expect("no panic under this lock");

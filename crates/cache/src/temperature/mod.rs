@@ -213,7 +213,11 @@ impl TemperatureFacts {
     pub fn counts(&self) -> [(&'static str, &'static str, u64); 7] {
         [
             ("references", "References that the keeper took note of.", self.references),
-            ("promoted", "Items that moved on from probation to the main columns.", self.promoted),
+            (
+                "promoted_from_probation",
+                "Items that moved on from probation to the main columns.",
+                self.promoted,
+            ),
             ("ghost_hits", "Items promoted because they had been evicted lately.", self.ghost_hits),
             ("evicted_probation", "Items evicted at the end of their probation.", self.evicted_probation),
             ("evicted_main", "Items evicted from the main columns.", self.evicted_main),

@@ -351,14 +351,13 @@ impl Dispatcher {
                 say_unless(connection, noreply, reply::OK);
             }
             Request::Shutdown { graceful } => {
-                let stop = self.shared.on_shutdown.get().filter(|_| self.shared.settings.shutdown_enabled);
-                match (stop, graceful) {
-                    (None, _) => connection.say(reply::SHUTDOWN_NOT_ENABLED),
-                    (Some(_), None) => connection.say(reply::BAD_SHUTDOWN),
-                    (Some(stop), Some(graceful)) => {
+                match (self.shared.settings.shutdown_enabled, graceful, self.shared.on_shutdown.get()) {
+                    (true, None, _) => connection.say(reply::BAD_SHUTDOWN),
+                    (true, Some(graceful), Some(stop)) => {
                         connection.closing = true;
                         stop(graceful);
                     }
+                    _ => connection.say(reply::SHUTDOWN_NOT_ENABLED),
                 }
             }
             Request::CacheMemlimit { megabytes, noreply } => {
