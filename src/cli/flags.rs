@@ -412,7 +412,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('C'), long: "disable-cas", topic: Topic::Protocol,
-        help: "keep no compare-and-swap number with an item",
+        help: "show no compare-and-swap numbers",
         set: |s, v| { s.cas_enabled = !switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
@@ -492,7 +492,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- watching ----
     Flag {
         short: Some('v'), long: "verbose", takes: Takes::Count, topic: Topic::Watching,
-        help: "say what happens on stderr; -vv also says what is asked and answered, -vvv also inner steps",
+        help: "say what happens on stderr; -vv and -vvv say more",
         example: "2",
         set: |s, v| { s.verbosity = whole(v, 0, 255)?.min(3) as u8; Ok(()) }, ..ROW
     },

@@ -1,4 +1,4 @@
-//! Coloured page pools: columns that cover every cache set exactly once, without huge pages.
+//! Coloured page pools: columns that cover every cache set equally often, without huge pages.
 //!
 //! The cache chooses a set by physical address. Inside a huge page the low 21 bits of an address are physical
 //! anyway; 4-KiB pages can lie anywhere. The *colour* of a page is its frame number modulo the pages of a column:
