@@ -13,11 +13,8 @@ BOUND_BYTES = int(LIMIT_MIB * MEBIBYTE * 1.05) + 16 * MEBIBYTE
 HOSTILE_CONNECTIONS = 1000
 
 
-class Bound(Case):
-    """`-m 64 -c 1024`, the cache full, every connection as greedy as it can be."""
-
-    def setUp(self):
-        self.running = self.server("-m", str(LIMIT_MIB), "-c", "1024")
+class Limited(Case):
+    """`-m 64`, and what the tests of it need."""
 
     def fill(self, mebibytes=96):
         """Stores more than fits."""
@@ -69,6 +66,13 @@ class Bound(Case):
         self.assertEqual(connection.set(b"after", b"x" * 1000), b"STORED")
         self.assertEqual(connection.get(b"after"), b"x" * 1000)
 
+
+class Bound(Limited):
+    """The cache full, every connection as greedy as it can be."""
+
+    def setUp(self):
+        self.running = self.server("-m", str(LIMIT_MIB), "-c", "1024")
+
     @larder_only
     def test_full_memory(self):
         connection = self.fill(160)
@@ -80,7 +84,9 @@ class Bound(Case):
     def test_memory_that_is_taken_at_once_is_within_the_promise_too(self):
         lazy = self.server("-m", "64")
         self.running = self.server("-m", str(LIMIT_MIB), "--prefault")
-        self.connection(lazy), self.connection(self.running)
+        for server in (lazy, self.running):
+            # The socket listens before memory is taken, but nobody answers.
+            self.assertEqual(self.connection(server).ask(b"mn"), b"MN")
         self.assertLess(lazy.resident_bytes(), 32 * MEBIBYTE)
         self.assertGreater(self.running.resident_bytes(), 48 * MEBIBYTE)
         connection = self.fill(160)
@@ -139,6 +145,44 @@ class Bound(Case):
         self.fill(160)
         self.within("after 500 clients that left")
         self.still_answers(behaved)
+
+
+class Large(Limited):
+    """Values that take much of the memory are not copied beside it."""
+
+    def setUp(self):
+        self.running = self.server("-m", str(LIMIT_MIB), "-I", "24m", "-t", "2")
+
+    def test_what_is_added_to_large_values(self):
+        connection = self.fill()
+        expected = os.urandom(8 * MEBIBYTE)
+        self.assertEqual(connection.set(b"large", expected), b"STORED")
+        for number in range(12):
+            more = os.urandom(2 * MEBIBYTE if number % 4 == 0 else 100 + number)
+            verb = b"prepend" if number % 3 == 0 else b"append"
+            expected = more + expected if verb == b"prepend" else expected + more
+            self.assertEqual(connection.ask(b"%b large 0 0 %d\r\n%b" % (verb, len(more), more)), b"STORED")
+            self.assertTrue(connection.get(b"large") == expected, "%s of %d bytes" % (verb, len(more)))
+        self.assertTrue(connection.ask(b"md large I").startswith(b"HD"))
+        self.assertTrue(connection.get(b"large") == expected)
+        self.within("what is added to large values")
+
+    @larder_only
+    def test_slow_uploads_among_small_items(self):
+        quick = self.fill()
+        slow = [self.connection(self.running) for _ in range(200)]
+        for number, connection in enumerate(slow):
+            connection.send(b"set slow-%d 0 0 300000\r\n" % number)
+            connection.socket.setblocking(False)
+        for round in range(30):
+            for number, connection in enumerate(slow):
+                self.push(connection, b"s" * 8192)
+                keys = [b"small-%d-%d-%d" % (round, number, nth) for nth in range(30)]
+                quick.send(b"".join(b"set %b 0 0 1000\r\n%b\r\n" % (key, b"v" * 1000) for key in keys))
+                for key in keys:
+                    self.assertEqual(quick.line(), b"STORED", key)
+        self.within("slow uploads")
+        self.still_answers(quick)
 
 
 class Full(Case):

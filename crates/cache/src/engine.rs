@@ -11,8 +11,8 @@ use larder_flash::{Commit, Fetcher, Flash};
 use larder_index::{BUCKETS_LOG2_MAX, HoldsKey, Index, IndexOptions};
 use larder_item::{CAS_DELTA_BITS, KeyHash, KeyHasher, Location};
 use larder_memory::{
-    ColumnId, Guard, Item, Memory, MemoryOptions, OpenColumn, PageKind, PagesWanted, RESERVE_BYTES_MAX,
-    Reader,
+    ColumnId, ColumnState, Guard, Item, Memory, MemoryOptions, OpenColumn, PageKind, PagesWanted,
+    RESERVE_BYTES_MAX, Reader,
 };
 use larder_temperature::Reference;
 use std::cell::Cell;
@@ -397,6 +397,15 @@ impl Cache {
             bookkeeping_bytes: budget.bookkeeping_bytes,
             temperature_bytes: self.temperature_bytes.load(Ordering::Relaxed),
         }
+    }
+
+    /// Bytes that live in columns that were not retired, as the columns count them: for tests that hold this and
+    /// `items_bytes` together, which the items count.
+    #[doc(hidden)]
+    pub fn live_in_columns(&self) -> u64 {
+        let columns = (0..self.memory.columns_mapped()).map(|id| self.memory.column(ColumnId(id)));
+        let in_use = columns.filter(|found| matches!(found.state(), ColumnState::Open | ColumnState::Sealed));
+        in_use.map(|found| u64::from(found.live_bytes())).sum()
     }
 
     /// `cache_memlimit`: a new limit in bytes. Columns beyond it are given back by the keeper.

@@ -6,7 +6,10 @@
 //! the item and there is nothing to do. Afterwards nobody can find anything in the column, and it is reused once
 //! every worker has passed a quiescent point.
 
-mod hollow;
+pub(crate) mod hollow;
+mod turns;
+
+pub(crate) use turns::{Pace, Turns};
 
 use crate::counters::Counters;
 use crate::demote::{Leaving, Parts};
@@ -37,6 +40,7 @@ pub(crate) struct Keeper {
     lots: u64,
     /// Rounds in which no slab is given back, because none could be.
     rests: u32,
+    sweep: Sweep,
     /// The column at hand; kept for their memory.
     met: Vec<Met>,
     judged: Vec<Judged>,
@@ -54,6 +58,7 @@ impl Keeper {
             husk_hand: 0,
             lots: 0x1234_5678_9abc_def1,
             rests: 0,
+            sweep: Sweep::default(),
             met: Vec::new(),
             judged: Vec::new(),
             verdicts: Vec::new(),
@@ -87,12 +92,6 @@ const HOLLOW_SHARE: u64 = 2;
 const FLASH_WAIT_MAX: Duration = Duration::from_millis(20);
 const FLASH_PAUSE: Duration = Duration::from_micros(200);
 
-/// How long a pass goes on, unless somebody waits for it, before it lets others have the core: a worker that shares it may have
-/// requests waiting.
-const TURN_MAX: Duration = Duration::from_micros(100);
-/// What it leaves them, at least.
-const PAUSE: Duration = Duration::from_micros(300);
-
 /// The part of the keeper's time that may go to references; those it does not get to are dropped in the queue.
 const NOTE_SHARE: u32 = 4;
 /// Items of one draw whose records are asked for together.
@@ -104,8 +103,21 @@ const MAIN_GROUP: u16 = 1;
 /// Beside the group: something in the column is not moved, such as a part of a large value.
 const UNMOVED: u16 = 1 << 15;
 
+/// How far the columns from before a flush are swept out.
+#[derive(Clone, Copy, Default)]
+struct Sweep {
+    /// Of which flush; 0 = of none.
+    floor: u64,
+    /// The column that is next.
+    next: u32,
+    /// Whether a column before that could not be emptied.
+    left: bool,
+}
+
 /// What one pass works with.
 struct Pass<'a> {
+    /// Of which column.
+    column: ColumnId,
     /// Whether live items may go; else all are moved.
     evict: bool,
     survivors: &'a mut Option<OpenColumn>,
@@ -132,45 +144,6 @@ enum Emptied {
     Refused,
     /// There was no column for what stays.
     NoRoom,
-}
-
-/// How a pass goes about its column.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Pace {
-    /// Somebody waits for it.
-    Hurried,
-    /// Others go first.
-    Calm,
-}
-
-/// Work that is done in turns where it is not urgent.
-pub(crate) struct Turns {
-    pace: Pace,
-    began: Instant,
-    /// Time of the turns before this one.
-    before: Duration,
-}
-
-impl Turns {
-    pub(crate) fn begin(pace: Pace) -> Turns {
-        Turns { pace, began: Instant::now(), before: Duration::ZERO }
-    }
-
-    /// Time at work, pauses left out.
-    fn worked(&self) -> Duration {
-        self.before + self.began.elapsed()
-    }
-
-    fn is_over(&self) -> bool {
-        self.pace == Pace::Calm && self.began.elapsed() > TURN_MAX
-    }
-
-    /// Lets others run. A mere yield does not do: who has slept for long is owed more time than who has been at work all along.
-    fn pause(&mut self) {
-        self.before = self.worked();
-        std::thread::sleep(PAUSE);
-        self.began = Instant::now();
-    }
 }
 
 /// What is to become of a record.
@@ -279,7 +252,8 @@ impl Cache {
         self.memory.recycle();
         let has_enough = self.reclaim_husks(&mut turns);
         while self.evict
-            && self.memory.available_columns() + self.memory.retired_columns() < self.free_columns_target()
+            && self.goes_on(&turns)
+            && self.memory.available_columns() + self.memory.returning_columns() < self.free_columns_target()
         {
             self.wait_for_flash();
             if !self.reclaim_one(&mut turns) {
@@ -296,6 +270,14 @@ impl Cache {
         self.share_out();
         self.give_slabs_back(&mut turns);
         self.sweep_flushed(&mut turns);
+        if turns.is_round_over() {
+            self.wake_keeper();
+        }
+    }
+
+    /// Whether this round of the keeper goes on with what has no end of its own. The next one takes it up again.
+    fn goes_on(&self, turns: &Turns) -> bool {
+        !turns.is_round_over() && !self.stopping.load(Ordering::Relaxed)
     }
 
     /// What is evicted while flash is behind is lost: as long as writers find columns enough, the keeper waits for it.
@@ -511,7 +493,7 @@ impl Cache {
         // What a judge kept is the main part's; what was only moved stays in its own.
         let part = if evict { Part::Main } else { part };
         let survivors = &mut survivors[usize::from(group_of(part))];
-        let mut pass = Pass { evict, survivors, part, temperature: temperature.as_mut(), counters };
+        let mut pass = Pass { column, evict, survivors, part, temperature: temperature.as_mut(), counters };
         for (nth, met) in met.iter().enumerate() {
             if nth % TURN_RECORDS == 0 {
                 self.breathe(turns);
@@ -608,13 +590,16 @@ impl Cache {
                     guard.item(new).copy_state_from(&item);
                     bucket.replace(&found, new, warmth);
                     counters.moved.add(1);
+                    // The column may have to stay after all, for something that is met later.
+                    item.mark_dead();
+                    self.memory.column(pass.column).died(item.bytes());
                     return Emptied::Yes;
                 }
                 Some(new) => self.memory.column(self.memory.column_of(new)).died(guard.item(new).bytes()),
                 None if life != Life::Live => {}
                 // Columns are on their way back, as soon as every worker has passed a quiescent point: what is warm does
                 // not go for want of so little patience.
-                None if self.memory.retired_columns() > 0 => return Emptied::NoRoom,
+                None if self.memory.returning_columns() > 0 => return Emptied::NoRoom,
                 None if !pass.evict => return Emptied::Refused,
                 None => {}
             }
@@ -717,7 +702,7 @@ impl Cache {
                 return;
             }
         }
-        while self.memory.over_limit_slabs() > 0 && stuck.len() <= SLABS_STUCK_MAX {
+        while self.memory.over_limit_slabs() > 0 && stuck.len() <= SLABS_STUCK_MAX && self.goes_on(turns) {
             let Some(slab) = self.memory.begin_release_slab() else { break };
             let columns: Vec<_> = self.memory.slab_columns(slab).map(|(id, _)| id).collect();
             for id in columns {
@@ -751,8 +736,15 @@ impl Cache {
         if floor == 0 {
             return;
         }
-        let mut left = false;
-        for column in (0..self.memory.columns_mapped()).map(ColumnId) {
+        let begun = self.keeper.lock().expect("no panic under this lock").sweep;
+        let Sweep { next, mut left, .. } =
+            if begun.floor == floor { begun } else { Sweep { floor, ..Sweep::default() } };
+        for column in (next..self.memory.columns_mapped()).map(ColumnId) {
+            if !self.goes_on(turns) {
+                let sweep = Sweep { floor, next: column.0, left };
+                self.keeper.lock().expect("no panic under this lock").sweep = sweep;
+                return;
+            }
             let found = self.memory.column(column);
             if found.birth() >= floor {
                 continue;
@@ -769,6 +761,7 @@ impl Cache {
                 Candidate::Gone => left |= matches!(found.state(), ColumnState::Open | ColumnState::Sealed),
             }
         }
+        self.keeper.lock().expect("no panic under this lock").sweep = Sweep::default();
         // Nothing has to be chosen while flushes make all the room: the temperature hears of what was sealed here.
         let sealed = self.sealed.lock().expect("no panic under this lock").len();
         if sealed > self.memory.columns_mapped() as usize {

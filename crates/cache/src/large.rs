@@ -3,9 +3,10 @@
 use crate::engine::{Cache, Worker};
 use crate::read::Hit;
 use crate::store::{Mode, Store, StoreOutcome};
-use crate::write::Published;
+use crate::write::{Expected, Published};
 use larder_item::{KeyHash, Location, State};
-use larder_memory::{ChunkSpace, ColumnPin, Item, NewChunked, Value};
+use larder_memory::{ChunkSpace, ColumnPin, Guard, Item, Memory, NewChunked, Value};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,7 +30,8 @@ pub struct Upload {
     pins: Vec<ColumnPin>,
     /// Bytes for which no chunk was reserved yet.
     unplaced: usize,
-    share: Share,
+    /// `None`: the bytes are at hand, so nobody's slowness holds the columns.
+    share: Option<Share>,
 }
 
 impl Upload {
@@ -48,6 +50,11 @@ impl Upload {
         self.first
     }
 
+    /// Says what comes behind the last chunk, which must be open still.
+    fn link(&mut self, next: Option<Location>) {
+        self.open.as_mut().expect("the last chunk is open").0.set_next(next);
+    }
+
     /// Puts the present chunk behind the others: nothing more is written to it.
     pub(crate) fn close_chunk(&mut self) {
         if let Some((space, _)) = self.open.take() {
@@ -59,10 +66,14 @@ impl Upload {
     }
 }
 
-/// What large values in transit may pin together, as shares of the memory for columns: one half on their way in, one
+/// How long large values in transit may be together, as shares of the memory for columns: one half on their way in, one
 /// quarter on their way out. What is pinned cannot be reclaimed, so slow clients must not be able to pin everything.
 const UPLOADS_SHARE: u64 = 2;
 const READS_SHARE: u64 = 4;
+/// Where more columns are pinned, in eighths of all, no more is taken in or sent. A chunk pins its column as a whole: where
+/// chunks lie between small items, a few bytes hold much.
+const UPLOADS_PIN_EIGHTHS: u64 = 6;
+const READS_PIN_EIGHTHS: u64 = 7;
 
 /// Bytes counted as pinned by transfers of one kind, until dropped.
 pub(crate) struct Share {
@@ -92,6 +103,12 @@ impl Share {
         self.bytes += more;
         true
     }
+
+    /// Counts `bytes` no longer.
+    fn shrink(&mut self, bytes: u64) {
+        self.counter().fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes -= bytes;
+    }
 }
 
 impl Drop for Share {
@@ -100,20 +117,111 @@ impl Drop for Share {
     }
 }
 
-/// A large value on its way out. Its columns are pinned, so it is sent to its end whatever becomes of the item.
-pub struct LargeRead {
+/// A chain of chunks that stays as it is, whatever becomes of the item, for as long as it is walked.
+pub(crate) struct PinnedChain {
     next: Option<Location>,
+    /// The columns of the chunks from `next` on, in their order.
+    pins: VecDeque<ColumnPin>,
+}
+
+impl PinnedChain {
+    /// The location obeys the rule of locations, or somebody pins the chain already.
+    fn new(guard: &Guard<'_>, first: Location) -> PinnedChain {
+        let mut pins: VecDeque<ColumnPin> = VecDeque::new();
+        let mut next = Some(first);
+        while let Some(at) = next {
+            let pin = guard.keep(at);
+            if pins.back().is_none_or(|last| last.column() != pin.column()) {
+                pins.push_back(pin);
+            }
+            next = guard.chunk(at).next;
+        }
+        PinnedChain { next: Some(first), pins }
+    }
+
+    /// Goes on to the chunk `next`, and lets go of a column that lies behind.
+    fn go_on(&mut self, memory: &Memory, next: Option<Location>) {
+        self.next = next;
+        if self.pins.front().map(ColumnPin::column) != next.map(|at| memory.column_of(at)) {
+            self.pins.pop_front();
+        }
+    }
+}
+
+/// A large value on its way out. What is not sent yet is pinned, so it is sent to its end whatever becomes of the item.
+pub struct LargeRead {
+    chain: PinnedChain,
     /// Bytes of the present chunk that were sent.
     sent: usize,
-    pins: Vec<ColumnPin>,
-    _share: Share,
+    share: Share,
+}
+
+/// The value of an item that is to be written anew. It outlives the item.
+pub(crate) enum OldValue {
+    Whole(Vec<u8>),
+    Chunked {
+        total: u32,
+        first: Location,
+        /// Holds the chunks where they are.
+        _pins: PinnedChain,
+    },
+}
+
+impl OldValue {
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            OldValue::Whole(value) => value.len(),
+            OldValue::Chunked { total, .. } => *total as usize,
+        }
+    }
+
+    pub(crate) fn piece(&self) -> Piece<'_> {
+        match self {
+            OldValue::Whole(value) => Piece::Bytes(value),
+            OldValue::Chunked { total, first, .. } => Piece::Chain { total: *total, first: *first },
+        }
+    }
+}
+
+/// A part of a new value.
+#[derive(Clone, Copy)]
+pub(crate) enum Piece<'a> {
+    Bytes(&'a [u8]),
+    /// Chunks that somebody pins. They are copied one by one: there may be no room for all of them beside the columns.
+    Chain {
+        total: u32,
+        first: Location,
+    },
+}
+
+impl Piece<'_> {
+    /// Adds nothing.
+    pub(crate) const NOTHING: Piece<'static> = Piece::Bytes(&[]);
+
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::Chain { total, .. } => *total as usize,
+        }
+    }
 }
 
 impl Worker {
     /// Begins to take in a value of `total` bytes, more than one chunk's worth. `None`: no room.
     pub fn begin_upload(&mut self, owner: KeyHash, total: u32) -> Option<Upload> {
+        let share = Share::of(&self.cache, false);
         let chain = self.cache.next_cas();
-        let mut share = Share::of(&self.cache, false);
+        self.begin_chain(owner, total, chain, Some(share))
+    }
+
+    /// Begins a chain of chunks for `total` bytes, at least one.
+    fn begin_chain(
+        &mut self,
+        owner: KeyHash,
+        total: u32,
+        chain: u64,
+        mut share: Option<Share>,
+    ) -> Option<Upload> {
         let (space, left) = self.reserve_chunk(owner, chain, total as usize, &mut share)?;
         Some(Upload {
             owner,
@@ -132,10 +240,12 @@ impl Worker {
         owner: KeyHash,
         chain: u64,
         wanted: usize,
-        share: &mut Share,
+        share: &mut Option<Share>,
     ) -> Option<(ChunkSpace, usize)> {
         let length = wanted.min(self.cache.memory.chunk_bytes_max() as usize);
-        if !share.grow(length as u64) {
+        if let Some(share) = share
+            && !(self.cache.may_pin(UPLOADS_PIN_EIGHTHS) && share.grow(length as u64))
+        {
             return None;
         }
         let space = self.place_with(|open| open.place_chunk(owner, chain, None, length as u16))?;
@@ -166,6 +276,31 @@ impl Worker {
         true
     }
 
+    /// Takes in the whole of `piece`. Returns false if there is no room for it.
+    fn fill_piece(&mut self, upload: &mut Upload, piece: Piece<'_>) -> bool {
+        let first = match piece {
+            Piece::Bytes(bytes) => return self.fill_upload(upload, bytes),
+            Piece::Chain { first, .. } => first,
+        };
+        let mut bytes = Vec::with_capacity(self.cache.memory.chunk_bytes_max() as usize);
+        let mut next = Some(first);
+        while let Some(at) = next {
+            bytes.clear();
+            {
+                let guard = self.reader.pin();
+                let chunk = guard.chunk(at);
+                bytes.extend_from_slice(chunk.bytes);
+                next = chunk.next;
+            }
+            if !self.fill_upload(upload, &bytes) {
+                return false;
+            }
+            // A long copy holds back no column that others retire.
+            self.quiesce();
+        }
+        true
+    }
+
     /// Gives up an upload: its chunks are dead.
     pub fn abandon_upload(&self, mut upload: Upload) {
         upload.close_chunk();
@@ -186,21 +321,24 @@ impl Worker {
 
     /// Stores a complete upload under the terms of `store`, whose `value` is ignored.
     pub fn complete_upload(&mut self, mut upload: Upload, store: &Store<'_>) -> StoreOutcome {
-        upload.close_chunk();
-        if matches!(store.mode, Mode::Append | Mode::Prepend) {
-            let value = self.chain_to_vec(upload.first, upload.total as usize);
-            self.bury_chain(upload.first);
-            drop(upload);
-            return self.store(&Store { value: &value, ..*store });
-        }
         loop {
             let (expected, stale_of) = match self.admit(store) {
                 Ok(admitted) => admitted,
                 Err(outcome) => {
-                    self.bury_chain(upload.first);
+                    self.abandon_upload(upload);
                     return outcome;
                 }
             };
+            if let (true, Expected::Seen { at, .. }) = (store.joins(), expected) {
+                match self.join_upload(&mut upload, store, at) {
+                    StoreOutcome::Exists => continue,
+                    outcome @ StoreOutcome::Stored { .. } => return outcome,
+                    outcome => {
+                        self.abandon_upload(upload);
+                        return outcome;
+                    }
+                }
+            }
             let (state, expiry) = self.new_state(store, stale_of);
             let cas = store.explicit_cas.unwrap_or_else(|| self.cache.next_cas());
             let record = NewChunked {
@@ -227,18 +365,67 @@ impl Worker {
         }
     }
 
+    /// Appends a complete upload to the item at `at`, or prepends it: what was there is copied to chunks of the same chain.
+    /// `Exists`: the item has changed, and nothing else has.
+    fn join_upload(&mut self, upload: &mut Upload, store: &Store<'_>, at: Location) -> StoreOutcome {
+        let expected = self.seen(at);
+        let (old, of) = self.old_record(at);
+        let total = old.length() as u64 + u64::from(upload.total);
+        if !self.fits(store.key.len(), total) {
+            return StoreOutcome::NotStored;
+        }
+        let RecordOf { flags, expiry, cas, state } = self.extended(of, store);
+        let mut copy = None;
+        if old.length() > 0 {
+            let Some(begun) = self.begin_chain(store.hash, old.length() as u32, upload.chain, None) else {
+                return StoreOutcome::NoRoom;
+            };
+            if !self.fill_piece(copy.insert(begun), old.piece()) {
+                copy.into_iter().for_each(|copy| self.abandon_upload(copy));
+                return StoreOutcome::NoRoom;
+            }
+        }
+        let first = match &mut copy {
+            None => upload.first,
+            Some(copy) if store.mode == Mode::Append => {
+                copy.link(Some(upload.first));
+                copy.first
+            }
+            Some(copy) => {
+                upload.link(Some(copy.first));
+                upload.first
+            }
+        };
+        let record = NewChunked { key: store.key, total: total as u32, first, flags, expiry, cas, state };
+        let outcome = match self.place_chunked(&record) {
+            None => StoreOutcome::NoRoom,
+            Some(new) => match self.publish(store.hash, store.key, expected, new) {
+                Published::Done => return StoreOutcome::Stored { cas, value_bytes: total as u32 },
+                Published::Changed => StoreOutcome::Exists,
+                Published::Full => StoreOutcome::NoRoom,
+            },
+        };
+        upload.link(None);
+        if let Some(mut copy) = copy {
+            copy.link(None);
+            self.abandon_upload(copy);
+        }
+        outcome
+    }
+
     /// Places a long value that is here in one piece: its chunks, then their owner record. The upload that is
     /// returned pins the chunks until the record is published.
     pub(crate) fn place_long(
         &mut self,
         hash: KeyHash,
-        parts: &[&[u8]],
+        parts: [Piece<'_>; 2],
         key: &[u8],
         of: &RecordOf,
     ) -> Option<(Location, Upload)> {
-        let total: usize = parts.iter().map(|part| part.len()).sum();
-        let mut upload = self.begin_upload(hash, total as u32)?;
-        if !parts.iter().all(|part| self.fill_upload(&mut upload, part)) {
+        let total: usize = parts.iter().map(Piece::length).sum();
+        let chain = self.cache.next_cas();
+        let mut upload = self.begin_chain(hash, total as u32, chain, None)?;
+        if !parts.into_iter().all(|part| self.fill_piece(&mut upload, part)) {
             self.abandon_upload(upload);
             return None;
         }
@@ -264,24 +451,16 @@ impl Worker {
         if !share.grow(hit.value_bytes().into()) {
             return None;
         }
-        let guard = self.reader.pin();
-        let mut pins: Vec<ColumnPin> = Vec::new();
-        let mut next = Some(first);
-        while let Some(at) = next {
-            let pin = guard.keep(at);
-            if pins.last().is_none_or(|last| last.column() != pin.column()) {
-                pins.push(pin);
-            }
-            next = guard.chunk(at).next;
-        }
-        Some(LargeRead { next: Some(first), sent: 0, pins, _share: share })
+        let is_only = self.cache.memory.pinned_columns() == 0;
+        let chain = PinnedChain::new(&self.reader.pin(), first);
+        (is_only || self.cache.may_pin(READS_PIN_EIGHTHS)).then_some(LargeRead { chain, sent: 0, share })
     }
 
     /// Appends up to `most` bytes of the value to `out`. Returns whether there are more.
     pub fn continue_large_read(&self, read: &mut LargeRead, most: usize, out: &mut Vec<u8>) -> bool {
         let guard = self.reader.pin();
         let mut left = most;
-        while let Some(at) = read.next {
+        while let Some(at) = read.chain.next {
             let chunk = guard.chunk(at);
             let taken = left.min(chunk.bytes.len() - read.sent);
             out.extend_from_slice(&chunk.bytes[read.sent..read.sent + taken]);
@@ -290,10 +469,10 @@ impl Worker {
             if read.sent < chunk.bytes.len() {
                 return true;
             }
-            read.next = chunk.next;
+            read.share.shrink(chunk.bytes.len() as u64);
+            read.chain.go_on(&self.cache.memory, chunk.next);
             read.sent = 0;
         }
-        read.pins.clear();
         false
     }
 
@@ -306,29 +485,38 @@ impl Worker {
     pub fn copy_value(&self, hit: &Hit<'_>, out: &mut Vec<u8>) {
         match hit.value() {
             Value::Whole(value) => out.extend_from_slice(value),
-            Value::Chunked { first, total } => {
-                out.extend_from_slice(&self.chain_to_vec(first, total as usize))
+            Value::Chunked { first, .. } => {
+                let guard = self.reader.pin();
+                let mut next = Some(first);
+                while let Some(at) = next {
+                    let chunk = guard.chunk(at);
+                    out.extend_from_slice(chunk.bytes);
+                    next = chunk.next;
+                }
             }
         }
     }
 
-    pub(crate) fn value_to_vec(&self, item: &Item<'_>) -> Vec<u8> {
-        match item.value() {
-            Value::Whole(value) => value.to_vec(),
-            Value::Chunked { first, total } => self.chain_to_vec(first, total as usize),
-        }
-    }
-
-    fn chain_to_vec(&self, first: Location, total: usize) -> Vec<u8> {
+    /// The value of the item at `at`, and the rest of its record, for a record that takes its place. The location obeys the
+    /// rule of locations.
+    pub(crate) fn old_record(&self, at: Location) -> (OldValue, RecordOf) {
         let guard = self.reader.pin();
-        let mut value = Vec::with_capacity(total);
-        let mut next = Some(first);
-        while let Some(at) = next {
-            let chunk = guard.chunk(at);
-            value.extend_from_slice(chunk.bytes);
-            next = chunk.next;
-        }
-        value
+        let item = guard.item(at);
+        let value = match item.value() {
+            Value::Whole(value) => OldValue::Whole(value.to_vec()),
+            Value::Chunked { total, first } => {
+                OldValue::Chunked { total, first, _pins: PinnedChain::new(&guard, first) }
+            }
+        };
+        (value, RecordOf { flags: item.flags(), expiry: item.expiry(), cas: item.cas(), state: item.state() })
+    }
+}
+
+impl Cache {
+    /// Whether no more than so many eighths of the columns are pinned.
+    fn may_pin(&self, eighths: u64) -> bool {
+        let pinned_bytes = self.memory.pinned_columns() as u64 * u64::from(self.column_bytes());
+        pinned_bytes * 8 <= self.memory.limit_bytes() * eighths
     }
 }
 

@@ -5,7 +5,7 @@
 //! has no entry of the key and the stamp taken before the lookup still holds.
 
 use crate::engine::{Cache, Owner, Worker};
-use crate::large::{RecordOf, Upload};
+use crate::large::{Piece, RecordOf, Upload};
 use crate::level::from_unix_s;
 use larder_flash::{Begun, Commit, Found, Stamp};
 use larder_item::{KeyHash, Location, State};
@@ -216,7 +216,8 @@ impl Worker {
             let new = self.place(&NewItem { key, value: [&found.value, &[]], flags, expiry, cas, state });
             return new.is_some_and(|new| self.publish_found(hash, key, found.stamp, new));
         }
-        let Some((new, upload)) = self.place_long(hash, &[&found.value], key, &of) else { return false };
+        let parts = [Piece::Bytes(&found.value), Piece::NOTHING];
+        let Some((new, upload)) = self.place_long(hash, parts, key, &of) else { return false };
         let is_published = self.publish_found(hash, key, found.stamp, new);
         if !is_published {
             self.abandon_upload(upload);

@@ -1,7 +1,7 @@
 //! The writes clients ask for: store, delete, arithmetic, touch.
 
 use crate::engine::{Owner, Worker};
-use crate::large::RecordOf;
+use crate::large::{Piece, RecordOf};
 use crate::read::Hit;
 use crate::write::{Expected, Published};
 use larder_item::{Expiry, KeyHash, Location, State};
@@ -47,6 +47,13 @@ pub struct Store<'a> {
     pub vivify: Option<Expiry>,
     /// The key was sent in base64.
     pub binary_key: bool,
+}
+
+impl Store<'_> {
+    /// Whether it adds to the present value.
+    pub(crate) fn joins(&self) -> bool {
+        matches!(self.mode, Mode::Append | Mode::Prepend)
+    }
 }
 
 /// What came of a store.
@@ -192,15 +199,7 @@ impl Worker {
     fn store_once(&mut self, store: &Store<'_>) -> Option<StoreOutcome> {
         let outcome = match self.admit(store) {
             Err(refused) => return Some(refused),
-            Ok((Expected::Seen { at, .. }, _)) if matches!(store.mode, Mode::Append | Mode::Prepend) => {
-                self.extend(store, at)
-            }
-            Ok((Expected::Absent, _)) => {
-                let joins = matches!(store.mode, Mode::Append | Mode::Prepend);
-                let expiry = store.vivify.filter(|_| joins).unwrap_or(store.expiry);
-                let fresh = Store { expiry, ..*store };
-                self.store_over(&fresh, Expected::Absent, None)
-            }
+            Ok((Expected::Seen { at, .. }, _)) if store.joins() => self.extend(store, at),
             Ok((expected, stale_of)) => self.store_over(store, expected, stale_of),
         };
         // `Exists` from a publish that lost the race means: look again.
@@ -242,7 +241,7 @@ impl Worker {
     /// State and expiry of a new item; a stale one keeps the expiry and the token of the item at `stale_of`.
     pub(crate) fn new_state(&self, store: &Store<'_>, stale_of: Option<Location>) -> (State, Expiry) {
         let mut bits = if store.binary_key { State::BINARY_KEY } else { 0 };
-        let mut expiry = store.expiry;
+        let mut expiry = store.vivify.filter(|_| store.joins()).unwrap_or(store.expiry);
         if let Some(at) = stale_of {
             let old = self.reader.pin().item(at);
             bits |= State::STALE | old.state().bits() & State::TOKEN_SENT;
@@ -261,7 +260,7 @@ impl Worker {
         let (state, expiry) = self.new_state(store, stale_of);
         let cas = store.explicit_cas.unwrap_or_else(|| self.cache.next_cas());
         let of = RecordOf { flags: store.flags, expiry, cas, state };
-        self.put(store.key, store.hash, [store.value, &[]], &of, expected)
+        self.put(store.key, store.hash, [Piece::Bytes(store.value), Piece::NOTHING], &of, expected)
     }
 
     /// Places key and value, in one piece or in chunks, and publishes them. `Exists` if what was expected has changed.
@@ -270,18 +269,21 @@ impl Worker {
         &mut self,
         key: &[u8],
         hash: KeyHash,
-        value: [&[u8]; 2],
+        value: [Piece<'_>; 2],
         of: &RecordOf,
         expected: Expected,
     ) -> StoreOutcome {
-        let total = value[0].len() + value[1].len();
+        let total = value[0].length() + value[1].length();
         // A state that comes from an older version says nothing about this one.
         let of = &RecordOf { state: State(of.state.0 & !State::CLEAN), ..*of };
-        let (new, upload) = if total <= self.cache.memory.chunk_bytes_max() as usize {
-            let RecordOf { flags, expiry, cas, state } = *of;
-            (self.place(&NewItem { key, value, flags, expiry, cas, state }), None)
-        } else {
-            self.place_long(hash, &value, key, of).unzip()
+        let (new, upload) = match value {
+            [Piece::Bytes(first), Piece::Bytes(second)]
+                if total <= self.cache.memory.chunk_bytes_max() as usize =>
+            {
+                let RecordOf { flags, expiry, cas, state } = *of;
+                (self.place(&NewItem { key, value: [first, second], flags, expiry, cas, state }), None)
+            }
+            _ => self.place_long(hash, value, key, of).unzip(),
         };
         let Some(new) = new else { return StoreOutcome::NoRoom };
         let published = self.publish(hash, key, expected, new);
@@ -298,20 +300,26 @@ impl Worker {
     fn extend(&mut self, store: &Store<'_>, at: Location) -> StoreOutcome {
         // The old value is copied out first: making room may take its column.
         let expected = self.seen(at);
-        let (old_value, flags, expiry, state_bits) = {
-            let guard = self.reader.pin();
-            let item = guard.item(at);
-            (self.value_to_vec(&item), item.flags(), item.expiry(), item.state().bits())
-        };
+        let (old, of) = self.old_record(at);
         // Each part may be stored, both together may not: memcached calls that not stored.
-        if !self.fits(store.key.len(), old_value.len() as u64 + store.value.len() as u64) {
+        if !self.fits(store.key.len(), old.length() as u64 + store.value.len() as u64) {
             return StoreOutcome::NotStored;
         }
-        let parts: [&[u8]; 2] =
-            if store.mode == Mode::Append { [&old_value, store.value] } else { [store.value, &old_value] };
-        let cas = store.explicit_cas.unwrap_or_else(|| self.cache.next_cas());
-        let state = State::at(self.cache.clock.now_s(), state_bits & State::BINARY_KEY);
-        self.put(store.key, store.hash, parts, &RecordOf { flags, expiry, cas, state }, expected)
+        let mut parts = [old.piece(), Piece::Bytes(store.value)];
+        if store.mode == Mode::Prepend {
+            parts.reverse();
+        }
+        let of = self.extended(of, store);
+        self.put(store.key, store.hash, parts, &of, expected)
+    }
+
+    /// The record of an item that something is appended or prepended to.
+    pub(crate) fn extended(&self, old: RecordOf, store: &Store<'_>) -> RecordOf {
+        RecordOf {
+            cas: store.explicit_cas.unwrap_or_else(|| self.cache.next_cas()),
+            state: State::at(self.cache.clock.now_s(), old.state.bits() & State::BINARY_KEY),
+            ..old
+        }
     }
 
     /// Deletes the item, or leaves a stale or empty one behind.
@@ -349,12 +357,12 @@ impl Worker {
             let outcome = if delete.drop_value {
                 let (flags, expiry) = (delete.flags, delete.expiry.unwrap_or(Expiry::NEVER));
                 let of = RecordOf { flags, expiry, cas, state };
-                self.put(delete.key, delete.hash, [&[], &[]], &of, expected)
+                self.put(delete.key, delete.hash, [Piece::NOTHING; 2], &of, expected)
             } else {
-                let (flags, value) = (hit.item.flags(), self.value_to_vec(&hit.item));
                 let expiry = delete.expiry.unwrap_or(old_expiry);
-                let of = RecordOf { flags, expiry, cas, state };
-                self.put(delete.key, delete.hash, [&value, &[]], &of, expected)
+                let (value, old) = self.old_record(at);
+                let of = RecordOf { expiry, cas, state, ..old };
+                self.put(delete.key, delete.hash, [value.piece(), Piece::NOTHING], &of, expected)
             };
             match outcome {
                 StoreOutcome::Stored { .. } => return DeleteOutcome::Deleted,
@@ -393,7 +401,9 @@ impl Worker {
             let (number, blanks) = (&digits[..length.min(DIGITS_MAX)], length.saturating_sub(DIGITS_MAX));
             let cas = arith.explicit_cas.unwrap_or_else(|| self.cache.next_cas());
             let of = RecordOf { flags, expiry, cas, state };
-            match self.put(arith.key, arith.hash, [number, &vec![b' '; blanks]], &of, expected) {
+            let blanks = vec![b' '; blanks];
+            let digits = [number, &blanks].map(Piece::Bytes);
+            match self.put(arith.key, arith.hash, digits, &of, expected) {
                 StoreOutcome::Stored { cas, .. } => {
                     return ArithOutcome::Done { value, cas, expiry: old_expiry, created: false };
                 }
@@ -447,12 +457,9 @@ impl Worker {
             }
             // The record has no word for an expiry: write it anew with one.
             let expected = self.seen(at);
-            let (of, value) = {
-                let item = self.reader.pin().item(at);
-                let of = RecordOf { flags: item.flags(), expiry, cas: item.cas(), state: item.state() };
-                (of, self.value_to_vec(&item))
-            };
-            match self.put(key, hash, [&value, &[]], &of, expected) {
+            let (value, old) = self.old_record(at);
+            match self.put(key, hash, [value.piece(), Piece::NOTHING], &RecordOf { expiry, ..old }, expected)
+            {
                 StoreOutcome::Stored { .. } => return Touched::Done,
                 StoreOutcome::NoRoom => return Touched::NoRoom,
                 _ => {}

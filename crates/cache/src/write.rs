@@ -7,7 +7,7 @@
 use crate::counters::Counters;
 use crate::demote::{Leaving, Parts};
 use crate::engine::{Cache, Life, Owner, RESERVED_COLUMNS, Worker};
-use crate::keeper::{Pace, Turns};
+use crate::keeper::{Pace, Turns, hollow::DEAD_LOOKS};
 use larder_index::{BucketGuard, WARMTH_MAX};
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{Guard, Item, NewChunked, NewItem, OpenColumn};
@@ -114,7 +114,7 @@ impl Worker {
                 self.cache.wake_keeper_if_short();
                 return Some(open);
             }
-            if !self.cache.evict && !self.cache.has_hollow_columns() {
+            if !self.cache.evict && !self.cache.has_hollow_columns() && !self.cache.reclaim_dead(DEAD_LOOKS) {
                 return None;
             }
             let started = *started.get_or_insert_with(|| {
@@ -126,7 +126,7 @@ impl Worker {
             self.cache.wake_keeper();
             // Columns enough may be on their way back already: then only other workers' quiescent points are missing,
             // and to reclaim more would empty the cache while one of them is slow.
-            let helped = self.cache.memory.retired_columns() < self.cache.free_columns_target()
+            let helped = self.cache.memory.returning_columns() < self.cache.free_columns_target()
                 && self.cache.reclaim_one(&mut Turns::begin(Pace::Hurried));
             self.cache.memory.recycle();
             if helped {
@@ -134,7 +134,8 @@ impl Worker {
             }
             // Nothing can be reclaimed. If nothing is on its way back either, everything is pinned or open.
             let memory = &self.cache.memory;
-            let is_hopeless = memory.retired_columns() == 0 && memory.available_columns() <= RESERVED_COLUMNS;
+            let is_hopeless =
+                memory.returning_columns() == 0 && memory.available_columns() <= RESERVED_COLUMNS;
             if is_hopeless || started.elapsed() > ROOM_WAIT_MAX {
                 return None;
             }

@@ -171,6 +171,76 @@ fn a_set_that_is_overwritten_at_random_needs_little_more_room_than_it_has_items(
     overwrite_a_small_set(TIGHT_MIB, true, false, TemperatureKind::Entry);
 }
 
+/// A pass moves what it can out of a column before it meets a part of a large value, which stays. When that is gone, so is
+/// the column.
+#[test]
+fn without_eviction_every_column_comes_back_when_what_was_not_moved_is_gone() {
+    const KEYS: u32 = 20_000;
+    let options =
+        CacheOptions { limit_bytes: 20 << 20, evict: false, seed: Some(1), ..CacheOptions::default() };
+    let cache = Cache::new(options).expect("a small cache can be made");
+    let mut worker = cache.worker();
+    let delete = |worker: &mut Worker, key: &[u8]| {
+        let hash = cache.hash(key);
+        let delete = Delete {
+            key,
+            hash,
+            compare: None,
+            explicit_cas: None,
+            invalidate: false,
+            drop_value: false,
+            expiry: None,
+            flags: 0,
+        };
+        worker.delete(&delete);
+    };
+    let small = [b'v'; 360];
+    let mut lot = 1u64;
+    for turn in 0..12 * KEYS {
+        lot = lot.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        let number = if turn < KEYS { turn } else { (lot >> 33) as u32 % KEYS };
+        let outcome = set(&mut worker, format!("small {number}").as_bytes(), &small);
+        assert!(is_stored(outcome), "turn {turn}: {outcome:?}");
+        // Chunks lie in many columns.
+        if turn < KEYS && turn % 200 == 0 {
+            set(&mut worker, format!("large {}", turn / 200).as_bytes(), &[b'l'; 5_000]);
+        }
+        if turn % 16 == 0 {
+            worker.quiesce();
+            cache.tend();
+        }
+        if turn % 5000 == 0 {
+            assert_eq!(cache.live_in_columns(), cache.memory_use().items_bytes, "turn {turn}");
+        }
+    }
+    (0..KEYS).for_each(|number| delete(&mut worker, format!("small {number}").as_bytes()));
+    (0..KEYS / 200).for_each(|number| delete(&mut worker, format!("large {number}").as_bytes()));
+    for _ in 0..100 {
+        worker.quiesce();
+        cache.tend();
+    }
+    assert_eq!(cache.items(), 0);
+    // As much as fits into an empty cache of this size.
+    let mut fits = 0;
+    while is_stored(set(&mut worker, format!("later {fits}").as_bytes(), &small)) {
+        fits += 1;
+        worker.quiesce();
+    }
+    let fresh = Cache::new(CacheOptions {
+        limit_bytes: 20 << 20,
+        evict: false,
+        seed: Some(1),
+        ..CacheOptions::default()
+    })
+    .expect("a small cache can be made");
+    let mut worker = fresh.worker();
+    let mut fits_fresh = 0;
+    while is_stored(set(&mut worker, format!("later {fits_fresh}").as_bytes(), &small)) {
+        fits_fresh += 1;
+    }
+    assert!(fits * 100 > fits_fresh * 98, "{fits} items where {fits_fresh} fit at first");
+}
+
 #[test]
 fn what_was_set_is_got_and_what_was_deleted_is_not() {
     let cache = cache(16);
@@ -417,6 +487,96 @@ fn an_abandoned_upload_leaves_nothing_behind() {
     }
     assert!(get(&worker, b"big").is_none());
     assert_eq!(cache.items(), 0);
+}
+
+#[test]
+fn small_items_find_room_beside_large_values_that_come_slowly() {
+    let cache = cache(64);
+    let mut worker = cache.worker();
+    let piece = [b'v'; 8 << 10];
+    let mut uploads: Vec<(usize, Upload)> = Vec::new();
+    let (mut begun, mut refused) = (0, 0);
+    for round in 0..40 {
+        for number in uploads.len()..100 {
+            uploads.extend(worker.begin_upload(cache.hash(b"big"), 200_000).map(|upload| (number, upload)));
+            begun += 1;
+        }
+        let mut left = Vec::new();
+        for (number, mut upload) in uploads {
+            let more = piece.len().min(upload.missing_bytes());
+            if worker.fill_upload(&mut upload, &piece[..more]) {
+                left.push((number, upload));
+            } else {
+                worker.abandon_upload(upload);
+                refused += 1;
+            }
+            for nth in 0..70 {
+                let key = format!("small {round} {number} {nth}");
+                assert!(is_stored(set(&mut worker, key.as_bytes(), &piece[..900])), "{key}");
+            }
+            worker.quiesce();
+            cache.tend();
+        }
+        uploads = left;
+    }
+    assert!(refused > 0, "{begun} uploads left room for everything");
+    assert!(!uploads.is_empty(), "some are let through");
+    uploads.into_iter().for_each(|(_, upload)| worker.abandon_upload(upload));
+}
+
+#[test]
+fn what_is_added_to_a_large_value_stands_before_or_behind_it() {
+    let cache = cache(64);
+    let mut worker = cache.worker();
+    let mut expected: Vec<u8> = Vec::new();
+    let upload_of = |worker: &mut Worker, store: &Store<'_>, value: &[u8]| {
+        let mut upload = worker.begin_upload(store.hash, value.len() as u32).expect("there is room");
+        assert!(worker.fill_upload(&mut upload, value));
+        worker.complete_upload(upload, store)
+    };
+    assert!(is_stored(set(&mut worker, b"key", b"")));
+    let sizes = [70_000usize, 3, 100_000, 16_384, 1, 200_000];
+    for (nth, &size) in sizes.iter().cycle().take(24).enumerate() {
+        let value: Vec<u8> = (0..size).map(|byte| (byte * 7 + nth) as u8).collect();
+        let mode = if nth % 4 < 2 { Mode::Append } else { Mode::Prepend };
+        if mode == Mode::Append {
+            expected.extend_from_slice(&value);
+        } else {
+            expected.splice(..0, value.iter().copied());
+        }
+        let is_upload = nth % 2 == 0;
+        let wanted = Store { mode, flags: 7, ..store(&cache, b"key", if is_upload { b"" } else { &value }) };
+        let outcome = if is_upload { upload_of(&mut worker, &wanted, &value) } else { worker.store(&wanted) };
+        let StoreOutcome::Stored { value_bytes, .. } = outcome else { panic!("{nth}: {outcome:?}") };
+        assert_eq!(value_bytes as usize, expected.len());
+        assert!(get(&worker, b"key").as_deref() == Some(&expected[..]), "{mode:?} {size}");
+        worker.quiesce();
+        cache.tend();
+        if expected.len() > 900_000 {
+            expected.clear();
+            assert!(is_stored(set(&mut worker, b"key", b"")));
+        }
+    }
+    // Marked stale, it is written anew as well.
+    let hash = cache.hash(b"key");
+    let delete = Delete {
+        key: b"key",
+        hash,
+        compare: None,
+        explicit_cas: None,
+        invalidate: true,
+        drop_value: false,
+        expiry: None,
+        flags: 0,
+    };
+    assert_eq!(worker.delete(&delete), DeleteOutcome::Deleted);
+    assert!(get(&worker, b"key").as_deref() == Some(&expected[..]));
+    // Nobody is left who pins anything: all of it goes.
+    cache.flush(None);
+    worker.quiesce();
+    drop(worker);
+    (0..3).for_each(|_| cache.tend());
+    assert_eq!((cache.live_in_columns(), cache.memory_use().items_bytes), (0, 0));
 }
 
 #[test]

@@ -122,23 +122,24 @@ impl Column {
         self.sealed_s.load(Ordering::Relaxed)
     }
 
-    /// Keeps the column from being reused, even when retired, until [`Column::unpin`]. Take it while something
-    /// else still keeps the column: a guard that found a record in it, or another pin.
+    /// Counts one more pin, for [`Memory::pin`](crate::Memory). Returns whether it is the only one.
     #[inline]
-    pub fn pin(&self) {
+    pub(crate) fn pin(&self) -> bool {
         // Relaxed: whatever kept the column until now orders this addition before the scan in `recycle`.
-        self.pins.fetch_add(1, Ordering::Relaxed);
+        self.pins.fetch_add(1, Ordering::Relaxed) == 0
     }
 
-    /// Undoes one [`Column::pin`].
+    /// Undoes one [`Column::pin`]. Returns whether none is left.
     ///
     /// # Panics
     /// If there is none.
     #[inline]
-    pub fn unpin(&self) {
-        // Release pairs with the Acquire in `is_pinned`: what was done under the pin happens before reuse.
-        let before = self.pins.fetch_sub(1, Ordering::Release);
+    pub(crate) fn unpin(&self) -> bool {
+        // Release pairs with the Acquire in `is_pinned`: what was done under the pin happens before reuse. Acquire: the
+        // first pin was counted in `pinned_columns` before the last one is taken from it.
+        let before = self.pins.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "a column was unpinned more often than pinned");
+        before == 1
     }
 
     /// Whether somebody holds a pin.

@@ -42,6 +42,10 @@ pub(crate) struct Inner {
     retired: Mutex<Vec<Retired>>,
     /// Length of `retired`, so that nobody locks it to find it empty.
     retired_count: AtomicUsize,
+    /// How many of them only a pin held back at the last look.
+    retired_pinned: AtomicUsize,
+    /// Columns that somebody pins.
+    pinned_columns: AtomicUsize,
     limit_slabs: AtomicU32,
 }
 
@@ -112,6 +116,8 @@ impl Memory {
             pool: Mutex::new(Pool::new(slabs, geometry.columns_per_slab)),
             retired: Mutex::new(Vec::new()),
             retired_count: AtomicUsize::new(0),
+            retired_pinned: AtomicUsize::new(0),
+            pinned_columns: AtomicUsize::new(0),
             limit_slabs: AtomicU32::new(limit_slabs),
         };
         let memory = Memory { inner: Arc::new(inner) };
@@ -247,12 +253,14 @@ impl Memory {
         }
         let before = self.inner.epochs.reusable_before();
         let mut pool = lock(&self.inner.pool);
-        let length = retired.len();
+        let (length, mut pinned) = (retired.len(), 0);
         retired.retain(|entry| {
             let column = self.column(entry.column);
             // The pin is looked at after the epochs: a reader that pinned under its guard did so before the
             // announcement that the scan saw.
-            if entry.stamp >= before || column.is_pinned() {
+            let is_pinned = entry.stamp < before && column.is_pinned();
+            pinned += usize::from(is_pinned);
+            if entry.stamp >= before || is_pinned {
                 return true;
             }
             column.set_state(ColumnState::Free);
@@ -260,12 +268,38 @@ impl Memory {
             false
         });
         self.inner.retired_count.store(retired.len(), Ordering::Relaxed);
+        self.inner.retired_pinned.store(pinned, Ordering::Relaxed);
         length - retired.len()
     }
 
     /// Columns retired and not yet free.
     pub fn retired_columns(&self) -> usize {
         self.inner.retired_count.load(Ordering::Relaxed)
+    }
+
+    /// Of them, those that only wait for readers to pass a quiescent point, as of the last [`Memory::recycle`]: the others
+    /// are pinned, for as long as a transfer takes.
+    pub fn returning_columns(&self) -> usize {
+        self.retired_columns().saturating_sub(self.inner.retired_pinned.load(Ordering::Relaxed))
+    }
+
+    /// Columns that transfers pin ([`ChunkSpace`](crate::ChunkSpace), [`ColumnPin`](crate::ColumnPin)), each counted once.
+    pub fn pinned_columns(&self) -> usize {
+        self.inner.pinned_columns.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn pin(&self, id: ColumnId) {
+        if self.column(id).pin() {
+            self.inner.pinned_columns.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn unpin(&self, id: ColumnId) {
+        if self.column(id).unpin() {
+            self.inner.pinned_columns.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Gives one slab back to the kernel if there is one all of whose columns are free.

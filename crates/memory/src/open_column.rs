@@ -202,7 +202,7 @@ impl OpenColumn {
             let key = put(write, &self.high.to_ne_bytes());
             put(put(key, &owner.0.to_ne_bytes()), &chain.to_ne_bytes())
         };
-        self.column().pin();
+        self.memory.pin(self.id);
         let mut space = ChunkSpace {
             memory: self.memory.clone(),
             at: self.location(at),
@@ -407,11 +407,12 @@ impl ChunkSpace {
 
 impl Drop for ChunkSpace {
     fn drop(&mut self) {
-        self.memory.column(self.memory.column_of(self.at)).unpin();
+        self.memory.unpin(self.memory.column_of(self.at));
     }
 }
 
-/// A pin that is undone when dropped; see [`Column::pin`].
+/// Keeps a column from being reused, even when retired, until dropped. It is taken while something else still keeps the
+/// column: a guard that found a record in it, or another pin.
 pub struct ColumnPin {
     memory: Memory,
     column: ColumnId,
@@ -419,7 +420,7 @@ pub struct ColumnPin {
 
 impl ColumnPin {
     pub(crate) fn new(memory: Memory, column: ColumnId) -> ColumnPin {
-        memory.column(column).pin();
+        memory.pin(column);
         ColumnPin { memory, column }
     }
 
@@ -431,6 +432,6 @@ impl ColumnPin {
 
 impl Drop for ColumnPin {
     fn drop(&mut self) {
-        self.memory.column(self.column).unpin();
+        self.memory.unpin(self.column);
     }
 }

@@ -122,6 +122,39 @@ fn a_pin_outlives_the_guard_and_holds_the_column() {
 }
 
 #[test]
+fn a_pinned_column_is_counted_once_however_often_it_is_pinned() {
+    let memory = memory(1);
+    let mut columns = [memory.take_column(0, 0).unwrap(), memory.take_column(0, 0).unwrap()];
+    let places = columns.each_mut().map(|open| open.place(&plain(b"key", b"value")).unwrap());
+    std::thread::scope(|scope| {
+        for number in 0..3 {
+            let (memory, places) = (&memory, &places);
+            scope.spawn(move || {
+                let reader = memory.register();
+                let mut held = Vec::new();
+                for round in 0..if cfg!(miri) { 20 } else { 2000 } {
+                    held.push(reader.pin().keep(places[(round + number) % 2]));
+                    assert!((1..=2).contains(&memory.pinned_columns()));
+                    if round % 3 == 0 {
+                        held.clear();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(memory.pinned_columns(), 0);
+    let pins = [places[0], places[0], places[1]].map(|at| memory.register().pin().keep(at));
+    assert_eq!(memory.pinned_columns(), 2);
+    // A retired column that somebody pins does not come back by itself.
+    let ids = columns.map(OpenColumn::seal);
+    ids.into_iter().for_each(|id| memory.retire(id));
+    assert_eq!(memory.returning_columns(), 2);
+    assert_eq!((memory.recycle(), memory.retired_columns(), memory.returning_columns()), (0, 2, 0));
+    drop(pins);
+    assert_eq!((memory.recycle(), memory.retired_columns(), memory.pinned_columns()), (2, 0, 0));
+}
+
+#[test]
 fn a_chain_of_chunks_is_read_back_and_walked() {
     let memory = memory(1);
     let reader = memory.register();

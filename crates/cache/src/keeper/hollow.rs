@@ -1,6 +1,6 @@
 //! Columns of which little lives: they are emptied by moving that, before fresh memory is taken or anything is evicted.
 
-use super::{Emptied, Keeper, Turns, UNMOVED, draw};
+use super::{Emptied, Keeper, Pace, Turns, UNMOVED, draw};
 use crate::engine::Cache;
 use crate::temperature::Candidate;
 use larder_memory::ColumnId;
@@ -20,6 +20,8 @@ const HOLLOW_QUARTERS_MAX: u64 = 3;
 const HOLLOW_LOOKS: u32 = 32;
 /// Of those that were chosen, how many may turn out to hold what is not moved before something is evicted after all.
 const HOLLOW_REFUSED_MAX: usize = 16;
+/// Columns that a writer looks at for one in which nothing lives, before it gives up.
+pub(crate) const DEAD_LOOKS: u32 = 256;
 /// Columns that one round looks at for husks.
 const HUSK_LOOKS: u32 = 4096;
 /// Husks that could not be emptied before a round gives up.
@@ -43,14 +45,17 @@ impl Cache {
     pub(super) fn reclaim_husks(&self, turns: &mut Turns) -> bool {
         let mut looks = HUSK_LOOKS.min(self.memory.columns_mapped());
         let mut refused = 0;
-        while self.is_much_dead() {
-            let ready = self.memory.free_columns() + self.memory.retired_columns();
+        while self.goes_on(turns) && self.is_much_dead() {
+            let ready = self.memory.free_columns() + self.memory.returning_columns();
             let unmapped = self.memory.available_columns().saturating_sub(self.memory.free_columns());
             if ready >= self.ahead_columns && ready + unmapped >= self.free_columns_target() {
                 return true;
             }
             let mut keeper = self.keeper.lock().expect("no panic under this lock");
-            let Some(husk) = self.next_husk(&mut keeper.husk_hand, &mut looks) else { return false };
+            let live_below = u64::from(self.column_bytes()) / HUSK_SHARE;
+            let Some(husk) = self.next_husk(&mut keeper.husk_hand, &mut looks, live_below) else {
+                return false;
+            };
             self.hand_over_sealed(&mut *keeper.temperature);
             match self.empty(&mut keeper, husk, false, turns) {
                 Emptied::Yes => {}
@@ -59,6 +64,19 @@ impl Cache {
             }
             drop(keeper);
             self.memory.recycle();
+        }
+        false
+    }
+
+    /// Where nothing may be evicted, and too little is dead for anything to be moved: empties one of the next `looks` columns
+    /// if nothing lives in it. Returns whether there was one.
+    pub(crate) fn reclaim_dead(&self, looks: u32) -> bool {
+        let mut looks = looks.min(self.memory.columns_mapped());
+        let mut keeper = self.keeper.lock().expect("no panic under this lock");
+        while let Some(dead) = self.next_husk(&mut keeper.husk_hand, &mut looks, 1) {
+            if self.empty(&mut keeper, dead, false, &mut Turns::begin(Pace::Hurried)) == Emptied::Yes {
+                return true;
+            }
         }
         false
     }
@@ -74,14 +92,15 @@ impl Cache {
         self.memory.mapped_bytes().saturating_sub(idle * u64::from(self.column_bytes()))
     }
 
-    fn next_husk(&self, hand: &mut u32, looks: &mut u32) -> Option<ColumnId> {
+    /// The next column with fewer live bytes.
+    fn next_husk(&self, hand: &mut u32, looks: &mut u32, live_below: u64) -> Option<ColumnId> {
         let columns = self.memory.columns_mapped();
         while *looks > 0 {
             *looks -= 1;
             *hand = if *hand + 1 < columns { *hand + 1 } else { 0 };
             let column = ColumnId(*hand);
             if let Candidate::Ready(found) = self.standing(column)
-                && found.live_bytes * HUSK_SHARE < found.column_bytes
+                && found.live_bytes < live_below
             {
                 return Some(column);
             }
@@ -101,6 +120,8 @@ impl Cache {
                 Emptied::Yes => return Some(true),
                 Emptied::NoRoom => return Some(false),
                 Emptied::Refused if self.memory.available_columns() == 0 => return None,
+                // Somebody began to send a large value from it: that passes.
+                Emptied::Refused if self.memory.column(hollow).is_pinned() => {}
                 Emptied::Refused => {
                     self.memory.column(hollow).group.fetch_or(UNMOVED, Ordering::Relaxed);
                 }
@@ -115,7 +136,11 @@ impl Cache {
         // Drawn, since neighbours are of an age.
         let drawn =
             (0..HOLLOW_LOOKS).filter_map(|_| match self.standing(ColumnId(draw(lots, columns) as u32)) {
-                Candidate::Ready(found) if self.group(found.column) & UNMOVED == 0 => Some(found),
+                Candidate::Ready(found)
+                    if found.live_bytes == 0 || self.group(found.column) & UNMOVED == 0 =>
+                {
+                    Some(found)
+                }
                 _ => None,
             });
         drawn
