@@ -5,6 +5,7 @@ import socket
 import time
 import unittest
 
+import support
 from process_support import Case, larder_only
 
 MEBIBYTE = 1 << 20
@@ -145,6 +146,27 @@ class Bound(Limited):
         self.fill(160)
         self.within("after 500 clients that left")
         self.still_answers(behaved)
+
+    @larder_only
+    def test_half_requests_to_the_admin_page(self):
+        port = support.free_port()
+        self.running = self.server("-m", str(LIMIT_MIB), "--admin", "127.0.0.1:%d" % port)
+        connection = self.fill()
+        crowd = []
+        for _ in range(180):
+            client = socket.create_connection(("127.0.0.1", port))
+            self.addCleanup(client.close)
+            client.setblocking(False)
+            crowd.append(client)
+        head = b"GET /metrics HTTP/1.1\r\n" + b"".join(b"x-%d: %b\r\n" % (n, b"y" * 7000) for n in range(50))
+        for client in crowd:
+            try:
+                client.send(head)
+            except OSError:
+                pass
+        time.sleep(0.5)
+        self.within("half requests to the admin page")
+        self.still_answers(connection)
 
 
 class Large(Limited):

@@ -8,9 +8,11 @@
 //! | `/api/zones.json` | the zones of the flash: `[["log", bytes written, bytes live, times erased], ...]` |
 //! | `/` | a page that reads the JSON once a second |
 //!
-//! Goal: nothing here can slow a request: one thread, asked seldom, reading counters that workers write anyway.
+//! Goal: nothing here can slow a request: one thread, asked seldom, reading counters that workers write anyway. Its clients
+//! cannot take memory either: few connections at a time, and little of each.
 //! Non-goals: changing anything; secrecy (it listens on this machine only unless told otherwise).
 
+mod listen;
 mod metrics;
 pub mod process;
 mod status;
@@ -203,7 +205,8 @@ pub fn start(addr: SocketAddr, source: Arc<dyn Source>) -> Result<AdminHandle, A
     let listener = std::net::TcpListener::bind(addr).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let local_addr = listener.local_addr().map_err(failed)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
     let listener = {
         let _inside = runtime.enter();
         TcpListener::from_std(listener).map_err(failed)?
@@ -214,11 +217,7 @@ pub fn start(addr: SocketAddr, source: Arc<dyn Source>) -> Result<AdminHandle, A
         .spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    ended = async { axum::serve(listener, routes(source)).await } => {
-                        if let Err(error) = ended {
-                            tracing::warn!("the admin page ended: {error}");
-                        }
-                    }
+                    () = listen::serve(listener, routes(source)) => {}
                     // The sender is dropped, never used: the error is the message.
                     _ = stopped => {}
                 }
