@@ -11,7 +11,7 @@ use super::{CliError, nearest};
 /// Reads the file at `path` over `settings`.
 pub(super) fn read(path: &Path, settings: &mut Settings) -> Result<(), CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        CliError::new(format!("cannot read the settings file {}: {error}", path.display()))
+        CliError::new(format!("cannot read the settings file {} (--config): {error}", path.display()))
     })?;
     apply(&text, settings)
         .map_err(|(line, what)| CliError::new(format!("{} line {line}: {what}", path.display())))

@@ -204,7 +204,7 @@ impl Pidfile {
             tracing::warn!("{} held the number of a running process, {other}", path.display());
         }
         std::fs::write(path, format!("{}\n", std::process::id()))
-            .map_err(|error| format!("cannot write the pidfile {} (-P): {error}", path.display()))?;
+            .map_err(|error| format!("cannot write the pidfile {} (-P): {error}; name a file in a folder that exists and may be written to", path.display()))?;
         Ok(Pidfile(Some(path.clone())))
     }
 }

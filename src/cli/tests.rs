@@ -234,7 +234,7 @@ fn every_bad_value_is_one_line_that_says_what_to_do() {
     refuses("-m", "--memory-limit needs a value, such as --memory-limit 4g");
     refuses("--config", "--config needs a value");
     refuses("word", "'word' is not understood: the server takes flags only");
-    refuses("--config /no/such/file", "cannot read the settings file /no/such/file");
+    refuses("--config /no/such/file", "cannot read the settings file /no/such/file (--config)");
     refuses("--config /tmp --config /tmp", "may be given once only");
 }
 

@@ -9,7 +9,8 @@ use crate::epochs::Epochs;
 use crate::machine;
 use crate::open_column::OpenColumn;
 use crate::options::{
-    COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, Geometry, MemoryError, MemoryOptions, PageKind, SLAB_BYTES,
+    COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, Geometry, MemoryError, MemoryOptions, PageKind, PagesWanted,
+    SLAB_BYTES,
 };
 use crate::pool::Pool;
 use crate::reader::{Guard, Reader};
@@ -121,6 +122,9 @@ impl Memory {
             limit_slabs: AtomicU32::new(limit_slabs),
         };
         let memory = Memory { inner: Arc::new(inner) };
+        if options.pages == PagesWanted::Coloured && !matches!(memory.pages(), PageKind::Coloured { .. }) {
+            tracing::warn!("no coloured pages: {}", memory.pages_description());
+        }
         tracing::info!(column_bytes, limit_slabs, pages = memory.pages_description(), "memory reserved");
         Ok(memory)
     }

@@ -25,7 +25,12 @@ impl AuthFile {
     /// # Errors
     /// One line that says what is wrong with the file, and where.
     pub fn read(path: &Path) -> Result<AuthFile, String> {
-        let text = std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let text = std::fs::read(path).map_err(|error| {
+            format!(
+                "cannot read the users in {} (-Y): {error}; name a file with lines of name:password",
+                path.display()
+            )
+        })?;
         let mut users = Vec::new();
         for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
