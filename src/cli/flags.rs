@@ -492,7 +492,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- watching ----
     Flag {
         short: Some('v'), long: "verbose", takes: Takes::Count, topic: Topic::Watching,
-        help: "say what happens on stderr; -vv and -vvv say more",
+        help: "say what happens on stderr; -vv also what is asked and answered, -vvv also inner steps",
         example: "2",
         set: |s, v| { s.verbosity = whole(v, 0, 255)?.min(3) as u8; Ok(()) }, ..ROW
     },

@@ -232,6 +232,20 @@ class Starting(Case):
             self.assertEqual(self.connection(server).ask(b"mn"), b"MN")
 
 
+    @larder_only
+    def test_what_is_asked_is_logged_and_no_value(self):
+        server = self.server("-vv")
+        connection = self.connection(server)
+        self.assertEqual(connection.set(b"key", b"secret"), b"STORED")
+        self.assertEqual(connection.get(b"key"), b"secret")
+        self.assertEqual(connection.ask(b"mg key t v").split()[0], b"VA")
+        self.assertEqual(server.stop(), 0)
+        text = server.error_text()
+        for line in ("set key 0 0 6 -> STORED", "key -> VALUE key 0 6", "mg key t v -> VA 6 t-1"):
+            self.assertIn(line, text)
+        self.assertNotIn("secret", text)
+
+
 class Stopping(Case):
     """Signals, `shutdown`, `quit`."""
 

@@ -41,6 +41,8 @@ use std::time::Instant;
 /// Keys whose memory accesses are overlapped. Twice as many would still fit the first-level cache with their buckets
 /// and records; more would push each other out.
 const WINDOW_OPS: usize = 32;
+/// Of a line that is logged.
+const LOGGED_BYTES_MAX: usize = 300;
 
 /// What all workers' dispatchers share besides the cache.
 pub struct Shared {
@@ -106,6 +108,8 @@ pub struct Dispatcher {
     parse_options: ParseOptions,
     /// How many requests of each class the present turn executed.
     executed: [u32; Class::ALL.len()],
+    /// Whether every request is logged (`-vv`).
+    logs: bool,
     /// What is on its way from flash, where there is one.
     fetches: Option<Box<Fetches>>,
 }
@@ -182,6 +186,7 @@ impl Dispatcher {
             pool: Rc::default(),
             parse_options,
             executed: [0; Class::ALL.len()],
+            logs: false,
             fetches,
         }
     }
@@ -319,6 +324,12 @@ impl Dispatcher {
             if ready.connection.is_backed_up() || ready.connection.closing || op.end <= ready.consumed {
                 continue;
             }
+            let input: &[u8] = ready.input;
+            let asked = match op.what {
+                What::Key(_) => op.key,
+                _ => &input[ready.consumed..op.end],
+            };
+            let answered_before = ready.connection.out.len();
             let completes = match op.what {
                 What::Key(of) => {
                     let hint = if written || held != self.worker.quiesced() { None } else { op.at.seen() };
@@ -344,6 +355,9 @@ impl Dispatcher {
                     true
                 }
             };
+            if self.logs {
+                log_request(ready.connection, asked, answered_before);
+            }
             self.hold_uncommitted(ready.connection);
             if completes {
                 ready.connection.tries = 0;
@@ -415,6 +429,7 @@ impl Service for Dispatcher {
 
     fn serve(&mut self, batch: &mut [Ready<'_, Connection>]) {
         let started = Instant::now();
+        self.logs = tracing::enabled!(target: "larder::requests", tracing::Level::DEBUG);
         let output_most = if self.buffers_are_tight() { OUTPUT_TIGHT_BYTES } else { OUTPUT_SOFT_BYTES };
         for ready in batch.iter_mut() {
             ready.connection.waits = false;
@@ -480,6 +495,18 @@ impl Service for Dispatcher {
         self.worker.cache().tick();
         self.worker.tick();
     }
+}
+
+/// Logs the first line of what was asked, or the key of a `get`, and of what was answered: never a value.
+#[cold]
+fn log_request(connection: &Connection, asked: &[u8], answered_before: usize) {
+    let first_line = |text: &[u8]| {
+        let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        line[..line.len().min(LOGGED_BYTES_MAX)].trim_ascii_end().escape_ascii().to_string()
+    };
+    let answered = connection.out.get(answered_before..).unwrap_or_default();
+    tracing::debug!(target: "larder::requests",
+        "{}: {} -> {}", connection.id, first_line(asked), first_line(answered));
 }
 
 /// The key whose bucket is asked for ahead; empty where there is none or it is not known without work.

@@ -111,6 +111,12 @@ pub struct ConnectionId {
     pub(super) generation: u32,
 }
 
+impl std::fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.slot, self.generation)
+    }
+}
+
 #[cfg(test)]
 impl ConnectionId {
     /// A name that no driver gave.
