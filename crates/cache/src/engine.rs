@@ -294,6 +294,7 @@ impl Cache {
             number,
             quiesced: 0,
             inserts: 0,
+            old_value: Vec::new(),
             references: ReferencePool::default(),
             fetcher: self.fetcher(),
             parts_under_way: Vec::new(),
@@ -610,6 +611,8 @@ pub struct Worker {
     /// How often this worker let go of everything it had looked up.
     pub(crate) quiesced: u64,
     pub(crate) inserts: u32,
+    /// Where the value of an item that is written anew waits meanwhile; kept for its memory.
+    pub(crate) old_value: Vec<u8>,
     pub(crate) references: ReferencePool,
     /// Its hand for reading from flash.
     pub(crate) fetcher: Option<Fetcher>,

@@ -380,7 +380,9 @@ impl Worker {
             let Some(begun) = self.begin_chain(store.hash, old.length() as u32, upload.chain, None) else {
                 return StoreOutcome::NoRoom;
             };
-            if !self.fill_piece(copy.insert(begun), old.piece()) {
+            let filled = self.fill_piece(copy.insert(begun), old.piece());
+            self.forget_old(old);
+            if !filled {
                 copy.into_iter().for_each(|copy| self.abandon_upload(copy));
                 return StoreOutcome::NoRoom;
             }
@@ -497,18 +499,30 @@ impl Worker {
         }
     }
 
-    /// The value of the item at `at`, and the rest of its record, for a record that takes its place. The location obeys the
-    /// rule of locations.
-    pub(crate) fn old_record(&self, at: Location) -> (OldValue, RecordOf) {
+    /// The value of the item at `at`, to be given to [`Worker::forget_old`] afterwards, and the rest of its record, for a
+    /// record that takes its place. The location obeys the rule of locations.
+    pub(crate) fn old_record(&mut self, at: Location) -> (OldValue, RecordOf) {
         let guard = self.reader.pin();
         let item = guard.item(at);
         let value = match item.value() {
-            Value::Whole(value) => OldValue::Whole(value.to_vec()),
+            Value::Whole(value) => {
+                let mut copy = std::mem::take(&mut self.old_value);
+                copy.clear();
+                copy.extend_from_slice(value);
+                OldValue::Whole(copy)
+            }
             Value::Chunked { total, first } => {
                 OldValue::Chunked { total, first, _pins: PinnedChain::new(&guard, first) }
             }
         };
         (value, RecordOf { flags: item.flags(), expiry: item.expiry(), cas: item.cas(), state: item.state() })
+    }
+
+    /// Keeps the memory of an old value for the next one.
+    pub(crate) fn forget_old(&mut self, old: OldValue) {
+        if let OldValue::Whole(value) = old {
+            self.old_value = value;
+        }
     }
 }
 

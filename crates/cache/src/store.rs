@@ -310,7 +310,9 @@ impl Worker {
             parts.reverse();
         }
         let of = self.extended(of, store);
-        self.put(store.key, store.hash, parts, &of, expected)
+        let outcome = self.put(store.key, store.hash, parts, &of, expected);
+        self.forget_old(old);
+        outcome
     }
 
     /// The record of an item that something is appended or prepended to.
@@ -362,7 +364,10 @@ impl Worker {
                 let expiry = delete.expiry.unwrap_or(old_expiry);
                 let (value, old) = self.old_record(at);
                 let of = RecordOf { expiry, cas, state, ..old };
-                self.put(delete.key, delete.hash, [value.piece(), Piece::NOTHING], &of, expected)
+                let outcome =
+                    self.put(delete.key, delete.hash, [value.piece(), Piece::NOTHING], &of, expected);
+                self.forget_old(value);
+                outcome
             };
             match outcome {
                 StoreOutcome::Stored { .. } => return DeleteOutcome::Deleted,
@@ -458,8 +463,10 @@ impl Worker {
             // The record has no word for an expiry: write it anew with one.
             let expected = self.seen(at);
             let (value, old) = self.old_record(at);
-            match self.put(key, hash, [value.piece(), Piece::NOTHING], &RecordOf { expiry, ..old }, expected)
-            {
+            let of = RecordOf { expiry, ..old };
+            let outcome = self.put(key, hash, [value.piece(), Piece::NOTHING], &of, expected);
+            self.forget_old(value);
+            match outcome {
                 StoreOutcome::Stored { .. } => return Touched::Done,
                 StoreOutcome::NoRoom => return Touched::NoRoom,
                 _ => {}

@@ -316,6 +316,31 @@ fn a_full_cache_evicts_and_keeps_what_is_read() {
 }
 
 #[test]
+fn a_write_gives_up_when_another_worker_stands_still_and_goes_on_when_it_moves() {
+    let cache = cache(16);
+    let mut worker = cache.worker();
+    // Whatever it looked up before it stood still is not reused.
+    let mut still = cache.worker();
+    let value = [b'v'; 1000];
+    let mut number = 0;
+    let mut set_next = |worker: &mut Worker| {
+        number += 1;
+        set(worker, format!("key {number}").as_bytes(), &value)
+    };
+    let waited = loop {
+        let started = std::time::Instant::now();
+        match set_next(&mut worker) {
+            StoreOutcome::NoRoom => break started.elapsed(),
+            outcome => assert!(is_stored(outcome), "{outcome:?}"),
+        }
+    };
+    // A second, and what a busy machine adds.
+    assert!(waited.as_secs_f64() < 10.0, "{waited:?}");
+    still.offline();
+    assert!((0..20_000).all(|_| is_stored(set_next(&mut worker))));
+}
+
+#[test]
 fn without_eviction_a_full_cache_refuses_and_loses_nothing() {
     let cache = Cache::new(CacheOptions {
         limit_bytes: 16 << 20,

@@ -274,11 +274,11 @@ impl Dispatcher {
                 let shown = Shown { cas, value_bytes: 0, expiry: Some((expiry, touched)) };
                 let out = connection.output();
                 if flags.has(b'v') {
-                    let mut digits = Vec::with_capacity(20);
-                    compose::decimal(&mut digits, value);
-                    let code = format!("VA {}", digits.len());
-                    compose_reply(out, &code, meta, Some(&shown), now_s);
-                    out.extend_from_slice(&digits);
+                    let digits = value.checked_ilog10().unwrap_or(0) + 1;
+                    out.extend_from_slice(b"VA ");
+                    compose::decimal(out, digits.into());
+                    compose_reply(out, "", meta, Some(&shown), now_s);
+                    compose::decimal(out, value);
                     out.extend_from_slice(b"\r\n");
                 } else {
                     compose_reply(out, "HD", meta, Some(&shown), now_s);
