@@ -12,6 +12,11 @@ need memcached memcached
 need redis-server redis-server
 need memccapable libmemcached-tools
 need valgrind valgrind
+need go golang-go
+need node nodejs
+need npm npm
+need javac default-jdk-headless
+need mvn maven
 command -v chromium chromium-browser google-chrome >/dev/null || packages+=(chromium)
 [ -e /usr/include/libmemcached/memcached.h ] || packages+=(libmemcached-dev)
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
