@@ -29,6 +29,19 @@ fn store<'a>(cache: &Cache, key: &'a [u8], value: &'a [u8]) -> Store<'a> {
     }
 }
 
+fn delete<'a>(cache: &Cache, key: &'a [u8]) -> Delete<'a> {
+    Delete {
+        key,
+        hash: cache.hash(key),
+        compare: None,
+        explicit_cas: None,
+        invalidate: false,
+        drop_value: false,
+        expiry: None,
+        flags: 0,
+    }
+}
+
 fn get(worker: &Worker, key: &[u8]) -> Option<Vec<u8>> {
     let hit = worker.get(worker.cache().hash(key), key)?;
     let mut value = Vec::new();
@@ -180,20 +193,6 @@ fn without_eviction_every_column_comes_back_when_what_was_not_moved_is_gone() {
         CacheOptions { limit_bytes: 20 << 20, evict: false, seed: Some(1), ..CacheOptions::default() };
     let cache = Cache::new(options).expect("a small cache can be made");
     let mut worker = cache.worker();
-    let delete = |worker: &mut Worker, key: &[u8]| {
-        let hash = cache.hash(key);
-        let delete = Delete {
-            key,
-            hash,
-            compare: None,
-            explicit_cas: None,
-            invalidate: false,
-            drop_value: false,
-            expiry: None,
-            flags: 0,
-        };
-        worker.delete(&delete);
-    };
     let small = [b'v'; 360];
     let mut lot = 1u64;
     for turn in 0..12 * KEYS {
@@ -213,8 +212,10 @@ fn without_eviction_every_column_comes_back_when_what_was_not_moved_is_gone() {
             assert_eq!(cache.live_in_columns(), cache.memory_use().items_bytes, "turn {turn}");
         }
     }
-    (0..KEYS).for_each(|number| delete(&mut worker, format!("small {number}").as_bytes()));
-    (0..KEYS / 200).for_each(|number| delete(&mut worker, format!("large {number}").as_bytes()));
+    let small_keys = (0..KEYS).map(|number| format!("small {number}"));
+    for key in small_keys.chain((0..KEYS / 200).map(|number| format!("large {number}"))) {
+        worker.delete(&delete(&cache, key.as_bytes()));
+    }
     for _ in 0..100 {
         worker.quiesce();
         cache.tend();
@@ -249,16 +250,7 @@ fn what_was_set_is_got_and_what_was_deleted_is_not() {
     assert!(is_stored(set(&mut worker, b"k", b"one")));
     assert!(is_stored(set(&mut worker, b"k", b"two")));
     assert_eq!(get(&worker, b"k").unwrap(), b"two");
-    let delete = Delete {
-        key: b"k",
-        hash: cache.hash(b"k"),
-        compare: None,
-        explicit_cas: None,
-        invalidate: false,
-        drop_value: false,
-        expiry: None,
-        flags: 0,
-    };
+    let delete = delete(&cache, b"k");
     assert_eq!(worker.delete(&delete), DeleteOutcome::Deleted);
     assert_eq!(worker.delete(&delete), DeleteOutcome::NotFound);
     assert!(get(&worker, b"k").is_none());
@@ -362,17 +354,7 @@ fn without_eviction_a_full_cache_refuses_and_loses_nothing() {
     // What is deleted makes room again.
     for n in 0..stored / 2 {
         let key = format!("key-{n}");
-        let hash = cache.hash(key.as_bytes());
-        let delete = Delete {
-            key: key.as_bytes(),
-            hash,
-            compare: None,
-            explicit_cas: None,
-            invalidate: false,
-            drop_value: false,
-            expiry: None,
-            flags: 0,
-        };
+        let delete = delete(&cache, key.as_bytes());
         assert_eq!(worker.delete(&delete), DeleteOutcome::Deleted);
     }
     assert!(is_stored(set(&mut worker, b"more", &value)));
@@ -583,17 +565,7 @@ fn what_is_added_to_a_large_value_stands_before_or_behind_it() {
         }
     }
     // Marked stale, it is written anew as well.
-    let hash = cache.hash(b"key");
-    let delete = Delete {
-        key: b"key",
-        hash,
-        compare: None,
-        explicit_cas: None,
-        invalidate: true,
-        drop_value: false,
-        expiry: None,
-        flags: 0,
-    };
+    let delete = Delete { invalidate: true, ..delete(&cache, b"key") };
     assert_eq!(worker.delete(&delete), DeleteOutcome::Deleted);
     assert!(get(&worker, b"key").as_deref() == Some(&expected[..]));
     // Nobody is left who pins anything: all of it goes.
