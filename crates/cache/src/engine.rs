@@ -532,8 +532,8 @@ impl Cache {
     /// The item at `at` can no longer be found: its bytes are dead.
     pub(crate) fn died(&self, guard: &Guard<'_>, at: Location, counters: &Counters) {
         let mut bytes = 0;
-        guard.item(at).mark_dead();
         self.each_piece(guard, at, |at, piece_bytes| {
+            guard.item(at).mark_dead();
             self.memory.column(self.memory.column_of(at)).died(piece_bytes);
             bytes += piece_bytes as u64;
         });

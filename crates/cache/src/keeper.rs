@@ -156,9 +156,10 @@ enum What {
     Live(u32),
 }
 
-/// Whether an entry may lead to the record. A chunk lives and dies with its owner.
-fn may_live((_, record): &(Location, Record<'_>)) -> bool {
-    !matches!(record, Record::Item(item) if item.state().has(State::DEAD))
+/// Whether an entry may lead to the record, or to the owner of the chunk.
+fn may_live(guard: &Guard<'_>, at: Location, record: &Record<'_>) -> bool {
+    let item = if let Record::Item(item) = record { *item } else { guard.item(at) };
+    !item.state().has(State::DEAD)
 }
 
 impl Cache {
@@ -533,14 +534,15 @@ impl Cache {
     ) -> bool {
         met.clear();
         judged.clear();
-        let mut records = self.memory.records(guard, column);
+        let records = self.memory.records(guard, column);
         // A large value may have begun to be sent since the column was chosen.
         if records.is_refused() {
             return false;
         }
+        let mut live = records.filter(|(at, record)| may_live(guard, *at, record));
         loop {
             let ahead = met.len();
-            for (at, record) in records.by_ref().filter(may_live).take(LOOK_AHEAD_RECORDS) {
+            for (at, record) in live.by_ref().take(LOOK_AHEAD_RECORDS) {
                 let (hash, what) = match record {
                     Record::Item(item) if self.life(at, &item) == Life::Live => {
                         let nth = judged.len() as u32;

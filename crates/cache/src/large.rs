@@ -314,6 +314,8 @@ impl Worker {
         let mut next = Some(first);
         while let Some(at) = next {
             let chunk = guard.chunk(at);
+            // Others of the same chain may live: it would pass for one of them.
+            guard.item(at).mark_dead();
             self.cache.memory.column(self.cache.memory.column_of(at)).died(chunk.held_bytes());
             next = chunk.next;
         }

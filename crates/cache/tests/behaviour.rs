@@ -576,6 +576,66 @@ fn what_is_added_to_a_large_value_stands_before_or_behind_it() {
     assert_eq!((cache.live_in_columns(), cache.memory_use().items_bytes), (0, 0));
 }
 
+/// Appends of large values and of small ones to the same item, by two workers: each comes whole and once, and what had to be
+/// done over leaves nothing behind.
+#[test]
+fn appends_that_meet_are_done_over_and_leave_nothing_behind() {
+    const ROUNDS: usize = 400;
+    let options = CacheOptions {
+        limit_bytes: 64 << 20,
+        workers: 2,
+        evict: false,
+        seed: Some(1),
+        ..CacheOptions::default()
+    };
+    let cache = Cache::new(options).expect("a small cache can be made");
+    let append = |value| Store { mode: Mode::Append, ..store(&cache, b"key", value) };
+    let mut large = cache.worker();
+    let mut small = cache.worker();
+    for _ in 0..10 {
+        assert!(is_stored(set(&mut large, b"key", b"")));
+        large.offline();
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        let (large_done, small_done) = std::thread::scope(|scope| {
+            let large_done = scope.spawn(|| {
+                large.online();
+                let value = [b'L'; 20_000];
+                for _ in 0..ROUNDS / 10 {
+                    let mut upload = large.begin_upload(cache.hash(b"key"), value.len() as u32).unwrap();
+                    assert!(large.fill_upload(&mut upload, &value));
+                    assert!(is_stored(large.complete_upload(upload, &append(b""))));
+                    large.quiesce();
+                }
+                is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+                large.offline();
+                ROUNDS / 10
+            });
+            let mut small_done = 0;
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                assert!(is_stored(small.store(&append(b"s"))));
+                small_done += 1;
+                small.quiesce();
+            }
+            small.offline();
+            (large_done.join().unwrap(), small_done)
+        });
+        large.online();
+        let value = get(&large, b"key").expect("nothing is evicted");
+        let larges = value.iter().filter(|&&byte| byte == b'L').count();
+        assert_eq!((larges, value.len() - larges), (large_done * 20_000, small_done));
+        assert!(
+            value.split(|&byte| byte == b's').all(|run| run.len().is_multiple_of(20_000)),
+            "a part is torn"
+        );
+        large.quiesce();
+        assert_eq!(cache.live_in_columns(), cache.memory_use().items_bytes);
+        large.offline();
+        cache.tend();
+        small.online();
+        large.online();
+    }
+}
+
 #[test]
 fn a_large_read_goes_on_to_its_end_when_its_item_is_replaced() {
     let cache = cache(16);
