@@ -112,6 +112,10 @@ counters! {
     evicted_unfetched,
     /// Evicted items that had been read while their warmth was not zero.
     evicted_active,
+    /// Evicted items that would have expired.
+    evicted_nonzero,
+    /// Seconds since the last use of each evicted item, summed up: over the evictions, how long an item nobody asks for stays.
+    evicted_idle_s,
     /// Items dropped by the pass because they had expired.
     reclaimed,
     /// Expired items that were never read.

@@ -119,6 +119,8 @@ pub struct Cache {
     /// Set while a wake-up is on its way, so that a hundred writers do not each take the lock to wake the keeper.
     pub(crate) woken: AtomicBool,
     pub(crate) stopping: AtomicBool,
+    /// Seconds since the last use of the item evicted last.
+    pub(crate) evicted_idle_s: AtomicU32,
     /// How many free columns, one slab's worth, are mapped and filled with zeros ahead of need.
     pub(crate) ahead_columns: usize,
     /// How many free columns the keeper holds ready under the limit of the start.
@@ -270,6 +272,7 @@ impl Cache {
             wake: (Mutex::new(false), Condvar::new()),
             woken: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            evicted_idle_s: AtomicU32::new(0),
             free_columns_wanted,
             ahead_columns: geometry.columns_per_slab as usize,
             budget: Mutex::new(budget),
@@ -398,6 +401,23 @@ impl Cache {
             bookkeeping_bytes: budget.bookkeeping_bytes,
             temperature_bytes: self.temperature_bytes.load(Ordering::Relaxed),
         }
+    }
+
+    /// Seconds since the last use of the item evicted last; 0 before the first.
+    pub fn evicted_idle_s(&self) -> u32 {
+        self.evicted_idle_s.load(Ordering::Relaxed)
+    }
+
+    /// About how many seconds ago the oldest column that holds items was begun. What is in it is older only if it was moved.
+    pub fn age_s(&self) -> u32 {
+        let columns = self.memory.columns_mapped();
+        let sampled = (0..columns).step_by(columns.div_ceil(AGE_LOOKS_MAX).max(1) as usize);
+        let begun_s = sampled
+            .map(|id| self.memory.column(ColumnId(id)))
+            .filter(|found| matches!(found.state(), ColumnState::Open | ColumnState::Sealed))
+            .filter(|found| found.live_bytes() > 0)
+            .map(|found| found.opened_s());
+        begun_s.min().map_or(0, |begun_s| self.clock.now_s().saturating_sub(begun_s))
     }
 
     /// Bytes that live in columns that were not retired, as the columns count them: for tests that hold this and
@@ -567,6 +587,9 @@ impl Cache {
 fn first_cas(floor: u64, clock: &Clock) -> u64 {
     if floor < 1 << 63 { floor } else { (clock.unix_s(clock.now_s()).max(0) as u64) << 30 }
 }
+
+/// Columns looked at for the oldest.
+const AGE_LOOKS_MAX: u32 = 16_384;
 
 /// About one bucket for every 8 KiB of the limit: one 128th of the memory, enough for items of 1 KiB before the first
 /// split.

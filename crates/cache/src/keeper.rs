@@ -19,7 +19,7 @@ use crate::temperature::{
     Verdict,
 };
 use larder_index::{BucketGuard, Found};
-use larder_item::{KeyHash, Location, State};
+use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{
     ColumnId, ColumnState, Guard, NewChunked, NewItem, OpenColumn, Reader, Record, SlabId, Value,
 };
@@ -618,18 +618,27 @@ impl Cache {
                     counters.expired_unfetched.add(1);
                 }
             }
-            Life::Live => {
-                counters.evictions.add(1);
-                if !fetched {
-                    counters.evicted_unfetched.add(1);
-                }
-                if found.entry.warmth > 0 {
-                    counters.evicted_active.add(1);
-                }
-            }
+            Life::Live => self.count_eviction(&item, found.entry.warmth, counters),
         }
         self.died(guard, met.at, counters);
         Emptied::Yes
+    }
+
+    /// Counts an item that is evicted, by the state it was last in.
+    pub(crate) fn count_eviction(&self, item: &larder_memory::Item<'_>, warmth: u8, counters: &Counters) {
+        let idle_s = item.state().idle_s(self.clock.now_s());
+        self.evicted_idle_s.store(idle_s, Ordering::Relaxed);
+        counters.evictions.add(1);
+        counters.evicted_idle_s.add(idle_s.into());
+        if !item.state().has(State::FETCHED) {
+            counters.evicted_unfetched.add(1);
+        }
+        if warmth > 0 {
+            counters.evicted_active.add(1);
+        }
+        if item.expiry() != Expiry::NEVER {
+            counters.evicted_nonzero.add(1);
+        }
     }
 
     /// Copies the record at `at` to the survivors' column. `None`: there is no room for it.
@@ -677,7 +686,10 @@ impl Cache {
         self.leave(guard, &leaving, counters);
         bucket.remove(&found);
         drop(bucket);
-        if life == Life::Live { &counters.evictions } else { &counters.reclaimed }.add(1);
+        match life {
+            Life::Live => self.count_eviction(&guard.item(owner), found.entry.warmth, counters),
+            _ => counters.reclaimed.add(1),
+        }
         self.died(guard, owner, counters);
         Emptied::Yes
     }

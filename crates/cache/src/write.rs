@@ -298,9 +298,9 @@ impl Cache {
                 let leaving = Leaving { hash, at, warmth: victim.entry.warmth, parts: Parts::None };
                 self.leave(guard, &leaving, counters);
             }
+            self.count_eviction(&guard.item(at), victim.entry.warmth, counters);
             bucket.remove(&victim);
             self.died(guard, at, counters);
-            counters.evictions.add(1);
         }
         true
     }

@@ -308,6 +308,38 @@ fn a_full_cache_evicts_and_keeps_what_is_read() {
 }
 
 #[test]
+fn what_is_evicted_is_counted_by_how_long_nobody_asked_for_it() {
+    let cache = cache(16);
+    cache.clock().hold();
+    let mut worker = cache.worker();
+    let value = vec![b'v'; 1000];
+    let expiry = Expiry(cache.clock().now_s() + 10_000);
+    for n in 0..3_000u32 {
+        let key = format!("old-{n}");
+        let expiry = if n % 2 == 0 { expiry } else { Expiry::NEVER };
+        assert!(is_stored(worker.store(&Store { expiry, ..store(&cache, key.as_bytes(), &value) })));
+        worker.quiesce();
+    }
+    cache.clock().shift(100);
+    assert_eq!((cache.age_s(), cache.totals().evicted_idle_s), (100, 0));
+    for n in 0..60_000u32 {
+        set(&mut worker, format!("new-{n}").as_bytes(), &value);
+        worker.quiesce();
+    }
+    let totals = cache.totals();
+    assert!(totals.evictions > 40_000);
+    let stayed = |parity: u32| {
+        let here = |n: &u32| get(&worker, format!("old-{n}").as_bytes()).is_some();
+        (0..3_000).filter(|n| n % 2 == parity).filter(here).count() as u64
+    };
+    let (stayed_expiring, stayed_forever) = (stayed(0), stayed(1));
+    assert!(stayed_expiring + stayed_forever < 100);
+    assert_eq!(totals.evicted_nonzero, 1_500 - stayed_expiring);
+    assert_eq!(totals.evicted_idle_s, 100 * (3_000 - stayed_expiring - stayed_forever));
+    assert_eq!((cache.evicted_idle_s(), cache.age_s()), (0, 0));
+}
+
+#[test]
 fn a_write_gives_up_when_another_worker_stands_still_and_goes_on_when_it_moves() {
     let cache = cache(16);
     let mut worker = cache.worker();
