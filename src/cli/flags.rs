@@ -412,7 +412,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('C'), long: "disable-cas", topic: Topic::Protocol,
-        help: "show no compare-and-swap numbers",
+        help: "tell no compare-and-swap numbers, and take none for right",
         set: |s, v| { s.cas_enabled = !switch(v)?; Ok(()) }, ..ROW
     },
     Flag {

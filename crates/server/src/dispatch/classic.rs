@@ -147,6 +147,12 @@ impl Dispatcher {
         if self.shared.settings.cas_enabled { hit.cas() } else { 0 }
     }
 
+    /// The CAS number to compare an item's with. Where CAS is switched off no item has the one a client names, as nobody was
+    /// told any.
+    pub(super) fn compared_cas(&self, named: u64) -> u64 {
+        if self.shared.settings.cas_enabled || named == 0 { named } else { u64::MAX }
+    }
+
     /// Reads a client's exptime on the server's clock.
     pub(super) fn expiry(&self, exptime: i32) -> Expiry {
         let clock = self.worker.cache().clock();
@@ -195,7 +201,7 @@ impl Dispatcher {
 
     fn store_classic(&mut self, connection: &mut Connection, store: &StoreRequest<'_>, hash: KeyHash) {
         let expiry = self.expiry(store.exptime);
-        let (mode, compare) = mode_of(store.verb, store.cas);
+        let (mode, compare) = mode_of(store.verb, self.compared_cas(store.cas));
         let outcome = self.worker.store(&Store {
             key: store.key,
             hash,

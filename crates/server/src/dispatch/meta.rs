@@ -8,7 +8,7 @@ use larder_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Hit, KEY_BYTES_MAX, KeyHash, Mode, State, Store,
     StoreOutcome, Value,
 };
-use larder_protocol::{Meta, MetaVerb, compose, reply};
+use larder_protocol::{Meta, MetaFlags, MetaVerb, compose, reply};
 
 /// Seconds an item gets that is created with an expiry in the past, until its first reply is written.
 const VIVIFIED_TTL_S: i32 = 60;
@@ -152,6 +152,11 @@ impl Dispatcher {
         self.answer_meta_set(connection, meta, key, hash, outcome);
     }
 
+    /// The CAS number that the item has to have, if the request names one.
+    fn compare_of(&self, flags: &MetaFlags<'_>) -> Option<u64> {
+        flags.has(b'C').then(|| self.compared_cas(flags.compare))
+    }
+
     /// An `ms` in the cache's terms.
     pub(super) fn meta_store<'a>(&self, meta: &Meta<'a>, key: &'a [u8], hash: KeyHash) -> Store<'a> {
         let flags = &meta.flags;
@@ -165,7 +170,7 @@ impl Dispatcher {
             expiry: self.expiry(flags.ttl),
             value: meta.data,
             // No CAS number is 0: where nothing is replaced, memcached takes that for none.
-            compare: flags.has(b'C').then_some(flags.compare).filter(|&cas| cas != 0 || !joins),
+            compare: self.compare_of(flags).filter(|&cas| cas != 0 || !joins),
             explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
             invalidate: flags.has(b'I'),
             vivify: flags.has(b'N').then(|| self.expiry(flags.n)),
@@ -217,7 +222,8 @@ impl Dispatcher {
         let outcome = self.worker.delete(&Delete {
             key,
             hash,
-            compare: flags.has(b'C').then_some(flags.compare),
+            // Every item's CAS number is 0 where CAS is switched off.
+            compare: self.compare_of(flags).filter(|&cas| cas != 0 || self.shared.settings.cas_enabled),
             explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
             invalidate: flags.has(b'I'),
             drop_value: flags.has(b'x'),
@@ -256,7 +262,7 @@ impl Dispatcher {
             increment,
             delta: flags.delta,
             initial: flags.has(b'N').then(|| (self.expiry(flags.n), flags.initial)),
-            compare: flags.has(b'C').then_some(flags.compare).filter(|&cas| cas != 0),
+            compare: self.compare_of(flags).filter(|&cas| cas != 0),
             explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
             expiry: flags.has(b'T').then(|| self.expiry(flags.ttl)),
             binary_key: flags.has(b'b'),

@@ -118,7 +118,7 @@ impl Dispatcher {
         match request {
             Request::Store(store) => {
                 let hash = self.worker.cache().hash(store.key);
-                let (mode, compare) = mode_of(store.verb, store.cas);
+                let (mode, compare) = mode_of(store.verb, self.compared_cas(store.cas));
                 let outcome = self.worker.complete_upload(
                     upload,
                     &Store {
