@@ -166,8 +166,8 @@ const RESERVE_TIMES: u64 = 4;
 const FREE_COLUMNS_MAX: usize = 64;
 /// Free columns that only the pass may take, so that what is warm finds a place when writers have taken all others.
 pub(crate) const RESERVED_COLUMNS: usize = 2;
-/// Columns there must be for each worker, which fills one of its own.
-const COLUMNS_PER_WORKER_MIN: usize = 2;
+/// Columns there must be for each worker, which fills two of its own.
+const COLUMNS_PER_WORKER_MIN: usize = 3;
 /// What connection buffers get at least for each worker, in bytes, if that is not more than a quarter of the limit.
 pub const WORKER_BUFFERS_BYTES: u64 = 256 << 10;
 /// Smallest `-m` that leaves room for columns.
@@ -235,7 +235,7 @@ impl Cache {
         let free_columns_wanted = (columns as usize / ready_share)
             .min(FREE_COLUMNS_MAX)
             .max(options.workers + 3 + RESERVED_COLUMNS);
-        // Each worker fills a column of its own.
+        // Each worker fills columns of its own.
         if options.workers * COLUMNS_PER_WORKER_MIN > columns as usize {
             return Err(CacheError(format!(
                 "{} worker threads (-t) are too many for {} MiB (-m): at most {}",
@@ -293,7 +293,7 @@ impl Cache {
         assert!(number + 1 < self.blocks.len(), "more workers than were announced");
         Worker {
             reader: self.memory.register(),
-            open: None,
+            open: [None, None],
             number,
             quiesced: 0,
             inserts: 0,
@@ -629,7 +629,8 @@ impl HoldsKey for Owner<'_, '_> {
 pub struct Worker {
     pub(crate) cache: Arc<Cache>,
     pub(crate) reader: Reader,
-    pub(crate) open: Option<OpenColumn>,
+    /// The columns it fills: see [`Open`].
+    pub(crate) open: [Option<OpenColumn>; 2],
     pub(crate) number: usize,
     /// How often this worker let go of everything it had looked up.
     pub(crate) quiesced: u64,
@@ -643,6 +644,16 @@ pub struct Worker {
     pub(crate) parts_under_way: Vec<u64>,
     /// What has to be durable before the present requests are answered.
     pub(crate) commit: Cell<Option<Commit>>,
+}
+
+/// What a worker fills a column with. Chunks have columns of their own, so that large values that come slowly lie side by side
+/// and pin no more columns than they need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Open {
+    /// Items, and the owners of chunks.
+    Records,
+    /// Chunks.
+    Chunks,
 }
 
 impl Worker {
@@ -676,8 +687,10 @@ impl Worker {
     pub fn tick(&mut self) {
         self.references.flush(&self.cache.references);
         let floor = self.cache.flush_floor.0.load(Ordering::Acquire);
-        if self.open.as_ref().is_some_and(|open| open.birth() < floor) {
-            self.seal_open();
+        for of in [Open::Records, Open::Chunks] {
+            if self.open[of as usize].as_ref().is_some_and(|open| open.birth() < floor) {
+                self.seal_open(of);
+            }
         }
     }
 
@@ -709,7 +722,8 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.seal_open();
+        self.seal_open(Open::Records);
+        self.seal_open(Open::Chunks);
     }
 }
 

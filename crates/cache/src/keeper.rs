@@ -588,6 +588,10 @@ impl Cache {
             life = self.life(met.at, &item);
             match moved {
                 Some(new) if life == Life::Live => {
+                    // A copy does without the word of an expiry that was taken away, and may need one for its CAS number.
+                    let (old_bytes, new_bytes) = (item.bytes(), guard.item(new).bytes());
+                    counters.bytes_died.add(old_bytes.saturating_sub(new_bytes).into());
+                    counters.bytes_stored.add(new_bytes.saturating_sub(old_bytes).into());
                     // The expiry or the state may have changed since the copy: under the writer bit they hold still.
                     guard.item(new).copy_state_from(&item);
                     bucket.replace(&found, new, warmth);
@@ -706,6 +710,7 @@ impl Cache {
     /// Empties and returns slabs that the budget no longer allows.
     fn give_slabs_back(&self, turns: &mut Turns) {
         let mut stuck: Vec<SlabId> = Vec::new();
+        let mut released = false;
         if self.memory.over_limit_slabs() == 0 {
             return;
         }
@@ -727,12 +732,15 @@ impl Cache {
                     self.empty(&mut keeper, id, self.evict, turns);
                 }
             }
-            if !self.memory.finish_release(slab) {
+            if self.memory.finish_release(slab) {
+                released = true;
+            } else {
                 stuck.push(slab);
             }
         }
         // What may not be evicted does not go away by being looked at again and again.
-        if !self.evict && stuck.len() > SLABS_STUCK_MAX {
+        let found_none = !released && !stuck.is_empty() && !self.goes_on(turns);
+        if !self.evict && (found_none || stuck.len() > SLABS_STUCK_MAX) {
             self.keeper.lock().expect("no panic under this lock").rests = ROUNDS_OF_REST;
         }
         // A column that a worker fills, or that is pinned or still read, holds up its slab. It is handed out again for

@@ -1,6 +1,6 @@
 //! Large values: chains of chunks, filled as the bytes arrive and read as the socket takes them.
 
-use crate::engine::{Cache, Worker};
+use crate::engine::{Cache, Open, Worker};
 use crate::read::Hit;
 use crate::store::{Mode, Store, StoreOutcome};
 use crate::write::{Expected, Published};
@@ -70,10 +70,11 @@ impl Upload {
 /// quarter on their way out. What is pinned cannot be reclaimed, so slow clients must not be able to pin everything.
 const UPLOADS_SHARE: u64 = 2;
 const READS_SHARE: u64 = 4;
-/// Where more columns are pinned, in eighths of all, no more is taken in or sent. A chunk pins its column as a whole: where
-/// chunks lie between small items, a few bytes hold much.
-const UPLOADS_PIN_EIGHTHS: u64 = 6;
-const READS_PIN_EIGHTHS: u64 = 7;
+/// Where more columns are pinned, in sixteenths of all, no more is taken in or sent; an upload that is the only one may have more
+/// than others. A chunk pins its column as a whole: where chunks lie between values that came and went, a few bytes hold much.
+const UPLOADS_PIN_SIXTEENTHS: u64 = 12;
+const SOLE_PIN_SIXTEENTHS: u64 = 15;
+const READS_PIN_SIXTEENTHS: u64 = 15;
 
 /// Bytes counted as pinned by transfers of one kind, until dropped.
 pub(crate) struct Share {
@@ -102,6 +103,11 @@ impl Share {
         }
         self.bytes += more;
         true
+    }
+
+    /// Whether nobody else counts any.
+    fn is_sole(&self) -> bool {
+        self.counter().load(Ordering::Relaxed) == self.bytes
     }
 
     /// Counts `bytes` no longer.
@@ -243,12 +249,14 @@ impl Worker {
         share: &mut Option<Share>,
     ) -> Option<(ChunkSpace, usize)> {
         let length = wanted.min(self.cache.memory.chunk_bytes_max() as usize);
-        if let Some(share) = share
-            && !(self.cache.may_pin(UPLOADS_PIN_EIGHTHS) && share.grow(length as u64))
-        {
-            return None;
+        if let Some(share) = share {
+            let sixteenths = if share.is_sole() { SOLE_PIN_SIXTEENTHS } else { UPLOADS_PIN_SIXTEENTHS };
+            if !self.cache.may_pin(sixteenths) || !share.grow(length as u64) {
+                return None;
+            }
         }
-        let space = self.place_with(|open| open.place_chunk(owner, chain, None, length as u16))?;
+        let space =
+            self.place_with(Open::Chunks, |open| open.place_chunk(owner, chain, None, length as u16))?;
         Some((space, wanted - length))
     }
 
@@ -457,7 +465,7 @@ impl Worker {
         }
         let is_only = self.cache.memory.pinned_columns() == 0;
         let chain = PinnedChain::new(&self.reader.pin(), first);
-        (is_only || self.cache.may_pin(READS_PIN_EIGHTHS)).then_some(LargeRead { chain, sent: 0, share })
+        (is_only || self.cache.may_pin(READS_PIN_SIXTEENTHS)).then_some(LargeRead { chain, sent: 0, share })
     }
 
     /// Appends up to `most` bytes of the value to `out`. Returns whether there are more.
@@ -529,10 +537,10 @@ impl Worker {
 }
 
 impl Cache {
-    /// Whether no more than so many eighths of the columns are pinned.
-    fn may_pin(&self, eighths: u64) -> bool {
+    /// Whether no more than so many sixteenths of the columns are pinned.
+    fn may_pin(&self, sixteenths: u64) -> bool {
         let pinned_bytes = self.memory.pinned_columns() as u64 * u64::from(self.column_bytes());
-        pinned_bytes * 8 <= self.memory.limit_bytes() * eighths
+        pinned_bytes * 16 <= self.memory.limit_bytes() * sixteenths
     }
 }
 

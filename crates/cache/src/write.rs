@@ -6,7 +6,7 @@
 
 use crate::counters::Counters;
 use crate::demote::{Leaving, Parts};
-use crate::engine::{Cache, Life, Owner, RESERVED_COLUMNS, Worker};
+use crate::engine::{Cache, Life, Open, Owner, RESERVED_COLUMNS, Worker};
 use crate::keeper::{Pace, Turns, hollow::DEAD_LOOKS};
 use larder_index::{BucketGuard, WARMTH_MAX};
 use larder_item::{Expiry, KeyHash, Location, State};
@@ -59,12 +59,12 @@ impl Worker {
     /// Places a record in this worker's open column, taking a new column or helping the pass as needed.
     /// `None`: there is no room and none can be made.
     pub(crate) fn place(&mut self, item: &NewItem<'_>) -> Option<Location> {
-        self.place_with(|open| open.place(item))
+        self.place_with(Open::Records, |open| open.place(item))
     }
 
     /// Places the owner record of a chain of chunks.
     pub(crate) fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
-        self.place_with(|open| open.place_chunked(item))
+        self.place_with(Open::Records, |open| open.place_chunked(item))
     }
 
     /// Expect the record at `at`, which was looked at since the last quiescent point.
@@ -80,27 +80,32 @@ impl Worker {
     }
 
     /// Runs `put` on an open column that has room for it.
-    pub(crate) fn place_with<T>(&mut self, mut put: impl FnMut(&mut OpenColumn) -> Option<T>) -> Option<T> {
+    #[inline]
+    pub(crate) fn place_with<T>(
+        &mut self,
+        of: Open,
+        mut put: impl FnMut(&mut OpenColumn) -> Option<T>,
+    ) -> Option<T> {
         loop {
             // A flush makes everything in older columns invalid: what is stored after it needs a younger one.
             let floor = self.cache.flush_floor.0.load(Ordering::Acquire);
-            if let Some(open) = &mut self.open
+            if let Some(open) = &mut self.open[of as usize]
                 && open.birth() >= floor
                 && let Some(done) = put(open)
             {
                 return Some(done);
             }
-            self.seal_open();
+            self.seal_open(of);
             match self.take_column() {
-                Some(open) => self.open = Some(open),
+                Some(open) => self.open[of as usize] = Some(open),
                 None => return None,
             }
         }
     }
 
-    /// Hands the open column to the keeper.
-    pub(crate) fn seal_open(&mut self) {
-        if let Some(open) = self.open.take() {
+    /// Hands an open column to the keeper.
+    pub(crate) fn seal_open(&mut self, of: Open) {
+        if let Some(open) = self.open[of as usize].take() {
             let sealed = open.seal_at(self.cache.clock.now_s());
             self.cache.sealed(sealed);
         }
@@ -127,7 +132,8 @@ impl Worker {
             // Columns enough may be on their way back already: then only other workers' quiescent points are missing,
             // and to reclaim more would empty the cache while one of them is slow.
             let helped = self.cache.memory.returning_columns() < self.cache.free_columns_target()
-                && self.cache.reclaim_one(&mut Turns::begin(Pace::Hurried));
+                && (self.cache.reclaim_one(&mut Turns::begin(Pace::Hurried))
+                    || (!self.cache.evict && self.cache.reclaim_dead(DEAD_LOOKS)));
             self.cache.memory.recycle();
             if helped {
                 continue;
@@ -218,7 +224,8 @@ impl Worker {
 
     /// Takes back the record placed last, which nobody has found yet.
     pub(crate) fn take_back(&mut self, placed: Location) {
-        let open = self.open.as_mut().expect("the record was placed in the open column just now");
+        let open = self.open[Open::Records as usize].as_mut();
+        let open = open.expect("the record was placed in the open column just now");
         open.undo(placed);
     }
 

@@ -533,6 +533,8 @@ fn small_items_find_room_beside_large_values_that_come_slowly() {
     let cache = cache(64);
     let mut worker = cache.worker();
     let piece = [b'v'; 8 << 10];
+    // Comes and goes, so that the slow ones do not lie side by side.
+    let quick = [b'q'; 50_000];
     let mut uploads: Vec<(usize, Upload)> = Vec::new();
     let (mut begun, mut refused) = (0, 0);
     for round in 0..40 {
@@ -549,6 +551,7 @@ fn small_items_find_room_beside_large_values_that_come_slowly() {
                 worker.abandon_upload(upload);
                 refused += 1;
             }
+            assert!(is_stored(set(&mut worker, b"quick", &quick)), "round {round}, {number}");
             for nth in 0..70 {
                 let key = format!("small {round} {number} {nth}");
                 assert!(is_stored(set(&mut worker, key.as_bytes(), &piece[..900])), "{key}");

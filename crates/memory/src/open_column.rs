@@ -354,7 +354,7 @@ unsafe fn put(to: *mut u8, bytes: &[u8]) -> *mut u8 {
 }
 
 /// A chunk that nobody knows yet, to be filled. It pins its column: the column is neither walked nor reused while
-/// the space is held. Publish the chain's owner only after every space of the chain was dropped or turned into a pin.
+/// the space is held. Nothing is written to it once its chain's owner is published.
 pub struct ChunkSpace {
     memory: Memory,
     at: Location,

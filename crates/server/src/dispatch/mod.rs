@@ -330,11 +330,13 @@ impl Dispatcher {
                 _ => &input[ready.consumed..op.end],
             };
             let answered_before = ready.connection.out.len();
+            let mut key_answered = false;
             let completes = match op.what {
                 What::Key(of) => {
                     let hint = if written || held != self.worker.quiesced() { None } else { op.at.seen() };
                     written |= of.touch.is_some();
                     let answered = self.answer_key(ready.connection, op.hash, op.key, hint, of);
+                    key_answered = answered != Answered::Waits;
                     answered == Answered::Line
                 }
                 What::Whole(request) => {
@@ -355,8 +357,13 @@ impl Dispatcher {
                     true
                 }
             };
-            if self.logs {
-                log_request(ready.connection, asked, answered_before);
+            // What waits for the rest of its value, or for flash, is logged when it is answered.
+            let connection = &*ready.connection;
+            let is_answered = connection.out.len() > answered_before
+                || key_answered
+                || (completes && connection.busy.is_none());
+            if self.logs && is_answered {
+                log_request(connection, asked, answered_before);
             }
             self.hold_uncommitted(ready.connection);
             if completes {
@@ -499,7 +506,7 @@ impl Service for Dispatcher {
 
 /// Logs the first line of what was asked, or the key of a `get`, and of what was answered: never a value.
 #[cold]
-fn log_request(connection: &Connection, asked: &[u8], answered_before: usize) {
+pub(super) fn log_request(connection: &Connection, asked: &[u8], answered_before: usize) {
     let first_line = |text: &[u8]| {
         let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
         line[..line.len().min(LOGGED_BYTES_MAX)].trim_ascii_end().escape_ascii().to_string()

@@ -3,7 +3,7 @@
 use super::classic::{mode_of, say_unless};
 use super::connection::{Busy, Listing, Receiving};
 use super::stats::{Detailed, THE_CLASS};
-use super::{Connection, Dispatcher, meta_key};
+use super::{Connection, Dispatcher, log_request, meta_key};
 use crate::io::Ready;
 use larder_cache::{KEY_BYTES_MAX, Listed, Store, StoreOutcome, Upload};
 use larder_protocol::{Request, Step, StoreVerb, compose, parse, reply};
@@ -91,12 +91,17 @@ impl Dispatcher {
         }
         let Receiving { upload, line, end } = *receiving;
         let Step::Upload { request, .. } = parse(&line, &self.parse_options) else { return };
-        if end != b"\r\n" {
+        let answered_before = ready.connection.out.len();
+        if end == b"\r\n" {
+            self.finish_receiving(ready.connection, &request, upload);
+        } else {
             self.worker.abandon_upload(upload);
             let noreply = matches!(request, Request::Store(store) if store.noreply);
-            return say_unless(ready.connection, noreply, reply::BAD_CHUNK);
+            say_unless(ready.connection, noreply, reply::BAD_CHUNK);
         }
-        self.finish_receiving(ready.connection, &request, upload);
+        if self.logs {
+            log_request(ready.connection, &line, answered_before);
+        }
     }
 
     /// No room for the next chunk: the value is thrown away, and the old one of a plain set with it.
