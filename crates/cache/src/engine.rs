@@ -120,7 +120,7 @@ pub struct Cache {
     pub(crate) woken: AtomicBool,
     pub(crate) stopping: AtomicBool,
     /// Seconds since the last use of the item evicted last.
-    pub(crate) evicted_idle_s: AtomicU32,
+    pub(crate) evicted_idle_s: Alone<AtomicU32>,
     /// How many free columns, one slab's worth, are mapped and filled with zeros ahead of need.
     pub(crate) ahead_columns: usize,
     /// How many free columns the keeper holds ready under the limit of the start.
@@ -272,7 +272,7 @@ impl Cache {
             wake: (Mutex::new(false), Condvar::new()),
             woken: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            evicted_idle_s: AtomicU32::new(0),
+            evicted_idle_s: Alone(AtomicU32::new(0)),
             free_columns_wanted,
             ahead_columns: geometry.columns_per_slab as usize,
             budget: Mutex::new(budget),
@@ -405,7 +405,7 @@ impl Cache {
 
     /// Seconds since the last use of the item evicted last; 0 before the first.
     pub fn evicted_idle_s(&self) -> u32 {
-        self.evicted_idle_s.load(Ordering::Relaxed)
+        self.evicted_idle_s.0.load(Ordering::Relaxed)
     }
 
     /// About how many seconds ago the oldest column that holds items was begun. What is in it is older only if it was moved.

@@ -631,7 +631,7 @@ impl Cache {
     /// Counts an item that is evicted, by the state it was last in.
     pub(crate) fn count_eviction(&self, item: &larder_memory::Item<'_>, warmth: u8, counters: &Counters) {
         let idle_s = item.state().idle_s(self.clock.now_s());
-        self.evicted_idle_s.store(idle_s, Ordering::Relaxed);
+        self.evicted_idle_s.0.store(idle_s, Ordering::Relaxed);
         counters.evictions.add(1);
         counters.evicted_idle_s.add(idle_s.into());
         if !item.state().has(State::FETCHED) {

@@ -504,7 +504,8 @@ impl Service for Dispatcher {
     }
 }
 
-/// Logs the first line of what was asked, or the key of a `get`, and of what was answered: never a value.
+/// Logs the first line of what was asked, or the key of a `get`, and of what was answered: never a
+/// value, unless it is a counter.
 #[cold]
 pub(super) fn log_request(connection: &Connection, asked: &[u8], answered_before: usize) {
     let first_line = |text: &[u8]| {
