@@ -18,13 +18,13 @@ use crate::prefetch::prefetch;
 use crate::reference::{Digest, Reference};
 
 /// Levels of the map.
-pub(crate) const LEVELS: u8 = 3;
+const LEVELS: u8 = 3;
 /// Words of a line.
-pub(crate) const LINE_WORDS: usize = 8;
+const LINE_WORDS: usize = 8;
 /// Bytes of a line.
-pub(crate) const LINE_BYTES: usize = 64;
-/// The most items a line is made for. More items do no harm but to the truth of level 1.
-pub(crate) const ITEMS_PER_LINE: u64 = 11;
+const LINE_BYTES: usize = 64;
+/// Most items that one line is sized for. More items share bits more often and make level 1 less reliable.
+const ITEMS_PER_LINE: u64 = 11;
 /// Lines of the largest map: eight digests for each line.
 const LINES_MAX: u64 = 1 << 28;
 
@@ -37,21 +37,6 @@ const _: () = assert!(LINES_MAX * LINE_WORDS as u64 <= 1 << 32, "a word's number
 /// The words of a line.
 type Line = [u64; LINE_WORDS];
 
-/// Lines for this many items.
-pub(crate) fn lines_for(items: u64) -> u64 {
-    items.div_ceil(ITEMS_PER_LINE).clamp(1, LINES_MAX)
-}
-
-/// How often `lines` lines must double to be enough for this many items. A doubling is exact; any other growth would not
-/// tell which of two lines a key comes from.
-pub(crate) fn doublings(lines: u64, items: u64) -> u32 {
-    let mut doublings = 0;
-    while lines << doublings < lines_for(items) && lines << (doublings + 1) <= LINES_MAX {
-        doublings += 1;
-    }
-    doublings
-}
-
 /// Where a key stands in its line.
 ///
 /// ```text
@@ -61,37 +46,37 @@ pub(crate) fn doublings(lines: u64, items: u64) -> u32 {
 /// +------------------------------------+----------------+-----+--------+--------+--------+
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Spread {
+struct Spread {
     /// The key's bits in its word of each level: one to three of them.
-    pub(crate) mask: u64,
+    mask: u64,
     /// Which word of level 3 (both bits), and of the levels 1 and 2 (the low one).
-    pub(crate) sel: usize,
+    sel: usize,
 }
 
 /// Where a key with these mixed bits stands in its line.
 #[inline(always)]
-pub(crate) fn spread(mixed: u64) -> Spread {
+fn spread(mixed: u64) -> Spread {
     let mask = 1 << (mixed & 63) | 1 << (mixed >> 6 & 63) | 1 << (mixed >> 12 & 63);
     Spread { mask, sel: (mixed >> 18 & 3) as usize }
 }
 
 /// The line of a key with these mixed bits, in a map of `lines` lines.
 #[inline(always)]
-pub(crate) fn line_of(mixed: u64, lines: u64) -> usize {
+fn line_of(mixed: u64, lines: u64) -> usize {
     (((mixed >> 32) * lines) >> 32) as usize
 }
 
 impl Spread {
     /// The word of the line, for each level.
     #[inline(always)]
-    pub(crate) fn words(self) -> [usize; LEVELS as usize] {
+    fn words(self) -> [usize; LEVELS as usize] {
         let half = self.sel & 1;
         [half, 2 + half, 4 + self.sel]
     }
 
     /// How many levels from the first one on hold the key.
     #[inline(always)]
-    pub(crate) fn zone(self, line: &Line) -> u8 {
+    fn zone(self, line: &Line) -> u8 {
         // No branches: the next lines are already on their way, and a wrong guess would throw them away.
         let mut all = true;
         self.words()
@@ -162,7 +147,7 @@ impl LineHitmap {
     /// An empty map for `items` items, at most 11 for each line: 5.8 bytes for each item when it is full, and twice
     /// that right after a doubling.
     pub fn for_items(items: u64) -> LineHitmap {
-        LineHitmap { lines: Lines::zeros(lines_for(items)), hand: None, writes: Vec::new() }
+        LineHitmap { lines: Lines::zeros(LineHitmap::lines_for(items)), hand: None, writes: Vec::new() }
     }
 
     /// A map with the words of another one, wherever it has been, and the line at which its aging stood.
@@ -180,9 +165,31 @@ impl LineHitmap {
         map
     }
 
-    /// Bytes of a map that is made for `items` items.
+    /// Levels of the map.
+    pub const LEVELS: u8 = LEVELS;
+    /// 64-bit words of a line.
+    pub const LINE_WORDS: usize = LINE_WORDS;
+    /// Bytes of a line.
+    pub const LINE_BYTES: usize = LINE_BYTES;
+
+    /// Lines of a map that is sized for `items` items.
+    pub fn lines_for(items: u64) -> u64 {
+        items.div_ceil(ITEMS_PER_LINE).clamp(1, LINES_MAX)
+    }
+
+    /// How often `lines` lines must double to suffice for `items` items. A map grows by doublings only: after any other
+    /// growth a new line could not be traced back to one old line.
+    pub fn doublings(lines: u64, items: u64) -> u32 {
+        let mut doublings = 0;
+        while lines << doublings < LineHitmap::lines_for(items) && lines << (doublings + 1) <= LINES_MAX {
+            doublings += 1;
+        }
+        doublings
+    }
+
+    /// Bytes of a map that is sized for `items` items.
     pub fn bytes_for_items(items: u64) -> u64 {
-        lines_for(items) * LINE_BYTES as u64
+        LineHitmap::lines_for(items) * LINE_BYTES as u64
     }
 
     /// All words, 8 for each line.
@@ -269,7 +276,7 @@ impl Hitmap for LineHitmap {
     /// while.
     fn grow(&mut self, items: u64) {
         let old = self.lines.lines();
-        let times = 1 << doublings(old.len() as u64, items);
+        let times = 1 << LineHitmap::doublings(old.len() as u64, items);
         if times == 1 {
             return;
         }
@@ -283,7 +290,7 @@ impl Hitmap for LineHitmap {
 
     fn bytes_for(&self, items: u64) -> u64 {
         let lines = self.lines.lines().len() as u64;
-        (lines << doublings(lines, items)) * LINE_BYTES as u64
+        (lines << LineHitmap::doublings(lines, items)) * LINE_BYTES as u64
     }
 
     fn levels(&self) -> u8 {

@@ -73,8 +73,8 @@ macro_rules! functions {
     ($($name:ident($($argument:ty),*);)*) => {
         /// The driver's functions, by their own names.
         #[allow(non_snake_case)]
-        pub(super) struct Driver {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
+        pub(crate) struct Driver {
+            $(pub(crate) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
         }
 
         impl Driver {
@@ -133,7 +133,7 @@ functions! {
 
 impl Driver {
     /// The driver of this machine, initialized.
-    pub(super) fn get() -> Result<&'static Driver, CudaError> {
+    pub(crate) fn get() -> Result<&'static Driver, CudaError> {
         static DRIVER: OnceLock<Result<Driver, CudaError>> = OnceLock::new();
         let driver = DRIVER.get_or_init(Driver::find).as_ref().map_err(CudaError::clone)?;
         // SAFETY: may be called again, in any thread; 0 is the only flag there is.
@@ -144,7 +144,7 @@ impl Driver {
     }
 
     /// An error unless the code is that of success.
-    pub(super) fn check(&self, doing: &'static str, code: c_int) -> Result<(), CudaError> {
+    pub(crate) fn check(&self, doing: &'static str, code: c_int) -> Result<(), CudaError> {
         if code == 0 {
             return Ok(());
         }

@@ -1,9 +1,7 @@
 //! How the words of a map lie on a device: those of [`LineHitmap`] as they are, those of [`PublishedHitmap`] one
 //! counter after the other, level 1 first and the set counter last.
 
-use crate::hitmap::Hitmap;
-use crate::line::{LINE_BYTES, LINE_WORDS, LineHitmap, doublings, lines_for};
-use crate::published::{PublishedHitmap, PublishedOptions};
+use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions};
 
 /// Which hitmap a device holds.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -16,7 +14,7 @@ pub enum Layout {
 
 /// A layout and its size.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// Lines of 8 words: any number.
     Line { lines: u64 },
     /// Bits of level 1: a power of two, at least 512.
@@ -28,9 +26,9 @@ impl Shape {
     ///
     /// # Panics
     /// If an option is out of its range.
-    pub(super) fn new(layout: Layout, items: u64) -> Shape {
+    pub(crate) fn new(layout: Layout, items: u64) -> Shape {
         match layout {
-            Layout::Line => Shape::Line { lines: lines_for(items) },
+            Layout::Line => Shape::Line { lines: LineHitmap::lines_for(items) },
             Layout::Published(options) => {
                 // It refuses what it is not made for.
                 PublishedHitmap::for_items(0, options);
@@ -40,9 +38,9 @@ impl Shape {
     }
 
     /// The shape for this many items, or this one if it is not smaller.
-    pub(super) fn grown(self, items: u64) -> Shape {
+    pub(crate) fn grown(self, items: u64) -> Shape {
         match self {
-            Shape::Line { lines } => Shape::Line { lines: lines << doublings(lines, items) },
+            Shape::Line { lines } => Shape::Line { lines: lines << LineHitmap::doublings(lines, items) },
             Shape::Published { options, first_bits } => {
                 Shape::Published { options, first_bits: first_bits.max(options.first_bits_for(items)) }
             }
@@ -50,12 +48,12 @@ impl Shape {
     }
 
     /// How many times larger it is than another size of the same layout: a power of two.
-    pub(super) fn times(self, smaller: Shape) -> u64 {
+    pub(crate) fn times(self, smaller: Shape) -> u64 {
         self.bytes() as u64 / smaller.bytes() as u64
     }
 
     /// The same layout, so many times larger.
-    pub(super) fn multiplied(self, times: u64) -> Shape {
+    pub(crate) fn multiplied(self, times: u64) -> Shape {
         match self {
             Shape::Line { lines } => Shape::Line { lines: lines * times },
             Shape::Published { options, first_bits } => {
@@ -64,29 +62,29 @@ impl Shape {
         }
     }
 
-    pub(super) fn bytes(self) -> usize {
+    pub(crate) fn bytes(self) -> usize {
         match self {
-            Shape::Line { lines } => lines as usize * LINE_BYTES,
+            Shape::Line { lines } => lines as usize * LineHitmap::LINE_BYTES,
             Shape::Published { options, .. } => {
                 self.counter(options.levels + u8::from(options.set_counter)).1
             }
         }
     }
 
-    pub(super) fn words(self) -> usize {
+    pub(crate) fn words(self) -> usize {
         self.bytes() / size_of::<u64>()
     }
 
-    pub(super) fn levels(self) -> u8 {
+    pub(crate) fn levels(self) -> u8 {
         match self {
-            Shape::Line { .. } => crate::line::LEVELS,
+            Shape::Line { .. } => LineHitmap::LEVELS,
             Shape::Published { options, .. } => options.levels,
         }
     }
 
     /// Where a hash counter of the published layout begins and ends, in bytes. The counter after the last level is the
     /// set counter.
-    pub(super) fn counter(self, level: u8) -> (usize, usize) {
+    pub(crate) fn counter(self, level: u8) -> (usize, usize) {
         let Shape::Published { options, first_bits } = self else { return (0, self.bytes()) };
         let first_bytes = first_bits as usize / 8;
         let begin = first_bytes * ((1 << (level - 1)) - 1);
@@ -95,9 +93,9 @@ impl Shape {
 
     /// The map of the CPU with these words. An aging that stands at `hand` goes on there if it can, else it is brought
     /// to its end here.
-    pub(super) fn on_cpu(self, mut words: Vec<u64>, hand: Option<u64>) -> Box<dyn Hitmap> {
+    pub(crate) fn on_cpu(self, mut words: Vec<u64>, hand: Option<u64>) -> Box<dyn Hitmap> {
         let Shape::Published { options, .. } = self else {
-            debug_assert_eq!(words.len() % LINE_WORDS, 0);
+            debug_assert_eq!(words.len() % LineHitmap::LINE_WORDS, 0);
             return Box::new(LineHitmap::from_words(&words, hand));
         };
         if let Some(step) = hand {
@@ -114,7 +112,7 @@ impl Shape {
 
     /// The steps of an aging of the published layout: each level becomes the fold of the one above it, then the top one
     /// is cleared, then the set counter, which the new level 1 has taken in.
-    pub(super) fn aging(self) -> impl Iterator<Item = Aging> {
+    pub(crate) fn aging(self) -> impl Iterator<Item = Aging> {
         let (levels, set_counter) = match self {
             Shape::Line { .. } => (0, false),
             Shape::Published { options, .. } => (options.levels, options.set_counter),
@@ -154,7 +152,7 @@ impl Shape {
 
 /// One step of an aging; the levels are numbers of counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Aging {
+pub(crate) enum Aging {
     /// A level becomes the fold of the one above it, and takes in a counter of its own size.
     Fold { level: u8, also: Option<u8> },
     /// The only level becomes the set counter.

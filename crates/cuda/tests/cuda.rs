@@ -8,9 +8,9 @@ mod stand_in_driver;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use larder_cuda::{CudaError, CudaHitmap, Layout, MemoryMode};
 use larder_temperature::{
-    CudaError, CudaHitmap, Digest, Hitmap, Layout, LineHitmap, MemoryMode, PublishedHitmap, PublishedOptions,
-    Reference, Resilient,
+    DeviceHitmap, Digest, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference, Resilient,
 };
 use libloading::Library;
 use stand_in_driver::{Driver, StandIn, folder, in_child, warnings};

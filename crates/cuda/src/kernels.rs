@@ -3,17 +3,19 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use super::device::{Argument, Context, Kernel, Module, Stream};
-use super::driver::CudaError;
-use super::memory::DeviceMemory;
-use super::page::Page;
-use super::shape::Shape;
+use crate::context::Context;
+use crate::driver::CudaError;
+use crate::memory::DeviceMemory;
+use crate::module::{Argument, Kernel, Module};
+use crate::page::Page;
+use crate::shape::Shape;
+use crate::stream::Stream;
 
 /// The kernels in the language that every driver compiles for its devices; `kernels/regenerate.sh` makes it.
-const PTX: &str = concat!(include_str!("../../kernels/hitmap.ptx"), "\0");
+const PTX: &str = concat!(include_str!("../kernels/hitmap.ptx"), "\0");
 
 /// The kernels of a layout, and the code they are in.
-pub(super) struct Kernels {
+pub(crate) struct Kernels {
     zones: Kernel,
     mark: Kernel,
     fold: Kernel,
@@ -21,7 +23,7 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    pub(super) fn load(context: &Arc<Context>, shape: Shape) -> Result<Kernels, CudaError> {
+    pub(crate) fn load(context: &Arc<Context>, shape: Shape) -> Result<Kernels, CudaError> {
         let ptx = CStr::from_bytes_with_nul(PTX.as_bytes()).expect("the text has one zero, at its end");
         let module = Module::load(context, ptx)?;
         let [zones, mark, fold] = match shape {
@@ -37,7 +39,7 @@ impl Kernels {
     }
 
     /// Writes the zones of a page's first `count` references, more than 0. `fill` has seen to their room.
-    pub(super) fn zones(
+    pub(crate) fn zones(
         &self,
         stream: &Stream,
         (shape, map): (Shape, &DeviceMemory),
@@ -65,7 +67,7 @@ impl Kernels {
     }
 
     /// Marks a page's first `count` references, more than 0, whose zones are written.
-    pub(super) fn mark(
+    pub(crate) fn mark(
         &self,
         stream: &Stream,
         (shape, map): (Shape, &DeviceMemory),
@@ -96,7 +98,7 @@ impl Kernels {
     }
 
     /// Ages `count` lines, more than 0, from line `first` on; the kernels are those of [`Shape::Line`].
-    pub(super) fn fold_lines(
+    pub(crate) fn fold_lines(
         &self,
         stream: &Stream,
         (shape, map): (Shape, &DeviceMemory),
@@ -112,7 +114,7 @@ impl Kernels {
 
     /// Makes a level the fold of the one above, OR `also`, a counter of its size; the kernels are those of
     /// [`Shape::Published`].
-    pub(super) fn fold_level(
+    pub(crate) fn fold_level(
         &self,
         stream: &Stream,
         (shape, map): (Shape, &DeviceMemory),

@@ -13,28 +13,22 @@
 //! for the batches before it by an event, and is answered before the next batch is given, so no kernel ever reads what
 //! another one writes at the same time.
 
-mod device;
-mod driver;
-mod kernels;
-mod memory;
-mod page;
-mod shape;
-
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use device::{Context, Event, Stream};
-pub use driver::CudaError;
-use kernels::Kernels;
-pub use memory::MemoryMode;
-use memory::{DeviceMemory, PinnedMemory};
-use page::Page;
-pub use shape::Layout;
-use shape::{Aging, Shape};
+use larder_temperature::{DeviceHitmap, Digest, Hitmap, LineHitmap, Reference};
 
-use crate::hitmap::Hitmap;
-use crate::line::{LINE_BYTES, LINE_WORDS};
-use crate::reference::{Digest, Reference};
+use crate::context::Context;
+use crate::driver::CudaError;
+use crate::kernels::Kernels;
+use crate::memory::{DeviceMemory, MemoryMode, PinnedMemory};
+use crate::page::Page;
+use crate::shape::{Aging, Layout, Shape};
+use crate::stream::{Event, Stream};
+
+mod measure;
+
+pub use measure::BatchTimes;
 
 /// Bytes that a map is taken down or up in.
 const STAGE_BYTES: usize = 1 << 20;
@@ -43,17 +37,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The most a map grows by in one step, and the most rows of a copy: devices limit the distance of two rows to 2 GiB.
 const GROWTH_MAX: u64 = 1 << 16;
 const ROWS_MAX: usize = 1 << 20;
-
-/// How long a batch took.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BatchTimes {
-    /// The references' way to the device, by the device's clock.
-    pub transfer: Duration,
-    /// Both kernels, by the device's clock.
-    pub kernels: Duration,
-    /// All of it, by the host's clock, until the host knows that it is done.
-    pub whole: Duration,
-}
 
 /// A hitmap on a CUDA device. Its bits are those of [`LineHitmap`](crate::LineHitmap) or
 /// [`PublishedHitmap`](crate::PublishedHitmap) after the same calls.
@@ -128,11 +111,6 @@ impl CudaHitmap {
         Ok(hitmap)
     }
 
-    /// What went wrong first, if anything did.
-    pub fn error(&self) -> Option<&CudaError> {
-        self.error.as_ref()
-    }
-
     /// How long the device may take for what it was given before it counts as lost; 10 s at first.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
@@ -183,34 +161,6 @@ impl CudaHitmap {
             }
             Ok(())
         })
-    }
-
-    /// Marks a batch as [`Hitmap::mark`] does, waits for it and says how long it took.
-    ///
-    /// # Errors
-    /// What the driver refuses; the batch may be marked or not.
-    pub fn measure(&mut self, references: &[Reference]) -> Result<BatchTimes, CudaError> {
-        self.try_to(|map| {
-            let event = || Event::new(&map.context, true);
-            let events = [event()?, event()?, event()?];
-            let start = Instant::now();
-            map.give(references, Some(&events))?;
-            let [begin, copied, end] = &events;
-            end.wait(map.patience)?;
-            let whole = start.elapsed();
-            Ok(BatchTimes { transfer: begin.until(copied)?, kernels: copied.until(end)?, whole })
-        })
-    }
-
-    /// The map of the CPU that goes on where this one stopped, with its bits.
-    pub(crate) fn rescue(&mut self) -> Result<Box<dyn Hitmap>, CudaError> {
-        let words = self.download()?;
-        Ok(self.shape.on_cpu(words, self.hand))
-    }
-
-    /// An empty map of the CPU, of this one's size.
-    pub(crate) fn empty_on_cpu(&self) -> Box<dyn Hitmap> {
-        self.shape.on_cpu(vec![0; self.shape.words()], None)
     }
 
     /// Does something unless there was an error, and keeps the error if there is one now: what was given to the device
@@ -293,7 +243,7 @@ impl CudaHitmap {
     /// Folds lines from the hand on.
     fn age_lines(&mut self, bytes: usize) -> Result<bool, CudaError> {
         let (Shape::Line { lines }, Some(hand)) = (self.shape, self.hand) else { return Ok(false) };
-        let count = ((bytes / LINE_BYTES) as u64).min(lines - hand);
+        let count = ((bytes / LineHitmap::LINE_BYTES) as u64).min(lines - hand);
         if count > 0 {
             self.kernels.fold_lines(&self.marks, (self.shape, &self.map), hand, count)?;
         }
@@ -309,19 +259,19 @@ impl CudaHitmap {
         let doublings = || (0..times.ilog2()).map(|doubling| 1usize << doubling);
         match shape {
             Shape::Line { lines } => {
-                let pitch = LINE_BYTES * times as usize;
+                let pitch = LineHitmap::LINE_BYTES * times as usize;
                 let rows = (lines / times) as usize;
                 for first in (0..rows).step_by(ROWS_MAX) {
                     let rows = ROWS_MAX.min(rows - first);
-                    let (to, from) = (first * pitch, first * LINE_BYTES);
+                    let (to, from) = (first * pitch, first * LineHitmap::LINE_BYTES);
                     self.marks.copy_rows(
                         (&map, to, pitch),
-                        (&self.map, from, LINE_BYTES),
-                        LINE_BYTES,
+                        (&self.map, from, LineHitmap::LINE_BYTES),
+                        LineHitmap::LINE_BYTES,
                         rows,
                     )?;
                     for copies in doublings() {
-                        let width = copies * LINE_BYTES;
+                        let width = copies * LineHitmap::LINE_BYTES;
                         self.marks.copy_rows((&map, to + width, pitch), (&map, to, pitch), width, rows)?;
                     }
                 }
@@ -401,6 +351,28 @@ impl Hitmap for CudaHitmap {
     }
 }
 
+impl DeviceHitmap for CudaHitmap {
+    type Error = CudaError;
+
+    const KIND: &'static str = "CUDA device";
+
+    /// What went wrong first, if anything did.
+    fn error(&self) -> Option<&CudaError> {
+        self.error.as_ref()
+    }
+
+    /// The map of the CPU that goes on where this one stopped, with its bits.
+    fn rescue(&mut self) -> Result<Box<dyn Hitmap>, CudaError> {
+        let words = self.download()?;
+        Ok(self.shape.on_cpu(words, self.hand))
+    }
+
+    /// An empty map of the CPU, of this one's size.
+    fn empty_on_cpu(&self) -> Box<dyn Hitmap> {
+        self.shape.on_cpu(vec![0; self.shape.words()], None)
+    }
+}
+
 impl Drop for CudaHitmap {
     /// Nothing is freed while the device may be using it. Where it does not answer, nothing is freed at all.
     fn drop(&mut self) {
@@ -414,4 +386,7 @@ impl Drop for CudaHitmap {
     }
 }
 
-const _: () = assert!(LINE_WORDS * size_of::<u64>() == LINE_BYTES && STAGE_BYTES.is_multiple_of(LINE_BYTES));
+const _: () = assert!(
+    LineHitmap::LINE_WORDS * size_of::<u64>() == LineHitmap::LINE_BYTES
+        && STAGE_BYTES.is_multiple_of(LineHitmap::LINE_BYTES)
+);

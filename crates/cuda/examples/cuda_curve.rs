@@ -1,7 +1,7 @@
 //! The hitmap on a real CUDA device: whether it is right, and how fast it is for each batch size (Catalyst, Fig. 9, and
 //! section 4.3.8 for managed memory).
 //!
-//! `cargo run --release -p larder-temperature --example cuda_curve -- [DEVICE [ITEMS [REFERENCES]]]`
+//! `cargo run --release -p larder-cuda --example cuda_curve -- [DEVICE [ITEMS [REFERENCES]]]`
 //!
 //! ITEMS is what the measured maps are made for (100 million: about as large as the paper's), REFERENCES how many the
 //! answers are compared for (10 million). Without a driver it says so and does nothing.
@@ -9,9 +9,9 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use larder_cuda::{BatchTimes, CudaError, CudaHitmap, Layout, MemoryMode};
 use larder_temperature::{
-    BatchTimes, CudaError, CudaHitmap, Digest, Hitmap, Layout, LineHitmap, MemoryMode, PublishedHitmap,
-    PublishedOptions, Reference,
+    DeviceHitmap, Digest, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference,
 };
 
 const BATCHES: [usize; 13] =

@@ -1,17 +1,16 @@
-//! What is made through the driver, each with its end: the context, streams, events, and the code.
+//! Streams and events: the order in which a device works, and how the host learns what is done.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::{
-    CUDA_MEMCPY2D, CUcontext, CUdevice, CUevent, CUfunction, CUmemorytype, CUmodule, CUstream,
-};
+use cudarc::driver::sys::{CUDA_MEMCPY2D, CUevent, CUmemorytype, CUstream};
 
-use super::driver::{CudaError, Driver};
-use super::memory::{DeviceMemory, PinnedMemory};
+use crate::context::Context;
+use crate::driver::CudaError;
+use crate::memory::{DeviceMemory, PinnedMemory};
+use crate::module::{Argument, Kernel};
 
 const NOT_READY: c_int = 600;
 /// Of a stream: it does not wait for the legacy default stream of the process.
@@ -26,90 +25,8 @@ const BLOCK: u32 = 256;
 const AWAKE: Duration = Duration::from_micros(200);
 const NAP: Duration = Duration::from_micros(50);
 
-/// A device's primary context. All that is allocated in it holds on to it.
-pub(super) struct Context {
-    pub(super) driver: &'static Driver,
-    device: CUdevice,
-    context: CUcontext,
-    /// The device hangs: whatever it was given may still be read and written by it, so nothing is freed any more.
-    abandoned: AtomicBool,
-}
-
-// SAFETY: the driver may be called by any thread; a context is a handle, and belongs to no thread.
-unsafe impl Send for Context {}
-// SAFETY: as above; the functions called with it lock what they need.
-unsafe impl Sync for Context {}
-
-impl Context {
-    pub(super) fn of(number: u32) -> Result<Arc<Context>, CudaError> {
-        let driver = Driver::get().map_err(|error| match error {
-            CudaError::NoDevice { devices, .. } => CudaError::NoDevice { number, devices },
-            error => error,
-        })?;
-        let mut devices = 0;
-        // SAFETY: the count can be written.
-        driver.check("counting CUDA devices", unsafe { (driver.cuDeviceGetCount)(&mut devices) })?;
-        let devices = u32::try_from(devices).unwrap_or(0);
-        if number >= devices {
-            return Err(CudaError::NoDevice { number, devices });
-        }
-        let mut device = 0;
-        // SAFETY: the device can be written, and one of this number is there.
-        driver.check("finding the device", unsafe { (driver.cuDeviceGet)(&mut device, number as c_int) })?;
-        let mut context = null_mut();
-        // SAFETY: the context can be written. It is released once, when the last owner drops it.
-        driver.check("opening the device", unsafe {
-            (driver.cuDevicePrimaryCtxRetain)(&mut context, device)
-        })?;
-        let context = Arc::new(Context { driver, device, context, abandoned: AtomicBool::new(false) });
-        context.enter()?;
-        Ok(context)
-    }
-
-    /// Makes it the calling thread's context: allocating, launching and copying all need that.
-    pub(super) fn enter(&self) -> Result<(), CudaError> {
-        if self.is_abandoned() {
-            return Err(CudaError::NoAnswer(Duration::ZERO));
-        }
-        // SAFETY: the context is open for as long as `self` is there.
-        self.driver
-            .check("entering the device's context", unsafe { (self.driver.cuCtxSetCurrent)(self.context) })
-    }
-
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::Relaxed)
-    }
-
-    /// The device's name: `NVIDIA H100`.
-    pub(super) fn name(&self) -> Result<String, CudaError> {
-        let mut name: [c_char; 128] = [0; 128];
-        // SAFETY: as many characters as said can be written.
-        let code =
-            unsafe { (self.driver.cuDeviceGetName)(name.as_mut_ptr(), name.len() as c_int, self.device) };
-        self.driver.check("asking for the device's name", code)?;
-        let bytes = name.map(|character| character as u8);
-        Ok(CStr::from_bytes_until_nul(&bytes).map(|name| name.to_string_lossy().into()).unwrap_or_default())
-    }
-
-    /// Frees something, unless the device may still be using it. There is nobody to tell of a failure.
-    pub(super) fn free(&self, free: impl FnOnce(&Driver) -> c_int) {
-        if !self.is_abandoned() && self.enter().is_ok() {
-            free(self.driver);
-        }
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        if !self.is_abandoned() {
-            // SAFETY: retained once, and nothing that was made in it is left: each of them owns a share of `self`.
-            unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
-        }
-    }
-}
-
 /// A point in a stream's work.
-pub(super) struct Event {
+pub(crate) struct Event {
     context: Arc<Context>,
     event: CUevent,
 }
@@ -118,30 +35,30 @@ pub(super) struct Event {
 unsafe impl Send for Event {}
 
 impl Event {
-    pub(super) fn new(context: &Arc<Context>, timed: bool) -> Result<Event, CudaError> {
+    pub(crate) fn new(context: &Arc<Context>, timed: bool) -> Result<Event, CudaError> {
         context.enter()?;
         let mut event = null_mut();
         let flags = if timed { 0 } else { DISABLE_TIMING };
         // SAFETY: the event can be written.
-        let code = unsafe { (context.driver.cuEventCreate)(&mut event, flags) };
-        context.driver.check("making an event", code)?;
+        let code = unsafe { (context.driver().cuEventCreate)(&mut event, flags) };
+        context.driver().check("making an event", code)?;
         Ok(Event { context: context.clone(), event })
     }
 
     /// Waits until the stream has come here. An event that was never recorded is not waited for.
     ///
     /// A device that fails may also just never answer; then all that was given to it is left to it for ever.
-    pub(super) fn wait(&self, patience: Duration) -> Result<(), CudaError> {
+    pub(crate) fn wait(&self, patience: Duration) -> Result<(), CudaError> {
         let start = Instant::now();
         loop {
             // SAFETY: the event is there for as long as `self` is.
-            match unsafe { (self.context.driver.cuEventQuery)(self.event) } {
+            match unsafe { (self.context.driver().cuEventQuery)(self.event) } {
                 NOT_READY => {}
-                code => return self.context.driver.check("waiting for the device", code),
+                code => return self.context.driver().check("waiting for the device", code),
             }
             let waited = start.elapsed();
             if waited > patience {
-                self.context.abandoned.store(true, Ordering::Relaxed);
+                self.context.abandon();
                 return Err(CudaError::NoAnswer(patience));
             }
             if waited < AWAKE { std::thread::yield_now() } else { std::thread::sleep(NAP) }
@@ -149,8 +66,8 @@ impl Event {
     }
 
     /// Time from this event to a later one; both were timed and have come.
-    pub(super) fn until(&self, later: &Event) -> Result<Duration, CudaError> {
-        let driver = self.context.driver;
+    pub(crate) fn until(&self, later: &Event) -> Result<Duration, CudaError> {
+        let driver = self.context.driver();
         let mut milliseconds = 0.0;
         // SAFETY: the time can be written, and both events are there.
         let code = unsafe { (driver.cuEventElapsedTime)(&mut milliseconds, self.event, later.event) };
@@ -167,7 +84,7 @@ impl Drop for Event {
 }
 
 /// Work that the device does one piece after the other. Everything given to it must stay until it is done.
-pub(super) struct Stream {
+pub(crate) struct Stream {
     context: Arc<Context>,
     stream: CUstream,
 }
@@ -176,32 +93,32 @@ pub(super) struct Stream {
 unsafe impl Send for Stream {}
 
 impl Stream {
-    pub(super) fn new(context: &Arc<Context>) -> Result<Stream, CudaError> {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Stream, CudaError> {
         context.enter()?;
         let mut stream = null_mut();
         // SAFETY: the stream can be written.
-        let code = unsafe { (context.driver.cuStreamCreate)(&mut stream, NON_BLOCKING) };
-        context.driver.check("making a stream", code)?;
+        let code = unsafe { (context.driver().cuStreamCreate)(&mut stream, NON_BLOCKING) };
+        context.driver().check("making a stream", code)?;
         Ok(Stream { context: context.clone(), stream })
     }
 
     /// The event comes when all that was given to the stream until now is done.
-    pub(super) fn record(&self, event: &Event) -> Result<(), CudaError> {
+    pub(crate) fn record(&self, event: &Event) -> Result<(), CudaError> {
         // SAFETY: both are there, and of one context.
-        let code = unsafe { (self.context.driver.cuEventRecord)(event.event, self.stream) };
-        self.context.driver.check("recording an event", code)
+        let code = unsafe { (self.context.driver().cuEventRecord)(event.event, self.stream) };
+        self.context.driver().check("recording an event", code)
     }
 
     /// What is given to the stream from now on begins after the event.
-    pub(super) fn after(&self, event: &Event) -> Result<(), CudaError> {
+    pub(crate) fn after(&self, event: &Event) -> Result<(), CudaError> {
         // SAFETY: both are there, and of one context.
-        let code = unsafe { (self.context.driver.cuStreamWaitEvent)(self.stream, event.event, 0) };
-        self.context.driver.check("ordering two streams", code)
+        let code = unsafe { (self.context.driver().cuStreamWaitEvent)(self.stream, event.event, 0) };
+        self.context.driver().check("ordering two streams", code)
     }
 
     /// Copies the first `bytes` bytes to the device, from byte `offset` on. The source must not change until that is
     /// done.
-    pub(super) fn copy_in(
+    pub(crate) fn copy_in(
         &self,
         to: &DeviceMemory,
         offset: usize,
@@ -209,7 +126,7 @@ impl Stream {
         bytes: usize,
     ) -> Result<(), CudaError> {
         assert!(bytes <= from.bytes() && offset + bytes <= to.bytes());
-        let driver = self.context.driver;
+        let driver = self.context.driver();
         // SAFETY: both ranges are allocated, by the assertion; the owner of `from` waits before writing to it again.
         let code =
             unsafe { (driver.cuMemcpyHtoDAsync_v2)(to.at(offset), from.start().cast(), bytes, self.stream) };
@@ -217,7 +134,7 @@ impl Stream {
     }
 
     /// Copies `bytes` bytes from byte `offset` on to the host. It must not be looked at until it is done.
-    pub(super) fn copy_out(
+    pub(crate) fn copy_out(
         &self,
         to: &mut PinnedMemory,
         from: &DeviceMemory,
@@ -225,7 +142,7 @@ impl Stream {
         bytes: usize,
     ) -> Result<(), CudaError> {
         assert!(bytes <= to.bytes() && offset + bytes <= from.bytes());
-        let driver = self.context.driver;
+        let driver = self.context.driver();
         // SAFETY: both ranges are allocated, by the assertion; the owner of `to` waits before reading it.
         let code =
             unsafe { (driver.cuMemcpyDtoHAsync_v2)(to.start().cast(), from.at(offset), bytes, self.stream) };
@@ -233,7 +150,7 @@ impl Stream {
     }
 
     /// Copies within the device.
-    pub(super) fn copy_within(
+    pub(crate) fn copy_within(
         &self,
         to: (&DeviceMemory, usize),
         from: (&DeviceMemory, usize),
@@ -242,7 +159,7 @@ impl Stream {
         assert!(to.1 + bytes <= to.0.bytes() && from.1 + bytes <= from.0.bytes());
         let (to, from) = (to.0.at(to.1), from.0.at(from.1));
         assert!(to.abs_diff(from) >= bytes as u64, "the ranges overlap");
-        let driver = self.context.driver;
+        let driver = self.context.driver();
         // SAFETY: both ranges are allocated and apart from each other, by the assertions.
         let code = unsafe { (driver.cuMemcpyDtoDAsync_v2)(to, from, bytes, self.stream) };
         driver.check("copying on the device", code)
@@ -250,7 +167,7 @@ impl Stream {
 
     /// Copies `rows` rows of `width` bytes within the device. `to.1` and `from.1` are where they begin, `to.2` and
     /// `from.2` the distance of two rows.
-    pub(super) fn copy_rows(
+    pub(crate) fn copy_rows(
         &self,
         to: (&DeviceMemory, usize, usize),
         from: (&DeviceMemory, usize, usize),
@@ -279,15 +196,15 @@ impl Stream {
             WidthInBytes: width,
             Height: rows,
         };
-        let driver = self.context.driver;
+        let driver = self.context.driver();
         // SAFETY: all rows of both are allocated, by the assertion.
         driver.check("copying on the device", unsafe { (driver.cuMemcpy2DAsync_v2)(&copy, self.stream) })
     }
 
     /// Sets `bytes` bytes from byte `offset` on to 0.
-    pub(super) fn clear(&self, memory: &DeviceMemory, offset: usize, bytes: usize) -> Result<(), CudaError> {
+    pub(crate) fn clear(&self, memory: &DeviceMemory, offset: usize, bytes: usize) -> Result<(), CudaError> {
         assert!(offset + bytes <= memory.bytes());
-        let driver = self.context.driver;
+        let driver = self.context.driver();
         // SAFETY: the range is allocated, by the assertion.
         let code = unsafe { (driver.cuMemsetD8Async)(memory.at(offset), 0, bytes, self.stream) };
         driver.check("clearing memory of the device", code)
@@ -298,7 +215,7 @@ impl Stream {
     /// # Safety
     /// The arguments are those of the kernel, in number, order and size, and what they lead to is allocated until the
     /// kernel has run.
-    pub(super) unsafe fn launch(
+    pub(crate) unsafe fn launch(
         &self,
         kernel: &Kernel,
         threads: u64,
@@ -313,10 +230,10 @@ impl Stream {
             };
         }
         assert!(arguments.len() <= pointers.len());
-        let driver = self.context.driver;
+        let driver = self.context.driver();
         // SAFETY: the driver copies the arguments before it returns; the rest is the caller's promise.
         let code = unsafe {
-            let (function, pointers) = (kernel.function, pointers.as_mut_ptr());
+            let (function, pointers) = (kernel.function(), pointers.as_mut_ptr());
             (driver.cuLaunchKernel)(function, blocks, 1, 1, BLOCK, 1, 1, 0, self.stream, pointers, null_mut())
         };
         driver.check("starting a kernel", code)
@@ -327,60 +244,5 @@ impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: made by `new`, destroyed once; the driver keeps it until its work is done.
         self.context.free(|driver| unsafe { (driver.cuStreamDestroy_v2)(self.stream) });
-    }
-}
-
-/// An argument of a kernel.
-#[derive(Clone, Copy)]
-pub(super) enum Argument {
-    /// 64 bits: a number, or an address on the device.
-    Wide(u64),
-    /// 32 bits.
-    Narrow(u32),
-}
-
-/// A function that runs on the device. It is there for as long as its module is.
-pub(super) struct Kernel {
-    function: CUfunction,
-}
-
-// SAFETY: a function is a handle, and belongs to no thread.
-unsafe impl Send for Kernel {}
-
-/// The code that was loaded into a context.
-pub(super) struct Module {
-    context: Arc<Context>,
-    module: CUmodule,
-}
-
-// SAFETY: a module is a handle, and belongs to no thread.
-unsafe impl Send for Module {}
-
-impl Module {
-    /// Has the driver compile PTX for its device.
-    pub(super) fn load(context: &Arc<Context>, ptx: &CStr) -> Result<Module, CudaError> {
-        context.enter()?;
-        let mut module = null_mut();
-        // SAFETY: the module can be written, and the text ends in a zero.
-        let code = unsafe { (context.driver.cuModuleLoadData)(&mut module, ptx.as_ptr().cast()) };
-        context.driver.check("loading the kernels", code)?;
-        Ok(Module { context: context.clone(), module })
-    }
-
-    /// A kernel of this name.
-    pub(super) fn kernel(&self, name: &CStr) -> Result<Kernel, CudaError> {
-        let driver = self.context.driver;
-        let mut function = null_mut();
-        // SAFETY: the function can be written, and the name ends in a zero.
-        let code = unsafe { (driver.cuModuleGetFunction)(&mut function, self.module, name.as_ptr()) };
-        driver.check("finding a kernel", code)?;
-        Ok(Kernel { function })
-    }
-}
-
-impl Drop for Module {
-    fn drop(&mut self) {
-        // SAFETY: loaded once, unloaded once, after all that its kernels were given.
-        self.context.free(|driver| unsafe { (driver.cuModuleUnload)(self.module) });
     }
 }

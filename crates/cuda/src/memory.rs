@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUdeviceptr;
 
-use super::device::Context;
-use super::driver::CudaError;
+use crate::context::Context;
+use crate::driver::CudaError;
 
 /// Of managed memory: any stream may use it.
 const ATTACH_GLOBAL: c_uint = 1;
@@ -24,7 +24,7 @@ pub enum MemoryMode {
 }
 
 /// Memory that the device reads and writes.
-pub(super) struct DeviceMemory {
+pub(crate) struct DeviceMemory {
     context: Arc<Context>,
     address: CUdeviceptr,
     bytes: usize,
@@ -32,12 +32,12 @@ pub(super) struct DeviceMemory {
 
 impl DeviceMemory {
     /// With anything in it. `bytes` is more than 0.
-    pub(super) fn new(
+    pub(crate) fn new(
         context: &Arc<Context>,
         bytes: usize,
         mode: MemoryMode,
     ) -> Result<DeviceMemory, CudaError> {
-        let driver = context.driver;
+        let driver = context.driver();
         context.enter()?;
         let mut address = 0;
         let code = match mode {
@@ -50,12 +50,12 @@ impl DeviceMemory {
         Ok(DeviceMemory { context: context.clone(), address, bytes })
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// The address of a byte, for a kernel.
-    pub(super) fn at(&self, offset: usize) -> CUdeviceptr {
+    pub(crate) fn at(&self, offset: usize) -> CUdeviceptr {
         assert!(offset <= self.bytes);
         self.address + offset as CUdeviceptr
     }
@@ -69,7 +69,7 @@ impl Drop for DeviceMemory {
 }
 
 /// Memory of the host that the device copies from and to without the kernel's help: it cannot be paged out.
-pub(super) struct PinnedMemory {
+pub(crate) struct PinnedMemory {
     context: Arc<Context>,
     start: NonNull<u8>,
     bytes: usize,
@@ -80,34 +80,34 @@ unsafe impl Send for PinnedMemory {}
 
 impl PinnedMemory {
     /// Zeros. `bytes` is more than 0.
-    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<PinnedMemory, CudaError> {
+    pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> Result<PinnedMemory, CudaError> {
         context.enter()?;
         let mut start = null_mut();
         // SAFETY: the pointer can be written. No flags: readable by the host at full speed.
-        let code = unsafe { (context.driver.cuMemHostAlloc)(&mut start, bytes, 0) };
-        context.driver.check("allocating pinned memory", code)?;
+        let code = unsafe { (context.driver().cuMemHostAlloc)(&mut start, bytes, 0) };
+        context.driver().check("allocating pinned memory", code)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(CudaError::Size)?;
         // SAFETY: as many bytes were allocated.
         unsafe { start.write_bytes(0, bytes) };
         Ok(PinnedMemory { context: context.clone(), start, bytes })
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Where it begins, for a copy.
-    pub(super) fn start(&self) -> *mut u8 {
+    pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    pub(super) fn slice(&self) -> &[u8] {
+    pub(crate) fn slice(&self) -> &[u8] {
         // SAFETY: allocated and initialized by `new`. The device writes to it only in a copy, and whoever asked for
         // that waits before looking.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
-    pub(super) fn slice_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn slice_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `slice`, and `self` is borrowed for as long.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }

@@ -3,25 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::device::{Context, Event};
-use super::driver::CudaError;
-use super::memory::{DeviceMemory, MemoryMode, PinnedMemory};
+use crate::context::Context;
+use crate::driver::CudaError;
+use crate::memory::{DeviceMemory, MemoryMode, PinnedMemory};
+use crate::stream::Event;
 
 /// References of the smallest page: 4 KiB, as Catalyst's reference pool (section 3.2.1).
 const REFERENCES_MIN: usize = 1024;
 
 /// References, or the digests of a question: where the host writes them, where the device reads them, and the zone of
 /// each.
-pub(super) struct Page {
-    pub(super) host: PinnedMemory,
-    pub(super) references: DeviceMemory,
-    pub(super) zones: DeviceMemory,
+pub(crate) struct Page {
+    pub(crate) host: PinnedMemory,
+    pub(crate) references: DeviceMemory,
+    pub(crate) zones: DeviceMemory,
     /// The device is done with all three.
-    pub(super) done: Event,
+    pub(crate) done: Event,
 }
 
 impl Page {
-    pub(super) fn new(context: &Arc<Context>) -> Result<Page, CudaError> {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Page, CudaError> {
         Page::with_room(context, REFERENCES_MIN)
     }
 
@@ -35,7 +36,7 @@ impl Page {
     }
 
     /// Waits until the page is free, makes it large enough and writes the words into it; returns how many they are.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &mut self,
         context: &Arc<Context>,
         patience: Duration,

@@ -1,4 +1,4 @@
-// A stand-in for the CUDA driver: what `larder-temperature` calls of libcuda.so.1, with the kernels compiled for the
+// A stand-in for the CUDA driver: what `larder-cuda` calls of libcuda.so.1, with the kernels compiled for the
 // host, and failures to order. Streams are threads that do their work late, so that an order that nobody asked for is
 // not kept; addresses, contexts and sizes are checked where a real driver would fail or do damage.
 //
