@@ -2,7 +2,6 @@
 
 use crate::limits::CLASSES_MAX;
 use crate::reply;
-use crate::request::Request;
 use crate::scan::{Words, number_f64, number_i32, number_u32};
 
 /// `debugtime <seconds>|p|r`.
@@ -224,14 +223,15 @@ impl WatchKinds {
     }
 }
 
-type Answer<'a> = Result<Request<'a>, &'static str>;
+/// The arguments of a command, or the reply that refuses them.
+type Arguments<T> = Result<T, &'static str>;
 
 /// `stats ...`; `words` stand after the command.
 ///
 /// `reset`, `detail` (and its argument), `settings`, `cachedump`, `conns` and `extstore` may be cut short, in that
 /// order of preference, because memcached compares only as many bytes as were typed.
-pub(crate) fn stats<'a>(mut words: Words<'a>) -> Answer<'a> {
-    let Some(word) = words.next() else { return Ok(Request::Stats(StatsKind::General)) };
+pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
+    let Some(word) = words.next() else { return Ok(StatsKind::General) };
     let starts = |full: &[u8]| full.starts_with(word);
     let kind = match word {
         b"items" => StatsKind::Items,
@@ -247,10 +247,10 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Answer<'a> {
         b"flash" => StatsKind::Flash,
         other => StatsKind::Other(other),
     };
-    Ok(Request::Stats(kind))
+    Ok(kind)
 }
 
-fn detail(word: &[u8]) -> Result<StatsKind<'static>, &'static str> {
+fn detail(word: &[u8]) -> Arguments<StatsKind<'static>> {
     match word {
         b"" => Err(reply::STATS_DETAIL_USAGE),
         _ if b"on".starts_with(word) => Ok(StatsKind::DetailOn),
@@ -260,7 +260,7 @@ fn detail(word: &[u8]) -> Result<StatsKind<'static>, &'static str> {
     }
 }
 
-fn cachedump(mut words: Words<'_>) -> Result<StatsKind<'static>, &'static str> {
+fn cachedump(mut words: Words<'_>) -> Arguments<StatsKind<'static>> {
     let (Some(class), Some(limit)) = (words.next(), words.next()) else { return Err(reply::BAD_LINE) };
     match (number_u32(class), number_u32(limit)) {
         (Some(class), Some(_)) if class >= CLASSES_MAX => Err(reply::ILLEGAL_SLAB),
@@ -270,7 +270,7 @@ fn cachedump(mut words: Words<'_>) -> Result<StatsKind<'static>, &'static str> {
 }
 
 /// `slabs ...`
-pub(crate) fn slabs<'a>(mut words: Words<'a>) -> Answer<'a> {
+pub(crate) fn slabs(mut words: Words<'_>) -> Arguments<Slabs> {
     let slabs = match (words.next(), words.next(), words.next()) {
         (Some(b"reassign"), Some(source), Some(destination)) => Slabs::Reassign {
             source: number_i32(source).ok_or(reply::BAD_FORMAT)?,
@@ -291,11 +291,11 @@ pub(crate) fn slabs<'a>(mut words: Words<'a>) -> Answer<'a> {
         },
         _ => return Err(reply::ERROR),
     };
-    Ok(Request::Slabs(slabs))
+    Ok(slabs)
 }
 
 /// `lru ...`
-pub(crate) fn lru<'a>(mut words: Words<'a>) -> Answer<'a> {
+pub(crate) fn lru(mut words: Words<'_>) -> Arguments<Lru> {
     let lru = match (words.next(), words.next()) {
         (Some(b"tune"), Some(hot)) => {
             let (Some(warm), Some(hot_factor), Some(warm_factor)) =
@@ -323,11 +323,11 @@ pub(crate) fn lru<'a>(mut words: Words<'a>) -> Answer<'a> {
         },
         _ => return Err(reply::ERROR),
     };
-    Ok(Request::Lru(lru))
+    Ok(lru)
 }
 
 /// `lru_crawler ...`
-pub(crate) fn lru_crawler<'a>(mut words: Words<'a>) -> Answer<'a> {
+pub(crate) fn lru_crawler<'a>(mut words: Words<'a>) -> Arguments<LruCrawler<'a>> {
     let crawler = match (words.next(), words.next()) {
         (Some(b"enable"), _) => LruCrawler::Enable,
         (Some(b"disable"), _) => LruCrawler::Disable,
@@ -344,10 +344,10 @@ pub(crate) fn lru_crawler<'a>(mut words: Words<'a>) -> Answer<'a> {
         (Some(b"mgdump"), Some(word)) => LruCrawler::Mgdump(crawl_target(word)?),
         _ => return Err(reply::ERROR),
     };
-    Ok(Request::LruCrawler(crawler))
+    Ok(crawler)
 }
 
-fn crawl_target(word: &[u8]) -> Result<CrawlTarget<'_>, &'static str> {
+fn crawl_target(word: &[u8]) -> Arguments<CrawlTarget<'_>> {
     match word {
         b"all" => Ok(CrawlTarget::All),
         b"hash" => Ok(CrawlTarget::Hash),
@@ -363,7 +363,7 @@ fn crawl_target(word: &[u8]) -> Result<CrawlTarget<'_>, &'static str> {
 }
 
 /// `extstore <setting> <value>`
-pub(crate) fn extstore<'a>(mut words: Words<'a>) -> Answer<'a> {
+pub(crate) fn extstore(mut words: Words<'_>) -> Arguments<Extstore> {
     let (Some(name), Some(value)) = (words.next(), words.next()) else { return Err(reply::ERROR) };
     let number = number_u32(value).ok_or(reply::ERROR);
     let setting = match name {
@@ -379,26 +379,26 @@ pub(crate) fn extstore<'a>(mut words: Words<'a>) -> Answer<'a> {
         b"free_memchunks" => Extstore::FreeMemchunks(number?),
         _ => return Err(reply::ERROR),
     };
-    Ok(Request::Extstore(setting))
+    Ok(setting)
 }
 
 /// `watch ...`
-pub(crate) fn watch<'a>(words: Words<'a>) -> Answer<'a> {
+pub(crate) fn watch(words: Words<'_>) -> Arguments<WatchKinds> {
     let mut kinds = WatchKinds::default();
     for word in words {
         let named = WatchKinds::NAMES.iter().find(|(name, _)| *name == word).ok_or(reply::ERROR)?;
         kinds = kinds.union(named.1);
     }
-    Ok(Request::Watch(if kinds == WatchKinds::default() { WatchKinds::FETCHERS } else { kinds }))
+    Ok(if kinds == WatchKinds::default() { WatchKinds::FETCHERS } else { kinds })
 }
 
 /// `debugtime ...`
-pub(crate) fn debugtime<'a>(mut words: Words<'a>) -> Answer<'a> {
+pub(crate) fn debugtime(mut words: Words<'_>) -> Arguments<DebugTime> {
     let time = match words.next() {
         Some(b"p") => DebugTime::Pause,
         Some(b"r") => DebugTime::Resume,
         Some(seconds) => DebugTime::Move(number_i32(seconds).ok_or(reply::ERROR)?),
         None => return Err(reply::ERROR),
     };
-    Ok(Request::DebugTime(time))
+    Ok(time)
 }

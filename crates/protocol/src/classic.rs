@@ -1,21 +1,35 @@
 //! Every command by name, and the classic ones in full.
 
+use memchr::memchr;
+
 use crate::admin;
-use crate::fast::{find_keys, with_block};
-use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::keys::find_keys;
+use crate::limits::{KEY_BYTES_MAX, LINE_BYTES_MIN, VALUE_BYTES_MAX, WHOLE_LINE_BYTES_MAX};
+use crate::line::{Line, line_limit, line_text_end, with_block};
 use crate::meta::{Meta, MetaVerb, read_flags};
-use crate::parse::{Line, ParseOptions, Step};
 use crate::reply;
 use crate::request::{Request, Store, StoreVerb};
 use crate::scan::{Words, last_word, number_i32, number_u32, number_u64};
+use crate::step::{ParseOptions, Step};
+
+/// Any line at all, by the exact and unhurried way.
+#[inline(never)]
+pub(crate) fn any_line<'a>(input: &'a [u8], options: &ParseOptions) -> Step<'a> {
+    let limit = line_limit(input, options);
+    let window = &input[..input.len().min(limit.max(WHOLE_LINE_BYTES_MAX).saturating_add(1))];
+    let Some(newline) = memchr(b'\n', window) else {
+        return if input.len() > limit { Step::Close } else { Step::NeedMore { at_least: input.len() + 1 } };
+    };
+    let consumed = newline + 1;
+    if consumed < LINE_BYTES_MIN {
+        return Step::Reject { error: reply::BAD_FORMAT, consumed, swallow: 0 };
+    }
+    let text = &input[..line_text_end(input, newline)];
+    dispatch(input, text, consumed, options)
+}
 
 /// One complete line: `text` without its end, `consumed` bytes with it.
-pub(crate) fn dispatch<'a>(
-    input: &'a [u8],
-    text: &'a [u8],
-    consumed: usize,
-    options: &ParseOptions,
-) -> Step<'a> {
+fn dispatch<'a>(input: &'a [u8], text: &'a [u8], consumed: usize, options: &ParseOptions) -> Step<'a> {
     let line = Line { input, text, consumed, options: *options };
     let mut words = Words::new(text);
     // A line that starts with a space has an empty command.
@@ -56,13 +70,13 @@ fn unkeyed<'a>(line: &Line<'a>, command: &[u8], words: Words<'a>) -> Step<'a> {
         b"flush_all" => line.answer(flush_all(words, noreply), noreply),
         b"cache_memlimit" => line.answer(cache_memlimit(words, noreply), noreply),
         b"shutdown" => line.answer(shutdown(words), false),
-        b"debugtime" => line.answer(admin::debugtime(words), false),
-        b"stats" => line.answer(admin::stats(words), false),
-        b"slabs" => line.answer(admin::slabs(words), false),
-        b"lru" => line.answer(admin::lru(words), false),
-        b"lru_crawler" => line.answer(admin::lru_crawler(words), false),
-        b"extstore" => line.answer(admin::extstore(words), false),
-        b"watch" => line.answer(admin::watch(words), false),
+        b"debugtime" => line.answer(admin::debugtime(words).map(Request::DebugTime), false),
+        b"stats" => line.answer(admin::stats(words).map(Request::Stats), false),
+        b"slabs" => line.answer(admin::slabs(words).map(Request::Slabs), false),
+        b"lru" => line.answer(admin::lru(words).map(Request::Lru), false),
+        b"lru_crawler" => line.answer(admin::lru_crawler(words).map(Request::LruCrawler), false),
+        b"extstore" => line.answer(admin::extstore(words).map(Request::Extstore), false),
+        b"watch" => line.answer(admin::watch(words).map(Request::Watch), false),
         b"refresh_certs" => line.answer(Ok(Request::RefreshCerts), false),
         _ if last.starts_with(b"HTTP/") => Step::Close,
         _ => line.reject(reply::ERROR, noreply, 0),
