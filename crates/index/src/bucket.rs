@@ -19,19 +19,15 @@
 //! bucket itself is full, so that most hits read one line.
 
 use crate::entry::direction;
-use crate::pool::SubPlace;
 use crate::region::Blank;
 use crate::shim::AtomicU64;
+use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubPlace};
 use std::sync::atomic::Ordering;
 
 /// Entries in the bucket's own line.
 pub(crate) const MAIN_ENTRIES: usize = if cfg!(loom) { 2 } else { 7 };
-/// Entries in a sub-bucket.
-pub(crate) const SUB_ENTRIES: usize = if cfg!(loom) { 2 } else { 8 };
 /// Sub-buckets one bucket may have.
-pub(crate) const SUBS_MAX: usize = 1 << (SIZE_MAX - 1);
-/// The size of the longest run.
-pub(crate) const SIZE_MAX: usize = 3;
+const SUBS_MAX: usize = 1 << (RUN_SIZE_MAX - 1);
 
 /// Most entries that keys of one bucket can take: its own line and four sub-buckets.
 pub const BUCKET_ENTRIES_MAX: usize = MAIN_ENTRIES + SUBS_MAX * SUB_ENTRIES;
@@ -51,12 +47,6 @@ pub(crate) struct Bucket {
     pub(crate) entries: [AtomicU64; MAIN_ENTRIES],
 }
 
-/// Eight more entries for a bucket that is full.
-#[repr(C, align(64))]
-pub(crate) struct Sub {
-    pub(crate) entries: [AtomicU64; SUB_ENTRIES],
-}
-
 // SAFETY: an AtomicU64 of zero bytes is the number 0 (outside loom, where `blank` is used instead), and needs no drop.
 // The blank bucket is unlocked, at version 0, and empty.
 unsafe impl Blank for Bucket {
@@ -66,21 +56,13 @@ unsafe impl Blank for Bucket {
     }
 }
 
-// SAFETY: as for Bucket; the word 0 is "no entry".
-unsafe impl Blank for Sub {
-    #[cfg(loom)]
-    fn blank() -> Sub {
-        Sub { entries: std::array::from_fn(|_| AtomicU64::new(0)) }
-    }
-}
-
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Bucket>() == 64 && size_of::<Sub>() == 64);
+const _: () = assert!(size_of::<Bucket>() == 64);
 
 /// The size of the bucket's run: 0 = none, else two to the power of one less.
 #[inline(always)]
 pub(crate) fn run_size(header: u64) -> usize {
-    (header >> SIZE_SHIFT & SIZE_MAX as u64) as usize
+    (header >> SIZE_SHIFT & RUN_SIZE_MAX as u64) as usize
 }
 
 /// The first sub-bucket of the bucket's run; means nothing if there is none.
@@ -107,8 +89,9 @@ pub(crate) fn subs(header: u64) -> impl Iterator<Item = SubPlace> {
 #[inline(always)]
 pub(crate) fn sub_for(header: u64, word: u64) -> Option<SubPlace> {
     let size = run_size(header);
-    (size != 0)
-        .then(|| SubPlace(run_first(header).0.wrapping_add((direction(word) >> (SIZE_MAX - size)) as u32)))
+    (size != 0).then(|| {
+        SubPlace(run_first(header).0.wrapping_add((direction(word) >> (RUN_SIZE_MAX - size)) as u32))
+    })
 }
 
 /// A bit for every slot whose tag is that of `tag_word`. Empty slots look like tag 0.
@@ -194,13 +177,6 @@ pub(crate) fn publish(slot: &AtomicU64, word: u64) {
 #[inline]
 pub(crate) fn empty_slot<const N: usize>(slots: &[AtomicU64; N]) -> Option<&AtomicU64> {
     slots.iter().find(|slot| slot.load(Ordering::Relaxed) == 0)
-}
-
-impl Sub {
-    /// How many entries there are. For lock holders.
-    pub(crate) fn count(&self) -> usize {
-        self.entries.iter().filter(|slot| slot.load(Ordering::Relaxed) != 0).count()
-    }
 }
 
 #[cfg(all(test, not(loom)))]

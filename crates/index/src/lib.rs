@@ -27,17 +27,18 @@
 mod bucket;
 mod count;
 mod entry;
-mod grow;
-mod guard;
 mod holds_key;
 mod index;
 mod pool;
 mod region;
 mod shim;
+mod snapshot;
+mod sub_bucket;
 
 pub use bucket::BUCKET_ENTRIES_MAX;
 pub use entry::{Entry, WARMTH_MAX};
-pub use guard::{BucketGuard, Found, Full};
 pub use holds_key::HoldsKey;
-pub use index::{BUCKETS_LOG2_MAX, BucketPlace, Index, IndexOptions, Peek, Seen, Sight};
-pub use pool::SubPlace;
+pub use index::batch::{BucketPlace, Peek, Seen, Sight};
+pub use index::guard::{BucketGuard, Found, Full};
+pub use index::{BUCKETS_LOG2_MAX, Index, IndexOptions};
+pub use sub_bucket::SubPlace;

@@ -6,9 +6,9 @@
 //! the shorter length and gives its own back whole, and breaks it only where there is none: each length then has as many
 //! runs as buckets ever wanted at once, however often they grow and shrink.
 
-use crate::bucket::{SIZE_MAX, SUB_ENTRIES, Sub};
 use crate::region::{HUGE_PAGE_BYTES, Region, SMALL_PAGE_BYTES};
 use crate::shim::{AtomicU64, Mutex};
+use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubBucket, SubPlace};
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -21,15 +21,11 @@ const GRAB_LINES: u64 = if cfg!(loom) { 4 } else { 16 };
 /// Lines there is address space for, for each bucket.
 const LINES_PER_BUCKET: u64 = 2;
 
-/// The place of a sub-bucket in the pool. The sub-bucket may go to another bucket at any time; its place remains one.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct SubPlace(pub(crate) u32);
-
 /// Runs nobody has, all of their entries empty.
 #[derive(Default)]
 struct Free {
     /// The first line of each, by size less one; the last one in goes out first.
-    runs: [Vec<u32>; SIZE_MAX],
+    runs: [Vec<u32>; RUN_SIZE_MAX],
     /// Lines from here on were never given out.
     fresh: u32,
     fresh_lines: u32,
@@ -38,7 +34,7 @@ struct Free {
 impl Free {
     /// A run of `size` out of what there is.
     fn take(&mut self, size: usize) -> Option<u32> {
-        let from = (size..=SIZE_MAX).find(|size| !self.runs[size - 1].is_empty())?;
+        let from = (size..=RUN_SIZE_MAX).find(|size| !self.runs[size - 1].is_empty())?;
         let run = self.runs[from - 1].pop()?;
         // The halves that are left over, from the second half of all down to the neighbour of the run.
         (size..from).for_each(|half| self.runs[half - 1].push(run + lines_of(half)));
@@ -68,7 +64,7 @@ struct Shard(Mutex<Free>);
 
 /// All sub-buckets of the index.
 pub(crate) struct Pool {
-    subs: Region<Sub>,
+    subs: Region<SubBucket>,
     shards: [Shard; SHARDS],
     /// Lines below are in `shards` or in use.
     taken: AtomicU64,
@@ -91,13 +87,13 @@ impl Pool {
 
     /// All sub-buckets there is address space for.
     #[inline(always)]
-    pub(crate) fn subs(&self) -> &[Sub] {
+    pub(crate) fn subs(&self) -> &[SubBucket] {
         &self.subs
     }
 
     /// The sub-bucket there.
     #[inline(always)]
-    pub(crate) fn sub(&self, place: SubPlace) -> &Sub {
+    pub(crate) fn sub(&self, place: SubPlace) -> &SubBucket {
         &self.subs[place.0 as usize]
     }
 
@@ -177,7 +173,7 @@ mod tests {
             lot = lot.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             // More is taken than given back in one half of the steps, less in the other.
             let takes = lot >> 60 < if step % 4096 < 2048 { 11 } else { 5 };
-            let (place, size) = ((lot >> 32) % 512, (lot >> 20) as usize % SIZE_MAX + 1);
+            let (place, size) = ((lot >> 32) % 512, (lot >> 20) as usize % RUN_SIZE_MAX + 1);
             if takes {
                 let Some(SubPlace(first)) = pool.take(place, size) else {
                     refused += 1;

@@ -1,14 +1,15 @@
 //! Writers: one at a time per bucket.
 
+use super::Index;
 use crate::bucket::{
-    Bucket, MAIN_ENTRIES, SIZE_MAX, SUB_ENTRIES, Sub, VERSION_ONE, WRITER, empty_slot, publish, run_first,
-    run_size, sub_for, subs, with_run,
+    Bucket, MAIN_ENTRIES, VERSION_ONE, WRITER, empty_slot, publish, run_first, run_size, sub_for, subs,
+    with_run,
 };
-use crate::entry::{Entry, identity, pack, tag_word, unpack, warmth_of};
+use crate::entry::{Entry, TAG_SHIFT, identity, pack, tag_word, unpack, warmth_of};
 use crate::holds_key::HoldsKey;
-use crate::index::{Index, Snapshot};
-use crate::pool::SubPlace;
 use crate::shim::{AtomicU64, pause};
+use crate::snapshot::Snapshot;
+use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubBucket, SubPlace};
 use larder_item::{KeyHash, Location};
 use std::sync::atomic::Ordering;
 
@@ -75,7 +76,7 @@ impl Index {
 
     /// Waits for the writer bit of the bucket at `place`.
     #[inline]
-    pub(crate) fn lock_place(&self, place: u64, hash: KeyHash) -> BucketGuard<'_> {
+    pub(super) fn lock_place(&self, place: u64, hash: KeyHash) -> BucketGuard<'_> {
         let mut turns = 0;
         loop {
             let header = self.bucket(place).header.load(Ordering::Relaxed);
@@ -90,7 +91,7 @@ impl Index {
 
     /// Takes the writer bit if the header is still `header`.
     #[inline]
-    pub(crate) fn try_lock_place(&self, place: u64, hash: KeyHash, header: u64) -> Option<BucketGuard<'_>> {
+    pub(super) fn try_lock_place(&self, place: u64, hash: KeyHash, header: u64) -> Option<BucketGuard<'_>> {
         let bucket = self.bucket(place);
         // Acquire, pairs with the Release in `BucketGuard::drop`: the last writer's changes are seen.
         bucket
@@ -101,7 +102,7 @@ impl Index {
     }
 
     /// Takes the writer bit of a bucket that nobody else can reach yet.
-    pub(crate) fn lock_unborn(&self, place: u64) -> BucketGuard<'_> {
+    pub(super) fn lock_unborn(&self, place: u64) -> BucketGuard<'_> {
         let bucket = self.bucket(place);
         let header = bucket.header.load(Ordering::Relaxed);
         // Relaxed: published by the Release store of `buckets` in `split`.
@@ -121,19 +122,12 @@ impl Drop for BucketGuard<'_> {
 }
 
 impl<'i> BucketGuard<'i> {
-    /// The hash the bucket was locked for.
-    #[inline]
-    pub fn hash(&self) -> KeyHash {
-        self.hash
-    }
-
     /// The entry of `key`, which must be the key whose hash was locked.
     #[inline]
     pub fn find(&self, key: &[u8], owner: &impl HoldsKey) -> Option<Found> {
         let tag = tag_word(self.hash);
-        self.reachable().find(|found| {
-            found.identity ^ tag < 1 << crate::entry::TAG_SHIFT && owner.holds(found.entry.location, key)
-        })
+        self.reachable()
+            .find(|found| found.identity ^ tag < 1 << TAG_SHIFT && owner.holds(found.entry.location, key))
     }
 
     /// The entry of the locked hash that points at `at`.
@@ -177,8 +171,8 @@ impl<'i> BucketGuard<'i> {
     #[inline]
     pub fn replace(&mut self, found: &Found, new: Location, warmth: u8) -> bool {
         let Some(slot) = self.slot_of(found) else { return false };
-        let tag = found.identity & u64::MAX << crate::entry::TAG_SHIFT;
-        let word = pack((tag >> crate::entry::TAG_SHIFT) as u16, new, warmth);
+        let tag = found.identity & u64::MAX << TAG_SHIFT;
+        let word = pack((tag >> TAG_SHIFT) as u16, new, warmth);
         publish(slot, word);
         self.changed = true;
         true
@@ -219,7 +213,7 @@ impl<'i> BucketGuard<'i> {
 
     /// The sub-bucket there, which is one of this bucket's run.
     #[inline]
-    fn sub(&self, place: SubPlace) -> &'i Sub {
+    fn sub(&self, place: SubPlace) -> &'i SubBucket {
         self.index.pool.sub(place)
     }
 
@@ -231,7 +225,7 @@ impl<'i> BucketGuard<'i> {
 
     /// Stores an entry word where there is room, making room in sub-buckets if need be. False if there is none.
     #[inline]
-    pub(crate) fn put(&mut self, word: u64) -> bool {
+    pub(super) fn put(&mut self, word: u64) -> bool {
         self.changed = true;
         if let Some(slot) = empty_slot(&self.bucket.entries) {
             publish(slot, word);
@@ -262,7 +256,7 @@ impl<'i> BucketGuard<'i> {
     /// no other.
     fn double_run(&mut self) -> bool {
         let (old, size) = (self.header, run_size(self.header));
-        if size == SIZE_MAX {
+        if size == RUN_SIZE_MAX {
             return false;
         }
         let Some(first) = self.index.pool.take(self.place, size + 1) else { return false };
@@ -298,7 +292,7 @@ impl<'i> BucketGuard<'i> {
 
     /// Puts things right after entries have gone: fills the bucket's line from its sub-buckets, and gives back the half of
     /// its run that it does not need.
-    pub(crate) fn tidy(&mut self) {
+    pub(super) fn tidy(&mut self) {
         while let Some(hole) = empty_slot(&self.bucket.entries)
             && let Some(from) = self.warmest_in_subs()
         {
@@ -348,7 +342,7 @@ impl<'i> BucketGuard<'i> {
     }
 
     /// The words that are `wanted`, the warmest first.
-    pub(crate) fn words_warmest_first(&self, wanted: impl Fn(u64) -> bool) -> Snapshot {
+    pub(super) fn words_warmest_first(&self, wanted: impl Fn(u64) -> bool) -> Snapshot {
         let mut seen = Snapshot::empty(self.header);
         self.slots()
             .map(|slot| slot.load(Ordering::Relaxed))
@@ -359,7 +353,7 @@ impl<'i> BucketGuard<'i> {
     }
 
     /// Empties the slots whose word `leaves`, then tidies.
-    pub(crate) fn clear(&mut self, mut leaves: impl FnMut(u64) -> bool) {
+    pub(super) fn clear(&mut self, mut leaves: impl FnMut(u64) -> bool) {
         self.changed = true;
         for slot in self.slots() {
             let word = slot.load(Ordering::Relaxed);

@@ -18,10 +18,11 @@
 //! The hashes of the bucket's keys are computed before the lock is taken, for several buckets at a time so that the
 //! reads of their records overlap; the lock is then taken only if the bucket has not changed.
 
+use super::Index;
 use crate::bucket::BUCKET_ENTRIES_MAX;
 use crate::entry::{identity, tag_word, unpack};
 use crate::holds_key::HoldsKey;
-use crate::index::{Index, Snapshot};
+use crate::snapshot::Snapshot;
 use larder_item::KeyHash;
 use std::sync::atomic::Ordering;
 
@@ -105,7 +106,7 @@ impl Index {
     }
 
     /// Asks for growth if the index is too full and may grow.
-    pub(crate) fn look_whether_to_grow(&self) {
+    pub(super) fn look_whether_to_grow(&self) {
         if !self.needs_growth() && self.splits_wanted() > 0 {
             self.growth.wanted.store(true, Ordering::Relaxed);
         }
