@@ -7,9 +7,9 @@
 //!      +-------------+--------------------------------------+-----------------+
 //! ```
 //!
-//! There are `n` buckets, any number. With `m` the power of two at or above `n`, the bucket is the low bits of the
-//! hash below `m`, or below `m / 2` if that bucket does not exist yet. Going from `n` to `n + 1` moves entries from one
-//! bucket to one new bucket and touches no other (see `grow`).
+//! There are `n` buckets, and `n` is any number. Let `m` be the power of two at or above `n`. The bucket of a hash
+//! is given by its low bits: modulo `m`, or modulo `m / 2` if the former bucket does not exist yet. Growth from `n`
+//! to `n + 1` buckets moves entries from one bucket to the new one and touches no other bucket (see `grow`).
 
 use crate::bucket::{Bucket, MAIN_ENTRIES, WRITER, sub_for, subs, tag_matches};
 use crate::count::Count;
@@ -28,38 +28,41 @@ pub(crate) mod batch;
 mod grow;
 pub(crate) mod guard;
 
-/// Most buckets there can be, as a power of two: 1 TiB of lines, a hundred billion entries at six a bucket.
+/// Most buckets an index can have, as a power of two: 1 TiB of cache lines, a hundred billion entries at six per
+/// bucket.
 pub const BUCKETS_LOG2_MAX: u32 = 34;
 
-/// How an index begins and how far it may go.
+/// The initial size of an index and its limits.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexOptions {
-    /// Buckets at the start, as a power of two.
+    /// Number of buckets at the start, as a power of two.
     pub buckets_log2: u32,
-    /// Buckets that address space is reserved for, as a power of two, at most 34. Reserved is not resident: the index
-    /// pays for the buckets it has. See [`Index::set_growth_limit`] for the limit of a memory budget.
+    /// Number of buckets for which address space is reserved, as a power of two, at most 34. Reserved address space
+    /// is not resident: the index takes memory only for the buckets it has. [`Index::set_growth_limit`] sets the
+    /// limit of a memory budget.
     pub buckets_log2_max: u32,
-    /// Entries per bucket, on average, above which the index wants to grow. More saves memory, fewer save reads of
-    /// sub-buckets.
+    /// The average number of entries per bucket above which the index grows. A higher target saves memory; a lower
+    /// one saves reads of sub-buckets.
     pub fill_target: u32,
     /// Whether to ask for 2-MiB pages. Memory then becomes resident in steps of 2 MiB.
     pub huge: bool,
-    /// Whether hits raise the warmth of entries. Where they do not, a marking lookup is a plain one.
+    /// Whether hits raise the warmth of entries. If not, a marking lookup is a plain lookup.
     pub marks: bool,
 }
 
 impl Default for IndexOptions {
-    /// 1024 buckets, up to 2^30 (about six billion items), 6 entries in each, on huge pages, with marks.
+    /// 1024 buckets, up to 2^30 (about six billion items), 6 entries per bucket, on huge pages, with marks.
     fn default() -> Self {
         IndexOptions { buckets_log2: 10, buckets_log2_max: 30, fill_target: 6, huge: true, marks: true }
     }
 }
 
-/// The index: key hash to location, for any number of threads.
+/// The index: from key hash to location, for any number of threads.
 #[repr(C)]
 pub struct Index {
     main: Region<Bucket>,
-    /// Buckets in use. Only `grow` writes it, and only while it holds the writer bits of both buckets of the split.
+    /// Buckets in use. Only `grow` writes the number, and only while it holds the writer bits of both buckets of a
+    /// split.
     buckets: AtomicU64,
     pool: Pool,
     fill_target: u64,
@@ -69,14 +72,16 @@ pub struct Index {
     count: Count,
 }
 
-/// What only growth and the writers that ask for it look at; on its own lines, away from what every reader reads.
+/// Fields that only growth reads, and the writers that request growth. They have cache lines of their own, away
+/// from the fields that every reader reads.
 #[repr(align(128))]
 struct Growth {
-    /// Somebody found the index too full. A hint: it may be late, and it may be set when growth is at its limit.
+    /// A thread found the index too full. This is a hint: it may be late, and it may be set while growth is at its
+    /// limit.
     wanted: AtomicBool,
-    /// Somebody is splitting buckets.
+    /// A thread is splitting buckets.
     busy: AtomicBool,
-    /// Growth stops at this many buckets.
+    /// Growth stops at this number of buckets.
     limit: AtomicU64,
 }
 
@@ -84,8 +89,8 @@ impl Index {
     /// An empty index.
     ///
     /// # Errors
-    /// If the options contradict each other, or the address space cannot be reserved. Address space is about
-    /// 200 bytes per bucket of `buckets_log2_max`.
+    /// The options contradict each other, or the address space cannot be reserved. The index reserves about 200
+    /// bytes of address space per bucket of `buckets_log2_max`.
     pub fn new(options: IndexOptions) -> io::Result<Index> {
         let IndexOptions { buckets_log2, buckets_log2_max, fill_target, huge, marks } = options;
         if buckets_log2 > buckets_log2_max || buckets_log2_max > BUCKETS_LOG2_MAX || fill_target == 0 {
@@ -117,8 +122,8 @@ impl Index {
         self.look_up::<false>(hash, key, owner)
     }
 
-    /// The entry of `key`, and a mark on it: its warmth goes up by one, up to [`WARMTH_MAX`]. The warmth returned is
-    /// the one before. A mark that races with a writer or another mark may be lost.
+    /// Looks up the entry of `key` and marks it: its warmth rises by one, up to [`WARMTH_MAX`]. The returned entry
+    /// has the warmth before the mark. A mark that races with a writer or another mark may be lost.
     #[inline]
     pub fn get_marking(&self, hash: KeyHash, key: &[u8], owner: &impl HoldsKey) -> Option<Entry> {
         if self.marks {
@@ -128,8 +133,8 @@ impl Index {
         }
     }
 
-    /// Whether the entry of `hash` still points at `at`; if so marks it, as [`Index::get_marking`] does. `false` is
-    /// also said of an entry that is being moved at this moment: then [`Index::get_marking`] knows.
+    /// Whether the entry of `hash` still points at `at`. If so, marks it like [`Index::get_marking`]. The answer is
+    /// also `false` for an entry that is being moved at this moment; [`Index::get_marking`] then decides.
     #[inline]
     fn confirm_marking(&self, hash: KeyHash, at: Location) -> bool {
         match self.slot_at(hash, at) {
@@ -143,14 +148,14 @@ impl Index {
         }
     }
 
-    /// The warmth of the entry of `hash` that points at `at`. `None` is also said of an entry that is being moved at
-    /// this moment.
+    /// The warmth of the entry of `hash` that points at `at`. The answer is also `None` for an entry that is being
+    /// moved at this moment.
     #[inline]
     pub fn warmth_at(&self, hash: KeyHash, at: Location) -> Option<u8> {
         self.slot_at(hash, at).map(|(_, word)| warmth_of(word))
     }
 
-    /// The slot of an entry that points at `at`, and its word.
+    /// The slot of the entry of `hash` that points at `at`, and its word.
     #[inline(always)]
     fn slot_at(&self, hash: KeyHash, at: Location) -> Option<(&AtomicU64, u64)> {
         let place = self.place(hash);
@@ -167,7 +172,7 @@ impl Index {
         loop {
             let place = self.place(hash);
             let bucket = self.bucket(place);
-            // Acquire, pairs with the Release in `BucketGuard::drop`: what that writer did is seen below.
+            // Acquire pairs with the Release in `BucketGuard::drop`: the scan below sees what that writer did.
             let header = bucket.header.load(Ordering::Acquire);
             if let Some(entry) = find_among::<MARK, MAIN_ENTRIES>(&bucket.entries, hash, key, owner) {
                 return Some(entry);
@@ -177,9 +182,9 @@ impl Index {
             {
                 return Some(entry);
             }
-            // The entries were loaded with Acquire and stored with Release after the writer bit was set: had the scan
-            // seen any store of a writer later than `header`, this load would see that writer's bit or version.
-            // And had `header` been the one after a split, the split's `buckets` would be seen by `place`.
+            // The entries were loaded with Acquire and stored with Release after the writer bit was set. Had the
+            // scan seen a store of a writer later than `header`, this load would see that writer's bit or version.
+            // And had `header` been the one after a split, `position` would see the split's `buckets`.
             if header & WRITER == 0
                 && bucket.header.load(Ordering::Relaxed) == header
                 && self.place(hash) == place
@@ -190,20 +195,21 @@ impl Index {
         }
     }
 
-    /// The bucket of `hash` at this moment.
+    /// The position of the bucket of `hash` at this moment.
     #[inline(always)]
     fn place(&self, hash: KeyHash) -> u64 {
-        // Acquire, pairs with the Release in `split`: whoever sees the new bucket counted sees what is in it.
+        // Acquire pairs with the Release in `split`: a thread that sees the new bucket counted also sees its
+        // contents.
         let buckets = self.buckets.load(Ordering::Acquire);
         place_among(hash.0, buckets)
     }
 
-    /// The bucket at `place`, which must be one that [`Index::place`] has returned or the one growth is making.
+    /// The bucket at `position`, which must come from [`Index::position`] or be the bucket that growth is making.
     #[inline(always)]
     fn bucket(&self, place: u64) -> &Bucket {
         debug_assert!((place as usize) < self.main.len());
-        // SAFETY: `place_among` stays below `buckets`, which `grow` never raises above `main.len()`; growth and `walk`
-        // check their own places against it.
+        // SAFETY: `position_among` stays below `buckets`, which `grow` never raises above `main.len()`. Growth and
+        // `walk` check their own positions against it.
         unsafe { self.main.get_unchecked(place as usize) }
     }
 
@@ -213,12 +219,13 @@ impl Index {
         sub_for(header, tag_word(hash)).map(|place| self.pool.sub(place))
     }
 
-    /// Entries in the index: exact when nobody writes, else within what is being written. Reads some thirty lines.
+    /// Number of entries. It is exact while no thread writes, and off by the writes in progress otherwise. The call
+    /// reads about thirty cache lines.
     pub fn len(&self) -> u64 {
         self.count.sum()
     }
 
-    /// Whether there are no entries.
+    /// Whether the index has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -228,16 +235,16 @@ impl Index {
         self.buckets.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory the index has touched, in whole pages: buckets and sub-buckets. Nothing is ever given back
-    /// to the operating system: a removed entry's place is used again by another.
+    /// Bytes of memory that the index has touched, in whole pages: buckets and sub-buckets. The index gives no
+    /// memory back to the operating system; the slot of a removed entry is reused by another entry.
     pub fn bytes(&self) -> u64 {
         let buckets = self.buckets();
         touched(64 * buckets, self.huge) + self.pool.bytes(self.huge) + size_of::<Index>() as u64
     }
 
-    /// Shows `f` the entries of one bucket and returns the next bucket's number, `None` after the last one. Start
-    /// at 0. An entry that is there for the whole walk is shown at least once; twice if its bucket split meanwhile.
-    /// No lock is held while `f` runs.
+    /// Calls `f` with the entries of one bucket and returns the number of the next bucket, or `None` after the last
+    /// one. A walk starts at 0. It shows an entry that exists for the whole walk at least once, and twice if its
+    /// bucket splits meanwhile. No lock is held while `f` runs.
     pub fn walk(&self, from_bucket: u64, f: &mut dyn FnMut(Entry)) -> Option<u64> {
         if from_bucket >= self.buckets.load(Ordering::Acquire) {
             return None;
@@ -255,8 +262,8 @@ impl Index {
         Some(from_bucket + 1)
     }
 
-    /// The entries of the bucket at `place` and the header before them. A whole picture only if the header was
-    /// unlocked and is still the same afterwards, or the caller holds the writer bit.
+    /// Copies the entries of the bucket at `position`, and the header as it was before. The copy is consistent only
+    /// if the header was unlocked and is still the same afterwards, or if the caller holds the writer bit.
     fn snapshot(&self, place: u64) -> Snapshot {
         let bucket = self.bucket(place);
         let mut seen = Snapshot::empty(bucket.header.load(Ordering::Acquire));
@@ -268,13 +275,13 @@ impl Index {
     }
 }
 
-/// The bucket of a hash among `buckets` (at least 1) of them.
+/// The position of the bucket of a hash among `buckets` buckets, which is at least 1.
 #[inline(always)]
 fn place_among(hash: u64, buckets: u64) -> u64 {
     place_under(hash, buckets, mask_among(buckets))
 }
 
-/// The bits of a hash that say the bucket, among `buckets` of them.
+/// The bits of a hash that choose the bucket among `buckets` buckets.
 #[inline(always)]
 fn mask_among(buckets: u64) -> u64 {
     buckets.next_power_of_two() - 1
@@ -309,7 +316,7 @@ fn find_among<const MARK: bool, const N: usize>(
     None
 }
 
-/// The slot of an entry of `hash` at `at` among `slots`, and its word.
+/// The slot among `slots` whose entry is of `hash` and points at `at`, and its word.
 #[inline(always)]
 fn slot_among<const N: usize>(
     slots: &[AtomicU64; N],
@@ -317,13 +324,13 @@ fn slot_among<const N: usize>(
     at: Location,
 ) -> Option<(&AtomicU64, u64)> {
     let wanted = pack(hash.tag(), at, 0);
-    // Relaxed: the caller has read the record already; nothing is read on the strength of this load.
+    // Relaxed: the caller has already read the record, and nothing else is read because of this load.
     slots.iter().map(|slot| (slot, slot.load(Ordering::Relaxed))).find(|(_, word)| identity(*word) == wanted)
 }
 
-/// Raises the warmth of `word` in `slot`. A compare-and-swap, because a writer may replace the entry at this moment;
-/// Relaxed, because a read-modify-write passes on the Release of the store it builds on, and warmth itself orders
-/// nothing.
+/// Raises the warmth of `word` in `slot`. A compare-and-swap is needed because a writer may replace the entry at
+/// this moment. Relaxed suffices: a read-modify-write passes on the Release of the store it builds on, and warmth
+/// orders nothing.
 #[inline(always)]
 fn mark(slot: &AtomicU64, word: u64) {
     if warmth_of(word) < WARMTH_MAX {

@@ -1,9 +1,9 @@
-//! The entries of one bucket, copied.
+//! A copy of the entries of one bucket.
 
 use crate::bucket::BUCKET_ENTRIES_MAX;
 use crate::entry::warmth_of;
 
-/// The entries of a bucket at one moment.
+/// The entries of a bucket, its sub-buckets included, as they were read one after the other.
 pub(crate) struct Snapshot {
     pub(crate) header: u64,
     len: usize,

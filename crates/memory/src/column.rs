@@ -47,9 +47,8 @@ pub struct Column {
     placed_bytes: AtomicU32,
     /// Bytes reported by `died` since birth.
     dead_bytes: AtomicU32,
-    /// Where the key rows end and where the values begin, in bytes from the column's start. Written at seal.
+    /// Where the key rows end, in bytes from the column's start. Written at seal.
     keys_end: AtomicU32,
-    values_start: AtomicU32,
     pins: AtomicU32,
     opened_s: AtomicU32,
     sealed_s: AtomicU32,
@@ -107,11 +106,6 @@ impl Column {
         self.keys_end.load(Ordering::Relaxed)
     }
 
-    /// Where the values begin, in bytes from the column's start. 0 until sealed.
-    pub fn values_start(&self) -> u32 {
-        self.values_start.load(Ordering::Relaxed)
-    }
-
     /// Server time, in seconds, at which the column was taken.
     pub fn opened_s(&self) -> u32 {
         self.opened_s.load(Ordering::Relaxed)
@@ -165,7 +159,7 @@ impl Column {
     pub(crate) fn open(&self, birth: u64, cas_base: u64, now_s: u32) {
         self.birth.store(birth, Ordering::Relaxed);
         self.cas_base.store(cas_base, Ordering::Relaxed);
-        for word in [&self.placed_bytes, &self.dead_bytes, &self.keys_end, &self.values_start, &self.hits] {
+        for word in [&self.placed_bytes, &self.dead_bytes, &self.keys_end, &self.hits] {
             word.store(0, Ordering::Relaxed);
         }
         self.opened_s.store(now_s, Ordering::Relaxed);
@@ -183,9 +177,8 @@ impl Column {
         self.sealed_s.store(now_s, Ordering::Relaxed);
     }
 
-    pub(crate) fn seal(&self, keys_end: u32, values_start: u32) {
+    pub(crate) fn seal(&self, keys_end: u32) {
         self.keys_end.store(keys_end, Ordering::Relaxed);
-        self.values_start.store(values_start, Ordering::Relaxed);
         self.set_state(ColumnState::Sealed);
     }
 }

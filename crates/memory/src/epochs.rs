@@ -91,11 +91,6 @@ impl Epochs {
         }
         before
     }
-
-    /// How many participants are registered.
-    pub(crate) fn participants(&self) -> usize {
-        lock(&self.slots).len()
-    }
 }
 
 impl Participant {

@@ -25,25 +25,23 @@ mod arena;
 mod coloured;
 mod column;
 mod epochs;
-mod item;
 mod machine;
 mod memory;
-mod open_column;
 mod options;
 mod pool;
 mod prefetch;
-mod reader;
-mod records;
 mod shim;
 
 pub use column::{Column, ColumnId, ColumnState, SlabId};
-pub use item::{Chunk, Item, LAST_ACCESS_STALE_S, Value};
+pub use memory::chunk::Chunk;
+pub use memory::guard::{Guard, Record, Records};
+pub use memory::item::{Item, LAST_ACCESS_STALE_S, Value};
+pub use memory::open_column::{NewChunked, NewItem, OpenColumn};
+pub use memory::pin::{ChunkSpace, ColumnPin};
+pub use memory::reader::Reader;
 pub use memory::{Memory, RESERVE_BYTES_MAX};
-pub use open_column::{ChunkSpace, ColumnPin, NewChunked, NewItem, OpenColumn};
 pub use options::{
     COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN, Geometry,
     INLINE_VALUE_BYTES_MAX_DEFAULT, MemoryError, MemoryOptions, PageKind, PagesWanted, SLAB_BYTES,
 };
 pub use prefetch::prefetch_read;
-pub use reader::{Guard, Reader};
-pub use records::{Record, Records};

@@ -7,18 +7,22 @@ use crate::arena::Arena;
 use crate::column::{Column, ColumnId, ColumnState, SlabId};
 use crate::epochs::Epochs;
 use crate::machine;
-use crate::open_column::OpenColumn;
 use crate::options::{
     COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, Geometry, MemoryError, MemoryOptions, PageKind, PagesWanted,
     SLAB_BYTES,
 };
 use crate::pool::Pool;
-use crate::reader::{Guard, Reader};
-use crate::records::Records;
 use larder_item::{Location, VALUE_LENGTH_MAX};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+
+pub(crate) mod chunk;
+pub(crate) mod guard;
+pub(crate) mod item;
+pub(crate) mod open_column;
+pub(crate) mod pin;
+pub(crate) mod reader;
 
 /// Chunks of large values are no longer than this many bytes.
 const CHUNK_BYTES_MAX: u32 = 16 << 10;
@@ -28,17 +32,17 @@ pub const RESERVE_BYTES_MAX: u64 = 64 << 40;
 /// Location to bytes: the arena, its columns, and when they may be reused. A handle; clones are the same memory.
 #[derive(Clone)]
 pub struct Memory {
-    pub(crate) inner: Arc<Inner>,
+    inner: Arc<Inner>,
 }
 
 /// What the handles share.
-pub(crate) struct Inner {
-    pub(crate) arena: Arena,
-    pub(crate) arena_bytes: u64,
-    pub(crate) column_shift: u32,
-    pub(crate) geometry: Geometry,
-    pub(crate) columns: Box<[Column]>,
-    pub(crate) epochs: Epochs,
+struct Inner {
+    arena: Arena,
+    arena_bytes: u64,
+    column_shift: u32,
+    geometry: Geometry,
+    columns: Box<[Column]>,
+    epochs: Epochs,
     pool: Mutex<Pool>,
     retired: Mutex<Vec<Retired>>,
     /// Length of `retired`, so that nobody locks it to find it empty.
@@ -148,26 +152,6 @@ impl Memory {
     /// The same in a sentence for people, with what could not be had and why.
     pub fn pages_description(&self) -> String {
         self.inner.arena.description()
-    }
-
-    /// A new reader, online. One per thread.
-    pub fn register(&self) -> Reader {
-        Reader::new(self.clone())
-    }
-
-    /// Readers registered now.
-    pub fn readers(&self) -> usize {
-        self.inner.epochs.participants()
-    }
-
-    /// An empty column for the caller alone: a free one, else a retired one that nobody reads any more, else one
-    /// of a newly mapped slab. `None` = the limit is reached and all columns are in use (or the kernel has no
-    /// memory left, which is logged). CAS numbers of its items are best taken from `cas_base` up; `now_s` is the
-    /// server's time.
-    pub fn take_column(&self, cas_base: u64, now_s: u32) -> Option<OpenColumn> {
-        let (id, birth) = self.take_free()?;
-        self.inner.columns[id.0 as usize].open(birth, cas_base, now_s);
-        Some(OpenColumn::new(self.clone(), id))
     }
 
     fn take_free(&self) -> Option<(ColumnId, u64)> {
@@ -292,28 +276,6 @@ impl Memory {
         self.inner.pinned_columns.load(Ordering::Relaxed)
     }
 
-    #[inline]
-    pub(crate) fn pin(&self, id: ColumnId) {
-        if self.column(id).pin() {
-            self.inner.pinned_columns.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn unpin(&self, id: ColumnId) {
-        if self.column(id).unpin() {
-            self.inner.pinned_columns.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Gives one slab back to the kernel if there is one all of whose columns are free.
-    pub fn release_free_slab(&self) -> bool {
-        let mut pool = lock(&self.inner.pool);
-        let Some(slab) = pool.all_free() else { return false };
-        pool.begin_release(slab);
-        self.unmap(&mut pool, slab)
-    }
-
     /// Chooses the slab that is cheapest to empty and stops handing out its columns. The caller then moves or
     /// drops the items of its sealed columns (and seals its open ones), retires them, and calls
     /// [`Memory::finish_release`] until that succeeds. `None` = no mapped slab is left to choose.
@@ -387,13 +349,6 @@ impl Memory {
         lock(&self.inner.pool).slabs_touched() * self.inner.geometry.columns_per_slab
     }
 
-    /// Every sealed column, by rising number, as its state is when the iterator reaches it.
-    pub fn sealed_columns(&self) -> impl Iterator<Item = (ColumnId, &Column)> {
-        let columns = &self.inner.columns[..self.columns_mapped() as usize];
-        let numbered = columns.iter().enumerate().map(|(id, column)| (ColumnId(id as u32), column));
-        numbered.filter(|(_, column)| column.state() == ColumnState::Sealed)
-    }
-
     /// The column that holds a location in memory.
     #[inline]
     pub fn column_of(&self, at: Location) -> ColumnId {
@@ -422,17 +377,6 @@ impl Memory {
     pub fn overhead_bytes(&self) -> u64 {
         let table = u64::from(self.columns_mapped()) * size_of::<Column>() as u64;
         table + self.inner.arena.spare_bytes()
-    }
-
-    /// Whether the slab is mapped.
-    pub fn is_mapped(&self, slab: SlabId) -> bool {
-        lock(&self.inner.pool).is_mapped(slab)
-    }
-
-    /// Walks the key rows of a sealed column: every record ever placed in it, dead or alive, in order of placing.
-    /// Empty if the column is not sealed, or somebody pins it (a chunk of it may still be written).
-    pub fn records<'g>(&self, guard: &Guard<'g>, id: ColumnId) -> Records<'g> {
-        guard.records(id)
     }
 
     /// The arena's first byte, for tests that ask the kernel about its pages.

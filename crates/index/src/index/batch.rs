@@ -1,4 +1,4 @@
-//! Lookups of a batch: in stages, between which cache lines have time to arrive.
+//! Lookups of a batch: in stages, so that cache lines can arrive between one stage and the next.
 
 use super::{Index, mark, mask_among, place_under};
 use crate::bucket::{Bucket, sub_for, tag_hints};
@@ -10,26 +10,28 @@ use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
 
 impl Index {
-    /// Fetches the line that a writer of `hash` will need first.
+    /// Prefetches the cache line that a writer of `hash` will need first.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         self.sight().prefetch(hash);
     }
 
-    /// The index for a batch of looks.
+    /// The index for a batch of lookups.
     #[inline(always)]
     pub fn sight(&self) -> Sight<'_> {
-        // Acquire, as in `place`.
+        // Acquire, as in `position`.
         let buckets = self.buckets.load(Ordering::Acquire);
         Sight { index: self, main: &self.main, subs: self.pool.subs(), buckets, mask: mask_among(buckets) }
     }
 }
 
-/// The index as a batch of lookups sees it: looks that never wait, in halves between which lines have time to come.
+/// The index as a batch of lookups sees it. The stages never wait: [`Sight::prefetch`], [`Sight::peek_first`], and
+/// for about one key in seven [`Sight::peek_below`]. Between two stages the requested cache lines have time to
+/// arrive.
 ///
-/// No key is compared and no version checked, so what is seen may be another key's entry, or gone by now, and nothing seen
-/// does not mean absent. What there is to know of the index as a whole was read when the sight was made: it may miss the
-/// buckets that came since, whose keys it does not find then.
+/// The stages compare no key and check no version. A match may be the entry of another key, or already removed, and
+/// no match does not mean that the key is absent. The number of buckets is read once, when the value is made; keys
+/// in buckets added later may not be found.
 #[derive(Clone, Copy)]
 pub struct Sight<'i> {
     index: &'i Index,
@@ -40,7 +42,7 @@ pub struct Sight<'i> {
 }
 
 impl Sight<'_> {
-    /// Fetches the line of the bucket of `hash`, and says which it is, for [`Sight::peek_first`].
+    /// Prefetches the line of the bucket of `hash`. Returns the position of the bucket, for [`Sight::peek_first`].
     #[inline(always)]
     pub fn prefetch(&self, hash: KeyHash) -> BucketPlace {
         let place = place_under(hash.0, self.buckets, self.mask);
@@ -48,8 +50,9 @@ impl Sight<'_> {
         BucketPlace(place)
     }
 
-    /// The first half: an entry with the tag of `hash` in the bucket's own line, or else the place of the sub-bucket that
-    /// may have it, whose line is asked for. `place` is what [`Sight::prefetch`] said of the same hash.
+    /// Looks for an entry with the tag of `hash` in the bucket's own line. If there is none, prefetches the
+    /// sub-bucket that may have one and returns its position. [`Sight::prefetch`] returned `place` for the same
+    /// hash.
     #[inline(always)]
     pub fn peek_first(&self, hash: KeyHash, BucketPlace(place): BucketPlace) -> Peek {
         let bucket = &self.main[place as usize];
@@ -62,15 +65,15 @@ impl Sight<'_> {
         Peek::Below(below)
     }
 
-    /// The second half, when the line asked for has had time to come. A sub-bucket that went to another bucket meanwhile
-    /// gives another key's entry, or none.
+    /// Looks for an entry with the tag of `hash` in a sub-bucket whose line was prefetched. If the sub-bucket has
+    /// gone to another bucket meanwhile, the result is another key's entry or none.
     #[inline(always)]
     pub fn peek_below(&self, hash: KeyHash, below: SubPlace) -> Option<Seen> {
         let (k, word) = tagged(&self.subs[below.0 as usize].entries, hash)?;
         Some(Seen { word, slot: (below.0 as u64) << SLOT_PLACE_SHIFT | SLOT_IN_SUB | k })
     }
 
-    /// Marks an entry that was seen, as [`Index::get_marking`] does, if it still is what it was.
+    /// Marks a matched entry like [`Index::get_marking`], if the entry is unchanged.
     #[inline(always)]
     pub fn mark(&self, seen: Seen) {
         if self.index.marks && warmth_of(seen.word.get()) < WARMTH_MAX {
@@ -78,13 +81,14 @@ impl Sight<'_> {
         }
     }
 
-    /// Whether the entry that was seen for `hash` still leads where it led; if so marks it. `false` is also said of an
-    /// entry that is being moved at this moment: then [`Index::get_marking`] knows.
+    /// Whether the entry that matched `hash` still points at the same location. If so, marks it. The answer is also
+    /// `false` for an entry that is being moved at this moment; [`Index::get_marking`] then decides.
     #[inline(always)]
     pub fn confirm(&self, hash: KeyHash, seen: Seen) -> bool {
         let slot = self.slot(seen);
-        // Relaxed, as in `slot_among`. An entry is written to its next slot before it is taken out of this one, and
-        // replaced only after that, so whoever has seen a newer record of the key sees this slot without the older.
+        // Relaxed, as in `slot_among`. A moving entry is written to its new slot before it is removed from this
+        // one, and is replaced only after that. A thread that has seen a newer record of the key therefore no
+        // longer sees the older one in this slot.
         let word = slot.load(Ordering::Relaxed);
         if identity(word) != identity(seen.word.get()) {
             return self.confirm_elsewhere(hash, seen.at());
@@ -108,41 +112,41 @@ impl Sight<'_> {
     }
 }
 
-/// Which bucket was a hash's when it was asked for. A split may have moved the hash since.
+/// The position of a hash's bucket at the moment of the prefetch. A split may have moved the hash since.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BucketPlace(u64);
 
-/// How far a look has come.
+/// How far a lookup of a batch has come.
 #[derive(Clone, Copy, Debug)]
 pub enum Peek {
-    /// Nothing yet: the bucket's line was asked for.
+    /// The line of the bucket was prefetched.
     Near(BucketPlace),
-    /// An entry with the tag.
+    /// An entry has the tag.
     Found(Seen),
-    /// None in the bucket's own line, but there may be one in this sub-bucket.
+    /// No entry in the bucket's own line has the tag, but this sub-bucket may have one.
     Below(SubPlace),
-    /// None.
+    /// No entry has the tag.
     Absent,
 }
 
 impl Peek {
-    /// The entry, if there is one.
+    /// The matched entry, if there is one.
     #[inline(always)]
     pub fn seen(self) -> Option<Seen> {
         if let Peek::Found(seen) = self { Some(seen) } else { None }
     }
 }
 
-/// An entry with the right tag, as a look saw it.
+/// An entry with the right tag, as a lookup saw it. The key was not compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     word: NonZeroU64,
-    /// Place of the bucket or sub-bucket, which of the two, and place in it.
+    /// The position of the bucket or sub-bucket, which of the two it is, and the slot in it.
     slot: u64,
 }
 
 impl Seen {
-    /// Where it led.
+    /// The location that the entry pointed at.
     #[inline(always)]
     pub fn at(self) -> Location {
         unpack(self.word.get()).location
@@ -152,13 +156,13 @@ impl Seen {
 const SLOT_IN_SUB: u64 = 8;
 const SLOT_PLACE_SHIFT: u32 = 4;
 
-/// The first entry with the tag of `hash`: its place among `slots`, and its word.
+/// The first entry with the tag of `hash`: its slot among `slots`, and its word.
 #[inline(always)]
 fn tagged<const N: usize>(slots: &[AtomicU64; N], hash: KeyHash) -> Option<(u64, NonZeroU64)> {
     let mut matches = tag_hints(slots, hash.tag());
     while matches != 0 {
         let k = matches.trailing_zeros();
-        // Acquire, pairs with the Release in `publish`: the record's bytes are seen.
+        // Acquire pairs with the Release in `publish`: the bytes of the record are visible.
         if let Some(word) = NonZeroU64::new(slots.get(k as usize)?.load(Ordering::Acquire)) {
             return Some((u64::from(k), word));
         }

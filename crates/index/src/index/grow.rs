@@ -5,18 +5,19 @@
 //! after    0 ........ i ........ half ........ n, n+1       bucket i has split into i and n
 //! ```
 //!
-//! The order of a split, and why no reader misses a key that is there all the time:
+//! A split has five steps. Their order ensures that no reader misses a key that is present all the time:
 //!
-//! 1. the writer bits of `i` and of `n` are taken; nobody can reach `n` yet;
-//! 2. the movers are written to `n`: for a moment they are in both;
-//! 3. `buckets` becomes `n + 1` (Release): from here on readers of the movers' hashes go to `n`, and find them;
-//! 4. the movers are removed from `i`. A reader who read the old `buckets` and now misses in `i` finds its header
-//!    locked or changed, and starts again with the new `buckets`;
-//! 5. both are unlocked. Until then no writer can remove a mover from `n`, so that the copy in `i` never outlives the
-//!    entry, and whoever removed an entry knows that nobody finds it any more.
+//! 1. The writer bits of `i` and `n` are taken. No other thread can reach `n` yet.
+//! 2. The movers are written to `n`. For a moment they are in both buckets.
+//! 3. `buckets` becomes `n + 1` (Release). From now on readers of the movers' hashes go to `n` and find them there.
+//! 4. The movers are removed from `i`. A reader that read the old `buckets` and now misses in `i` finds the header
+//!    of `i` locked or changed, and starts again with the new `buckets`.
+//! 5. Both buckets are unlocked. Until then no writer can remove a mover from `n`. The copy in `i` therefore never
+//!    outlives the entry, and a writer that removed an entry knows that no reader finds it any more.
 //!
-//! The hashes of the bucket's keys are computed before the lock is taken, for several buckets at a time so that the
-//! reads of their records overlap; the lock is then taken only if the bucket has not changed.
+//! The hashes of the bucket's keys are computed before the lock is taken, for several buckets at a time, so that
+//! the reads of their records overlap. If the bucket has changed when its lock is taken, its hashes are computed
+//! again under the lock.
 
 use super::Index;
 use crate::bucket::BUCKET_ENTRIES_MAX;
@@ -26,17 +27,17 @@ use crate::snapshot::Snapshot;
 use larder_item::KeyHash;
 use std::sync::atomic::Ordering;
 
-/// Splits whose records are fetched together.
+/// Number of splits whose records are fetched together.
 const BATCH: usize = if cfg!(loom) { 1 } else { 4 };
 
-/// The movers of one bucket, by their words less the warmth.
+/// The entries of one bucket that move to the new bucket: their words without the warmth.
 struct Movers {
     len: usize,
     identities: [u64; BUCKET_ENTRIES_MAX],
 }
 
 impl Movers {
-    /// Those of `seen` whose hash has the bit `half`.
+    /// The entries of `seen` whose hash has the bit `half`.
     fn choose(seen: &Snapshot, half: u64, owner: &impl HoldsKey) -> Movers {
         let mut movers = Movers { len: 0, identities: [0; BUCKET_ENTRIES_MAX] };
         for word in seen.words() {
@@ -55,31 +56,33 @@ impl Movers {
     }
 }
 
-/// Says that growth is over, however it ends.
+/// Clears `busy` when growth ends, however it ends.
 struct Busy<'i>(&'i Index);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        // Release, pairs with the Acquire in `grow`: the next to grow sees this one's buckets.
+        // Release pairs with the Acquire in `grow`: the next thread to grow sees the buckets of this one.
         self.0.growth.busy.store(false, Ordering::Release);
     }
 }
 
 impl Index {
-    /// Whether [`Index::grow`] has something to do. One load; may be late by some inserts.
+    /// Whether [`Index::grow`] has something to do. The call costs one load. The answer may be some inserts late.
     #[inline]
     pub fn needs_growth(&self) -> bool {
         self.growth.wanted.load(Ordering::Relaxed)
     }
 
-    /// Lets growth stop at `buckets`: the memory budget's word. Buckets beyond that which exist already stay.
+    /// Lets growth stop at `buckets` buckets, as the memory budget demands. Buckets beyond the limit that already
+    /// exist stay.
     pub fn set_growth_limit(&self, buckets: u64) {
         self.growth.limit.store(buckets.min(self.main.len() as u64), Ordering::Relaxed);
         self.look_whether_to_grow();
     }
 
-    /// Splits at most `max` buckets, as long as there are more entries than the fill target times the buckets and the
-    /// limit allows; returns how many. While one thread is at it the others return 0 at once.
+    /// Splits at most `max` buckets, as long as there are more entries than the fill target times the buckets and
+    /// the limit allows it. Returns the number of splits. While one thread grows the index, the others return 0 at
+    /// once.
     ///
     /// `owner` must keep every record of the index readable during the call, as for a lookup.
     pub fn grow(&self, owner: &impl HoldsKey, max: usize) -> usize {
@@ -97,7 +100,7 @@ impl Index {
             let split = self.split_some(wanted.min(BATCH), owner);
             done += split;
             if split == 0 {
-                // The pool is exhausted. The next sample will ask again.
+                // The pool is exhausted. The next sample asks again.
                 self.growth.wanted.store(false, Ordering::Relaxed);
                 break;
             }
@@ -105,21 +108,22 @@ impl Index {
         done
     }
 
-    /// Asks for growth if the index is too full and may grow.
+    /// Requests growth if the index is too full and may grow.
     pub(super) fn look_whether_to_grow(&self) {
         if !self.needs_growth() && self.splits_wanted() > 0 {
             self.growth.wanted.store(true, Ordering::Relaxed);
         }
     }
 
-    /// How many buckets are missing for the fill target, within the limit.
+    /// Number of buckets missing for the fill target, within the limit.
     fn splits_wanted(&self) -> u64 {
         let buckets = self.buckets();
         let wanted = self.len() / self.fill_target;
         wanted.min(self.growth.limit.load(Ordering::Relaxed)).saturating_sub(buckets)
     }
 
-    /// Splits the next `count` buckets; returns how many it could. For the thread that is `busy`.
+    /// Splits the next `count` buckets. Returns how many it could split. Only the thread that is `busy` may call
+    /// it.
     fn split_some(&self, count: usize, owner: &impl HoldsKey) -> usize {
         let first = self.buckets();
         for new in first..first + count as u64 {
@@ -140,8 +144,8 @@ impl Index {
         done
     }
 
-    /// Makes bucket `new` = `buckets` out of the one it splits from, of which `seen` is a recent picture. False if
-    /// there is no memory for its sub-buckets: then nothing has changed.
+    /// Makes bucket `new`, which equals `buckets`, out of the bucket it splits from, of which `seen` is a recent
+    /// snapshot. Returns `false` and changes nothing if the pool has no sub-buckets for it.
     fn split(&self, new: u64, seen: &Snapshot, owner: &impl HoldsKey) -> bool {
         let half = half_of(new);
         let place = new - half;
@@ -154,13 +158,14 @@ impl Index {
             guard
         });
         let mut to = self.lock_unborn(new);
-        // The pictures are older than the lock, and warmth may have grown since: copy the words as they are now.
+        // The snapshots are older than the lock, and warmth may have risen since: copy the words as they are now.
         let moving = from.words_warmest_first(|word| movers.contains(word));
         if !moving.words().iter().all(|word| to.put(*word)) {
             to.clear(|_| true);
             return false;
         }
-        // Release, pairs with the Acquire in `place`: whoever counts the new bucket sees its entries and its lock.
+        // Release pairs with the Acquire in `position`: a thread that counts the new bucket sees its entries and
+        // its lock.
         self.buckets.store(new + 1, Ordering::Release);
         from.clear(|word| movers.contains(word));
         true

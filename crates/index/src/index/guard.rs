@@ -13,68 +13,69 @@ use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubBucket, SubPlace};
 use larder_item::{KeyHash, Location};
 use std::sync::atomic::Ordering;
 
-/// A run is halved when every two sub-buckets that become one hold at most this many entries together; below its
-/// capacity, so that the next insert does not double the run again.
+/// A run is halved when every two sub-buckets that become one have at most this many entries together. The number
+/// is below the capacity, so that the next insert does not double the run again.
 const JOINED_MAX: usize = if cfg!(loom) { 1 } else { SUB_ENTRIES - 2 };
 
-/// Below this many buckets every insert looks whether the index should grow; from there on one in
-/// [`SAMPLE`] of a thread's inserts does.
+/// With fewer buckets than this, every insert checks whether the index should grow. With more, one in [`SAMPLE`] of
+/// a thread's inserts does.
 const SAMPLED_FROM_BUCKETS: u64 = 4096;
 const SAMPLE: u64 = 64;
 
-/// An entry that a writer found in its bucket, and where.
+/// An entry that a writer found in its bucket, and its slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// The entry as it was when found.
+    /// The entry as it was when it was found.
     pub entry: Entry,
     identity: u64,
     slot: SlotName,
 }
 
-/// A slot of a bucket: 0..7 in its own line, `(place of the sub-bucket + 1) * 8 + k` in a sub-bucket.
+/// A slot of a bucket: 0..7 in its own line, `(position of the sub-bucket + 1) * 8 + k` in a sub-bucket.
 type SlotName = u64;
 
-/// What the slots of a sub-bucket are called, from the first on.
+/// The name of the first slot of a sub-bucket.
 #[inline]
 fn first_slot_of(place: SubPlace) -> SlotName {
     (u64::from(place.0) + 1) * 8
 }
 
-/// The bucket has no room for another entry of this tag. Remove something and insert again.
+/// The bucket has no room for another entry with this tag. Remove an entry and insert again.
 #[derive(Clone, Copy, Debug)]
 pub struct Full {
     /// The least warm entry among those whose removal makes room.
     pub victim: Found,
 }
 
-/// The exclusive right to write one bucket. Readers go on meanwhile, and find what they find; those that find nothing
-/// wait for the drop, so hold it for as little as can be.
+/// The exclusive right to write one bucket. Readers continue meanwhile. A reader that finds nothing waits until the
+/// guard is dropped, so hold a guard briefly.
 pub struct BucketGuard<'i> {
     index: &'i Index,
     bucket: &'i Bucket,
     place: u64,
     hash: KeyHash,
-    /// The header to be stored by the unlock, without the writer bit; its run is ahead of that in the
-    /// bucket.
+    /// The header that the unlock will store, without the writer bit. Its run may already differ from the run in
+    /// the bucket.
     header: u64,
     changed: bool,
 }
 
 impl Index {
-    /// Waits for the writer bit of the bucket of `hash`.
+    /// Waits for the writer bit of the bucket of `hash`, and takes it.
     #[inline]
     pub fn lock(&self, hash: KeyHash) -> BucketGuard<'_> {
         loop {
             let place = self.place(hash);
             let guard = self.lock_place(place, hash);
-            // A split of this bucket counts the new one before it unlocks this one, so whoever has the bit sees it.
+            // A split of this bucket counts the new bucket before it unlocks this one, so the holder of the writer
+            // bit sees the new number.
             if self.place(hash) == place {
                 return guard;
             }
         }
     }
 
-    /// Waits for the writer bit of the bucket at `place`.
+    /// Waits for the writer bit of the bucket at `position`, and takes it.
     #[inline]
     pub(super) fn lock_place(&self, place: u64, hash: KeyHash) -> BucketGuard<'_> {
         let mut turns = 0;
@@ -93,7 +94,7 @@ impl Index {
     #[inline]
     pub(super) fn try_lock_place(&self, place: u64, hash: KeyHash, header: u64) -> Option<BucketGuard<'_>> {
         let bucket = self.bucket(place);
-        // Acquire, pairs with the Release in `BucketGuard::drop`: the last writer's changes are seen.
+        // Acquire pairs with the Release in `BucketGuard::drop`: the changes of the last writer are visible.
         bucket
             .header
             .compare_exchange(header, header | WRITER, Ordering::Acquire, Ordering::Relaxed)
@@ -101,11 +102,11 @@ impl Index {
             .map(|_| BucketGuard { index: self, bucket, place, hash, header, changed: false })
     }
 
-    /// Takes the writer bit of a bucket that nobody else can reach yet.
+    /// Takes the writer bit of a bucket that no other thread can reach yet.
     pub(super) fn lock_unborn(&self, place: u64) -> BucketGuard<'_> {
         let bucket = self.bucket(place);
         let header = bucket.header.load(Ordering::Relaxed);
-        // Relaxed: published by the Release store of `buckets` in `split`.
+        // Relaxed: the Release store of `buckets` in `split` publishes it.
         bucket.header.store(header | WRITER, Ordering::Relaxed);
         BucketGuard { index: self, bucket, place, hash: KeyHash(place), header, changed: true }
     }
@@ -115,14 +116,14 @@ impl Drop for BucketGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         let next = if self.changed { self.header.wrapping_add(VERSION_ONE) } else { self.header };
-        // Release, pairs with the Acquire of the next writer's compare-and-swap and of the readers' first header load:
-        // whoever sees the bucket unlocked sees its entries and the sub-buckets it names.
+        // Release pairs with the Acquire of the next writer's compare-and-swap and of the readers' first load of
+        // the header: a thread that sees the bucket unlocked sees its entries and the sub-buckets it names.
         self.bucket.header.store(next, Ordering::Release);
     }
 }
 
 impl<'i> BucketGuard<'i> {
-    /// The entry of `key`, which must be the key whose hash was locked.
+    /// The entry of `key`. The hash of `key` must be the one that was locked.
     #[inline]
     pub fn find(&self, key: &[u8], owner: &impl HoldsKey) -> Option<Found> {
         let tag = tag_word(self.hash);
@@ -137,14 +138,14 @@ impl<'i> BucketGuard<'i> {
         self.reachable().find(|found| found.identity == wanted)
     }
 
-    /// All entries of the bucket, those of other hashes too.
+    /// All entries of the bucket, including those of other hashes.
     pub fn entries(&self) -> impl Iterator<Item = Found> {
         let below =
             subs(self.header).flat_map(|place| found_in(&self.sub(place).entries, first_slot_of(place)));
         found_in(&self.bucket.entries, 0).chain(below)
     }
 
-    /// The entries whose slots the locked hash could use: the bucket's line and one sub-bucket.
+    /// The entries in slots that the locked hash could use: the bucket's own line and one sub-bucket.
     #[inline]
     fn reachable(&self) -> impl Iterator<Item = Found> {
         let below = sub_for(self.header, tag_word(self.hash));
@@ -152,11 +153,11 @@ impl<'i> BucketGuard<'i> {
         found_in(&self.bucket.entries, 0).chain(below.into_iter().flatten())
     }
 
-    /// Adds an entry for the locked hash. The key must not have one yet, and the record at `at` must be complete: any
-    /// reader may read it from now on.
+    /// Adds an entry for the locked hash. The key must have no entry yet, and the record at `at` must be complete:
+    /// from now on any reader may read it.
     ///
     /// # Errors
-    /// [`Full`] if the bucket has as many entries as it can hold, or there is no memory for another sub-bucket.
+    /// [`Full`] if the bucket has as many entries as it can hold, or the pool has no further sub-bucket.
     #[inline]
     pub fn insert(&mut self, at: Location, warmth: u8) -> Result<(), Full> {
         if !self.put(pack(self.hash.tag(), at, warmth)) {
@@ -166,8 +167,8 @@ impl<'i> BucketGuard<'i> {
         Ok(())
     }
 
-    /// Points the entry at `new`, a complete record of the same key. Returns false, and does nothing, if `found` was
-    /// removed since.
+    /// Points the entry at `new`, a complete record of the same key. Returns `false` and does nothing if `found`
+    /// has been removed since.
     #[inline]
     pub fn replace(&mut self, found: &Found, new: Location, warmth: u8) -> bool {
         let Some(slot) = self.slot_of(found) else { return false };
@@ -178,7 +179,7 @@ impl<'i> BucketGuard<'i> {
         true
     }
 
-    /// Removes the entry. Returns false if it was removed already.
+    /// Removes the entry. Returns `false` if it has already been removed.
     #[inline]
     pub fn remove(&mut self, found: &Found) -> bool {
         let Some(slot) = self.slot_of(found) else { return false };
@@ -191,7 +192,7 @@ impl<'i> BucketGuard<'i> {
         true
     }
 
-    /// The slot that `found` is in now. Inserting and removing other entries may have moved it.
+    /// The slot in which `found` is now. Inserting and removing other entries may have moved it.
     #[inline]
     fn slot_of(&self, found: &Found) -> Option<&'i AtomicU64> {
         let holds = |slot: &&AtomicU64| identity(slot.load(Ordering::Relaxed)) == found.identity;
@@ -211,7 +212,7 @@ impl<'i> BucketGuard<'i> {
         self.bucket.entries.iter().chain(below)
     }
 
-    /// The sub-bucket there, which is one of this bucket's run.
+    /// The sub-bucket at `position`, which belongs to this bucket's run.
     #[inline]
     fn sub(&self, place: SubPlace) -> &'i SubBucket {
         self.index.pool.sub(place)
@@ -223,7 +224,7 @@ impl<'i> BucketGuard<'i> {
         self.reachable().min_by_key(|found| found.entry.warmth).expect("a bucket without room has entries")
     }
 
-    /// Stores an entry word where there is room, making room in sub-buckets if need be. False if there is none.
+    /// Stores an entry word, and makes room in sub-buckets if necessary. Returns `false` if there is no room.
     #[inline]
     pub(super) fn put(&mut self, word: u64) -> bool {
         self.changed = true;
@@ -245,15 +246,15 @@ impl<'i> BucketGuard<'i> {
         }
     }
 
-    /// Stores an entry word in the sub-bucket it belongs in, if there is room.
+    /// Stores an entry word in its sub-bucket, if that has room.
     #[inline]
     fn put_in_own_sub(&self, word: u64) -> bool {
         let free = sub_for(self.header, word).and_then(|place| empty_slot(&self.sub(place).entries));
         free.inspect(|slot| publish(slot, word)).is_some()
     }
 
-    /// Gives the bucket a run of the next size, with the entries of the old one. False if it has the longest, or there is
-    /// no other.
+    /// Gives the bucket a run of twice the length and moves the entries of the old run there. Returns `false` if
+    /// the bucket has the longest run, or the pool has no longer one.
     fn double_run(&mut self) -> bool {
         let (old, size) = (self.header, run_size(self.header));
         if size == RUN_SIZE_MAX {
@@ -270,7 +271,7 @@ impl<'i> BucketGuard<'i> {
         true
     }
 
-    /// Moves the entries of a sub-bucket to where they belong by the header as it is now.
+    /// Moves the entries of a sub-bucket to the sub-buckets that the current header assigns them.
     fn empty_sub(&self, place: SubPlace) {
         for slot in &self.sub(place).entries {
             let word = slot.load(Ordering::Relaxed);
@@ -282,7 +283,7 @@ impl<'i> BucketGuard<'i> {
         }
     }
 
-    /// Room in the bucket's own line, by moving one of its entries to that entry's own sub-bucket.
+    /// Makes room in the bucket's own line: moves one of its entries to that entry's sub-bucket.
     #[cold]
     fn put_in_place_of_a_mover(&mut self, word: u64) -> bool {
         let mut slots = self.bucket.entries.iter();
@@ -290,8 +291,8 @@ impl<'i> BucketGuard<'i> {
         moved.inspect(|slot| publish(slot, word)).is_some()
     }
 
-    /// Puts things right after entries have gone: fills the bucket's line from its sub-buckets, and gives back the half of
-    /// its run that it does not need.
+    /// Restores the order after entries were removed: fills the bucket's own line from its sub-buckets, and returns
+    /// sub-buckets that are no longer needed.
     pub(super) fn tidy(&mut self) {
         while let Some(hole) = empty_slot(&self.bucket.entries)
             && let Some(from) = self.warmest_in_subs()
@@ -302,7 +303,8 @@ impl<'i> BucketGuard<'i> {
         while self.halve_run() {}
     }
 
-    /// Goes to a run of half the size, or gives back the only sub-bucket, if what is in it fits there.
+    /// Moves to a run of half the length, or returns the only sub-bucket, if the remaining entries fit. Returns
+    /// whether it did.
     fn halve_run(&mut self) -> bool {
         let (old, size, first) = (self.header, run_size(self.header), run_first(self.header));
         let count = |k: u32| self.sub(SubPlace(first.0 + k)).count();
@@ -327,13 +329,14 @@ impl<'i> BucketGuard<'i> {
             return true;
         }
         self.header = with_run(old, first, size - 1);
-        // In order: a sub-bucket is emptied before another one's entries come to it. The first stays where it is.
+        // In order, because a sub-bucket must be empty before another one's entries arrive in it. The first keeps
+        // its position.
         subs(old).skip(1).for_each(|place| self.empty_sub(place));
         self.index.pool.give_back(self.place, SubPlace(first.0 + half), size - 1);
         true
     }
 
-    /// The warmest entry outside the bucket's line: it gains most from moving there.
+    /// The warmest entry outside the bucket's own line, which gains most from a move there.
     fn warmest_in_subs(&self) -> Option<&'i AtomicU64> {
         self.slots()
             .skip(MAIN_ENTRIES)
@@ -341,7 +344,7 @@ impl<'i> BucketGuard<'i> {
             .max_by_key(|slot| warmth_of(slot.load(Ordering::Relaxed)))
     }
 
-    /// The words that are `wanted`, the warmest first.
+    /// The entry words that are `wanted`, the warmest first.
     pub(super) fn words_warmest_first(&self, wanted: impl Fn(u64) -> bool) -> Snapshot {
         let mut seen = Snapshot::empty(self.header);
         self.slots()
@@ -352,7 +355,7 @@ impl<'i> BucketGuard<'i> {
         seen
     }
 
-    /// Empties the slots whose word `leaves`, then tidies.
+    /// Empties the slots whose word `leaves`, then restores the order.
     pub(super) fn clear(&mut self, mut leaves: impl FnMut(u64) -> bool) {
         self.changed = true;
         for slot in self.slots() {
@@ -366,7 +369,7 @@ impl<'i> BucketGuard<'i> {
 }
 
 impl Index {
-    /// Counts an insert, and now and then looks whether the index has become too full.
+    /// Counts an insert. Now and then checks whether the index has become too full.
     #[inline]
     fn inserted(&self) {
         let own = self.count.add_one();
@@ -376,7 +379,7 @@ impl Index {
     }
 }
 
-/// The entries in `slots`, the first of which is called `first`.
+/// The entries in `slots`, of which the first slot is called `first`.
 #[inline]
 fn found_in<const N: usize>(slots: &[AtomicU64; N], first: SlotName) -> impl Iterator<Item = Found> + '_ {
     slots.iter().enumerate().filter_map(move |(k, slot)| {

@@ -8,10 +8,9 @@
 //! * they are written again only after the column was retired and every reader that was online then announced
 //!   a quiescent point; the guard borrows its reader, and announcing takes the reader mutably.
 
-use crate::memory::Inner;
-use crate::open_column::{CHUNK_KEY_BYTES, CHUNK_NEXT_AT, NO_NEXT};
+use super::Inner;
 use crate::prefetch::prefetch_read;
-use larder_item::{Expiry, HEADER_BYTES, Header, KeyHash, LAST_ACCESS_MASK, Location, State, ValuePlace};
+use larder_item::{Expiry, HEADER_BYTES, Header, LAST_ACCESS_MASK, Location, State, ValuePlace};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -69,7 +68,7 @@ impl<'g> Item<'g> {
     /// column's start and at least [`HEADER_BYTES`] before its end, on a multiple of 4; no byte of the record and its value is written while
     /// `'g` lasts, other than atomically.
     #[inline(always)]
-    pub(crate) unsafe fn new(
+    pub(super) unsafe fn new(
         record: *const u8,
         in_column: u32,
         column_bytes: u32,
@@ -346,16 +345,10 @@ impl<'g> Item<'g> {
     pub fn touch_last_access(&self, now_s: u32) {
         let state = self.state();
         if state.idle_s(now_s) >= LAST_ACCESS_STALE_S {
-            self.set_last_access(state, now_s);
+            let new = (now_s & LAST_ACCESS_MASK) << 8 | state.bits();
+            // Only if the word is still what was read: a plain store could undo a state bit set in between.
+            let _ = self.state_word().compare_exchange(state.0, new, Ordering::Relaxed, Ordering::Relaxed);
         }
-    }
-
-    /// As [`Item::touch_last_access`], whatever is on record.
-    #[inline]
-    pub fn set_last_access(&self, seen: State, now_s: u32) {
-        let new = (now_s & LAST_ACCESS_MASK) << 8 | seen.bits();
-        // Only if the word is still what was seen: a plain store could undo a state bit set in between.
-        let _ = self.state_word().compare_exchange(seen.0, new, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Notes that the item was read; writes only the first time.
@@ -386,43 +379,6 @@ impl std::fmt::Debug for Item<'_> {
             .field("at", &self.location())
             .field("header", &self.header())
             .finish_non_exhaustive()
-    }
-}
-
-/// One piece of a large value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Chunk<'g> {
-    /// Its part of the value.
-    pub bytes: &'g [u8],
-    /// The next piece.
-    pub next: Option<Location>,
-    /// The chain's number, as given when the chunk was placed.
-    pub chain: u64,
-    /// The hash of the owner's key.
-    pub owner: KeyHash,
-}
-
-impl<'g> Chunk<'g> {
-    /// Reads a record as a chunk; `None` if it is none.
-    pub(crate) fn of(item: &Item<'g>) -> Option<Chunk<'g>> {
-        let key = item.key();
-        let (ValuePlace::Chunk, Value::Whole(bytes)) = (item.place(), item.value()) else { return None };
-        if key.len() != CHUNK_KEY_BYTES {
-            return None;
-        }
-        let field = |at: usize| u64::from_ne_bytes(key[at..at + 8].try_into().expect("eight bytes"));
-        let next = field(CHUNK_NEXT_AT);
-        Some(Chunk {
-            bytes,
-            next: (next != NO_NEXT).then(|| Location::from_bits(next)),
-            chain: field(8),
-            owner: KeyHash(field(0)),
-        })
-    }
-
-    /// Bytes that the chunk takes in its column. Report them to `Column::died` when the chain dies.
-    pub fn held_bytes(&self) -> u32 {
-        (HEADER_BYTES + 4 + CHUNK_KEY_BYTES + self.bytes.len()) as u32
     }
 }
 

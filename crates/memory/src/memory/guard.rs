@@ -1,87 +1,18 @@
-//! Readers and guards: who may look at item bytes, and for how long.
+//! Guards: reading items, chunks and whole columns while nothing of them can be overwritten.
 
+use super::chunk::Chunk;
+use super::item::Item;
+use super::pin::ColumnPin;
+use super::{Inner, Memory};
 use crate::column::{ColumnId, ColumnState};
-use crate::epochs::Participant;
-use crate::item::{Chunk, Item};
-use crate::memory::{Inner, Memory};
-use crate::open_column::ColumnPin;
 use crate::prefetch::prefetch_read;
-use crate::records::Records;
 use larder_item::{HEADER_BYTES, KeyHash, Location, UNIT_BYTES};
 
-/// One thread's right to read. While online it holds back the reuse of columns retired after its last
-/// [`Reader::quiesce`]; offline it holds back nothing. A thread announces a quiescent point between batches and
-/// goes offline before it blocks.
-pub struct Reader {
-    memory: Memory,
-    participant: Participant,
-}
-
-impl Reader {
-    pub(crate) fn new(memory: Memory) -> Reader {
-        let participant = memory.inner.epochs.register();
-        Reader { memory, participant }
-    }
-
-    /// The memory that is read.
-    #[inline]
-    pub fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    /// Begins to read. Costs a comparison; guards are copies of a few pointers.
-    ///
-    /// # Panics
-    /// If the reader is offline.
-    ///
-    /// What a guard showed cannot outlive the next quiescent point:
-    /// ```compile_fail,E0502
-    /// # let memory = larder_memory::Memory::new(Default::default()).unwrap();
-    /// # let at = larder_item::Location::from_offset(0);
-    /// let mut reader = memory.register();
-    /// let key = reader.pin().item(at).key();
-    /// reader.quiesce();
-    /// assert!(key.is_empty());
-    /// ```
-    #[inline]
-    pub fn pin(&self) -> Guard<'_> {
-        assert!(self.participant.is_online(), "an offline reader has nothing to read");
-        let inner = &*self.memory.inner;
-        Guard {
-            base: inner.arena.base(),
-            arena_bytes: inner.arena_bytes,
-            column_mask: inner.geometry.column_bytes - 1,
-            inner,
-            memory: &self.memory,
-        }
-    }
-
-    /// Announces that this thread holds no location and no bytes from before. Costs a load, and a store if
-    /// something was retired since.
-    #[inline]
-    pub fn quiesce(&mut self) {
-        self.participant.quiesce(&self.memory.inner.epochs);
-    }
-
-    /// Announces that this thread holds nothing and will read nothing until [`Reader::online`].
-    pub fn offline(&mut self) {
-        self.participant.offline();
-    }
-
-    /// Comes back; does nothing if online already. Locations from before are worthless.
-    pub fn online(&mut self) {
-        self.participant.online(&self.memory.inner.epochs);
-    }
-
-    /// Whether the reader may pin.
-    pub fn is_online(&self) -> bool {
-        self.participant.is_online()
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.memory.inner.epochs.unregister(&mut self.participant);
+impl Memory {
+    /// Walks the key rows of a sealed column: every record ever placed in it, dead or alive, in order of placing.
+    /// Empty if the column is not sealed, or somebody pins it (a chunk of it may still be written).
+    pub fn records<'g>(&self, guard: &Guard<'g>, id: ColumnId) -> Records<'g> {
+        guard.records(id)
     }
 }
 
@@ -103,6 +34,19 @@ pub struct Guard<'g> {
 }
 
 impl<'g> Guard<'g> {
+    /// For a reader that is online for as long as `memory` is borrowed.
+    #[inline]
+    pub(super) fn new(memory: &'g Memory) -> Guard<'g> {
+        let inner = &*memory.inner;
+        Guard {
+            base: inner.arena.base(),
+            arena_bytes: inner.arena_bytes,
+            column_mask: inner.geometry.column_bytes - 1,
+            inner,
+            memory,
+        }
+    }
+
     /// The memory that is read.
     #[inline]
     pub fn memory(&self) -> &'g Memory {
@@ -186,4 +130,48 @@ impl<'g> Guard<'g> {
 #[inline(never)]
 fn no_record(at: Location) -> ! {
     panic!("{at:?} can be no record's location (a record begins on a multiple of {UNIT_BYTES} in a column)")
+}
+
+/// What stands in the key rows.
+#[derive(Clone, Copy, Debug)]
+pub enum Record<'g> {
+    /// An item, dead or alive.
+    Item(Item<'g>),
+    /// A piece of a large value, dead or alive.
+    Chunk(Chunk<'g>),
+}
+
+/// Every record of a column, in order of placing.
+pub struct Records<'g> {
+    guard: Guard<'g>,
+    at: u64,
+    end: u64,
+    refused: bool,
+}
+
+impl<'g> Records<'g> {
+    /// Whether the walk was refused because the column was not sealed, or pinned, when it began: then it is empty, and
+    /// says nothing of what the column holds.
+    pub fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// From `at` to `end`, in bytes from the start of the arena, both on records' borders of one sealed column.
+    pub(crate) fn new(guard: Guard<'g>, at: u64, end: u64, refused: bool) -> Records<'g> {
+        Records { guard, at, end, refused }
+    }
+}
+
+impl<'g> Iterator for Records<'g> {
+    type Item = (Location, Record<'g>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at + HEADER_BYTES as u64 > self.end {
+            return None;
+        }
+        let location = Location::from_offset(self.at);
+        let item = self.guard.item(location);
+        self.at += item.header().record_bytes() as u64;
+        Some((location, Chunk::of(&item).map_or(Record::Item(item), Record::Chunk)))
+    }
 }

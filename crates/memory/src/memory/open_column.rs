@@ -10,21 +10,15 @@
 //! store into the index) is the caller's last step. That is why placing takes no lock and no atomic but the two
 //! words that stay atomic for life.
 
+use super::Memory;
+use super::chunk::CHUNK_KEY_BYTES;
+use super::pin::{ChunkSpace, put};
 use crate::column::{Column, ColumnId};
-use crate::memory::Memory;
 use larder_item::{
     CAS_DELTA_BITS, Expiry, Header, KEY_BYTES_MAX, KeyHash, Location, State, UNIT_BYTES, VALUE_LENGTH_MAX,
     ValuePlace,
 };
-use std::ptr::copy_nonoverlapping;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Bytes that stand in the place of a chunk's key: owner hash, chain number, location of the next chunk.
-pub(crate) const CHUNK_KEY_BYTES: usize = 24;
-/// The next-chunk field of the last chunk of a chain.
-pub(crate) const NO_NEXT: u64 = u64::MAX;
-/// Where the next-chunk field lies in a chunk's key.
-pub(crate) const CHUNK_NEXT_AT: usize = 16;
 
 /// An item to be placed whole.
 #[derive(Clone, Copy, Debug)]
@@ -88,8 +82,20 @@ pub struct OpenColumn {
 // SAFETY: the owner is whoever holds the value; the bytes it writes belong to this column alone.
 unsafe impl Send for OpenColumn {}
 
+impl Memory {
+    /// An empty column for the caller alone: a free one, else a retired one that nobody reads any more, else one
+    /// of a newly mapped slab. `None` = the limit is reached and all columns are in use (or the kernel has no
+    /// memory left, which is logged). CAS numbers of its items are best taken from `cas_base` up; `now_s` is the
+    /// server's time.
+    pub fn take_column(&self, cas_base: u64, now_s: u32) -> Option<OpenColumn> {
+        let (id, birth) = self.take_free()?;
+        self.inner.columns[id.0 as usize].open(birth, cas_base, now_s);
+        Some(OpenColumn::new(self.clone(), id))
+    }
+}
+
 impl OpenColumn {
-    pub(crate) fn new(memory: Memory, id: ColumnId) -> OpenColumn {
+    fn new(memory: Memory, id: ColumnId) -> OpenColumn {
         let geometry = memory.geometry();
         let start = memory.inner.arena.base().wrapping_add(id.0 as usize * geometry.column_bytes as usize);
         OpenColumn {
@@ -202,14 +208,8 @@ impl OpenColumn {
             let key = put(write, &self.high.to_ne_bytes());
             put(put(key, &owner.0.to_ne_bytes()), &chain.to_ne_bytes())
         };
-        self.memory.pin(self.id);
-        let mut space = ChunkSpace {
-            memory: self.memory.clone(),
-            at: self.location(at),
-            next_field,
-            bytes: self.start.wrapping_add(self.high as usize),
-            length,
-        };
+        let value = self.start.wrapping_add(self.high as usize);
+        let mut space = ChunkSpace::new(self.memory.clone(), self.location(at), next_field, value, length);
         space.set_next(next);
         Some(space)
     }
@@ -327,7 +327,7 @@ impl OpenColumn {
 
 impl Drop for OpenColumn {
     fn drop(&mut self) {
-        self.column().seal(self.low, self.high);
+        self.column().seal(self.low);
     }
 }
 
@@ -337,101 +337,5 @@ impl std::fmt::Debug for OpenColumn {
             .field("id", &self.id)
             .field("free_bytes", &self.free_bytes())
             .finish_non_exhaustive()
-    }
-}
-
-/// Copies `bytes` to `to` and returns where they end.
-///
-/// # Safety
-/// `bytes.len()` bytes at `to` are the caller's alone to write.
-#[inline(always)]
-unsafe fn put(to: *mut u8, bytes: &[u8]) -> *mut u8 {
-    // SAFETY: by the caller's promise; `bytes` cannot overlap what nobody else may see.
-    unsafe {
-        copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
-        to.add(bytes.len())
-    }
-}
-
-/// A chunk that nobody knows yet, to be filled. It pins its column: the column is neither walked nor reused while
-/// the space is held. Nothing is written to it once its chain's owner is published.
-pub struct ChunkSpace {
-    memory: Memory,
-    at: Location,
-    next_field: *mut u8,
-    bytes: *mut u8,
-    length: u16,
-}
-
-// SAFETY: the chunk's bytes belong to whoever holds the space, and to nobody else.
-unsafe impl Send for ChunkSpace {}
-
-impl ChunkSpace {
-    /// Where the chunk's record is.
-    pub fn location(&self) -> Location {
-        self.at
-    }
-
-    /// Bytes of the chunk.
-    pub fn length(&self) -> u16 {
-        self.length
-    }
-
-    /// Writes a part of the chunk.
-    ///
-    /// # Panics
-    /// If the part goes beyond the chunk.
-    pub fn write(&mut self, offset: usize, part: &[u8]) {
-        let length = usize::from(self.length);
-        assert!(offset <= length && part.len() <= length - offset, "a chunk is overrun");
-        // SAFETY: `place_chunk` claimed `length` bytes here for this space, the part lies inside them, and the pin
-        // keeps them from being reused.
-        unsafe { put(self.bytes.add(offset), part) };
-    }
-
-    /// Links the chunk to its successor.
-    pub fn set_next(&mut self, next: Option<Location>) {
-        let bits = next.map_or(NO_NEXT, Location::bits);
-        // SAFETY: the field is in the record that `place_chunk` claimed; nobody reads it before the space is gone,
-        // because walks skip pinned columns and no entry leads here yet.
-        unsafe { put(self.next_field, &bits.to_ne_bytes()) };
-    }
-
-    /// Ends the writing but keeps the column pinned, so that the keeper leaves the chunk alone until its owner is
-    /// published.
-    pub fn into_pin(self) -> ColumnPin {
-        let column = self.memory.column_of(self.at);
-        ColumnPin::new(self.memory.clone(), column)
-    }
-}
-
-impl Drop for ChunkSpace {
-    fn drop(&mut self) {
-        self.memory.unpin(self.memory.column_of(self.at));
-    }
-}
-
-/// Keeps a column from being reused, even when retired, until dropped. It is taken while something else still keeps the
-/// column: a guard that found a record in it, or another pin.
-pub struct ColumnPin {
-    memory: Memory,
-    column: ColumnId,
-}
-
-impl ColumnPin {
-    pub(crate) fn new(memory: Memory, column: ColumnId) -> ColumnPin {
-        memory.pin(column);
-        ColumnPin { memory, column }
-    }
-
-    /// Which column is pinned.
-    pub fn column(&self) -> ColumnId {
-        self.column
-    }
-}
-
-impl Drop for ColumnPin {
-    fn drop(&mut self) {
-        self.memory.unpin(self.column);
     }
 }
