@@ -158,8 +158,8 @@ impl Index {
     /// The slot of the entry of `hash` that points at `at`, and its word.
     #[inline(always)]
     fn slot_at(&self, hash: KeyHash, at: Location) -> Option<(&AtomicU64, u64)> {
-        let place = self.place(hash);
-        let bucket = self.bucket(place);
+        let position = self.position(hash);
+        let bucket = self.bucket(position);
         slot_among(&bucket.entries, hash, at).or_else(|| {
             let sub = self.sub(bucket.header.load(Ordering::Acquire), hash)?;
             slot_among(&sub.entries, hash, at)
@@ -170,8 +170,8 @@ impl Index {
     fn look_up<const MARK: bool>(&self, hash: KeyHash, key: &[u8], owner: &impl HoldsKey) -> Option<Entry> {
         let mut turns = 0;
         loop {
-            let place = self.place(hash);
-            let bucket = self.bucket(place);
+            let position = self.position(hash);
+            let bucket = self.bucket(position);
             // Acquire pairs with the Release in `BucketGuard::drop`: the scan below sees what that writer did.
             let header = bucket.header.load(Ordering::Acquire);
             if let Some(entry) = find_among::<MARK, MAIN_ENTRIES>(&bucket.entries, hash, key, owner) {
@@ -187,7 +187,7 @@ impl Index {
             // And had `header` been the one after a split, `position` would see the split's `buckets`.
             if header & WRITER == 0
                 && bucket.header.load(Ordering::Relaxed) == header
-                && self.place(hash) == place
+                && self.position(hash) == position
             {
                 return None;
             }
@@ -197,26 +197,26 @@ impl Index {
 
     /// The position of the bucket of `hash` at this moment.
     #[inline(always)]
-    fn place(&self, hash: KeyHash) -> u64 {
+    fn position(&self, hash: KeyHash) -> u64 {
         // Acquire pairs with the Release in `split`: a thread that sees the new bucket counted also sees its
         // contents.
         let buckets = self.buckets.load(Ordering::Acquire);
-        place_among(hash.0, buckets)
+        position_among(hash.0, buckets)
     }
 
     /// The bucket at `position`, which must come from [`Index::position`] or be the bucket that growth is making.
     #[inline(always)]
-    fn bucket(&self, place: u64) -> &Bucket {
-        debug_assert!((place as usize) < self.main.len());
+    fn bucket(&self, position: u64) -> &Bucket {
+        debug_assert!((position as usize) < self.main.len());
         // SAFETY: `position_among` stays below `buckets`, which `grow` never raises above `main.len()`. Growth and
         // `walk` check their own positions against it.
-        unsafe { self.main.get_unchecked(place as usize) }
+        unsafe { self.main.get_unchecked(position as usize) }
     }
 
     /// The sub-bucket for `hash` under `header`.
     #[inline(always)]
     fn sub(&self, header: u64, hash: KeyHash) -> Option<&SubBucket> {
-        sub_for(header, tag_word(hash)).map(|place| self.pool.sub(place))
+        sub_for(header, tag_word(hash)).map(|position| self.pool.sub(position))
     }
 
     /// Number of entries. It is exact while no thread writes, and off by the writes in progress otherwise. The call
@@ -264,12 +264,12 @@ impl Index {
 
     /// Copies the entries of the bucket at `position`, and the header as it was before. The copy is consistent only
     /// if the header was unlocked and is still the same afterwards, or if the caller holds the writer bit.
-    fn snapshot(&self, place: u64) -> Snapshot {
-        let bucket = self.bucket(place);
+    fn snapshot(&self, position: u64) -> Snapshot {
+        let bucket = self.bucket(position);
         let mut seen = Snapshot::empty(bucket.header.load(Ordering::Acquire));
         bucket.entries.iter().for_each(|slot| seen.push(slot.load(Ordering::Acquire)));
-        for place in subs(seen.header) {
-            self.pool.sub(place).entries.iter().for_each(|slot| seen.push(slot.load(Ordering::Acquire)));
+        for position in subs(seen.header) {
+            self.pool.sub(position).entries.iter().for_each(|slot| seen.push(slot.load(Ordering::Acquire)));
         }
         seen
     }
@@ -277,8 +277,8 @@ impl Index {
 
 /// The position of the bucket of a hash among `buckets` buckets, which is at least 1.
 #[inline(always)]
-fn place_among(hash: u64, buckets: u64) -> u64 {
-    place_under(hash, buckets, mask_among(buckets))
+fn position_among(hash: u64, buckets: u64) -> u64 {
+    position_under(hash, buckets, mask_among(buckets))
 }
 
 /// The bits of a hash that choose the bucket among `buckets` buckets.
@@ -288,9 +288,9 @@ fn mask_among(buckets: u64) -> u64 {
 }
 
 #[inline(always)]
-fn place_under(hash: u64, buckets: u64, mask: u64) -> u64 {
-    let place = hash & mask;
-    if place >= buckets { place & (mask >> 1) } else { place }
+fn position_under(hash: u64, buckets: u64, mask: u64) -> u64 {
+    let position = hash & mask;
+    if position >= buckets { position & (mask >> 1) } else { position }
 }
 
 /// The entry of `key` among `slots`, marked if `MARK`.

@@ -96,13 +96,13 @@ impl Pool {
 
     /// The sub-bucket at `position`.
     #[inline(always)]
-    pub(crate) fn sub(&self, place: SubPlace) -> &SubBucket {
-        &self.subs[place.0 as usize]
+    pub(crate) fn sub(&self, position: SubPlace) -> &SubBucket {
+        &self.subs[position.0 as usize]
     }
 
     /// Takes an empty run of `size` for the bucket at `bucket`. `None` if the pool is exhausted.
-    pub(crate) fn take(&self, place: u64, size: usize) -> Option<SubPlace> {
-        let mut free = self.free_near(place);
+    pub(crate) fn take(&self, bucket: u64, size: usize) -> Option<SubPlace> {
+        let mut free = self.free_near(bucket);
         if let Some(run) = free.take(size).or_else(|| free.take_fresh(size)) {
             return Some(SubPlace(run));
         }
@@ -119,31 +119,31 @@ impl Pool {
     }
 
     /// A free run of exactly `size` from the lists of the bucket at `bucket`, if there is one.
-    pub(crate) fn take_exact(&self, place: u64, size: usize) -> Option<SubPlace> {
-        self.free_near(place).runs[size - 1].pop().map(SubPlace)
+    pub(crate) fn take_exact(&self, bucket: u64, size: usize) -> Option<SubPlace> {
+        self.free_near(bucket).runs[size - 1].pop().map(SubPlace)
     }
 
     /// Returns a run of `size`, all of whose entries are empty, from the bucket at `bucket`.
-    pub(crate) fn give_back(&self, place: u64, first: SubPlace, size: usize) {
+    pub(crate) fn give_back(&self, bucket: u64, first: SubPlace, size: usize) {
         // The mutex orders this call after the writer bit of the bucket, and the entries of the next owner after
         // this call. A reader that finds those entries through the old header therefore also sees that the old
         // bucket is locked or changed.
-        self.free_near(place).runs[size - 1].push(first.0);
+        self.free_near(bucket).runs[size - 1].push(first.0);
     }
 
     #[cfg(not(loom))]
-    fn free_near(&self, place: u64) -> std::sync::MutexGuard<'_, Free> {
+    fn free_near(&self, bucket: u64) -> std::sync::MutexGuard<'_, Free> {
         // Nothing panics under this lock, and the lists are consistent at every step.
-        self.shard(place).lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.shard(bucket).lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     #[cfg(loom)]
-    fn free_near(&self, place: u64) -> loom::sync::MutexGuard<'_, Free> {
-        self.shard(place).lock().unwrap()
+    fn free_near(&self, bucket: u64) -> loom::sync::MutexGuard<'_, Free> {
+        self.shard(bucket).lock().unwrap()
     }
 
-    fn shard(&self, place: u64) -> &Mutex<Free> {
-        &self.shards[(place >> NEIGHBOURS_LOG2) as usize % SHARDS].0
+    fn shard(&self, bucket: u64) -> &Mutex<Free> {
+        &self.shards[(bucket >> NEIGHBOURS_LOG2) as usize % SHARDS].0
     }
 
     /// Bytes of the sub-buckets that were ever used, and of the lists.
@@ -172,30 +172,30 @@ mod tests {
     fn no_line_is_given_out_twice() {
         let pool = Pool::new(512, false).unwrap();
         let (mut taken, mut lines) = (Vec::new(), HashSet::new());
-        let (mut refused, mut lot) = (0, 1u64);
+        let (mut refused, mut random) = (0, 1u64);
         for step in 0..if cfg!(miri) { 300 } else { 100_000 } {
-            lot = lot.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             // Half of the steps take more runs than they return, the other half take fewer.
-            let takes = lot >> 60 < if step % 4096 < 2048 { 11 } else { 5 };
-            let (place, size) = ((lot >> 32) % 512, (lot >> 20) as usize % RUN_SIZE_MAX + 1);
+            let takes = random >> 60 < if step % 4096 < 2048 { 11 } else { 5 };
+            let (bucket, size) = ((random >> 32) % 512, (random >> 20) as usize % RUN_SIZE_MAX + 1);
             if takes {
-                let Some(SubPlace(first)) = pool.take(place, size) else {
+                let Some(SubPlace(first)) = pool.take(bucket, size) else {
                     refused += 1;
                     continue;
                 };
                 (first..first + lines_of(size)).for_each(|line| assert!(lines.insert(line), "line {line}"));
                 assert!(((first + lines_of(size)) as usize) <= pool.subs.len());
-                taken.push((place, first, size));
+                taken.push((bucket, first, size));
             } else if !taken.is_empty() {
-                let (place, first, size) = taken.swap_remove((lot >> 8) as usize % taken.len());
+                let (bucket, first, size) = taken.swap_remove((random >> 8) as usize % taken.len());
                 (first..first + lines_of(size)).for_each(|line| assert!(lines.remove(&line)));
                 // Now and then a run comes back in two halves, as from a bucket that shrinks.
-                if size > 1 && lot & 1 == 0 {
+                if size > 1 && random & 1 == 0 {
                     let half = lines_of(size - 1);
-                    pool.give_back(place, SubPlace(first), size - 1);
-                    pool.give_back(place, SubPlace(first + half), size - 1);
+                    pool.give_back(bucket, SubPlace(first), size - 1);
+                    pool.give_back(bucket, SubPlace(first + half), size - 1);
                 } else {
-                    pool.give_back(place, SubPlace(first), size);
+                    pool.give_back(bucket, SubPlace(first), size);
                 }
             }
         }

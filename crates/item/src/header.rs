@@ -33,7 +33,7 @@ pub const LAST_ACCESS_MASK: u32 = (1 << 24) - 1;
 /// Where the value of a record is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum ValuePlace {
+pub enum ValueLayout {
     /// Behind the key, in the same record.
     Inline = 0,
     /// At the high end of the same column.
@@ -95,7 +95,7 @@ pub struct Header {
     /// Key length in bytes, 1..=250. For a chunk: 24 bytes of bookkeeping.
     pub key_length: u8,
     /// Where the value is stored.
-    pub place: ValuePlace,
+    pub layout: ValueLayout,
     /// Bytes of the value in this record. 0 for a chunked item, whose total length is a field of its own.
     pub value_length: u16,
     /// An expiry word follows.
@@ -111,12 +111,12 @@ pub struct Header {
 /// Number of 32-bit words that the optional fields of `header` take.
 #[inline]
 pub fn word_count(header: &Header) -> usize {
-    let place = match header.place {
-        ValuePlace::Inline => 0,
-        ValuePlace::Apart | ValuePlace::Chunk => 1,
-        ValuePlace::Chunked => 3,
+    let layout = match header.layout {
+        ValueLayout::Inline => 0,
+        ValueLayout::Apart | ValueLayout::Chunk => 1,
+        ValueLayout::Chunked => 3,
     };
-    header.has_expiry as usize + header.has_flags as usize + 2 * header.has_wide_cas as usize + place
+    header.has_expiry as usize + header.has_flags as usize + 2 * header.has_wide_cas as usize + layout
 }
 
 impl Header {
@@ -131,7 +131,7 @@ impl Header {
         );
         [
             (self.key_length as u32) << 24
-                | (self.place as u32) << 22
+                | (self.layout as u32) << 22
                 | (self.has_flags as u32) << 21
                 | (self.has_wide_cas as u32) << 20
                 | (self.value_length as u32) << 5
@@ -147,11 +147,11 @@ impl Header {
         let word = words[0];
         Header {
             key_length: (word >> 24) as u8,
-            place: match word >> 22 & 3 {
-                0 => ValuePlace::Inline,
-                1 => ValuePlace::Apart,
-                2 => ValuePlace::Chunked,
-                _ => ValuePlace::Chunk,
+            layout: match word >> 22 & 3 {
+                0 => ValueLayout::Inline,
+                1 => ValueLayout::Apart,
+                2 => ValueLayout::Chunked,
+                _ => ValueLayout::Chunk,
             },
             value_length: (word >> 5 & 0x7fff) as u16,
             has_expiry: word >> 4 & 1 != 0,
@@ -171,7 +171,7 @@ impl Header {
     /// included.
     #[inline]
     pub fn record_bytes(&self) -> usize {
-        let inline = if self.place == ValuePlace::Inline { self.value_length as usize } else { 0 };
+        let inline = if self.layout == ValueLayout::Inline { self.value_length as usize } else { 0 };
         (self.key_offset() + self.key_length as usize + inline).next_multiple_of(4)
     }
 }
@@ -193,7 +193,7 @@ mod tests {
     fn a_plain_small_item_costs_twelve_bytes() {
         let header = Header {
             key_length: 30,
-            place: ValuePlace::Inline,
+            layout: ValueLayout::Inline,
             value_length: 64,
             has_expiry: false,
             has_flags: false,

@@ -20,7 +20,7 @@ mod time;
 
 pub use hash::{KeyHash, KeyHasher};
 pub use header::{
-    CAS_DELTA_BITS, HEADER_BYTES, Header, LAST_ACCESS_MASK, State, VALUE_LENGTH_MAX, ValuePlace, word_count,
+    CAS_DELTA_BITS, HEADER_BYTES, Header, LAST_ACCESS_MASK, State, VALUE_LENGTH_MAX, ValueLayout, word_count,
 };
 pub use location::{Location, UNIT_BYTES};
 pub use time::{Expiry, RELATIVE_EXPTIME_MAX_S};

@@ -29,7 +29,7 @@ use crate::shim::{Arc, AtomicU64, Mutex, Ordering, fence, lock};
 
 /// The announced epoch of one reader, alone on its cache line (two, for the adjacent-line prefetcher).
 #[repr(align(128))]
-struct Slot {
+struct Announcement {
     /// 0 = offline.
     announced: AtomicU64,
 }
@@ -39,12 +39,12 @@ const OFFLINE: u64 = 0;
 /// The global epoch and every reader's announcement.
 pub(crate) struct Epochs {
     now: AtomicU64,
-    slots: Mutex<Vec<Arc<Slot>>>,
+    slots: Mutex<Vec<Arc<Announcement>>>,
 }
 
 /// One reader's part in the epochs. Owned by one thread at a time.
 pub(crate) struct Participant {
-    slot: Arc<Slot>,
+    slot: Arc<Announcement>,
     /// What the slot holds; only this participant writes it.
     announced: u64,
 }
@@ -56,7 +56,7 @@ impl Epochs {
 
     /// A new participant, online.
     pub(crate) fn register(&self) -> Participant {
-        let slot = Arc::new(Slot { announced: AtomicU64::new(OFFLINE) });
+        let slot = Arc::new(Announcement { announced: AtomicU64::new(OFFLINE) });
         lock(&self.slots).push(slot.clone());
         let mut participant = Participant { slot, announced: OFFLINE };
         participant.online(self);

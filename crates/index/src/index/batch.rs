@@ -1,6 +1,6 @@
 //! Lookups of a batch: in stages, so that cache lines can arrive between one stage and the next.
 
-use super::{Index, mark, mask_among, place_under};
+use super::{Index, mark, mask_among, position_under};
 use crate::bucket::{Bucket, sub_for, tag_hints};
 use crate::entry::{WARMTH_MAX, identity, tag_word, unpack, warmth_of};
 use crate::shim::{AtomicU64, prefetch_read};
@@ -45,19 +45,19 @@ impl Sight<'_> {
     /// Prefetches the line of the bucket of `hash`. Returns the position of the bucket, for [`Sight::peek_first`].
     #[inline(always)]
     pub fn prefetch(&self, hash: KeyHash) -> BucketPlace {
-        let place = place_under(hash.0, self.buckets, self.mask);
-        prefetch_read(self.main.as_ptr().wrapping_add(place as usize));
-        BucketPlace(place)
+        let position = position_under(hash.0, self.buckets, self.mask);
+        prefetch_read(self.main.as_ptr().wrapping_add(position as usize));
+        BucketPlace(position)
     }
 
     /// Looks for an entry with the tag of `hash` in the bucket's own line. If there is none, prefetches the
-    /// sub-bucket that may have one and returns its position. [`Sight::prefetch`] returned `place` for the same
+    /// sub-bucket that may have one and returns its position. [`Sight::prefetch`] returned `position` for the same
     /// hash.
     #[inline(always)]
-    pub fn peek_first(&self, hash: KeyHash, BucketPlace(place): BucketPlace) -> Peek {
-        let bucket = &self.main[place as usize];
+    pub fn peek_first(&self, hash: KeyHash, BucketPlace(position): BucketPlace) -> Peek {
+        let bucket = &self.main[position as usize];
         if let Some((k, word)) = tagged(&bucket.entries, hash) {
-            return Peek::Found(Seen { word, slot: place << SLOT_PLACE_SHIFT | k });
+            return Peek::Found(Seen { word, slot: position << SLOT_POSITION_SHIFT | k });
         }
         let below = sub_for(bucket.header.load(Ordering::Acquire), tag_word(hash));
         let Some(below) = below else { return Peek::Absent };
@@ -70,7 +70,7 @@ impl Sight<'_> {
     #[inline(always)]
     pub fn peek_below(&self, hash: KeyHash, below: SubPlace) -> Option<Seen> {
         let (k, word) = tagged(&self.subs[below.0 as usize].entries, hash)?;
-        Some(Seen { word, slot: (below.0 as u64) << SLOT_PLACE_SHIFT | SLOT_IN_SUB | k })
+        Some(Seen { word, slot: (below.0 as u64) << SLOT_POSITION_SHIFT | SLOT_IN_SUB | k })
     }
 
     /// Marks a matched entry like [`Index::get_marking`], if the entry is unchanged.
@@ -107,8 +107,13 @@ impl Sight<'_> {
 
     #[inline(always)]
     fn slot(&self, seen: Seen) -> &AtomicU64 {
-        let (place, k) = ((seen.slot >> SLOT_PLACE_SHIFT) as usize, (seen.slot & (SLOT_IN_SUB - 1)) as usize);
-        if seen.slot & SLOT_IN_SUB == 0 { &self.main[place].entries[k] } else { &self.subs[place].entries[k] }
+        let (position, k) =
+            ((seen.slot >> SLOT_POSITION_SHIFT) as usize, (seen.slot & (SLOT_IN_SUB - 1)) as usize);
+        if seen.slot & SLOT_IN_SUB == 0 {
+            &self.main[position].entries[k]
+        } else {
+            &self.subs[position].entries[k]
+        }
     }
 }
 
@@ -154,7 +159,7 @@ impl Seen {
 }
 
 const SLOT_IN_SUB: u64 = 8;
-const SLOT_PLACE_SHIFT: u32 = 4;
+const SLOT_POSITION_SHIFT: u32 = 4;
 
 /// The first entry with the tag of `hash`: its slot among `slots`, and its word.
 #[inline(always)]

@@ -148,13 +148,14 @@ impl Index {
     /// snapshot. Returns `false` and changes nothing if the pool has no sub-buckets for it.
     fn split(&self, new: u64, seen: &Snapshot, owner: &impl HoldsKey) -> bool {
         let half = half_of(new);
-        let place = new - half;
+        let position = new - half;
         let mut movers = Movers::choose(seen, half, owner);
         let unlocked = seen.header & crate::bucket::WRITER == 0;
-        let same = unlocked.then(|| self.try_lock_place(place, KeyHash(place), seen.header)).flatten();
+        let same =
+            unlocked.then(|| self.try_lock_position(position, KeyHash(position), seen.header)).flatten();
         let mut from = same.unwrap_or_else(|| {
-            let guard = self.lock_place(place, KeyHash(place));
-            movers = Movers::choose(&self.snapshot(place), half, owner);
+            let guard = self.lock_position(position, KeyHash(position));
+            movers = Movers::choose(&self.snapshot(position), half, owner);
             guard
         });
         let mut to = self.lock_unborn(new);

@@ -36,8 +36,8 @@ type SlotName = u64;
 
 /// The name of the first slot of a sub-bucket.
 #[inline]
-fn first_slot_of(place: SubPlace) -> SlotName {
-    (u64::from(place.0) + 1) * 8
+fn first_slot_of(position: SubPlace) -> SlotName {
+    (u64::from(position.0) + 1) * 8
 }
 
 /// The bucket has no room for another entry with this tag. Remove an entry and insert again.
@@ -52,7 +52,7 @@ pub struct Full {
 pub struct BucketGuard<'i> {
     index: &'i Index,
     bucket: &'i Bucket,
-    place: u64,
+    position: u64,
     hash: KeyHash,
     /// The header that the unlock will store, without the writer bit. Its run may already differ from the run in
     /// the bucket.
@@ -65,11 +65,11 @@ impl Index {
     #[inline]
     pub fn lock(&self, hash: KeyHash) -> BucketGuard<'_> {
         loop {
-            let place = self.place(hash);
-            let guard = self.lock_place(place, hash);
+            let position = self.position(hash);
+            let guard = self.lock_position(position, hash);
             // A split of this bucket counts the new bucket before it unlocks this one, so the holder of the writer
             // bit sees the new number.
-            if self.place(hash) == place {
+            if self.position(hash) == position {
                 return guard;
             }
         }
@@ -77,12 +77,12 @@ impl Index {
 
     /// Waits for the writer bit of the bucket at `position`, and takes it.
     #[inline]
-    pub(super) fn lock_place(&self, place: u64, hash: KeyHash) -> BucketGuard<'_> {
+    pub(super) fn lock_position(&self, position: u64, hash: KeyHash) -> BucketGuard<'_> {
         let mut turns = 0;
         loop {
-            let header = self.bucket(place).header.load(Ordering::Relaxed);
+            let header = self.bucket(position).header.load(Ordering::Relaxed);
             if header & WRITER == 0
-                && let Some(guard) = self.try_lock_place(place, hash, header)
+                && let Some(guard) = self.try_lock_position(position, hash, header)
             {
                 return guard;
             }
@@ -92,23 +92,28 @@ impl Index {
 
     /// Takes the writer bit if the header is still `header`.
     #[inline]
-    pub(super) fn try_lock_place(&self, place: u64, hash: KeyHash, header: u64) -> Option<BucketGuard<'_>> {
-        let bucket = self.bucket(place);
+    pub(super) fn try_lock_position(
+        &self,
+        position: u64,
+        hash: KeyHash,
+        header: u64,
+    ) -> Option<BucketGuard<'_>> {
+        let bucket = self.bucket(position);
         // Acquire pairs with the Release in `BucketGuard::drop`: the changes of the last writer are visible.
         bucket
             .header
             .compare_exchange(header, header | WRITER, Ordering::Acquire, Ordering::Relaxed)
             .ok()
-            .map(|_| BucketGuard { index: self, bucket, place, hash, header, changed: false })
+            .map(|_| BucketGuard { index: self, bucket, position, hash, header, changed: false })
     }
 
     /// Takes the writer bit of a bucket that no other thread can reach yet.
-    pub(super) fn lock_unborn(&self, place: u64) -> BucketGuard<'_> {
-        let bucket = self.bucket(place);
+    pub(super) fn lock_unborn(&self, position: u64) -> BucketGuard<'_> {
+        let bucket = self.bucket(position);
         let header = bucket.header.load(Ordering::Relaxed);
         // Relaxed: the Release store of `buckets` in `split` publishes it.
         bucket.header.store(header | WRITER, Ordering::Relaxed);
-        BucketGuard { index: self, bucket, place, hash: KeyHash(place), header, changed: true }
+        BucketGuard { index: self, bucket, position, hash: KeyHash(position), header, changed: true }
     }
 }
 
@@ -140,8 +145,8 @@ impl<'i> BucketGuard<'i> {
 
     /// All entries of the bucket, including those of other hashes.
     pub fn entries(&self) -> impl Iterator<Item = Found> {
-        let below =
-            subs(self.header).flat_map(|place| found_in(&self.sub(place).entries, first_slot_of(place)));
+        let below = subs(self.header)
+            .flat_map(|position| found_in(&self.sub(position).entries, first_slot_of(position)));
         found_in(&self.bucket.entries, 0).chain(below)
     }
 
@@ -149,7 +154,7 @@ impl<'i> BucketGuard<'i> {
     #[inline]
     fn reachable(&self) -> impl Iterator<Item = Found> {
         let below = sub_for(self.header, tag_word(self.hash));
-        let below = below.map(|place| found_in(&self.sub(place).entries, first_slot_of(place)));
+        let below = below.map(|position| found_in(&self.sub(position).entries, first_slot_of(position)));
         found_in(&self.bucket.entries, 0).chain(below.into_iter().flatten())
     }
 
@@ -200,22 +205,22 @@ impl<'i> BucketGuard<'i> {
         let slot = match found.slot / 8 {
             0 => Some(&self.bucket.entries[k]),
             _ => subs(self.header)
-                .find(|place| first_slot_of(*place) == found.slot - k as u64)
-                .map(|place| &self.sub(place).entries[k]),
+                .find(|position| first_slot_of(*position) == found.slot - k as u64)
+                .map(|position| &self.sub(position).entries[k]),
         };
         slot.filter(holds).or_else(|| self.slots().find(holds))
     }
 
     /// All slots of the bucket.
     fn slots(&self) -> impl Iterator<Item = &'i AtomicU64> {
-        let below = subs(self.header).flat_map(|place| self.sub(place).entries.iter());
+        let below = subs(self.header).flat_map(|position| self.sub(position).entries.iter());
         self.bucket.entries.iter().chain(below)
     }
 
     /// The sub-bucket at `position`, which belongs to this bucket's run.
     #[inline]
-    fn sub(&self, place: SubPlace) -> &'i SubBucket {
-        self.index.pool.sub(place)
+    fn sub(&self, position: SubPlace) -> &'i SubBucket {
+        self.index.pool.sub(position)
     }
 
     /// The least warm entry in the slots that the locked hash could use.
@@ -249,7 +254,7 @@ impl<'i> BucketGuard<'i> {
     /// Stores an entry word in its sub-bucket, if that has room.
     #[inline]
     fn put_in_own_sub(&self, word: u64) -> bool {
-        let free = sub_for(self.header, word).and_then(|place| empty_slot(&self.sub(place).entries));
+        let free = sub_for(self.header, word).and_then(|position| empty_slot(&self.sub(position).entries));
         free.inspect(|slot| publish(slot, word)).is_some()
     }
 
@@ -260,20 +265,20 @@ impl<'i> BucketGuard<'i> {
         if size == RUN_SIZE_MAX {
             return false;
         }
-        let Some(first) = self.index.pool.take(self.place, size + 1) else { return false };
+        let Some(first) = self.index.pool.take(self.position, size + 1) else { return false };
         self.header = with_run(old, first, size + 1);
-        for place in subs(old) {
-            self.empty_sub(place);
+        for position in subs(old) {
+            self.empty_sub(position);
         }
         if size != 0 {
-            self.index.pool.give_back(self.place, run_first(old), size);
+            self.index.pool.give_back(self.position, run_first(old), size);
         }
         true
     }
 
     /// Moves the entries of a sub-bucket to the sub-buckets that the current header assigns them.
-    fn empty_sub(&self, place: SubPlace) {
-        for slot in &self.sub(place).entries {
+    fn empty_sub(&self, position: SubPlace) {
+        for slot in &self.sub(position).entries {
             let word = slot.load(Ordering::Relaxed);
             if word != 0 {
                 let is_put = self.put_in_own_sub(word);
@@ -313,7 +318,7 @@ impl<'i> BucketGuard<'i> {
             1 if count(0) != 0 => return false,
             1 => {
                 self.header = with_run(old, SubPlace(0), 0);
-                self.index.pool.give_back(self.place, first, size);
+                self.index.pool.give_back(self.position, first, size);
                 return true;
             }
             _ => {}
@@ -322,17 +327,17 @@ impl<'i> BucketGuard<'i> {
         if (0..half).any(|pair| count(2 * pair) + count(2 * pair + 1) > JOINED_MAX) {
             return false;
         }
-        if let Some(shorter) = self.index.pool.take_exact(self.place, size - 1) {
+        if let Some(shorter) = self.index.pool.take_exact(self.position, size - 1) {
             self.header = with_run(old, shorter, size - 1);
-            subs(old).for_each(|place| self.empty_sub(place));
-            self.index.pool.give_back(self.place, first, size);
+            subs(old).for_each(|position| self.empty_sub(position));
+            self.index.pool.give_back(self.position, first, size);
             return true;
         }
         self.header = with_run(old, first, size - 1);
         // In order, because a sub-bucket must be empty before another one's entries arrive in it. The first keeps
         // its position.
-        subs(old).skip(1).for_each(|place| self.empty_sub(place));
-        self.index.pool.give_back(self.place, SubPlace(first.0 + half), size - 1);
+        subs(old).skip(1).for_each(|position| self.empty_sub(position));
+        self.index.pool.give_back(self.position, SubPlace(first.0 + half), size - 1);
         true
     }
 

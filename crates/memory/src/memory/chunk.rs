@@ -4,7 +4,7 @@
 //! chain, and the location of the next chunk, 8 bytes each.
 
 use super::item::{Item, Value};
-use larder_item::{HEADER_BYTES, KeyHash, Location, ValuePlace};
+use larder_item::{HEADER_BYTES, KeyHash, Location, ValueLayout};
 
 /// Bytes that stand in the place of a chunk's key: owner hash, chain number, location of the next chunk.
 pub(super) const CHUNK_KEY_BYTES: usize = 24;
@@ -30,7 +30,9 @@ impl<'g> Chunk<'g> {
     /// Reads a record as a chunk; `None` if it is none.
     pub(super) fn of(item: &Item<'g>) -> Option<Chunk<'g>> {
         let key = item.key();
-        let (ValuePlace::Chunk, Value::Whole(bytes)) = (item.place(), item.value()) else { return None };
+        let (ValueLayout::Chunk, Value::Whole(bytes)) = (item.value_layout(), item.value()) else {
+            return None;
+        };
         if key.len() != CHUNK_KEY_BYTES {
             return None;
         }

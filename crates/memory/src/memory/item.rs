@@ -10,7 +10,7 @@
 
 use super::Inner;
 use crate::prefetch::prefetch_read;
-use larder_item::{Expiry, HEADER_BYTES, Header, LAST_ACCESS_MASK, Location, State, ValuePlace};
+use larder_item::{Expiry, HEADER_BYTES, Header, LAST_ACCESS_MASK, Location, State, ValueLayout};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub const LAST_ACCESS_STALE_S: u32 = 60;
 
 /// Words taken by the field of each place: inline, apart, chunked, chunk.
-const PLACE_WORDS: [usize; 4] = [0, 1, 3, 1];
+const LAYOUT_WORDS: [usize; 4] = [0, 1, 3, 1];
 
 /// Where the key begins in a record, in bytes, by bits 23..=20 of header word 1 (place, flags, wide CAS) and below them
 /// bit 4 (expiry).
@@ -26,7 +26,7 @@ const KEY_OFFSETS: [u8; 32] = {
     let mut offsets = [0; 32];
     let mut bits = 0;
     while bits < 32 {
-        let fields = (bits & 1) + 2 * (bits >> 1 & 1) + (bits >> 2 & 1) + PLACE_WORDS[bits >> 3];
+        let fields = (bits & 1) + 2 * (bits >> 1 & 1) + (bits >> 2 & 1) + LAYOUT_WORDS[bits >> 3];
         offsets[bits] = (HEADER_BYTES + 4 * fields) as u8;
         bits += 1;
     }
@@ -108,17 +108,17 @@ impl<'g> Item<'g> {
     /// Whether the value stands behind the key.
     #[inline(always)]
     fn is_inline(&self) -> bool {
-        self.word >> 22 & 3 == ValuePlace::Inline as u32
+        self.word >> 22 & 3 == ValueLayout::Inline as u32
     }
 
     /// Where the value is.
     #[inline(always)]
-    pub fn place(&self) -> ValuePlace {
+    pub fn value_layout(&self) -> ValueLayout {
         match self.word >> 22 & 3 {
-            0 => ValuePlace::Inline,
-            1 => ValuePlace::Apart,
-            2 => ValuePlace::Chunked,
-            _ => ValuePlace::Chunk,
+            0 => ValueLayout::Inline,
+            1 => ValueLayout::Apart,
+            2 => ValueLayout::Chunked,
+            _ => ValueLayout::Chunk,
         }
     }
 
@@ -180,7 +180,7 @@ impl<'g> Item<'g> {
     /// Whether this is the record of `key`. A chunk is nobody's.
     #[inline(always)]
     pub fn key_matches(&self, key: &[u8]) -> bool {
-        if self.key_length() != key.len() || self.place() == ValuePlace::Chunk {
+        if self.key_length() != key.len() || self.value_layout() == ValueLayout::Chunk {
             return false;
         }
         self.bytes_at(self.key_offset(), key.len()).is_some_and(|own| bytes_equal(own, key))
@@ -197,13 +197,13 @@ impl<'g> Item<'g> {
     }
 
     fn value_elsewhere(&self) -> Value<'g> {
-        match self.place() {
-            ValuePlace::Inline => Value::Whole(&[]),
-            ValuePlace::Apart | ValuePlace::Chunk => {
+        match self.value_layout() {
+            ValueLayout::Inline => Value::Whole(&[]),
+            ValueLayout::Apart | ValueLayout::Chunk => {
                 let start = self.word_at(self.words_before_key() - 1);
                 Value::Whole(self.slice_apart(start, self.value_length()))
             }
-            ValuePlace::Chunked => {
+            ValueLayout::Chunked => {
                 let field = self.words_before_key() - 3;
                 let first = Location::from_bits(self.long_word_at(field + 1));
                 Value::Chunked { total: self.word_at(field), first }
@@ -214,8 +214,8 @@ impl<'g> Item<'g> {
     /// Bytes of the whole value, wherever it is.
     #[inline]
     pub fn value_bytes(&self) -> u32 {
-        match self.place() {
-            ValuePlace::Chunked => self.word_at(self.words_before_key() - 3),
+        match self.value_layout() {
+            ValueLayout::Chunked => self.word_at(self.words_before_key() - 3),
             _ => self.value_length() as u32,
         }
     }
@@ -225,23 +225,23 @@ impl<'g> Item<'g> {
     #[inline(always)]
     pub fn prefetch_value(&self) {
         const NOT_SHORT: u32 =
-            (ValuePlace::Chunk as u32) << 22 | (0x7fff & !63) << 5 | (u8::MAX as u32 & !63) << 24;
+            (ValueLayout::Chunk as u32) << 22 | (0x7fff & !63) << 5 | (u8::MAX as u32 & !63) << 24;
         if self.word & NOT_SHORT != 0 {
             self.prefetch_more();
         }
     }
 
     fn prefetch_more(&self) {
-        let (start, end) = match self.place() {
-            ValuePlace::Inline => {
+        let (start, end) = match self.value_layout() {
+            ValueLayout::Inline => {
                 let end = self.key_offset() + self.key_length() + self.value_length();
                 (self.record.wrapping_add(128), end.saturating_sub(128))
             }
-            ValuePlace::Apart | ValuePlace::Chunk => {
+            ValueLayout::Apart | ValueLayout::Chunk => {
                 let start = self.word_at(self.words_before_key() - 1) as usize;
                 (self.record.wrapping_sub(self.in_column as usize).wrapping_add(start), self.value_length())
             }
-            ValuePlace::Chunked => return,
+            ValueLayout::Chunked => return,
         };
         for line in 0..end.div_ceil(64).min(4) {
             prefetch_read(start.wrapping_add(64 * line));
@@ -280,9 +280,9 @@ impl<'g> Item<'g> {
     /// Bytes that the record and its value take in the column. Report them to `Column::died` when the item dies.
     #[inline]
     pub fn bytes(&self) -> u32 {
-        let behind_key = if self.place() == ValuePlace::Inline { self.value_length() } else { 0 };
-        let apart = match self.place() {
-            ValuePlace::Apart | ValuePlace::Chunk => self.value_length(),
+        let behind_key = if self.value_layout() == ValueLayout::Inline { self.value_length() } else { 0 };
+        let apart = match self.value_layout() {
+            ValueLayout::Apart | ValueLayout::Chunk => self.value_length(),
             _ => 0,
         };
         ((self.key_offset() + self.key_length() + behind_key).next_multiple_of(4) + apart) as u32

@@ -16,7 +16,7 @@ use super::pin::{ChunkSpace, put};
 use crate::column::{Column, ColumnId};
 use larder_item::{
     CAS_DELTA_BITS, Expiry, Header, KEY_BYTES_MAX, KeyHash, Location, State, UNIT_BYTES, VALUE_LENGTH_MAX,
-    ValuePlace,
+    ValueLayout,
 };
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -58,7 +58,7 @@ pub struct NewChunked<'a> {
 }
 
 /// The last record placed, so that it can be undone.
-struct Last {
+struct LastPlaced {
     at: u32,
     low: u32,
     high: u32,
@@ -76,7 +76,7 @@ pub struct OpenColumn {
     placed_bytes: u32,
     inline_value_bytes_max: u32,
     cas_base: u64,
-    last: Option<Last>,
+    last: Option<LastPlaced>,
 }
 
 // SAFETY: the owner is whoever holds the value; the bytes it writes belong to this column alone.
@@ -140,8 +140,8 @@ impl OpenColumn {
         let value_bytes = item.value[0].len() + item.value[1].len();
         assert!(value_bytes <= VALUE_LENGTH_MAX, "a value of {value_bytes} bytes goes into chunks");
         let inline = value_bytes <= self.inline_value_bytes_max as usize;
-        let place = if inline { ValuePlace::Inline } else { ValuePlace::Apart };
-        let header = self.header(item.key, place, value_bytes, item.flags, item.expiry, item.cas);
+        let layout = if inline { ValueLayout::Inline } else { ValueLayout::Apart };
+        let header = self.header(item.key, layout, value_bytes, item.flags, item.expiry, item.cas);
         let at = self.claim(&header, if inline { 0 } else { value_bytes })?;
         // SAFETY: `claim` gave us the record's bytes and the value's; `place` says which of the two sequences of
         // fields below the header counted.
@@ -165,7 +165,7 @@ impl OpenColumn {
     /// # Panics
     /// If the key is longer than a record can say.
     pub fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
-        let header = self.header(item.key, ValuePlace::Chunked, 0, item.flags, item.expiry, item.cas);
+        let header = self.header(item.key, ValueLayout::Chunked, 0, item.flags, item.expiry, item.cas);
         let at = self.claim(&header, 0)?;
         // SAFETY: `claim` gave us the record's bytes, counted for the fields of a chunked item.
         unsafe {
@@ -192,7 +192,7 @@ impl OpenColumn {
         assert!(u32::from(length) <= self.memory.chunk_bytes_max(), "a chunk of {length} bytes is too long");
         let header = Header {
             key_length: CHUNK_KEY_BYTES as u8,
-            place: ValuePlace::Chunk,
+            layout: ValueLayout::Chunk,
             value_length: length,
             has_expiry: false,
             has_flags: false,
@@ -241,7 +241,7 @@ impl OpenColumn {
     fn header(
         &self,
         key: &[u8],
-        place: ValuePlace,
+        layout: ValueLayout,
         value_bytes: usize,
         flags: u32,
         expiry: Expiry,
@@ -252,10 +252,10 @@ impl OpenColumn {
         let has_wide_cas = cas_delta >> CAS_DELTA_BITS != 0;
         Header {
             key_length: key.len() as u8,
-            place,
+            layout,
             value_length: value_bytes as u16,
             // The owner of a chain always has the word: writing it anew for an expiry would copy the whole value.
-            has_expiry: expiry != Expiry::NEVER || place == ValuePlace::Chunked,
+            has_expiry: expiry != Expiry::NEVER || layout == ValueLayout::Chunked,
             has_flags: flags != 0,
             has_wide_cas,
             cas_delta: if has_wide_cas { 0 } else { cas_delta },
@@ -270,7 +270,7 @@ impl OpenColumn {
             return None;
         }
         let at = self.low;
-        self.last = Some(Last { at, low: at, high: self.high, placed_bytes: self.placed_bytes });
+        self.last = Some(LastPlaced { at, low: at, high: self.high, placed_bytes: self.placed_bytes });
         self.low += record_bytes;
         self.high -= apart_bytes;
         self.placed_bytes += record_bytes + apart_bytes;
