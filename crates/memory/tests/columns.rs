@@ -48,7 +48,7 @@ fn a_column_goes_round_and_is_born_again() {
     let id = first.seal_at(13);
     assert_eq!((column.state(), column.sealed_s(), column.live_bytes()), (ColumnState::Sealed, 13, 0));
     assert_eq!((column.used_bytes(), column.keys_end()), (20, 20));
-    column.hits.fetch_add(3, std::sync::atomic::Ordering::Relaxed);
+    column.group.store(3, std::sync::atomic::Ordering::Relaxed);
 
     let second = memory.take_column(0, 0).unwrap();
     assert!(memory.take_column(0, 0).is_none(), "the limit is two columns");
@@ -59,7 +59,7 @@ fn a_column_goes_round_and_is_born_again() {
     reader.quiesce();
     let again = memory.take_column(0, 0).expect("taking recycles by itself");
     assert_eq!((again.id(), again.birth()), (id, 3));
-    assert_eq!(column.hits.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert_eq!(column.group.load(std::sync::atomic::Ordering::Relaxed), 0);
     assert_eq!(state_of(&memory, second).1, ColumnState::Sealed);
 }
 

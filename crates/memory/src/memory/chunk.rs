@@ -6,28 +6,28 @@
 use super::item::{Item, Value};
 use larder_item::{HEADER_BYTES, KeyHash, Location, ValueLayout};
 
-/// Bytes that stand in the place of a chunk's key: owner hash, chain number, location of the next chunk.
+/// Bytes that replace the key of a chunk: the owner's hash, the chain number, the location of the next chunk.
 pub(super) const CHUNK_KEY_BYTES: usize = 24;
 /// The next-chunk field of the last chunk of a chain.
 pub(super) const NO_NEXT: u64 = u64::MAX;
-/// Where the next-chunk field lies in a chunk's key.
+/// Offset of the next-chunk field in the key of a chunk.
 pub(super) const CHUNK_NEXT_AT: usize = 16;
 
 /// One piece of a large value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunk<'g> {
-    /// Its part of the value.
+    /// The bytes of the value that this chunk holds.
     pub bytes: &'g [u8],
-    /// The next piece.
+    /// The next chunk of the chain.
     pub next: Option<Location>,
-    /// The chain's number, as given when the chunk was placed.
+    /// The number of the chain, as given when the chunk was placed.
     pub chain: u64,
     /// The hash of the owner's key.
     pub owner: KeyHash,
 }
 
 impl<'g> Chunk<'g> {
-    /// Reads a record as a chunk; `None` if it is none.
+    /// Reads a record as a chunk. `None` if the record is not a chunk.
     pub(super) fn of(item: &Item<'g>) -> Option<Chunk<'g>> {
         let key = item.key();
         let (ValueLayout::Chunk, Value::Whole(bytes)) = (item.value_layout(), item.value()) else {

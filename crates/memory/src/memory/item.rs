@@ -1,12 +1,12 @@
 //! Reading a record.
 //!
-//! The bytes behind an [`Item`] do not change while its guard lives, except word 0 and the expiry, which are
-//! read and written atomically:
+//! The bytes of an [`Item`] do not change while its guard lives, except word 0 and the expiry, which are read and
+//! written atomically:
 //!
-//! * they were written before the location was published, and the reader got the location through an Acquire
-//!   load that pairs with that publication;
-//! * they are written again only after the column was retired and every reader that was online then announced
-//!   a quiescent point; the guard borrows its reader, and announcing takes the reader mutably.
+//! * The bytes were written before the location was published, and the reader got the location through an Acquire
+//!   load that pairs with that publication.
+//! * They are written again only after the column was retired and every reader that was online at that time
+//!   announced a quiescent point. The guard borrows its reader, and announcing takes the reader mutably.
 
 use super::Inner;
 use crate::prefetch::prefetch_read;
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A last access younger than this many seconds is not rewritten.
 pub const LAST_ACCESS_STALE_S: u32 = 60;
 
-/// Words taken by the field of each place: inline, apart, chunked, chunk.
+/// Words that the field of each value layout takes: inline, apart, chunked, chunk.
 const LAYOUT_WORDS: [usize; 4] = [0, 1, 3, 1];
 
-/// Where the key begins in a record, in bytes, by bits 23..=20 of header word 1 (place, flags, wide CAS) and below them
-/// bit 4 (expiry).
+/// Offset of the key in a record, in bytes. The index is made of bits 23..=20 of header word 1 (layout, flags, wide
+/// CAS) and, below them, bit 4 (expiry).
 const KEY_OFFSETS: [u8; 32] = {
     let mut offsets = [0; 32];
     let mut bits = 0;
@@ -33,15 +33,15 @@ const KEY_OFFSETS: [u8; 32] = {
     offsets
 };
 
-/// One record, while a guard keeps its bytes.
+/// A record, readable for as long as a guard protects its bytes.
 #[derive(Clone, Copy)]
 pub struct Item<'g> {
     record: *const u8,
     /// Header word 1.
     word: u32,
-    /// Where the key begins in the record, in bytes.
+    /// Offset of the key in the record, in bytes.
     key_at: u32,
-    /// Where the record begins in its column, and where the column ends.
+    /// Offset of the record in its column, and the size of the column, in bytes.
     in_column: u32,
     column_bytes: u32,
     inner: &'g Inner,
@@ -51,22 +51,22 @@ pub struct Item<'g> {
 /// The value of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value<'g> {
-    /// All of it.
+    /// The whole value.
     Whole(&'g [u8]),
     /// A chain of chunks.
     Chunked {
         /// Bytes of the whole value.
         total: u32,
-        /// The first chunk.
+        /// The location of the first chunk.
         first: Location,
     },
 }
 
 impl<'g> Item<'g> {
     /// # Safety
-    /// `record` lies in the arena of `inner`, whose columns have `column_bytes`; it is `in_column` bytes from its
-    /// column's start and at least [`HEADER_BYTES`] before its end, on a multiple of 4; no byte of the record and its value is written while
-    /// `'g` lasts, other than atomically.
+    /// `record` lies in the arena of `inner`, whose columns have `column_bytes` bytes. It is `in_column` bytes
+    /// after the start of its column, at least [`HEADER_BYTES`] before its end, and on a multiple of 4. No byte of
+    /// the record and its value is written during `'g`, except atomically.
     #[inline(always)]
     pub(super) unsafe fn new(
         record: *const u8,
@@ -105,13 +105,13 @@ impl<'g> Item<'g> {
         self.word >> 20 & 1 != 0
     }
 
-    /// Whether the value stands behind the key.
+    /// Whether the value is stored behind the key.
     #[inline(always)]
     fn is_inline(&self) -> bool {
         self.word >> 22 & 3 == ValueLayout::Inline as u32
     }
 
-    /// Where the value is.
+    /// Where the value is stored.
     #[inline(always)]
     pub fn value_layout(&self) -> ValueLayout {
         match self.word >> 22 & 3 {
@@ -127,7 +127,7 @@ impl<'g> Item<'g> {
         self.key_at as usize
     }
 
-    /// The bytes of the record from `offset`, if they are inside the column.
+    /// `length` bytes of the record from `offset`. `None` if they would leave the column.
     #[inline(always)]
     fn bytes_at(&self, offset: usize, length: usize) -> Option<&'g [u8]> {
         if self.in_column as usize + offset + length > self.column_bytes as usize {
@@ -137,13 +137,13 @@ impl<'g> Item<'g> {
         Some(unsafe { std::slice::from_raw_parts(self.record.add(offset), length) })
     }
 
-    /// The bytes of the record from `offset`; none if they would leave the column.
+    /// `length` bytes of the record from `offset`. Empty if they would leave the column.
     #[inline(always)]
     fn slice(&self, offset: usize, length: usize) -> &'g [u8] {
         self.bytes_at(offset, length).unwrap_or_default()
     }
 
-    /// The bytes from `start` in the column; none if they would leave it.
+    /// `length` bytes of the column from `start`. Empty if they would leave the column.
     #[inline(always)]
     fn slice_apart(&self, start: u32, length: usize) -> &'g [u8] {
         if start as usize + length > self.column_bytes as usize {
@@ -154,7 +154,7 @@ impl<'g> Item<'g> {
         unsafe { std::slice::from_raw_parts(column.add(start as usize), length) }
     }
 
-    /// The 32-bit field `word` words into the record; 0 if it would leave the column.
+    /// The 32-bit field `word` words into the record. 0 if it would leave the column.
     #[inline(always)]
     fn word_at(&self, word: usize) -> u32 {
         self.slice(4 * word, 4).try_into().map_or(0, u32::from_ne_bytes)
@@ -165,19 +165,19 @@ impl<'g> Item<'g> {
         self.slice(4 * word, 8).try_into().map_or(0, u64::from_ne_bytes)
     }
 
-    /// The word that says where the value is: the last one before the key.
+    /// Number of words before the key. The last of them are the fields of the value layout.
     #[inline(always)]
     fn words_before_key(&self) -> usize {
         self.key_offset() / 4
     }
 
-    /// The key. For a chunk, its book-keeping.
+    /// The key. For a chunk, its bookkeeping.
     #[inline]
     pub fn key(&self) -> &'g [u8] {
         self.slice(self.key_offset(), self.key_length())
     }
 
-    /// Whether this is the record of `key`. A chunk is nobody's.
+    /// Whether this is the record of `key`. A chunk is the record of no key.
     #[inline(always)]
     pub fn key_matches(&self, key: &[u8]) -> bool {
         if self.key_length() != key.len() || self.value_layout() == ValueLayout::Chunk {
@@ -211,7 +211,7 @@ impl<'g> Item<'g> {
         }
     }
 
-    /// Bytes of the whole value, wherever it is.
+    /// Bytes of the whole value, wherever it is stored.
     #[inline]
     pub fn value_bytes(&self) -> u32 {
         match self.value_layout() {
@@ -220,8 +220,9 @@ impl<'g> Item<'g> {
         }
     }
 
-    /// Asks for the lines of the value that follow the record's first two, or for the first four of a value apart. Behind
-    /// a key of more than 36 bytes a value of less than 64 may have a last line that is not asked for.
+    /// Prefetches the cache lines of the value behind the first two lines of the record, or the first four lines of
+    /// a value apart. If the key is longer than 36 bytes, the last line of a value shorter than 64 bytes may not be
+    /// prefetched.
     #[inline(always)]
     pub fn prefetch_value(&self) {
         const NOT_SHORT: u32 =
@@ -290,7 +291,7 @@ impl<'g> Item<'g> {
 
     #[inline(always)]
     fn state_word(&self) -> &'g AtomicU32 {
-        // SAFETY: word 0 is inside the column and aligned, is only ever accessed atomically once published, and
+        // SAFETY: word 0 is inside the column and aligned, is accessed only atomically once it is published, and
         // lives as long as the arena, which outlives 'g.
         unsafe { AtomicU32::from_ptr(self.record.cast_mut().cast()) }
     }
@@ -300,18 +301,18 @@ impl<'g> Item<'g> {
         if !self.has_expiry() || self.in_column as usize + HEADER_BYTES + 4 > self.column_bytes as usize {
             return None;
         }
-        // SAFETY: as for word 0; the header says that the word behind it is the expiry.
+        // SAFETY: as for word 0. The header says that the word behind it is the expiry.
         Some(unsafe { AtomicU32::from_ptr(self.record.cast_mut().add(HEADER_BYTES).cast()) })
     }
 
-    /// When the item stops being served.
+    /// When the item expires.
     #[inline]
     pub fn expiry(&self) -> Expiry {
         self.expiry_word().map_or(Expiry::NEVER, |word| Expiry(word.load(Ordering::Relaxed)))
     }
 
-    /// Changes the expiry in place. `false` if the record has no word for it and `expiry` is not `NEVER`: the
-    /// caller writes the item anew.
+    /// Changes the expiry in place. Returns `false` if the record has no word for it and `expiry` is not `NEVER`.
+    /// The caller then has to write the item anew.
     #[inline]
     pub fn set_expiry(&self, expiry: Expiry) -> bool {
         match self.expiry_word() {
@@ -321,13 +322,14 @@ impl<'g> Item<'g> {
         true
     }
 
-    /// The first word.
+    /// The state bits and the time of the last access.
     #[inline]
     pub fn state(&self) -> State {
         State(self.state_word().load(Ordering::Relaxed))
     }
 
-    /// Sets state bits (the low eight) and returns the state before: who finds a bit clear was first.
+    /// Sets state bits (the low eight) and returns the state before. A caller that finds its bit clear in the
+    /// result was the first to set it.
     #[inline]
     pub fn set_state_bits(&self, bits: u32) -> State {
         State(self.state_word().fetch_or(bits & 0xff, Ordering::Relaxed))
@@ -339,8 +341,9 @@ impl<'g> Item<'g> {
         State(self.state_word().fetch_and(!(bits & 0xff), Ordering::Relaxed))
     }
 
-    /// Notes an access at `now_s`, unless the one on record is younger than [`LAST_ACCESS_STALE_S`]. A hot item is
-    /// so written once a minute. Losing a race against another access or a state bit is no loss.
+    /// Records an access at `now_s`, unless the recorded one is younger than [`LAST_ACCESS_STALE_S`]. A hot item is
+    /// therefore written once a minute. The update may be lost if it races with another access or a state bit,
+    /// which is harmless.
     #[inline]
     pub fn touch_last_access(&self, now_s: u32) {
         let state = self.state();
@@ -351,7 +354,7 @@ impl<'g> Item<'g> {
         }
     }
 
-    /// Notes that the item was read; writes only the first time.
+    /// Records that the item was read. Only the first call writes.
     #[inline]
     pub fn mark_fetched(&self) {
         if !self.state().has(State::FETCHED) {
@@ -359,14 +362,15 @@ impl<'g> Item<'g> {
         }
     }
 
-    /// Notes that no entry leads to the record any more. What a reader from before notes at the same moment may be lost;
-    /// nobody asks for it again.
+    /// Records that no index entry leads to the record any more. A change made by a reader at the same moment may
+    /// be lost; nothing reads it any more.
     #[inline]
     pub fn mark_dead(&self) {
         self.state_word().store(self.state().0 | State::DEAD, Ordering::Relaxed);
     }
 
-    /// Takes over expiry and state of `other`, of which this is a copy. Without a word for the expiry it stays.
+    /// Copies expiry and state from `other`, of which this item is a copy. If the record has no word for the
+    /// expiry, the expiry stays `NEVER`.
     pub fn copy_state_from(&self, other: &Item<'_>) {
         self.state_word().store(other.state().0, Ordering::Relaxed);
         self.set_expiry(other.expiry());
@@ -389,7 +393,7 @@ fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
         |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let differ = |at: usize| long(a, at) ^ long(b, at);
     let length = a.len().min(b.len());
-    // Words that overlap where the length is no multiple of theirs, so that there is no remainder to loop over.
+    // The words overlap if the length is not a multiple of theirs, so that no remainder needs a loop.
     match length {
         16..=32 => differ(0) | differ(8) | differ(length - 16) | differ(length - 8) == 0,
         0..8 => a == b,

@@ -6,9 +6,9 @@
 //!    key rows grow upward, 4-byte units                 values grow downward, any byte
 //! ```
 //!
-//! A record is written before anybody knows its location, and never after: publishing the location (a Release
-//! store into the index) is the caller's last step. That is why placing takes no lock and no atomic but the two
-//! words that stay atomic for life.
+//! A record is written before any reader can know its location, and never afterwards: publishing the location, with
+//! a Release store into the index, is the caller's last step. Placing a record therefore takes no lock, and no
+//! atomic operation except on the two words that stay atomic.
 
 use super::Memory;
 use super::chunk::CHUNK_KEY_BYTES;
@@ -20,36 +20,36 @@ use larder_item::{
 };
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An item to be placed whole.
+/// An item whose value is placed in one piece.
 #[derive(Clone, Copy, Debug)]
 pub struct NewItem<'a> {
-    /// 1..=250 bytes.
+    /// The key, 1..=250 bytes.
     pub key: &'a [u8],
-    /// The value in two pieces, placed one behind the other (append and prepend have two, others leave one empty).
-    /// Together at most `VALUE_LENGTH_MAX`.
+    /// The value in two parts, which are stored one behind the other. Append and prepend have two parts; other
+    /// operations leave one empty. Both together are at most `VALUE_LENGTH_MAX` bytes.
     pub value: [&'a [u8]; 2],
-    /// The client's flags; 0 takes no room.
+    /// The client's flags. 0 takes no space.
     pub flags: u32,
-    /// When it stops being served; `NEVER` takes no room.
+    /// When the item expires. `NEVER` takes no space.
     pub expiry: Expiry,
-    /// Its CAS number; takes room only if not within 2^36 above the column's base.
+    /// The CAS number. It takes space only if it is not within 2^36 above the base of the column.
     pub cas: u64,
-    /// The first word.
+    /// The state bits and the time of the last access.
     pub state: State,
 }
 
 /// The owner record of a chain of chunks.
 #[derive(Clone, Copy, Debug)]
 pub struct NewChunked<'a> {
-    /// 1..=250 bytes.
+    /// The key, 1..=250 bytes.
     pub key: &'a [u8],
     /// Bytes of the whole value.
     pub total: u32,
-    /// The chain's first chunk.
+    /// The first chunk of the chain.
     pub first: Location,
     /// As in [`NewItem`].
     pub flags: u32,
-    /// When it stops being served; always takes a word, so that it can change in place.
+    /// When the item expires. It always takes a word, so that it can change in place.
     pub expiry: Expiry,
     /// As in [`NewItem`].
     pub cas: u64,
@@ -57,7 +57,7 @@ pub struct NewChunked<'a> {
     pub state: State,
 }
 
-/// The last record placed, so that it can be undone.
+/// The record placed last and the state before it, for [`OpenColumn::undo`].
 struct LastPlaced {
     at: u32,
     low: u32,
@@ -65,7 +65,7 @@ struct LastPlaced {
     placed_bytes: u32,
 }
 
-/// A column being filled, by its one owner. Dropping it seals it.
+/// A column that its one owner fills. Dropping it seals the column.
 pub struct OpenColumn {
     memory: Memory,
     start: *mut u8,
@@ -79,14 +79,14 @@ pub struct OpenColumn {
     last: Option<LastPlaced>,
 }
 
-// SAFETY: the owner is whoever holds the value; the bytes it writes belong to this column alone.
+// SAFETY: the holder of the value is the owner of the column, and the bytes it writes belong to this column alone.
 unsafe impl Send for OpenColumn {}
 
 impl Memory {
-    /// An empty column for the caller alone: a free one, else a retired one that nobody reads any more, else one
-    /// of a newly mapped slab. `None` = the limit is reached and all columns are in use (or the kernel has no
-    /// memory left, which is logged). CAS numbers of its items are best taken from `cas_base` up; `now_s` is the
-    /// server's time.
+    /// Takes an empty column for the caller alone: a free one, otherwise a retired one that no reader reads any
+    /// more, otherwise one of a newly mapped slab. `None` if the limit is reached and all columns are in use, or
+    /// the kernel has no memory left, which is logged. CAS numbers of the column's items should start at
+    /// `cas_base`. `now_s` is the server time.
     pub fn take_column(&self, cas_base: u64, now_s: u32) -> Option<OpenColumn> {
         let (id, birth) = self.take_free()?;
         self.inner.columns[id.0 as usize].open(birth, cas_base, now_s);
@@ -115,7 +115,7 @@ impl OpenColumn {
         self.memory.column(self.id)
     }
 
-    /// Which column this is.
+    /// The number of the column.
     pub fn id(&self) -> ColumnId {
         self.id
     }
@@ -130,11 +130,11 @@ impl OpenColumn {
         self.high - self.low
     }
 
-    /// Places an item; `None` if it does not fit any more. Values above the inline limit go to the column's high
-    /// end. The location is the caller's to publish, once, or to give back with [`OpenColumn::undo`].
+    /// Places an item. `None` if it does not fit any more. A value above the inline limit goes to the high end of
+    /// the column. The caller must either publish the location, once, or give it back with [`OpenColumn::undo`].
     ///
     /// # Panics
-    /// If the key or the value is longer than a record can say.
+    /// If the key or the value is longer than a record can hold.
     #[inline]
     pub fn place(&mut self, item: &NewItem<'_>) -> Option<Location> {
         let value_bytes = item.value[0].len() + item.value[1].len();
@@ -143,8 +143,8 @@ impl OpenColumn {
         let layout = if inline { ValueLayout::Inline } else { ValueLayout::Apart };
         let header = self.header(item.key, layout, value_bytes, item.flags, item.expiry, item.cas);
         let at = self.claim(&header, if inline { 0 } else { value_bytes })?;
-        // SAFETY: `claim` gave us the record's bytes and the value's; `place` says which of the two sequences of
-        // fields below the header counted.
+        // SAFETY: `claim` gave us the bytes of the record and of the value. `inline` says which of the two
+        // sequences of fields below the header counted.
         unsafe {
             let mut write = self.begin(at, &header, item.state, item.flags, item.expiry, item.cas);
             let mut value = self.start.add(self.high as usize);
@@ -160,14 +160,14 @@ impl OpenColumn {
         Some(self.location(at))
     }
 
-    /// Places the owner record of a chain; `None` if it does not fit any more.
+    /// Places the owner record of a chain. `None` if it does not fit any more.
     ///
     /// # Panics
-    /// If the key is longer than a record can say.
+    /// If the key is longer than a record can hold.
     pub fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
         let header = self.header(item.key, ValueLayout::Chunked, 0, item.flags, item.expiry, item.cas);
         let at = self.claim(&header, 0)?;
-        // SAFETY: `claim` gave us the record's bytes, counted for the fields of a chunked item.
+        // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunked item.
         unsafe {
             let write = self.begin(at, &header, item.state, item.flags, item.expiry, item.cas);
             let write = put(write, &item.total.to_ne_bytes());
@@ -177,8 +177,8 @@ impl OpenColumn {
         Some(self.location(at))
     }
 
-    /// Reserves a chunk of `length` bytes; `None` if it does not fit any more. `chain` is any number that tells
-    /// this chain from others of the same owner.
+    /// Reserves a chunk of `length` bytes. `None` if it does not fit any more. `chain` is a number that
+    /// distinguishes this chain from others of the same owner.
     ///
     /// # Panics
     /// If the chunk is longer than [`Memory::chunk_bytes_max`].
@@ -202,7 +202,7 @@ impl OpenColumn {
         let at = self.claim(&header, length.into())?;
         // A chunk may be written long after this call, so it cannot be undone.
         self.last = None;
-        // SAFETY: `claim` gave us the record's bytes, counted for the fields of a chunk.
+        // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunk.
         let next_field = unsafe {
             let write = self.begin(at, &header, State(0), 0, Expiry::NEVER, self.cas_base);
             let key = put(write, &self.high.to_ne_bytes());
@@ -214,11 +214,11 @@ impl OpenColumn {
         Some(space)
     }
 
-    /// Takes the last record placed back; its bytes are used for the next one. The location must not have been
-    /// published: a reader that found it would see the bytes change.
+    /// Takes the record placed last back. The next record reuses its bytes. The location must not have been
+    /// published, because a reader that found it would see the bytes change.
     ///
     /// # Panics
-    /// If `at` is not the last record placed, or is a chunk.
+    /// If `at` is not the record placed last, or is a chunk.
     pub fn undo(&mut self, at: Location) {
         let last = self.last.take().filter(|last| self.location(last.at) == at);
         let last = last.unwrap_or_else(|| panic!("{at:?} is not the last record placed"));
@@ -226,12 +226,12 @@ impl OpenColumn {
         self.column().set_placed_bytes(self.placed_bytes);
     }
 
-    /// Ends the filling. The time of sealing is recorded as the time of opening.
+    /// Seals the column. The recorded time of sealing is the time of opening.
     pub fn seal(self) -> ColumnId {
         self.id
     }
 
-    /// Ends the filling, at server time `now_s`.
+    /// Seals the column at server time `now_s`.
     pub fn seal_at(self, now_s: u32) -> ColumnId {
         self.column().set_sealed_s(now_s);
         self.id
@@ -254,7 +254,7 @@ impl OpenColumn {
             key_length: key.len() as u8,
             layout,
             value_length: value_bytes as u16,
-            // The owner of a chain always has the word: writing it anew for an expiry would copy the whole value.
+            // The owner of a chain always has the word: without it, setting an expiry would copy the whole value.
             has_expiry: expiry != Expiry::NEVER || layout == ValueLayout::Chunked,
             has_flags: flags != 0,
             has_wide_cas,
@@ -262,7 +262,8 @@ impl OpenColumn {
         }
     }
 
-    /// Moves both ends towards each other; the answer is where the record begins, the value apart at `high`.
+    /// Claims the bytes of a record, and of a value apart if `apart_bytes` is not 0. Returns the offset of the
+    /// record. The value apart begins at `high`.
     #[inline]
     fn claim(&mut self, header: &Header, apart_bytes: usize) -> Option<u32> {
         let (record_bytes, apart_bytes) = (header.record_bytes() as u32, apart_bytes as u32);
@@ -278,7 +279,8 @@ impl OpenColumn {
         Some(at)
     }
 
-    /// Writes the header and the fields that do not depend on the value's place; returns where the others go.
+    /// Writes the header and the fields that do not depend on the value layout. Returns the address of the next
+    /// field.
     ///
     /// # Safety
     /// `at` was claimed for `header`.
@@ -292,11 +294,11 @@ impl OpenColumn {
         expiry: Expiry,
         cas: u64,
     ) -> *mut u8 {
-        // SAFETY: the claimed bytes are inside the column and unknown to every reader; they begin on a multiple
-        // of 4, and `header` counts one word for each one written.
+        // SAFETY: the claimed bytes are inside the column and unknown to every reader. They begin on a multiple of
+        // 4, and `header` counts one word for each word written here.
         unsafe {
             let mut word = self.start.add(at as usize).cast::<u32>();
-            // Whoever copies the state of a record may have seen it die; the copy lives.
+            // A caller that copies the state of a record may have seen the record die. The copy is live.
             AtomicU32::from_ptr(word).store(state.0 & !State::DEAD, Ordering::Relaxed);
             let [one, two] = header.pack();
             word.add(1).write(one);

@@ -23,8 +23,8 @@ impl Memory {
     }
 }
 
-/// A chunk that nobody knows yet, to be filled. It pins its column: the column is neither walked nor reused while
-/// the space is held. Nothing is written to it once its chain's owner is published.
+/// A chunk to be filled, which no reader knows yet. It pins its column: the column is neither walked nor reused
+/// while the space exists. Nothing is written to the chunk once the owner of its chain is published.
 pub struct ChunkSpace {
     memory: Memory,
     at: Location,
@@ -33,7 +33,7 @@ pub struct ChunkSpace {
     length: u16,
 }
 
-// SAFETY: the chunk's bytes belong to whoever holds the space, and to nobody else.
+// SAFETY: the bytes of the chunk belong to the holder of the space alone.
 unsafe impl Send for ChunkSpace {}
 
 impl ChunkSpace {
@@ -49,20 +49,20 @@ impl ChunkSpace {
         ChunkSpace { memory, at, next_field, bytes, length }
     }
 
-    /// Where the chunk's record is.
+    /// The location of the chunk's record.
     pub fn location(&self) -> Location {
         self.at
     }
 
-    /// Bytes of the chunk.
+    /// Length of the chunk, in bytes.
     pub fn length(&self) -> u16 {
         self.length
     }
 
-    /// Writes a part of the chunk.
+    /// Writes part of the chunk.
     ///
     /// # Panics
-    /// If the part goes beyond the chunk.
+    /// If the part extends beyond the chunk.
     pub fn write(&mut self, offset: usize, part: &[u8]) {
         let length = usize::from(self.length);
         assert!(offset <= length && part.len() <= length - offset, "a chunk is overrun");
@@ -71,15 +71,15 @@ impl ChunkSpace {
         unsafe { put(self.bytes.add(offset), part) };
     }
 
-    /// Links the chunk to its successor.
+    /// Links the chunk to the next one.
     pub fn set_next(&mut self, next: Option<Location>) {
         let bits = next.map_or(NO_NEXT, Location::bits);
-        // SAFETY: the field is in the record that `place_chunk` claimed; nobody reads it before the space is gone,
+        // SAFETY: the field is in the record that `place_chunk` claimed. No thread reads it while the space exists,
         // because walks skip pinned columns and no entry leads here yet.
         unsafe { put(self.next_field, &bits.to_ne_bytes()) };
     }
 
-    /// Ends the writing but keeps the column pinned, so that the keeper leaves the chunk alone until its owner is
+    /// Ends the writing but keeps the column pinned, so that the keeper does not touch the chunk until its owner is
     /// published.
     pub fn into_pin(self) -> ColumnPin {
         let column = self.memory.column_of(self.at);
@@ -93,8 +93,8 @@ impl Drop for ChunkSpace {
     }
 }
 
-/// Keeps a column from being reused, even when retired, until dropped. It is taken while something else still keeps the
-/// column: a guard that found a record in it, or another pin.
+/// Keeps a column from being reused, even if it is retired, until the pin is dropped. A pin is taken while
+/// something else still keeps the column: a guard that found a record in it, or another pin.
 pub struct ColumnPin {
     memory: Memory,
     column: ColumnId,
@@ -106,7 +106,7 @@ impl ColumnPin {
         ColumnPin { memory, column }
     }
 
-    /// Which column is pinned.
+    /// The pinned column.
     pub fn column(&self) -> ColumnId {
         self.column
     }
@@ -118,13 +118,13 @@ impl Drop for ColumnPin {
     }
 }
 
-/// Copies `bytes` to `to` and returns where they end.
+/// Copies `bytes` to `to` and returns the address behind them.
 ///
 /// # Safety
 /// `bytes.len()` bytes at `to` are the caller's alone to write.
 #[inline(always)]
 pub(super) unsafe fn put(to: *mut u8, bytes: &[u8]) -> *mut u8 {
-    // SAFETY: by the caller's promise; `bytes` cannot overlap what nobody else may see.
+    // SAFETY: by the caller's promise. `bytes` cannot overlap memory that only the caller may see.
     unsafe {
         copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         to.add(bytes.len())

@@ -1,37 +1,37 @@
-//! Readers: which threads may look at item bytes, and for how long.
+//! Readers: which threads may read item bytes, and for how long.
 
 use super::Memory;
 use super::guard::Guard;
 use crate::epochs::Participant;
 
-/// One thread's right to read. While online it holds back the reuse of columns retired after its last
-/// [`Reader::quiesce`]; offline it holds back nothing. A thread announces a quiescent point between batches and
-/// goes offline before it blocks.
+/// One thread's right to read. While a reader is online, it holds back the reuse of columns retired after its last
+/// [`Reader::quiesce`]. While it is offline, it holds nothing back. A thread announces a quiescent point between
+/// batches and goes offline before it blocks.
 pub struct Reader {
     memory: Memory,
     participant: Participant,
 }
 
 impl Memory {
-    /// A new reader, online. One per thread.
+    /// A new reader, online. Each thread has its own.
     pub fn register(&self) -> Reader {
         Reader { memory: self.clone(), participant: self.inner.epochs.register() }
     }
 }
 
 impl Reader {
-    /// The memory that is read.
+    /// The memory that the reader reads.
     #[inline]
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Begins to read. Costs a comparison; guards are copies of a few pointers.
+    /// Begins to read. It costs a comparison and the copy of a few pointers.
     ///
     /// # Panics
     /// If the reader is offline.
     ///
-    /// What a guard showed cannot outlive the next quiescent point:
+    /// Bytes from a guard cannot be used after the next quiescent point:
     /// ```compile_fail,E0502
     /// # let memory = larder_memory::Memory::new(Default::default()).unwrap();
     /// # let at = larder_item::Location::from_offset(0);
@@ -46,8 +46,8 @@ impl Reader {
         Guard::new(&self.memory)
     }
 
-    /// Announces that this thread holds no location and no bytes from before. Costs a load, and a store if
-    /// something was retired since.
+    /// Announces that this thread holds no location and no bytes from before the call. It costs a load, and a store
+    /// if something was retired since the last announcement.
     #[inline]
     pub fn quiesce(&mut self) {
         self.participant.quiesce(&self.memory.inner.epochs);
@@ -58,12 +58,13 @@ impl Reader {
         self.participant.offline();
     }
 
-    /// Comes back; does nothing if online already. Locations from before are worthless.
+    /// Brings the reader back online. Does nothing if it is online already. Locations from before are no longer
+    /// valid.
     pub fn online(&mut self) {
         self.participant.online(&self.memory.inner.epochs);
     }
 
-    /// Whether the reader may pin.
+    /// Whether the reader is online, as [`Reader::pin`] requires.
     pub fn is_online(&self) -> bool {
         self.participant.is_online()
     }
