@@ -1,4 +1,5 @@
-//! Every command by name, and the classic ones in full.
+//! Every line of the protocol by its command name. The classic commands are read here; `meta` and `admin` read
+//! theirs.
 
 use memchr::memchr;
 
@@ -12,7 +13,7 @@ use crate::request::{Request, Store, StoreVerb};
 use crate::scan::{Words, last_word, number_i32, number_u32, number_u64};
 use crate::step::{ParseOptions, Step};
 
-/// Any line at all, by the exact and unhurried way.
+/// Reads any line. `fast` handles the frequent spellings more quickly.
 #[inline(never)]
 pub(crate) fn any_line<'a>(input: &'a [u8], options: &ParseOptions) -> Step<'a> {
     let limit = line_limit(input, options);
@@ -28,11 +29,11 @@ pub(crate) fn any_line<'a>(input: &'a [u8], options: &ParseOptions) -> Step<'a> 
     dispatch(input, text, consumed, options)
 }
 
-/// One complete line: `text` without its end, `consumed` bytes with it.
+/// Reads one complete line: `text` is the line without its end, and `consumed` is its length with the end.
 fn dispatch<'a>(input: &'a [u8], text: &'a [u8], consumed: usize, options: &ParseOptions) -> Step<'a> {
     let line = Line { input, text, consumed, options: *options };
     let mut words = Words::new(text);
-    // A line that starts with a space has an empty command.
+    // The command of a line that starts with a space is empty.
     let command = if text.starts_with(b" ") { &[] } else { words.next().unwrap_or_default() };
     match command {
         b"get" => keys(&line, words, false, None),
@@ -59,7 +60,7 @@ fn dispatch<'a>(input: &'a [u8], text: &'a [u8], consumed: usize, options: &Pars
     }
 }
 
-/// The commands that name no key.
+/// The commands without a key.
 fn unkeyed<'a>(line: &Line<'a>, command: &[u8], words: Words<'a>) -> Step<'a> {
     let last = last_word(line.text);
     let noreply = last == b"noreply";
@@ -83,7 +84,7 @@ fn unkeyed<'a>(line: &Line<'a>, command: &[u8], words: Words<'a>) -> Step<'a> {
     }
 }
 
-/// The keys of a retrieval, which are all the words left.
+/// A retrieval whose keys are the remaining words.
 fn keys<'a>(line: &Line<'a>, words: Words<'a>, with_cas: bool, exptime: Option<i32>) -> Step<'a> {
     let from = line.text.len() - words.rest().len();
     match find_keys(line.input, from) {
@@ -102,7 +103,7 @@ fn gat<'a>(line: &Line<'a>, mut words: Words<'a>, with_cas: bool) -> Step<'a> {
     }
 }
 
-/// `<key> <flags> <exptime> <bytes> [cas] [noreply]`. Once `<bytes>` is known, a refused line takes its data
+/// `<key> <flags> <exptime> <bytes> [cas] [noreply]`. If `<bytes>` could be read, a refused line takes its data
 /// block with it.
 fn store<'a>(line: &Line<'a>, words: Words<'a>, verb: StoreVerb) -> Step<'a> {
     let needed = if verb == StoreVerb::Cas { 5 } else { 4 };
@@ -133,10 +134,10 @@ fn store<'a>(line: &Line<'a>, words: Words<'a>, verb: StoreVerb) -> Step<'a> {
     })
 }
 
-/// `<key> ... [noreply]`: the key checked, the rest left to `read`. Words beyond those it wants are ignored.
-/// From this many words behind the key a `delete` is refused.
+/// A `delete` with this many words behind the key is refused.
 const DELETE_WORDS_MAX: usize = 4;
 
+/// `<key> ... [noreply]`: checks the key and leaves the other words to `read`.
 fn keyed<'a>(
     line: &Line<'a>,
     mut words: Words<'a>,
@@ -150,8 +151,8 @@ fn keyed<'a>(
     line.answer(read(key, words, noreply), noreply)
 }
 
-/// Extra words are ignored as memcached does, but not as many as cannot be an old time and a `noreply`: libmemcached's
-/// conformance test expects those to be refused.
+/// Extra words are ignored, as in memcached. But a line with so many words that they cannot be an old time and a
+/// `noreply` is refused, as libmemcached's conformance test expects.
 fn delete<'a>(key: &'a [u8], words: Words<'a>, noreply: bool) -> Result<Request<'a>, &'static str> {
     if words.count() >= DELETE_WORDS_MAX {
         return Err(reply::BAD_FORMAT);
@@ -184,7 +185,7 @@ fn meta<'a>(line: &Line<'a>, mut words: Words<'a>, verb: MetaVerb) -> Step<'a> {
     line.answer(flags.map(|flags| Request::Meta(Meta { verb, key, flags, bytes: 0, data: &[] })), false)
 }
 
-/// `ms <key> <datalen> <flag>*`. Once the length is known, a refused line takes its data block with it.
+/// `ms <key> <datalen> <flag>*`. If the length could be read, a refused line takes its data block with it.
 fn meta_set<'a>(line: &Line<'a>, mut words: Words<'a>) -> Step<'a> {
     let verb = MetaVerb::Set;
     let (Some(key), Some(bytes)) = (words.next(), words.next()) else {
@@ -205,6 +206,7 @@ fn meta_set<'a>(line: &Line<'a>, mut words: Words<'a>) -> Step<'a> {
     }
 }
 
+/// A request, or the reply that refuses its line.
 type Answer<'a> = Result<Request<'a>, &'static str>;
 
 fn verbosity<'a>(mut words: Words<'a>, noreply: bool) -> Answer<'a> {

@@ -1,7 +1,7 @@
-//! The lines a cache hears all day: `get`, `gets`, `mg` and `set` in their usual spelling.
+//! The most frequent lines: `get`, `gets`, `mg` and `set` in their usual spelling.
 //!
-//! Each reader here either returns what [`any_line`] would have returned, or hands over to it: on anything
-//! incomplete, unusual or wrong. The tests hold the two against each other.
+//! Each reader here returns exactly what [`any_line`] would return. Lines that are incomplete, unusual or wrong are
+//! left to `any_line`. The tests compare the two.
 
 use memchr::memchr;
 
@@ -14,7 +14,7 @@ use crate::request::{Request, Store, StoreVerb};
 use crate::scan::{short_number, token_end};
 use crate::step::{ParseOptions, Step};
 
-/// `get ` or `gets `, whose keys begin at `from`.
+/// A line that starts with `get ` or `gets ` and whose keys begin at `from`.
 #[inline]
 pub(crate) fn get_line<'a>(input: &'a [u8], from: usize, with_cas: bool, options: &ParseOptions) -> Step<'a> {
     match find_keys(input, from) {

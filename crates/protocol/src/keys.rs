@@ -7,26 +7,26 @@ use crate::request::{Get, Keys, Request};
 use crate::scan::token_end;
 use crate::step::Step;
 
-/// The keys of a line.
+/// The keys of a line, as found in the buffer.
 #[derive(Clone, Copy)]
 pub(crate) struct FoundKeys<'a> {
     first: &'a [u8],
     /// The line behind the first key.
     rest: &'a [u8],
     count: usize,
-    /// Length of the longest.
+    /// Length of the longest key, in bytes.
     longest: usize,
     newline: usize,
 }
 
 impl<'a> FoundKeys<'a> {
-    /// Where the newline of the line is.
+    /// Where the line ends.
     #[inline]
     pub(crate) fn newline(&self) -> usize {
         self.newline
     }
 
-    /// The retrieval, or the refusal of a line without keys or with one too long.
+    /// The retrieval, or the refusal of a line without keys or with a key that is too long.
     #[inline]
     pub(crate) fn answer(&self, with_cas: bool, exptime: Option<i32>) -> Step<'a> {
         let consumed = self.newline + 1;
@@ -38,7 +38,7 @@ impl<'a> FoundKeys<'a> {
     }
 }
 
-/// The keys from `from` to the newline, in one pass. `None` when there is no newline yet.
+/// Finds the keys from `from` to the newline in one pass. `None` if there is no newline yet.
 #[inline]
 pub(crate) fn find_keys(input: &[u8], from: usize) -> Option<FoundKeys<'_>> {
     let newline = token_end(input, from);

@@ -1,29 +1,29 @@
-//! One line of the protocol: where it ends, how long it may be, and the data block behind it.
+//! One line of the protocol: its end, its longest length, and the data block behind it.
 
 use crate::limits::{LEADING_SPACES_MAX, LINE_BYTES_MAX, WHOLE_LINE_BYTES_MAX};
 use crate::reply;
 use crate::request::Request;
 use crate::step::{ParseOptions, Step};
 
-/// One line and where it stands.
+/// A complete line in the buffer.
 pub(crate) struct Line<'a> {
-    /// The buffer, for the data block behind the line.
+    /// The buffer, which also contains the data block behind the line.
     pub(crate) input: &'a [u8],
     /// The line without its end.
     pub(crate) text: &'a [u8],
-    /// Its length with its end.
+    /// Length of the line with its end, in bytes.
     pub(crate) consumed: usize,
     /// The caller's options.
     pub(crate) options: ParseOptions,
 }
 
 impl<'a> Line<'a> {
-    /// A reply instead of a request.
+    /// The step for a line that is refused with `error`.
     pub(crate) fn reject(&self, error: &'static str, noreply: bool, swallow: u64) -> Step<'a> {
         Step::Reject { error: if noreply { "" } else { error }, consumed: self.consumed, swallow }
     }
 
-    /// A request that ends with its line, or the reply to a bad one.
+    /// The step for a request without a data block, or for the reply that refuses it.
     pub(crate) fn answer(&self, result: Result<Request<'a>, &'static str>, noreply: bool) -> Step<'a> {
         match result {
             Ok(request) => Step::Request { request, consumed: self.consumed },
@@ -32,13 +32,14 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Where the text of a line ends whose newline is at `newline`: one carriage return before it is dropped.
+/// Where the text of a line ends whose newline is at `newline`. A carriage return before the newline is not part of
+/// the text.
 #[inline]
 pub(crate) fn line_text_end(input: &[u8], newline: usize) -> usize {
     if newline > 0 && input[newline - 1] == b'\r' { newline - 1 } else { newline }
 }
 
-/// How many bytes of the line at the front of `input` may come without its end.
+/// How many bytes of the line at the front of `input` may arrive without its end.
 pub(crate) fn line_limit(input: &[u8], options: &ParseOptions) -> usize {
     if input.len() <= LINE_BYTES_MAX {
         return LINE_BYTES_MAX;
@@ -54,13 +55,14 @@ pub(crate) fn line_limit(input: &[u8], options: &ParseOptions) -> usize {
     }
 }
 
-/// The same for a line known to start with `get ` or `gets `.
+/// The same for a line that is known to start with `get ` or `gets `.
 #[inline]
 pub(crate) fn get_line_limit(options: &ParseOptions) -> usize {
     options.line_bytes_max.max(LINE_BYTES_MAX)
 }
 
-/// The end of every storage request: its data block, if it is short enough to wait for.
+/// The step for a storage request whose line was read: the request with its data block, an upload, or a wait for
+/// more bytes.
 #[inline]
 pub(crate) fn with_block<'a>(
     input: &'a [u8],

@@ -1,4 +1,4 @@
-//! The entry of the parser: one request off the front of a buffer.
+//! The entry of the parser: it takes one request off the front of a buffer.
 
 use crate::classic::any_line;
 use crate::fast;
@@ -6,8 +6,8 @@ use crate::step::{ParseOptions, Step};
 
 /// Takes the request at the front of `input`, a buffer of pipelined requests that may end anywhere.
 ///
-/// The answer for a prefix of a buffer is either [`Step::NeedMore`] or the answer for the whole buffer.
-/// Nothing is read past the request that is returned.
+/// The result for a prefix of a buffer is either [`Step::NeedMore`] or the result for the whole buffer. Nothing
+/// behind the returned request is read.
 #[inline]
 pub fn parse<'a>(input: &'a [u8], options: &ParseOptions) -> Step<'a> {
     match *input {

@@ -1,18 +1,18 @@
-//! What the parser is told, and what it answers.
+//! The options of the parser, and its result.
 
 use crate::limits::GET_LINE_BYTES_MAX;
 use crate::request::Request;
 
-/// What the caller can afford to have buffered.
+/// How much the caller can keep in its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseOptions {
-    /// Longest value, in bytes, that is waited for and handed over whole; a longer one becomes a
+    /// Longest value, in bytes, for which the parser waits and which it returns whole. A longer value becomes a
     /// [`Step::Upload`]. Default 64 KiB.
     pub whole_bytes_max: usize,
-    /// Longest `get` or `gets` line, in bytes without its newline. memcached sets no bound; a server that
-    /// promises to stay inside its memory needs one. A longer line closes the connection, unless it came with its end
-    /// and within [`WHOLE_LINE_BYTES_MAX`]. Values under [`LINE_BYTES_MAX`] count as that. Default
-    /// [`GET_LINE_BYTES_MAX`], 1 MiB.
+    /// Longest `get` or `gets` line, in bytes without its newline. memcached has no such limit; a server that
+    /// promises to stay within its memory needs one. A longer line closes the connection, unless it arrived with
+    /// its end and is not longer than [`crate::limits::WHOLE_LINE_BYTES_MAX`]. Values below
+    /// [`crate::limits::LINE_BYTES_MAX`] count as that. Default [`GET_LINE_BYTES_MAX`], 1 MiB.
     pub line_bytes_max: usize,
 }
 
@@ -24,22 +24,23 @@ impl Default for ParseOptions {
 
 /// What [`crate::parse()`] found at the front of the buffer.
 ///
-/// Every variant but `NeedMore` and `Close` has `consumed > 0`: the bytes to drop before parsing again.
+/// Every variant except `NeedMore` and `Close` has `consumed > 0`: the number of bytes to drop before parsing
+/// again.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step<'a> {
-    /// Not a whole request yet.
+    /// The request is not complete yet.
     NeedMore {
-        /// Trying again makes sense once the buffer holds this many bytes in total. When the line end is still
-        /// unknown that is one more than there are.
+        /// Parsing again is useful when the buffer holds this many bytes in total. While the line end is unknown,
+        /// the number is one more than the buffer holds now.
         at_least: usize,
     },
-    /// Close the connection without a word: an over-long line, or HTTP.
+    /// Close the connection without a reply: the line is too long, or it is HTTP.
     Close,
     /// A request, with its data block if it has one.
     Request {
         /// The request.
         request: Request<'a>,
-        /// Its length in the buffer, data block and line ends included.
+        /// Length of the request in the buffer, data block and line ends included.
         consumed: usize,
     },
     /// A storage request (`Store` or `Meta` with verb `Set`) whose value is longer than
@@ -47,17 +48,16 @@ pub enum Step<'a> {
     Upload {
         /// The request.
         request: Request<'a>,
-        /// Length of the line, its end included.
+        /// Length of the line, with its end.
         consumed: usize,
-        /// The value's length: the caller takes so many octets after the line, and two more that must be
-        /// `\r\n`.
+        /// Length of the value. The caller takes this many octets after the line, and two more that must be `\r\n`.
         body_bytes: u32,
     },
-    /// Nothing to execute, only something to answer.
+    /// Nothing to execute: the parser refuses the line.
     Reject {
-        /// The whole reply with its line end; empty when `noreply` suppresses it.
+        /// The whole reply with its line end. Empty if `noreply` suppresses it.
         error: &'static str,
-        /// The bytes to drop.
+        /// The number of bytes to drop.
         consumed: usize,
         /// How many octets after those to read and discard: the data block of a refused storage line.
         swallow: u64,
