@@ -59,8 +59,8 @@ impl fmt::Display for CudaError {
                 write!(f, "no CUDA device {number} on this machine: there are 0 to {}", devices - 1)
             }
             CudaError::Failed { doing, code, name } => write!(f, "{doing}: {name} ({code})"),
-            CudaError::NoAnswer(patience) => {
-                write!(f, "no answer from the device in {:.1} s", patience.as_secs_f64())
+            CudaError::NoAnswer(timeout) => {
+                write!(f, "no answer from the device in {:.1} s", timeout.as_secs_f64())
             }
             CudaError::Size => write!(f, "a size the map on the device is not made for"),
         }

@@ -33,7 +33,7 @@ pub use measure::BatchTimes;
 /// Bytes that a map is taken down or up in.
 const STAGE_BYTES: usize = 1 << 20;
 /// How long a device may take for what it was given. The longest work is a growth: seconds at most.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// The most a map grows by in one step, and the most rows of a copy: devices limit the distance of two rows to 2 GiB.
 const GROWTH_MAX: u64 = 1 << 16;
 const ROWS_MAX: usize = 1 << 20;
@@ -47,16 +47,16 @@ pub struct CudaHitmap {
     number: u32,
     name: String,
     mode: MemoryMode,
-    patience: Duration,
+    timeout: Duration,
     error: Option<CudaError>,
     shape: Shape,
     /// Where an aging stands: at a line, or at a step of [`Shape::aging`].
-    hand: Option<u64>,
+    cursor: Option<u64>,
     map: DeviceMemory,
-    /// Batches go through these in turn: the host fills one while the device reads the other.
+    /// Batches go through these in next_page: the host fills one while the device reads the other.
     pages: [Page; 2],
-    turn: usize,
-    question: Page,
+    next_page: usize,
+    lookup_page: Page,
     stage: PinnedMemory,
     staged: Event,
     marks: Stream,
@@ -68,8 +68,8 @@ pub struct CudaHitmap {
 
 impl std::fmt::Debug for CudaHitmap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let CudaHitmap { shape, hand, error, .. } = self;
-        write!(f, "CudaHitmap({}, {shape:?}, hand {hand:?}, error {error:?})", self.place())
+        let CudaHitmap { shape, cursor, error, .. } = self;
+        write!(f, "CudaHitmap({}, {shape:?}, cursor {cursor:?}, error {error:?})", self.place())
     }
 }
 
@@ -89,14 +89,14 @@ impl CudaHitmap {
             number,
             name: context.name()?,
             mode,
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             error: None,
             shape,
-            hand: None,
+            cursor: None,
             map: DeviceMemory::new(&context, shape.bytes(), mode)?,
             pages: [page()?, page()?],
-            turn: 0,
-            question: page()?,
+            next_page: 0,
+            lookup_page: page()?,
             stage: PinnedMemory::new(&context, STAGE_BYTES)?,
             staged: Event::new(&context, false)?,
             marks: Stream::new(&context)?,
@@ -107,18 +107,18 @@ impl CudaHitmap {
         };
         hitmap.marks.clear(&hitmap.map, 0, shape.bytes())?;
         hitmap.marks.record(&hitmap.staged)?;
-        hitmap.staged.wait(hitmap.patience)?;
+        hitmap.staged.wait(hitmap.timeout)?;
         Ok(hitmap)
     }
 
     /// How long the device may take for what it was given before it counts as lost; 10 s at first.
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     /// The line at which an aging of [`Layout::Line`] stands.
-    pub fn hand(&self) -> Option<u64> {
-        self.hand
+    pub fn cursor(&self) -> Option<u64> {
+        self.cursor
     }
 
     /// All words of the map, after all that was given to the device: those of [`LineHitmap`](crate::LineHitmap), or
@@ -133,7 +133,7 @@ impl CudaHitmap {
             let bytes = STAGE_BYTES.min(self.shape.bytes() - begin);
             self.marks.copy_out(&mut self.stage, &self.map, begin, bytes)?;
             self.marks.record(&self.staged)?;
-            self.staged.wait(self.patience)?;
+            self.staged.wait(self.timeout)?;
             words.extend(
                 self.stage.slice()[..bytes].as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)),
             );
@@ -150,14 +150,14 @@ impl CudaHitmap {
             return Err(CudaError::Size);
         }
         self.try_to(|map| {
-            map.hand = None;
+            map.cursor = None;
             for (chunk, words) in words.chunks(STAGE_BYTES / size_of::<u64>()).enumerate() {
                 for (slot, word) in map.stage.slice_mut().as_chunks_mut().0.iter_mut().zip(words) {
                     *slot = word.to_ne_bytes();
                 }
                 map.marks.copy_in(&map.map, chunk * STAGE_BYTES, &map.stage, size_of_val(words))?;
                 map.marks.record(&map.staged)?;
-                map.staged.wait(map.patience)?;
+                map.staged.wait(map.timeout)?;
             }
             Ok(())
         })
@@ -178,12 +178,12 @@ impl CudaHitmap {
     }
 
     /// Gives a batch to the device. `events` come before the copy, after it and at the end.
-    fn give(&mut self, references: &[Reference], events: Option<&[Event; 3]>) -> Result<(), CudaError> {
+    fn submit(&mut self, references: &[Reference], events: Option<&[Event; 3]>) -> Result<(), CudaError> {
         let record = |at: usize| events.map_or(Ok(()), |events| self.marks.record(&events[at]));
-        let page = &mut self.pages[self.turn];
-        self.turn = 1 - self.turn;
+        let page = &mut self.pages[self.next_page];
+        self.next_page = 1 - self.next_page;
         let count =
-            page.fill(&self.context, self.patience, references.iter().map(|reference| reference.bits()))?;
+            page.fill(&self.context, self.timeout, references.iter().map(|reference| reference.bits()))?;
         record(0)?;
         if count > 0 {
             self.marks.copy_in(&page.references, 0, &page.host, references.len() * size_of::<u32>())?;
@@ -197,13 +197,13 @@ impl CudaHitmap {
         self.marks.record(&page.done)
     }
 
-    fn ask(&mut self, digests: &[Digest], zones: &mut Vec<u8>) -> Result<(), CudaError> {
+    fn look_up(&mut self, digests: &[Digest], zones: &mut Vec<u8>) -> Result<(), CudaError> {
         if digests.is_empty() {
             return Ok(());
         }
-        let page = &mut self.question;
+        let page = &mut self.lookup_page;
         let words = digests.iter().map(|digest| digest.bits());
-        let count = page.fill(&self.context, self.patience, words)?;
+        let count = page.fill(&self.context, self.timeout, words)?;
         self.lookups.copy_in(&page.references, 0, &page.host, digests.len() * size_of::<u32>())?;
         self.marks.record(&self.ready)?;
         self.lookups.after(&self.ready)?;
@@ -211,14 +211,14 @@ impl CudaHitmap {
         // The answer takes the place of the question, which the device has by then.
         self.lookups.copy_out(&mut page.host, &page.zones, 0, digests.len())?;
         self.lookups.record(&page.done)?;
-        page.done.wait(self.patience)?;
+        page.done.wait(self.timeout)?;
         zones.extend_from_slice(&page.host.slice()[..digests.len()]);
         Ok(())
     }
 
-    /// Takes the steps of an aging of the published layout, from where it stands; the hand is the step that comes next.
+    /// Takes the steps of an aging of the published layout, from where it stands; the cursor is the step that comes next.
     fn age_levels(&mut self) -> Result<(), CudaError> {
-        let begin = self.hand.unwrap_or(0);
+        let begin = self.cursor.unwrap_or(0);
         for (step, number) in self.shape.aging().zip(0..).skip(begin as usize) {
             match step {
                 Aging::Fold { level, also } => {
@@ -234,21 +234,21 @@ impl CudaHitmap {
                     self.marks.clear(&self.map, begin, end - begin)?;
                 }
             }
-            self.hand = Some(number + 1);
+            self.cursor = Some(number + 1);
         }
-        self.hand = None;
+        self.cursor = None;
         Ok(())
     }
 
-    /// Folds lines from the hand on.
+    /// Folds lines from the cursor on.
     fn age_lines(&mut self, bytes: usize) -> Result<bool, CudaError> {
-        let (Shape::Line { lines }, Some(hand)) = (self.shape, self.hand) else { return Ok(false) };
-        let count = ((bytes / LineHitmap::LINE_BYTES) as u64).min(lines - hand);
+        let (Shape::Line { lines }, Some(cursor)) = (self.shape, self.cursor) else { return Ok(false) };
+        let count = ((bytes / LineHitmap::LINE_BYTES) as u64).min(lines - cursor);
         if count > 0 {
-            self.kernels.fold_lines(&self.marks, (self.shape, &self.map), hand, count)?;
+            self.kernels.fold_lines(&self.marks, (self.shape, &self.map), cursor, count)?;
         }
-        self.hand = (hand + count < lines).then_some(hand + count);
-        Ok(self.hand.is_some())
+        self.cursor = (cursor + count < lines).then_some(cursor + count);
+        Ok(self.cursor.is_some())
     }
 
     /// Grows by this factor, a power of two. The old map is there until the new one is.
@@ -289,11 +289,11 @@ impl CudaHitmap {
             }
         }
         self.marks.record(&self.staged)?;
-        self.staged.wait(self.patience)?;
+        self.staged.wait(self.timeout)?;
         self.map = map;
         self.shape = shape;
         if let Shape::Line { .. } = shape {
-            self.hand = self.hand.map(|line| line * times);
+            self.cursor = self.cursor.map(|line| line * times);
         }
         Ok(())
     }
@@ -302,19 +302,19 @@ impl CudaHitmap {
 impl Hitmap for CudaHitmap {
     /// Does not wait for the device, unless both batches before this one are still on their way.
     fn mark(&mut self, references: &[Reference]) {
-        let _ = self.try_to(|map| map.give(references, None));
+        let _ = self.try_to(|map| map.submit(references, None));
     }
 
     /// Waits for the device.
     fn zones(&mut self, digests: &[Digest], zones: &mut Vec<u8>) {
         let end = zones.len() + digests.len();
-        let _ = self.try_to(|map| map.ask(digests, zones));
+        let _ = self.try_to(|map| map.look_up(digests, zones));
         zones.resize(end, 0);
     }
 
     /// Piece by piece with [`Layout::Line`], else all of it; does not wait for the device.
     fn age(&mut self) {
-        self.hand.get_or_insert(0);
+        self.cursor.get_or_insert(0);
         if let Shape::Published { .. } = self.shape {
             let _ = self.try_to(CudaHitmap::age_levels);
         }
@@ -364,7 +364,7 @@ impl DeviceHitmap for CudaHitmap {
     /// The map of the CPU that goes on where this one stopped, with its bits.
     fn rescue(&mut self) -> Result<Box<dyn Hitmap>, CudaError> {
         let words = self.download()?;
-        Ok(self.shape.on_cpu(words, self.hand))
+        Ok(self.shape.on_cpu(words, self.cursor))
     }
 
     /// An empty map of the CPU, of this one's size.
@@ -379,7 +379,7 @@ impl Drop for CudaHitmap {
         if self.context.enter().is_ok() {
             for stream in [&self.marks, &self.lookups] {
                 if stream.record(&self.staged).is_ok() {
-                    let _ = self.staged.wait(self.patience);
+                    let _ = self.staged.wait(self.timeout);
                 }
             }
         }

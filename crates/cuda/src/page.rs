@@ -39,11 +39,11 @@ impl Page {
     pub(crate) fn fill(
         &mut self,
         context: &Arc<Context>,
-        patience: Duration,
+        timeout: Duration,
         words: impl ExactSizeIterator<Item = u32>,
     ) -> Result<u32, CudaError> {
         let count = u32::try_from(words.len()).map_err(|_| CudaError::Size)?;
-        self.done.wait(patience)?;
+        self.done.wait(timeout)?;
         if words.len() > self.zones.bytes() {
             *self = Page::with_room(context, words.len().next_power_of_two())?;
         }

@@ -91,14 +91,14 @@ impl Shape {
         (begin, begin + if level > options.levels { first_bytes } else { first_bytes << (level - 1) })
     }
 
-    /// The map of the CPU with these words. An aging that stands at `hand` goes on there if it can, else it is brought
+    /// The map of the CPU with these words. An aging that stands at `cursor` goes on there if it can, else it is brought
     /// to its end here.
-    pub(crate) fn on_cpu(self, mut words: Vec<u64>, hand: Option<u64>) -> Box<dyn Hitmap> {
+    pub(crate) fn on_cpu(self, mut words: Vec<u64>, cursor: Option<u64>) -> Box<dyn Hitmap> {
         let Shape::Published { options, .. } = self else {
             debug_assert_eq!(words.len() % LineHitmap::LINE_WORDS, 0);
-            return Box::new(LineHitmap::from_words(&words, hand));
+            return Box::new(LineHitmap::from_words(&words, cursor));
         };
-        if let Some(step) = hand {
+        if let Some(step) = cursor {
             self.age_from(&mut words, step);
         }
         let mut counters = Vec::new();

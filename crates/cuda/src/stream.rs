@@ -22,8 +22,8 @@ const BLOCK: u32 = 256;
 
 /// How long a device's answer is waited for with open eyes, while others may have the core: most batches take less, and
 /// the shortest sleep takes half as long. After that it sleeps.
-const AWAKE: Duration = Duration::from_micros(200);
-const NAP: Duration = Duration::from_micros(50);
+const YIELD_FOR: Duration = Duration::from_micros(200);
+const SLEEP: Duration = Duration::from_micros(50);
 
 /// A point in a stream's work.
 pub(crate) struct Event {
@@ -48,7 +48,7 @@ impl Event {
     /// Waits until the stream has come here. An event that was never recorded is not waited for.
     ///
     /// A device that fails may also just never answer; then all that was given to it is left to it for ever.
-    pub(crate) fn wait(&self, patience: Duration) -> Result<(), CudaError> {
+    pub(crate) fn wait(&self, timeout: Duration) -> Result<(), CudaError> {
         let start = Instant::now();
         loop {
             // SAFETY: the event is there for as long as `self` is.
@@ -57,11 +57,11 @@ impl Event {
                 code => return self.context.driver().check("waiting for the device", code),
             }
             let waited = start.elapsed();
-            if waited > patience {
+            if waited > timeout {
                 self.context.abandon();
-                return Err(CudaError::NoAnswer(patience));
+                return Err(CudaError::NoAnswer(timeout));
             }
-            if waited < AWAKE { std::thread::yield_now() } else { std::thread::sleep(NAP) }
+            if waited < YIELD_FOR { std::thread::yield_now() } else { std::thread::sleep(SLEEP) }
         }
     }
 

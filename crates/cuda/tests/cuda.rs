@@ -201,7 +201,7 @@ fn any_number_of_lines_will_do() {
             let doubled = map.bytes_for(0) / (64 * lines);
             assert!(doubled > 1 && doubled.is_power_of_two(), "{lines} lines at first, {map:?}");
             if let Twin::Line(twin) = &twin {
-                assert_eq!(map.hand(), twin.hand());
+                assert_eq!(map.cursor(), twin.cursor());
             }
         }
         return;
@@ -352,7 +352,7 @@ fn a_lost_device_leaves_an_empty_map() {
             let Some(log) = in_child("a_lost_device_leaves_an_empty_map", Driver::StandIn, &orders) else {
                 let stand_in = StandIn::find();
                 let mut map = CudaHitmap::open(0, Layout::Line, 1000, MemoryMode::Explicit).unwrap();
-                map.set_patience(Duration::from_millis(300));
+                map.set_timeout(Duration::from_millis(300));
                 let mut map = Resilient::new(map);
                 let old: Vec<Reference> =
                     (0..500).map(|key| Reference::read(Digest::from_bits(key))).collect();
@@ -398,7 +398,7 @@ fn a_device_that_hangs_is_left_alone() {
     let Some(_) = in_child("a_device_that_hangs_is_left_alone", Driver::StandIn, "") else {
         let stand_in = StandIn::find();
         let mut map = CudaHitmap::open(0, Layout::Line, 1000, MemoryMode::Explicit).unwrap();
-        map.set_patience(Duration::from_millis(300));
+        map.set_timeout(Duration::from_millis(300));
         stand_in.set("hang", 1);
         map.mark(&[Reference::read(Digest::from_bits(1))]);
         assert_eq!(map.error(), None, "nobody has waited for it yet");
@@ -509,7 +509,7 @@ fn growth_takes_the_old_and_the_new_map() {
                 assert!(map.error().is_none(), "{map:?}");
                 assert!(map.download().unwrap() == twin.words(), "{map:?}");
                 if let Twin::Line(twin) = &twin {
-                    assert_eq!(map.hand(), twin.hand());
+                    assert_eq!(map.cursor(), twin.cursor());
                 }
                 assert_eq!(map.age_some(usize::MAX), twin.map().age_some(usize::MAX));
                 assert!(map.download().unwrap() == twin.words(), "{map:?}");

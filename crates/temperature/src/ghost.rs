@@ -42,7 +42,7 @@ impl Ghost {
 
     /// The bucket of a key, and its fingerprint, from 1 to 65535.
     #[inline(always)]
-    fn place(&self, key: KeyHash) -> (usize, u64) {
+    fn bucket_and_print(&self, key: KeyHash) -> (usize, u64) {
         let mixed = scramble(key.0);
         // The halves of one word: a key's bucket says nothing of its fingerprint.
         let bucket = ((mixed >> 32) * self.buckets.len() as u64) >> 32;
@@ -59,14 +59,14 @@ impl Ghost {
     /// Remembers a key; the oldest one of its bucket is forgotten. Twice pushed is twice there.
     #[inline]
     pub fn push(&mut self, key: KeyHash) {
-        let (bucket, print) = self.place(key);
+        let (bucket, print) = self.bucket_and_print(key);
         self.buckets[bucket] = self.buckets[bucket] << PRINT_BITS | print;
     }
 
     /// Whether the key was pushed lately.
     #[inline]
     pub fn contains(&self, key: KeyHash) -> bool {
-        let (bucket, print) = self.place(key);
+        let (bucket, print) = self.bucket_and_print(key);
         Ghost::find(self.buckets[bucket], print).is_some()
     }
 
@@ -75,7 +75,7 @@ impl Ghost {
     /// The older ones close up, so the gap is at the old end and the next push drops it: a place is never lost.
     #[inline]
     pub fn take(&mut self, key: KeyHash) -> bool {
-        let (bucket, print) = self.place(key);
+        let (bucket, print) = self.bucket_and_print(key);
         let word = &mut self.buckets[bucket];
         let Some(shift) = Ghost::find(*word, print) else { return false };
         let (younger, older) = (*word & ((1 << shift) - 1), *word >> shift >> PRINT_BITS);
@@ -86,7 +86,7 @@ impl Ghost {
     /// A hint that the key is pushed, asked for or taken soon.
     #[inline]
     pub fn prefetch(&self, key: KeyHash) {
-        prefetch(&self.buckets, self.place(key).0);
+        prefetch(&self.buckets, self.bucket_and_print(key).0);
     }
 
     /// Doubles until there is room for `entries` keys; halves as long as half would hold them and half as many again, so

@@ -46,7 +46,7 @@ type Line = [u64; LINE_WORDS];
 /// +------------------------------------+----------------+-----+--------+--------+--------+
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Spread {
+struct KeyBits {
     /// The key's bits in its word of each level: one to three of them.
     mask: u64,
     /// Which word of level 3 (both bits), and of the levels 1 and 2 (the low one).
@@ -55,9 +55,9 @@ struct Spread {
 
 /// Where a key with these mixed bits stands in its line.
 #[inline(always)]
-fn spread(mixed: u64) -> Spread {
+fn key_bits(mixed: u64) -> KeyBits {
     let mask = 1 << (mixed & 63) | 1 << (mixed >> 6 & 63) | 1 << (mixed >> 12 & 63);
-    Spread { mask, sel: (mixed >> 18 & 3) as usize }
+    KeyBits { mask, sel: (mixed >> 18 & 3) as usize }
 }
 
 /// The line of a key with these mixed bits, in a map of `lines` lines.
@@ -66,7 +66,7 @@ fn line_of(mixed: u64, lines: u64) -> usize {
     (((mixed >> 32) * lines) >> 32) as usize
 }
 
-impl Spread {
+impl KeyBits {
     /// The word of the line, for each level.
     #[inline(always)]
     fn words(self) -> [usize; LEVELS as usize] {
@@ -138,8 +138,8 @@ impl Lines {
 pub struct LineHitmap {
     lines: Lines,
     /// The next line to fold, while an aging is going on.
-    hand: Option<usize>,
-    /// What the batch at hand will set, and where; as long as the longest batch there was.
+    cursor: Option<usize>,
+    /// What the batch at cursor will set, and where; as long as the longest batch there was.
     writes: Vec<(u32, u64)>,
 }
 
@@ -147,21 +147,21 @@ impl LineHitmap {
     /// An empty map for `items` items, at most 11 for each line: 5.8 bytes for each item when it is full, and twice
     /// that right after a doubling.
     pub fn for_items(items: u64) -> LineHitmap {
-        LineHitmap { lines: Lines::zeros(LineHitmap::lines_for(items)), hand: None, writes: Vec::new() }
+        LineHitmap { lines: Lines::zeros(LineHitmap::lines_for(items)), cursor: None, writes: Vec::new() }
     }
 
     /// A map with the words of another one, wherever it has been, and the line at which its aging stood.
     ///
     /// # Panics
-    /// Unless there are 8 words for each of one line or more, and the hand is on one of them.
-    pub fn from_words(words: &[u64], hand: Option<u64>) -> LineHitmap {
+    /// Unless there are 8 words for each of one line or more, and the cursor is on one of them.
+    pub fn from_words(words: &[u64], cursor: Option<u64>) -> LineHitmap {
         let lines = (words.len() / LINE_WORDS) as u64;
         assert!(words.len().is_multiple_of(LINE_WORDS), "{} words", words.len());
         assert!((1..=LINES_MAX).contains(&lines), "{lines} lines");
-        assert!(hand.is_none_or(|hand| hand < lines), "line {hand:?} of {lines}");
-        let mut map = LineHitmap { lines: Lines::zeros(lines), hand: None, writes: Vec::new() };
+        assert!(cursor.is_none_or(|cursor| cursor < lines), "line {cursor:?} of {lines}");
+        let mut map = LineHitmap { lines: Lines::zeros(lines), cursor: None, writes: Vec::new() };
         map.lines.words_mut().copy_from_slice(words);
-        map.hand = hand.map(|hand| hand as usize);
+        map.cursor = cursor.map(|cursor| cursor as usize);
         map
     }
 
@@ -198,8 +198,8 @@ impl LineHitmap {
     }
 
     /// The next line to fold, while an aging is going on; those before it are folded.
-    pub fn hand(&self) -> Option<u64> {
-        self.hand.map(|hand| hand as u64)
+    pub fn cursor(&self) -> Option<u64> {
+        self.cursor.map(|cursor| cursor as u64)
     }
 
     /// Calls `found` with the line of each key, its place there and its zone, in order.
@@ -208,7 +208,7 @@ impl LineHitmap {
         &self,
         of: &[T],
         digest: impl Fn(T) -> Digest,
-        mut found: impl FnMut(usize, Spread, u8),
+        mut found: impl FnMut(usize, KeyBits, u8),
     ) {
         let lines = self.lines.lines();
         let count = lines.len() as u64;
@@ -227,8 +227,8 @@ impl LineHitmap {
             if let Some(&ahead) = of.get(at + AHEAD) {
                 *slot = mixed_of(ahead);
             }
-            let (line, spread) = (line_of(mixed, count), spread(mixed));
-            found(line, spread, spread.zone(&lines[line]));
+            let (line, bits) = (line_of(mixed, count), key_bits(mixed));
+            found(line, bits, bits.zone(&lines[line]));
         }
     }
 }
@@ -240,10 +240,10 @@ impl Hitmap for LineHitmap {
             writes.resize(references.len(), (0, 0));
         }
         let mut count = 0;
-        self.judge(references, Reference::digest, |line, spread, zone| {
-            // Written down in any case and kept if there is a level left: as in `Spread::zone`, no branches.
-            let word = spread.words()[usize::from(zone.min(LEVELS - 1))];
-            writes[count] = ((line * LINE_WORDS + word) as u32, spread.mask);
+        self.judge(references, Reference::digest, |line, bits, zone| {
+            // Written down in any case and kept if there is a level left: as in `KeyBits::zone`, no branches.
+            let word = bits.words()[usize::from(zone.min(LEVELS - 1))];
+            writes[count] = ((line * LINE_WORDS + word) as u32, bits.mask);
             count += usize::from(zone < LEVELS);
         });
         let words = self.lines.words_mut();
@@ -259,17 +259,17 @@ impl Hitmap for LineHitmap {
     }
 
     fn age(&mut self) {
-        self.hand.get_or_insert(0);
+        self.cursor.get_or_insert(0);
     }
 
     /// Folds `bytes / 64` lines; with fewer than 64 bytes it only answers.
     fn age_some(&mut self, bytes: usize) -> bool {
-        let Some(hand) = self.hand else { return false };
+        let Some(cursor) = self.cursor else { return false };
         let lines = self.lines.lines_mut();
-        let end = hand.saturating_add(bytes / LINE_BYTES).min(lines.len());
-        lines[hand..end].iter_mut().for_each(fold);
-        self.hand = (end < lines.len()).then_some(end);
-        self.hand.is_some()
+        let end = cursor.saturating_add(bytes / LINE_BYTES).min(lines.len());
+        lines[cursor..end].iter_mut().for_each(fold);
+        self.cursor = (end < lines.len()).then_some(end);
+        self.cursor.is_some()
     }
 
     /// A new line holds what the line had that its keys come from; the old map and the new one are there together for a
@@ -285,7 +285,7 @@ impl Hitmap for LineHitmap {
             copies.fill(*line);
         }
         self.lines = grown;
-        self.hand = self.hand.map(|hand| hand * times);
+        self.cursor = self.cursor.map(|cursor| cursor * times);
     }
 
     fn bytes_for(&self, items: u64) -> u64 {

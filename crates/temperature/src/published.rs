@@ -126,11 +126,6 @@ impl PublishedHitmap {
         PublishedHitmap { options, levels, set_counter, scratch: Scratch::default() }
     }
 
-    /// The shape it was made with.
-    pub fn options(&self) -> PublishedOptions {
-        self.options
-    }
-
     /// The hash counters, level 1 first.
     pub fn counters(&self) -> &[HashCounter] {
         &self.levels

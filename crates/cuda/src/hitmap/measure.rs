@@ -29,9 +29,9 @@ impl CudaHitmap {
             let event = || Event::new(&map.context, true);
             let events = [event()?, event()?, event()?];
             let start = Instant::now();
-            map.give(references, Some(&events))?;
+            map.submit(references, Some(&events))?;
             let [begin, copied, end] = &events;
-            end.wait(map.patience)?;
+            end.wait(map.timeout)?;
             let whole = start.elapsed();
             Ok(BatchTimes { transfer: begin.until(copied)?, kernels: copied.until(end)?, whole })
         })
