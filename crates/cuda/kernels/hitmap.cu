@@ -1,10 +1,11 @@
-// The hitmap's work on a CUDA device, for both layouts. One thread does one reference, one line or one word.
+// The kernels of the hitmap, for both layouts. Each thread processes one reference, one line or one word.
 //
-// A batch is marked by two kernels: *_zones judges every reference by the map as it was, *_mark ORs what follows from
-// that. OR commutes, so the bits are those of the CPU's map, whatever the order of the threads.
+// Two kernels mark a batch: *_zones computes the zone of every reference from the map as it was before, and *_mark ORs
+// each reference's bits into the level above its zone. OR commutes, so the bits are those of the CPU's map, whatever the
+// order of the threads.
 #include "port.h"
 
-// A reference: 31 bits of digest, and whether it was a store.
+// A reference is a digest of 31 bits and this bit, which is set for a store.
 static const u32 STORE = 1u << 31;
 
 HERE u64 mix(u32 reference)
@@ -16,7 +17,7 @@ HERE u64 mix(u32 reference)
     return x;
 }
 
-// ---- One line: words 0 and 1 = level 1, 2 and 3 = level 2, 4 to 7 = level 3.
+// ---- Layout "one line": words 0 and 1 are level 1, words 2 and 3 level 2, words 4 to 7 level 3.
 
 static const u32 LINE_WORDS = 8;
 static const u32 LINE_LEVELS = 3;
@@ -33,7 +34,7 @@ HERE u32 line_word(u64 x, u32 level)
     return level < LINE_LEVELS ? 2 * (level - 1) + (choice & 1) : 4 + choice;
 }
 
-// A key's bits in its word, on every level.
+// The bits of a key in its word. They are the same on every level.
 HERE u64 line_mask(u64 x)
 {
     return (1ull << (x & 63)) | (1ull << ((x >> 6) & 63)) | (1ull << ((x >> 12) & 63));
@@ -65,7 +66,7 @@ KERNEL line_mark(u64 *map, u64 lines, const u32 *references, const u8 *zones, u3
     atomic_or(map + line_first_word(x, lines) + line_word(x, level), line_mask(x));
 }
 
-// Ages `count` lines from line `first` on.
+// Ages `count` lines, beginning with line `first`.
 KERNEL line_fold(u64 *map, u64 first, u64 count)
 {
     const u64 i = thread_number();
@@ -82,9 +83,10 @@ KERNEL line_fold(u64 *map, u64 first, u64 count)
     line[7] = 0;
 }
 
-// ---- As published: level 1 of `bits` bits, then each level twice the one below, then the set counter of `bits` bits.
+// ---- Layout "published": level 1 of `bits` bits, then levels each twice as large as the one below, then the set
+// counter of `bits` bits.
 
-// The first word of a level, level 1 to `levels`; the set counter follows the last one, as if it were one more.
+// The first word of a level, from level 1 to `levels`. The set counter follows the last level as if it were one more.
 HERE u64 published_first_word(u64 bits, u32 level)
 {
     return (bits >> 6) * ((1ull << (level - 1)) - 1);
@@ -95,7 +97,7 @@ HERE u64 rotate_left(u64 x, u32 by)
     return by == 0 ? x : x << by | x >> (64 - by);
 }
 
-// The position of a key's hash bit number `hash` in a level of `size` bits.
+// The position of hash bit number `hash` of a key, in a level of `size` bits.
 HERE u64 published_position(u64 x, u32 hash, u64 size)
 {
     return rotate_left(x, 21 * hash) & (size - 1);
@@ -145,8 +147,8 @@ KERNEL published_mark(u64 *map, u64 bits, u32 levels, u32 hashes, u32 set_counte
     }
 }
 
-// Ages one level: its `words` words become the low half OR the high half of the level above, and OR `also`, where it
-// is not null: the set counter, on its way into level 1.
+// Ages one level: its `words` words become the low half OR the high half of the level above. If `also` is not null, it is
+// the set counter, which is ORed into level 1.
 KERNEL published_fold(u64 *below, const u64 *above, const u64 *also, u64 words)
 {
     const u64 i = thread_number();

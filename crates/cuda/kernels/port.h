@@ -1,5 +1,5 @@
-// What the kernels need of the machine they run on. Two machines are known: a CUDA device, through clang and without
-// the CUDA toolkit's headers, and the host, where a test calls each kernel once per thread of the grid.
+// What the kernels need from the machine they run on. Two machines are supported: a CUDA device, through clang and
+// without the headers of the CUDA toolkit, and the host, where a test calls each kernel once for each thread of the grid.
 #pragma once
 
 typedef unsigned char u8;
@@ -23,7 +23,7 @@ HERE u64 thread_number()
 
 static thread_local u64 host_thread_number;
 
-// The calling thread is this one of the grid, from now on.
+// From now on the calling thread stands for this thread of the grid.
 extern "C" void set_thread_number(u64 number)
 {
     host_thread_number = number;
@@ -36,8 +36,8 @@ HERE u64 thread_number()
 
 #endif
 
-// ORs bits into a word that other threads change at the same time. Nothing is ordered by it: what one kernel wrote is
-// read by the next one on the stream.
+// ORs bits into a word that other threads change at the same time. The operation orders nothing: only the next kernel of
+// the stream reads what this one wrote.
 HERE void atomic_or(u64 *word, u64 bits)
 {
     __atomic_fetch_or(word, bits, __ATOMIC_RELAXED);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes hitmap.ptx from hitmap.cu and port.h. With --check it changes nothing and says whether hitmap.ptx is what they
-# give: the checksum of both is compared everywhere, the text where clang-16 is installed.
+# Makes hitmap.ptx from hitmap.cu and port.h. With --check it changes nothing and says whether hitmap.ptx is up to date:
+# the checksum of both sources is compared on every machine, and the text itself where clang-16 is installed.
 #
-# sm_50 and clang 16 give PTX 4.2, which every driver since CUDA 7.0 loads and compiles for the device it finds.
+# sm_50 and clang 16 produce PTX 4.2, which every driver since CUDA 7.0 loads and compiles for its device.
 set -euo pipefail
 cd "$(dirname "$0")"
 CLANG=${CLANG:-clang-16}

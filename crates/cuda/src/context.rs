@@ -1,4 +1,4 @@
-//! A device's primary context: the handle that all other handles are made in.
+//! The primary context of a device. All other handles are made in it.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
@@ -10,18 +10,19 @@ use cudarc::driver::sys::{CUcontext, CUdevice};
 
 use crate::driver::{CudaError, Driver};
 
-/// A device's primary context. All that is allocated in it holds on to it.
+/// The primary context of a device. Everything that is allocated in it owns a share of it.
 pub(crate) struct Context {
     driver: &'static Driver,
     device: CUdevice,
     context: CUcontext,
-    /// The device hangs: whatever it was given may still be read and written by it, so nothing is freed any more.
+    /// The device does not answer. It may still read and write everything that was submitted to it, so nothing is
+    /// freed any more.
     abandoned: AtomicBool,
 }
 
-// SAFETY: the driver may be called by any thread; a context is a handle, and belongs to no thread.
+// SAFETY: any thread may call the driver. A context is a handle and belongs to no thread.
 unsafe impl Send for Context {}
-// SAFETY: as above; the functions called with it lock what they need.
+// SAFETY: as above. The functions that are called with it lock what they need.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -38,7 +39,7 @@ impl Context {
             return Err(CudaError::NoDevice { number, devices });
         }
         let mut device = 0;
-        // SAFETY: the device can be written, and one of this number is there.
+        // SAFETY: the device can be written, and a device with this number exists.
         driver.check("finding the device", unsafe { (driver.cuDeviceGet)(&mut device, number as c_int) })?;
         let mut context = null_mut();
         // SAFETY: the context can be written. It is released once, when the last owner drops it.
@@ -50,12 +51,12 @@ impl Context {
         Ok(context)
     }
 
-    /// Makes it the calling thread's context: allocating, launching and copying all need that.
+    /// Makes this the context of the calling thread, which allocating, launching and copying require.
     pub(crate) fn enter(&self) -> Result<(), CudaError> {
         if self.is_abandoned() {
             return Err(CudaError::NoAnswer(Duration::ZERO));
         }
-        // SAFETY: the context is open for as long as `self` is there.
+        // SAFETY: the context is open for as long as `self` exists.
         self.driver
             .check("entering the device's context", unsafe { (self.driver.cuCtxSetCurrent)(self.context) })
     }
@@ -65,7 +66,7 @@ impl Context {
         self.driver
     }
 
-    /// The device does not answer: from now on the context can no longer be entered, and nothing is freed.
+    /// Records that the device does not answer. From now on the context cannot be entered, and nothing is freed.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
@@ -74,10 +75,10 @@ impl Context {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// The device's name: `NVIDIA H100`.
+    /// The name of the device, for example `NVIDIA H100`.
     pub(crate) fn name(&self) -> Result<String, CudaError> {
         let mut name: [c_char; 128] = [0; 128];
-        // SAFETY: as many characters as said can be written.
+        // SAFETY: the buffer has as many characters as the call says.
         let code =
             unsafe { (self.driver.cuDeviceGetName)(name.as_mut_ptr(), name.len() as c_int, self.device) };
         self.driver.check("asking for the device's name", code)?;
@@ -85,7 +86,7 @@ impl Context {
         Ok(CStr::from_bytes_until_nul(&bytes).map(|name| name.to_string_lossy().into()).unwrap_or_default())
     }
 
-    /// Frees something, unless the device may still be using it. There is nobody to tell of a failure.
+    /// Frees something, unless the device may still be using it. A failure to free is ignored.
     pub(crate) fn free(&self, free: impl FnOnce(&Driver) -> c_int) {
         if !self.is_abandoned() && self.enter().is_ok() {
             free(self.driver);
@@ -96,7 +97,8 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         if !self.is_abandoned() {
-            // SAFETY: retained once, and nothing that was made in it is left: each of them owns a share of `self`.
+            // SAFETY: retained once, and nothing that was made in it is left, because everything made in it owns a
+            // share of `self`.
             unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
         }
     }

@@ -1,8 +1,9 @@
-//! The functions of the CUDA driver that this room calls, found when they are first needed.
+//! The functions of the CUDA driver that this crate calls. They are looked up when they are first needed.
 //!
-//! Nothing is linked: a machine without a driver starts and builds as any other. `cudarc` finds the library and knows
-//! the types. The functions are looked up here, all at once, because cudarc's own panic where one is missing; and they
-//! return plain numbers, because a newer driver may answer with one that cudarc's enum of results does not have.
+//! Nothing is linked, so Larder builds and starts on a machine without a driver. `cudarc` finds the library and
+//! defines the types. This file looks the functions up itself, all at once, because a function of cudarc panics if
+//! the library does not have it. The functions return plain numbers, because a newer driver may return a code that
+//! cudarc's enum of results does not have.
 
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::fmt;
@@ -15,32 +16,32 @@ use cudarc::driver::sys::{
 
 const NO_DEVICE: c_int = 100;
 
-/// Why a CUDA device cannot be used, or could not any longer. One line of text.
+/// Why a CUDA device cannot be used, or can no longer be used. The message is one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CudaError {
-    /// There is no driver library.
+    /// The machine has no driver library.
     NoDriver,
-    /// The driver library lacks a function; this is its name.
+    /// The driver library does not have the function of this name.
     Lacks(&'static str),
-    /// There is no device of this number.
+    /// The machine has no device with this number.
     NoDevice {
-        /// The number asked for, from 0 on.
+        /// The requested number, counted from 0.
         number: u32,
-        /// Devices that are there.
+        /// Number of devices of the machine.
         devices: u32,
     },
-    /// The driver refused something, or a device failed at what it was given earlier.
+    /// The driver refused a call, or the device failed at work that was submitted earlier.
     Failed {
-        /// What was asked for.
+        /// What was requested.
         doing: &'static str,
-        /// The driver's `CUresult`.
+        /// The driver's code, a `CUresult`.
         code: i32,
-        /// Its name, where the driver knows one.
+        /// The name of the code, if the driver knows one.
         name: String,
     },
-    /// The device did not finish within this time. Nothing it was given can be taken back.
+    /// The device did not finish within this time. Work that was submitted to it cannot be taken back.
     NoAnswer(Duration),
-    /// A batch of more than 2^32 - 1 references, or words that are not of this map's size.
+    /// A batch of more than 2^32 - 1 references, or words that do not have the size of the map.
     Size,
 }
 
@@ -71,7 +72,7 @@ impl std::error::Error for CudaError {}
 
 macro_rules! functions {
     ($($name:ident($($argument:ty),*);)*) => {
-        /// The driver's functions, by their own names.
+        /// The functions of the driver, under their own names.
         #[allow(non_snake_case)]
         pub(crate) struct Driver {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
@@ -79,15 +80,15 @@ macro_rules! functions {
 
         impl Driver {
             fn find() -> Result<Driver, CudaError> {
-                // SAFETY: loading a library runs its initializers; the CUDA driver's may be run in any thread.
+                // SAFETY: loading a library runs its initializers. Those of the CUDA driver may run in any thread.
                 if !unsafe { sys::is_culib_present() } {
                     return Err(CudaError::NoDriver);
                 }
-                // SAFETY: as above. It panics only where there is no library.
+                // SAFETY: as above. The call panics only if there is no library.
                 let library = unsafe { sys::culib() };
                 Ok(Driver {
-                    // SAFETY: the driver's ABI for this name, which never changes: a changed one gets a new suffix. The
-                    // library is never unloaded.
+                    // SAFETY: this is the ABI of the driver's function with this name. It never changes: a changed
+                    // function gets a new suffix. The library is never unloaded.
                     $($name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }
                         .map_err(|_| CudaError::Lacks(stringify!($name)))?,)*
                 })
@@ -136,20 +137,20 @@ impl Driver {
     pub(crate) fn get() -> Result<&'static Driver, CudaError> {
         static DRIVER: OnceLock<Result<Driver, CudaError>> = OnceLock::new();
         let driver = DRIVER.get_or_init(Driver::find).as_ref().map_err(CudaError::clone)?;
-        // SAFETY: may be called again, in any thread; 0 is the only flag there is.
+        // SAFETY: the function may be called again and in any thread. 0 is the only allowed flag.
         match unsafe { (driver.cuInit)(0) } {
             NO_DEVICE => Err(CudaError::NoDevice { number: 0, devices: 0 }),
             code => driver.check("starting the CUDA driver", code).map(|()| driver),
         }
     }
 
-    /// An error unless the code is that of success.
+    /// Turns every code except that of success into an error. `doing` is what was requested.
     pub(crate) fn check(&self, doing: &'static str, code: c_int) -> Result<(), CudaError> {
         if code == 0 {
             return Ok(());
         }
         let mut text: *const c_char = std::ptr::null();
-        // SAFETY: `text` can be written; any number may be asked about, for an unknown one null is written.
+        // SAFETY: `text` can be written, and any code may be passed. For an unknown code the driver writes null.
         let known = unsafe { (self.cuGetErrorName)(code, &mut text) };
         let name = if known != 0 || text.is_null() {
             "an error without a name".into()

@@ -1,17 +1,17 @@
-//! The hitmap on a CUDA device (Catalyst, section 3.2).
+//! The hitmap on a CUDA device.
 //!
 //! ```text
 //!   the host                                   the device
 //!   page 0 or 1 (pinned)  ---- copy ---->  references ---> zones ---> mark   stream "marks"
-//!   question (pinned)     ---- copy ---->  digests --+               |
+//!   lookup page (pinned)  ---- copy ---->  digests --+               |
 //!                                                    |   +- ready ---+
 //!                                                    v   v
-//!   question (pinned)     <--- copy -----           zones                   stream "lookups"
+//!   lookup page (pinned)  <--- copy -----           zones                   stream "lookups"
 //! ```
 //!
-//! A batch is given to the device and not waited for; its page is free again when the device says so. A question waits
-//! for the batches before it by an event, and is answered before the next batch is given, so no kernel ever reads what
-//! another one writes at the same time.
+//! The host submits a batch and does not wait for it; the batch's page is free again when the device says so. A
+//! lookup waits for the earlier batches by means of an event, and its answer arrives before the next batch is
+//! submitted. No kernel therefore reads what another kernel writes at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,19 +30,21 @@ mod measure;
 
 pub use measure::BatchTimes;
 
-/// Bytes that a map is taken down or up in.
+/// Number of bytes of a map that are downloaded or uploaded at once.
 const STAGE_BYTES: usize = 1 << 20;
-/// How long a device may take for what it was given. The longest work is a growth: seconds at most.
+/// How long the device may take for submitted work before it counts as lost. The longest work is a growth, which
+/// takes seconds at most.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The most a map grows by in one step, and the most rows of a copy: devices limit the distance of two rows to 2 GiB.
+/// The largest factor by which a map grows in one step, and the most rows of one copy. Devices limit the distance
+/// between two rows to 2 GiB.
 const GROWTH_MAX: u64 = 1 << 16;
 const ROWS_MAX: usize = 1 << 20;
 
-/// A hitmap on a CUDA device. Its bits are those of [`LineHitmap`](crate::LineHitmap) or
-/// [`PublishedHitmap`](crate::PublishedHitmap) after the same calls.
+/// A hitmap on a CUDA device. Its bits are those of a [`LineHitmap`] or a
+/// [`PublishedHitmap`](larder_temperature::PublishedHitmap) after the same calls.
 ///
-/// After the first [`CudaHitmap::error`] it marks nothing and calls every key cold;
-/// [`Resilient`](crate::Resilient) goes on from there.
+/// After its first [`error`](DeviceHitmap::error) it marks nothing and reports every key as cold.
+/// [`Resilient`](larder_temperature::Resilient) then continues on the CPU.
 pub struct CudaHitmap {
     number: u32,
     name: String,
@@ -53,7 +55,7 @@ pub struct CudaHitmap {
     /// Where an aging stands: at a line, or at a step of [`Shape::aging`].
     cursor: Option<u64>,
     map: DeviceMemory,
-    /// Batches go through these in next_page: the host fills one while the device reads the other.
+    /// Batches use these pages in turn: the host fills one while the device reads the other.
     pages: [Page; 2],
     next_page: usize,
     lookup_page: Page,
@@ -74,10 +76,10 @@ impl std::fmt::Debug for CudaHitmap {
 }
 
 impl CudaHitmap {
-    /// An empty map for `items` items on the device of this number, from 0 on.
+    /// Opens device number `number`, counted from 0, and makes an empty map for `items` items on it.
     ///
     /// # Errors
-    /// No driver, no such device, or a device that refuses something, above all the memory.
+    /// There is no driver or no such device, or the device refuses something, usually the memory.
     ///
     /// # Panics
     /// If an option of the layout is out of its range.
@@ -111,7 +113,7 @@ impl CudaHitmap {
         Ok(hitmap)
     }
 
-    /// How long the device may take for what it was given before it counts as lost; 10 s at first.
+    /// Sets how long the device may take for submitted work before it counts as lost. The default is 10 s.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
@@ -121,11 +123,11 @@ impl CudaHitmap {
         self.cursor
     }
 
-    /// All words of the map, after all that was given to the device: those of [`LineHitmap`](crate::LineHitmap), or
-    /// each level of [`PublishedHitmap`](crate::PublishedHitmap) from the first on and then its set counter.
+    /// All words of the map after the work submitted so far: those of a [`LineHitmap`], or those of each level of a
+    /// [`PublishedHitmap`](larder_temperature::PublishedHitmap), from the first, followed by its set counter.
     ///
     /// # Errors
-    /// What the driver refuses, or an earlier failure that cannot be got over.
+    /// The driver refuses the copy, or an earlier failure prevents it.
     pub fn download(&mut self) -> Result<Vec<u64>, CudaError> {
         self.context.enter()?;
         let mut words = Vec::with_capacity(self.shape.words());
@@ -141,10 +143,10 @@ impl CudaHitmap {
         Ok(words)
     }
 
-    /// Replaces all words of the map; an aging that was going on is forgotten.
+    /// Replaces all words of the map. An aging in progress is forgotten.
     ///
     /// # Errors
-    /// [`CudaError::Size`], or what the driver refuses: then the map is partly replaced.
+    /// [`CudaError::Size`], or the driver refuses the copy; the map is then partly replaced.
     pub fn upload(&mut self, words: &[u64]) -> Result<(), CudaError> {
         if words.len() != self.shape.words() {
             return Err(CudaError::Size);
@@ -163,8 +165,8 @@ impl CudaHitmap {
         })
     }
 
-    /// Does something unless there was an error, and keeps the error if there is one now: what was given to the device
-    /// before it may not be known to be done.
+    /// Does `work` unless there was an error, and keeps the error if there is one now. After an error it is unknown
+    /// which submitted work is done.
     fn try_to<T>(
         &mut self,
         work: impl FnOnce(&mut CudaHitmap) -> Result<T, CudaError>,
@@ -177,7 +179,7 @@ impl CudaHitmap {
         done
     }
 
-    /// Gives a batch to the device. `events` come before the copy, after it and at the end.
+    /// Submits a batch. The `events` are recorded before the copy, after it, and at the end.
     fn submit(&mut self, references: &[Reference], events: Option<&[Event; 3]>) -> Result<(), CudaError> {
         let record = |at: usize| events.map_or(Ok(()), |events| self.marks.record(&events[at]));
         let page = &mut self.pages[self.next_page];
@@ -208,7 +210,7 @@ impl CudaHitmap {
         self.marks.record(&self.ready)?;
         self.lookups.after(&self.ready)?;
         self.kernels.zones(&self.lookups, (self.shape, &self.map), page, count)?;
-        // The answer takes the place of the question, which the device has by then.
+        // The result overwrites the digests, which the device has read by then.
         self.lookups.copy_out(&mut page.host, &page.zones, 0, digests.len())?;
         self.lookups.record(&page.done)?;
         page.done.wait(self.timeout)?;
@@ -216,7 +218,7 @@ impl CudaHitmap {
         Ok(())
     }
 
-    /// Takes the steps of an aging of the published layout, from where it stands; the cursor is the step that comes next.
+    /// Does the remaining steps of an aging of the published layout. The cursor is the next step.
     fn age_levels(&mut self) -> Result<(), CudaError> {
         let begin = self.cursor.unwrap_or(0);
         for (step, number) in self.shape.aging().zip(0..).skip(begin as usize) {
@@ -240,7 +242,7 @@ impl CudaHitmap {
         Ok(())
     }
 
-    /// Folds lines from the cursor on.
+    /// Folds `bytes` bytes of lines, beginning at the cursor.
     fn age_lines(&mut self, bytes: usize) -> Result<bool, CudaError> {
         let (Shape::Line { lines }, Some(cursor)) = (self.shape, self.cursor) else { return Ok(false) };
         let count = ((bytes / LineHitmap::LINE_BYTES) as u64).min(lines - cursor);
@@ -251,11 +253,11 @@ impl CudaHitmap {
         Ok(self.cursor.is_some())
     }
 
-    /// Grows by this factor, a power of two. The old map is there until the new one is.
+    /// Grows the map by the factor `times`, a power of two. The old map exists until the new one is complete.
     fn multiply(&mut self, times: u64) -> Result<(), CudaError> {
         let shape = self.shape.multiplied(times);
         let map = DeviceMemory::new(&self.context, shape.bytes(), self.mode)?;
-        // Whatever is copied `times` times is copied once, and then what is there already is doubled.
+        // What has to be copied `times` times is copied once, and then the copies made so far are doubled.
         let doublings = || (0..times.ilog2()).map(|doubling| 1usize << doubling);
         match shape {
             Shape::Line { lines } => {
@@ -300,7 +302,7 @@ impl CudaHitmap {
 }
 
 impl Hitmap for CudaHitmap {
-    /// Does not wait for the device, unless both batches before this one are still on their way.
+    /// Does not wait for the device, unless the device has not finished the two batches before this one.
     fn mark(&mut self, references: &[Reference]) {
         let _ = self.try_to(|map| map.submit(references, None));
     }
@@ -312,7 +314,7 @@ impl Hitmap for CudaHitmap {
         zones.resize(end, 0);
     }
 
-    /// Piece by piece with [`Layout::Line`], else all of it; does not wait for the device.
+    /// Ages piece by piece with [`Layout::Line`], and all at once otherwise. Does not wait for the device.
     fn age(&mut self) {
         self.cursor.get_or_insert(0);
         if let Shape::Published { .. } = self.shape {
@@ -324,7 +326,7 @@ impl Hitmap for CudaHitmap {
         self.try_to(|map| map.age_lines(bytes)).unwrap_or(false)
     }
 
-    /// Waits for the device. The old map and the new one are there together for a while.
+    /// Waits for the device. The old and the new map exist at the same time for a moment.
     fn grow(&mut self, items: u64) {
         let _ = self.try_to(|map| {
             let wanted = map.shape.grown(items);
@@ -335,8 +337,8 @@ impl Hitmap for CudaHitmap {
         });
     }
 
-    /// Of the device's memory. The pages are not counted: for each reference of the largest batch up to 30 bytes of the
-    /// device's memory and 24 of the host's, which are pinned.
+    /// Bytes of the device's memory. The pages are not included: for each reference of the largest batch, they take
+    /// up to 30 bytes of the device's memory and 24 bytes of pinned host memory.
     fn bytes_for(&self, items: u64) -> u64 {
         self.shape.grown(items).bytes() as u64
     }
@@ -356,25 +358,22 @@ impl DeviceHitmap for CudaHitmap {
 
     const KIND: &'static str = "CUDA device";
 
-    /// What went wrong first, if anything did.
     fn error(&self) -> Option<&CudaError> {
         self.error.as_ref()
     }
 
-    /// The map of the CPU that goes on where this one stopped, with its bits.
     fn rescue(&mut self) -> Result<Box<dyn Hitmap>, CudaError> {
         let words = self.download()?;
         Ok(self.shape.on_cpu(words, self.cursor))
     }
 
-    /// An empty map of the CPU, of this one's size.
     fn empty_on_cpu(&self) -> Box<dyn Hitmap> {
         self.shape.on_cpu(vec![0; self.shape.words()], None)
     }
 }
 
 impl Drop for CudaHitmap {
-    /// Nothing is freed while the device may be using it. Where it does not answer, nothing is freed at all.
+    /// Frees nothing while the device may be using it. If the device does not answer, nothing is freed at all.
     fn drop(&mut self) {
         if self.context.enter().is_ok() {
             for stream in [&self.marks, &self.lookups] {

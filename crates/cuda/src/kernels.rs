@@ -1,4 +1,4 @@
-//! The kernels of `kernels/hitmap.cu`, each with its arguments.
+//! The kernels of `kernels/hitmap.cu` and their arguments.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::page::Page;
 use crate::shape::Shape;
 use crate::stream::Stream;
 
-/// The kernels in the language that every driver compiles for its devices; `kernels/regenerate.sh` makes it.
+/// The kernels as PTX, which every driver compiles for its devices. `kernels/regenerate.sh` makes the text.
 const PTX: &str = concat!(include_str!("../kernels/hitmap.ptx"), "\0");
 
-/// The kernels of a layout, and the code they are in.
+/// The kernels of a layout, and the module that contains them.
 pub(crate) struct Kernels {
     zones: Kernel,
     mark: Kernel,
@@ -38,7 +38,8 @@ impl Kernels {
         })
     }
 
-    /// Writes the zones of a page's first `count` references, more than 0. `fill` has seen to their room.
+    /// Writes the zones of the first `count` references of a page, which is more than 0. `Page::fill` has made room
+    /// for them.
     pub(crate) fn zones(
         &self,
         stream: &Stream,
@@ -52,8 +53,8 @@ impl Kernels {
         match shape {
             Shape::Line { lines } => {
                 let arguments = [map, Argument::Wide(lines), references, count, zones];
-                // SAFETY: line_zones(map, lines, references, count, zones). The map has this shape, the page has room
-                // for `count`, and both stay until the page is done.
+                // SAFETY: line_zones(map, lines, references, count, zones). The map has this shape, the page has
+                // room for `count` references, and both exist until the page is done.
                 unsafe { stream.launch(&self.zones, threads, &arguments) }
             }
             Shape::Published { options, first_bits } => {
@@ -66,7 +67,7 @@ impl Kernels {
         }
     }
 
-    /// Marks a page's first `count` references, more than 0, whose zones are written.
+    /// Marks the first `count` references of a page, which is more than 0. Their zones have been written.
     pub(crate) fn mark(
         &self,
         stream: &Stream,
@@ -80,8 +81,8 @@ impl Kernels {
         match shape {
             Shape::Line { lines } => {
                 let arguments = [map, Argument::Wide(lines), references, zones, count];
-                // SAFETY: line_mark(map, lines, references, zones, count). The map has this shape, the page has room
-                // for `count`, and both stay until the page is done.
+                // SAFETY: line_mark(map, lines, references, zones, count). The map has this shape, the page has
+                // room for `count` references, and both exist until the page is done.
                 unsafe { stream.launch(&self.mark, threads, &arguments) }
             }
             Shape::Published { options, first_bits } => {
@@ -97,7 +98,8 @@ impl Kernels {
         }
     }
 
-    /// Ages `count` lines, more than 0, from line `first` on; the kernels are those of [`Shape::Line`].
+    /// Ages `count` lines, which is more than 0, from line `first` on. The kernels must be those of
+    /// [`Shape::Line`].
     pub(crate) fn fold_lines(
         &self,
         stream: &Stream,
@@ -107,13 +109,13 @@ impl Kernels {
     ) -> Result<(), CudaError> {
         assert!(matches!(shape, Shape::Line { lines } if first + count <= lines));
         let arguments = [Argument::Wide(map.at(0)), Argument::Wide(first), Argument::Wide(count)];
-        // SAFETY: line_fold(map, first, count). No line is past the last one, by the assertion, and the map stays until
-        // the stream is done.
+        // SAFETY: line_fold(map, first, count). By the assertion, no line is past the last one. The map exists
+        // until the stream is done.
         unsafe { stream.launch(&self.fold, count, &arguments) }
     }
 
-    /// Makes a level the fold of the one above, OR `also`, a counter of its size; the kernels are those of
-    /// [`Shape::Published`].
+    /// Makes a level the fold of the level above it, combined with the counter `also` of the same size. The kernels
+    /// must be those of [`Shape::Published`].
     pub(crate) fn fold_level(
         &self,
         stream: &Stream,
@@ -135,8 +137,8 @@ impl Kernels {
             Argument::Wide(also.map_or(0, address)),
             Argument::Wide(words),
         ];
-        // SAFETY: published_fold(below, above, also, words). The level above has twice as many words and `also` as many,
-        // by the assertions, and the map stays until the stream is done.
+        // SAFETY: published_fold(below, above, also, words). By the assertions, the level above has twice as many
+        // words and `also` has as many. The map exists until the stream is done.
         unsafe { stream.launch(&self.fold, words, &arguments) }
     }
 }

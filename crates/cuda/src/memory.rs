@@ -1,4 +1,4 @@
-//! Memory of both sides, each with its end.
+//! Memory of the device, and memory of the host that the device can access.
 
 use std::ffi::c_uint;
 use std::ptr::{NonNull, null_mut};
@@ -9,17 +9,17 @@ use cudarc::driver::sys::CUdeviceptr;
 use crate::context::Context;
 use crate::driver::CudaError;
 
-/// Of managed memory: any stream may use it.
+/// A flag of managed memory: any stream may use it.
 const ATTACH_GLOBAL: c_uint = 1;
 
-/// Where the map itself is.
+/// Where the map itself is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum MemoryMode {
-    /// Memory of the device. A map that does not fit is refused.
+    /// In memory of the device. A map that does not fit is refused.
     #[default]
     Explicit,
-    /// Managed memory (Catalyst, section 4.3.8): the driver moves pages to where they are used, so that a map may be
-    /// larger than the device's memory. It is slower then.
+    /// In managed memory (Catalyst, section 4.3.8): the driver moves pages to the processor that uses them, so a
+    /// map may be larger than the device's memory. It is slower then.
     Managed,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// With anything in it. `bytes` is more than 0.
+    /// Allocates memory without clearing it. `bytes` is more than 0.
     pub(crate) fn new(
         context: &Arc<Context>,
         bytes: usize,
@@ -54,7 +54,7 @@ impl DeviceMemory {
         self.bytes
     }
 
-    /// The address of a byte, for a kernel.
+    /// The device address of the byte at `offset`.
     pub(crate) fn at(&self, offset: usize) -> CUdeviceptr {
         assert!(offset <= self.bytes);
         self.address + offset as CUdeviceptr
@@ -63,12 +63,13 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new`, freed once; the driver waits for the work that uses it.
+        // SAFETY: allocated by `new`, freed once. The driver waits for the work that uses it.
         self.context.free(|driver| unsafe { (driver.cuMemFree_v2)(self.address) });
     }
 }
 
-/// Memory of the host that the device copies from and to without the kernel's help: it cannot be paged out.
+/// Pinned memory of the host. The device copies from and to it without the help of the kernel, because it cannot be
+/// paged out.
 pub(crate) struct PinnedMemory {
     context: Arc<Context>,
     start: NonNull<u8>,
@@ -79,7 +80,7 @@ pub(crate) struct PinnedMemory {
 unsafe impl Send for PinnedMemory {}
 
 impl PinnedMemory {
-    /// Zeros. `bytes` is more than 0.
+    /// Allocates memory filled with zeros. `bytes` is more than 0.
     pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> Result<PinnedMemory, CudaError> {
         context.enter()?;
         let mut start = null_mut();
@@ -87,7 +88,7 @@ impl PinnedMemory {
         let code = unsafe { (context.driver().cuMemHostAlloc)(&mut start, bytes, 0) };
         context.driver().check("allocating pinned memory", code)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(CudaError::Size)?;
-        // SAFETY: as many bytes were allocated.
+        // SAFETY: this many bytes were allocated.
         unsafe { start.write_bytes(0, bytes) };
         Ok(PinnedMemory { context: context.clone(), start, bytes })
     }
@@ -96,14 +97,14 @@ impl PinnedMemory {
         self.bytes
     }
 
-    /// Where it begins, for a copy.
+    /// The first byte, for a copy.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
     pub(crate) fn slice(&self) -> &[u8] {
-        // SAFETY: allocated and initialized by `new`. The device writes to it only in a copy, and whoever asked for
-        // that waits before looking.
+        // SAFETY: allocated and initialized by `new`. The device writes to it only in a copy, and the caller that
+        // requested the copy waits before it looks.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
@@ -115,7 +116,7 @@ impl PinnedMemory {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new`, freed once. Its owner has waited for the copies.
+        // SAFETY: allocated by `new`, freed once. The owner has waited for the copies.
         self.context.free(|driver| unsafe { (driver.cuMemFreeHost)(self.start.as_ptr().cast()) });
     }
 }

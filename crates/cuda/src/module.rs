@@ -1,4 +1,4 @@
-//! Code on a device: a module, its kernels, and their arguments.
+//! Code on a device: a module, its kernels, and the arguments of a kernel.
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
@@ -18,7 +18,7 @@ pub(crate) enum Argument {
     Narrow(u32),
 }
 
-/// A function that runs on the device. It is there for as long as its module is.
+/// A function that runs on the device. It is valid for as long as its module is loaded.
 pub(crate) struct Kernel {
     function: CUfunction,
 }
@@ -27,13 +27,13 @@ pub(crate) struct Kernel {
 unsafe impl Send for Kernel {}
 
 impl Kernel {
-    /// The driver's handle, for a launch.
+    /// The driver's handle of the kernel, for a launch.
     pub(crate) fn function(&self) -> CUfunction {
         self.function
     }
 }
 
-/// The code that was loaded into a context.
+/// Code that was loaded into a context.
 pub(crate) struct Module {
     context: Arc<Context>,
     module: CUmodule,
@@ -43,7 +43,7 @@ pub(crate) struct Module {
 unsafe impl Send for Module {}
 
 impl Module {
-    /// Has the driver compile PTX for its device.
+    /// Lets the driver compile PTX for its device.
     pub(crate) fn load(context: &Arc<Context>, ptx: &CStr) -> Result<Module, CudaError> {
         context.enter()?;
         let mut module = null_mut();
@@ -53,7 +53,7 @@ impl Module {
         Ok(Module { context: context.clone(), module })
     }
 
-    /// A kernel of this name.
+    /// The kernel with this name.
     pub(crate) fn kernel(&self, name: &CStr) -> Result<Kernel, CudaError> {
         let driver = self.context.driver();
         let mut function = null_mut();
@@ -66,7 +66,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: loaded once, unloaded once, after all that its kernels were given.
+        // SAFETY: loaded once, and unloaded once, after all the work of its kernels.
         self.context.free(|driver| unsafe { (driver.cuModuleUnload)(self.module) });
     }
 }

@@ -1,4 +1,4 @@
-//! References on their way to the device.
+//! A page: the references of one batch on their way to the device.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use crate::driver::CudaError;
 use crate::memory::{DeviceMemory, MemoryMode, PinnedMemory};
 use crate::stream::Event;
 
-/// References of the smallest page: 4 KiB, as Catalyst's reference pool (section 3.2.1).
+/// Number of references of the smallest page: 4 KiB, as in Catalyst's reference pool (section 3.2.1).
 const REFERENCES_MIN: usize = 1024;
 
-/// References, or the digests of a question: where the host writes them, where the device reads them, and the zone of
-/// each.
+/// The references of a batch, or the digests of a lookup: the memory where the host writes them, the memory where
+/// the device reads them, and the memory for their zones.
 pub(crate) struct Page {
     pub(crate) host: PinnedMemory,
     pub(crate) references: DeviceMemory,
     pub(crate) zones: DeviceMemory,
-    /// The device is done with all three.
+    /// The device has finished with all three.
     pub(crate) done: Event,
 }
 
@@ -35,7 +35,7 @@ impl Page {
         })
     }
 
-    /// Waits until the page is free, makes it large enough and writes the words into it; returns how many they are.
+    /// Waits until the page is free, enlarges it if necessary, and writes the words into it. Returns their number.
     pub(crate) fn fill(
         &mut self,
         context: &Arc<Context>,

@@ -1,28 +1,28 @@
-//! How the words of a map lie on a device: those of [`LineHitmap`] as they are, those of [`PublishedHitmap`] one
-//! counter after the other, level 1 first and the set counter last.
+//! The layout of a map's words on a device. The words of [`LineHitmap`] are stored as they are. Those of
+//! [`PublishedHitmap`] are stored one counter after the other, with level 1 first and the set counter last.
 
 use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions};
 
-/// Which hitmap a device holds.
+/// The kind of hitmap that a device holds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Layout {
-    /// As [`LineHitmap`]: all levels of a key in 64 bytes.
+    /// A [`LineHitmap`]: all levels of a key in 64 bytes.
     Line,
-    /// As [`PublishedHitmap`].
+    /// A [`PublishedHitmap`].
     Published(PublishedOptions),
 }
 
 /// A layout and its size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Shape {
-    /// Lines of 8 words: any number.
+    /// Any number of lines of 8 words.
     Line { lines: u64 },
-    /// Bits of level 1: a power of two, at least 512.
+    /// `first_bits` is the number of bits of level 1: a power of two, at least 512.
     Published { options: PublishedOptions, first_bits: u64 },
 }
 
 impl Shape {
-    /// For a map made for this many items.
+    /// The shape of a map that is sized for `items` items.
     ///
     /// # Panics
     /// If an option is out of its range.
@@ -30,14 +30,14 @@ impl Shape {
         match layout {
             Layout::Line => Shape::Line { lines: LineHitmap::lines_for(items) },
             Layout::Published(options) => {
-                // It refuses what it is not made for.
+                // The constructor panics if an option is out of its range.
                 PublishedHitmap::for_items(0, options);
                 Shape::Published { options, first_bits: options.first_bits_for(items) }
             }
         }
     }
 
-    /// The shape for this many items, or this one if it is not smaller.
+    /// The shape for `items` items, or this one if it is not smaller.
     pub(crate) fn grown(self, items: u64) -> Shape {
         match self {
             Shape::Line { lines } => Shape::Line { lines: lines << LineHitmap::doublings(lines, items) },
@@ -47,12 +47,12 @@ impl Shape {
         }
     }
 
-    /// How many times larger it is than another size of the same layout: a power of two.
+    /// How many times larger this shape is than another size of the same layout: a power of two.
     pub(crate) fn times(self, smaller: Shape) -> u64 {
         self.bytes() as u64 / smaller.bytes() as u64
     }
 
-    /// The same layout, so many times larger.
+    /// The same layout, `times` times larger.
     pub(crate) fn multiplied(self, times: u64) -> Shape {
         match self {
             Shape::Line { lines } => Shape::Line { lines: lines * times },
@@ -82,8 +82,8 @@ impl Shape {
         }
     }
 
-    /// Where a hash counter of the published layout begins and ends, in bytes. The counter after the last level is the
-    /// set counter.
+    /// Where a hash counter of the published layout begins and ends, in bytes. The counter after the last level is
+    /// the set counter.
     pub(crate) fn counter(self, level: u8) -> (usize, usize) {
         let Shape::Published { options, first_bits } = self else { return (0, self.bytes()) };
         let first_bytes = first_bits as usize / 8;
@@ -91,8 +91,8 @@ impl Shape {
         (begin, begin + if level > options.levels { first_bytes } else { first_bytes << (level - 1) })
     }
 
-    /// The map of the CPU with these words. An aging that stands at `cursor` goes on there if it can, else it is brought
-    /// to its end here.
+    /// The CPU hitmap with these words. An aging that stands at `cursor` continues there if the layout ages piece
+    /// by piece; otherwise it is completed here.
     pub(crate) fn on_cpu(self, mut words: Vec<u64>, cursor: Option<u64>) -> Box<dyn Hitmap> {
         let Shape::Published { options, .. } = self else {
             debug_assert_eq!(words.len() % LineHitmap::LINE_WORDS, 0);
@@ -110,8 +110,8 @@ impl Shape {
         Box::new(PublishedHitmap::from_words(options, counters, set_counter))
     }
 
-    /// The steps of an aging of the published layout: each level becomes the fold of the one above it, then the top one
-    /// is cleared, then the set counter, which the new level 1 has taken in.
+    /// The steps of an aging of the published layout. Each level becomes the fold of the one above it. Then the top
+    /// level is cleared, and last the set counter, whose bits the new level 1 has taken over.
     pub(crate) fn aging(self) -> impl Iterator<Item = Aging> {
         let (levels, set_counter) = match self {
             Shape::Line { .. } => (0, false),
@@ -126,7 +126,7 @@ impl Shape {
         folds.chain(top).chain(set_counter.then_some(Aging::Clear { level: levels + 1 }))
     }
 
-    /// All steps of an aging from one on.
+    /// Does all steps of an aging, beginning with step `step`.
     fn age_from(self, words: &mut [u64], step: u64) {
         let range = |level| {
             let (begin, end) = self.counter(level);
@@ -150,13 +150,13 @@ impl Shape {
     }
 }
 
-/// One step of an aging; the levels are numbers of counters.
+/// One step of an aging. Levels are given as the numbers of their counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Aging {
-    /// A level becomes the fold of the one above it, and takes in a counter of its own size.
+    /// A level becomes the fold of the level above it, combined with a counter of its own size.
     Fold { level: u8, also: Option<u8> },
-    /// The only level becomes the set counter.
+    /// The only level becomes a copy of the set counter.
     Copy { level: u8, from: u8 },
-    /// A counter forgets.
+    /// A counter is cleared.
     Clear { level: u8 },
 }

@@ -13,19 +13,19 @@ use crate::memory::{DeviceMemory, PinnedMemory};
 use crate::module::{Argument, Kernel};
 
 const NOT_READY: c_int = 600;
-/// Of a stream: it does not wait for the legacy default stream of the process.
+/// A flag of streams: the stream does not wait for the legacy default stream of the process.
 const NON_BLOCKING: c_uint = 1;
-/// Of an event: it has no time, and is cheaper for that.
+/// A flag of events: the event records no time, which makes it cheaper.
 const DISABLE_TIMING: c_uint = 2;
-/// Threads of a block: a multiple of every device's warp, and few enough for any device.
+/// Threads per block: a multiple of the warp size of every device, and few enough for any device.
 const BLOCK: u32 = 256;
 
-/// How long a device's answer is waited for with open eyes, while others may have the core: most batches take less, and
-/// the shortest sleep takes half as long. After that it sleeps.
+/// While it waits for the device, the host first yields the core to other threads for this long. Most batches take
+/// less time, and the shortest sleep takes half as long. After that the host sleeps.
 const YIELD_FOR: Duration = Duration::from_micros(200);
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// A point in a stream's work.
+/// A point in the work of a stream.
 pub(crate) struct Event {
     context: Arc<Context>,
     event: CUevent,
@@ -45,13 +45,14 @@ impl Event {
         Ok(Event { context: context.clone(), event })
     }
 
-    /// Waits until the stream has come here. An event that was never recorded is not waited for.
+    /// Waits until the stream has reached the event. An event that was never recorded is not waited for.
     ///
-    /// A device that fails may also just never answer; then all that was given to it is left to it for ever.
+    /// A device that fails may also never answer. The context is then abandoned, and everything that was submitted
+    /// to the device stays allocated.
     pub(crate) fn wait(&self, timeout: Duration) -> Result<(), CudaError> {
         let start = Instant::now();
         loop {
-            // SAFETY: the event is there for as long as `self` is.
+            // SAFETY: the event exists for as long as `self` does.
             match unsafe { (self.context.driver().cuEventQuery)(self.event) } {
                 NOT_READY => {}
                 code => return self.context.driver().check("waiting for the device", code),
@@ -65,11 +66,11 @@ impl Event {
         }
     }
 
-    /// Time from this event to a later one; both were timed and have come.
+    /// Time from this event to a later one. Both were made with a time and have been reached.
     pub(crate) fn until(&self, later: &Event) -> Result<Duration, CudaError> {
         let driver = self.context.driver();
         let mut milliseconds = 0.0;
-        // SAFETY: the time can be written, and both events are there.
+        // SAFETY: the time can be written, and both events exist.
         let code = unsafe { (driver.cuEventElapsedTime)(&mut milliseconds, self.event, later.event) };
         driver.check("asking for a time", code)?;
         Ok(Duration::from_secs_f64(f64::from(milliseconds).max(0.0) / 1e3))
@@ -78,12 +79,12 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, destroyed once; the driver keeps it until the stream has come there.
+        // SAFETY: made by `new`, destroyed once. The driver keeps it until the stream has reached it.
         self.context.free(|driver| unsafe { (driver.cuEventDestroy_v2)(self.event) });
     }
 }
 
-/// Work that the device does one piece after the other. Everything given to it must stay until it is done.
+/// A queue of work that the device does in order. Everything that is submitted must stay valid until it is done.
 pub(crate) struct Stream {
     context: Arc<Context>,
     stream: CUstream,
@@ -102,22 +103,22 @@ impl Stream {
         Ok(Stream { context: context.clone(), stream })
     }
 
-    /// The event comes when all that was given to the stream until now is done.
+    /// Records the event: the stream reaches it when all work submitted so far is done.
     pub(crate) fn record(&self, event: &Event) -> Result<(), CudaError> {
-        // SAFETY: both are there, and of one context.
+        // SAFETY: both exist and belong to one context.
         let code = unsafe { (self.context.driver().cuEventRecord)(event.event, self.stream) };
         self.context.driver().check("recording an event", code)
     }
 
-    /// What is given to the stream from now on begins after the event.
+    /// Lets all work submitted from now on begin after the event.
     pub(crate) fn after(&self, event: &Event) -> Result<(), CudaError> {
-        // SAFETY: both are there, and of one context.
+        // SAFETY: both exist and belong to one context.
         let code = unsafe { (self.context.driver().cuStreamWaitEvent)(self.stream, event.event, 0) };
         self.context.driver().check("ordering two streams", code)
     }
 
-    /// Copies the first `bytes` bytes to the device, from byte `offset` on. The source must not change until that is
-    /// done.
+    /// Copies the first `bytes` bytes to the device, to offset `offset`. The source must not change until the copy
+    /// is done.
     pub(crate) fn copy_in(
         &self,
         to: &DeviceMemory,
@@ -127,13 +128,14 @@ impl Stream {
     ) -> Result<(), CudaError> {
         assert!(bytes <= from.bytes() && offset + bytes <= to.bytes());
         let driver = self.context.driver();
-        // SAFETY: both ranges are allocated, by the assertion; the owner of `from` waits before writing to it again.
+        // SAFETY: both ranges are allocated, by the assertion. The owner of `from` waits before it writes there
+        // again.
         let code =
             unsafe { (driver.cuMemcpyHtoDAsync_v2)(to.at(offset), from.start().cast(), bytes, self.stream) };
         driver.check("copying to the device", code)
     }
 
-    /// Copies `bytes` bytes from byte `offset` on to the host. It must not be looked at until it is done.
+    /// Copies `bytes` bytes from offset `offset` to the host. The target must not be read until the copy is done.
     pub(crate) fn copy_out(
         &self,
         to: &mut PinnedMemory,
@@ -143,13 +145,13 @@ impl Stream {
     ) -> Result<(), CudaError> {
         assert!(bytes <= to.bytes() && offset + bytes <= from.bytes());
         let driver = self.context.driver();
-        // SAFETY: both ranges are allocated, by the assertion; the owner of `to` waits before reading it.
+        // SAFETY: both ranges are allocated, by the assertion. The owner of `to` waits before it reads it.
         let code =
             unsafe { (driver.cuMemcpyDtoHAsync_v2)(to.start().cast(), from.at(offset), bytes, self.stream) };
         driver.check("copying from the device", code)
     }
 
-    /// Copies within the device.
+    /// Copies `bytes` bytes within the device.
     pub(crate) fn copy_within(
         &self,
         to: (&DeviceMemory, usize),
@@ -165,8 +167,8 @@ impl Stream {
         driver.check("copying on the device", code)
     }
 
-    /// Copies `rows` rows of `width` bytes within the device. `to.1` and `from.1` are where they begin, `to.2` and
-    /// `from.2` the distance of two rows.
+    /// Copies `rows` rows of `width` bytes within the device. `to.1` and `from.1` are the offsets of the first
+    /// rows, and `to.2` and `from.2` are the distances between rows.
     pub(crate) fn copy_rows(
         &self,
         to: (&DeviceMemory, usize, usize),
@@ -201,7 +203,7 @@ impl Stream {
         driver.check("copying on the device", unsafe { (driver.cuMemcpy2DAsync_v2)(&copy, self.stream) })
     }
 
-    /// Sets `bytes` bytes from byte `offset` on to 0.
+    /// Sets `bytes` bytes from offset `offset` to 0.
     pub(crate) fn clear(&self, memory: &DeviceMemory, offset: usize, bytes: usize) -> Result<(), CudaError> {
         assert!(offset + bytes <= memory.bytes());
         let driver = self.context.driver();
@@ -210,11 +212,12 @@ impl Stream {
         driver.check("clearing memory of the device", code)
     }
 
-    /// Runs a kernel in as many threads, and up to 255 more, which find nothing to do. `threads` is more than 0.
+    /// Runs a kernel in `threads` threads, which is more than 0, and in up to 255 more threads that find nothing to
+    /// do.
     ///
     /// # Safety
-    /// The arguments are those of the kernel, in number, order and size, and what they lead to is allocated until the
-    /// kernel has run.
+    /// The arguments match those of the kernel in number, order and size, and the memory that they point at is
+    /// allocated until the kernel has run.
     pub(crate) unsafe fn launch(
         &self,
         kernel: &Kernel,
@@ -231,7 +234,7 @@ impl Stream {
         }
         assert!(arguments.len() <= pointers.len());
         let driver = self.context.driver();
-        // SAFETY: the driver copies the arguments before it returns; the rest is the caller's promise.
+        // SAFETY: the driver copies the arguments before it returns. The rest is the caller's promise.
         let code = unsafe {
             let (function, pointers) = (kernel.function(), pointers.as_mut_ptr());
             (driver.cuLaunchKernel)(function, blocks, 1, 1, BLOCK, 1, 1, 0, self.stream, pointers, null_mut())
@@ -242,7 +245,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, destroyed once; the driver keeps it until its work is done.
+        // SAFETY: made by `new`, destroyed once. The driver keeps it until its work is done.
         self.context.free(|driver| unsafe { (driver.cuStreamDestroy_v2)(self.stream) });
     }
 }

@@ -1,21 +1,22 @@
-//! One bit array in which every key has a few bits (Catalyst, section 3.1.1): a Bloom filter that can be halved.
+//! A hash counter: a bit array in which every key has a few bits (Catalyst, section 3.1.1). It is a Bloom filter
+//! that can be halved.
 //!
-//! A key is given as its mixed bits, see [`crate::mix()`].
+//! Keys are given as their mixed bits, see [`crate::mix()`].
 
 use crate::prefetch::prefetch;
 
 /// Bits of the smallest counter: one cache line.
 pub const COUNTER_BITS_MIN: u64 = 512;
-/// The most bits a key can have in a counter.
+/// Most bits that a key can have in a counter.
 pub const HASH_BITS_MAX: u8 = 4;
 
 const WORD_BITS: u64 = u64::BITS as u64;
-/// The positions of a key are its mixed bits turned by 0, 1, 2, 3 times this: a third of a word, so that three
-/// positions share few bits.
+/// The positions of a key are its mixed bits rotated by 0, 1, 2, 3 times this number. It is a third of a word, so
+/// that three positions share few bits.
 const TURN: u32 = 21;
 
-/// A bit array; a key is *marked* when all its bits are set. It may be wrong about a key that was never marked, and is
-/// never wrong about one that was.
+/// A bit array. A key is *marked* if all its bits are set. A key that was never marked may seem to be marked; a key
+/// that was marked always is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HashCounter {
     words: Vec<u64>,
@@ -23,36 +24,38 @@ pub struct HashCounter {
 }
 
 impl HashCounter {
-    /// An empty counter of `bits` bits, of which each key has `hash_bits`.
+    /// An empty counter of `bits` bits, in which each key has `hash_bits` bits.
     ///
     /// # Panics
-    /// Unless `bits` is a power of two of at least [`COUNTER_BITS_MIN`], and `hash_bits` from 1 to [`HASH_BITS_MAX`].
+    /// Unless `bits` is a power of two of at least [`COUNTER_BITS_MIN`], and `hash_bits` is from 1 to
+    /// [`HASH_BITS_MAX`].
     pub fn new(bits: u64, hash_bits: u8) -> HashCounter {
         assert!(bits >= COUNTER_BITS_MIN, "a counter of {bits} bits");
         HashCounter::from_words(vec![0; (bits / WORD_BITS) as usize], hash_bits)
     }
 
-    /// A counter with these bits, bit 0 of the first word first: the inverse of [`HashCounter::words`].
+    /// A counter with these bits, starting with bit 0 of the first word: the inverse of [`HashCounter::words`].
     ///
     /// # Panics
-    /// As [`HashCounter::new`], except that half the smallest counter and less is taken: folding makes them.
+    /// As [`HashCounter::new`], except that a counter may be smaller than the smallest one, because folding makes
+    /// such counters.
     pub fn from_words(words: Vec<u64>, hash_bits: u8) -> HashCounter {
         assert!(words.len().is_power_of_two(), "{} words", words.len());
         assert!((1..=HASH_BITS_MAX).contains(&hash_bits), "{hash_bits} hash bits");
         HashCounter { words, hash_bits }
     }
 
-    /// Bits of the array.
+    /// Number of bits in the array.
     pub fn bits(&self) -> u64 {
         self.words.len() as u64 * WORD_BITS
     }
 
-    /// The array, bit 0 of the first word first.
+    /// The array, starting with bit 0 of the first word.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Where the `nth` bit of a key is: which word, and the bit in it.
+    /// The `nth` bit of a key: the index of its word, and the bit in the word.
     #[inline(always)]
     fn word_and_bit(&self, mixed: u64, nth: u8) -> (usize, u64) {
         let position = mixed.rotate_left(TURN * u32::from(nth)) & (self.bits() - 1);
@@ -71,7 +74,7 @@ impl HashCounter {
     /// Whether all bits of a key are set.
     #[inline]
     pub fn is_marked(&self, mixed: u64) -> bool {
-        // No early end: a wrong guess costs more than the reads it would spare.
+        // No early exit: a mispredicted branch costs more than the reads that it would save.
         let mut all = true;
         for nth in 0..self.hash_bits {
             let (word, bit) = self.word_and_bit(mixed, nth);
@@ -80,7 +83,7 @@ impl HashCounter {
         all
     }
 
-    /// A hint that the key is asked for or marked soon.
+    /// Prefetches the bits of a key.
     #[inline]
     pub(crate) fn prefetch(&self, mixed: u64) {
         for nth in 0..self.hash_bits {
@@ -88,10 +91,11 @@ impl HashCounter {
         }
     }
 
-    /// Forgets its own bits and takes those of the fold of `upper`.
+    /// Replaces its own bits by the fold of `upper`: low half OR high half (Catalyst, Fig. 4). A key that was
+    /// marked in `upper` is then marked here.
     ///
     /// # Panics
-    /// Unless `upper` is twice as long, and its keys have as many bits.
+    /// Unless `upper` is twice as long and its keys have as many bits.
     pub fn become_fold_of(&mut self, upper: &HashCounter) {
         assert_eq!(
             (2 * self.words.len(), self.hash_bits),
@@ -105,10 +109,10 @@ impl HashCounter {
         }
     }
 
-    /// Whoever is marked in `other` is then marked in this one too.
+    /// Marks all keys that are marked in `other`.
     ///
     /// # Panics
-    /// Unless both have the same shape.
+    /// Unless both counters have the same shape.
     pub fn or(&mut self, other: &HashCounter) {
         assert_eq!((self.words.len(), self.hash_bits), (other.words.len(), other.hash_bits), "two shapes");
         for (word, other) in self.words.iter_mut().zip(&other.words) {
@@ -116,8 +120,8 @@ impl HashCounter {
         }
     }
 
-    /// The array twice over: a position modulo twice the size is the position, or the position and the size. Nobody who
-    /// was marked is not; who was not is not yet.
+    /// Doubles the array by repeating it: a position modulo twice the size is the old position, or the old position
+    /// plus the size. The same keys are marked as before.
     pub fn double(&mut self) {
         self.words.extend_from_within(..);
     }
@@ -135,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    /// The positions from the definition, one bit at a time.
+    /// The positions of a key by their definition, one bit at a time.
     fn positions(mixed: u64, hash_bits: u8, bits: u64) -> HashSet<u64> {
         let bit = |n: u64| mixed >> (n % 64) & 1;
         (0..u64::from(hash_bits))

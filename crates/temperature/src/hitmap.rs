@@ -5,22 +5,23 @@ use crate::reference::{Digest, Reference};
 /// How often keys were accessed recently, counted in levels of hash counters (Catalyst, section 3.1).
 ///
 /// * **Batches.** [`Hitmap::mark`] judges all references of a batch against the map as it was before the call. The
-///   outcome therefore does not depend on their order, and a processor with thousands of threads produces the same bits
-///   as one thread. A key that occurs twice in a batch climbs one level. With batches of one reference this is
-///   Catalyst's Algorithm 2.
-/// * **No false negatives.** A key that was marked in `n` batches since the last aging is in zone `min(n, levels)` or
-///   higher. Each aging lowers this bound by one; an aging done piece by piece also lowers it for some of the marks made
-///   meanwhile. A key may be in a higher zone than it earned, because keys share bits.
+///   outcome therefore does not depend on their order, and a processor with thousands of threads produces the same
+///   bits as a single thread. A key that occurs twice in a batch climbs one level. With batches of one reference
+///   this is Catalyst's Algorithm 2.
+/// * **No false negatives.** Without an aging, a key that was marked in `n` batches is in zone `min(n, levels)` or
+///   higher. Each aging lowers this bound by one. An aging that is done piece by piece also lowers it for some of
+///   the marks made meanwhile. A key may be in a higher zone than it earned, because keys share bits.
 pub trait Hitmap: Send {
-    /// Marks the keys of a batch. Each key is marked in the lowest level in which it is not marked yet. A map with a set
-    /// counter also marks there each stored key that was in no level.
+    /// Marks the keys of a batch. Each key is marked in the lowest level in which it is not marked yet. A map with
+    /// a set counter also marks each stored key there that was in no level.
     fn mark(&mut self, references: &[Reference]);
 
     /// Appends the zone of each key, in order: from 0 (cold) to [`Hitmap::levels`] (hot).
     fn zones(&mut self, digests: &[Digest], zones: &mut Vec<u8>);
 
-    /// Begins an aging (rolling compaction; Catalyst, Algorithm 1), which moves every key one zone down. A map that ages
-    /// piece by piece continues in [`Hitmap::age_some`]. The call changes nothing while an aging is in progress.
+    /// Begins an aging (rolling compaction; Catalyst, Algorithm 1), which moves every key one zone down. A map that
+    /// ages piece by piece continues in [`Hitmap::age_some`]. While an aging is in progress the call changes
+    /// nothing.
     fn age(&mut self);
 
     /// Continues the aging in progress through at most `bytes` bytes of the map. Returns whether more is left.
@@ -29,8 +30,8 @@ pub trait Hitmap: Send {
     /// Grows the map by doublings until it is sized for `items` items. No mark is lost. A map never shrinks.
     fn grow(&mut self, items: u64);
 
-    /// Bytes of memory that the map would take after [`Hitmap::grow`] for `items` items. `bytes_for(0)` is what it takes
-    /// now.
+    /// Bytes of memory that the map would take after [`Hitmap::grow`] for `items` items. `bytes_for(0)` is what the
+    /// map takes now.
     fn bytes_for(&self, items: u64) -> u64;
 
     /// Number of levels, which is also the highest zone.

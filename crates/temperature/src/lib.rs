@@ -1,13 +1,13 @@
 //! How warm a key is, and whether it was in the cache before.
 //!
-//! This crate knows hashes and bits, nothing of items, columns or threads. The keeper owns one hitmap and one ghost and
-//! is the only thread that uses them, so there are no atomics here.
+//! This crate knows hashes and bits, and nothing of items, columns or threads. The keeper owns one hitmap and one
+//! ghost and is the only thread that uses them, so there are no atomics here.
 //!
-//! * [`Hitmap`] is the interface of every hitmap; [`LineHitmap`] and [`PublishedHitmap`] run on the CPU.
-//! * [`DeviceHitmap`] is what a hitmap on a device offers in addition. `larder-cuda` implements it; [`Resilient`] falls
-//!   back to the CPU when the device fails.
-//! * [`Ghost`] remembers fingerprints of evicted keys. [`Shadows`] simulates small caches to find out how much room new
-//!   items deserve.
+//! * [`Hitmap`] is the interface of every hitmap. [`LineHitmap`] and [`PublishedHitmap`] run on the CPU.
+//! * [`DeviceHitmap`] is what a hitmap on a device offers in addition. The crate `larder-cuda` implements it, and
+//!   [`Resilient`] falls back to the CPU when the device fails.
+//! * [`Ghost`] remembers fingerprints of evicted keys. [`Shadows`] simulates small caches to find out how much
+//!   space new items deserve.
 
 #![deny(unsafe_code)]
 

@@ -3,11 +3,11 @@
 use crate::hitmap::{DeviceHitmap, Hitmap};
 use crate::reference::{Digest, Reference};
 
-/// A hitmap on a device `D` that moves to the CPU at the device's first failure, and stays there.
+/// A hitmap on a device `D` that moves to the CPU at the device's first failure and stays there.
 ///
-/// Failures are: memory refused at a growth, a refused batch, a device that reports an error or does not answer. The move
-/// is logged once. If the device still returns its bits, no mark is lost and the failed call is repeated on the CPU. If
-/// it does not, the map on the CPU begins empty and all keys are cold.
+/// A failure is memory refused at a growth, a refused batch, or a device that reports an error or does not answer.
+/// The move is logged once. If the device still returns its bits, no mark is lost, and the failed call is repeated
+/// on the CPU. If it does not, the map on the CPU begins empty and all keys are cold.
 #[derive(Debug)]
 pub struct Resilient<D: DeviceHitmap> {
     processor: Processor<D>,

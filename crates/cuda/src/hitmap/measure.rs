@@ -1,4 +1,4 @@
-//! How long a batch takes: the figures of Catalyst's Fig. 9, for `examples/cuda_curve.rs`.
+//! Timing of a batch, for the figures of Catalyst's Fig. 9 (`examples/cuda_curve.rs`).
 
 use std::time::{Duration, Instant};
 
@@ -8,22 +8,23 @@ use super::CudaHitmap;
 use crate::driver::CudaError;
 use crate::stream::Event;
 
-/// How long a batch took.
+/// How long the parts of a batch took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchTimes {
-    /// The references' way to the device, by the device's clock.
+    /// Copying the references to the device, by the device's clock.
     pub transfer: Duration,
     /// Both kernels, by the device's clock.
     pub kernels: Duration,
-    /// All of it, by the host's clock, until the host knows that it is done.
+    /// Everything until the host knows that the batch is done, by the host's clock.
     pub whole: Duration,
 }
 
 impl CudaHitmap {
-    /// Marks a batch as [`Hitmap::mark`] does, waits for it and says how long it took.
+    /// Marks a batch like [`Hitmap::mark`](larder_temperature::Hitmap::mark), waits for it and returns how long it
+    /// took.
     ///
     /// # Errors
-    /// What the driver refuses; the batch may be marked or not.
+    /// The driver refuses something. The batch may or may not be marked.
     pub fn measure(&mut self, references: &[Reference]) -> Result<BatchTimes, CudaError> {
         self.try_to(|map| {
             let event = || Event::new(&map.context, true);

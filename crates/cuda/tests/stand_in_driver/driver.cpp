@@ -1,8 +1,8 @@
-// A stand-in for the CUDA driver: what `larder-cuda` calls of libcuda.so.1, with the kernels compiled for the
-// host, and failures to order. Streams are threads that do their work late, so that an order that nobody asked for is
-// not kept; addresses, contexts and sizes are checked where a real driver would fail or do damage.
+// A stand-in for the CUDA driver: the functions of libcuda.so.1 that `larder-cuda` calls, with the kernels compiled for
+// the host, and failures on demand. Streams are threads that do their work late, so that code that relies on an order it
+// did not request fails. Addresses, contexts and sizes are checked where a real driver would fail or corrupt memory.
 //
-// Orders come from the variable STAND_IN (`devices=0,init=803`) and from stand_in_set().
+// Failures are requested by the environment variable STAND_IN (`devices=0,init=803`) and by stand_in_set().
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -57,7 +57,7 @@ struct Function {
     std::string name;
 };
 
-// All there is. It is never destroyed: a stream that hangs outlives main().
+// The whole state. It is never destroyed, because a stream that hangs outlives main().
 struct World {
     std::mutex lock;
     std::condition_variable changed;
@@ -106,7 +106,7 @@ static int the_context;
     abort();
 }
 
-// Whether this call is the one that an order like `lose=3` speaks of: the third from then on.
+// Whether this is the call that a request like `lose=3` names: the third one after the request.
 static bool due(const char *order)
 {
     auto found = world().orders.find(order);
@@ -137,7 +137,7 @@ static bool within(const std::map<u64, size_t> &memory, u64 address, size_t byte
     if (!current_context)                            \
         return INVALID_CONTEXT;
 
-// Ends only when the world does.
+// Ends only when the process ends.
 static void serve(std::shared_ptr<Stream> stream)
 {
     std::unique_lock<std::mutex> held(world().lock);
@@ -149,7 +149,7 @@ static void serve(std::shared_ptr<Stream> stream)
         stream->work.pop_front();
         stream->busy = true;
         held.unlock();
-        // Late, so that whoever does not wait sees what was there before.
+        // Late, so that a caller that does not wait sees the old contents.
         std::this_thread::yield();
         if (!world().lost)
             next();
@@ -177,7 +177,7 @@ static bool idle()
     return true;
 }
 
-// ---- Orders and questions of the test.
+// ---- Requests and questions of the test.
 
 extern "C" void stand_in_set(const char *order, long long value)
 {
@@ -187,7 +187,7 @@ extern "C" void stand_in_set(const char *order, long long value)
         world().lost = (int)value;
 }
 
-// Whatever was allocated or made and is still there.
+// The number of objects and allocations that still exist.
 extern "C" long long stand_in_live()
 {
     std::unique_lock<std::mutex> held(world().lock);
@@ -297,7 +297,7 @@ static const std::map<std::string, std::string> &signatures()
     return *all;
 }
 
-// Whether the text has this kernel, with arguments of the sizes that the source compiled here has.
+// Whether the text contains this kernel, with arguments of the same sizes as in the source compiled here.
 static bool has_kernel(const std::string &text, const std::string &name, const std::string &wanted)
 {
     const size_t begin = text.find(".visible .entry " + name + "(");
@@ -353,7 +353,7 @@ extern "C" int cuMemAlloc_v2(u64 *address, size_t bytes)
     void *memory = malloc(bytes);
     if (!memory)
         return OUT_OF_MEMORY;
-    // Fresh memory of a device has anything in it.
+    // Fresh memory of a device is not cleared.
     memset(memory, 0xA5, bytes);
     *address = (u64)memory;
     world().device_memory[*address] = bytes;
@@ -452,7 +452,7 @@ extern "C" int cuMemcpyDtoDAsync_v2(u64 to, u64 from, size_t bytes, void *stream
     return copy(stream, to, from, bytes, 0);
 }
 
-// CUDA_MEMCPY2D, as the driver's interface has it.
+// CUDA_MEMCPY2D of the driver's interface.
 struct Copy2D {
     size_t from_x, from_y;
     int from_type;
@@ -587,7 +587,7 @@ extern "C" int cuEventElapsedTime(float *milliseconds, void *begin, void *end)
     return SUCCESS;
 }
 
-// Runs a kernel once for each thread of the grid, a large one in two threads of the host.
+// Runs a kernel once for each thread of the grid. A large grid is divided between two threads of the host.
 template <class Kernel> static void run(u64 threads, Kernel kernel)
 {
     const auto part = [&](u64 begin, u64 end) {
@@ -613,7 +613,7 @@ static u32 narrow(void **arguments, int number)
     return *(const u32 *)arguments[number];
 }
 
-// The work of a launch, or none if a thread of it would touch what is not allocated.
+// The work of a launch, or none if a thread of it would access memory that is not allocated.
 static std::function<void()> work_of(const std::string &name, u64 threads, void **arguments)
 {
     const auto is_there = [](u64 address, u64 bytes) { return within(world().device_memory, address, bytes); };
