@@ -20,12 +20,10 @@ pub use fifo::Fifo;
 pub use published::{Published, PublishedPolicyOptions};
 pub use sweep::Sweep;
 
+use larder_cuda::{CudaHitmap, Layout, MemoryMode};
 use larder_item::KeyHash;
 use larder_memory::ColumnId;
-use larder_temperature::{
-    CudaHitmap, Hitmap, Layout, LineHitmap, MemoryMode, PublishedHitmap, PublishedOptions, Reference,
-    Resilient,
-};
+use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference, Resilient};
 use std::collections::VecDeque;
 
 /// `--temperature`: how the cache knows what is warm.
