@@ -3,10 +3,9 @@
 
 mod support;
 
-use larder_flash::device::contract::{self, Op};
-use larder_flash::device::{
-    AppendFault, Device, DeviceOptions, Direct, FaultyDevice, MemoryDevice, ReadFault, ReadsBy, open,
-};
+use larder_flash::device::{Device, DeviceOptions, Direct, ReadsBy, open};
+use larder_laboratory::contract::{self, Op};
+use larder_laboratory::{AppendFault, FaultyDevice, MemoryDevice, ReadFault};
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -6,16 +6,13 @@
 //! `LARDER_CRASH_POINTS` changes how many losses there are.
 
 use larder_flash::Recover;
-use larder_flash::device;
 use larder_flash::device::Device;
-use larder_flash::ssd::{Profile, SimSsd, ZoneLayout};
+use larder_laboratory::ssd::{Profile, SimSsd, ZoneLayout};
+use larder_laboratory::{CutDevice, Dice, Flavour};
 
-#[path = "support/cut.rs"]
-mod cut;
 #[path = "support/history.rs"]
 mod history;
 
-use cut::{CutDevice, Dice, Flavour};
 use history::{History, Setup, Tally};
 use std::sync::Arc;
 
@@ -44,7 +41,7 @@ impl Machine {
             let cache_bytes = [0, 16 << 10, 1 << 20][dice.below(3) as usize];
             let layout = ZoneLayout { luns_per_zone: 1, cache_bytes };
             let name = format!("SSD, {zone_pages} pages a block, cache of {cache_bytes} bytes");
-            return (Machine::Ssd(SimSsd::with_layout(profile, layout, dice.next())), name);
+            return (Machine::Ssd(SimSsd::with_layout(profile, layout, dice.next_u64())), name);
         }
         let flavour = [Flavour::Zoned, Flavour::Punched, Flavour::NeverErased][dice.below(3) as usize];
         let zones = 12 + dice.below(20) as u32;

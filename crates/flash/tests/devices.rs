@@ -3,11 +3,11 @@
 
 mod support;
 
-use larder_flash::device::contract::pages;
 use larder_flash::device::{
     Device, DeviceError, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue, ReadsBy, ZoneId,
     ZoneState, default_zone_bytes, open,
 };
+use larder_laboratory::pages;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;

@@ -3,18 +3,13 @@
 //! A zone is written from its beginning to its end, in whole pages, and erased whole. Whatever a device is made of, it
 //! shows itself like that, and a device that can be overwritten refuses to be.
 
-mod at_once;
 mod buffer;
-#[doc(hidden)]
-pub mod contract;
 mod conventional;
 mod disk;
 mod error;
-mod faulty;
 mod handle;
 #[allow(unsafe_code)]
 mod ioctl;
-mod memory;
 mod open;
 mod options;
 mod pool;
@@ -23,12 +18,9 @@ mod table;
 mod uring;
 mod zoned;
 
-pub use at_once::{AtOnce, reads_at_once};
 pub use buffer::PageBuffer;
 pub use disk::DiskDevice;
 pub use error::DeviceError;
-pub use faulty::{AppendFault, FaultyDevice, ReadFault};
-pub use memory::MemoryDevice;
 pub use open::{OpenError, ZONES_MIN, default_zone_bytes, open};
 pub use options::{DeviceOptions, Direct, ReadsBy};
 

@@ -253,9 +253,9 @@ fn transient(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::contract::{pages, readable};
     use crate::device::handle::Layout;
     use crate::device::{PAGE_BYTES, ReadsBy};
+    use crate::test_devices::{pages, readable};
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 

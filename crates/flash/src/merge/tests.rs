@@ -1,9 +1,10 @@
 use super::*;
-use crate::device::{DeviceCounters, Geometry, MemoryDevice, PAGE_BYTES, PageBuffer, ReadQueue, ZoneReport};
+use crate::device::{DeviceCounters, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneReport};
 use crate::generation::{Generations, Next, Released, Where};
 use crate::page::{self, PAYLOAD_BYTES};
 use crate::record::{Decoded, mix};
 use crate::segment::Writer;
+use crate::test_devices::MemoryDevice;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;

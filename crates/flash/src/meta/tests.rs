@@ -1,9 +1,7 @@
 use super::*;
-use crate::device::MemoryDevice;
+use crate::test_devices::{CutDevice, Dice, Flavour, MemoryDevice};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-
-use crate::cut::{CutDevice, Dice, Flavour};
 
 const FLAVOURS: [Flavour; 3] = [Flavour::Zoned, Flavour::Punched, Flavour::NeverErased];
 
@@ -441,7 +439,7 @@ proptest! {
         let mut dice = Dice(seed);
         drop(open(&device, Recover::Journal));
         for steps in sessions {
-            run(&device, &steps, Dice(dice.next()))?;
+            run(&device, &steps, Dice(dice.next_u64()))?;
         }
     }
 

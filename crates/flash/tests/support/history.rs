@@ -1,15 +1,14 @@
 //! Random histories against a tier, and a model that says what a lookup may find.
 #![allow(dead_code, unreachable_pub, reason = "several tests share it, and none uses all of it")]
 
+use larder_flash::device::Device;
 use larder_flash::{
     Begun, Commit, Fetcher, Flash, FlashItem, FlashOptions, Found, OpsPolicy, Put, ReclaimPolicy, Recover,
 };
 use larder_item::{KeyHash, KeyHasher};
+use larder_laboratory::Dice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-use super::cut::Dice;
-use super::device::Device;
 
 /// Keys of a history. Few, so that they meet again soon.
 const KEYS: u64 = 40;
@@ -143,7 +142,7 @@ fn value(key: u64, version: u64, bytes: u64) -> Vec<u8> {
     let mut out = format!("{key}:{version}:").into_bytes();
     let mut dice = Dice(key << 32 | version);
     while (out.len() as u64) < bytes {
-        out.extend_from_slice(&dice.next().to_le_bytes());
+        out.extend_from_slice(&dice.next_u64().to_le_bytes());
     }
     out.truncate((bytes as usize).max(16));
     out

@@ -2,7 +2,7 @@
 
 use larder_flash::device::ZoneId;
 use larder_flash::space::{ChannelLoad, FreeZones};
-use larder_flash::ssd::{Ftl, FtlOptions, LBA_BYTES, OpenChannel, Profile, Wear, ZoneLayout};
+use larder_laboratory::ssd::{Ftl, FtlOptions, LBA_BYTES, OpenChannel, Profile, Wear, ZoneLayout};
 use std::collections::VecDeque;
 
 /// A place for slabs. Times are virtual nanoseconds.

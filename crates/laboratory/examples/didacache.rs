@@ -2,9 +2,9 @@
 //! Key-Value Caching", FAST'17), tables 1 and 2, on the simulated SSD at a thirtieth of its size, in virtual time:
 //!
 //! ```sh
-//! cargo run --release -p larder-flash --example didacache            # both tables
-//! cargo run --release -p larder-flash --example didacache -- table1
-//! cargo run --release -p larder-flash --example didacache -- table1 6 0.42   # keys / deviation, keys / slots of the device
+//! cargo run --release -p larder-laboratory --example didacache            # both tables
+//! cargo run --release -p larder-laboratory --example didacache -- table1
+//! cargo run --release -p larder-laboratory --example didacache -- table1 6 0.42   # keys / deviation, keys / slots of the device
 //! ```
 //!
 //! The same command gives the same figures on any machine.
@@ -15,8 +15,8 @@ mod kv;
 use kv::flash::{Blocks, Ranges, Store};
 use kv::workload::{Keys, Law};
 use kv::{Cache, Eviction, Settings};
-use larder_flash::ssd::{FtlOptions, Profile};
 use larder_flash::{OpsPolicy, ReclaimPolicy};
+use larder_laboratory::ssd::{FtlOptions, Profile};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

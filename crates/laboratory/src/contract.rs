@@ -1,11 +1,13 @@
 //! The contract of [`Device`], as checks that every implementation passes: call [`check`] from its tests.
 //!
 //! A device is opened anew for each check by a function of the caller, and dropped before the next. It may open the same
-//! medium again (then [`Subject::keeps`] says so), or a fresh one. It has at least [`super::ZONES_MIN`] zones of at least
+//! medium again (then [`Subject::keeps`] says so), or a fresh one. It has at least [`ZONES_MIN`] zones of at least
 //! 16 pages. The checks panic with words that say what is broken.
 
-use super::{Device, DeviceError, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue, ZoneId, ZoneState};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::{pages, readable};
+use larder_flash::device::{
+    Device, DeviceError, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue, ZONES_MIN, ZoneId, ZoneState,
+};
 use std::sync::Arc;
 
 /// What is checked.
@@ -71,16 +73,6 @@ const PAGE: u64 = PAGE_BYTES as u64;
 const FIRST: ZoneId = ZoneId(0);
 const SECOND: ZoneId = ZoneId(1);
 
-/// Pages that say what they are: no two the same.
-pub fn pages(count: usize, seed: u64) -> PageBuffer {
-    let mut buffer = PageBuffer::new(count);
-    for (index, word) in buffer.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let mixed = (seed << 32 | index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        *word = (mixed ^ mixed >> 29).to_le_bytes();
-    }
-    buffer
-}
-
 fn fresh(subject: &Subject<'_>, zones: &[ZoneId]) -> Arc<dyn Device> {
     let device = (subject.open)();
     // Devices that keep what they hold may have as many zones open as they can from an earlier check.
@@ -115,7 +107,7 @@ fn is_state<T>(result: Result<T, DeviceError>) -> bool {
 fn looks(subject: &Subject<'_>) {
     let device = (subject.open)();
     let geometry = device.geometry();
-    assert!(geometry.zones >= super::ZONES_MIN, "{} zones", geometry.zones);
+    assert!(geometry.zones >= ZONES_MIN, "{} zones", geometry.zones);
     assert!(geometry.zone_bytes >= 16 * PAGE && geometry.zone_bytes.is_multiple_of(PAGE));
     assert!(geometry.channels >= 1 && geometry.open_zones_max >= 1);
     assert!(!device.describe().is_empty());
@@ -329,21 +321,6 @@ fn counters(subject: &Subject<'_>) {
 
 fn submit(queue: &mut dyn ReadQueue, token: u64, zone: ZoneId, offset: u64, count: usize) {
     queue.submit(token, zone, offset, PageBuffer::new(count)).expect("there is room");
-}
-
-/// Whether the queue's descriptor is readable, at once or within half a minute.
-///
-/// # Panics
-/// If the system cannot wait for it.
-pub fn readable(queue: &dyn ReadQueue, wait: bool) -> bool {
-    let limit = Timespec { tv_sec: if wait { 30 } else { 0 }, tv_nsec: 0 };
-    let mut fds = [PollFd::from_borrowed_fd(queue.fd(), PollFlags::IN)];
-    loop {
-        match poll(&mut fds, Some(&limit)) {
-            Err(rustix::io::Errno::INTR) => {}
-            ready => return ready.expect("poll") > 0,
-        }
-    }
 }
 
 /// Kicks, and reaps until `count` have come.
@@ -606,7 +583,7 @@ pub fn ops(seed: u64, count: usize, pages_max: usize) -> Vec<Op> {
 fn long_runs(subject: &Subject<'_>) {
     let all: Vec<ZoneId> = (0..6).map(ZoneId).collect();
     for seed in 1..4 {
-        let device = fresh(subject, &all[..super::ZONES_MIN as usize]);
+        let device = fresh(subject, &all[..ZONES_MIN as usize]);
         let zone_pages = (device.geometry().zone_bytes / PAGE) as usize;
         follow(&*device, &ops(seed * 0x9e37_79b9, 300, (zone_pages / 3).min(300)));
     }

@@ -1,9 +1,10 @@
 //! Zones in memory: the device that tests use where no device matters.
 
-use super::{
-    AtOnce, Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId,
-    ZoneReport, ZoneState, reads_at_once,
+use super::device::{
+    Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId, ZoneReport,
+    ZoneState,
 };
+use super::{AtOnce, reads_at_once};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 #[derive(Default)]

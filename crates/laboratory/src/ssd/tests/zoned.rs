@@ -1,7 +1,7 @@
 //! The open-channel front end: as a device, and when power goes.
 
-use crate::device::*;
 use crate::ssd::*;
+use larder_flash::device::*;
 use proptest::prelude::*;
 
 fn profile() -> Profile {

@@ -1,6 +1,6 @@
 //! Which keys are asked for.
 
-use larder_flash::ssd::Rng;
+use larder_laboratory::ssd::Rng;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Law {

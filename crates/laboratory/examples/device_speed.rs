@@ -4,10 +4,10 @@
 //!
 //! A file that is not there is made (1 GiB unless said otherwise) and removed at the end. What a device holds is lost.
 
-use larder_flash::device::contract::readable;
 use larder_flash::device::{
     Device, DeviceError, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadsBy, ZoneId, ZoneState, open,
 };
+use larder_laboratory::readable;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 //! background or not), with the slabs and rates they give, on the simulated SSD:
 //!
 //! ```sh
-//! cargo run --release -p larder-flash --example slides
+//! cargo run --release -p larder-laboratory --example slides
 //! ```
 
 #[allow(dead_code)] // What the other example uses.
@@ -10,8 +10,8 @@ mod kv;
 
 use kv::flash::{Blocks, Ranges, Store};
 use kv::{Cache, Eviction, Settings};
-use larder_flash::ssd::{FtlOptions, Profile};
 use larder_flash::{OpsPolicy, ReclaimPolicy};
+use larder_laboratory::ssd::{FtlOptions, Profile};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

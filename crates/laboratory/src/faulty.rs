@@ -3,7 +3,7 @@
 //! Nothing is left to chance or to time. Operations are counted from 1 over all zones; what shall happen to which is said
 //! before. An append that shall be slow waits for a gate that the test opens.
 
-use super::{
+use larder_flash::device::{
     Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue, ZoneId,
     ZoneReport, ZoneState,
 };
@@ -350,3 +350,6 @@ impl ReadQueue for FaultyReads {
         self.inner.in_flight()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,10 @@
 //! A device in memory that loses its power: what was not synced is there, gone, or torn.
-#![allow(dead_code, unreachable_pub, reason = "several tests share it, and none uses all of it")]
 
 use super::device::{
-    AtOnce, Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId,
-    ZoneReport, ZoneState, reads_at_once,
+    Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId, ZoneReport,
+    ZoneState,
 };
+use super::{AtOnce, reads_at_once};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -26,7 +26,8 @@ pub enum Flavour {
 pub struct Dice(pub u64);
 
 impl Dice {
-    pub fn next(&mut self) -> u64 {
+    /// The next number of the sequence.
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -34,10 +35,12 @@ impl Dice {
         z ^ (z >> 31)
     }
 
+    /// A number below `end`, which is not 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.next_u64() % end
     }
 
+    /// True in `percent` of 100 cases.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,11 +1,7 @@
 //! The device that fails on demand does what it is told, when it is told, and nothing else.
 
-use larder_flash::device::contract::pages;
-use larder_flash::device::{
-    AppendFault, Device, DeviceError, FaultyDevice, MemoryDevice, PAGE_BYTES, PageBuffer, ReadDone,
-    ReadFault, ZoneId, ZoneState,
-};
-use std::sync::Arc;
+use super::*;
+use crate::{MemoryDevice, pages};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const ZONE: ZoneId = ZoneId(1);

@@ -9,8 +9,8 @@ pub(crate) mod workload;
 use flash::Store;
 use larder_flash::device::ZoneId;
 use larder_flash::space::{self, Meter, Watermarks, Work, ZoneFacts};
-use larder_flash::ssd::Histogram;
 use larder_flash::{OpsPolicy, ReclaimPolicy};
+use larder_laboratory::ssd::Histogram;
 use std::collections::VecDeque;
 
 const NOWHERE: u64 = u64::MAX;

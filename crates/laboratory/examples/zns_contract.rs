@@ -6,10 +6,11 @@
 //! With the configuration of a null_blk device, zones are made read-only and offline while they are used. With
 //! `--forbid-io-uring` the system is told to have none, for all programs and for good, at the end.
 
-use larder_flash::device::contract::{CHECKS, Subject, pages};
 use larder_flash::device::{
     Device, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadsBy, ZoneId, ZoneState, open,
 };
+use larder_laboratory::contract::{CHECKS, Subject};
+use larder_laboratory::pages;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};

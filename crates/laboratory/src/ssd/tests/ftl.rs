@@ -1,8 +1,8 @@
 //! The FTL baseline: what comes back, and what it costs, beside known curves.
 
-use crate::device::*;
 use crate::ssd::Rng;
 use crate::ssd::*;
+use larder_flash::device::*;
 use proptest::prelude::*;
 
 fn profile(blocks: u32) -> Profile {

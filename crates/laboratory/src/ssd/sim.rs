@@ -1,6 +1,6 @@
 use super::{Fault, Histogram, NandCounters, OpenChannel, Profile, Wear, ZoneLayout};
-use crate::device::{AtOnce, reads_at_once};
-use crate::device::{
+use crate::{AtOnce, reads_at_once};
+use larder_flash::device::{
     Device, DeviceCounters, DeviceError, Geometry, PageBuffer, ReadQueue, ZoneId, ZoneReport,
 };
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// * everything that was synced, whatever was going on;
 /// * of what was appended to a zone after the last sync, up to the layout's `cache_bytes`, any number of pages from the
 ///   beginning on; the page after them may be there in part, its rest noise;
-/// * a zone in the midst of a reset as [`crate::device::ZoneState::Unknown`]: old pages, noise, read errors, and nothing;
+/// * a zone in the midst of a reset as [`larder_flash::device::ZoneState::Unknown`]: old pages, noise, read errors, and nothing;
 /// * a reset that returned stays, synced or not. (Of a device that forgets resets, tests must make their own.)
 #[derive(Clone)]
 pub struct SimSsd(Arc<Mutex<Inner>>);

@@ -1,6 +1,6 @@
 //! A queue of reads over something that answers at once: memory, or a device in virtual time.
 
-use super::{DeviceError, PageBuffer, ReadDone, ReadQueue, ZoneId};
+use super::device::{DeviceError, PageBuffer, ReadDone, ReadQueue, ZoneId};
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -1,6 +1,6 @@
 use super::{Ftl, FtlCounters, FtlError, FtlOptions, LBA_BYTES, Profile, Wear};
-use crate::device::{AtOnce, reads_at_once};
-use crate::device::{
+use crate::{AtOnce, reads_at_once};
+use larder_flash::device::{
     Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId, ZoneReport,
     ZoneState,
 };

@@ -1,7 +1,7 @@
 //! A simulated SSD: NAND that holds its users to its rules, in virtual time, deterministic and in memory.
 //!
 //! * [`Nand`]: dies and channels, erase before program, word lines in order, bad blocks, wear, power that can be cut.
-//! * [`OpenChannel`]: zones as stripes of blocks, nothing between; [`SimSsd`] makes a [`crate::device::Device`] of it, and is
+//! * [`OpenChannel`]: zones as stripes of blocks, nothing between; [`SimSsd`] makes a [`larder_flash::device::Device`] of it, and is
 //!   what crash tests use.
 //! * [`Ftl`]: the page-mapped baseline, addressed by logical blocks; [`FtlSsd`] makes a device of it whose zones are ranges.
 //!

@@ -1,5 +1,5 @@
 use super::{BlockId, Nand, NandCounters, NandError, Profile};
-use crate::device::{DeviceError, Geometry, PAGE_BYTES, ZoneId, ZoneReport, ZoneState};
+use larder_flash::device::{DeviceError, Geometry, PAGE_BYTES, ZoneId, ZoneReport, ZoneState};
 
 /// How blocks make zones, and what the device may lose with power.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,7 +159,7 @@ impl OpenChannel {
     /// Writes whole pages behind what the zone has. Returns their offset and when the last of them had left the host.
     ///
     /// # Errors
-    /// As [`crate::device::Device::append`].
+    /// As [`larder_flash::device::Device::append`].
     pub fn append(&mut self, at: u64, zone: ZoneId, pages: &[u8]) -> Result<(u64, u64), DeviceError> {
         let index = self.find(zone)?;
         if !pages.len().is_multiple_of(PAGE_BYTES) {
@@ -237,7 +237,7 @@ impl OpenChannel {
     /// Reads whole pages. Returns when the last of them was there.
     ///
     /// # Errors
-    /// As [`crate::device::Device::read`].
+    /// As [`larder_flash::device::Device::read`].
     pub fn read(&mut self, at: u64, zone: ZoneId, offset: u64, into: &mut [u8]) -> Result<u64, DeviceError> {
         let index = self.find(zone)?;
         let found = &self.zones[index];
@@ -275,7 +275,7 @@ impl OpenChannel {
     /// No more is appended: a word line that is not whole is filled with zeros and programmed.
     ///
     /// # Errors
-    /// As [`crate::device::Device::finish`].
+    /// As [`larder_flash::device::Device::finish`].
     pub fn finish(&mut self, at: u64, zone: ZoneId) -> Result<u64, DeviceError> {
         let index = self.find(zone)?;
         if self.nand.step().is_err() {
@@ -305,7 +305,7 @@ impl OpenChannel {
     /// Erases the zone's blocks, all at a time. Returns when that was over.
     ///
     /// # Errors
-    /// As [`crate::device::Device::reset`]: with no block left for a bad one the zone is offline.
+    /// As [`larder_flash::device::Device::reset`]: with no block left for a bad one the zone is offline.
     pub fn reset(&mut self, at: u64, zone: ZoneId) -> Result<u64, DeviceError> {
         let index = self.find(zone)?;
         if self.zones[index].condition == Condition::Offline {

@@ -1,10 +1,10 @@
 //! What the tier costs for items of 100 bytes on a device of memory: DRAM, reads, write amplification, nanoseconds.
 //!
-//! `cargo run --release -p larder-flash --example tier_costs -- [log|generations] [items] [memory MiB] [keep percent] [items the device is made for]`
+//! `cargo run --release -p larder-laboratory --example tier_costs -- [log|generations] [items] [memory MiB] [keep percent] [items the device is made for]`
 
-use larder_flash::device::MemoryDevice;
 use larder_flash::{Begun, Flash, FlashItem, FlashOptions, OpsPolicy, Put, ReclaimPolicy, Recover};
 use larder_item::KeyHasher;
+use larder_laboratory::MemoryDevice;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
