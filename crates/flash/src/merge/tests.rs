@@ -1,10 +1,14 @@
 use super::*;
-use crate::device::{DeviceCounters, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneReport};
+use crate::device::{
+    Device, DeviceCounters, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId, ZoneReport,
+};
 use crate::generation::{Generations, Next, Released, Where};
+use crate::hit_bits::HitBits;
 use crate::page::{self, PAYLOAD_BYTES};
 use crate::record::{Decoded, mix};
-use crate::segment::Writer;
+use crate::segment::{Run, SegmentFacts, Writer};
 use crate::test_devices::MemoryDevice;
+use larder_item::KeyHasher;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
