@@ -1,7 +1,7 @@
 use super::PAGE_BYTES;
 
-/// A buffer of whole pages that begins at a multiple of [`PAGE_BYTES`]. Devices that bypass the page cache (`O_DIRECT`) need
-/// that alignment.
+/// A buffer of whole pages that begins at a multiple of [`PAGE_BYTES`]. Devices that bypass the page cache
+/// (`O_DIRECT`) need that alignment.
 pub struct PageBuffer {
     /// One page more than is used, so that an aligned range of the wanted length lies in it.
     memory: Vec<u8>,

@@ -34,8 +34,8 @@ fn device(
     DiskDevice::new(handle, reads, states, zones, Box::new(medium))
 }
 
-/// Gives the blocks of a zone back to the file system, so that the device below can erase them. Then reserves new blocks, so
-/// that a later append does not fail for want of space.
+/// Gives the blocks of a zone back to the file system, so that the device below can erase them. Then reserves new
+/// blocks, so that a later append does not fail for want of space.
 fn punch(handle: &Handle, offset: u64) -> Result<()> {
     let bytes = handle.layout.zone_bytes;
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -39,7 +39,8 @@ pub(super) enum Loss {
     Everything,
 }
 
-/// A file, a block device or a zoned block device that [`super::open`] opened. A lock on the file keeps other servers out.
+/// A file, a block device or a zoned block device that [`super::open`] opened. A lock on the file keeps other servers
+/// out.
 pub struct DiskDevice {
     handle: Arc<Handle>,
     table: ZoneTable,
@@ -150,7 +151,8 @@ impl Device for DiskDevice {
         self.handle.counters.snapshot()
     }
 
-    /// A queue of the kind that the options ask for. With [`ReadsBy::Auto`] threads stand in where there is no io_uring.
+    /// A queue of the kind that the options ask for. With [`ReadsBy::Auto`] threads stand in where there is no
+    /// io_uring.
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
         if self.reads != ReadsBy::Threads {
             match UringReads::new(self.handle.clone(), depth) {

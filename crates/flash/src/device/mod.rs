@@ -1,11 +1,11 @@
 //! Devices: one trait, [`Device`], for everything that holds zones.
 //!
-//! A zone is written in whole pages from its beginning to its end, and erased whole. Every device shows itself like that.
-//! A regular file could be overwritten anywhere; the device that is made of a file refuses it all the same, so that the tier
-//! behaves the same on a file, on a block device and on a zoned block device.
+//! A zone is written in whole pages from its beginning to its end, and erased whole. Every device shows itself like
+//! that. A regular file could be overwritten anywhere; the device that is made of a file refuses it all the same, so
+//! that the tier behaves the same on a file, on a block device and on a zoned block device.
 //!
-//! [`open`] opens a path and returns the device that fits it ([`DiskDevice`]). The checks that every implementation passes
-//! are in the crate `larder-laboratory` (`contract.rs`), beside the devices that only tests use.
+//! [`open`] opens a path and returns the device that fits it ([`DiskDevice`]). The checks that every implementation
+//! passes are in the crate `larder-laboratory` (`contract.rs`), beside the devices that only tests use.
 
 mod buffer;
 mod conventional;
@@ -70,8 +70,8 @@ pub enum ZoneState {
     Open(u64),
     /// Written up to this byte. No more can be appended until the zone is reset.
     Full(u64),
-    /// The device keeps no write pointer, and the zone was not reset since the device was opened. The zone may hold anything.
-    /// It can be read; before it is written it must be reset.
+    /// The device keeps no write pointer, and the zone was not reset since the device was opened. The zone may hold
+    /// anything. It can be read; before it is written it must be reset.
     Unknown,
     /// Broken: the zone can be neither read nor written.
     Offline,
@@ -108,8 +108,8 @@ pub struct DeviceCounters {
 
 /// A device of zones.
 ///
-/// Any thread may call any method. Operations on different zones run in parallel. One thread at a time appends to a zone: a
-/// second append that arrives meanwhile is refused, and the bytes of the two never mix.
+/// Any thread may call any method. Operations on different zones run in parallel. One thread at a time appends to a
+/// zone: a second append that arrives meanwhile is refused, and the bytes of the two never mix.
 pub trait Device: Send + Sync {
     /// The shape of the device.
     fn geometry(&self) -> Geometry;
@@ -126,13 +126,13 @@ pub trait Device: Send + Sync {
     /// Appends whole pages to a zone. Returns the offset in the zone, in bytes, of the first page.
     ///
     /// # Errors
-    /// [`DeviceError::Full`] if the pages do not fit; nothing is written then. [`DeviceError::State`] if the zone is full,
-    /// unknown or offline. Another error if the device fails; the zone then takes no more appends until it is reset, and the
-    /// pages that were appended before can still be read.
+    /// [`DeviceError::Full`] if the pages do not fit; nothing is written then. [`DeviceError::State`] if the zone is
+    /// full, unknown or offline. Another error if the device fails; the zone then takes no more appends until it is
+    /// reset, and the pages that were appended before can still be read.
     fn append(&self, zone: ZoneId, pages: &[u8]) -> Result<u64, DeviceError>;
 
-    /// Reads whole pages from `offset` bytes into the zone. A page that was not written since the last reset reads as an
-    /// error or as anything at all.
+    /// Reads whole pages from `offset` bytes into the zone. A page that was not written since the last reset reads as
+    /// an error or as anything at all.
     ///
     /// # Errors
     /// The read passes the end of the zone, or the device fails.

@@ -33,8 +33,8 @@ pub fn default_zone_bytes(capacity: u64) -> u64 {
     1 << wanted.ilog2()
 }
 
-/// Opens a regular file, a block device or a zoned block device. A file that does not exist, or is empty, is created with the
-/// length that the options give.
+/// Opens a regular file, a block device or a zoned block device. A file that does not exist, or is empty, is created
+/// with the length that the options give.
 ///
 /// # Errors
 /// The device is in use, too short, too small, read-only or of the wrong kind, or the file system has no space.
@@ -195,7 +195,8 @@ impl Opening<'_> {
                 Err(self.named.refuse(&format!("cannot be {} long on this file system", human_size(bytes))))
             }
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                tracing::info!(device = %self.named.name, "flash: the file system reserves no space, writes may fail later");
+                let device = &self.named.name;
+                tracing::info!(%device, "flash: the file system reserves no space, writes may fail later");
                 if found >= bytes {
                     return Ok(());
                 }
@@ -223,7 +224,8 @@ impl Opening<'_> {
         ))
     }
 
-    /// Makes the file bypass the page cache, if `wanted` allows it and the file system supports it. Returns whether it does.
+    /// Makes the file bypass the page cache, if `wanted` allows it and the file system supports it. Returns whether
+    /// it does.
     fn go_direct(&self, file: &File, wanted: Direct) -> Result<bool, OpenError> {
         if wanted != Direct::Off {
             match try_direct(file) {
@@ -234,7 +236,8 @@ impl Opening<'_> {
                         .refuse(&format!("cannot be used without the page cache: {error}")));
                 }
                 Err(error) => {
-                    tracing::info!(device = %self.named.name, %error, "flash: no direct access, the page cache is used");
+                    let device = &self.named.name;
+                    tracing::info!(%device, %error, "flash: no direct access, the page cache is used");
                 }
             }
         }
@@ -256,8 +259,8 @@ fn try_direct(file: &File) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Repeats a call for half a second while the device is in use: the last reads of a server that was just killed may still be
-/// in flight.
+/// Repeats a call for half a second while the device is in use: the last reads of a server that was just killed may
+/// still be in flight.
 fn patiently<T, E>(call: impl Fn() -> Result<T, E>, is_in_use: impl Fn(&E) -> bool) -> Result<T, E> {
     for _ in 0..IN_USE_TRIES {
         match call() {

@@ -1,11 +1,11 @@
 /// How a device is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeviceOptions {
-    /// Bytes of the device. A file that does not exist is created with this length. Of a longer file or block device the
-    /// first `bytes` bytes are used. `None` = the whole file or device. A zoned device is always used whole.
+    /// Bytes of the device. A file that does not exist is created with this length. Of a longer file or block device
+    /// the first `bytes` bytes are used. `None` = the whole file or device. A zoned device is always used whole.
     pub bytes: Option<u64>,
-    /// Bytes of a zone: a multiple of the page size. `None` = a power of two between 1 MiB and 1 GiB that gives about 256
-    /// zones. A zoned device has zones of its own.
+    /// Bytes of a zone: a multiple of the page size. `None` = a power of two between 1 MiB and 1 GiB that gives about
+    /// 256 zones. A zoned device has zones of its own.
     pub zone_bytes: Option<u64>,
     /// Whether reads and writes bypass the system's page cache.
     pub direct: Direct,

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard};
 /// The state and the write pointer of every zone of a [`super::DiskDevice`], and the rules of [`super::Device`]: which
 /// operations a zone allows now.
 ///
-/// An operation that changes a zone marks the zone as busy, runs without a lock, and reports its end. Another operation on the
-/// zone meanwhile is refused.
+/// An operation that changes a zone marks the zone as busy, runs without a lock, and reports its end. Another
+/// operation on the zone meanwhile is refused.
 pub(super) struct ZoneTable {
     zones: Vec<Mutex<TrackedZone>>,
     zone_bytes: u64,

@@ -1,8 +1,9 @@
-//! A queue of reads on io_uring: each queue has a ring of its own and an eventfd that the kernel raises at a completion.
+//! A queue of reads on io_uring: each queue has a ring of its own and an eventfd that the kernel raises at a
+//! completion.
 //!
-//! [`ReadQueue::kick`] hands all submitted reads to the kernel with one system call. From then until the completion is seen,
-//! the memory that the kernel writes to belongs to a [`RingRead`]. [`Drop`] waits for the reads in flight. If it cannot wait,
-//! it leaks their memory: the kernel may still write to that memory.
+//! [`ReadQueue::kick`] hands all submitted reads to the kernel with one system call. From then until the completion
+//! is seen, the memory that the kernel writes to belongs to a [`RingRead`]. [`Drop`] waits for the reads in flight.
+//! If it cannot wait, it leaks their memory: the kernel may still write to that memory.
 
 use super::handle::Handle;
 use super::{DeviceError, PageBuffer, ReadDone, ReadQueue, ZoneId};
@@ -92,9 +93,9 @@ impl UringReads {
             );
             let entry =
                 request.offset(read.position + read.filled as u64).build().user_data(u64::from(index));
-            // SAFETY: the memory belongs to the buffer of the `RingRead`. The buffer is not moved on the heap, not touched and
-            // not freed before the completion with this index was seen (`complete`) or the ring was given up (`drop`). `handle`
-            // keeps the file open.
+            // SAFETY: the memory belongs to the buffer of the `RingRead`. The buffer is not moved on the heap, not
+            // touched and not freed before the completion with this index was seen (`complete`) or the ring was given
+            // up (`drop`). `handle` keeps the file open.
             if unsafe { self.ring.submission().push(&entry) }.is_err() {
                 break;
             }
@@ -104,8 +105,8 @@ impl UringReads {
         self.enter();
     }
 
-    /// Hands the ring to the kernel. The kernel may refuse a part of it (no memory, completions not fetched). That part is
-    /// tried again at the next reap, and the event is raised so that a reap comes.
+    /// Hands the ring to the kernel. The kernel may refuse a part of it (no memory, completions not fetched). That
+    /// part is tried again at the next reap, and the event is raised so that a reap comes.
     fn enter(&mut self) {
         loop {
             self.behind = match self.ring.submit() {
@@ -224,7 +225,8 @@ impl ReadQueue for UringReads {
 
 impl Drop for UringReads {
     fn drop(&mut self) {
-        // The kernel knows nothing of reads that were never pushed. Those that were pushed are handed over and waited for.
+        // The kernel knows nothing of reads that were never pushed. Those that were pushed are handed over and waited
+        // for.
         self.pending.clear();
         while self.with_kernel > 0 {
             while { self.ring.completion().next() }.is_some() {

@@ -1,7 +1,8 @@
-//! Zoned block devices (NVMe ZNS, host-managed SMR). The device keeps the write pointers, and refuses to be overwritten.
+//! Zoned block devices (NVMe ZNS, host-managed SMR). The device keeps the write pointers, and refuses to be
+//! overwritten.
 //!
-//! An append is a sequence of writes at the write pointer. Each write is at most as large as one request of the device, and
-//! the next write starts when the one before it has completed. So no scheduler can reorder them.
+//! An append is a sequence of writes at the write pointer. Each write is at most as large as one request of the
+//! device, and the next write starts when the one before it has completed. So no scheduler can reorder them.
 
 use super::disk::{DiskDevice, Loss, Medium};
 use super::handle::{Handle, Layout};
@@ -56,8 +57,8 @@ fn report_all(file: &File) -> rustix::io::Result<Vec<ZoneInfo>> {
     }
 }
 
-/// The layout of the zones, and their capacities. The zones from the first on that have `stride` bytes are used, so a shorter
-/// zone at the end is left out. Of every zone as many bytes are used as the smallest zone has.
+/// The layout of the zones, and their capacities. The zones from the first on that have `stride` bytes are used, so a
+/// shorter zone at the end is left out. Of every zone as many bytes are used as the smallest zone has.
 fn layout(named: &DevicePath<'_>, stride: u64, zones: &[ZoneInfo]) -> Result<(Layout, Vec<u64>), OpenError> {
     let equal = zones.iter().take_while(|zone| zone.bytes == stride).count();
     let zones = &zones[..equal];
@@ -90,8 +91,8 @@ fn state(zone: &ZoneInfo, zone_bytes: u64) -> (ZoneState, bool) {
     }
 }
 
-/// How many zones may be open for writing at the same time: the smaller one of the limits of open and of active zones. 0 in
-/// sysfs means no limit.
+/// How many zones may be open for writing at the same time: the smaller one of the limits of open and of active
+/// zones. 0 in sysfs means no limit.
 fn limit(queue: &Path, zones: u32) -> u32 {
     ["max_open_zones", "max_active_zones"]
         .into_iter()
@@ -144,7 +145,8 @@ impl Medium for Zoned {
         Ok(retry(|| ioctl::finish_zones(&handle.file, start, handle.layout.stride))?)
     }
 
-    /// Finishes the zone if it has more capacity than the layout uses. The device does not know that such a zone is full.
+    /// Finishes the zone if it has more capacity than the layout uses. The device does not know that such a zone is
+    /// full.
     fn filled(&self, handle: &Handle, zone: ZoneId) -> io::Result<()> {
         match self.capacities.get(zone.0 as usize) {
             Some(capacity) if *capacity > handle.layout.zone_bytes => self.finish(handle, zone),

@@ -1,5 +1,5 @@
-//! The address run that a merge writes beside its generation. Its entries come from three sources, merged in order of hash: the
-//! old address run, the generations that the old run does not cover, and the new generation.
+//! The address run that a merge writes beside its generation. Its entries come from three sources, merged in order of
+//! hash: the old address run, the generations that the old run does not cover, and the new generation.
 
 use super::output::{Output, Rooms};
 use super::settings::Settings;
@@ -108,8 +108,8 @@ impl<'a> Addresses<'a> {
         }
     }
 
-    /// Takes old entries in order, up to those of `hash`; `None` takes all. Stops early when about `pages` more pages were read.
-    /// Returns whether all wanted entries were taken.
+    /// Takes old entries in order, up to those of `hash`; `None` takes all. Stops early when about `pages` more pages
+    /// were read. Returns whether all wanted entries were taken.
     pub(super) fn advance(
         &mut self,
         hash: Option<u64>,
@@ -171,7 +171,8 @@ impl<'a> Addresses<'a> {
             if !self.output.make_room(page.hashes.0, rooms)? {
                 return Ok(false);
             }
-            // The page is pushed in two pieces, under its lowest and under its highest hash, so that the fences know both.
+            // The page is pushed in two pieces, under its lowest and under its highest hash, so that the fences know
+            // both.
             let (first, rest) = page.payload.split_at(8);
             self.output.push_bytes(page.hashes.0, first)?;
             self.output.push_bytes(page.hashes.1, rest)?;

@@ -1,10 +1,11 @@
 //! Merges the oldest segments of the log into a generation: in order of hash, in steps of bounded work.
 //!
-//! Of every key the newest version is kept, unless it has expired or is too cold. A version that is dropped may hide an older
-//! version in an older generation. In that case, and for a tombstone that still hides something, a tombstone is written.
+//! Of every key the newest version is kept, unless it has expired or is too cold. A version that is dropped may hide
+//! an older version in an older generation. In that case, and for a tombstone that still hides something, a tombstone
+//! is written.
 //!
-//! A merge changes nothing until its result is installed ([`crate::generation::Generations::install`]). It can be given up at any
-//! time ([`Merge::abort`]); then only the zones that it wrote to have to be erased.
+//! A merge changes nothing until its result is installed ([`crate::generation::Generations::install`]). It can be
+//! given up at any time ([`Merge::abort`]); then only the zones that it wrote to have to be erased.
 //!
 //! * `source.rs` reads one input segment.
 //! * `output.rs` writes the segments of the result.
@@ -87,8 +88,8 @@ pub(crate) struct Merged {
     pub(crate) counts: MergeCounts,
 }
 
-/// A range of hashes that was lost to a damaged page of the input with this index. The versions that older inputs have of
-/// these hashes may be stale, so they are dropped.
+/// A range of hashes that was lost to a damaged page of the input with this index. The versions that older inputs
+/// have of these hashes may be stale, so they are dropped.
 struct Void {
     age: usize,
     hashes: RangeInclusive<u64>,
@@ -109,8 +110,8 @@ enum Stage {
 /// A merge that is under way.
 pub(crate) struct Merge<'a> {
     settings: Settings<'a>,
-    /// The older generations at the beginning of the merge. A generation that was dropped since only causes a tombstone that is
-    /// not needed.
+    /// The older generations at the beginning of the merge. A generation that was dropped since only causes a
+    /// tombstone that is not needed.
     older: Arc<List>,
     /// The number of the new generation.
     number: u64,
@@ -121,8 +122,8 @@ pub(crate) struct Merge<'a> {
     voids: Vec<Void>,
     /// Ranges that were lost in rescanned generations.
     old_voids: Vec<RangeInclusive<u64>>,
-    /// Keys and part numbers of the current hash that were merged already: the first `seen_len` of the vector. The rest keeps
-    /// its allocations for later hashes.
+    /// Keys and part numbers of the current hash that were merged already: the first `seen_len` of the vector. The
+    /// rest keeps its allocations for later hashes.
     seen: Vec<(Vec<u8>, u32)>,
     seen_len: usize,
     output: Output<'a>,
@@ -134,9 +135,9 @@ pub(crate) struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    /// Begins a merge of `inputs`: the oldest segments of the log, without a gap, oldest first. `older` are the generations now;
-    /// no generation may be added until this merge is installed or given up. `number` and `address_number` are sequences that
-    /// were never used.
+    /// Begins a merge of `inputs`: the oldest segments of the log, without a gap, oldest first. `older` are the
+    /// generations now; no generation may be added until this merge is installed or given up. `number` and
+    /// `address_number` are sequences that were never used.
     pub(crate) fn begin(
         settings: Settings<'a>,
         inputs: &[Input<'a>],
@@ -257,7 +258,8 @@ impl<'a> Merge<'a> {
         Ok(None)
     }
 
-    /// Keeps or drops the current record of an input. The records of newer inputs with the same hash were handled before.
+    /// Keeps or drops the current record of an input. The records of newer inputs with the same hash were handled
+    /// before.
     fn merge_record(&mut self, age: usize, hash: u64) -> Result<(), DeviceError> {
         self.counts.read += 1;
         let lost = self.voids.iter().any(|void| void.age > age && void.hashes.contains(&hash));
@@ -376,7 +378,8 @@ fn is_worth(
     room
 }
 
-/// Whether a generation that is older than the merged segments may hold the hash. The addresses have advanced to the hash.
+/// Whether a generation that is older than the merged segments may hold the hash. The addresses have advanced to the
+/// hash.
 fn older_may_hold(older: &List, addresses: &Option<Addresses<'_>>, hash: u64) -> bool {
     let unfiltered = || addresses.as_ref().is_none_or(Addresses::unfiltered_may_hold);
     older.filters_may_hold(hash) || older.has_unfiltered() && unfiltered()

@@ -24,8 +24,8 @@ pub(crate) struct Room {
 
 /// Gives a merge the space and the sequences that it needs.
 pub(crate) trait Rooms {
-    /// Space for a segment of this kind, or `None` if there is no space now. The first segment of a kind gets a fresh zone in
-    /// every merge: a zone with segments of two generations could not be dropped with either of them.
+    /// Space for a segment of this kind, or `None` if there is no space now. The first segment of a kind gets a fresh
+    /// zone in every merge: a zone with segments of two generations could not be dropped with either of them.
     fn room(&mut self, kind: Kind) -> Option<Room>;
 
     /// The sequence of another segment.
@@ -38,7 +38,8 @@ pub(crate) trait Rooms {
 /// A series of segments of one kind, each with higher hashes than the one before.
 pub(super) struct Output<'a> {
     device: &'a dyn Device,
-    /// The fields that all heads have in common. `generation` is the number of the series: the sequence of its first segment.
+    /// The fields that all heads have in common. `generation` is the number of the series: the sequence of its first
+    /// segment.
     head: Head,
     write_pages: usize,
     filter: bool,
@@ -73,8 +74,8 @@ impl<'a> Output<'a> {
         self.head.kind
     }
 
-    /// Makes sure that a record of this hash can be pushed, and begins another segment where needed. The hash is above all hashes
-    /// before. Returns false if there is no space now.
+    /// Makes sure that a record of this hash can be pushed, and begins another segment where needed. The hash is
+    /// above all hashes before. Returns false if there is no space now.
     pub(super) fn make_room(&mut self, hash: u64, rooms: &mut dyn Rooms) -> Result<bool, DeviceError> {
         if self.writer.is_some() && self.is_full() {
             self.end_segment(rooms)?;

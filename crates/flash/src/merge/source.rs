@@ -19,8 +19,8 @@ pub(crate) struct Input<'a> {
     pub(crate) hits: Option<&'a HitBits>,
 }
 
-/// A segment, and the record that the merge has reached in it. A damaged page is skipped, and the range of hashes that it may
-/// have held is reported.
+/// A segment, and the record that the merge has reached in it. A damaged page is skipped, and the range of hashes
+/// that it may have held is reported.
 pub(super) struct Source<'a> {
     device: &'a dyn Device,
     hasher: &'a KeyHasher,
@@ -110,8 +110,8 @@ impl<'a> Source<'a> {
 
     /// Goes to the next record. Returns false at the end.
     ///
-    /// If pages were skipped, the range of hashes between the records around them, both ends included, is added to `voids`
-    /// before the record behind them becomes current.
+    /// If pages were skipped, the range of hashes between the records around them, both ends included, is added to
+    /// `voids` before the record behind them becomes current.
     pub(super) fn advance(&mut self, voids: &mut Vec<RangeInclusive<u64>>) -> bool {
         self.at += self.bytes;
         self.bytes = 0;

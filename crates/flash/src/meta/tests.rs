@@ -1,4 +1,5 @@
 use super::*;
+use crate::device::PageBuffer;
 use crate::test_devices::{CutDevice, Dice, Flavour, MemoryDevice};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -397,7 +398,8 @@ fn run(device: &CutDevice, steps: &[Step], mut dice: Dice) -> Result<(), TestCas
             break;
         }
     }
-    // What may be gone is not asked for once the device has kept nothing on purpose: only a cut does that here, and then it is gone.
+    // What may be gone is not asked for once the device has kept nothing on purpose: only a cut does that here, and
+    // then it is gone.
     let committed = log.committed();
     drop(log);
     device.power_on(Some(&mut dice));
@@ -445,7 +447,9 @@ proptest! {
 
     /// A cut while the device is formatted, or opened, leaves a device that opens.
     #[test]
-    fn a_cut_while_opening_is_survived(cuts in proptest::collection::vec(0..8u64, 1..6), seed: u64, flavour in 0..3usize) {
+    fn a_cut_while_opening_is_survived(
+        cuts in proptest::collection::vec(0..8u64, 1..6), seed: u64, flavour in 0..3usize
+    ) {
         let device = CutDevice::new(FLAVOURS[flavour], 5, 6);
         let mut dice = Dice(seed);
         for cut in cuts {
