@@ -1,8 +1,8 @@
-//! How fast a file or block device is: sequential appends, and random reads of single pages at queue depths 1 and 32.
+//! Measures a file or block device: sequential appends, and random reads of single pages at queue depths 1 and 32.
 //!
 //!     device_speed PATH [SIZE_MIB [SECONDS]] [--buffered] [--threads]
 //!
-//! A file that is not there is made (1 GiB unless said otherwise) and removed at the end. What a device holds is lost.
+//! A file that does not exist is created (with 1 GiB by default) and removed at the end. The contents of a device are lost.
 
 use larder_flash::device::{
     Device, DeviceError, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadsBy, ZoneId, ZoneState, open,

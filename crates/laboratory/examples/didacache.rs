@@ -1,15 +1,17 @@
-//! DIDACache's comparison (Shen, Chen, Jia, Shao: "DIDACache: A Deep Integration of Device and Application for Flash Based
-//! Key-Value Caching", FAST'17), tables 1 and 2, on the simulated SSD at a thirtieth of its size, in virtual time:
+//! Repeats tables 1 and 2 of DIDACache (Shen, Chen, Jia, Shao: "DIDACache: A Deep Integration of Device and
+//! Application for Flash Based Key-Value Caching", FAST'17) on the simulated SSD, at a thirtieth of the size and in
+//! virtual time:
 //!
 //! ```sh
 //! cargo run --release -p larder-laboratory --example didacache            # both tables
 //! cargo run --release -p larder-laboratory --example didacache -- table1
-//! cargo run --release -p larder-laboratory --example didacache -- table1 6 0.42   # keys / deviation, keys / slots of the device
+//! # keys / deviation, keys / slots of the device:
+//! cargo run --release -p larder-laboratory --example didacache -- table1 6 0.42
 //! ```
 //!
 //! The same command gives the same figures on any machine.
 
-#[allow(dead_code)] // What the other example uses.
+#[allow(dead_code)] // The example `slides` uses the rest.
 mod kv;
 
 use kv::flash::{Blocks, Ranges, Store};
@@ -20,9 +22,10 @@ use larder_laboratory::ssd::{FtlOptions, Profile};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The paper's device has 12 channels of 16 dies, 3,840 blocks of 8 MB for its 30 GB. Here as many blocks of 256 KiB on 12
-/// channels of one die: pages of 4 KiB instead of 16, 64 of them to a block instead of 512. A die stands for four of MLC with
-/// 1.3 ms to program and 3.8 ms to erase: a page takes a sixteenth of the one, a block a 128th of the other.
+/// The device of the paper has 30 GB: 12 channels of 16 dies, 3,840 blocks of 8 MB. This profile has 3,840 blocks of
+/// 256 KiB on 12 channels of one die, with 64 pages of 4 KiB in a block instead of 512 pages of 16 KiB. A die stands
+/// for four dies of MLC, which take 1.3 ms to program and 3.8 ms to erase. So a page takes a sixteenth of 1.3 ms, and
+/// a block takes a 128th of 3.8 ms.
 fn profile() -> Profile {
     Profile {
         name: "didacache, 960 MiB",
@@ -45,13 +48,13 @@ fn profile() -> Profile {
     }
 }
 
-/// Items of 375 bytes (30 GB / 80 million), in slots of 408: ten to a page.
+/// Bytes of a slot: items of 375 bytes (30 GB / 80 million), ten slots in a page.
 const SLOT_BYTES: u64 = 408;
 const SLOTS: u32 = 640;
-/// Slots of all blocks.
+/// Number of slots in all blocks.
 const RAW_SLOTS: u32 = 3840 * SLOTS;
 
-/// Keys, as a part of the slots of all blocks.
+/// Number of keys, as a share of the slots of all blocks.
 const LIVE: f64 = 0.42;
 
 const DIDA: [(&str, ReclaimPolicy); 3] = [
@@ -89,9 +92,9 @@ fn cache(eviction: Eviction, keys: u32, request_ns: u64) -> Cache {
     Cache::new(settings, store)
 }
 
-/// Every key once, in an order that has nothing to do with how popular they are.
+/// Sets every key once, in an order that is independent of the popularity of the keys.
 fn preload(cache: &mut Cache, keys: u32) -> u64 {
-    // A step that shares no factor with the number of keys meets all of them.
+    // Steps of a number that shares no factor with the number of keys reach every key.
     let gcd = |mut a: u64, mut b: u64| {
         while b > 0 {
             (a, b) = (b, a % b);
@@ -102,7 +105,8 @@ fn preload(cache: &mut Cache, keys: u32) -> u64 {
     (0..keys as u64).fold(0, |now, i| cache.set(now, (i * step % keys as u64) as u32))
 }
 
-/// 32 clients, each of which waits for its answer: `work` is one request. Returns when the last one was answered.
+/// Runs `requests` requests of 32 clients. A client sends its next request when it has the answer. `work` carries out
+/// one request. Returns the time of the last answer.
 fn clients(from: u64, requests: u32, mut work: impl FnMut(u64) -> u64) -> u64 {
     let mut ready: BinaryHeap<_> = (0..32).map(|client| Reverse((from, client))).collect();
     for _ in 0..requests {
@@ -116,8 +120,8 @@ fn mb(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// SETs of as many bytes as the device has, normally distributed; one request in ten is a GET, of the same law, that
-/// nothing follows if it misses: it says what the cache still holds, and what was used recently.
+/// Table 1: SETs of as many bytes as the device has, with normally distributed keys. One request in ten is a GET with
+/// the same distribution, and no SET follows a miss. The GETs measure the hit ratio, and mark slabs as recently used.
 fn table1(law: Law, live: f64, request_ns: u64) {
     let keys = (RAW_SLOTS as f64 * live) as u32;
     println!(
@@ -158,11 +162,13 @@ fn table1(law: Law, live: f64, request_ns: u64) {
     }
 }
 
-/// A cache in front of a slower store: a GET that misses is followed by a SET. Half of the requests are SETs.
+/// Table 2: a cache in front of a slower store. A SET follows a GET that misses. A share of `sets` of the requests
+/// are SETs.
 fn table2(sets: f64, load: f64, request_ns: u64) {
     let keys = (RAW_SLOTS as f64 * load) as u32;
     println!(
-        "\n### OPS policies: Zipf 0.99 over {load} times what the device holds, {:.0} % SETs, a request every {request_ns} ns\n",
+        "\n### OPS policies: Zipf 0.99 over {load} times what the device holds, {:.0} % SETs, \
+         a request every {request_ns} ns\n",
         sets * 100.0
     );
     println!(
@@ -207,7 +213,7 @@ fn table2(sets: f64, load: f64, request_ns: u64) {
     }
 }
 
-/// What stands at a place of the command line, or what is usual.
+/// The number at this position of the command line, or the default.
 fn argument(at: usize, usual: f64) -> f64 {
     std::env::args().nth(at).and_then(|argument| argument.parse().ok()).unwrap_or(usual)
 }

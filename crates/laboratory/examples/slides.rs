@@ -1,11 +1,12 @@
-//! The slides' runs ("Optimizing Flash-based Key-value Cache Systems", 2025-02-28: 0 % and 50 % garbage, flush and GC in the
-//! background or not), with the slabs and rates they give, on the simulated SSD:
+//! Repeats the experiments of the slides "Optimizing Flash-based Key-value Cache Systems" (2025-02-28) on the
+//! simulated SSD, with the slabs and rates that the slides give: 0 % and 50 % garbage, with flush and garbage
+//! collection in the background or not.
 //!
 //! ```sh
 //! cargo run --release -p larder-laboratory --example slides
 //! ```
 
-#[allow(dead_code)] // What the other example uses.
+#[allow(dead_code)] // The example `didacache` uses the rest.
 mod kv;
 
 use kv::flash::{Blocks, Ranges, Store};
@@ -15,7 +16,7 @@ use larder_laboratory::ssd::{FtlOptions, Profile};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// 1 GiB in blocks of 200 KiB on four channels, as fast as the slides' disk: about 970 MB/s.
+/// A drive of 1 GiB with blocks of 200 KiB on four channels, as fast as the disk of the slides: about 970 MB/s.
 fn profile(blocks: u32) -> Profile {
     Profile {
         name: "slides, 1 GiB",
@@ -34,7 +35,7 @@ fn profile(blocks: u32) -> Profile {
     }
 }
 
-/// 1 GiB of blocks of 200 KiB, by 32 dies.
+/// Blocks on each of 32 dies: 1 GiB in blocks of 200 KiB.
 const BLOCKS: u32 = 164;
 const MANAGED: Eviction = Eviction::Managed(ReclaimPolicy::Adaptive, OpsPolicy::Heuristic);
 
@@ -46,15 +47,15 @@ struct Run {
     reclaim: bool,
 }
 
-/// `keys` keys of 1,000 bytes, each set `rounds` times at one request per `every_ns`, then read once.
+/// Sets `keys` items of 1,000 bytes, `rounds` times each, with one request per `every_ns` ns; then reads each key once.
 fn run(run: Run, keys: u32, rounds: u32, every_ns: u64) {
     let managed = matches!(run.eviction, Eviction::Managed(..));
-    // Fatcache's slab in the slides has 4 KiB, with room for a header and four items of 1,000 bytes.
+    // A slab of Fatcache in the slides has 4 KiB: a header and four items of 1,000 bytes.
     let (slots, per_page) = if managed { (200, 4) } else { (4, 4) };
     let store: Box<dyn Store> = if managed {
         Box::new(Blocks::new(profile(BLOCKS), 1))
     } else {
-        // The drive has its own spare space besides the 1 GiB.
+        // The drive has spare space of its own beside the 1 GiB.
         Box::new(Ranges::new(profile(BLOCKS * 108 / 100), FtlOptions::default(), 4096, 1))
     };
     let settings = Settings {
@@ -79,7 +80,7 @@ fn run(run: Run, keys: u32, rounds: u32, every_ns: u64) {
     let (put, p99) = (requests as f64 / (last as f64 * 1e-9), cache.latency.quantile_ns(0.999));
     let sets = cache.counters;
     let before = last;
-    // A hundred connections, as theirs: each asks again when it is answered.
+    // A hundred connections, as in the slides. Each sends its next request when it has the answer.
     let mut ready: BinaryHeap<_> = (0..100).map(|connection| Reverse((before, connection))).collect();
     for key in 0..keys {
         let Some(Reverse((at, connection))) = ready.pop() else { break };
@@ -108,7 +109,8 @@ fn run(run: Run, keys: u32, rounds: u32, every_ns: u64) {
 fn table(title: &str, keys: u32, rounds: u32, every_ns: u64) {
     println!("\n### {title}\n");
     println!(
-        "| scheme | flush | gc | put/s | put p99.9 us | get/s | hit % | quick | KV MB copied | erases | flash MB copied |"
+        "| scheme | flush | gc | put/s | put p99.9 us | get/s | hit % | quick | KV MB copied | erases | \
+         flash MB copied |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
     for (flush, reclaim) in [(true, true), (true, false), (false, true), (false, false)] {

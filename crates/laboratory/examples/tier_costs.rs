@@ -1,6 +1,10 @@
-//! What the tier costs for items of 100 bytes on a device of memory: DRAM, reads, write amplification, nanoseconds.
+//! Measures the costs of the flash tier for items of 100 bytes on a device in memory: DRAM, reads, write
+//! amplification, and time.
 //!
-//! `cargo run --release -p larder-laboratory --example tier_costs -- [log|generations] [items] [memory MiB] [keep percent] [items the device is made for]`
+//! ```sh
+//! cargo run --release -p larder-laboratory --example tier_costs -- \
+//!     [log|generations] [items] [memory MiB] [keep percent] [items that fill the device]
+//! ```
 
 use larder_flash::{Begun, Flash, FlashItem, FlashOptions, OpsPolicy, Put, ReclaimPolicy, Recover};
 use larder_item::KeyHasher;
@@ -21,7 +25,7 @@ fn main() {
     let number =
         |at: usize, default: u64| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
     let (items, memory) = (number(2, 3_000_000), number(3, 64) << 20);
-    // A twenty-sixth more than the items take, unless it is to be too small for them.
+    // One twenty-sixth larger than the items, unless the device is to be too small for them.
     let zone_pages = (number(5, items) * 112 * 27 / 26 / 4096 / 238).next_multiple_of(16);
     let options = FlashOptions {
         memory_bytes: memory,
@@ -108,7 +112,8 @@ fn main() {
     }
     let stats = flash.stats();
     println!(
-        "index {:.3} B an item; {:.4} reads a hit, {:.4} a miss; ALWA {:.3}; {} of {} KiB; {} merges, {} quick drops, {} items",
+        "index {:.3} B an item; {:.4} reads a hit, {:.4} a miss; ALWA {:.3}; {} of {} KiB; {} merges, {} quick drops, \
+         {} items",
         stats.index_bytes_per_item(),
         stats.reads_per_hit(),
         stats.reads_per_miss(),

@@ -1,10 +1,10 @@
-//! The contract of devices on zoned block devices, and what only they can show. Runs where there are some: see
-//! `tests/zns/run.sh`. Everything on the devices is lost.
+//! Checks the contract of devices on zoned block devices, and the behaviour that only they have. `tests/zns/run.sh` runs it in a
+//! virtual machine with such devices. The contents of the devices are lost.
 //!
 //!     zns_contract [--forbid-io-uring] /dev/nvme0n1 [/dev/nullb0 /sys/kernel/config/nullb/nullb0]
 //!
-//! With the configuration of a null_blk device, zones are made read-only and offline while they are used. With
-//! `--forbid-io-uring` the system is told to have none, for all programs and for good, at the end.
+//! With the configuration folder of a null_blk device, zones are made read-only and offline while they are used. With
+//! `--forbid-io-uring`, io_uring is switched off at the end, for all programs of the system.
 
 use larder_flash::device::{
     Device, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadsBy, ZoneId, ZoneState, open,
@@ -90,7 +90,7 @@ fn read(device: &dyn Device, zone: ZoneId, offset: u64, count: usize) -> PageBuf
     buffer
 }
 
-/// A check of what only zoned devices do.
+/// A check of a behaviour that only zoned devices have, and its name.
 type Own = (&'static str, fn(&Path));
 
 /// One value of the device's queue in sysfs.

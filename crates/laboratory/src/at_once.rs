@@ -1,14 +1,16 @@
-//! A queue of reads over something that answers at once: memory, or a device in virtual time.
+//! A queue of reads for devices that answer at once: devices in memory, and devices in virtual time.
 
 use super::device::{DeviceError, PageBuffer, ReadDone, ReadQueue, ZoneId};
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What answers at once.
+/// A device that answers a read at once.
 pub trait AtOnce: Send + 'static {
-    /// Reads, beginning now; says when it is over, in nanoseconds of virtual time, or 0 where there is none.
+    /// Reads pages. Returns the result and the virtual time of its end, in nanoseconds; 0 on a device without virtual
+    /// time.
     fn read_now(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> (Result<(), DeviceError>, u64);
-    /// It is that late, at least: somebody waited.
+
+    /// Advances the virtual time to `_ns`, if it is earlier: the caller of a queue has waited for a read.
     fn reached(&self, _ns: u64) {}
 }
 
@@ -17,14 +19,15 @@ struct Reads<S> {
     depth: usize,
     event: OwnedFd,
     done: Vec<ReadDone>,
-    /// When the last of them is over.
+    /// Virtual time at which the last read ends.
     end_ns: u64,
 }
 
-/// Reads that are complete as soon as they are submitted, side by side in virtual time, but seen only when reaped.
+/// A queue whose reads complete when they are submitted. In virtual time they run in parallel. The caller sees them
+/// when it reaps.
 ///
 /// # Errors
-/// The system has no eventfd to give.
+/// The system gives no eventfd.
 pub fn reads_at_once(source: impl AtOnce, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
     let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
         .map_err(|error| DeviceError::io("eventfd", error.into()))?;

@@ -1,8 +1,8 @@
-//! The contract of [`Device`], as checks that every implementation passes: call [`check`] from its tests.
+//! The contract of [`Device`], as checks that every implementation passes. The tests of a device call [`check`].
 //!
-//! A device is opened anew for each check by a function of the caller, and dropped before the next. It may open the same
-//! medium again (then [`Subject::keeps`] says so), or a fresh one. It has at least [`ZONES_MIN`] zones of at least
-//! 16 pages. The checks panic with words that say what is broken.
+//! Each check opens the device with a function of the caller and drops it at the end. The function opens a fresh
+//! medium each time, or the same medium ([`Subject::keeps`]). The device has at least [`ZONES_MIN`] zones of at least
+//! 16 pages. A check panics with a message that says what is broken.
 
 use crate::{pages, readable};
 use larder_flash::device::{
@@ -10,18 +10,18 @@ use larder_flash::device::{
 };
 use std::sync::Arc;
 
-/// What is checked.
+/// The device that is checked.
 pub struct Subject<'a> {
-    /// Opens it. Called again only after what it returned before was dropped.
+    /// Opens the device. It is called again only after the device that it returned before was dropped.
     pub open: &'a dyn Fn() -> Arc<dyn Device>,
-    /// It opens the same medium each time, and finds there what was synced before.
+    /// `open` opens the same medium each time, with the contents that were synced before.
     pub keeps: bool,
 }
 
-/// A check and its name.
+/// The name of a check, and its function.
 pub type Check = (&'static str, fn(&Subject<'_>));
 
-/// All of them.
+/// All checks.
 pub const CHECKS: &[Check] = &[
     ("what it looks like", looks),
     ("a reset zone is empty", reset_makes_empty),
@@ -54,7 +54,7 @@ pub fn check(open: impl Fn() -> Arc<dyn Device>) {
     run(&Subject { open: &open, keeps: false });
 }
 
-/// Runs all checks on a device that keeps what it holds from one opening to the next.
+/// Runs all checks on a device that keeps its contents from one opening to the next.
 ///
 /// # Panics
 /// If one fails.
@@ -75,7 +75,7 @@ const SECOND: ZoneId = ZoneId(1);
 
 fn fresh(subject: &Subject<'_>, zones: &[ZoneId]) -> Arc<dyn Device> {
     let device = (subject.open)();
-    // Devices that keep what they hold may have as many zones open as they can from an earlier check.
+    // On a device that keeps its contents an earlier check may have left as many zones open as the device allows.
     for zone in 0..device.geometry().zones {
         let zone = ZoneId(zone);
         let open = matches!(state(&*device, zone), ZoneState::Open(_));
@@ -323,7 +323,7 @@ fn submit(queue: &mut dyn ReadQueue, token: u64, zone: ZoneId, offset: u64, coun
     queue.submit(token, zone, offset, PageBuffer::new(count)).expect("there is room");
 }
 
-/// Kicks, and reaps until `count` have come.
+/// Kicks the queue, and reaps until `count` reads have come.
 fn drain(queue: &mut dyn ReadQueue, count: usize) -> Vec<ReadDone> {
     queue.kick();
     let mut done = Vec::new();
@@ -429,7 +429,7 @@ fn kept(subject: &Subject<'_>) {
         ZoneState::Unknown => {}
         found => assert_eq!(found, ZoneState::Open(5 * PAGE)),
     }
-    // How much of a finished zone is written is not for every device to know.
+    // Not every device knows how much of a finished zone is written.
     assert!(matches!(state(&*device, SECOND), ZoneState::Unknown | ZoneState::Full(_)));
     assert_eq!(*read(&*device, FIRST, 0, 5), *pages(5, 1));
     assert_eq!(*read(&*device, SECOND, 0, 6), *pages(6, 2));
@@ -453,33 +453,33 @@ fn unknown(subject: &Subject<'_>) {
     assert_eq!(append(&*device, FIRST, &pages(1, 1)), 0);
 }
 
-/// Something that is done to a device. Zones are modulo those that are used.
+/// An operation on a device. Zone numbers are taken modulo the number of zones that are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// So many pages, which are told by the seed.
+    /// Appends this many pages, whose contents follow from the seed.
     Append(u32, usize, u64),
-    /// A page and a number of pages, modulo what the zone holds.
+    /// Reads pages: the first page, and how many. Both are limited to what the zone holds.
     Read(u32, u64, usize),
-    /// The same through a queue.
+    /// The same read through a queue.
     QueuedRead(u32, u64, usize),
-    /// No more.
+    /// Finishes a zone.
     Finish(u32),
-    /// Empty.
+    /// Resets a zone.
     Reset(u32),
-    /// How it stands.
+    /// Asks for the state of a zone.
     Report(u32),
-    /// To the medium.
+    /// Syncs the device.
     Sync,
 }
 
-/// What a zone holds, in the simplest way.
+/// The simplest model of a zone.
 #[derive(Clone, Default)]
 struct Twin {
     bytes: Vec<u8>,
     finished: bool,
 }
 
-/// Does the same to a device and to a naive twin, from reset zones on, and compares every answer.
+/// Runs the operations on a device, whose zones are reset first, and on a simple model, and compares every answer.
 ///
 /// # Panics
 /// At the first difference.
@@ -555,7 +555,7 @@ fn step(device: &dyn Device, queue: &mut dyn ReadQueue, twins: &mut [Twin], op: 
     }
 }
 
-/// Operations that a seed stands for; appends of up to `pages_max` pages.
+/// `count` operations that follow from a seed, with appends of up to `pages_max` pages.
 pub fn ops(seed: u64, count: usize, pages_max: usize) -> Vec<Op> {
     let mut word = seed | 1;
     let mut next = |below: u64| {

@@ -1,4 +1,5 @@
-//! A device in memory that loses its power: what was not synced is there, gone, or torn.
+//! A device in memory whose power can be cut. Of the writes that were not synced some survive, some are lost, and
+//! some are torn.
 
 use super::device::{
     Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId, ZoneReport,
@@ -10,18 +11,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 const SECTOR_BYTES: usize = 512;
 
-/// What a device is like where the contract leaves it open.
+/// How a device behaves where the contract of devices leaves it open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flavour {
-    /// Keeps write pointers through a loss of power; erased pages cannot be read.
+    /// A zoned device: it keeps its write pointers through a loss of power, and erased pages cannot be read.
     Zoned,
-    /// A file: forgets its write pointers; erased pages are zeros. Unsynced pages survive in any order.
+    /// A file: it forgets its write pointers, and erased pages are zeros. Pages that were not synced survive in any
+    /// order.
     Punched,
-    /// Like a file, and shows erased pages as they were.
+    /// A file on a disk without discard: erased pages keep their contents until they are overwritten.
     NeverErased,
 }
 
-/// Numbers that look random, the same for the same seed.
+/// A generator of random numbers (splitmix64). Equal seeds give equal numbers.
 #[derive(Clone, Debug)]
 pub struct Dice(pub u64);
 
@@ -47,40 +49,41 @@ impl Dice {
 }
 
 struct Zone {
-    /// What can be read now, and what was there at the last sync.
+    /// The contents now.
     bytes: Vec<u8>,
+    /// The contents at the last sync.
     synced: Vec<u8>,
     written: usize,
     synced_written: usize,
-    /// Erased since the last sync.
+    /// The zone was erased since the last sync.
     erased: bool,
-    /// Nothing is known of it since the device was opened.
+    /// The device was opened again, and the zone was not reset since.
     unknown: bool,
     finished: bool,
     resets: u64,
 }
 
-struct State {
+struct Contents {
     zones: Vec<Zone>,
     counters: DeviceCounters,
-    /// Pages, erasures and syncs until the power goes; `None` = never.
+    /// Steps until the power is cut; `None` = never. A step is a page that is written, an erasure or a sync.
     left: Option<u64>,
-    /// How many there were.
+    /// Steps so far.
     steps: u64,
     gone: bool,
     failing: BTreeSet<u32>,
 }
 
-/// The device. Clones share it.
+/// A device whose power can be cut. Clones share its contents.
 #[derive(Clone)]
 pub struct CutDevice {
     geometry: Geometry,
     flavour: Flavour,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<Contents>>,
 }
 
 impl CutDevice {
-    /// A new one, all erased.
+    /// An erased device.
     pub fn new(flavour: Flavour, zones: u32, zone_pages: u64) -> CutDevice {
         let zone_bytes = zone_pages * PAGE_BYTES as u64;
         let geometry = Geometry { zones, zone_bytes, channels: 1, open_zones_max: zones };
@@ -94,7 +97,7 @@ impl CutDevice {
             finished: false,
             resets: 0,
         };
-        let state = State {
+        let state = Contents {
             zones: (0..zones).map(|_| zone()).collect(),
             counters: DeviceCounters::default(),
             left: None,
@@ -105,26 +108,26 @@ impl CutDevice {
         CutDevice { geometry, flavour, state: Arc::new(Mutex::new(state)) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Contents> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The power goes after so many pages, erasures and syncs more.
+    /// Cuts the power after `steps` more steps. A step is a page that is written, an erasure or a sync.
     pub fn cut_after(&self, steps: u64) {
         self.state().left = Some(steps);
     }
 
-    /// Whether the power is gone.
+    /// Whether the power is cut.
     pub fn is_gone(&self) -> bool {
         self.state().gone
     }
 
-    /// Pages, erasures and syncs so far.
+    /// Steps so far: pages that were written, erasures and syncs.
     pub fn steps(&self) -> u64 {
         self.state().steps
     }
 
-    /// Appends to and erasures of this zone fail from now on, or work again.
+    /// Makes appends to a zone and its erasures fail from now on, or succeed again.
     pub fn fail(&self, zone: ZoneId, fails: bool) {
         let mut state = self.state();
         match fails {
@@ -133,7 +136,7 @@ impl CutDevice {
         };
     }
 
-    /// Writes over what is there, as nothing but a defect of the medium does.
+    /// Damages 100 bytes of a page.
     pub fn damage(&self, zone: ZoneId, page: u64) {
         let mut state = self.state();
         let at = page as usize * PAGE_BYTES;
@@ -144,7 +147,7 @@ impl CutDevice {
         }
     }
 
-    /// Writes bytes to a zone behind the device's back.
+    /// Overwrites bytes of a zone, as another program could.
     pub fn overwrite(&self, zone: ZoneId, offset: usize, bytes: &[u8]) {
         let mut state = self.state();
         let zone = &mut state.zones[zone.0 as usize];
@@ -154,8 +157,8 @@ impl CutDevice {
         zone.synced_written = zone.written;
     }
 
-    /// The power is back. What was not synced survived or not, as the dice say; with `None` all of it did (the process was
-    /// killed, the machine was not).
+    /// Restores the power. With `dice`, a random part of the writes that were not synced is lost. Without, all of
+    /// them survive: the process was killed, and the machine went on.
     pub fn power_on(&self, mut dice: Option<&mut Dice>) {
         let mut state = self.state();
         let in_order = self.flavour == Flavour::Zoned || dice.as_mut().is_some_and(|dice| dice.chance(50));
@@ -171,7 +174,7 @@ impl CutDevice {
         (state.left, state.gone) = (None, false);
     }
 
-    /// Decides what of a zone survived.
+    /// Decides which writes to a zone survive.
     fn lose(&self, zone: &mut Zone, in_order: bool, dice: &mut Dice) {
         let from = if zone.erased { 0 } else { zone.synced_written };
         if !zone.erased && zone.written == from {
@@ -185,7 +188,7 @@ impl CutDevice {
                 image.fill(0);
             }
         } else if zone.erased && self.flavour == Flavour::Zoned {
-            // The erasure did not happen, and neither did what came after it.
+            // The erasure is lost, and all writes after it.
             zone.bytes = image;
             zone.written = zone.synced_written;
             return;
@@ -209,8 +212,8 @@ impl CutDevice {
     }
 }
 
-impl State {
-    /// One step on the way to the loss of power.
+impl Contents {
+    /// Counts a step, or cuts the power.
     fn step(&mut self) -> Result<(), DeviceError> {
         if self.gone {
             return Err(DeviceError::Gone);

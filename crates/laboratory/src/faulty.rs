@@ -1,7 +1,8 @@
-//! A device that fails when it is told to: for tests of what stands on devices.
+//! A device that fails on request, for tests of the code above devices.
 //!
-//! Nothing is left to chance or to time. Operations are counted from 1 over all zones; what shall happen to which is said
-//! before. An append that shall be slow waits for a gate that the test opens.
+//! Nothing depends on chance or on time. A test says beforehand which operation fails, by its number: 1 is the next
+//! append, read, reset or sync, counted over all zones. To make an append slow, a test closes the gate
+//! ([`FaultyDevice::close_gate`]); appends wait until it opens the gate.
 
 use larder_flash::device::{
     Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue, ZoneId,
@@ -11,26 +12,26 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// `EIO`.
+/// The error number of `EIO`.
 const EIO: i32 = 5;
 
-/// What happens to an append.
+/// How an append goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AppendFault {
-    /// Nothing is written, and it says so.
+    /// The append fails, and nothing is written.
     Fail,
-    /// So many pages are written, then it fails.
+    /// This many pages are written, then the append fails.
     Short(usize),
-    /// It says that all went well, but from this page on there is only rubbish: power went while it was written.
+    /// The append succeeds, but from this page on the contents are garbage: the power was lost during the write.
     Torn(usize),
 }
 
-/// What happens to a read.
+/// How a read goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadFault {
-    /// It fails.
+    /// The read fails.
     Fail,
-    /// All bits of the byte at this offset (modulo the length of the read) are flipped.
+    /// The read succeeds, but all bits of the byte at this offset (modulo the length of the read) are flipped.
     Corrupt(usize),
 }
 
@@ -44,7 +45,7 @@ struct Plan {
     read_faults: HashMap<u64, ReadFault>,
     reset_faults: HashSet<u64>,
     sync_faults: HashSet<u64>,
-    /// Zones whose last append failed: they take no more until they are reset.
+    /// Zones whose last append failed. They take no appends until they are reset.
     failed: HashSet<ZoneId>,
     errors: u64,
     gone: bool,
@@ -52,77 +53,77 @@ struct Plan {
     at_gate: usize,
 }
 
-struct State {
+struct Shared {
     inner: Arc<dyn Device>,
     plan: Mutex<Plan>,
     gate: Condvar,
 }
 
-/// A device around another one. Clones share it.
+/// A device that wraps another device and fails on request. Clones are the same device.
 #[derive(Clone)]
-pub struct FaultyDevice(Arc<State>);
+pub struct FaultyDevice(Arc<Shared>);
 
 impl FaultyDevice {
-    /// Does what `inner` does until told otherwise.
+    /// A device that behaves like `inner` until a fault is requested.
     pub fn new(inner: Arc<dyn Device>) -> FaultyDevice {
-        FaultyDevice(Arc::new(State { inner, plan: Mutex::default(), gate: Condvar::new() }))
+        FaultyDevice(Arc::new(Shared { inner, plan: Mutex::default(), gate: Condvar::new() }))
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
         self.0.plan.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The `nth` append from now, 1 being the next, goes wrong.
+    /// Makes the `nth` append from now go wrong; 1 is the next one.
     pub fn fault_append(&self, nth: u64, fault: AppendFault) {
         let mut plan = self.plan();
         let number = plan.appends + nth;
         plan.append_faults.insert(number, fault);
     }
 
-    /// The `nth` read from now, 1 being the next, goes wrong; those of queues count when they are submitted.
+    /// Makes the `nth` read from now go wrong; 1 is the next one. A read of a queue counts when it is submitted.
     pub fn fault_read(&self, nth: u64, fault: ReadFault) {
         let mut plan = self.plan();
         let number = plan.reads + nth;
         plan.read_faults.insert(number, fault);
     }
 
-    /// The `nth` reset from now fails, and the zone keeps what it has.
+    /// Makes the `nth` reset from now fail. The zone keeps its contents.
     pub fn fault_reset(&self, nth: u64) {
         let mut plan = self.plan();
         let number = plan.resets + nth;
         plan.reset_faults.insert(number);
     }
 
-    /// The `nth` sync from now fails.
+    /// Makes the `nth` sync from now fail.
     pub fn fault_sync(&self, nth: u64) {
         let mut plan = self.plan();
         let number = plan.syncs + nth;
         plan.sync_faults.insert(number);
     }
 
-    /// Nothing works any more, or again.
+    /// Makes all operations answer [`DeviceError::Gone`], or work again.
     pub fn set_gone(&self, gone: bool) {
         self.plan().gone = gone;
         self.0.gate.notify_all();
     }
 
-    /// Appends wait from now on.
+    /// Makes appends wait from now on.
     pub fn close_gate(&self) {
         self.plan().gate_closed = true;
     }
 
-    /// Appends go on.
+    /// Lets waiting appends continue.
     pub fn open_gate(&self) {
         self.plan().gate_closed = false;
         self.0.gate.notify_all();
     }
 
-    /// Appends that wait at the gate now.
+    /// Number of appends that wait at the gate.
     pub fn at_gate(&self) -> usize {
         self.plan().at_gate
     }
 
-    /// Waits until so many appends wait at the gate.
+    /// Blocks until `appends` appends wait at the gate.
     pub fn wait_at_gate(&self, appends: usize) {
         let mut plan = self.plan();
         while plan.at_gate < appends {
@@ -161,7 +162,7 @@ impl FaultyDevice {
         Ok(plan)
     }
 
-    /// Counts a read; what shall happen to it.
+    /// Counts a read. Returns its fault, if one was requested.
     fn next_read(plan: &mut Plan) -> Option<ReadFault> {
         plan.reads += 1;
         let number = plan.reads;
@@ -193,7 +194,7 @@ impl FaultyDevice {
     }
 }
 
-/// What remains of pages that were being written when power went: not zeros, not what was there before.
+/// The contents of pages whose write was torn: neither zeros nor the contents before.
 fn tear(pages: &[u8], from_page: usize) -> Vec<u8> {
     let mut torn = pages.to_vec();
     let from = (from_page * PAGE_BYTES).min(torn.len());
@@ -291,7 +292,8 @@ impl Device for FaultyDevice {
     }
 }
 
-/// The queue of the device below, with numbers of its own as tokens, so that each read finds its fault again.
+/// The queue of the inner device. Its tokens are replaced by numbers, so that each completion finds the fault of its
+/// read.
 struct FaultyReads {
     device: FaultyDevice,
     inner: Box<dyn ReadQueue>,

@@ -1,4 +1,5 @@
-//! What tests and experiments need and the product does not: devices for tests, a simulated SSD, and the experiment runs.
+//! What tests and experiments need and the product does not: devices for tests, a simulated SSD, and the experiment
+//! runs.
 //!
 //! * [`MemoryDevice`]: zones in memory, for tests that need any device.
 //! * [`FaultyDevice`]: a wrapper that fails, tears or delays chosen operations.
@@ -8,10 +9,10 @@
 //!
 //! The experiments are the examples of this crate; `docs/evidence/flash.md` shows their results.
 //!
-//! Every crate may name this one as a development dependency; no product crate depends on it. The unit tests of `larder-flash`
-//! cannot use this crate, because it is linked with another copy of `larder-flash` than the one under test. They compile the
-//! files `at_once.rs`, `cut.rs`, `memory.rs` and `pages.rs` themselves (`crates/flash/src/test_devices.rs`). Therefore these
-//! four files take the device types from `super::device`.
+//! Every crate may name this one as a development dependency; no product crate depends on it. The unit tests of
+//! `larder-flash` cannot use this crate, because it is linked with another copy of `larder-flash` than the one under
+//! test. They compile the files `at_once.rs`, `cut.rs`, `memory.rs` and `pages.rs` themselves
+//! (`crates/flash/src/test_devices.rs`). Therefore these four files take the device types from `super::device`.
 
 #![forbid(unsafe_code)]
 

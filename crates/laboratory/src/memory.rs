@@ -1,4 +1,4 @@
-//! Zones in memory: the device that tests use where no device matters.
+//! A device in memory, for tests that need any device.
 
 use super::device::{
     Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId, ZoneReport,
@@ -14,18 +14,18 @@ struct Zone {
     resets: u64,
 }
 
-struct State {
+struct Shared {
     geometry: Geometry,
     zones: Vec<Mutex<Zone>>,
     counters: Mutex<DeviceCounters>,
 }
 
-/// A device of memory. Clones share it, so that a test can close what stands on it and open it again.
+/// A device in memory. Clones share its contents, so a test can close a tier and open another one on the same contents.
 #[derive(Clone)]
-pub struct MemoryDevice(Arc<State>);
+pub struct MemoryDevice(Arc<Shared>);
 
 impl MemoryDevice {
-    /// `zones` zones of `zone_pages` pages.
+    /// An empty device of `zones` zones of `zone_pages` pages.
     pub fn new(zones: u32, zone_pages: u64) -> MemoryDevice {
         let geometry = Geometry {
             zones,
@@ -34,7 +34,7 @@ impl MemoryDevice {
             open_zones_max: zones,
         };
         let zones = (0..zones).map(|_| Mutex::default()).collect();
-        MemoryDevice(Arc::new(State { geometry, zones, counters: Mutex::default() }))
+        MemoryDevice(Arc::new(Shared { geometry, zones, counters: Mutex::default() }))
     }
 
     fn zone(&self, zone: ZoneId) -> Result<MutexGuard<'_, Zone>, DeviceError> {

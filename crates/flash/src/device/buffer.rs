@@ -22,15 +22,6 @@ impl PageBuffer {
     pub fn pages(&self) -> usize {
         self.bytes / PAGE_BYTES
     }
-
-    /// Shortens the buffer to its first `pages` pages.
-    ///
-    /// # Panics
-    /// If the buffer has fewer pages.
-    pub fn shorten(&mut self, pages: usize) {
-        assert!(pages * PAGE_BYTES <= self.bytes, "a buffer does not grow");
-        self.bytes = pages * PAGE_BYTES;
-    }
 }
 
 impl std::ops::Deref for PageBuffer {

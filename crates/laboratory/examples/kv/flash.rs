@@ -1,38 +1,38 @@
-//! Where slabs are: blocks of an open-channel SSD, or ranges of an ordinary one.
+//! The flash under the slabs: blocks of an open-channel SSD, or ranges of an ordinary SSD.
 
 use larder_flash::device::ZoneId;
 use larder_flash::space::{ChannelLoad, FreeZones};
 use larder_laboratory::ssd::{Ftl, FtlOptions, LBA_BYTES, OpenChannel, Profile, Wear, ZoneLayout};
 use std::collections::VecDeque;
 
-/// A place for slabs. Times are virtual nanoseconds.
+/// Holds slabs on flash. Times are virtual nanoseconds.
 pub(crate) trait Store {
     fn slabs(&self) -> u32;
-    /// Slabs that can be taken.
+    /// Number of free slabs.
     fn free(&self) -> u32;
     fn take(&mut self) -> Option<u32>;
     fn give_back(&mut self, slab: u32);
-    /// Writes a whole slab; returns when the last of it had left memory.
+    /// Writes a whole slab. Reoperations the time when its last byte had left memory.
     fn write(&mut self, at: u64, slab: u32) -> u64;
-    /// Reads one page of 4 KiB.
+    /// Reads one page of 4 KiB. Reoperations the time when it was there.
     fn read(&mut self, at: u64, slab: u32, page: u32) -> u64;
-    /// The slab holds nothing any more; returns from when on it can be written.
+    /// Erases a slab. Reoperations the time from which on it can be written.
     fn erase(&mut self, at: u64, slab: u32) -> u64;
-    /// What an erase takes by itself.
+    /// Duration of an erase without waiting.
     fn erase_ns(&self) -> u64;
-    /// Blocks erased, bytes the device copied by itself, bytes programmed.
+    /// Number of blocks erased, bytes that the device copied by itself, and bytes programmed.
     fn device(&self) -> [u64; 3];
     fn wear(&self) -> Wear;
 }
 
-/// A slab is a block of one channel.
+/// An open-channel SSD: a slab is a block of one channel.
 pub(crate) struct Blocks {
     ssd: OpenChannel,
     free: FreeZones,
     load: ChannelLoad,
     buffer: Vec<u8>,
     page: Vec<u8>,
-    turns: u32,
+    operations: u32,
 }
 
 impl Blocks {
@@ -42,13 +42,20 @@ impl Blocks {
         let mut free = FreeZones::new(geometry.channels);
         (0..geometry.zones).for_each(|zone| free.add(ZoneId(zone), 0));
         let buffer = vec![0; geometry.zone_bytes as usize];
-        Blocks { free, load: ChannelLoad::new(geometry.channels), buffer, page: vec![0; 4096], turns: 0, ssd }
+        Blocks {
+            free,
+            load: ChannelLoad::new(geometry.channels),
+            buffer,
+            page: vec![0; 4096],
+            operations: 0,
+            ssd,
+        }
     }
 
     fn busy(&mut self, slab: u32, ns: u64) {
         self.load.add(ZoneId(slab), ns);
-        self.turns += 1;
-        if self.turns.is_multiple_of(1024) {
+        self.operations += 1;
+        if self.operations.is_multiple_of(1024) {
             self.load.age();
         }
     }
@@ -105,7 +112,8 @@ impl Store for Blocks {
     }
 }
 
-/// A slab is a range of logical blocks; the device is not told when it is free, as Fatcache does not tell it.
+/// An ordinary SSD: a slab is a range of logical blocks. Like Fatcache, the store does not tell the device that a
+/// slab is free.
 pub(crate) struct Ranges {
     ftl: Ftl,
     free: VecDeque<u32>,
@@ -116,7 +124,7 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    /// Slabs of `bytes`.
+    /// A store with slabs of `bytes` bytes.
     pub(crate) fn new(profile: Profile, options: FtlOptions, bytes: usize, seed: u64) -> Ranges {
         let ftl = Ftl::new(profile, options, seed);
         let lbas = (bytes / LBA_BYTES) as u32;

@@ -1,7 +1,9 @@
-//! A key-value cache of slabs of equal slots, in virtual time: no more of DIDACache and Fatcache than their space needs.
+//! A model of the space management of DIDACache and Fatcache: a key-value cache of slabs of equal slots, in virtual
+//! time.
 //!
-//! Keys are numbers, an index says in which slab and slot the newest version of each lies, slabs are filled in memory and flushed
-//! whole. What happens to full slabs is the crate's own `space`; what that does to flash is its simulated SSD.
+//! Keys are numbers. An index holds the slab and the slot of the newest version of each key. Slabs are filled in
+//! memory and written whole. The watermarks and the choice of the next slab are those of `larder_flash::space`; the
+//! flash is the simulated SSD.
 
 pub(crate) mod flash;
 pub(crate) mod workload;
@@ -13,63 +15,66 @@ use larder_flash::{OpsPolicy, ReclaimPolicy};
 use larder_laboratory::ssd::Histogram;
 use std::collections::VecDeque;
 
+/// The address of a key that is not cached.
 const NOWHERE: u64 = u64::MAX;
 
-/// Who goes when there is no room.
+/// Which slab is reclaimed, and what happens to its live items.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Eviction {
-    /// DIDACache: between watermarks, in the background.
+    /// DIDACache: a background thread reclaims slabs between two watermarks.
     Managed(ReclaimPolicy, OpsPolicy),
-    /// Fatcache, when no slab is free: the slab with the fewest live items, which are written again.
+    /// Fatcache: when no slab is free, the slab with the fewest live items. They are written again.
     Greedy,
-    /// Fatcache: the slab that was least recently used, with all that is in it.
+    /// Fatcache: the least recently used slab. Its items are dropped.
     Kick,
-    /// Fatcache: the slab that was written first; its live items are written again.
+    /// Fatcache: the slab that was written first. Its live items are written again.
     FifoCopies,
-    /// Fatcache as it is: the slab that was written first, with all that is in it.
+    /// Fatcache as it is: the slab that was written first. Its items are dropped.
     Fifo {
         /// Whether the index entry of an item is deleted only if it points to this very slab.
         guarded: bool,
     },
 }
 
-/// How the cache is set up, times in virtual nanoseconds.
+/// The parameters of the cache. Times are virtual nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) keys: u32,
     pub(crate) slots: u32,
     pub(crate) slots_per_page: u32,
     pub(crate) eviction: Eviction,
-    /// Slabs in memory that are being filled or flushed.
+    /// Number of slabs in memory, which are filled or written.
     pub(crate) buffers: usize,
-    /// Processor time of a request, which one thread spends.
+    /// Processor time of a request. One thread handles all requests.
     pub(crate) request_ns: u64,
     /// Processor time of moving one item.
     pub(crate) copy_ns: u64,
-    /// Processor time of forgetting one slab.
+    /// Processor time of dropping one slab.
     pub(crate) drop_ns: u64,
-    /// Whether somebody else flushes; otherwise whoever fills a slab waits for it.
+    /// Whether a background thread writes full slabs. Without it, the request that fills a slab waits for the write.
     pub(crate) background_flush: bool,
-    /// Whether somebody else reclaims, ahead of need; otherwise whoever finds no slab.
+    /// Whether a background thread reclaims slabs ahead of need. Without it, the request that finds no free slab
+    /// reclaims one.
     pub(crate) background_reclaim: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SlabState {
     Free,
     Filling,
     Full,
 }
 
 struct Slab {
-    state: State,
+    state: SlabState,
     keys: Vec<u32>,
     live: u32,
     used: u64,
 }
 
+/// The origin of a write; each has a slab of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Who {
+enum Origin {
     Host = 0,
     Reclaim = 1,
 }
@@ -92,14 +97,14 @@ pub(crate) struct Cache {
     index: Vec<u64>,
     slabs: Vec<Slab>,
     filling: [Option<u32>; 2],
-    /// When slabs in memory will be on flash: the oldest first.
+    /// For every slab that is being written, the time when its write ends; oldest first.
     flushing: VecDeque<u64>,
-    /// Slabs whose erase is not over: from when on they can be written.
+    /// The slabs that are being erased, and the time when the erase ends.
     erasing: VecDeque<(u64, u32)>,
     marks: Watermarks,
     meter: Meter,
     turn: u64,
-    /// Full slabs, the oldest first, where that is the order in which they go.
+    /// The full slabs, oldest first, if they are reclaimed in that order.
     by_age: VecDeque<u32>,
     cpu_free: u64,
     reclaimer_free: u64,
@@ -111,7 +116,7 @@ pub(crate) struct Cache {
 impl Cache {
     pub(crate) fn new(settings: Settings, store: Box<dyn Store>) -> Cache {
         let slabs = store.slabs();
-        let slab = || Slab { state: State::Free, keys: Vec::new(), live: 0, used: 0 };
+        let slab = || Slab { state: SlabState::Free, keys: Vec::new(), live: 0, used: 0 };
         let policy = match settings.eviction {
             Eviction::Managed(_, policy) => policy,
             _ => OpsPolicy::Static(1),
@@ -123,7 +128,7 @@ impl Cache {
             flushing: VecDeque::new(),
             erasing: VecDeque::new(),
             marks: Watermarks::new(policy, slabs),
-            // Remembers the time that a hundredth of the slabs takes at full speed.
+            // Averages over the time in which a hundredth of the slabs is filled at full speed.
             meter: Meter::new(
                 settings.request_ns as f64 * 1e-9 * settings.slots as f64 * slabs as f64 / 100.0,
             ),
@@ -139,52 +144,52 @@ impl Cache {
         }
     }
 
-    /// Forgets what was counted and timed, not what is stored.
+    /// Sets the counters and the histogram to zero. The contents stay.
     pub(crate) fn begin_measuring(&mut self) {
         self.counters = Counters::default();
         self.latency = Histogram::default();
         self.low_sum = (0, 0);
     }
 
-    /// A request that arrives at `at`. Returns when it was answered.
+    /// Carries out a SET that arrives at `at`. Returns the time of the answer.
     pub(crate) fn set(&mut self, at: u64, key: u32) -> u64 {
         self.counters.sets += 1;
         let begun = at.max(self.cpu_free);
-        let end = self.put(begun + self.settings.request_ns, key, Who::Host);
+        let end = self.put(begun + self.settings.request_ns, key, Origin::Host);
         self.cpu_free = end;
         self.latency.add(end - at);
         end
     }
 
-    /// The same; says whether it was there.
+    /// Carries out a GET that arrives at `at`. Returns the time of the answer, and whether the key was found.
     pub(crate) fn get(&mut self, at: u64, key: u32) -> (u64, bool) {
         self.counters.gets += 1;
         let cpu = at.max(self.cpu_free) + self.settings.request_ns;
         self.cpu_free = cpu;
-        let place = self.index[key as usize];
+        let address = self.index[key as usize];
         let mut end = cpu;
-        if place != NOWHERE {
+        if address != NOWHERE {
             self.counters.hits += 1;
-            let (slab, slot) = self.split(place);
+            let (slab, slot) = self.split(address);
             self.turn += 1;
             self.slabs[slab as usize].used = self.turn;
-            if self.slabs[slab as usize].state == State::Full {
+            if self.slabs[slab as usize].state == SlabState::Full {
                 end = self.store.read(cpu, slab, slot / self.settings.slots_per_page);
             }
         }
         self.latency.add(end - at);
-        (end, place != NOWHERE)
+        (end, address != NOWHERE)
     }
 
-    fn split(&self, place: u64) -> (u32, u32) {
-        ((place / self.settings.slots as u64) as u32, (place % self.settings.slots as u64) as u32)
+    fn split(&self, address: u64) -> (u32, u32) {
+        ((address / self.settings.slots as u64) as u32, (address % self.settings.slots as u64) as u32)
     }
 
-    /// Writes an item into the slab that is being filled; flushes that when it is full.
-    fn put(&mut self, at: u64, key: u32, who: Who) -> u64 {
-        let (slab, mut now) = match self.filling[who as usize] {
+    /// Puts an item into the slab that is being filled, and writes the slab when it is full.
+    fn put(&mut self, at: u64, key: u32, origin: Origin) -> u64 {
+        let (slab, mut now) = match self.filling[origin as usize] {
             Some(slab) => (slab, at),
-            None => self.begin_slab(at, who),
+            None => self.begin_slab(at, origin),
         };
         let old = std::mem::replace(
             &mut self.index[key as usize],
@@ -199,19 +204,20 @@ impl Cache {
         found.live += 1;
         if found.keys.len() == self.settings.slots as usize {
             self.turn += 1;
-            (found.state, found.used) = (State::Full, self.turn);
+            (found.state, found.used) = (SlabState::Full, self.turn);
             if matches!(self.settings.eviction, Eviction::FifoCopies | Eviction::Fifo { .. }) {
                 self.by_age.push_back(slab);
             }
-            self.filling[who as usize] = None;
-            now = self.flush(now, slab, who);
+            self.filling[origin as usize] = None;
+            now = self.flush(now, slab, origin);
         }
         now
     }
 
-    fn flush(&mut self, at: u64, slab: u32, who: Who) -> u64 {
+    /// Writes a full slab. Returns the time when the caller can continue.
+    fn flush(&mut self, at: u64, slab: u32, origin: Origin) -> u64 {
         let end = self.store.write(at, slab);
-        if who == Who::Reclaim {
+        if origin == Origin::Reclaim {
             return at;
         }
         self.meter.took(1.0, at as f64 * 1e-9);
@@ -228,8 +234,9 @@ impl Cache {
         now
     }
 
+    /// Number of free slabs.
     fn free(&mut self, now: u64) -> u32 {
-        // Erases of different dies end out of order; whoever is done joins the free ones.
+        // Erases on different dies end out of order. A slab whose erase has ended is free.
         let store = &mut self.store;
         self.erasing.retain(|(end, slab)| {
             if *end <= now {
@@ -240,33 +247,33 @@ impl Cache {
         self.store.free()
     }
 
-    /// A slab to fill; what it takes to get one, for the host, is waited for.
-    fn begin_slab(&mut self, at: u64, who: Who) -> (u32, u64) {
+    /// Takes a free slab to fill, and the time when it was free.
+    fn begin_slab(&mut self, at: u64, origin: Origin) -> (u32, u64) {
         let mut now = at;
-        if who == Who::Host {
+        if origin == Origin::Host {
             self.tend(now);
         }
-        // One slab is the reclaimer's, so that it can always write what it moves.
-        let least = if who == Who::Host { 1 } else { 0 };
+        // The last slab is for the reclaimer, so that it can always write the items that it moves.
+        let least = if origin == Origin::Host { 1 } else { 0 };
         while self.free(now) <= least {
             let before = now;
             now = match self.erasing.iter().map(|(end, _)| *end).min() {
                 Some(end) => now.max(end),
                 None => self.make_room(now),
             };
-            if who == Who::Host {
+            if origin == Origin::Host {
                 self.counters.stalled_ns += now - before;
             }
         }
         let slab = self.store.take().expect("there was one");
         let found = &mut self.slabs[slab as usize];
-        found.state = State::Filling;
+        found.state = SlabState::Filling;
         found.keys.clear();
-        self.filling[who as usize] = Some(slab);
+        self.filling[origin as usize] = Some(slab);
         (slab, now)
     }
 
-    /// What the reclaimer has done until now, if there is one.
+    /// Lets the background reclaimer, if there is one, work up to now.
     fn tend(&mut self, now: u64) {
         let Eviction::Managed(reclaim, _) = self.settings.eviction else { return };
         let free = self.free(now) + self.erasing.len() as u32;
@@ -276,11 +283,11 @@ impl Cache {
             let free = self.free(now) + self.erasing.len() as u32;
             let work = self.marks.work(reclaim, free);
             if work == Work::Idle {
-                // It sleeps until somebody asks again.
+                // It sleeps until the next call.
                 self.reclaimer_free = now;
                 break;
             }
-            // One that is behind goes on where it was; one that slept begins now.
+            // A reclaimer that is behind continues where it was; one that slept begins now.
             let begun = self.reclaimer_free;
             if !self.reclaim_one(begun, work) {
                 self.marks.nothing_to_gain();
@@ -290,7 +297,7 @@ impl Cache {
         }
     }
 
-    /// There is no slab at all: reclaims one, and says when that was done.
+    /// Reclaims a slab because none is free. Returns the time when that was done.
     fn make_room(&mut self, now: u64) -> u64 {
         let work = match self.settings.eviction {
             Eviction::Managed(reclaim, _) => self.marks.work(reclaim, 0),
@@ -314,8 +321,8 @@ impl Cache {
         self.reclaimer_free.max(now)
     }
 
-    fn facts(&self) -> impl Iterator<Item = ZoneFacts> + '_ {
-        let full = self.slabs.iter().enumerate().filter(|(_, slab)| slab.state == State::Full);
+    fn zones(&self) -> impl Iterator<Item = ZoneFacts> + '_ {
+        let full = self.slabs.iter().enumerate().filter(|(_, slab)| slab.state == SlabState::Full);
         full.map(|(id, slab)| ZoneFacts {
             zone: ZoneId(id as u32),
             written_bytes: slab.keys.len() as u64,
@@ -325,14 +332,14 @@ impl Cache {
     }
 
     fn least_recent(&self) -> u32 {
-        space::oldest(self.facts()).expect("a full slab").zone.0
+        space::oldest(self.zones()).expect("a full slab").zone.0
     }
 
     fn first_written(&mut self) -> u32 {
         self.by_age.pop_front().expect("a full slab")
     }
 
-    /// Reclaims one slab, from `at` on; `false` if there is nothing to gain.
+    /// Reclaims one slab, from `at` on. Returns false if nothing can be gained.
     fn reclaim_one(&mut self, at: u64, work: Work) -> bool {
         match work {
             Work::Idle => return false,
@@ -342,8 +349,8 @@ impl Cache {
                 self.drop_out(at, victim, true);
             }
             Work::Greedy => {
-                // Less than a tenth of a slab is not worth a slab's wear.
-                let Some(victim) = space::greedy(self.facts(), self.settings.slots as u64 / 10) else {
+                // A gain of less than a tenth of a slab is not worth the wear of a slab.
+                let Some(victim) = space::greedy(self.zones(), self.settings.slots as u64 / 10) else {
                     return false;
                 };
                 self.move_out(at, victim.zone.0);
@@ -352,42 +359,43 @@ impl Cache {
         true
     }
 
-    /// Reads what lives in a slab and writes it again.
+    /// Reads the live items of a slab and writes them again.
     fn move_out(&mut self, at: u64, victim: u32) {
         self.counters.reclaims += 1;
-        // Nobody else's victim meanwhile.
-        self.slabs[victim as usize].state = State::Filling;
+        // In this state it is not chosen as a victim again.
+        self.slabs[victim as usize].state = SlabState::Filling;
         let keys = std::mem::take(&mut self.slabs[victim as usize].keys);
         let base = victim as u64 * self.settings.slots as u64;
-        let lives = |cache: &Cache, slot: usize, key: u32| cache.index[key as usize] == base + slot as u64;
+        let is_live = |cache: &Cache, slot: usize, key: u32| cache.index[key as usize] == base + slot as u64;
         let (mut read, mut page_read) = (at, u32::MAX);
         for (slot, key) in keys.iter().enumerate() {
             let page = slot as u32 / self.settings.slots_per_page;
-            if lives(self, slot, *key) && page != page_read {
+            if is_live(self, slot, *key) && page != page_read {
                 page_read = page;
                 read = read.max(self.store.read(at, victim, page));
             }
         }
         let mut now = read;
         for (slot, key) in keys.iter().enumerate() {
-            if lives(self, slot, *key) {
+            if is_live(self, slot, *key) {
                 self.counters.copied += 1;
-                now = self.put(now + self.settings.copy_ns, *key, Who::Reclaim);
+                now = self.put(now + self.settings.copy_ns, *key, Origin::Reclaim);
             }
         }
         self.release(at, now, victim);
     }
 
-    /// Forgets a slab. The unguarded kind deletes whatever the index has for its keys.
+    /// Drops a slab. With `guarded` only index entries that point to the slab are deleted; without, all entries of
+    /// its keys.
     fn drop_out(&mut self, at: u64, victim: u32, guarded: bool) {
         self.counters.reclaims += 1;
         let keys = std::mem::take(&mut self.slabs[victim as usize].keys);
         for key in keys {
-            let place = self.index[key as usize];
-            if place == NOWHERE {
+            let address = self.index[key as usize];
+            if address == NOWHERE {
                 continue;
             }
-            let (slab, _) = self.split(place);
+            let (slab, _) = self.split(address);
             if !guarded || slab == victim {
                 self.index[key as usize] = NOWHERE;
                 self.slabs[slab as usize].live -= 1;
@@ -400,10 +408,10 @@ impl Cache {
     fn release(&mut self, begun: u64, now: u64, victim: u32) {
         let slab = &mut self.slabs[victim as usize];
         assert_eq!(slab.live, 0, "nothing points to a slab that is given back");
-        slab.state = State::Free;
+        slab.state = SlabState::Free;
         let end = self.store.erase(now, victim);
         self.erasing.push_back((end, victim));
-        // Its own work and the erase, without what the die had to do before.
+        // The work of the reclaimer and the erase, without the time for which the die was busy before.
         self.meter.reclaimed((now - begun + self.store.erase_ns()) as f64 * 1e-9);
         self.reclaimer_free = now;
     }

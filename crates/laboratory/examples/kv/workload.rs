@@ -1,20 +1,22 @@
-//! Which keys are asked for.
+//! The keys of the requests.
 
 use larder_laboratory::ssd::Rng;
 
+/// The distribution of the keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Law {
-    /// Around the middle of the keys; the standard deviation as a part of their number.
+    /// Normal, around the middle key. The standard deviation is a share of the number of keys.
     Normal(f64),
-    /// The `i`th most popular key as often as `1 / i^theta`.
+    /// Zipf: the frequency of the `i`th most popular key is proportional to `1 / i^theta`.
     Zipf(f64),
 }
 
+/// Generates the keys of requests.
 pub(crate) struct Keys {
     rng: Rng,
     keys: u32,
     law: Law,
-    /// Cumulated shares, for Zipf.
+    /// The cumulated frequencies, for Zipf.
     shares: Vec<f64>,
 }
 

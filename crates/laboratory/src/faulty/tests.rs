@@ -1,4 +1,4 @@
-//! The device that fails on demand does what it is told, when it is told, and nothing else.
+//! The faulty device does what was requested, when it was requested, and nothing else.
 
 use super::*;
 use crate::{MemoryDevice, pages};

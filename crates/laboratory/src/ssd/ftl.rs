@@ -1,22 +1,24 @@
 use super::{BlockId, Nand, NandError, Profile, Wear};
 use std::collections::BTreeSet;
 
-/// Bytes of a logical block: what is mapped as one.
+/// Bytes of a logical block, which is the unit of the map.
 pub const LBA_BYTES: usize = 4096;
 
+/// The address of a logical block that holds nothing, and the owner of an address without valid data.
 const NOWHERE: u32 = u32::MAX;
 
-/// How the FTL is set up.
+/// The parameters of the translation layer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FtlOptions {
-    /// Space that the host does not see, percent of what it sees: 7 is a consumer drive's, 28 a server's.
+    /// Space that the host does not see, percent of the space that it sees: 7 in a consumer drive, 28 in a server
+    /// drive.
     pub over_provisioning_percent: f64,
-    /// Garbage is collected when fewer lines than this are erased; at least 2, one of which collection itself needs.
+    /// Collection starts when fewer lines than this are erased. At least 2: collection itself needs one.
     pub gc_below_lines: u32,
-    /// ... until so many are.
+    /// Collection ends when this many lines are erased.
     pub gc_until_lines: u32,
-    /// Static wear levelling: when the most and the least worn line are this many erases apart, the data of the least worn
-    /// one is moved, however much of it is valid. `None` = off.
+    /// Static wear levelling: when the most and the least worn line differ by this many erases, the data of the least
+    /// worn line is moved, even if all of it is valid. `None` = off.
     pub level_wear_at: Option<u32>,
 }
 
@@ -31,30 +33,30 @@ impl Default for FtlOptions {
     }
 }
 
-/// What the FTL did. `media_bytes / host_bytes` is DLWA.
+/// What the translation layer has done. `media_bytes / host_bytes` is the device-level write amplification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FtlCounters {
-    /// Bytes the host wrote.
+    /// Bytes that the host wrote.
     pub host_bytes: u64,
-    /// Bytes that collection moved: valid ones of its victims.
+    /// Valid bytes that collection copied.
     pub copied_bytes: u64,
-    /// Bytes programmed, for whatever reason.
+    /// All bytes that were programmed.
     pub media_bytes: u64,
-    /// Lines collected.
+    /// Lines that were collected.
     pub collected: u64,
-    /// Of them, for the sake of wear.
+    /// Lines that were collected to level the wear.
     pub levelled: u64,
-    /// Blocks erased.
+    /// Blocks that were erased.
     pub erases: u64,
 }
 
-/// Why the FTL did not do it.
+/// Why an operation of the translation layer failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FtlError {
-    /// Beyond the last block.
+    /// The logical block does not exist.
     #[error("logical block {0} is beyond the end")]
     Range(u32),
-    /// Worn out: no line is left to write to.
+    /// The drive is worn out: no line is left to write to.
     #[error("worn out: it can only be read")]
     WornOut,
     /// The cells failed.
@@ -75,40 +77,42 @@ struct Line {
     state: LineState,
     valid: u32,
     erases: u32,
-    /// By die: whether its block can still be programmed.
+    /// For each die, whether its block can still be programmed.
     good: Vec<bool>,
 }
 
-/// Where one kind of data is being written: word line by word line, over all dies.
+/// The line to which one kind of data is written, word line by word line over all dies.
 #[derive(Default)]
 struct Stream {
     line: Option<u32>,
-    /// Word lines of it that are done with, counted over the dies.
+    /// The next word line, counted over all dies.
     next: u32,
+    /// Logical blocks of the word line that is being filled, and their contents.
     lbas: Vec<u32>,
     bytes: Vec<u8>,
 }
 
+/// The origin of a write; each has a stream of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Who {
+enum Origin {
     Host = 0,
     Collector = 1,
 }
 
-/// The baseline that keeps nobody's promises: a page-mapped flash translation layer of the ordinary kind.
+/// The baseline: a page-mapped flash translation layer (FTL) of the ordinary kind.
 ///
-/// 4 KiB are mapped at a time; lines are superblocks over all dies; the victim is the line with the fewest valid blocks; what
-/// the collector moves goes to a line of its own. The map and the buffers are protected by capacitors, as a server drive's:
-/// power is no matter here.
+/// The map has an address for every 4 KiB. A line is a superblock over all dies. The victim of garbage collection is
+/// the line with the fewest valid blocks. The collector writes to a line of its own. Capacitors protect the map and
+/// the buffers, as in a server drive, so a loss of power is not modelled.
 pub struct Ftl {
     nand: Nand,
     options: FtlOptions,
     lbas: u32,
     lines: Vec<Line>,
     free: BTreeSet<(u32, u32)>,
-    /// By logical block: the place of it.
+    /// For each logical block, its address.
     map: Vec<u32>,
-    /// By place: the logical block that is there, if it still is.
+    /// For each address, the logical block whose valid data are there.
     owner: Vec<u32>,
     streams: [Stream; 2],
     counters: FtlCounters,
@@ -119,13 +123,13 @@ impl Ftl {
     /// An erased drive.
     ///
     /// # Panics
-    /// If there are not enough lines: at least four more than the host sees; or more than 16 TiB.
+    /// If there are fewer than four lines beyond those that the host sees, or more than 16 TiB.
     pub fn new(profile: Profile, options: FtlOptions, seed: u64) -> Ftl {
         let nand = Nand::new(profile.clone(), seed);
         let raw = profile.raw_bytes() / LBA_BYTES as u64;
         let lbas = (raw as f64 / (1.0 + options.over_provisioning_percent / 100.0)) as u64;
         let per_line = profile.block_bytes() / LBA_BYTES as u64 * profile.luns() as u64;
-        assert!(raw < NOWHERE as u64, "places are numbered in 32 bits");
+        assert!(raw < NOWHERE as u64, "addresses have 32 bits");
         assert!(
             options.gc_below_lines >= 2 && options.gc_until_lines >= options.gc_below_lines,
             "watermarks"
@@ -151,38 +155,38 @@ impl Ftl {
         }
     }
 
-    /// Logical blocks that the host sees.
+    /// Number of logical blocks that the host sees.
     pub fn lbas(&self) -> u32 {
         self.lbas
     }
 
-    /// The cells.
+    /// The NAND.
     pub fn nand(&self) -> &Nand {
         &self.nand
     }
 
-    /// The cells, to inject faults.
+    /// The NAND, to inject faults.
     pub fn nand_mut(&mut self) -> &mut Nand {
         &mut self.nand
     }
 
-    /// What was done.
+    /// The counters.
     pub fn counters(&self) -> FtlCounters {
         let nand = self.nand.counters();
         FtlCounters { media_bytes: nand.program_bytes, erases: nand.erases, ..self.counters }
     }
 
-    /// How evenly the cells are worn.
+    /// How evenly the blocks are worn.
     pub fn wear(&self) -> Wear {
         self.nand.wear()
     }
 
-    /// Bytes of DRAM for the map, which an open-channel device does not have: 4 for every 4 KiB.
+    /// Bytes of DRAM that the map takes: 4 for every 4 KiB. An open-channel drive has no map.
     pub fn map_bytes(&self) -> u64 {
         self.map.len() as u64 * 4
     }
 
-    /// Erased lines held ready.
+    /// Number of erased lines.
     pub fn free_lines(&self) -> u32 {
         self.free.len() as u32
     }
@@ -195,10 +199,11 @@ impl Ftl {
         self.per_word_line() * self.nand.profile().word_lines() * self.nand.profile().luns()
     }
 
-    /// Writes whole logical blocks from `lba` on, at virtual time `at`. Returns when the last of them was taken.
+    /// Writes whole logical blocks from `lba` on, at virtual time `at`. Returns the time when the last one was
+    /// accepted.
     ///
     /// # Errors
-    /// Beyond the end; worn out.
+    /// A logical block does not exist, or the drive is worn out.
     pub fn write(&mut self, at: u64, lba: u32, bytes: &[u8]) -> Result<u64, FtlError> {
         let count = (bytes.len() / LBA_BYTES) as u32;
         if lba.checked_add(count).is_none_or(|end| end > self.lbas) {
@@ -206,96 +211,99 @@ impl Ftl {
         }
         let mut taken = at;
         for (i, bytes) in bytes.chunks_exact(LBA_BYTES).enumerate() {
-            taken = taken.max(self.put(at, Who::Host, lba + i as u32, bytes)?);
+            taken = taken.max(self.put(at, Origin::Host, lba + i as u32, bytes)?);
             self.counters.host_bytes += LBA_BYTES as u64;
         }
         Ok(taken)
     }
 
-    /// Adds one logical block to a stream's word line, and programs that when it is whole.
-    fn put(&mut self, at: u64, who: Who, lba: u32, bytes: &[u8]) -> Result<u64, FtlError> {
+    /// Adds one logical block to the word line of a stream, and programs the word line when it is complete.
+    fn put(&mut self, at: u64, origin: Origin, lba: u32, bytes: &[u8]) -> Result<u64, FtlError> {
         let mut taken = at;
-        if self.streams[who as usize].line.is_none() {
-            taken = self.open_line(at, who)?;
+        if self.streams[origin as usize].line.is_none() {
+            taken = self.open_line(at, origin)?;
         }
         self.forget(lba);
-        let place = self.place(who, self.streams[who as usize].lbas.len() as u32);
-        self.take_place(lba, place);
-        let stream = &mut self.streams[who as usize];
+        let address = self.address(origin, self.streams[origin as usize].lbas.len() as u32);
+        self.map_to(lba, address);
+        let stream = &mut self.streams[origin as usize];
         stream.lbas.push(lba);
         stream.bytes.extend_from_slice(bytes);
         if stream.bytes.len() == self.nand.profile().word_line_bytes() {
-            taken = taken.max(self.program(at, who)?);
+            taken = taken.max(self.program(at, origin)?);
         }
         Ok(taken)
     }
 
-    /// The place of the `nth` block in the stream's word line.
-    fn place(&self, who: Who, nth: u32) -> u32 {
-        let stream = &self.streams[who as usize];
+    /// The address of block `nth` of the word line that a stream fills.
+    fn address(&self, origin: Origin, nth: u32) -> u32 {
+        let stream = &self.streams[origin as usize];
         stream.line.map_or(NOWHERE, |line| line * self.per_line() + stream.next * self.per_word_line() + nth)
     }
 
-    fn take_place(&mut self, lba: u32, place: u32) {
-        self.map[lba as usize] = place;
-        self.owner[place as usize] = lba;
-        let line = (place / self.per_line()) as usize;
+    /// Maps a logical block to an address.
+    fn map_to(&mut self, lba: u32, address: u32) {
+        self.map[lba as usize] = address;
+        self.owner[address as usize] = lba;
+        let line = (address / self.per_line()) as usize;
         self.lines[line].valid += 1;
     }
 
-    /// What `lba` was mapped to is garbage now.
+    /// Unmaps a logical block: its old contents are garbage.
     fn forget(&mut self, lba: u32) {
-        let place = std::mem::replace(&mut self.map[lba as usize], NOWHERE);
-        if place != NOWHERE {
-            self.owner[place as usize] = NOWHERE;
-            let line = (place / self.per_line()) as usize;
+        let address = std::mem::replace(&mut self.map[lba as usize], NOWHERE);
+        if address != NOWHERE {
+            self.owner[address as usize] = NOWHERE;
+            let line = (address / self.per_line()) as usize;
             self.lines[line].valid -= 1;
         }
     }
 
+    /// The block and the first page of a word line.
     fn block_at(&self, line: u32, word_line: u32) -> (BlockId, u32) {
         let profile = self.nand.profile();
         let luns = profile.luns();
         (BlockId { lun: word_line % luns, block: line }, word_line / luns * profile.word_line_pages)
     }
 
-    /// Programs the whole word line of a stream; if its block fails, what was in it is put again.
-    fn program(&mut self, at: u64, who: Who) -> Result<u64, FtlError> {
-        let Some(line) = self.streams[who as usize].line else { return Ok(at) };
-        let (block, page) = self.block_at(line, self.streams[who as usize].next);
-        let from = self.place(who, 0);
-        let bytes = std::mem::take(&mut self.streams[who as usize].bytes);
-        let lbas = std::mem::take(&mut self.streams[who as usize].lbas);
+    /// Programs the complete word line of a stream. If its block fails, the contents are put again.
+    fn program(&mut self, at: u64, origin: Origin) -> Result<u64, FtlError> {
+        let Some(line) = self.streams[origin as usize].line else { return Ok(at) };
+        let (block, page) = self.block_at(line, self.streams[origin as usize].next);
+        let from = self.address(origin, 0);
+        let bytes = std::mem::take(&mut self.streams[origin as usize].bytes);
+        let lbas = std::mem::take(&mut self.streams[origin as usize].lbas);
         let result = self.nand.program(at, block, page, &bytes);
         if result.is_err() {
             self.lines[line as usize].good[block.lun as usize] = false;
         }
-        self.advance(who);
+        self.advance(origin);
         match result {
             Ok(span) => return Ok(span.accepted),
             Err(NandError::ProgramFailed(_) | NandError::Bad(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        // The host may have written or trimmed some of it meanwhile. None of it is anywhere until it is put again.
+        // The host may have written or trimmed some of these blocks meanwhile. The others are unmapped until they are
+        // put again.
         let lost = (0..).zip(lbas).zip(bytes.chunks_exact(LBA_BYTES));
         let lost: Vec<_> = lost.filter(|((i, lba), _)| self.map[*lba as usize] == from + i).collect();
         lost.iter().for_each(|((_, lba), _)| self.forget(*lba));
         let mut taken = at;
         for ((_, lba), bytes) in lost {
-            taken = taken.max(self.put(at, who, lba, bytes)?);
+            taken = taken.max(self.put(at, origin, lba, bytes)?);
         }
         Ok(taken)
     }
 
-    /// To the next word line that lies on a good block; the line is full when there is none.
-    fn advance(&mut self, who: Who) {
-        let Some(line) = self.streams[who as usize].line else { return };
-        let next = self.streams[who as usize].next + 1;
+    /// Goes to the next word line on a good block. If there is none, the line is full.
+    fn advance(&mut self, origin: Origin) {
+        let Some(line) = self.streams[origin as usize].line else { return };
+        let next = self.streams[origin as usize].next + 1;
         match self.next_good(line, next) {
-            Some(next) => self.streams[who as usize].next = next,
+            Some(next) => self.streams[origin as usize].next = next,
             None => {
                 self.lines[line as usize].state = LineState::Full;
-                self.streams[who as usize].line = None;
+                self.streams[origin as usize].line = None;
             }
         }
     }
@@ -306,20 +314,20 @@ impl Ftl {
         (from..profile.word_lines() * profile.luns()).find(|next| good[(next % profile.luns()) as usize])
     }
 
-    /// A line for a stream: the least worn of the erased ones. Collects first if there are too few.
-    fn open_line(&mut self, at: u64, who: Who) -> Result<u64, FtlError> {
+    /// Opens a line for a stream: the least worn erased one. Collects first if there are too few.
+    fn open_line(&mut self, at: u64, origin: Origin) -> Result<u64, FtlError> {
         let mut taken = at;
-        if who == Who::Host {
+        if origin == Origin::Host {
             taken = self.collect_to_watermark(at)?;
         }
-        // The last line is the collector's: without one it could not make another.
-        if who == Who::Host && self.free.len() < 2 {
+        // The last erased line is for the collector, which needs one to make another.
+        if origin == Origin::Host && self.free.len() < 2 {
             return Err(FtlError::WornOut);
         }
         while let Some((_, line)) = self.free.pop_first() {
             if let Some(next) = self.next_good(line, 0) {
                 self.lines[line as usize].state = LineState::Open;
-                let stream = &mut self.streams[who as usize];
+                let stream = &mut self.streams[origin as usize];
                 (stream.line, stream.next) = (Some(line), next);
                 return Ok(taken);
             }
@@ -334,7 +342,7 @@ impl Ftl {
             return Ok(taken);
         }
         self.collecting = true;
-        // Lines with bad blocks may give less than they take: no more turns than there are lines.
+        // Collecting a line with bad blocks may gain nothing: collect each line at most once.
         for _ in 0..self.lines.len() {
             let victim = self.victim().filter(|_| self.free_lines() < self.options.gc_until_lines);
             let Some(line) = victim else { break };
@@ -350,14 +358,14 @@ impl Ftl {
         Ok(taken)
     }
 
-    /// The full line with the fewest valid blocks; none if all of them are valid everywhere.
+    /// The full line with the fewest valid blocks; `None` if all blocks of all full lines are valid.
     fn victim(&self) -> Option<u32> {
         let full = self.lines.iter().enumerate().filter(|(_, line)| line.state == LineState::Full);
         let (line, found) = full.min_by_key(|(_, line)| line.valid)?;
         (found.valid < self.per_line()).then_some(line as u32)
     }
 
-    /// The least worn line, if it lags behind and rests.
+    /// The least worn full line, if it differs from the most worn line by too many erases.
     fn cold_line(&self) -> Option<u32> {
         let apart = self.options.level_wear_at?;
         let most =
@@ -367,19 +375,19 @@ impl Ftl {
         (most - least.erases >= apart).then_some(line as u32)
     }
 
-    /// Moves what is valid in a line, and erases it. Returns when its reads were over.
+    /// Copies the valid blocks of a line, and erases it. Returns the time when its reads had ended.
     fn collect(&mut self, at: u64, line: u32) -> Result<u64, FtlError> {
         self.counters.collected += 1;
         let (first, per_line) = (line * self.per_line(), self.per_line());
         let (mut bytes, mut end) = (vec![0; LBA_BYTES], at);
-        for place in first..first + per_line {
-            let lba = self.owner[place as usize];
+        for address in first..first + per_line {
+            let lba = self.owner[address as usize];
             if lba == NOWHERE {
                 continue;
             }
-            let read = self.read_place(at, place, &mut bytes)?;
-            // A block that does not come back is lost to the host; here it would be an error of the model.
-            self.put(read, Who::Collector, lba, &bytes)?;
+            let read = self.read_address(at, address, &mut bytes)?;
+            // A real drive would lose a block that cannot be read. In this model that is an error.
+            self.put(read, Origin::Collector, lba, &bytes)?;
             self.counters.copied_bytes += LBA_BYTES as u64;
             end = end.max(read);
         }
@@ -399,17 +407,17 @@ impl Ftl {
         Ok(end)
     }
 
-    fn read_place(&mut self, at: u64, place: u32, into: &mut [u8]) -> Result<u64, FtlError> {
+    fn read_address(&mut self, at: u64, address: u32, into: &mut [u8]) -> Result<u64, FtlError> {
         for stream in &self.streams {
             let Some(line) = stream.line else { continue };
             let first = line * self.per_line() + stream.next * self.per_word_line();
-            if let Some(nth) = place.checked_sub(first).filter(|nth| (*nth as usize) < stream.lbas.len()) {
+            if let Some(nth) = address.checked_sub(first).filter(|nth| (*nth as usize) < stream.lbas.len()) {
                 let from = nth as usize * LBA_BYTES;
                 into.copy_from_slice(&stream.bytes[from..from + LBA_BYTES]);
                 return Ok(at);
             }
         }
-        let (line, within) = (place / self.per_line(), place % self.per_line());
+        let (line, within) = (address / self.per_line(), address % self.per_line());
         let (word_line, nth) = (within / self.per_word_line(), within % self.per_word_line());
         let (block, page) = self.block_at(line, word_line);
         let page_bytes = self.nand.profile().wide_page_bytes() as u64;
@@ -417,11 +425,11 @@ impl Ftl {
         Ok(self.nand.read(at, block, offset, into)?.end)
     }
 
-    /// Reads logical blocks from `lba` on; those that were never written, or trimmed, are zeros. Returns when the last was
-    /// there.
+    /// Reads logical blocks from `lba` on. A block that was never written, or was trimmed, reads as zeros. Returns
+    /// the time when the last block was there.
     ///
     /// # Errors
-    /// Beyond the end; a failure of the cells.
+    /// A logical block does not exist, or the cells fail.
     pub fn read(&mut self, at: u64, lba: u32, into: &mut [u8]) -> Result<u64, FtlError> {
         let count = (into.len() / LBA_BYTES) as u32;
         if lba.checked_add(count).is_none_or(|end| end > self.lbas) {
@@ -431,16 +439,16 @@ impl Ftl {
         for (i, part) in into.chunks_exact_mut(LBA_BYTES).enumerate() {
             match self.map[lba as usize + i] {
                 NOWHERE => part.fill(0),
-                place => end = end.max(self.read_place(at, place, part)?),
+                address => end = end.max(self.read_address(at, address, part)?),
             }
         }
         Ok(end)
     }
 
-    /// The host does not need `count` logical blocks from `lba` on any more.
+    /// Trims `count` logical blocks from `lba` on: the host does not need their contents any more.
     ///
     /// # Errors
-    /// Beyond the end.
+    /// A logical block does not exist.
     pub fn trim(&mut self, lba: u32, count: u32) -> Result<(), FtlError> {
         if lba.checked_add(count).is_none_or(|end| end > self.lbas) {
             return Err(FtlError::Range(lba));
@@ -449,20 +457,20 @@ impl Ftl {
         Ok(())
     }
 
-    /// Whether a logical block holds something.
+    /// Whether a logical block was written and not trimmed.
     pub fn is_mapped(&self, lba: u32) -> bool {
-        self.map.get(lba as usize).is_some_and(|place| *place != NOWHERE)
+        self.map.get(lba as usize).is_some_and(|address| *address != NOWHERE)
     }
 
-    /// Checks that the map and its inverse agree, and that lines count right.
+    /// Checks that the map and its inverse agree, and that the counts of valid blocks are right.
     ///
     /// # Panics
-    /// If not: an error of the model.
+    /// If they do not: the model has an error.
     pub fn check(&self) {
         let mut valid = vec![0; self.lines.len()];
-        for (lba, place) in self.map.iter().enumerate().filter(|(_, place)| **place != NOWHERE) {
-            assert_eq!(self.owner[*place as usize], lba as u32);
-            valid[(place / self.per_line()) as usize] += 1;
+        for (lba, address) in self.map.iter().enumerate().filter(|(_, address)| **address != NOWHERE) {
+            assert_eq!(self.owner[*address as usize], lba as u32);
+            valid[(address / self.per_line()) as usize] += 1;
         }
         assert!(self.lines.iter().zip(&valid).all(|(line, valid)| line.valid == *valid));
         assert_eq!(

@@ -6,10 +6,11 @@ use larder_flash::device::{
 };
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A drive with an [`Ftl`] as a [`Device`]: zones are ranges of logical blocks, a reset is a TRIM. What a cache that writes zones costs
-/// on an ordinary drive shows in [`DeviceCounters::media_bytes`]. Clones are the same drive.
+/// A drive with an [`Ftl`], as a [`Device`]: zones are ranges of logical blocks, and a reset is a TRIM. With it a
+/// test measures the write amplification of a zone-writing cache on an ordinary drive
+/// ([`DeviceCounters::media_bytes`]). Clones are the same drive.
 ///
-/// As a real drive, it knows nothing of zones: [`FtlSsd::reopen`] forgets write pointers.
+/// Like a real drive, it knows nothing of zones: [`FtlSsd::reopen`] forgets the write pointers.
 #[derive(Clone)]
 pub struct FtlSsd(Arc<Mutex<Inner>>);
 
@@ -28,10 +29,10 @@ struct Zone {
 }
 
 impl FtlSsd {
-    /// An erased drive, of zones of `zone_bytes`. What does not make a whole zone at the end is not used.
+    /// An erased drive with zones of `zone_bytes` bytes. A rest at the end that is no whole zone is not used.
     ///
     /// # Panics
-    /// As [`Ftl::new`], or if `zone_bytes` is not whole logical blocks of which there are enough.
+    /// As [`Ftl::new`]; or if `zone_bytes` is not a multiple of the logical block, or larger than the drive.
     pub fn new(profile: Profile, options: FtlOptions, zone_bytes: u64, seed: u64) -> FtlSsd {
         let ftl = Ftl::new(profile, options, seed);
         let zone_lbas = u32::try_from(zone_bytes / LBA_BYTES as u64).unwrap_or(u32::MAX);
@@ -47,12 +48,12 @@ impl FtlSsd {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// The device. Every call gives another handle to the same one.
+    /// The drive as a device. Every call returns another handle to the same drive.
     pub fn device(&self) -> Arc<dyn Device> {
         Arc::new(self.clone())
     }
 
-    /// As after a restart: zones that hold anything are [`ZoneState::Unknown`].
+    /// Forgets the write pointers, as a restart does: zones that hold anything are [`ZoneState::Unknown`].
     pub fn reopen(&self) {
         let inner = &mut *self.lock();
         for (i, zone) in inner.zones.iter_mut().enumerate() {
@@ -62,17 +63,17 @@ impl FtlSsd {
         }
     }
 
-    /// Host, copied and programmed bytes.
+    /// The counters of the translation layer.
     pub fn ftl_counters(&self) -> FtlCounters {
         self.lock().ftl.counters()
     }
 
-    /// How evenly the cells are worn.
+    /// How evenly the blocks are worn.
     pub fn wear(&self) -> Wear {
         self.lock().ftl.wear()
     }
 
-    /// Virtual time, nanoseconds since it was built.
+    /// Virtual time since the drive was built, nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.lock().now_ns
     }
@@ -213,7 +214,7 @@ impl Device for FtlSsd {
     }
 
     fn sync(&self) -> Result<(), DeviceError> {
-        // Capacitors: what the drive has taken is safe.
+        // The drive has capacitors: everything it has accepted survives a loss of power.
         Ok(())
     }
 

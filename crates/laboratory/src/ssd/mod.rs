@@ -1,12 +1,11 @@
-//! A simulated SSD: NAND that holds its users to its rules, in virtual time, deterministic and in memory.
+//! A simulated SSD in memory, in virtual time. The same seed and the same calls give the same outcome on every machine.
 //!
-//! * [`Nand`]: dies and channels, erase before program, word lines in order, bad blocks, wear, power that can be cut.
-//! * [`OpenChannel`]: zones as stripes of blocks, nothing between; [`SimSsd`] makes a [`larder_flash::device::Device`] of it, and is
-//!   what crash tests use.
-//! * [`Ftl`]: the page-mapped baseline, addressed by logical blocks; [`FtlSsd`] makes a device of it whose zones are ranges.
-//!
-//! It is part of the crate, not of its tests, because the comparison of reclaim policies (`examples/didacache.rs`) and the
-//! crash tests of other crates run on it.
+//! * [`Nand`] is the dies: erase before program, word lines in order, bad blocks, wear, and power that can be cut. A
+//!   call that breaks a rule of NAND is an error.
+//! * [`OpenChannel`] makes zones of blocks, without a translation layer. [`SimSsd`] is that drive as a
+//!   [`larder_flash::device::Device`]; crash tests use it.
+//! * [`Ftl`] is an ordinary drive: a page-mapped translation layer, addressed by logical blocks. [`FtlSsd`] is that
+//!   drive as a [`larder_flash::device::Device`], whose zones are ranges of logical blocks.
 
 mod ftl;
 mod ftl_device;

@@ -1,71 +1,71 @@
 use super::{Histogram, Profile, Rng, Wear};
 use std::collections::VecDeque;
 
-/// A block: the block of this number on every plane of a die.
+/// A block of a die: the block with this number on all planes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BlockId {
-    /// The die, from 0; it is on channel `lun % channels`.
+    /// The number of the die, from 0. The die is on channel `lun % channels`.
     pub lun: u32,
-    /// The block's number on the die.
+    /// The number of the block on the die.
     pub block: u32,
 }
 
-/// A rule that was broken, or a failure of the cells.
+/// A rule of NAND that a call broke, or a failure of the cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NandError {
-    /// There is no such block or page.
+    /// The block or the page does not exist.
     #[error("{0:?}: no such block or page")]
     Range(BlockId),
-    /// The page is programmed already, or the block is in no defined state: erase first.
+    /// The page is programmed already, or an erase of the block was cut short: the block must be erased first.
     #[error("{0:?}: programmed without being erased")]
     NotErased(BlockId),
-    /// A page before it is not programmed yet.
+    /// An earlier page of the block is not programmed yet.
     #[error("{0:?}: pages out of order")]
     OutOfOrder(BlockId),
-    /// Less or more than a word line.
+    /// The bytes are not exactly one word line.
     #[error("{0:?}: not one whole word line")]
     NotAWordLine(BlockId),
-    /// Read before it was programmed.
+    /// The page was not programmed.
     #[error("{0:?}: an unprogrammed page was read")]
     Unprogrammed(BlockId),
     /// The block is bad.
     #[error("{0:?}: a bad block")]
     Bad(BlockId),
-    /// The program failed; the block is bad from now on, and its earlier pages can still be read.
+    /// The program failed. The block is bad from now on; its earlier pages can still be read.
     #[error("{0:?}: program failed")]
     ProgramFailed(BlockId),
-    /// The erase failed; the block is bad from now on.
+    /// The erase failed. The block is bad from now on.
     #[error("{0:?}: erase failed")]
     EraseFailed(BlockId),
-    /// More bit errors than can be corrected.
+    /// The page has more bit errors than can be corrected.
     #[error("{0:?}: uncorrectable")]
     Uncorrectable(BlockId),
-    /// The power is off, or went off during this very operation.
+    /// The power is off, or was cut during this operation.
     #[error("no power")]
     PowerLost,
 }
 
-/// When an operation was begun and ended, virtual nanoseconds.
+/// The times of an operation, virtual nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// When the first thing was done for it: behind whatever its die was busy with.
+    /// The operation began: its die had finished the operations before it.
     pub start: u64,
-    /// When its data had left the host's side (program) or everything was over (read, erase).
+    /// Program: the data had left the host. Read and erase: the operation ended.
     pub accepted: u64,
-    /// When everything was over.
+    /// The operation ended.
     pub end: u64,
 }
 
-/// What the cells did, in all.
+/// What the NAND has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NandCounters {
     /// Word lines programmed.
     pub programs: u64,
-    /// Their bytes.
+    /// Bytes that were programmed.
     pub program_bytes: u64,
-    /// Pages sensed.
+    /// Pages that were read.
     pub reads: u64,
-    /// Bytes that were transferred of them.
+    /// Bytes that were read and transferred.
     pub read_bytes: u64,
     /// Blocks erased.
     pub erases: u64,
@@ -73,41 +73,41 @@ pub struct NandCounters {
     pub failures: u64,
 }
 
-/// Something that will go wrong; see [`Nand::inject`].
+/// An operation that is to fail; see [`Nand::inject`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The next program fails, and its block is bad.
     Program,
     /// The next erase fails, and its block is bad.
     Erase,
-    /// The next read cannot be corrected. The cells are as before.
+    /// The next read cannot be corrected. The contents stay.
     Read,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Health {
     Good,
-    /// An erase was cut short: read as it comes, erase before anything else.
+    /// An erase was cut short. Reads return anything; the block must be erased before it is programmed.
     Undefined,
     Bad,
 }
 
 enum Content {
-    /// Kept nothing: zeros.
+    /// The contents are not kept: reads return zeros.
     Nothing,
     Bytes(Box<[u8]>),
-    /// Cut short while being programmed: bytes as they came, or too many bit errors.
+    /// The program was cut short, and left too many bit errors.
     Uncorrectable,
 }
 
 struct Block {
     health: Health,
-    /// One per word line that is programmed.
+    /// The contents of each word line that is programmed.
     content: Vec<Content>,
     erases: u32,
 }
 
-/// When a bus is taken; later gaps may be filled by what comes after.
+/// The times at which a bus is busy. A later transfer may use an earlier gap.
 #[derive(Default)]
 struct Bus {
     taken: Vec<(u64, u64)>,
@@ -115,7 +115,7 @@ struct Bus {
 }
 
 impl Bus {
-    /// The first `ns` nanoseconds in a row at or after `from`. What ended before `now` is forgotten.
+    /// Reserves the first gap of `ns` nanoseconds at or after `from`. Transfers that ended before `now` are forgotten.
     fn take(&mut self, now: u64, from: u64, ns: u64) -> u64 {
         self.taken.retain(|(_, end)| *end > now);
         let mut start = from;
@@ -133,12 +133,12 @@ impl Bus {
     }
 }
 
-/// What a die has been given and, at the time last asked about, had not ended.
+/// The operations that a die was given and that had not ended at the last call.
 #[derive(Default)]
 struct Die {
-    /// In order of time: from, to, and whether it is a read.
+    /// The operations in order of time: begin, end, and whether the operation is a read.
     work: VecDeque<(u64, u64, bool)>,
-    /// When all of it is over.
+    /// The end of the last operation.
     free: u64,
 }
 
@@ -149,14 +149,14 @@ impl Die {
         }
     }
 
-    /// Behind everything.
+    /// Adds an operation behind all others.
     fn push(&mut self, start: u64, end: u64) {
         self.work.push_back((start, end, false));
         self.free = end;
     }
 
-    /// Where a read that is issued at `at` goes: behind what is under way then and behind earlier reads, before programs
-    /// and erases that only wait. Its index, and when it begins.
+    /// The position of a read that is issued at `at`, and the time when it begins. The read follows the operation in
+    /// progress and earlier reads. With `reads_first` it precedes the programs and erases that wait.
     fn read_slot(&self, at: u64, reads_first: bool) -> (usize, u64) {
         let mut start = at;
         for (i, (from, to, is_read)) in self.work.iter().enumerate() {
@@ -168,7 +168,7 @@ impl Die {
         (self.work.len(), start.max(if reads_first { at } else { self.free }))
     }
 
-    /// Puts a read there; what stands behind it waits.
+    /// Inserts a read at a position. The operations behind it are delayed.
     fn insert_read(&mut self, slot: usize, start: u64, end: u64) {
         self.work.insert(slot, (start, end, true));
         let mut last = end;
@@ -181,18 +181,18 @@ impl Die {
     }
 }
 
-/// Whether there is power, and for how many operations more.
+/// Whether there is power, and the operation during which it is cut.
 struct Power {
     operations: u64,
     cut_at: Option<u64>,
     on: bool,
 }
 
-/// The dies of an SSD: cells that obey NAND's rules, or say which one was broken, in virtual time.
+/// The dies of an SSD, in virtual time. A call that breaks a rule of NAND is an error that names the rule.
 ///
-/// One operation per die at a time; nothing that is under way is suspended. Transfers share the channel's bus. Programs and
-/// erases of a die go in order of issue; reads may go before those that only wait ([`Profile::reads_first`]), whose ends are
-/// then later than what was said of them when they were issued.
+/// A die carries out one operation at a time, and no operation is suspended. The dies of a channel share its bus. The
+/// programs and erases of a die run in the order in which they were issued. Reads may overtake programs and erases
+/// that wait ([`Profile::reads_first`]); these then end later than their [`Span`] said.
 pub struct Nand {
     profile: Profile,
     blocks: Vec<Block>,
@@ -208,7 +208,7 @@ pub struct Nand {
 }
 
 impl Nand {
-    /// All erased; some blocks bad from the factory, chosen by `seed`.
+    /// Erased dies. Some blocks are bad from the factory; `seed` decides which.
     pub fn new(profile: Profile, seed: u64) -> Nand {
         let mut rng = Rng::new(seed);
         let count = profile.luns() as usize * profile.blocks as usize;
@@ -233,7 +233,7 @@ impl Nand {
         }
     }
 
-    /// What it is made of.
+    /// The profile.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
@@ -243,8 +243,8 @@ impl Nand {
         there.then(|| (id.lun * self.profile.blocks + id.block) as usize).ok_or(NandError::Range(id))
     }
 
-    /// Counts one operation; it is the one during which power goes if this says `PowerLost` and [`Nand::is_on`] was true
-    /// before. Front ends call it for what they do without the cells.
+    /// Counts one operation. Answers `PowerLost` if the power is off, or is cut during this operation. Front ends
+    /// call it for operations that do not reach the cells.
     pub fn step(&mut self) -> Result<(), NandError> {
         if !self.power.on {
             return Err(NandError::PowerLost);
@@ -257,17 +257,17 @@ impl Nand {
         Ok(())
     }
 
-    /// Operations that completed.
+    /// Number of operations that completed.
     pub fn operations(&self) -> u64 {
         self.power.operations
     }
 
-    /// `operations` more complete, and power goes during the next. `None` = it stays.
+    /// Cuts the power during the operation that follows the next `operations` ones. `None` = never.
     pub fn cut_power_after(&mut self, operations: Option<u64>) {
         self.power.cut_at = operations.map(|n| self.power.operations.saturating_add(n));
     }
 
-    /// Power off or on. Dies are idle when it comes back.
+    /// Switches the power off or on. Switching it on cancels a requested cut.
     pub fn set_power(&mut self, on: bool) {
         if on && !self.power.on {
             self.power.cut_at = None;
@@ -280,7 +280,7 @@ impl Nand {
         self.power.on
     }
 
-    /// Makes the next operation of a kind fail. Several add up.
+    /// Makes the next operation of a kind fail. Several requests add up.
     pub fn inject(&mut self, fault: Fault) {
         self.faults.push(fault);
     }
@@ -290,7 +290,7 @@ impl Nand {
             self.faults.swap_remove(at);
             return true;
         }
-        // Beyond its limit a block fails sooner or later: of erases one in 16, of programs one in 4096.
+        // Beyond the limit of erases, one erase in 16 and one program in 4096 fails.
         let one_in = match fault {
             Fault::Erase => 16,
             Fault::Program => 4096,
@@ -302,7 +302,7 @@ impl Nand {
     /// Programs the word line that begins at page `page` of a block, at virtual time `at`.
     ///
     /// # Errors
-    /// Every broken rule, and failures of the cells.
+    /// The call breaks a rule, or the cells fail.
     pub fn program(&mut self, at: u64, id: BlockId, page: u32, bytes: &[u8]) -> Result<Span, NandError> {
         let index = self.index(id)?;
         if !self.power.on {
@@ -359,7 +359,7 @@ impl Nand {
         span
     }
 
-    /// What is left of a word line whose program was cut short.
+    /// The contents of a word line whose program was cut short.
     fn torn(&mut self, bytes: &[u8]) -> Content {
         if self.rng.below(4) == 0 {
             return Content::Uncorrectable;
@@ -370,10 +370,10 @@ impl Nand {
         Content::Bytes(left)
     }
 
-    /// Reads bytes from `offset` of a block, which may run on over pages, at virtual time `at`.
+    /// Reads bytes from `offset` of a block at virtual time `at`. The bytes may span several pages.
     ///
     /// # Errors
-    /// [`NandError::Unprogrammed`], [`NandError::Range`], and failures of the cells.
+    /// [`NandError::Unprogrammed`], [`NandError::Range`], or a failure of the cells.
     pub fn read(&mut self, at: u64, id: BlockId, offset: u64, into: &mut [u8]) -> Result<Span, NandError> {
         let index = self.index(id)?;
         if !self.power.on {
@@ -422,10 +422,10 @@ impl Nand {
         Span { start, accepted: end, end }
     }
 
-    /// Erases a block, at virtual time `at`. An erase cut short leaves it undefined.
+    /// Erases a block at virtual time `at`. If the power is cut during the erase, the contents are undefined.
     ///
     /// # Errors
-    /// Bad blocks, and failures of the cells.
+    /// The block is bad, or the cells fail.
     pub fn erase(&mut self, at: u64, id: BlockId) -> Result<Span, NandError> {
         let index = self.index(id)?;
         if !self.power.on {
@@ -460,7 +460,7 @@ impl Nand {
         Ok(span)
     }
 
-    /// An erase that was cut short: word lines as before, damaged, unreadable or gone, and none of it to be trusted.
+    /// Applies an erase that was cut short: each word line stays, is damaged, becomes unreadable, or is gone.
     fn undefine(&mut self, index: usize) {
         let mut content = std::mem::take(&mut self.blocks[index].content);
         for line in &mut content {
@@ -479,8 +479,8 @@ impl Nand {
         self.blocks[index].health = Health::Undefined;
     }
 
-    /// Takes back programs that were still in the device's volatile cache when power went: word lines `from` and later.
-    /// Returns the bytes that word line `from` had, where they are known.
+    /// Takes back the programs of word lines `from` and later: they were still in the volatile cache when the power
+    /// was cut. Returns the contents of word line `from`, if they are known.
     pub(super) fn forget(&mut self, id: BlockId, from: u32) -> Option<Box<[u8]>> {
         let index = self.index(id).ok()?;
         let content = &mut self.blocks[index].content;
@@ -491,7 +491,7 @@ impl Nand {
         }
     }
 
-    /// Whether nothing is programmed in a block, and something may be.
+    /// Whether a block is good and erased.
     pub fn is_erased(&self, id: BlockId) -> bool {
         self.index(id).is_ok_and(|index| {
             self.blocks[index].health == Health::Good && self.blocks[index].content.is_empty()
@@ -508,34 +508,34 @@ impl Nand {
         self.index(id).map_or(0, |index| self.blocks[index].erases)
     }
 
-    /// When a die has done what was asked of it so far.
+    /// The time when a die has carried out everything that was issued so far.
     pub fn die_free_ns(&self, lun: u32) -> u64 {
         self.dies.get(lun as usize).map_or(0, |die| die.free)
     }
 
-    /// When everything that was asked so far is done.
+    /// The time when all dies have carried out everything that was issued so far.
     pub fn idle_at_ns(&self) -> u64 {
         self.dies.iter().map(|die| die.free).max().unwrap_or(0)
     }
 
-    /// Nanoseconds for which a channel's bus was taken.
+    /// Nanoseconds for which the bus of a channel was busy.
     pub fn bus_busy_ns(&self, channel: u32) -> u64 {
         self.buses.get(channel as usize).map_or(0, |bus| bus.busy_ns)
     }
 
-    /// What was done.
+    /// The counters.
     pub fn counters(&self) -> NandCounters {
         self.counters
     }
 
-    /// How evenly.
+    /// How evenly the blocks are worn.
     pub fn wear(&self) -> Wear {
         let good: Vec<_> = self.blocks.iter().filter(|b| b.health != Health::Bad).map(|b| b.erases).collect();
         let bad = self.blocks.len() - good.len();
         Wear::of(good, bad as u32)
     }
 
-    /// Latencies of reads, programs and erases, from issue to end, waiting included.
+    /// Latencies of reads, programs and erases, from issue to end, with the time of waiting.
     pub fn latencies(&self) -> [&Histogram; 3] {
         [&self.read_ns, &self.program_ns, &self.erase_ns]
     }

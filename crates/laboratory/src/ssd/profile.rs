@@ -1,49 +1,53 @@
-/// What a simulated SSD is made of. The fields may be changed before it is built.
+/// The parts of a simulated SSD and their timing. A caller may change any field before the SSD is built.
 ///
-/// The planes of a die always work together, as FTLs that stripe over planes have it: a *block* here is one block of every
-/// plane of a die, a *page* one page of every plane, and a *word line* the pages that are programmed in one shot.
+/// The planes of a die always work together, as in a drive that stripes over planes. So a *block* here is one block
+/// of every plane of a die, a *page* is one page of every plane, and a *word line* is the pages that are programmed
+/// in one shot.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Its name.
+    /// The name of the profile.
     pub name: &'static str,
-    /// Channels; each has a bus of its own.
+    /// Number of channels. Each channel has a bus of its own.
     pub channels: u32,
-    /// Dies on each channel. A die is a LUN: it does one thing at a time.
+    /// Dies on each channel. A die is a LUN: it carries out one operation at a time.
     pub dies_per_channel: u32,
-    /// Planes of a die.
+    /// Planes on each die.
     pub planes: u32,
-    /// Blocks of a plane.
+    /// Blocks on each plane.
     pub blocks: u32,
-    /// Pages of a block.
+    /// Pages in each block.
     pub pages: u32,
     /// Bytes of a page of one plane: a multiple of 4096.
     pub page_bytes: u32,
     /// Pages programmed in one shot (3 for TLC); divides `pages`.
     pub word_line_pages: u32,
-    /// tR, nanoseconds: array to register, one page.
+    /// tR, nanoseconds: the time from the cells to the register, for one page.
     pub read_ns: u64,
-    /// tPROG, nanoseconds: register to array, one word line.
+    /// tPROG, nanoseconds: the time from the register to the cells, for one word line.
     pub program_ns: u64,
-    /// tBERS, nanoseconds: one block.
+    /// tBERS, nanoseconds: the time to erase one block.
     pub erase_ns: u64,
-    /// Bytes per second on a channel's bus.
+    /// Bytes per second on the bus of a channel.
     pub bus_bytes_per_s: u64,
-    /// Whether a read goes before programs and erases of its die that wait; it waits for the one under way.
+    /// Whether a read overtakes the programs and erases that wait for its die. It still waits for the operation in
+    /// progress.
     pub reads_first: bool,
-    /// How often a block can be erased before erases and programs begin to fail.
+    /// Number of erases after which the erases and programs of a block begin to fail.
     pub erases_max: u32,
-    /// Blocks of each die, per mille, that are bad from the factory, on average.
+    /// Share of the blocks that are bad from the factory, per mille, on average.
     pub factory_bad_per_mille: u32,
-    /// Blocks of each die, per mille, that stand in for bad ones (open-channel front end); at least one.
+    /// Share of the blocks of each die that are spares for bad blocks, per mille; at least one block. Only
+    /// [`super::OpenChannel`] has spares.
     pub spare_per_mille: u32,
-    /// Whether programmed bytes are kept. Without, everything reads as zeros: for runs about wear and time only.
+    /// Whether the contents are kept. Without them every read returns zeros, which is enough to measure wear and time.
     pub keeps_contents: bool,
 }
 
 impl Profile {
-    /// A TLC drive of about 2024: 8 channels of 4 dies of 4 planes, 18-MiB blocks a plane, 3 GB/s of programming. Sources: the
-    /// parameters of NVMeVirt's WD ZN540 model, py_ssd_sim and ISSCC'23, rounded. 64 blocks a plane = 144 GiB; change
-    /// `blocks` for another size. The limit of 3000 erases is a datasheet's for MLC; TLC varies.
+    /// A TLC drive of about 2024: 8 channels of 4 dies of 4 planes, blocks of 18 MiB per plane, 3 GB/s of
+    /// programming, 144 GiB. Change `blocks` for another size. The figures are rounded from NVMeVirt's model of the
+    /// WD ZN540, from py_ssd_sim and from ISSCC'23. The limit of 3000 erases is from a datasheet of MLC; the limit of
+    /// TLC varies.
     pub fn tlc_2024() -> Profile {
         Profile {
             name: "tlc-2024",
@@ -66,7 +70,7 @@ impl Profile {
         }
     }
 
-    /// The same, faster: 300 layers and more, about twice the programming.
+    /// A faster TLC drive of 300 layers and more: about twice the speed of programming.
     pub fn tlc_fast() -> Profile {
         Profile {
             name: "tlc-fast",
@@ -78,8 +82,8 @@ impl Profile {
         }
     }
 
-    /// 128 MiB with the same times, so that a test can write it over many times: 4 channels of 2 dies of 1 plane, 64 blocks
-    /// of 64 pages of 4 KiB, four pages to a word line.
+    /// A drive of 128 MiB with the times of [`Profile::tlc_2024`], small enough to be overwritten many times in a
+    /// test: 4 channels of 2 dies of 1 plane, 64 blocks of 64 pages of 4 KiB, four pages to a word line.
     pub fn test_tiny() -> Profile {
         Profile {
             name: "test-tiny",
@@ -94,37 +98,37 @@ impl Profile {
         }
     }
 
-    /// Dies in all. Die `i` is on channel `i % channels`.
+    /// Number of dies. Die `i` is on channel `i % channels`.
     pub fn luns(&self) -> u32 {
         self.channels * self.dies_per_channel
     }
 
-    /// Bytes of a page of all planes.
+    /// Bytes of one page of all planes of a die.
     pub fn wide_page_bytes(&self) -> usize {
         self.page_bytes as usize * self.planes as usize
     }
 
-    /// Bytes programmed in one shot.
+    /// Bytes that are programmed in one shot.
     pub fn word_line_bytes(&self) -> usize {
         self.wide_page_bytes() * self.word_line_pages as usize
     }
 
-    /// Word lines of a block.
+    /// Word lines in each block.
     pub fn word_lines(&self) -> u32 {
         self.pages / self.word_line_pages
     }
 
-    /// Bytes of a block (all planes).
+    /// Bytes of a block, over all planes.
     pub fn block_bytes(&self) -> u64 {
         self.word_line_bytes() as u64 * self.word_lines() as u64
     }
 
-    /// Bytes of everything.
+    /// Bytes of all blocks.
     pub fn raw_bytes(&self) -> u64 {
         self.block_bytes() * self.blocks as u64 * self.luns() as u64
     }
 
-    /// Nanoseconds that `bytes` take on a bus.
+    /// Nanoseconds that a transfer of `bytes` bytes takes on a bus.
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
         (bytes as u128 * 1_000_000_000 / self.bus_bytes_per_s.max(1) as u128) as u64
     }

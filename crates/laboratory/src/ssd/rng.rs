@@ -1,14 +1,14 @@
-/// Chance from a seed (splitmix64): the same on every machine.
+/// A generator of random numbers (splitmix64), the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The same seed, the same numbers.
+    /// Equal seeds give equal numbers.
     pub fn new(seed: u64) -> Rng {
         Rng(seed)
     }
 
-    /// Any number.
+    /// The next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -17,17 +17,17 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Less than `end`; 0 if that is 0.
+    /// A number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         ((self.next_u64() as u128 * end as u128) >> 64) as u64
     }
 
-    /// In 0..1.
+    /// A number from 0 up to, and without, 1.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Noise.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);

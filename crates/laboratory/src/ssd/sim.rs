@@ -5,20 +5,20 @@ use larder_flash::device::{
 };
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A simulated open-channel SSD: [`OpenChannel`] with a clock of its own, shared by its [`Device`]s. Clones are the same SSD.
+/// A simulated open-channel SSD: [`OpenChannel`] with a clock, as a [`Device`]. Clones are the same SSD.
 ///
-/// For crash tests: [`SimSsd::cut_power_after`] some operations, use [`SimSsd::device`] until it answers
-/// [`DeviceError::Gone`], [`SimSsd::power_on`], and open what it holds again, from the same device or a new one. An
-/// operation is a page taken into the buffer, a program, the erase of a block, or a call of `append`'s siblings `finish`,
-/// `reset` and `sync`; [`SimSsd::operations`] counts them, so that a run without a cut tells how many there are to choose from.
-/// The same seed and the same calls give the same outcome.
+/// A crash test calls [`SimSsd::cut_power_after`] with a number of operations, uses [`SimSsd::device`] until it
+/// answers [`DeviceError::Gone`], calls [`SimSsd::power_on`], and opens a tier on the device again. An operation is a
+/// page that is taken into the buffer, a program, the erase of a block, or a call of `finish`, `reset` or `sync`.
+/// [`SimSsd::operations`] counts them, so a run without a cut tells how many moments there are to choose from.
 ///
-/// What a cut leaves:
-/// * everything that was synced, whatever was going on;
-/// * of what was appended to a zone after the last sync, up to the layout's `cache_bytes`, any number of pages from the
-///   beginning on; the page after them may be there in part, its rest noise;
-/// * a zone in the midst of a reset as [`larder_flash::device::ZoneState::Unknown`]: old pages, noise, read errors, and nothing;
-/// * a reset that returned stays, synced or not. (Of a device that forgets resets, tests must make their own.)
+/// After a cut of power:
+/// * Everything that was synced is there.
+/// * Of the pages that were appended to a zone after the last sync, up to the layout's `cache_bytes`, a random number
+///   survives, from the first page on. The page behind them may be torn: its rest is random bytes.
+/// * A zone whose reset was in progress is [`larder_flash::device::ZoneState::Unknown`]: its pages are old, random,
+///   unreadable or empty.
+/// * A reset that has returned stays, synced or not. (A test of a device that forgets resets needs another device.)
 #[derive(Clone)]
 pub struct SimSsd(Arc<Mutex<Inner>>);
 
@@ -31,13 +31,13 @@ struct Inner {
 }
 
 impl SimSsd {
-    /// Zones striped over all dies; a volatile cache of 1 MiB per zone.
+    /// An SSD whose zones are striped over all dies, with a volatile cache of 1 MiB per zone.
     pub fn new(profile: Profile, seed: u64) -> SimSsd {
         let layout = ZoneLayout { luns_per_zone: profile.luns(), cache_bytes: 1 << 20 };
         SimSsd::with_layout(profile, layout, seed)
     }
 
-    /// Zones as `layout` has them.
+    /// An SSD with this layout of zones.
     ///
     /// # Panics
     /// If the layout does not divide the dies.
@@ -55,23 +55,23 @@ impl SimSsd {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// The device. Every call gives another handle to the same one.
+    /// The SSD as a device. Every call returns another handle to the same SSD.
     pub fn device(&self) -> Arc<dyn Device> {
         Arc::new(self.clone())
     }
 
-    /// `operations` more complete, and power goes in the midst of the next one. From then on everything answers
+    /// Cuts the power during the operation that follows the next `operations` ones. From then on every call answers
     /// [`DeviceError::Gone`].
     pub fn cut_power_after(&self, operations: u64) {
         self.lock().ssd.nand_mut().cut_power_after(Some(operations));
     }
 
-    /// Power goes now, between two operations.
+    /// Cuts the power now, between two operations.
     pub fn cut_power(&self) {
         self.lock().ssd.cut_power();
     }
 
-    /// Power comes back, and a cut that has not happened yet will not happen.
+    /// Restores the power. A cut that was requested and has not happened yet is cancelled.
     pub fn power_on(&self) {
         let mut inner = self.lock();
         inner.ssd.nand_mut().cut_power_after(None);
@@ -83,37 +83,37 @@ impl SimSsd {
         self.lock().ssd.nand().is_on()
     }
 
-    /// Operations that completed.
+    /// Number of operations that completed.
     pub fn operations(&self) -> u64 {
         self.lock().ssd.nand().operations()
     }
 
-    /// Makes the next program, erase or read of a page fail. Several add up.
+    /// Makes the next program, erase or read of a page fail. Several requests add up.
     pub fn inject(&self, fault: Fault) {
         self.lock().ssd.nand_mut().inject(fault);
     }
 
-    /// Virtual time, nanoseconds since it was built: advanced by what was waited for.
+    /// Virtual time since the SSD was built, nanoseconds. The calls that wait advance it.
     pub fn now_ns(&self) -> u64 {
         self.lock().now_ns
     }
 
-    /// Lets virtual time pass.
+    /// Advances the virtual time.
     pub fn advance_ns(&self, ns: u64) {
         self.lock().now_ns += ns;
     }
 
-    /// What the cells did.
+    /// The counters of the NAND.
     pub fn nand_counters(&self) -> NandCounters {
         self.lock().ssd.media()
     }
 
-    /// How evenly they are worn.
+    /// How evenly the blocks are worn.
     pub fn wear(&self) -> Wear {
         self.lock().ssd.nand().wear()
     }
 
-    /// Virtual latencies of appends and of reads, as the host saw them.
+    /// Latencies of appends and of reads in virtual time, as the host saw them.
     pub fn latencies(&self) -> [Histogram; 2] {
         let inner = self.lock();
         [inner.append_ns.clone(), inner.read_ns.clone()]
@@ -185,7 +185,7 @@ impl Device for SimSsd {
         let mut inner = self.lock();
         let now = inner.now_ns;
         let result = inner.ssd.reset(now, zone);
-        // Nobody waits for an erase: what comes next to its dies does.
+        // The host does not wait for an erase; the next operation on the same dies does.
         inner.count(result)?;
         inner.counters.resets += 1;
         Ok(())

@@ -1,4 +1,4 @@
-/// How often things took how long: sixteen buckets per doubling, so that a quantile is within 7 % of the truth.
+/// A histogram of durations with sixteen buckets per doubling: a quantile is at most 7 % too high.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: Vec<u64>,
@@ -14,7 +14,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// One more, of `ns` nanoseconds.
+    /// Adds a duration of `ns` nanoseconds.
     pub fn add(&mut self, ns: u64) {
         self.buckets[Histogram::bucket(ns)] += 1;
         self.count += 1;
@@ -37,22 +37,22 @@ impl Histogram {
         upper as u64
     }
 
-    /// How many.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The longest, nanoseconds.
+    /// The longest duration, nanoseconds.
     pub fn max_ns(&self) -> u64 {
         self.max
     }
 
-    /// The mean, nanoseconds; 0 of none.
+    /// The mean, nanoseconds; 0 if the histogram is empty.
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
 
-    /// So many nanoseconds or less took the part `q` (0 to 1) of them; 0 of none.
+    /// The quantile `q` (0 to 1), nanoseconds; 0 if the histogram is empty.
     pub fn quantile_ns(&self, q: f64) -> u64 {
         let rank = ((q * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
@@ -66,25 +66,25 @@ impl Histogram {
     }
 }
 
-/// How evenly blocks are worn: of their numbers of erases.
+/// How evenly blocks are worn. All figures are numbers of erases of one block, bad blocks left out.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Wear {
-    /// The most.
+    /// The highest number.
     pub max: u32,
-    /// The fewest.
+    /// The lowest number.
     pub min: u32,
     /// The mean.
     pub mean: f64,
-    /// Standard deviation.
+    /// The standard deviation.
     pub stddev: f64,
-    /// Gini coefficient: 0 = all equal, towards 1 = one block takes all.
+    /// The Gini coefficient: 0 if all blocks are worn equally, near 1 if one block takes all erases.
     pub gini: f64,
-    /// Blocks that are bad, from the factory or grown. They are not part of the rest.
+    /// Number of bad blocks, from the factory or since.
     pub bad_blocks: u32,
 }
 
 impl Wear {
-    /// Of these numbers of erases.
+    /// The wear of blocks that were erased this often.
     pub fn of(mut erases: Vec<u32>, bad_blocks: u32) -> Wear {
         erases.sort_unstable();
         let (Some(&min), Some(&max)) = (erases.first(), erases.last()) else {

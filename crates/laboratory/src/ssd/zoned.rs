@@ -1,14 +1,15 @@
 use super::{BlockId, Nand, NandCounters, NandError, Profile};
 use larder_flash::device::{DeviceError, Geometry, PAGE_BYTES, ZoneId, ZoneReport, ZoneState};
 
-/// How blocks make zones, and what the device may lose with power.
+/// How zones are made of blocks, and what a loss of power may destroy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneLayout {
-    /// Dies over which a zone is striped, one block on each; divides the dies. 1 = a zone is a block of one channel, as
-    /// DIDACache's slabs are.
+    /// Number of dies over which a zone is striped, with one block on each. It divides the number of dies. With 1, a
+    /// zone is one block of one channel, like the slabs of DIDACache.
     pub luns_per_zone: u32,
-    /// Bytes of each zone that were appended since the last sync and may be lost with power, newest first. What did not
-    /// fill a word line yet may always be lost until it is synced.
+    /// Bytes of each zone that are in a volatile cache. A loss of power may destroy so many of the bytes that were
+    /// appended since the last sync, newest first. Bytes that do not fill a word line yet may always be lost until
+    /// they are synced.
     pub cache_bytes: u64,
 }
 
@@ -16,9 +17,9 @@ pub struct ZoneLayout {
 enum Condition {
     Writable,
     Finished,
-    /// A reset was begun and not ended.
+    /// A reset was cut short.
     Unknown,
-    /// No block left for it.
+    /// No good block is left for the zone.
     Offline,
 }
 
@@ -27,26 +28,28 @@ struct Zone {
     blocks: Vec<BlockId>,
     condition: Condition,
     written: u64,
-    /// Bytes that are in the cells: whole word lines. The rest of `written` is staged.
+    /// Bytes that are programmed: whole word lines. The rest of `written` is in `staged`.
     programmed: u64,
     synced: u64,
     staged: Vec<u8>,
     resets: u64,
 }
 
-/// Open-channel front end: zones that are stripes of erase blocks, with nothing between them and the cells but a table of
-/// bad blocks and a buffer of one word line per zone.
+/// An open-channel drive: zones that are stripes of erase blocks. Between the zones and the cells there are only a
+/// table of bad blocks and a buffer of one word line per zone.
 ///
-/// Times are virtual nanoseconds given by the caller; what is returned says when it was over.
+/// All times are virtual, in nanoseconds. A caller says when an operation begins; the method returns when it ends.
 pub struct OpenChannel {
     nand: Nand,
     layout: ZoneLayout,
     zones: Vec<Zone>,
-    /// Of each die: erased blocks that belong to no zone.
+    /// For each die, its erased blocks that belong to no zone.
     spares: Vec<Vec<BlockId>>,
 }
 
 impl OpenChannel {
+    /// An erased drive.
+    ///
     /// # Panics
     /// If the layout does not divide the dies.
     pub fn new(profile: Profile, layout: ZoneLayout, seed: u64) -> OpenChannel {
@@ -79,7 +82,7 @@ impl OpenChannel {
         ssd
     }
 
-    /// Puts spare blocks in the place of a zone's bad ones; without spares the zone is offline.
+    /// Replaces the bad blocks of a zone by spare ones. Without spares the zone is offline.
     fn replace_bad(&mut self, zone: usize) {
         let zone = &mut self.zones[zone];
         for id in &mut zone.blocks {
@@ -93,17 +96,17 @@ impl OpenChannel {
         }
     }
 
-    /// The cells.
+    /// The NAND.
     pub fn nand(&self) -> &Nand {
         &self.nand
     }
 
-    /// The cells, to cut power or inject faults.
+    /// The NAND, to cut the power or to inject faults.
     pub fn nand_mut(&mut self) -> &mut Nand {
         &mut self.nand
     }
 
-    /// What it looks like. As many zones may be written as there are; each has its buffer.
+    /// The shape of the device. All zones may be open for writing, because each has its buffer.
     pub fn geometry(&self) -> Geometry {
         let profile = self.nand.profile();
         let zones = self.zones.len() as u32;
@@ -116,7 +119,7 @@ impl OpenChannel {
         }
     }
 
-    /// Bytes programmed, padding included; blocks erased.
+    /// The counters of the NAND. Padding counts as programmed.
     pub fn media(&self) -> NandCounters {
         self.nand.counters()
     }
@@ -129,10 +132,10 @@ impl OpenChannel {
         found.then_some(zone.0 as usize).ok_or(DeviceError::State { zone, what: "there is no such zone" })
     }
 
-    /// How a zone stands.
+    /// The state of a zone.
     ///
     /// # Errors
-    /// No such zone, or no power.
+    /// The zone does not exist, or there is no power.
     pub fn report(&self, zone: ZoneId) -> Result<ZoneReport, DeviceError> {
         let zone = &self.zones[self.find(zone)?];
         let full = zone.written == self.geometry().zone_bytes;
@@ -147,7 +150,7 @@ impl OpenChannel {
         Ok(ZoneReport { state, resets: zone.resets })
     }
 
-    /// The block and the page of it at which the word line stands that holds this byte of a zone.
+    /// The word line that holds a byte of a zone: its block, and its first page in the block.
     fn line_at(&self, zone: usize, offset: u64) -> (BlockId, u32) {
         let profile = self.nand.profile();
         let line = offset / profile.word_line_bytes() as u64;
@@ -156,7 +159,7 @@ impl OpenChannel {
         (block, (line / wide) as u32 * profile.word_line_pages)
     }
 
-    /// Writes whole pages behind what the zone has. Returns their offset and when the last of them had left the host.
+    /// Appends whole pages to a zone. Returns their offset, and the time when the last page had left the host.
     ///
     /// # Errors
     /// As [`larder_flash::device::Device::append`].
@@ -194,7 +197,7 @@ impl OpenChannel {
         Ok((offset, accepted))
     }
 
-    /// Programs the staged word line, which is whole.
+    /// Programs the staged word line, which is complete.
     fn program_staged(&mut self, at: u64, index: usize) -> Result<u64, NandError> {
         let (block, page) = self.line_at(index, self.zones[index].programmed);
         let staged = std::mem::take(&mut self.zones[index].staged);
@@ -204,7 +207,7 @@ impl OpenChannel {
                 Ok(span.accepted)
             }
             Err(error) => {
-                // The buffer lets go of bytes only when they are in the cells.
+                // The bytes stay in the buffer until they are programmed.
                 self.zones[index].staged = staged;
                 Err(error)
             }
@@ -216,7 +219,7 @@ impl OpenChannel {
         if error == NandError::PowerLost {
             return self.power_lost();
         }
-        // What was appended before stays, in the cells or in the buffer; what this append brought does not.
+        // The bytes of earlier appends stay, in the cells or in the buffer. The bytes of this append are dropped.
         let zone = &mut self.zones[index];
         zone.written = offset.max(zone.programmed);
         zone.staged.truncate((zone.written - zone.programmed) as usize);
@@ -224,7 +227,7 @@ impl OpenChannel {
         io(error)
     }
 
-    /// Half a page arrived before power went.
+    /// Stages a page that was torn by the loss of power: its first bytes are right, its rest is random.
     fn tear_page(&mut self, index: usize, page: &[u8]) {
         let mut torn = page.to_vec();
         let good = self.nand.rng.below(page.len() as u64) as usize;
@@ -234,7 +237,7 @@ impl OpenChannel {
         zone.written += PAGE_BYTES as u64;
     }
 
-    /// Reads whole pages. Returns when the last of them was there.
+    /// Reads whole pages. Returns the time when the last page was there.
     ///
     /// # Errors
     /// As [`larder_flash::device::Device::read`].
@@ -272,7 +275,7 @@ impl OpenChannel {
         Ok(end)
     }
 
-    /// No more is appended: a word line that is not whole is filled with zeros and programmed.
+    /// Ends a zone. A word line that is not complete is filled with zeros and programmed.
     ///
     /// # Errors
     /// As [`larder_flash::device::Device::finish`].
@@ -296,16 +299,16 @@ impl OpenChannel {
             Err(error) => {
                 let found = &mut self.zones[index];
                 found.staged.truncate((found.written - found.programmed) as usize);
-                // The bytes stay in the buffer; a bad block under a finished zone hurts nobody.
+                // The bytes stay in the buffer, and can be read. A finished zone needs no good block.
                 if error == NandError::PowerLost { Err(self.power_lost()) } else { Ok(at) }
             }
         }
     }
 
-    /// Erases the zone's blocks, all at a time. Returns when that was over.
+    /// Erases the blocks of a zone, in parallel. Returns the time when all were erased.
     ///
     /// # Errors
-    /// As [`larder_flash::device::Device::reset`]: with no block left for a bad one the zone is offline.
+    /// As [`larder_flash::device::Device::reset`]: the zone is offline if a block is bad and no spare is left.
     pub fn reset(&mut self, at: u64, zone: ZoneId) -> Result<u64, DeviceError> {
         let index = self.find(zone)?;
         if self.zones[index].condition == Condition::Offline {
@@ -320,7 +323,7 @@ impl OpenChannel {
         found.staged.clear();
         let mut end = at;
         for id in found.blocks.clone() {
-            // Nothing is worn for what nobody wrote; and a bad block is not erased any more.
+            // An erased block is not worn once more, and a bad block cannot be erased.
             if self.nand.is_erased(id) || self.nand.is_bad(id) {
                 continue;
             }
@@ -341,10 +344,10 @@ impl OpenChannel {
         }
     }
 
-    /// What was appended and reset stays, whatever happens to power.
+    /// Makes all appends durable.
     ///
     /// # Errors
-    /// No power.
+    /// There is no power.
     pub fn sync(&mut self) -> Result<(), DeviceError> {
         if !self.nand.is_on() {
             return Err(DeviceError::Gone);
@@ -356,14 +359,15 @@ impl OpenChannel {
         Ok(())
     }
 
-    /// Power goes now, between two operations.
+    /// Cuts the power now, between two operations.
     pub fn cut_power(&mut self) {
         if self.nand.is_on() {
             self.power_lost();
         }
     }
 
-    /// Power went during the operation that just failed: what was not synced is there, gone, or torn, as chance has it.
+    /// Handles a loss of power during the operation that just failed. Of the bytes that were not synced a random part
+    /// survives.
     fn power_lost(&mut self) -> DeviceError {
         self.nand.set_power(false);
         let (line_bytes, page) = (self.nand.profile().word_line_bytes(), PAGE_BYTES as u64);
@@ -378,14 +382,14 @@ impl OpenChannel {
             }
             let zone = &mut self.zones[index];
             if zone.staged.len() == line_bytes {
-                // A whole line that only the buffer has, its place in the cells being torn: the zone takes no more.
+                // A complete word line is only in the buffer, and its cells are torn: the zone takes no more appends.
                 zone.condition = Condition::Finished;
             }
         }
         DeviceError::Gone
     }
 
-    /// Of what a zone has beyond `least` bytes, keeps as much as chance has it.
+    /// Keeps a random number of the pages that a zone has beyond `least` bytes, and drops the rest.
     fn lose(&mut self, index: usize, least: u64) {
         let page = PAGE_BYTES as u64;
         let (written, programmed) = (self.zones[index].written, self.zones[index].programmed);
@@ -409,7 +413,7 @@ impl OpenChannel {
             zone.staged = line.map_or_else(|| vec![0; line_bytes as usize], |line| line.into_vec());
             zone.programmed = base;
         }
-        // The first page that was lost may have been on its way.
+        // The first page that is lost may be torn instead.
         let end = if torn_page { keep + page } else { keep };
         zone.written = end;
         zone.staged.truncate((end - base) as usize);
@@ -420,13 +424,14 @@ impl OpenChannel {
         }
     }
 
-    /// Word lines from byte `base` of a zone on had not been programmed after all. Returns the bytes of the first.
+    /// Takes back the word lines from byte `base` of a zone on: they were still in the volatile cache. Returns the
+    /// contents of the first one.
     fn take_back(&mut self, index: usize, base: u64) -> Option<Box<[u8]>> {
         let wide = self.layout.luns_per_zone as u64;
         let line = base / self.nand.profile().word_line_bytes() as u64;
         let mut first = None;
         for (lun, id) in self.zones[index].blocks.clone().into_iter().enumerate() {
-            // The first line at or after `line` that is on this die.
+            // The first word line at or behind `line` that is on this die.
             let ahead = (lun as u64 + wide - line % wide) % wide;
             let bytes = self.nand.forget(id, ((line + ahead) / wide) as u32);
             if ahead == 0 {
@@ -436,13 +441,13 @@ impl OpenChannel {
         first
     }
 
-    /// Power is back. A zone whose reset or append was cut short shows it.
+    /// Restores the power. The states of zones show which resets and appends were cut short.
     pub fn power_on(&mut self) {
         self.nand.set_power(true);
     }
 }
 
-/// An error of the cells, as a device's.
+/// An error of the NAND as an error of a device.
 pub(super) fn io(error: NandError) -> DeviceError {
     match error {
         NandError::PowerLost => DeviceError::Gone,

@@ -53,10 +53,11 @@ fn uniform(seed: u64) -> impl FnMut(&mut Ftl) -> (u32, u32) {
     move |ftl| (rng.below(ftl.lbas() as u64) as u32, 1)
 }
 
-/// Write amplification of greedy collection under uniform random writes, for large blocks: Xiang and Kurkoski, "An improved
-/// analytic expression for write amplification in NAND flash" (ICNC 2012); the same as Desnoyers, "Analytic modeling of SSD
-/// write performance" (SYSTOR 2012), has for FIFO, which greedy becomes as blocks grow. With a = physical space in use /
-/// logical space and u = part of a victim that is valid: u = exp(-a (1 - u)), and A = 1 / (1 - u) = a / (a + W(-a e^-a)).
+/// Write amplification of greedy collection under uniform random writes, for large blocks: Xiang and Kurkoski, "An
+/// improved analytic expression for write amplification in NAND flash" (ICNC 2012); the same as Desnoyers, "Analytic
+/// modeling of SSD write performance" (SYSTOR 2012), has for FIFO, which greedy becomes as blocks grow. With a =
+/// physical space in use / logical space and u = part of a victim that is valid: u = exp(-a (1 - u)), and A = 1 / (1
+/// - u) = a / (a + W(-a e^-a)).
 fn greedy_curve(a: f64) -> f64 {
     let mut u = 0.0f64;
     (0..10_000).for_each(|_| u = (-a * (1.0 - u)).exp());
@@ -88,7 +89,8 @@ fn uniform_random_writes_cost_what_greedy_costs() {
         let mut ftl = Ftl::new(profile.clone(), options(op), 1);
         fill(&mut ftl);
         let found = dlwa(&mut ftl, 3, 2, uniform(7));
-        // Out of use at any time: the erased line that is held ready, and half of each of the two that are being written.
+        // Out of use at any time: the erased line that is held ready, and half of each of the two that are being
+        // written.
         let lines = profile.blocks as f64 - 2.0;
         let a = lines * 512.0 / ftl.lbas() as f64;
         let is = greedy_curve(a);
@@ -104,7 +106,8 @@ fn sequential_and_random_together_cost_more_the_fuller_the_drive() {
         let mut zone = 0;
         let mut ftl = Ftl::new(profile(128), options(7.0), 1);
         let span = (ftl.lbas() as f64 * used) as u32;
-        // An eighth of the space is small random writes, the rest a ring of 256-KiB segments; half the bytes go to each.
+        // An eighth of the space is small random writes, the rest a ring of 256-KiB segments; half the bytes go to
+        // each.
         let small = span / 8;
         let mut turn = 0;
         dlwa(&mut ftl, 3, 3, move |_| {
