@@ -181,11 +181,6 @@ impl Ftl {
         self.nand.wear()
     }
 
-    /// Bytes of DRAM that the map takes: 4 for every 4 KiB. An open-channel drive has no map.
-    pub fn map_bytes(&self) -> u64 {
-        self.map.len() as u64 * 4
-    }
-
     /// Number of erased lines.
     pub fn free_lines(&self) -> u32 {
         self.free.len() as u32

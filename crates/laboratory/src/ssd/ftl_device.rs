@@ -1,4 +1,4 @@
-use super::{Ftl, FtlCounters, FtlError, FtlOptions, LBA_BYTES, Profile, Wear};
+use super::{Ftl, FtlError, FtlOptions, LBA_BYTES, Profile, Wear};
 use crate::{AtOnce, reads_at_once};
 use larder_flash::device::{
     Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId, ZoneReport,
@@ -61,11 +61,6 @@ impl FtlSsd {
             let holds = (first..first + inner.zone_lbas).any(|lba| inner.ftl.is_mapped(lba));
             *zone = Zone { state: if holds { ZoneState::Unknown } else { ZoneState::Empty }, resets: 0 };
         }
-    }
-
-    /// The counters of the translation layer.
-    pub fn ftl_counters(&self) -> FtlCounters {
-        self.lock().ftl.counters()
     }
 
     /// How evenly the blocks are worn.

@@ -508,11 +508,6 @@ impl Nand {
         self.index(id).map_or(0, |index| self.blocks[index].erases)
     }
 
-    /// The time when a die has carried out everything that was issued so far.
-    pub fn die_free_ns(&self, lun: u32) -> u64 {
-        self.dies.get(lun as usize).map_or(0, |die| die.free)
-    }
-
     /// The time when all dies have carried out everything that was issued so far.
     pub fn idle_at_ns(&self) -> u64 {
         self.dies.iter().map(|die| die.free).max().unwrap_or(0)

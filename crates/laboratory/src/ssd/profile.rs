@@ -70,18 +70,6 @@ impl Profile {
         }
     }
 
-    /// A faster TLC drive of 300 layers and more: about twice the speed of programming.
-    pub fn tlc_fast() -> Profile {
-        Profile {
-            name: "tlc-fast",
-            read_ns: 45_000,
-            program_ns: 1_000_000,
-            erase_ns: 5_000_000,
-            bus_bytes_per_s: 1_200_000_000,
-            ..Profile::tlc_2024()
-        }
-    }
-
     /// A drive of 128 MiB with the times of [`Profile::tlc_2024`], small enough to be overwritten many times in a
     /// test: 4 channels of 2 dies of 1 plane, 64 blocks of 64 pages of 4 KiB, four pages to a word line.
     pub fn test_tiny() -> Profile {

@@ -1,4 +1,4 @@
-use super::{Fault, Histogram, NandCounters, OpenChannel, Profile, Wear, ZoneLayout};
+use super::{Fault, Histogram, OpenChannel, Profile, Wear, ZoneLayout};
 use crate::{AtOnce, reads_at_once};
 use larder_flash::device::{
     Device, DeviceCounters, DeviceError, Geometry, PageBuffer, ReadQueue, ZoneId, ZoneReport,
@@ -96,16 +96,6 @@ impl SimSsd {
     /// Virtual time since the SSD was built, nanoseconds. The calls that wait advance it.
     pub fn now_ns(&self) -> u64 {
         self.lock().now_ns
-    }
-
-    /// Advances the virtual time.
-    pub fn advance_ns(&self, ns: u64) {
-        self.lock().now_ns += ns;
-    }
-
-    /// The counters of the NAND.
-    pub fn nand_counters(&self) -> NandCounters {
-        self.lock().ssd.media()
     }
 
     /// How evenly the blocks are worn.

@@ -1,8 +1,8 @@
 //! The contract of devices, on every device that a machine without flash can have: memory, files with and without the
-//! page cache, loop devices (as root), each read by io_uring and by threads, and a faulty device without faults.
+//! page cache, loop devices (as root), and a faulty device without faults. Files and loop devices are read by
+//! io_uring and by threads.
 
-mod support;
-
+use crate::support::{Loop, folder};
 use larder_flash::device::{Device, DeviceOptions, Direct, ReadsBy, open};
 use larder_laboratory::contract::{self, Op};
 use larder_laboratory::{AppendFault, FaultyDevice, MemoryDevice, ReadFault};
@@ -10,7 +10,6 @@ use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use support::{Loop, folder};
 
 const MIB: u64 = 1 << 20;
 
@@ -78,7 +77,7 @@ fn loop_device() {
     }
 }
 
-/// The checks are worth something: a device that lies once is found out.
+/// The checks find a device that goes wrong once.
 #[test]
 fn liars_are_found_out() {
     type Arm = fn(&FaultyDevice);
