@@ -4,7 +4,7 @@ mod tier;
 
 use larder_cache::*;
 use larder_flash::Recover;
-use larder_flash::device::MemoryDevice;
+use larder_laboratory::MemoryDevice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};

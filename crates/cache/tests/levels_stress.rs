@@ -11,7 +11,7 @@ mod tier;
 use frame::{FRAME_BYTES, Numbers, value_of, version_of};
 use larder_cache::*;
 use larder_flash::Recover;
-use larder_flash::device::MemoryDevice;
+use larder_laboratory::MemoryDevice;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -9,7 +9,7 @@ mod tier;
 
 use larder_cache::*;
 use larder_flash::Recover;
-use larder_flash::device::MemoryDevice;
+use larder_laboratory::MemoryDevice;
 use model_ops::{Cas, KEYS, Op, Ttl, key_of, number_of, op, value_of};
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -11,9 +11,6 @@
 
 mod address;
 mod cuckoo;
-#[cfg(test)]
-#[path = "../tests/support/cut.rs"]
-mod cut;
 mod dead_extents;
 pub mod device;
 mod expiry_histogram;
@@ -34,7 +31,8 @@ mod recovery;
 mod segment;
 mod shim;
 pub mod space;
-pub mod ssd;
+#[cfg(test)]
+mod test_devices;
 mod tier;
 
 pub use fetcher::{Begun, Fetcher};

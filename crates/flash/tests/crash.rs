@@ -1,36 +1,34 @@
-//! A thousand losses of power, at any page, erasure and sync, in random histories of a tier, on devices that lose, keep and tear
-//! what was not synced. After each, whatever a lookup finds was put, whole, under that key; and in the modes `clean` and
-//! `journal` it is not older than anything that was acknowledged.
+//! Cuts the power a thousand times, at random pages, erasures and syncs, in random histories of a tier. The devices
+//! lose, keep or tear the writes that were not synced. After each cut, a lookup must find nothing or a whole value
+//! that was put under that key. In the modes `clean` and `journal` the value must not be older than a change that was
+//! acknowledged.
 //!
-//! Everything follows from a seed, which a failure prints; `LARDER_CRASH_SEED` runs that one alone,
-//! `LARDER_CRASH_POINTS` changes how many losses there are.
+//! Every history follows from a seed, which a failure prints. `LARDER_CRASH_SEED` runs that seed alone.
+//! `LARDER_CRASH_POINTS` sets the number of cuts.
 
 use larder_flash::Recover;
-use larder_flash::device;
 use larder_flash::device::Device;
-use larder_flash::ssd::{Profile, SimSsd, ZoneLayout};
+use larder_laboratory::ssd::{Profile, SimSsd, ZoneLayout};
+use larder_laboratory::{CutDevice, Dice, Flavour};
 
-#[path = "support/cut.rs"]
-mod cut;
 #[path = "support/history.rs"]
 mod history;
 
-use cut::{CutDevice, Dice, Flavour};
 use history::{History, Setup, Tally};
 use std::sync::Arc;
 
-/// Lives of a tier on one device; each but the last ends with a loss of power.
+/// Number of times a tier is opened on one device. Each time but the last ends with a cut of the power.
 const LIVES: u64 = 6;
 
 fn environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Something that can lose its power.
+/// A device whose power can be cut.
 #[derive(Clone)]
 enum Machine {
     Cut(CutDevice),
-    /// The simulated SSD: word lines, torn programs, blocks half erased, bad blocks.
+    /// The simulated SSD, with word lines, torn programs, half-erased blocks and bad blocks.
     Ssd(SimSsd),
 }
 
@@ -38,13 +36,13 @@ impl Machine {
     fn random(dice: &mut Dice, ssd: bool) -> (Machine, String) {
         let zone_pages = [8, 16, 24][dice.below(3) as usize];
         if ssd {
-            // The log of the tier cannot move: a bad block there is an error that says so.
+            // No bad blocks: the meta log has fixed zones, and a bad block there is an error.
             let profile =
                 Profile { blocks: 6, pages: zone_pages, factory_bad_per_mille: 0, ..Profile::test_tiny() };
             let cache_bytes = [0, 16 << 10, 1 << 20][dice.below(3) as usize];
             let layout = ZoneLayout { luns_per_zone: 1, cache_bytes };
             let name = format!("SSD, {zone_pages} pages a block, cache of {cache_bytes} bytes");
-            return (Machine::Ssd(SimSsd::with_layout(profile, layout, dice.next())), name);
+            return (Machine::Ssd(SimSsd::with_layout(profile, layout, dice.next_u64())), name);
         }
         let flavour = [Flavour::Zoned, Flavour::Punched, Flavour::NeverErased][dice.below(3) as usize];
         let zones = 12 + dice.below(20) as u32;
@@ -72,7 +70,7 @@ impl Machine {
         }
     }
 
-    /// The power goes, if it has not yet, and comes back.
+    /// Cuts the power, if it is not cut yet, and restores it.
     fn power_on(&self, dice: &mut Dice) {
         match self {
             Machine::Cut(device) => device.power_on(Some(dice)),
@@ -84,7 +82,7 @@ impl Machine {
     }
 }
 
-/// One device, several lives.
+/// Runs a whole history on one device.
 fn run(seed: u64, recover: Recover, ssd: bool) -> Result<Tally, String> {
     let mut dice = Dice(seed ^ (recover as u64) << 56 ^ (ssd as u64) << 48);
     let (machine, name) = Machine::random(&mut dice, ssd);
@@ -101,11 +99,11 @@ fn run(seed: u64, recover: Recover, ssd: bool) -> Result<Tally, String> {
     Ok(history.tally)
 }
 
-/// Steps until the power goes, and after it comes back.
+/// Runs steps until the power is cut, and recovers after it.
 fn live(history: &mut History, machine: &Machine, dice: &mut Dice, last: bool) -> Result<(), String> {
     let steps = 50 + dice.below(600);
     if !last {
-        // Often within the life, sometimes soon after the start.
+        // Mostly at any step, and sometimes soon after the start.
         machine.cut_after(if dice.chance(20) { dice.below(30) } else { dice.below(600) });
     }
     let closes_at = if dice.chance(40) { dice.below(steps) } else { steps };
@@ -124,7 +122,7 @@ fn live(history: &mut History, machine: &Machine, dice: &mut Dice, last: bool) -
     history.look_at_all()
 }
 
-/// So many losses of power in a mode. Seeds are the same every time.
+/// Cuts the power `count` times in one mode. The seeds are the same every time.
 fn losses(recover: Recover, ssd: bool, count: u64) -> Tally {
     let mut tally = Tally::default();
     let seeds = match environment("LARDER_CRASH_SEED") {

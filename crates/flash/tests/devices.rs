@@ -1,13 +1,15 @@
-//! What files and block devices do that memory does not: how they are opened and refused, what a reset gives back, what
-//! becomes of a zone when the medium fails.
+//! Devices: the contract that all of them keep (`contract/`), and what only files and block devices do. Those tests
+//! show how a device is opened or refused, what a reset gives back to the file system, and what happens to a zone
+//! when the medium fails.
 
+mod contract;
 mod support;
 
-use larder_flash::device::contract::pages;
 use larder_flash::device::{
     Device, DeviceError, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue, ReadsBy, ZoneId,
     ZoneState, default_zone_bytes, open,
 };
+use larder_laboratory::pages;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -27,7 +29,7 @@ fn opened(path: &Path, options: &DeviceOptions) -> Arc<dyn Device> {
     open(path, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The one line with which it is refused, without the path.
+/// The message with which a device is refused, without the path. It has one line.
 #[track_caller]
 fn refusal(path: &Path, options: &DeviceOptions) -> String {
     let error = open(path, options).err().expect("it is refused").0;
@@ -36,7 +38,7 @@ fn refusal(path: &Path, options: &DeviceOptions) -> String {
     error.strip_prefix(&name).unwrap_or(&error).trim().to_owned()
 }
 
-/// What a queue returns, without waiting for its descriptor.
+/// The next `count` reads of a queue, without waiting for its descriptor.
 fn reap(queue: &mut dyn ReadQueue, count: usize) -> Vec<ReadDone> {
     let mut done = Vec::new();
     queue.kick();
@@ -238,7 +240,7 @@ fn a_file_that_shrinks_under_us_is_an_error_and_no_hang() {
 
 #[test]
 fn an_append_that_fails_leaves_what_was_before() {
-    // A loop device that promises more than the file system below it has.
+    // A loop device that is larger than the file system below it.
     let Some(small) = Small::new(8 * MIB) else { return };
     let Some(disk) = Loop::on(&small.path().join("loop"), 32 * MIB) else { return };
     let device =

@@ -2,8 +2,8 @@
 #![allow(dead_code)]
 
 use larder_cache::*;
-use larder_flash::device::MemoryDevice;
 use larder_flash::{FlashOptions, OpsPolicy, ReclaimPolicy, Recover};
+use larder_laboratory::MemoryDevice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

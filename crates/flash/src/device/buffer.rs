@@ -1,8 +1,9 @@
 use super::PAGE_BYTES;
 
-/// Whole pages of memory that begin at a multiple of [`PAGE_BYTES`], as devices want them that bypass the page cache.
+/// A buffer of whole pages that begins at a multiple of [`PAGE_BYTES`]. Devices that bypass the page cache
+/// (`O_DIRECT`) need that alignment.
 pub struct PageBuffer {
-    /// One page more than is used, so that an aligned part of the wanted length lies in it.
+    /// One page more than is used, so that an aligned range of the wanted length lies in it.
     memory: Vec<u8>,
     start: usize,
     bytes: usize,
@@ -17,18 +18,9 @@ impl PageBuffer {
         PageBuffer { memory, start, bytes: pages * PAGE_BYTES }
     }
 
-    /// Length in pages.
+    /// The length of the buffer, in pages.
     pub fn pages(&self) -> usize {
         self.bytes / PAGE_BYTES
-    }
-
-    /// Shows the first `pages` pages only.
-    ///
-    /// # Panics
-    /// If there are not as many.
-    pub fn shorten(&mut self, pages: usize) {
-        assert!(pages * PAGE_BYTES <= self.bytes, "a buffer does not grow");
-        self.bytes = pages * PAGE_BYTES;
     }
 }
 

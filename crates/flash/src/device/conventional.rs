@@ -1,41 +1,48 @@
-//! Regular files and block devices that can be overwritten: the write pointers are kept here, in memory.
+//! Regular files and block devices that can be overwritten. Their write pointers are kept in memory
+//! ([`super::table::ZoneTable`]).
 
-use super::disk::{DiskDevice, Lost, Medium};
+use super::disk::{DiskDevice, Loss, Medium};
 use super::handle::Handle;
-use super::open::retry;
-use super::{ZoneId, ZoneState, ioctl};
+use super::system::retry;
+use super::{ReadsBy, ZoneId, ZoneState, ioctl};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, Result};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A regular file.
-pub(super) fn file(handle: Handle) -> DiskDevice {
-    device(handle, "file", punch)
+pub(super) fn file(handle: Handle, reads: ReadsBy) -> DiskDevice {
+    device(handle, reads, "file", punch)
 }
 
 /// A block device.
-pub(super) fn block(handle: Handle) -> DiskDevice {
-    device(handle, "block device", |handle, offset| {
+pub(super) fn block(handle: Handle, reads: ReadsBy) -> DiskDevice {
+    device(handle, reads, "block device", |handle, offset| {
         retry(|| ioctl::discard(&handle.file, offset, handle.layout.zone_bytes))
     })
 }
 
-fn device(handle: Handle, kind: &'static str, erase: fn(&Handle, u64) -> Result<()>) -> DiskDevice {
+fn device(
+    handle: Handle,
+    reads: ReadsBy,
+    kind: &'static str,
+    erase: fn(&Handle, u64) -> Result<()>,
+) -> DiskDevice {
     let zones = handle.layout.zones;
     let states = vec![(ZoneState::Unknown, false); zones as usize];
     let medium = Conventional { kind, erase, cannot_erase: AtomicBool::new(false) };
-    DiskDevice::new(handle, states, zones, Box::new(medium))
+    DiskDevice::new(handle, reads, states, zones, Box::new(medium))
 }
 
-/// Gives the blocks back, so that the device below may erase them, and has the file system promise new ones.
+/// Gives the blocks of a zone back to the file system, so that the device below can erase them. Then reserves new
+/// blocks, so that a later append does not fail for want of space.
 fn punch(handle: &Handle, offset: u64) -> Result<()> {
     let bytes = handle.layout.zone_bytes;
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     retry(|| fallocate(&handle.file, hole, offset, bytes))?;
     match retry(|| fallocate(&handle.file, FallocateFlags::KEEP_SIZE, offset, bytes)) {
         Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
-        // Somebody else took the space meanwhile: the next append finds out.
+        // Another program took the space in between. The zone is erased; the next append to it may fail.
         Err(error) => {
             handle.failed("reserving the space of a zone", None, error.into());
             Ok(())
@@ -46,7 +53,7 @@ fn punch(handle: &Handle, offset: u64) -> Result<()> {
 struct Conventional {
     kind: &'static str,
     erase: fn(&Handle, u64) -> Result<()>,
-    /// The device below does not know how to; zones are simply written over.
+    /// The device below does not support discard: an erased zone keeps its old bytes until they are overwritten.
     cannot_erase: AtomicBool,
 }
 
@@ -80,7 +87,7 @@ impl Medium for Conventional {
         Ok(())
     }
 
-    fn lost(&self, _: &Handle, _: ZoneId) -> Lost {
-        Lost::No
+    fn loss(&self, _: &Handle, _: ZoneId) -> Loss {
+        Loss::Nothing
     }
 }

@@ -1,59 +1,68 @@
 use super::handle::Handle;
+use super::pool::PoolReads;
 use super::table::ZoneTable;
+use super::uring::UringReads;
 use super::{
-    Device, DeviceCounters, DeviceError, Geometry, PageBuffer, ReadQueue, ZoneId, ZoneReport, ZoneState,
+    Device, DeviceCounters, DeviceError, Geometry, PageBuffer, ReadQueue, ReadsBy, ZoneId, ZoneReport,
+    ZoneState,
 };
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What files, block devices and zoned block devices do each in their own way.
+/// The operations that differ between files, block devices and zoned block devices.
 pub(super) trait Medium: Send + Sync {
-    /// What it is: `file`, `block device`.
+    /// The kind of the medium for a person: `file`, `block device`.
     fn kind(&self) -> &'static str;
 
     /// Erases a zone.
     fn erase(&self, handle: &Handle, zone: ZoneId) -> io::Result<()>;
 
-    /// Tells the device that no more will be written to a zone before it is erased.
+    /// Tells the device that a zone takes no more writes until it is erased.
     fn finish(&self, handle: &Handle, zone: ZoneId) -> io::Result<()>;
 
-    /// A zone has been written to its end.
+    /// Called when an append has filled a zone.
     fn filled(&self, handle: &Handle, zone: ZoneId) -> io::Result<()>;
 
-    /// Whether a zone that failed can be used no more.
-    fn lost(&self, handle: &Handle, zone: ZoneId) -> Lost;
+    /// What of a zone that failed is lost for good.
+    fn loss(&self, handle: &Handle, zone: ZoneId) -> Loss;
 }
 
-/// What became of a zone that failed.
+/// What of a zone that failed is lost for good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lost {
-    /// It may work after a reset.
-    No,
-    /// It can be read, never written again.
+pub(super) enum Loss {
+    /// Nothing: the zone may work after a reset.
+    Nothing,
+    /// Writing: the zone can only be read.
     Writes,
-    /// All of it.
-    All,
+    /// The whole zone.
+    Everything,
 }
 
-/// A file, a block device or a zoned block device, opened by [`super::open`]. Nobody else can open it through this crate
-/// meanwhile.
+/// A file, a block device or a zoned block device that [`super::open`] opened. A lock on the file keeps other servers
+/// out.
 pub struct DiskDevice {
     handle: Arc<Handle>,
     table: ZoneTable,
     open_zones_max: u32,
     medium: Box<dyn Medium>,
+    reads: ReadsBy,
+    /// The log line that there is no io_uring was written.
+    told_no_uring: AtomicBool,
 }
 
 impl DiskDevice {
-    /// `states` as for [`ZoneTable::new`].
+    /// `states` is given to [`ZoneTable::new`].
     pub(super) fn new(
         handle: Handle,
+        reads: ReadsBy,
         states: Vec<(ZoneState, bool)>,
         open_zones_max: u32,
         medium: Box<dyn Medium>,
     ) -> DiskDevice {
         let table = ZoneTable::new(states, handle.layout.zone_bytes, open_zones_max);
-        DiskDevice { handle: Arc::new(handle), table, open_zones_max, medium }
+        let handle = Arc::new(handle);
+        DiskDevice { handle, table, open_zones_max, medium, reads, told_no_uring: AtomicBool::new(false) }
     }
 }
 
@@ -84,10 +93,10 @@ impl Device for DiskDevice {
             Err(error) => Err(error),
         };
         if let Err(error) = written {
-            // The device's own pointer is anywhere between; the zone is left as if it were finished.
+            // Nobody knows how far the device wrote. The zone is ended, so that no append follows.
             let _ = self.medium.finish(&self.handle, zone);
             self.table.appended(zone, pages.len(), false);
-            if self.medium.lost(&self.handle, zone) == Lost::All {
+            if self.medium.loss(&self.handle, zone) == Loss::Everything {
                 self.table.went_offline(zone);
             }
             return Err(error);
@@ -95,7 +104,7 @@ impl Device for DiskDevice {
         if self.table.appended(zone, pages.len(), true)
             && let Err(error) = self.medium.filled(&self.handle, zone)
         {
-            // What was written is written.
+            // The pages are written all the same: the append succeeded.
             self.handle.failed("finishing a zone", Some(zone), error);
         }
         Ok(offset)
@@ -126,8 +135,8 @@ impl Device for DiskDevice {
                 Ok(())
             }
             Err(error) => {
-                let lost = self.medium.lost(&self.handle, zone);
-                let state = if lost == Lost::No { ZoneState::Unknown } else { ZoneState::Offline };
+                let loss = self.medium.loss(&self.handle, zone);
+                let state = if loss == Loss::Nothing { ZoneState::Unknown } else { ZoneState::Offline };
                 self.table.reset(zone, state);
                 Err(self.handle.failed("erasing a zone", Some(zone), error))
             }
@@ -142,7 +151,20 @@ impl Device for DiskDevice {
         self.handle.counters.snapshot()
     }
 
+    /// A queue of the kind that the options ask for. With [`ReadsBy::Auto`] threads stand in where there is no
+    /// io_uring.
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
-        self.handle.reads(depth)
+        if self.reads != ReadsBy::Threads {
+            match UringReads::new(self.handle.clone(), depth) {
+                Ok(queue) => return Ok(Box::new(queue)),
+                Err(error) if self.reads == ReadsBy::Uring => return Err(DeviceError::io("io_uring", error)),
+                Err(error) => {
+                    if !self.told_no_uring.swap(true, Relaxed) {
+                        tracing::info!(device = %self.handle.name, %error, "flash: no io_uring, threads read instead");
+                    }
+                }
+            }
+        }
+        Ok(Box::new(PoolReads::new(self.handle.clone(), depth)?))
     }
 }

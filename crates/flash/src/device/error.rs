@@ -1,28 +1,33 @@
 use super::ZoneId;
 
-/// Why a device did not do what it was asked.
+/// Why a device could not be opened: one line that names the device and says what to do.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct OpenError(pub String);
+
+/// Why an operation on a device failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// More than the zone has left.
+    /// The pages do not fit into the rest of the zone.
     #[error("zone {0:?} is full")]
     Full(ZoneId),
-    /// Not in this state of the zone, or outside of it.
+    /// The state of the zone does not allow the operation, or the operation reaches outside of the zone.
     #[error("zone {zone:?}: {what}")]
     State {
-        /// Which zone.
+        /// The zone.
         zone: ZoneId,
         /// What is wrong.
         what: &'static str,
     },
-    /// The device failed: an operating system's error number, if there was one, and words.
+    /// The device failed.
     #[error("{what}")]
     Io {
-        /// The operating system's number.
+        /// The operating system's error number, if there was one.
         errno: Option<i32>,
-        /// What was tried, and what came of it.
+        /// What was tried, and how it failed.
         what: String,
     },
-    /// The device is gone: nothing will work any more.
+    /// The device is gone: no operation will succeed any more.
     #[error("the device is gone")]
     Gone,
 }

@@ -1,43 +1,42 @@
-use super::{DeviceCounters, DeviceError, PAGE_BYTES, PageBuffer, ReadQueue, ReadsBy, ZoneId, pool, uring};
+use super::{DeviceCounters, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Bytes copied at a time for a caller whose memory is not aligned.
+/// Pages copied at a time for a caller whose memory is not aligned.
 const BOUNCE_PAGES: usize = 256;
-/// At most one line a second tells of failures; the counters tell of all.
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
+/// The log gets at most one warning a second about failures. The counters count all of them.
+const WARNING_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of one write at most, on devices that say nothing of their own.
+const WRITE_BYTES_MAX: usize = 4 << 20;
 
-/// An open file or block device, with what is counted of it. Whatever is under way holds it.
+/// An open file or block device, and its counters. Every operation in flight holds a reference to it.
 pub(super) struct Handle {
     pub(super) file: File,
-    /// For messages.
+    /// The name for messages.
     pub(super) name: String,
     pub(super) layout: Layout,
     pub(super) direct: bool,
-    /// Bytes written by one system call at most.
-    pub(super) write_bytes_max: usize,
-    pub(super) reads_by: ReadsBy,
+    write_bytes_max: usize,
     pub(super) counters: Counters,
-    complained: Mutex<Option<Instant>>,
-    no_uring_told: AtomicBool,
+    warned: Mutex<Option<Instant>>,
 }
 
-/// Where zones lie.
+/// The positions of the zones in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     pub(super) zones: u32,
-    /// From the beginning of one to that of the next.
+    /// Bytes from the beginning of one zone to the beginning of the next.
     pub(super) stride: u64,
-    /// What can be written of each.
+    /// Bytes of each zone that can be written.
     pub(super) zone_bytes: u64,
 }
 
 impl Layout {
-    /// Where a zone begins.
+    /// The position in the file at which a zone begins.
     pub(super) fn start(&self, zone: ZoneId) -> Result<u64, DeviceError> {
         if zone.0 >= self.zones {
             return Err(DeviceError::State { zone, what: "there is no such zone" });
@@ -45,7 +44,7 @@ impl Layout {
         Ok(u64::from(zone.0) * self.stride)
     }
 
-    /// Where on the device `bytes` at `offset` of a zone lie.
+    /// The position in the file of `bytes` bytes at `offset` of a zone.
     pub(super) fn position(&self, zone: ZoneId, offset: u64, bytes: usize) -> Result<u64, DeviceError> {
         let start = self.start(zone)?;
         if !offset.is_multiple_of(PAGE_BYTES as u64) {
@@ -58,6 +57,7 @@ impl Layout {
     }
 }
 
+/// Counts the operations of a device from all threads.
 #[derive(Default)]
 pub(super) struct Counters {
     reads: AtomicU64,
@@ -69,20 +69,23 @@ pub(super) struct Counters {
 }
 
 impl Counters {
+    /// Counts a read of `bytes` bytes.
     pub(super) fn read(&self, bytes: usize) {
         self.reads.fetch_add(1, Relaxed);
         self.read_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    pub(super) fn append(&self, bytes: usize) {
+    fn append(&self, bytes: usize) {
         self.appends.fetch_add(1, Relaxed);
         self.append_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
+    /// Counts a reset of a zone.
     pub(super) fn reset(&self) {
         self.resets.fetch_add(1, Relaxed);
     }
 
+    /// The values now.
     pub(super) fn snapshot(&self) -> DeviceCounters {
         DeviceCounters {
             reads: self.reads.load(Relaxed),
@@ -97,25 +100,22 @@ impl Counters {
 }
 
 impl Handle {
-    pub(super) fn new(file: File, name: String, layout: Layout, direct: bool, reads_by: ReadsBy) -> Handle {
-        Handle {
-            file,
-            name,
-            layout,
-            direct,
-            write_bytes_max: 4 << 20,
-            reads_by,
-            counters: Counters::default(),
-            complained: Mutex::new(None),
-            no_uring_told: AtomicBool::new(false),
-        }
+    /// `direct` says that `file` bypasses the page cache.
+    pub(super) fn new(file: File, name: String, layout: Layout, direct: bool) -> Handle {
+        let (counters, warned) = (Counters::default(), Mutex::new(None));
+        Handle { file, name, layout, direct, write_bytes_max: WRITE_BYTES_MAX, counters, warned }
     }
 
-    /// Counts a failure of the device, tells of it, and gives it its words.
+    /// Limits the bytes of one write.
+    pub(super) fn with_write_bytes_max(self, write_bytes_max: usize) -> Handle {
+        Handle { write_bytes_max, ..self }
+    }
+
+    /// Counts a failure of the device, writes a warning, and returns the error for the caller.
     pub(super) fn failed(&self, what: &str, zone: Option<ZoneId>, error: std::io::Error) -> DeviceError {
         self.counters.errors.fetch_add(1, Relaxed);
-        let mut last = self.complained.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if last.is_none_or(|at| at.elapsed() >= COMPLAINT_INTERVAL) {
+        let mut last = self.warned.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if last.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
             *last = Some(Instant::now());
             let errors = self.counters.errors.load(Relaxed);
             tracing::warn!(device = %self.name, zone = zone.map(|zone| zone.0), errors, %error, "flash: {what} failed");
@@ -128,7 +128,7 @@ impl Handle {
         DeviceError::io(&format!("{}: {what}", self.name), error)
     }
 
-    /// Reads whole pages, however many system calls that takes.
+    /// Reads whole pages, in as many system calls as it takes.
     pub(super) fn read(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> Result<(), DeviceError> {
         let position = self.layout.position(zone, offset, into.len())?;
         match self.file.read_exact_at(into, position) {
@@ -140,7 +140,7 @@ impl Handle {
         }
     }
 
-    /// Writes whole pages at a position of the device. On an error some of them may be written.
+    /// Writes whole pages at a position of the file. After an error some of them may be written.
     pub(super) fn write(&self, zone: ZoneId, position: u64, pages: &[u8]) -> Result<(), DeviceError> {
         let result = if self.direct && pages.as_ptr().align_offset(PAGE_BYTES) != 0 {
             self.write_unaligned(position, pages)
@@ -156,7 +156,7 @@ impl Handle {
         }
     }
 
-    /// `write_all_at` goes on after a short write and after EINTR.
+    /// `write_all_at` continues after a short write and after `EINTR`.
     fn write_aligned(&self, mut position: u64, pages: &[u8]) -> std::io::Result<()> {
         for part in pages.chunks(self.write_bytes_max) {
             self.file.write_all_at(part, position)?;
@@ -175,25 +175,8 @@ impl Handle {
         Ok(())
     }
 
+    /// Makes durable what was written.
     pub(super) fn sync(&self) -> Result<(), DeviceError> {
         self.file.sync_data().map_err(|error| self.failed("fdatasync", None, error))
-    }
-
-    /// A queue of the kind that was chosen, or that there is.
-    pub(super) fn reads(self: &Arc<Handle>, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
-        if self.reads_by != ReadsBy::Threads {
-            match uring::UringReads::new(self.clone(), depth) {
-                Ok(queue) => return Ok(Box::new(queue)),
-                Err(error) if self.reads_by == ReadsBy::Uring => {
-                    return Err(DeviceError::io("io_uring", error));
-                }
-                Err(error) => {
-                    if !self.no_uring_told.swap(true, Relaxed) {
-                        tracing::info!(device = %self.name, %error, "flash: no io_uring, threads read instead");
-                    }
-                }
-            }
-        }
-        Ok(Box::new(pool::PoolReads::new(self.clone(), depth)?))
     }
 }

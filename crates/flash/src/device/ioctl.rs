@@ -1,10 +1,10 @@
-//! What block devices are asked beyond reading and writing (`linux/fs.h`, `linux/blkzoned.h`).
+//! The requests to block devices beside reads and writes (`linux/fs.h`, `linux/blkzoned.h`).
 
 use rustix::io::Result;
 use rustix::ioctl::{Opcode, Setter, Updater, ioctl, opcode};
 use std::fs::File;
 
-/// The kernel counts in sectors of this size, whatever the device does.
+/// Bytes of the sectors in which the kernel counts, whatever sectors the device has.
 pub(super) const SECTOR_BYTES: u64 = 512;
 
 const DISCARD: Opcode = opcode::none(0x12, 119);
@@ -20,7 +20,7 @@ struct Sectors {
     count: u64,
 }
 
-/// `struct blk_zone_report` without the zones behind it: what the number of the request is made from.
+/// `struct blk_zone_report` without the zones that follow it. The number of the request is computed from its size.
 #[repr(C)]
 struct ReportHead {
     sector: u64,
@@ -44,7 +44,7 @@ struct RawZone {
     reserved_more: [u8; 24],
 }
 
-/// Zones asked for at a time: 4 KiB of them.
+/// Zones that one request reports: 4 KiB of descriptions.
 const REPORT_ZONES_MAX: usize = 64;
 /// `BLK_ZONE_REP_CAPACITY`: the capacities are filled in.
 const REPORT_HAS_CAPACITY: u32 = 1;
@@ -60,35 +60,35 @@ struct Report {
 const _: () =
     assert!(size_of::<ReportHead>() == 16 && size_of::<RawZone>() == 64 && size_of::<Sectors>() == 16);
 
-/// What the device says of one zone, in bytes.
+/// The device's description of one zone, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ZoneInfo {
-    /// Where it begins on the device.
+    /// The position on the device at which the zone begins.
     pub(super) start: u64,
-    /// To the beginning of the next one.
+    /// Bytes to the beginning of the next zone.
     pub(super) bytes: u64,
-    /// What can be written of it.
+    /// Bytes of the zone that can be written.
     pub(super) capacity: u64,
-    /// How far it is written, from its start; nothing where the device does not say.
+    /// Bytes that are written, from the start of the zone. `None` if the device does not say.
     pub(super) written: Option<u64>,
-    /// How it stands.
+    /// Whether the zone can be written and read.
     pub(super) condition: Condition,
 }
 
-/// `enum blk_zone_cond`, as far as it makes a difference.
+/// `enum blk_zone_cond`, as far as the differences matter here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Condition {
-    /// Written anywhere: no write pointer.
+    /// The zone can be written anywhere: it has no write pointer.
     Conventional,
     /// Nothing is written.
     Empty,
-    /// Opened by a write, by a request, or closed: takes one of the device's places for active zones.
+    /// Opened by a write or by a request, or closed. The zone counts against the device's limit of active zones.
     Active,
-    /// Written or finished.
+    /// Written to its end, or finished.
     Full,
-    /// Can be read, never written again.
+    /// The zone can be read, and never be written again.
     ReadOnly,
-    /// Lost.
+    /// The zone can be neither read nor written.
     Offline,
 }
 
@@ -114,13 +114,13 @@ impl ZoneInfo {
     }
 }
 
-/// Tells a block device that a range is not needed any more.
+/// Tells a block device that the contents of a range are not needed any more.
 pub(super) fn discard(file: &File, offset: u64, bytes: u64) -> Result<()> {
     // SAFETY: BLKDISCARD reads two u64, a beginning and a length in bytes, and keeps no pointer.
     unsafe { ioctl(file, Setter::<DISCARD, [u64; 2]>::new([offset, bytes])) }
 }
 
-/// Bytes from one zone of a zoned device to the next; 0 where there are no zones.
+/// Bytes from the beginning of one zone of a zoned device to the next. 0 if the device has no zones.
 pub(super) fn zone_bytes(file: &File) -> Result<u64> {
     let mut sectors = 0u32;
     // SAFETY: BLKGETZONESZ writes one u32 and keeps no pointer.
@@ -128,7 +128,7 @@ pub(super) fn zone_bytes(file: &File) -> Result<u64> {
     Ok(u64::from(sectors) * SECTOR_BYTES)
 }
 
-/// Up to `count` zones, the first of which holds the byte at `offset`. None = there are no more.
+/// Up to `count` zones, from the zone that holds the byte at `offset` on. Empty behind the last zone.
 pub(super) fn report_zones(file: &File, offset: u64, count: usize) -> Result<Vec<ZoneInfo>> {
     let zones = count.min(REPORT_ZONES_MAX);
     let head = ReportHead { sector: offset / SECTOR_BYTES, zones: zones as u32, flags: 0 };
@@ -141,14 +141,14 @@ pub(super) fn report_zones(file: &File, offset: u64, count: usize) -> Result<Vec
     Ok(report.zones[..found].iter().map(|raw| ZoneInfo::new(raw, has_capacity)).collect())
 }
 
-/// Erases the zones of a range.
+/// Erases the zones in a range.
 pub(super) fn reset_zones(file: &File, offset: u64, bytes: u64) -> Result<()> {
     let range = Sectors { sector: offset / SECTOR_BYTES, count: bytes / SECTOR_BYTES };
     // SAFETY: BLKRESETZONE reads one range and keeps no pointer.
     unsafe { ioctl(file, Setter::<RESET_ZONE, Sectors>::new(range)) }
 }
 
-/// Makes the zones of a range full.
+/// Finishes the zones in a range: they are full then.
 pub(super) fn finish_zones(file: &File, offset: u64, bytes: u64) -> Result<()> {
     let range = Sectors { sector: offset / SECTOR_BYTES, count: bytes / SECTOR_BYTES };
     // SAFETY: BLKFINISHZONE reads one range and keeps no pointer.

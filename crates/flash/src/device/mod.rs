@@ -1,56 +1,56 @@
-//! Places that hold zones: one trait, one contract (see `contract.rs`), several devices.
+//! Devices: one trait, [`Device`], for everything that holds zones.
 //!
-//! A zone is written from its beginning to its end, in whole pages, and erased whole. Whatever a device is made of, it
-//! shows itself like that, and a device that can be overwritten refuses to be.
+//! A zone is written in whole pages from its beginning to its end, and erased whole. Every device shows itself like
+//! that. A regular file could be overwritten anywhere; the device that is made of a file refuses it all the same, so
+//! that the tier behaves the same on a file, on a block device and on a zoned block device.
+//!
+//! [`open`] opens a path and returns the device that fits it ([`DiskDevice`]). The checks that every implementation
+//! passes are in the crate `larder-laboratory` (`contract.rs`), beside the devices that only tests use.
 
-mod at_once;
 mod buffer;
-#[doc(hidden)]
-pub mod contract;
 mod conventional;
 mod disk;
 mod error;
-mod faulty;
 mod handle;
 #[allow(unsafe_code)]
 mod ioctl;
-mod memory;
 mod open;
 mod options;
+mod path;
 mod pool;
+mod system;
 mod table;
 #[allow(unsafe_code)]
 mod uring;
 mod zoned;
 
-pub use at_once::{AtOnce, reads_at_once};
 pub use buffer::PageBuffer;
 pub use disk::DiskDevice;
-pub use error::DeviceError;
-pub use faulty::{AppendFault, FaultyDevice, ReadFault};
-pub use memory::MemoryDevice;
-pub use open::{OpenError, ZONES_MIN, default_zone_bytes, open};
+pub use error::{DeviceError, OpenError};
+pub use open::{default_zone_bytes, open};
 pub use options::{DeviceOptions, Direct, ReadsBy};
 
 use std::os::fd::BorrowedFd;
 
-/// Bytes of a page: what is read at least, written at least, and checked by one checksum.
+/// Bytes of a page: the smallest read, the smallest write, and the unit that has a checksum.
 pub const PAGE_BYTES: usize = 4096;
+/// Fewest zones of a device: two for the tier's own log, one that is written, and one that is erased.
+pub const ZONES_MIN: u32 = 4;
 
 /// The number of a zone, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ZoneId(pub u32);
 
-/// What a device looks like. Does not change while it is open.
+/// The shape of a device. It does not change while the device is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
-    /// Zones in all, bad ones included.
+    /// Number of zones, bad ones included.
     pub zones: u32,
-    /// Bytes that can be written to a zone: whole pages.
+    /// Bytes that a zone can hold: a multiple of [`PAGE_BYTES`].
     pub zone_bytes: u64,
-    /// Independent channels; zone `z` lies on channel `z % channels`, or on all of them where this is 1.
+    /// Independent channels. Zone `z` is on channel `z % channels`. With 1, every zone is spread over all channels.
     pub channels: u32,
-    /// How many zones may be written at a time.
+    /// How many zones may be open for writing at the same time.
     pub open_zones_max: u32,
 }
 
@@ -61,141 +61,144 @@ impl Geometry {
     }
 }
 
-/// How much is known of a zone without reading it.
+/// What the device knows of a zone without reading it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ZoneState {
     /// Erased: nothing can be read.
     Empty,
-    /// Written up to here, in bytes; more may follow.
+    /// Written up to this byte. More can be appended.
     Open(u64),
-    /// Finished, with so many bytes written.
+    /// Written up to this byte. No more can be appended until the zone is reset.
     Full(u64),
-    /// Whatever an earlier user left: the device keeps no write pointer and has not been told since it was opened. It may
-    /// be read; before it is written it is reset.
+    /// The device keeps no write pointer, and the zone was not reset since the device was opened. The zone may hold
+    /// anything. It can be read; before it is written it must be reset.
     Unknown,
-    /// Broken: neither read nor written.
+    /// Broken: the zone can be neither read nor written.
     Offline,
 }
 
-/// One zone as the device sees it.
+/// The answer of [`Device::report`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneReport {
-    /// What can be done with it.
+    /// Whether the zone can be read, appended to, or only reset.
     pub state: ZoneState,
-    /// How often it was erased, as far as the device knows.
+    /// How often the zone was erased, as far as the device knows.
     pub resets: u64,
 }
 
-/// What a device counts. Bytes and operations since it was opened.
+/// What a device has done since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeviceCounters {
-    /// Reads asked for, and their bytes.
+    /// Reads that succeeded.
     pub reads: u64,
-    /// Bytes of them.
+    /// Bytes that were read.
     pub read_bytes: u64,
-    /// Appends asked for, and their bytes.
+    /// Appends that succeeded.
     pub appends: u64,
-    /// Bytes of them.
+    /// Bytes that were appended.
     pub append_bytes: u64,
-    /// Zones erased.
+    /// Zones that were erased.
     pub resets: u64,
     /// Operations that failed.
     pub errors: u64,
-    /// Bytes programmed to NAND, where the device tells: `media_bytes / append_bytes` is DLWA.
+    /// Bytes programmed to the NAND cells, if the device tells. `media_bytes / append_bytes` is the device-level write
+    /// amplification.
     pub media_bytes: Option<u64>,
 }
 
-/// A device of zones. Every method may be called from any thread; operations on different zones run side by side. Appends to
-/// one zone come from one thread at a time (a second one meanwhile is an error, not a mixture).
+/// A device of zones.
+///
+/// Any thread may call any method. Operations on different zones run in parallel. One thread at a time appends to a
+/// zone: a second append that arrives meanwhile is refused, and the bytes of the two never mix.
 pub trait Device: Send + Sync {
-    /// What it looks like.
+    /// The shape of the device.
     fn geometry(&self) -> Geometry;
 
-    /// What it is, in a few words for a person: `file /var/cache/larder.flash, direct`.
+    /// A few words for a person, for example `file /var/cache/larder.flash, direct`.
     fn describe(&self) -> String;
 
-    /// How a zone stands.
+    /// The state of a zone.
     ///
     /// # Errors
-    /// A zone beyond the last one, or a device that does not answer.
+    /// The zone does not exist, or the device does not answer.
     fn report(&self, zone: ZoneId) -> Result<ZoneReport, DeviceError>;
 
-    /// Writes whole pages behind what the zone has. Returns the offset, in bytes in the zone, at which they begin.
+    /// Appends whole pages to a zone. Returns the offset in the zone, in bytes, of the first page.
     ///
     /// # Errors
-    /// [`DeviceError::Full`] if they do not fit, and nothing is written; [`DeviceError::State`] if the zone is full,
-    /// unknown or offline; an error of the device, after which the zone takes no more appends until it is reset, and what
-    /// was written before can be read.
+    /// [`DeviceError::Full`] if the pages do not fit; nothing is written then. [`DeviceError::State`] if the zone is
+    /// full, unknown or offline. Another error if the device fails; the zone then takes no more appends until it is
+    /// reset, and the pages that were appended before can still be read.
     fn append(&self, zone: ZoneId, pages: &[u8]) -> Result<u64, DeviceError>;
 
-    /// Reads whole pages from `offset` bytes into the zone. Pages that were never written since the last reset
-    /// read as an error or as anything at all.
+    /// Reads whole pages from `offset` bytes into the zone. A page that was not written since the last reset reads as
+    /// an error or as anything at all.
     ///
     /// # Errors
-    /// Beyond the end of the zone, or an error of the device.
+    /// The read passes the end of the zone, or the device fails.
     fn read(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> Result<(), DeviceError>;
 
-    /// No more will be appended until it is reset.
+    /// Ends a zone: no more is appended to it until it is reset.
     ///
     /// # Errors
-    /// Of the device.
+    /// The device fails.
     fn finish(&self, zone: ZoneId) -> Result<(), DeviceError>;
 
-    /// Erases the zone; what it held cannot be read any more (a device that cannot erase may still show it).
+    /// Erases a zone. Its old contents cannot be read afterwards, except on a device that is unable to erase.
     ///
     /// # Errors
-    /// Of the device. The zone is then [`ZoneState::Offline`] or [`ZoneState::Unknown`].
+    /// The device fails. The zone is then [`ZoneState::Offline`] or [`ZoneState::Unknown`].
     fn reset(&self, zone: ZoneId) -> Result<(), DeviceError>;
 
-    /// Everything appended and reset before this call survives a loss of power after it.
+    /// Makes durable what was appended and reset before this call: it survives a loss of power after this call.
     ///
     /// # Errors
-    /// Of the device.
+    /// The device fails.
     fn sync(&self) -> Result<(), DeviceError>;
 
-    /// What was counted.
+    /// The counters of the device.
     fn counters(&self) -> DeviceCounters;
 
-    /// A queue of reads for one thread, with room for `depth` of them at a time.
+    /// A queue for the reads of one thread, with room for `depth` reads at a time.
     ///
     /// # Errors
-    /// When the system has no room for it.
+    /// The operating system has no room for another queue.
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError>;
 }
 
-/// Reads in flight, for one thread. Nothing blocks.
+/// The reads that one thread has in flight. No method blocks.
 pub trait ReadQueue: Send {
-    /// Readable whenever something has completed that [`ReadQueue::reap`] has not returned. Level-triggered: reap until it
-    /// returns nothing new. Open as long as the queue.
+    /// A descriptor that is readable whenever a read has completed that [`ReadQueue::reap`] has not returned yet. The
+    /// descriptor is level-triggered: reap until nothing new comes. It stays open as long as the queue.
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// Whether another read can be submitted.
     fn has_room(&self) -> bool;
 
-    /// Asks for `buffer.len()` bytes from `offset`. The buffer comes back with the result.
+    /// Asks for `buffer.len()` bytes from `offset` bytes into the zone. The buffer comes back with the result.
     ///
     /// # Errors
-    /// Gives the buffer back if there is no room.
+    /// The queue is full: the buffer comes back at once.
     fn submit(&mut self, token: u64, zone: ZoneId, offset: u64, buffer: PageBuffer)
     -> Result<(), PageBuffer>;
 
-    /// Hands what was submitted to the device; one system call for all of it.
+    /// Hands all submitted reads to the device, with one system call.
     fn kick(&mut self);
 
-    /// Appends what has completed to `done`.
+    /// Appends the reads that have completed to `done`.
     fn reap(&mut self, done: &mut Vec<ReadDone>);
 
-    /// Reads submitted and not yet reaped.
+    /// Reads that were submitted and not reaped yet.
     fn in_flight(&self) -> usize;
 }
 
-/// A read that came to an end.
+/// A read that has completed.
 #[derive(Debug)]
 pub struct ReadDone {
-    /// As submitted.
+    /// The token that was given to [`ReadQueue::submit`].
     pub token: u64,
-    /// The buffer, with what was read if that went well.
+    /// The buffer that was given to [`ReadQueue::submit`]. It holds the pages if `result` is `Ok`.
     pub buffer: PageBuffer,
-    /// How it went.
+    /// Whether the read succeeded.
     pub result: Result<(), DeviceError>,
 }

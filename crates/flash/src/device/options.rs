@@ -1,37 +1,37 @@
 /// How a device is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeviceOptions {
-    /// Bytes of the device. A file that does not exist is made this long; of a longer file or block device this much is
-    /// used. `None` = all there is. Zoned devices are always used whole.
+    /// Bytes of the device. A file that does not exist is created with this length. Of a longer file or block device
+    /// the first `bytes` bytes are used. `None` = the whole file or device. A zoned device is always used whole.
     pub bytes: Option<u64>,
-    /// Bytes of a zone: whole pages. `None` = a power of two, so that there are about 256 zones of 1 MiB to 1 GiB. Zoned
-    /// devices have their own.
+    /// Bytes of a zone: a multiple of the page size. `None` = a power of two between 1 MiB and 1 GiB that gives about
+    /// 256 zones. A zoned device has zones of its own.
     pub zone_bytes: Option<u64>,
-    /// Whether the system's page cache is bypassed.
+    /// Whether reads and writes bypass the system's page cache.
     pub direct: Direct,
     /// How reads are handed to the system.
     pub reads: ReadsBy,
 }
 
-/// Whether the system's page cache is bypassed (`O_DIRECT`).
+/// Whether reads and writes bypass the system's page cache (`O_DIRECT`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Direct {
-    /// If the file system is able to.
+    /// They bypass it if the file system supports that.
     #[default]
     Auto,
-    /// Or the device is not opened.
+    /// They bypass it; a device that does not support that is not opened.
     On,
-    /// What is read and written goes through the page cache: memory is spent that `--memory` does not count.
+    /// They go through the page cache. The page cache takes memory that `--memory` does not count.
     Off,
 }
 
 /// How a [`super::ReadQueue`] hands reads to the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReadsBy {
-    /// By io_uring, or by threads where there is none.
+    /// By io_uring where the system has it, else by threads.
     #[default]
     Auto,
-    /// By io_uring, or not at all.
+    /// By io_uring. Without io_uring no queue can be created.
     Uring,
     /// By a few threads for each queue.
     Threads,

@@ -1,4 +1,4 @@
-//! Reads by a few threads, for systems without io_uring.
+//! A queue of reads that a few threads carry out, for systems without io_uring.
 
 use super::handle::Handle;
 use super::{DeviceError, PageBuffer, ReadDone, ReadQueue, ZoneId};
@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-/// Threads of one queue at most: they sleep in the system while the device works.
+/// Threads of one queue at most. A thread sleeps in the system call while the device works.
 const THREADS_MAX: u32 = 8;
 
-struct Wanted {
+/// A read that was submitted.
+struct SubmittedRead {
     token: u64,
     zone: ZoneId,
     offset: u64,
@@ -20,7 +21,7 @@ struct Wanted {
 
 #[derive(Default)]
 struct Lists {
-    wanted: VecDeque<Wanted>,
+    submitted: VecDeque<SubmittedRead>,
     done: Vec<ReadDone>,
     closed: bool,
 }
@@ -43,7 +44,7 @@ impl Shared {
             if lists.closed {
                 return;
             }
-            let Some(Wanted { token, zone, offset, mut buffer }) = lists.wanted.pop_front() else {
+            let Some(SubmittedRead { token, zone, offset, mut buffer }) = lists.submitted.pop_front() else {
                 lists = self.wake.wait(lists).unwrap_or_else(|poisoned| poisoned.into_inner());
                 continue;
             };
@@ -56,17 +57,19 @@ impl Shared {
     }
 }
 
-/// A queue whose reads are done by threads of its own.
+/// A queue of reads with threads of its own.
 pub(super) struct PoolReads {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     depth: usize,
-    /// Submitted, not yet handed over.
-    pending: VecDeque<Wanted>,
+    /// Submitted, and not yet kicked.
+    pending: VecDeque<SubmittedRead>,
     in_flight: usize,
 }
 
 impl PoolReads {
+    /// # Errors
+    /// The system gives no eventfd, or not a single thread.
     pub(super) fn new(handle: Arc<Handle>, depth: u32) -> Result<PoolReads, DeviceError> {
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| DeviceError::io("eventfd", error.into()))?;
@@ -84,8 +87,8 @@ impl PoolReads {
             let thread = std::thread::Builder::new().name("flash-read".into()).spawn(move || shared.work());
             match thread {
                 Ok(thread) => queue.threads.push(thread),
-                // One is enough to get on.
                 Err(error) if queue.threads.is_empty() => return Err(DeviceError::io("a thread", error)),
+                // One thread is enough.
                 Err(_) => break,
             }
         }
@@ -113,7 +116,7 @@ impl ReadQueue for PoolReads {
             return Err(buffer);
         }
         self.in_flight += 1;
-        self.pending.push_back(Wanted { token, zone, offset, buffer });
+        self.pending.push_back(SubmittedRead { token, zone, offset, buffer });
         Ok(())
     }
 
@@ -121,7 +124,7 @@ impl ReadQueue for PoolReads {
         if self.pending.is_empty() {
             return;
         }
-        self.shared.lists().wanted.append(&mut self.pending);
+        self.shared.lists().submitted.append(&mut self.pending);
         self.shared.wake.notify_all();
     }
 

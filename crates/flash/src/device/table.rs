@@ -2,68 +2,72 @@ use super::{DeviceError, PAGE_BYTES, ZoneId, ZoneReport, ZoneState};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-/// What is known of each zone, and what may be done with it now. The rules of [`super::Device`], without a device.
+/// The state and the write pointer of every zone of a [`super::DiskDevice`], and the rules of [`super::Device`]: which
+/// operations a zone allows now.
+///
+/// An operation that changes a zone marks the zone as busy, runs without a lock, and reports its end. Another
+/// operation on the zone meanwhile is refused.
 pub(super) struct ZoneTable {
-    zones: Vec<Mutex<Entry>>,
+    zones: Vec<Mutex<TrackedZone>>,
     zone_bytes: u64,
-    /// Zones that take one of the device's places for zones being written.
+    /// Zones that are open for writing: at most `active_max`.
     active: AtomicU32,
     active_max: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TrackedZone {
     state: ZoneState,
-    /// Somebody appends, finishes or resets.
+    /// A thread appends to the zone, finishes it or resets it.
     busy: bool,
-    /// Counted in [`ZoneTable::active`].
+    /// The zone is counted in [`ZoneTable::active`].
     active: bool,
     resets: u64,
 }
 
 impl ZoneTable {
-    /// `active_max` zones may be written at a time. Those that are active are counted: of `states`, the second value.
+    /// `states` holds, for every zone, its state and whether it is open for writing. At most `active_max` zones may be.
     pub(super) fn new(states: Vec<(ZoneState, bool)>, zone_bytes: u64, active_max: u32) -> ZoneTable {
         let active = states.iter().filter(|(_, active)| *active).count();
-        let entry = |(state, active)| Mutex::new(Entry { state, busy: false, active, resets: 0 });
+        let tracked = |(state, active)| Mutex::new(TrackedZone { state, busy: false, active, resets: 0 });
         ZoneTable {
-            zones: states.into_iter().map(entry).collect(),
+            zones: states.into_iter().map(tracked).collect(),
             zone_bytes,
             active: AtomicU32::new(active as u32),
             active_max,
         }
     }
 
-    fn entry(&self, zone: ZoneId) -> Result<MutexGuard<'_, Entry>, DeviceError> {
-        let entry = self.zones.get(zone.0 as usize);
-        let entry = entry.ok_or(DeviceError::State { zone, what: "there is no such zone" })?;
-        Ok(entry.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    fn tracked(&self, zone: ZoneId) -> Result<MutexGuard<'_, TrackedZone>, DeviceError> {
+        let tracked = self.zones.get(zone.0 as usize);
+        let tracked = tracked.ok_or(DeviceError::State { zone, what: "there is no such zone" })?;
+        Ok(tracked.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// Takes the zone for one operation.
-    fn take(&self, zone: ZoneId) -> Result<MutexGuard<'_, Entry>, DeviceError> {
-        let entry = self.entry(zone)?;
-        if entry.busy {
+    /// The zone, if no other operation changes it now.
+    fn take(&self, zone: ZoneId) -> Result<MutexGuard<'_, TrackedZone>, DeviceError> {
+        let tracked = self.tracked(zone)?;
+        if tracked.busy {
             return Err(DeviceError::State { zone, what: "it is being written, finished or reset" });
         }
-        if entry.state == ZoneState::Offline {
+        if tracked.state == ZoneState::Offline {
             return Err(DeviceError::State { zone, what: "it is offline" });
         }
-        Ok(entry)
+        Ok(tracked)
     }
 
-    fn set_active(&self, entry: &mut Entry, active: bool) {
-        match (entry.active, active) {
+    fn set_active(&self, tracked: &mut TrackedZone, active: bool) {
+        match (tracked.active, active) {
             (false, true) => self.active.fetch_add(1, Relaxed),
             (true, false) => self.active.fetch_sub(1, Relaxed),
             _ => return,
         };
-        entry.active = active;
+        tracked.active = active;
     }
 
-    /// Makes room for one more active zone.
-    fn activate(&self, zone: ZoneId, entry: &mut Entry) -> Result<(), DeviceError> {
-        if entry.active {
+    /// Counts the zone as open for writing, if the limit allows one more.
+    fn activate(&self, zone: ZoneId, tracked: &mut TrackedZone) -> Result<(), DeviceError> {
+        if tracked.active {
             return Ok(());
         }
         let room = |active| (active < self.active_max).then_some(active + 1);
@@ -73,26 +77,28 @@ impl ZoneTable {
                 what: "too many zones are being written: finish or reset one first",
             });
         }
-        entry.active = true;
+        tracked.active = true;
         Ok(())
     }
 
+    /// The state of a zone, and how often it was reset.
     pub(super) fn report(&self, zone: ZoneId) -> Result<ZoneReport, DeviceError> {
-        let entry = self.entry(zone)?;
-        Ok(ZoneReport { state: entry.state, resets: entry.resets })
+        let tracked = self.tracked(zone)?;
+        Ok(ZoneReport { state: tracked.state, resets: tracked.resets })
     }
 
+    /// Whether the zone is broken.
     pub(super) fn is_offline(&self, zone: ZoneId) -> bool {
-        self.entry(zone).is_ok_and(|entry| entry.state == ZoneState::Offline)
+        self.tracked(zone).is_ok_and(|tracked| tracked.state == ZoneState::Offline)
     }
 
-    /// Whether, and where, so many bytes can be appended. If so the zone is taken until [`ZoneTable::appended`].
+    /// The offset at which so many bytes can be appended. The zone is busy until [`ZoneTable::appended`].
     pub(super) fn begin_append(&self, zone: ZoneId, bytes: usize) -> Result<u64, DeviceError> {
-        let mut entry = self.take(zone)?;
+        let mut tracked = self.take(zone)?;
         if !bytes.is_multiple_of(PAGE_BYTES) {
             return Err(DeviceError::State { zone, what: "not whole pages" });
         }
-        let written = match entry.state {
+        let written = match tracked.state {
             ZoneState::Empty => 0,
             ZoneState::Open(written) => written,
             ZoneState::Full(_) => return Err(DeviceError::State { zone, what: "it is full" }),
@@ -105,75 +111,77 @@ impl ZoneTable {
             return Err(DeviceError::Full(zone));
         }
         if bytes > 0 {
-            self.activate(zone, &mut entry)?;
+            self.activate(zone, &mut tracked)?;
         }
-        entry.busy = true;
+        tracked.busy = true;
         Ok(written)
     }
 
-    /// The append that began came to an end. Whether the zone is full now.
+    /// Reports the end of the append that [`ZoneTable::begin_append`] allowed. Returns whether the zone is full now.
     pub(super) fn appended(&self, zone: ZoneId, bytes: usize, went_well: bool) -> bool {
-        let Ok(mut entry) = self.entry(zone) else { return false };
-        entry.busy = false;
-        let written = match entry.state {
+        let Ok(mut tracked) = self.tracked(zone) else { return false };
+        tracked.busy = false;
+        let written = match tracked.state {
             ZoneState::Open(written) => written,
             _ => 0,
         };
         let now = if went_well { written + bytes as u64 } else { written };
-        entry.state = match now {
+        tracked.state = match now {
             _ if !went_well || now == self.zone_bytes => ZoneState::Full(now),
             0 => ZoneState::Empty,
             _ => ZoneState::Open(now),
         };
-        let full = matches!(entry.state, ZoneState::Full(_));
+        let full = matches!(tracked.state, ZoneState::Full(_));
         if full {
-            self.set_active(&mut entry, false);
+            self.set_active(&mut tracked, false);
         }
         full
     }
 
-    /// Takes the zone for finishing it. False = there is nothing to do.
+    /// Allows a finish of the zone. Returns false if there is nothing to do; else the zone is busy until
+    /// [`ZoneTable::finished`].
     pub(super) fn begin_finish(&self, zone: ZoneId) -> Result<bool, DeviceError> {
-        let mut entry = self.take(zone)?;
-        if matches!(entry.state, ZoneState::Full(_) | ZoneState::Unknown) {
+        let mut tracked = self.take(zone)?;
+        if matches!(tracked.state, ZoneState::Full(_) | ZoneState::Unknown) {
             return Ok(false);
         }
-        entry.busy = true;
+        tracked.busy = true;
         Ok(true)
     }
 
+    /// Reports the end of the finish that [`ZoneTable::begin_finish`] allowed.
     pub(super) fn finished(&self, zone: ZoneId) {
-        let Ok(mut entry) = self.entry(zone) else { return };
-        entry.busy = false;
-        entry.state = match entry.state {
+        let Ok(mut tracked) = self.tracked(zone) else { return };
+        tracked.busy = false;
+        tracked.state = match tracked.state {
             ZoneState::Open(written) => ZoneState::Full(written),
             ZoneState::Empty => ZoneState::Full(0),
             other => other,
         };
-        self.set_active(&mut entry, false);
+        self.set_active(&mut tracked, false);
     }
 
-    /// Takes the zone for erasing it.
+    /// Allows a reset of the zone, which is busy until [`ZoneTable::reset`].
     pub(super) fn begin_reset(&self, zone: ZoneId) -> Result<(), DeviceError> {
         self.take(zone)?.busy = true;
         Ok(())
     }
 
-    /// The reset that began came to this.
+    /// Reports the end of the reset that [`ZoneTable::begin_reset`] allowed, and the state of the zone after it.
     pub(super) fn reset(&self, zone: ZoneId, state: ZoneState) {
-        let Ok(mut entry) = self.entry(zone) else { return };
-        entry.busy = false;
-        entry.state = state;
+        let Ok(mut tracked) = self.tracked(zone) else { return };
+        tracked.busy = false;
+        tracked.state = state;
         if state == ZoneState::Empty {
-            entry.resets += 1;
+            tracked.resets += 1;
         }
-        self.set_active(&mut entry, false);
+        self.set_active(&mut tracked, false);
     }
 
-    /// What the device said of a zone after it failed.
+    /// Records that the device reported the zone as broken.
     pub(super) fn went_offline(&self, zone: ZoneId) {
-        let Ok(mut entry) = self.entry(zone) else { return };
-        entry.state = ZoneState::Offline;
-        self.set_active(&mut entry, false);
+        let Ok(mut tracked) = self.tracked(zone) else { return };
+        tracked.state = ZoneState::Offline;
+        self.set_active(&mut tracked, false);
     }
 }

@@ -1,8 +1,9 @@
-//! Reads by io_uring: one ring for each queue, an eventfd that tells of completions.
+//! A queue of reads on io_uring: each queue has a ring of its own and an eventfd that the kernel raises at a
+//! completion.
 //!
-//! What is submitted is kept until [`ReadQueue::kick`], which hands all of it over with one system call. What the kernel
-//! may write to belongs to a [`Slot`] from then until its completion is seen; [`Drop`] waits for what is under way, and
-//! rather leaves memory behind than give it back while the kernel may write to it.
+//! [`ReadQueue::kick`] hands all submitted reads to the kernel with one system call. From then until the completion
+//! is seen, the memory that the kernel writes to belongs to a [`RingRead`]. [`Drop`] waits for the reads in flight.
+//! If it cannot wait, it leaks their memory: the kernel may still write to that memory.
 
 use super::handle::Handle;
 use super::{DeviceError, PageBuffer, ReadDone, ReadQueue, ZoneId};
@@ -14,19 +15,19 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Reads of one queue at most.
+/// Reads in one queue at most.
 const DEPTH_MAX: u32 = 4096;
-/// How often one read is tried again after `EINTR` or `EAGAIN`.
+/// How often a read is repeated after `EINTR` or `EAGAIN`.
 const TRIES_MAX: u8 = 16;
 
 /// A read that was submitted.
-struct Slot {
+struct RingRead {
     token: u64,
     zone: ZoneId,
     buffer: PageBuffer,
-    /// Where the read begins on the device.
+    /// The position on the device at which the read begins.
     position: u64,
-    /// Bytes that have come.
+    /// Bytes that were read so far.
     filled: usize,
     tries: u8,
 }
@@ -37,21 +38,22 @@ pub(super) struct UringReads {
     event: OwnedFd,
     /// Keeps the file open while the kernel reads from it.
     handle: Arc<Handle>,
-    slots: Vec<Option<Slot>>,
+    reads: Vec<Option<RingRead>>,
+    /// Indices in `reads` that are free.
     free: Vec<u32>,
-    /// Slots that wait for [`ReadQueue::kick`].
+    /// Indices of reads that wait for [`ReadQueue::kick`].
     pending: VecDeque<u32>,
-    /// Refused before they reached the kernel: returned by the next reap.
+    /// Reads that were refused before they reached the kernel. The next reap returns them.
     refused: Vec<ReadDone>,
-    /// Slots that the kernel has, or may have: pushed to the ring and not seen again.
+    /// Number of reads that the kernel may be writing to: pushed to the ring, and their completion not seen.
     with_kernel: usize,
-    /// The last system call did not take everything.
+    /// The last system call did not take all reads of the ring.
     behind: bool,
 }
 
 impl UringReads {
     /// # Errors
-    /// Where the system has no io_uring, forbids it, or has no room for a ring.
+    /// The system has no io_uring, forbids it, or has no room for another ring.
     pub(super) fn new(handle: Arc<Handle>, depth: u32) -> io::Result<UringReads> {
         let depth = depth.clamp(1, DEPTH_MAX);
         let ring = IoUring::builder().setup_clamp().build(depth)?;
@@ -67,7 +69,7 @@ impl UringReads {
             ring,
             event,
             handle,
-            slots: (0..depth).map(|_| None).collect(),
+            reads: (0..depth).map(|_| None).collect(),
             free: (0..depth).rev().collect(),
             pending: VecDeque::new(),
             refused: Vec::new(),
@@ -76,23 +78,24 @@ impl UringReads {
         })
     }
 
-    /// Moves what waits into the ring, and tells the kernel.
+    /// Moves the pending reads into the ring, and hands the ring to the kernel.
     fn push(&mut self) {
         while let Some(&index) = self.pending.front() {
-            let Some(slot) = self.slots[index as usize].as_mut() else {
+            let Some(read) = self.reads[index as usize].as_mut() else {
                 self.pending.pop_front();
                 continue;
             };
-            let rest = &mut slot.buffer[slot.filled..];
-            let read = opcode::Read::new(
+            let rest = &mut read.buffer[read.filled..];
+            let request = opcode::Read::new(
                 types::Fd(self.handle.file.as_raw_fd()),
                 rest.as_mut_ptr(),
                 rest.len().min(u32::MAX as usize) as u32,
             );
-            let entry = read.offset(slot.position + slot.filled as u64).build().user_data(u64::from(index));
-            // SAFETY: the memory belongs to the slot's buffer, which is neither moved on the heap, nor touched, nor freed
-            // before the completion with this index was seen (`complete`) or the ring was given up (`drop`); the file is
-            // kept open by `handle`.
+            let entry =
+                request.offset(read.position + read.filled as u64).build().user_data(u64::from(index));
+            // SAFETY: the memory belongs to the buffer of the `RingRead`. The buffer is not moved on the heap, not
+            // touched and not freed before the completion with this index was seen (`complete`) or the ring was given
+            // up (`drop`). `handle` keeps the file open.
             if unsafe { self.ring.submission().push(&entry) }.is_err() {
                 break;
             }
@@ -102,8 +105,8 @@ impl UringReads {
         self.enter();
     }
 
-    /// Hands the ring to the kernel. What it does not take now (no memory, completions not fetched) is tried again at the next
-    /// reap, for which the event is raised.
+    /// Hands the ring to the kernel. The kernel may refuse a part of it (no memory, completions not fetched). That
+    /// part is tried again at the next reap, and the event is raised so that a reap comes.
     fn enter(&mut self) {
         loop {
             self.behind = match self.ring.submit() {
@@ -114,46 +117,46 @@ impl UringReads {
             break;
         }
         if self.behind {
-            self.ring_bell();
+            self.raise_event();
         }
     }
 
-    fn ring_bell(&self) {
+    fn raise_event(&self) {
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 
-    /// A completion was seen: the kernel has let go of the slot.
+    /// Handles a completion: the kernel does not write to the buffer any more.
     fn complete(&mut self, index: u32, result: i32, done: &mut Vec<ReadDone>) {
         self.with_kernel -= 1;
-        let Some(slot) = self.slots[index as usize].as_mut() else { return };
+        let Some(read) = self.reads[index as usize].as_mut() else { return };
         let again = result == -Errno::INTR.raw_os_error() || result == -Errno::AGAIN.raw_os_error();
         let result = match result {
-            _ if again && slot.tries < TRIES_MAX => {
-                slot.tries += 1;
+            _ if again && read.tries < TRIES_MAX => {
+                read.tries += 1;
                 self.pending.push_back(index);
                 return;
             }
             ..0 => Err(io::Error::from_raw_os_error(-result)),
             0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the device ends before that")),
             bytes => {
-                slot.filled += bytes as usize;
-                if slot.filled < slot.buffer.len() {
+                read.filled += bytes as usize;
+                if read.filled < read.buffer.len() {
                     self.pending.push_back(index);
                     return;
                 }
                 Ok(())
             }
         };
-        let Some(slot) = self.slots[index as usize].take() else { return };
+        let Some(read) = self.reads[index as usize].take() else { return };
         self.free.push(index);
         let result = match result {
             Ok(()) => {
-                self.handle.counters.read(slot.buffer.len());
+                self.handle.counters.read(read.buffer.len());
                 Ok(())
             }
-            Err(error) => Err(self.handle.failed("reading", Some(slot.zone), error)),
+            Err(error) => Err(self.handle.failed("reading", Some(read.zone), error)),
         };
-        done.push(ReadDone { token: slot.token, buffer: slot.buffer, result });
+        done.push(ReadDone { token: read.token, buffer: read.buffer, result });
     }
 
     fn refuse(&mut self, token: u64, buffer: PageBuffer, error: DeviceError) {
@@ -167,7 +170,7 @@ impl ReadQueue for UringReads {
     }
 
     fn has_room(&self) -> bool {
-        self.in_flight() < self.slots.len()
+        self.in_flight() < self.reads.len()
     }
 
     fn submit(
@@ -188,7 +191,7 @@ impl ReadQueue for UringReads {
             }
         };
         let Some(index) = self.free.pop() else { return Err(buffer) };
-        self.slots[index as usize] = Some(Slot { token, zone, buffer, position, filled: 0, tries: 0 });
+        self.reads[index as usize] = Some(RingRead { token, zone, buffer, position, filled: 0, tries: 0 });
         self.pending.push_back(index);
         Ok(())
     }
@@ -198,7 +201,7 @@ impl ReadQueue for UringReads {
             self.push();
         }
         if !self.refused.is_empty() {
-            self.ring_bell();
+            self.raise_event();
         }
     }
 
@@ -209,20 +212,21 @@ impl ReadQueue for UringReads {
         while let Some(entry) = { self.ring.completion().next() } {
             self.complete(entry.user_data() as u32, entry.result(), done);
         }
-        // What came short goes on; what was never kicked waits for the kick only if nothing else has to go.
+        // A short read has become pending again: hand it over now. Reads that were never kicked go with it.
         if self.behind || self.pending.len() > before {
             self.push();
         }
     }
 
     fn in_flight(&self) -> usize {
-        self.slots.len() - self.free.len() + self.refused.len()
+        self.reads.len() - self.free.len() + self.refused.len()
     }
 }
 
 impl Drop for UringReads {
     fn drop(&mut self) {
-        // Nothing new: what was never pushed is not the kernel's. What was pushed is handed over and waited for.
+        // The kernel knows nothing of reads that were never pushed. Those that were pushed are handed over and waited
+        // for.
         self.pending.clear();
         while self.with_kernel > 0 {
             while { self.ring.completion().next() }.is_some() {
@@ -236,7 +240,7 @@ impl Drop for UringReads {
                 Err(error) if transient(&error) => std::thread::yield_now(),
                 Err(error) => {
                     tracing::error!(device = %self.handle.name, %error, "flash: reads under way are left behind");
-                    std::mem::forget(std::mem::take(&mut self.slots));
+                    std::mem::forget(std::mem::take(&mut self.reads));
                     std::mem::forget(self.handle.clone());
                     return;
                 }
@@ -253,9 +257,9 @@ fn transient(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::contract::{pages, readable};
+    use crate::device::PAGE_BYTES;
     use crate::device::handle::Layout;
-    use crate::device::{PAGE_BYTES, ReadsBy};
+    use crate::test_devices::{pages, readable};
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
@@ -266,7 +270,7 @@ mod tests {
         file.write_all_at(&pages(8, 1), 0).expect("a write");
         let zone_bytes = 8 * PAGE_BYTES as u64;
         let layout = Layout { zones: 1, stride: zone_bytes, zone_bytes };
-        let handle = Handle::new(file, "pages".into(), layout, false, ReadsBy::Uring);
+        let handle = Handle::new(file, "pages".into(), layout, false);
         match UringReads::new(Arc::new(handle), 4) {
             Ok(queue) => Some(queue),
             Err(error) => {

@@ -1,9 +1,9 @@
-//! The address run that a merge writes beside its generation: the old run's entries, those of generations that have none yet,
-//! and the new ones.
+//! The address run that a merge writes beside its generation. Its entries come from three sources, merged in order of
+//! hash: the old address run, the generations that the old run does not cover, and the new generation.
 
-use super::output::Output;
-use super::source::Source;
-use super::{Input, Rooms, Settings};
+use super::output::{Output, Rooms};
+use super::settings::Settings;
+use super::source::{Input, Source};
 use crate::address::{AddressRun, FullPage, PageWriter, RunStream, prefix_of};
 use crate::device::DeviceError;
 use crate::generation::{Chunk, Generation, List};
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// The hashes of a generation, from its records.
+/// Reads the records of a generation again, for their hashes.
 struct Rescan<'a> {
     settings: Settings<'a>,
     generation: u64,
@@ -21,6 +21,7 @@ struct Rescan<'a> {
 }
 
 impl<'a> Rescan<'a> {
+    /// At the first record of the generation.
     fn new(
         settings: Settings<'a>,
         generation: &Generation,
@@ -33,10 +34,12 @@ impl<'a> Rescan<'a> {
         rescan
     }
 
+    /// The prefix of the current record; `None` at the end.
     fn peek(&self) -> Option<u64> {
         self.source.as_ref().map(|source| prefix_of(source.hash()))
     }
 
+    /// Goes to the next record.
     fn advance(&mut self, voids: &mut Vec<RangeInclusive<u64>>) {
         loop {
             if let Some(source) = &mut self.source {
@@ -60,22 +63,23 @@ impl<'a> Rescan<'a> {
     }
 }
 
-/// See the module.
+/// The address run that is being written, and the sources of its entries.
 pub(super) struct Addresses<'a> {
     list: Arc<List>,
     old: Option<RunStream<'a>>,
     rescans: Vec<Rescan<'a>>,
     writer: PageWriter,
-    /// Pages that are full and not written yet.
+    /// Pages of entries that are full and not written yet.
     queue: VecDeque<FullPage>,
     pub(super) output: Output<'a>,
-    /// The prefix up to which old entries were taken, and whether one of them, for it, means a generation without a filter.
+    /// Old entries up to this prefix were taken.
     prefix: Option<u64>,
+    /// An old entry with that prefix names a generation without a filter.
     unfiltered_holds: bool,
 }
 
 impl<'a> Addresses<'a> {
-    /// For a new generation with this number, and all of the list.
+    /// An address run that covers the new generation with this number and all generations of the list.
     pub(super) fn new(
         settings: Settings<'a>,
         list: &Arc<List>,
@@ -104,8 +108,8 @@ impl<'a> Addresses<'a> {
         }
     }
 
-    /// Takes old entries in order until those of the hash have been taken, or about `pages` more pages were read; whether they
-    /// have. `None` takes all.
+    /// Takes old entries in order, up to those of `hash`; `None` takes all. Stops early when about `pages` more pages
+    /// were read. Returns whether all wanted entries were taken.
     pub(super) fn advance(
         &mut self,
         hash: Option<u64>,
@@ -128,7 +132,7 @@ impl<'a> Addresses<'a> {
         true
     }
 
-    /// The least old entry, if its prefix is not above.
+    /// Takes the old entry with the least prefix, if that prefix is not above `wanted`.
     fn take_least(&mut self, wanted: u64, voids: &mut Vec<RangeInclusive<u64>>) -> Option<(u64, u64)> {
         let old = self.old.as_mut().and_then(RunStream::peek);
         let rescan = self.rescans.iter_mut().filter_map(|rescan| Some((rescan.peek()?, rescan)));
@@ -150,24 +154,25 @@ impl<'a> Addresses<'a> {
         }
     }
 
-    /// Whether a generation without a filter may hold the hash that was last advanced to.
+    /// Whether a generation without a filter may hold the hash of the last [`Addresses::advance`].
     pub(super) fn unfiltered_may_hold(&self) -> bool {
-        // A generation that is rescanned has had filters so far, so the old run says all there is to say.
+        // A generation that is rescanned has a filter, so the old run knows all generations without one.
         self.unfiltered_holds || self.old.as_ref().is_none_or(RunStream::damaged)
     }
 
-    /// The new generation has a record of the hash that was last advanced to.
+    /// Adds the entry of a record of the new generation. Its hash is that of the last [`Addresses::advance`].
     pub(super) fn push(&mut self, hash: u64, generation: u64) {
         self.queue.extend(self.writer.push(prefix_of(hash), generation));
     }
 
-    /// Writes what is full; false if there is no room now.
+    /// Writes the full pages. Returns false if there is no space now.
     pub(super) fn write(&mut self, rooms: &mut dyn Rooms) -> Result<bool, DeviceError> {
         while let Some(page) = self.queue.front() {
             if !self.output.make_room(page.hashes.0, rooms)? {
                 return Ok(false);
             }
-            // Under its lowest and its highest hash, so that the fences know both.
+            // The page is pushed in two pieces, under its lowest and under its highest hash, so that the fences know
+            // both.
             let (first, rest) = page.payload.split_at(8);
             self.output.push_bytes(page.hashes.0, first)?;
             self.output.push_bytes(page.hashes.1, rest)?;
@@ -176,20 +181,20 @@ impl<'a> Addresses<'a> {
         Ok(true)
     }
 
-    /// No more comes: what is left is full, too.
+    /// Ends the last page: no entries follow.
     pub(super) fn close(&mut self) {
         let generations = self.writer.generations().to_vec();
         let writer = std::mem::replace(&mut self.writer, PageWriter::new(generations));
         self.queue.extend(writer.finish().into_iter().flatten());
     }
 
-    /// Pages of the old run and of generations that were read.
+    /// Pages that were read of the old run and of the rescanned generations.
     pub(super) fn pages_read(&self) -> u64 {
         let rescanned: u64 = self.rescans.iter().map(|rescan| rescan.pages_read).sum();
         self.old.as_ref().map_or(0, RunStream::pages_read) + rescanned
     }
 
-    /// The run that was written.
+    /// The address run that was written; `None` if it has no entries.
     pub(super) fn into_run(self) -> Option<AddressRun> {
         let covers = self.writer.generations().to_vec();
         AddressRun::of(self.output.into_segments(), covers)

@@ -1,23 +1,33 @@
-//! Merges segments of the log into a generation, in order of hash, in steps.
+//! Merges the oldest segments of the log into a generation: in order of hash, in steps of bounded work.
 //!
-//! Of every key the newest version stays, unless it has expired or is not worth keeping; where such a version, or a
-//! tombstone, hides something older that may still be there, a tombstone stays in its place. Nothing is changed until the
-//! result is installed: a merge may be given up at any point, and all that is left of it are zones to erase.
+//! Of every key the newest version is kept, unless it has expired or is too cold. A version that is dropped may hide
+//! an older version in an older generation. In that case, and for a tombstone that still hides something, a tombstone
+//! is written.
+//!
+//! A merge changes nothing until its result is installed ([`crate::generation::Generations::install`]). It can be
+//! given up at any time ([`Merge::abort`]); then only the zones that it wrote to have to be erased.
+//!
+//! * `source.rs` reads one input segment.
+//! * `output.rs` writes the segments of the result.
+//! * `addresses.rs` writes the address run beside the generation.
 
 mod addresses;
 mod output;
+mod settings;
 mod source;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use output::{Room, Rooms};
+pub(crate) use settings::Settings;
+pub(crate) use source::Input;
+
 use crate::address::AddressRun;
-use crate::device::{Device, DeviceError, ZoneId};
+use crate::device::DeviceError;
 use crate::generation::{Generation, List, Wanted};
-use crate::hit_bits::HitBits;
 use crate::record::Record;
-use crate::segment::{Head, Kind, Run, SegmentFacts};
+use crate::segment::{Head, Kind};
 use addresses::Addresses;
-use larder_item::KeyHasher;
 use output::Output;
 use source::Source;
 use std::cmp::Reverse;
@@ -25,157 +35,109 @@ use std::collections::BinaryHeap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Where a segment may be written: from this page of the zone, which is where it ends so far, so many pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Room {
-    /// The zone.
-    pub(crate) zone: ZoneId,
-    /// Its first page that is free.
-    pub(crate) first_page: u32,
-    /// Pages that may be used.
-    pub(crate) pages: u32,
-}
-
-/// Gives a merge what it needs.
-pub(crate) trait Rooms {
-    /// Room for a segment of this kind, if there is some now. Zones with segments of two generations cannot be dropped with
-    /// either: a merge's first segment of a kind gets a fresh zone.
-    fn room(&mut self, kind: Kind) -> Option<Room>;
-
-    /// A sequence for another segment.
-    fn sequence(&mut self) -> u64;
-
-    /// A segment is complete: its room ends behind it. (An empty one may follow in the same room.)
-    fn written(&mut self, facts: &SegmentFacts);
-}
-
-/// A segment of the log to be merged.
-#[derive(Clone, Copy)]
-pub(crate) struct Input<'a> {
-    /// Its pages.
-    pub(crate) run: Run,
-    /// See [`Head`].
-    pub(crate) sealed_sequence: u64,
-    /// Which of its records were read.
-    pub(crate) hits: Option<&'a HitBits>,
-}
-
-/// How to merge.
-#[derive(Clone, Copy)]
-pub(crate) struct Settings<'a> {
-    /// Of all segments.
-    pub(crate) device: &'a dyn Device,
-    /// Of all keys.
-    pub(crate) hasher: &'a KeyHasher,
-    /// What heads say.
-    pub(crate) device_uuid: [u8; 16],
-    /// What is the time, unix seconds.
-    pub(crate) now_unix_s: u32,
-    /// What expires within so many seconds is as good as expired.
-    pub(crate) cutoff_s: u32,
-    /// How much of what is alive stays, percent; what was read stays in any case.
-    pub(crate) keep_percent: u8,
-    /// Whether an extent of this hash may lie dead on the device: a record that says so (supersedes it) stays, or leaves a
-    /// tombstone, while one does. Asked for such records only.
-    pub(crate) dead_extents: &'a dyn Fn(u64) -> bool,
-    /// Pages of one read of one input.
-    pub(crate) read_pages: u32,
-    /// Pages of one append.
-    pub(crate) write_pages: usize,
-}
-
-/// What a merge did, in records.
+/// What a merge did. Numbers of records, where nothing else is said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct MergeCounts {
-    /// Read.
+    /// Records that were read.
     pub(crate) read: u64,
-    /// Written again.
+    /// Records that were written again.
     pub(crate) kept: u64,
-    /// Bytes of them.
+    /// Bytes of the records that were written again.
     pub(crate) kept_bytes: u64,
-    /// Kept ones that had been read.
+    /// Records that were kept because they had been read since they were written.
     pub(crate) warm: u64,
-    /// Dropped: there was a newer version.
+    /// Records that were dropped because there was a newer version.
     pub(crate) superseded: u64,
-    /// Dropped: expired, or about to.
+    /// Records that were dropped because they had expired, or were about to.
     pub(crate) expired: u64,
-    /// Dropped: cold, and more than the share that is kept.
+    /// Records that were dropped because they were cold, and the share that is kept was exceeded.
     pub(crate) cold: u64,
-    /// Tombstones that stay.
+    /// Tombstones that were written again.
     pub(crate) tombstones_kept: u64,
-    /// Tombstones that hide nothing any more.
+    /// Tombstones that were dropped because they hide nothing any more.
     pub(crate) tombstones_dropped: u64,
-    /// Tombstones left in place of a dropped record.
+    /// Tombstones that were written in place of a dropped record.
     pub(crate) tombstones_left: u64,
-    /// Pages read of the inputs.
+    /// Pages of the inputs that were read.
     pub(crate) pages_read: u64,
-    /// Pages that could not be read.
+    /// Pages of the inputs that could not be read.
     pub(crate) pages_damaged: u64,
 }
 
 /// How far a merge has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// Another step.
+    /// Call [`Merge::step`] again.
     Working,
-    /// Another step when there is room for a segment of this kind.
+    /// Call [`Merge::step`] again when there is space for a segment of this kind.
     NeedsRoom(Kind),
-    /// Everything is written: sync the device, then install.
+    /// Everything is written: sync the device, then install the result.
     Done,
 }
 
-/// What came out.
+/// The result of a merge.
 pub(crate) struct Merged {
-    /// The generation; `None` if nothing was worth keeping.
+    /// The new generation; `None` if no record was kept.
     pub(crate) generation: Option<Generation>,
-    /// The address run, if one was wanted and not empty.
+    /// The address run, if one was wanted and it has entries.
     pub(crate) address: Option<AddressRun>,
-    /// Ranges of hashes of which newer versions may have been lost to damaged pages: see
+    /// Ranges of hashes of which a newer version may have been lost to a damaged page: see
     /// [`crate::generation::Generations::install`].
     pub(crate) voids: Vec<RangeInclusive<u64>>,
-    /// What was done.
+    /// The counters of the merge.
     pub(crate) counts: MergeCounts,
 }
 
-/// Hashes lost to a damaged page of input `age`: what older inputs have of them may be stale.
+/// A range of hashes that was lost to a damaged page of the input with this index. The versions that older inputs
+/// have of these hashes may be stale, so they are dropped.
 struct Void {
     age: usize,
     hashes: RangeInclusive<u64>,
 }
 
+/// The stages of a merge, in their order.
 #[derive(PartialEq, Eq)]
 enum Stage {
+    /// The records of the inputs are merged.
     Records,
+    /// The old address entries above the last new record are copied.
     Addresses,
+    /// The last segments are ended.
     Ending,
     Done,
 }
 
-/// A merge. See the module.
+/// A merge that is under way.
 pub(crate) struct Merge<'a> {
     settings: Settings<'a>,
-    /// The older generations, as they were when it began; what has been dropped since hides nothing, and is no harm.
+    /// The older generations at the beginning of the merge. A generation that was dropped since only causes a
+    /// tombstone that is not needed.
     older: Arc<List>,
+    /// The number of the new generation.
     number: u64,
+    /// The inputs, oldest first.
     sources: Vec<Source<'a>>,
-    /// Sources that have a record: the least hash first, of one hash the newest first.
-    heads: BinaryHeap<Reverse<(u64, Reverse<usize>)>>,
+    /// The sources that have a current record, ordered by its hash. Of equal hashes the newest source comes first.
+    queue: BinaryHeap<Reverse<(u64, Reverse<usize>)>>,
     voids: Vec<Void>,
-    /// Voids of rescanned generations.
+    /// Ranges that were lost in rescanned generations.
     old_voids: Vec<RangeInclusive<u64>>,
-    /// Keys and parts of the current hash that were seen.
+    /// Keys and part numbers of the current hash that were merged already: the first `seen_len` of the vector. The
+    /// rest keeps its allocations for later hashes.
     seen: Vec<(Vec<u8>, u32)>,
     seen_len: usize,
     output: Output<'a>,
     addresses: Option<Addresses<'a>>,
+    /// Live records so far, kept or not.
     live: u64,
     counts: MergeCounts,
     stage: Stage,
 }
 
 impl<'a> Merge<'a> {
-    /// Of the oldest segments of the log, all of them up to some sequence, oldest first. `older` are the generations now; none
-    /// may be added until this one is installed or given up. `number` and `address_number` are sequences never used.
+    /// Begins a merge of `inputs`: the oldest segments of the log, without a gap, oldest first. `older` are the
+    /// generations now; no generation may be added until this merge is installed or given up. `number` and
+    /// `address_number` are sequences that were never used.
     pub(crate) fn begin(
         settings: Settings<'a>,
         inputs: &[Input<'a>],
@@ -209,7 +171,7 @@ impl<'a> Merge<'a> {
             settings,
             number,
             sources: inputs.iter().map(source).collect(),
-            heads: BinaryHeap::new(),
+            queue: BinaryHeap::new(),
             voids: Vec::new(),
             old_voids,
             seen: Vec::new(),
@@ -225,12 +187,13 @@ impl<'a> Merge<'a> {
         merge
     }
 
+    /// Goes to the next record of an input.
     fn advance(&mut self, age: usize) {
         let mut lost = Vec::new();
         let source = &mut self.sources[age];
         let before = source.pages_read();
         if source.advance(&mut lost) {
-            self.heads.push(Reverse((source.hash(), Reverse(age))));
+            self.queue.push(Reverse((source.hash(), Reverse(age))));
         }
         self.counts.pages_read += source.pages_read() - before;
         self.voids.extend(lost.into_iter().map(|hashes| Void { age, hashes }));
@@ -240,10 +203,10 @@ impl<'a> Merge<'a> {
         self.counts.pages_read + self.addresses.as_ref().map_or(0, Addresses::pages_read)
     }
 
-    /// Goes on until about `pages` more pages have been read.
+    /// Works until about `pages` more pages have been read.
     ///
     /// # Errors
-    /// The device takes no more: give the merge up. (Pages that cannot be read are no error.)
+    /// The device cannot be written: give the merge up. (Pages that cannot be read are no error.)
     pub(crate) fn step(&mut self, pages: u64, rooms: &mut dyn Rooms) -> Result<Progress, DeviceError> {
         let end = self.pages_read() + pages;
         loop {
@@ -268,9 +231,9 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Merges the records of the next hash; says what is missing.
+    /// Merges all records of the next hash. Returns what the merge has to wait for, if anything.
     fn next_hash(&mut self, end: u64, rooms: &mut dyn Rooms) -> Result<Option<Progress>, DeviceError> {
-        let Some(Reverse((hash, _))) = self.heads.peek() else {
+        let Some(Reverse((hash, _))) = self.queue.peek() else {
             self.stage = Stage::Addresses;
             return Ok(None);
         };
@@ -285,17 +248,18 @@ impl<'a> Merge<'a> {
             return Ok(Some(Progress::NeedsRoom(self.output.kind())));
         }
         self.seen_len = 0;
-        while let Some(Reverse((next, Reverse(age)))) = self.heads.peek().copied()
+        while let Some(Reverse((next, Reverse(age)))) = self.queue.peek().copied()
             && next == hash
         {
-            self.heads.pop();
+            self.queue.pop();
             self.merge_record(age, hash)?;
             self.advance(age);
         }
         Ok(None)
     }
 
-    /// Decides on the current record of an input, newer inputs with the same hash having been asked.
+    /// Keeps or drops the current record of an input. The records of newer inputs with the same hash were handled
+    /// before.
     fn merge_record(&mut self, age: usize, hash: u64) -> Result<(), DeviceError> {
         self.counts.read += 1;
         let lost = self.voids.iter().any(|void| void.age > age && void.hashes.contains(&hash));
@@ -322,7 +286,7 @@ impl<'a> Merge<'a> {
             let record = Record { supersedes_extent, ..record };
             return write(&mut self.output, &mut self.addresses, hash, self.number, &record);
         }
-        // What a part is found under names its version: there is no other that it could hide.
+        // The key of a part contains the version of its item, so a part never hides an older record.
         let hides = part == 0 && (supersedes_extent || older_may_hold(&self.older, &self.addresses, hash));
         match (record.tombstone, hides) {
             (true, true) => self.counts.tombstones_kept += 1,
@@ -331,7 +295,7 @@ impl<'a> Merge<'a> {
             (false, false) => {}
         }
         if hides {
-            // Which extents it is about does not change with the segment that says so.
+            // The new tombstone supersedes the same extents as the old record, whatever segment it is written to.
             let below =
                 if record.tombstone && record.cas != 0 { record.cas } else { source.sealed_sequence() };
             let cas = if supersedes_extent { below } else { 0 };
@@ -341,7 +305,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Old entries above all new ones.
+    /// Copies the old address entries above the last new record.
     fn drain_addresses(&mut self, pages: u64) {
         let done = match &mut self.addresses {
             Some(addresses) => {
@@ -358,6 +322,7 @@ impl<'a> Merge<'a> {
         }
     }
 
+    /// Ends the last segments.
     fn end(&mut self, rooms: &mut dyn Rooms) -> Result<(), DeviceError> {
         self.output.end(rooms)?;
         if let Some(addresses) = &mut self.addresses {
@@ -368,7 +333,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// What came out, to be installed; `None` if it is not [`Progress::Done`].
+    /// The result, to be installed; `None` before [`Progress::Done`].
     pub(crate) fn finish(self) -> Option<Merged> {
         if self.stage != Stage::Done {
             return None;
@@ -382,7 +347,7 @@ impl<'a> Merge<'a> {
         })
     }
 
-    /// Gives up. Wherever something was written nobody will look: the zones may be erased.
+    /// Gives the merge up. Returns the rooms that were written to: their zones can be erased.
     pub(crate) fn abort(self) -> Vec<Room> {
         let mut rooms = self.output.into_rooms();
         rooms.extend(self.addresses.map(|addresses| addresses.output.into_rooms()).unwrap_or_default());
@@ -390,7 +355,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// Whether a version that nothing newer replaces is worth writing again.
+/// Whether the newest version of a key is kept.
 fn is_worth(
     settings: &Settings<'_>,
     record: &Record<'_>,
@@ -407,18 +372,20 @@ fn is_worth(
         counts.warm += 1;
         return true;
     }
-    // Evenly over all hashes, so that no range is favoured.
+    // The share is kept at every hash, so that all ranges of hashes lose the same share.
     let room = counts.kept * 100 < *live * settings.keep_percent as u64;
     counts.cold += !room as u64;
     room
 }
 
-/// Whether a generation that is older than the merged segments may hold the hash, to which the addresses have advanced.
+/// Whether a generation that is older than the merged segments may hold the hash. The addresses have advanced to the
+/// hash.
 fn older_may_hold(older: &List, addresses: &Option<Addresses<'_>>, hash: u64) -> bool {
     let unfiltered = || addresses.as_ref().is_none_or(Addresses::unfiltered_may_hold);
     older.filters_may_hold(hash) || older.has_unfiltered() && unfiltered()
 }
 
+/// Writes a record to the new generation, and its address entry.
 fn write(
     output: &mut Output<'_>,
     addresses: &mut Option<Addresses<'_>>,

@@ -1,6 +1,5 @@
-//! One sorted segment on its way into a merge, read once, in large reads.
+//! One sorted segment that a merge reads: once, from beginning to end, in large reads.
 
-use super::Input;
 use crate::device::{Device, PAGE_BYTES, PageBuffer};
 use crate::hit_bits::HitBits;
 use crate::page;
@@ -9,31 +8,46 @@ use crate::segment::Run;
 use larder_item::KeyHasher;
 use std::ops::RangeInclusive;
 
-/// A segment and how far it was read. Pages that are damaged are stepped over; the hashes they may have held are told.
+/// A segment that is to be merged.
+#[derive(Clone, Copy)]
+pub(crate) struct Input<'a> {
+    /// The data pages of the segment.
+    pub(crate) run: Run,
+    /// See [`crate::segment::Head::sealed_sequence`].
+    pub(crate) sealed_sequence: u64,
+    /// Which of its records were read since they were written.
+    pub(crate) hits: Option<&'a HitBits>,
+}
+
+/// A segment, and the record that the merge has reached in it. A damaged page is skipped, and the range of hashes
+/// that it may have held is reported.
 pub(super) struct Source<'a> {
     device: &'a dyn Device,
     hasher: &'a KeyHasher,
     run: Run,
     sealed_sequence: u64,
     hits: Option<&'a HitBits>,
+    /// Pages of one read.
     chunk_pages: u32,
-    /// The next data page to read, and up to which one pages are read one by one, since a larger read failed.
+    /// The next data page to read.
     page: u32,
+    /// Pages below this one are read one by one, because a larger read of them failed.
     careful_until: u32,
-    /// What was read and not yet left behind; the current record takes `bytes` from `at`.
+    /// Payload that was read and not consumed. The current record takes `bytes` bytes from `at`.
     payload: Vec<u8>,
     at: usize,
     bytes: usize,
+    /// The hash of the current record.
     hash: u64,
     items_left: u32,
-    /// Set while nothing good was found behind a damaged page: the last hash before it.
+    /// The last hash before a damaged page, until a record behind the page is found.
     lost_from: Option<u64>,
     pages_read: u64,
     pages_damaged: u64,
 }
 
 impl<'a> Source<'a> {
-    /// Before the first record: [`Source::advance`] goes to it.
+    /// A source in front of its first record: [`Source::advance`] goes to that record.
     pub(super) fn new(
         device: &'a dyn Device,
         hasher: &'a KeyHasher,
@@ -66,7 +80,7 @@ impl<'a> Source<'a> {
         self.hash
     }
 
-    /// The current record, and its bytes here.
+    /// The current record, and the bytes that it takes on the device.
     pub(super) fn record(&self) -> Option<(Record<'_>, usize)> {
         match Record::decode(self.payload.get(self.at..)?, self.run.cas_base) {
             Decoded::Whole(record, bytes) => Some((record, bytes)),
@@ -84,16 +98,20 @@ impl<'a> Source<'a> {
         self.sealed_sequence
     }
 
+    /// Pages that were read so far, damaged ones included.
     pub(super) fn pages_read(&self) -> u64 {
         self.pages_read
     }
 
+    /// Pages that could not be read.
     pub(super) fn pages_damaged(&self) -> u64 {
         self.pages_damaged
     }
 
-    /// Goes to the next record; false at the end. Ranges of hashes, ends included, of which records may have been stepped over
-    /// are added to `voids` before any record behind them is shown.
+    /// Goes to the next record. Returns false at the end.
+    ///
+    /// If pages were skipped, the range of hashes between the records around them, both ends included, is added to
+    /// `voids` before the record behind them becomes current.
     pub(super) fn advance(&mut self, voids: &mut Vec<RangeInclusive<u64>>) -> bool {
         self.at += self.bytes;
         self.bytes = 0;
@@ -125,7 +143,7 @@ impl<'a> Source<'a> {
         false
     }
 
-    /// Reads on; false at the end.
+    /// Reads the next pages. Returns false at the end.
     fn fill(&mut self) -> bool {
         while self.page < self.run.data_pages {
             let careful = self.page < self.careful_until;
@@ -136,7 +154,7 @@ impl<'a> Source<'a> {
             self.pages_read += pages as u64;
             let piece = read.ok().and_then(|()| page::compact(&mut buffer, self.run.sequence, first).ok());
             let Some((piece, first_record)) = piece else {
-                self.step_over(pages);
+                self.skip(pages);
                 continue;
             };
             self.page += pages;
@@ -154,8 +172,8 @@ impl<'a> Source<'a> {
         false
     }
 
-    /// A read of so many pages came to nothing: one by one, or without this one.
-    fn step_over(&mut self, pages: u32) {
+    /// Handles a failed read of `pages` pages: several pages are tried again one by one, and a single page is skipped.
+    fn skip(&mut self, pages: u32) {
         if pages > 1 {
             self.careful_until = self.page + pages;
             return;

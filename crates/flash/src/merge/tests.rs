@@ -1,9 +1,14 @@
 use super::*;
-use crate::device::{DeviceCounters, Geometry, MemoryDevice, PAGE_BYTES, PageBuffer, ReadQueue, ZoneReport};
+use crate::device::{
+    Device, DeviceCounters, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId, ZoneReport,
+};
 use crate::generation::{Generations, Next, Released, Where};
+use crate::hit_bits::HitBits;
 use crate::page::{self, PAYLOAD_BYTES};
 use crate::record::{Decoded, mix};
-use crate::segment::Writer;
+use crate::segment::{Run, SegmentFacts, Writer};
+use crate::test_devices::MemoryDevice;
+use larder_item::KeyHasher;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
@@ -650,7 +655,8 @@ fn with_hardly_any_memory_two_reads_find_all_the_same() {
     let pages: u32 = list.address().unwrap().segments().iter().map(|segment| segment.run.data_pages).sum();
     let flash = pages as f64 * PAYLOAD_BYTES as f64 / items as f64;
     println!(
-        "{bytes:.3} bytes an item, {flash:.3} on flash; {per_hit:.4} reads a hit, {per_miss:.4} a miss, {missing:.5} not found"
+        "{bytes:.3} bytes an item, {flash:.3} on flash; {per_hit:.4} reads a hit, {per_miss:.4} a miss, {missing:.5} \
+         not found"
     );
     assert!(bytes <= 0.35 && per_hit <= 2.0 && flash <= 4.8);
     assert!(missing <= 0.01, "{missing}");

@@ -1,74 +1,83 @@
-//! How the records of the meta log lie on the device.
+//! The format of the meta log on the device.
 //!
-//! A **frame** is a run of whole pages: 64 bytes of header, a payload, zeros to the end of the page. Little endian.
+//! A **frame** is a run of whole pages: a header of 64 bytes, a payload, and zeros to the end of the last page. All
+//! numbers are little-endian.
 //!
 //! ```text
 //!  0 magic u64          8 crc32c u32 over everything behind it     12 version u16    14 kind u16
 //! 16 payload bytes u32 20 0 u32                                    24 sequence of the frame u64
 //! 32 uuid of the device (16 bytes)                                 48 sequence of the first frame of this zone u64
-//! 56 oldest segment u64: journal records of older segments than this one are obsolete
+//! 56 oldest segment u64: journal records of segments before this one are obsolete
 //! ```
 
 use crate::device::PAGE_BYTES;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"LARDMETA");
-/// Version of everything on the device: meta log, heads, pages, records, feet.
+/// Version of the format of everything on the device: meta log, heads, pages, records, feet.
 pub(super) const VERSION: u16 = 1;
 pub(super) const HEADER_BYTES: usize = 64;
 const SUPERBLOCK_BYTES: usize = 96;
-/// Bytes of what is known of a zone.
+/// Bytes of a zone's number and bounds.
 const ZONE_BYTES: usize = 20;
 /// Bytes of a journal record without its key.
 pub(super) const RECORD_BYTES: usize = 17;
+/// Zones of the meta log, from zone 0 on. Segments are in the zones behind them.
+pub(crate) const META_ZONES: u32 = 2;
+/// The segment of a journal record whose tombstone is in no segment yet. Higher than every sequence.
+pub(crate) const UNPLACED: u64 = u64::MAX;
+/// Pages of the largest frame, except for the first frame of a zone and for states.
+pub(super) const FRAME_PAGES_MAX: usize = 64;
 
-/// What the whole device is, and how it stands. Written when it is opened, flushed and closed.
+/// The identity and the shape of the device, and what of it exists. Written when the device is opened, flushed and
+/// closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Superblock {
-    /// Drawn when the device was formatted: what an earlier format left does not have it.
+    /// A random number from the time the device was formatted. Frames and segments of an earlier format have another
+    /// one.
     pub uuid: [u8; 16],
-    /// Zones of the device, and the bytes of each.
+    /// Zones of the device.
     pub zones: u32,
     /// Bytes of a zone.
     pub zone_bytes: u64,
-    /// Seed of the key hash: all positions depend on it.
+    /// Seed of the key hash. The position of every record depends on it.
     pub seed: u64,
-    /// Whether nothing was written since.
+    /// The device was closed cleanly: nothing was written after this superblock.
     pub clean: bool,
-    /// Whether invalidations are committed to the journal since this was written.
+    /// Since this superblock, invalidations are committed to the journal.
     pub journaled: bool,
-    /// Segments below this sequence do not exist, whatever a zone shows.
+    /// Segments below this sequence do not exist, even if they can still be read.
     pub flush_floor: u64,
     /// No segment ever had this sequence or a higher one.
     pub next_sequence: u64,
-    /// Above every CAS number that an item had when this was written.
+    /// Above the CAS numbers of all items at the time this superblock was written.
     pub cas_floor: u64,
 }
 
-/// What is known of the segments of a zone.
+/// Which segments of a zone exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ZoneBounds {
-    /// Segments below this sequence do not exist: the zone was released, though a device that cannot erase, or that lost the
-    /// erasure with its power, may still show them.
+    /// Segments below this sequence do not exist, because the zone was released. They can still be read if the device
+    /// cannot erase, or lost the erasure with its power.
     pub floor: u64,
-    /// The segment of this sequence is durable, and so is every one before it in the zone; 0 if none is known to be. If it cannot
-    /// be found, something is damaged.
+    /// The segment of this sequence is durable, and so is every segment before it in the zone. If it cannot be found,
+    /// the device is damaged. 0 if no segment is known to be durable.
     pub top: u64,
 }
 
-/// Everything that is known when the log is read up to some frame.
+/// Everything that the log says up to some frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct State {
+pub(super) struct LogState {
     pub superblock: Superblock,
-    /// Zones of which something is known.
+    /// The zones whose bounds are known.
     pub zones: Vec<(u32, ZoneBounds)>,
-    /// Journal records, encoded one behind the other.
+    /// The journal records, encoded, oldest first.
     pub journal: Vec<u8>,
 }
 
-/// An invalidation that must not be forgotten: the key, and the segment whose tombstone makes the record obsolete.
+/// A key that was invalidated, and the segment whose tombstone makes this record obsolete.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct JournalRecord {
-    /// Sequence of the segment that has the tombstone, or [`super::UNPLACED`].
+    /// Sequence of the segment that has the tombstone, or [`UNPLACED`].
     pub segment: u64,
     /// Hash of the key.
     pub hash: u64,
@@ -76,18 +85,18 @@ pub(crate) struct JournalRecord {
     pub key: Vec<u8>,
 }
 
-/// What a frame says.
+/// The contents of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Body {
-    /// How everything stands; what was read before it is history. Every zone of the log begins with one.
-    State(State),
-    /// More journal records.
+    /// The whole state. It replaces everything that was read before it. Every zone of the log begins with a state.
+    State(LogState),
+    /// Further journal records.
     Journal(Vec<u8>),
-    /// What is known of some zones now.
+    /// New bounds of some zones.
     Zones(Vec<(u32, ZoneBounds)>),
 }
 
-/// A frame, but for its checksum.
+/// A frame without its checksum.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Frame {
     pub sequence: u64,
@@ -98,29 +107,30 @@ pub(super) struct Frame {
     pub body: Body,
 }
 
-/// What is wrong with pages that are no frame.
+/// Why pages are no frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NoFrame {
-    /// Zeros, or ones: what erased pages are read as.
+    /// All bits are 0, or all are 1: an erased page.
     Blank,
-    /// Begins like one, and is torn or damaged.
+    /// The page begins like a frame, which is torn or damaged.
     Torn,
-    /// Begins like one, of a version that this program does not know.
+    /// The page begins like a frame of a version that this program does not know.
     Version(u16),
-    /// Something else altogether.
+    /// Something else.
     Foreign,
 }
 
-/// Pages of a frame with a payload of so many bytes.
+/// Pages of a frame with a payload of `payload` bytes.
 pub(super) fn pages_for(payload: usize) -> usize {
     (HEADER_BYTES + payload).div_ceil(PAGE_BYTES)
 }
 
-/// Bytes of payload that [`Body::State`] takes.
+/// Bytes of the payload of a [`Body::State`] with `zones` zones and `journal` bytes of records.
 pub(super) fn state_bytes(zones: usize, journal: usize) -> usize {
     SUPERBLOCK_BYTES + 4 + ZONE_BYTES * zones + 4 + journal
 }
 
+/// Appends an encoded journal record.
 pub(super) fn push_record(out: &mut Vec<u8>, segment: u64, hash: u64, key: &[u8]) {
     let key = &key[..key.len().min(255)];
     out.push(key.len() as u8);
@@ -129,7 +139,7 @@ pub(super) fn push_record(out: &mut Vec<u8>, segment: u64, hash: u64, key: &[u8]
     out.extend_from_slice(key);
 }
 
-/// The records in `bytes`; `None` if they are cut.
+/// The journal records in `bytes`; `None` if the last one is incomplete.
 pub(super) fn records(bytes: &[u8]) -> Option<Vec<JournalRecord>> {
     let (mut reader, mut out) = (Reader(bytes), Vec::new());
     while !reader.0.is_empty() {
@@ -140,7 +150,7 @@ pub(super) fn records(bytes: &[u8]) -> Option<Vec<JournalRecord>> {
     Some(out)
 }
 
-/// Bytes that are taken from the front, or found missing.
+/// Reads numbers and bytes off the front of a slice; `None` where the slice is too short.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -174,7 +184,7 @@ fn push_zones(out: &mut Vec<u8>, zones: &[(u32, ZoneBounds)]) {
 
 fn zones(reader: &mut Reader<'_>) -> Option<Vec<(u32, ZoneBounds)>> {
     let count = reader.u32()? as usize;
-    // The count is not believed before the bytes are there.
+    // The count comes from the device: take the bytes first, so that a wrong count allocates nothing.
     let mut bytes = Reader(reader.take(count.checked_mul(ZONE_BYTES)?)?);
     (0..count).map(|_| Some((bytes.u32()?, ZoneBounds { floor: bytes.u64()?, top: bytes.u64()? }))).collect()
 }
@@ -215,7 +225,7 @@ impl Superblock {
 }
 
 impl Frame {
-    /// Whole pages.
+    /// The frame as whole pages.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = vec![0; HEADER_BYTES];
         let kind: u16 = match &self.body {
@@ -250,7 +260,7 @@ impl Frame {
         out
     }
 
-    /// How many pages the frame says it has, from its first page.
+    /// The number of pages that the frame has according to its first page.
     pub(super) fn pages(page: &[u8]) -> Result<usize, NoFrame> {
         if page.iter().all(|byte| *byte == 0) || page.iter().all(|byte| *byte == 0xff) {
             return Err(NoFrame::Blank);
@@ -263,14 +273,14 @@ impl Frame {
         let (_crc, version, _kind, payload) = header().ok_or(NoFrame::Torn)?;
         match version {
             VERSION => {}
-            // What was torn behind the magic.
+            // Only the magic was written.
             0 | u16::MAX => return Err(NoFrame::Torn),
             other => return Err(NoFrame::Version(other)),
         }
         Ok(pages_for(payload as usize))
     }
 
-    /// The frame that `pages` are, all of them.
+    /// The frame that fills `pages`.
     pub(super) fn decode(pages: &[u8]) -> Result<Frame, NoFrame> {
         Frame::read(pages).ok_or(NoFrame::Torn)
     }
@@ -291,7 +301,7 @@ impl Frame {
                 let superblock = Superblock::read(&mut payload, uuid)?;
                 let zones = zones(&mut payload)?;
                 let journal = payload.u32()? as usize;
-                Body::State(State { superblock, zones, journal: payload.take(journal)?.to_vec() })
+                Body::State(LogState { superblock, zones, journal: payload.take(journal)?.to_vec() })
             }
             2 => Body::Journal(payload.0.to_vec()),
             3 => Body::Zones(zones(&mut payload)?),

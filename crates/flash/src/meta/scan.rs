@@ -1,50 +1,50 @@
-//! Reading a meta zone back: every frame up to the first that is none.
+//! Reads a meta zone: every frame up to the first page that is none.
 
-use super::frame::{Body, Frame, JournalRecord, NoFrame, State, ZoneBounds, records};
+use super::frame::{Body, FRAME_PAGES_MAX, Frame, JournalRecord, LogState, NoFrame, ZoneBounds, records};
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId, ZoneState};
 use std::collections::BTreeMap;
 
-/// Pages read at a time.
+/// Pages that one read takes.
 const WINDOW_PAGES: usize = 64;
-/// How far behind the end of the log a frame is looked for that should not be there: twice the largest frame that is not the
-/// first one of its zone.
-const LOOK_AHEAD_PAGES: u64 = 2 * super::FRAME_PAGES_MAX as u64;
+/// Pages behind the end of the log in which later frames are looked for. A later frame there means that the end is
+/// damage. Twice the largest frame that is not the first one of its zone.
+const LOOK_AHEAD_PAGES: u64 = 2 * FRAME_PAGES_MAX as u64;
 
-/// What a meta zone has.
+/// What a meta zone holds.
 #[derive(Debug)]
-pub(super) enum ZoneLog {
+pub(super) enum ZoneContent {
     /// Nothing.
     Blank,
-    /// Nothing that can be read: begun and torn, or damaged.
+    /// A log that cannot be read: its first frame is torn or damaged.
     Torn,
-    /// Another version's.
+    /// A log of another version of the format.
     Version(u16),
     /// Something else.
     Foreign,
     /// A log.
-    Log(Log),
+    Log(ScannedLog),
 }
 
-/// What a meta zone says, read from beginning to end.
+/// A log, read from beginning to end.
 #[derive(Debug)]
-pub(super) struct Log {
-    /// Sequence of its first frame: of two logs the higher one is the log.
+pub(super) struct ScannedLog {
+    /// Sequence of its first frame. If both zones hold a log, the higher one counts.
     pub first: u64,
     /// Sequence of its last frame.
     pub last: u64,
-    /// The last state, with what became known of zones since.
-    pub state: State,
+    /// The last state, with the bounds of zones that were written after it.
+    pub state: LogState,
     /// Journal records that are not obsolete.
     pub journal: Vec<JournalRecord>,
-    /// Frames follow behind one that cannot be read: something that was committed is lost.
+    /// A frame that was committed cannot be read: later frames follow behind it.
     pub damaged: bool,
 }
 
-/// A zone's pages through a window, where what cannot be read is zeros.
+/// The pages of a zone, read through a window. A page that cannot be read is all zeros.
 struct Pages<'a> {
     device: &'a dyn Device,
     zone: ZoneId,
-    /// Pages that may have something.
+    /// Pages behind this one are not written.
     end: u64,
     window: PageBuffer,
     at: u64,
@@ -56,7 +56,10 @@ impl<'a> Pages<'a> {
         Pages { device, zone, end, window: PageBuffer::new(WINDOW_PAGES), at: 0, filled: 0 }
     }
 
-    /// One page. A page that cannot be read is zeros; a device that is gone is an error.
+    /// One page.
+    ///
+    /// # Errors
+    /// The device is gone.
     fn page(&mut self, page: u64) -> Result<&[u8], DeviceError> {
         if page < self.at || page >= self.at + self.filled as u64 {
             self.fill(page)?;
@@ -72,7 +75,7 @@ impl<'a> Pages<'a> {
         match self.device.read(self.zone, offset, &mut buffer) {
             Ok(()) => self.window[..buffer.len()].copy_from_slice(&buffer),
             Err(DeviceError::Gone) => return Err(DeviceError::Gone),
-            // One bad page fails the whole read: each is asked for alone.
+            // One bad page fails the whole read: read the pages one by one.
             Err(_) => {
                 let mut one = PageBuffer::new(1);
                 for n in 0..pages {
@@ -90,7 +93,7 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    /// The frame that begins at a page, and how many pages it has.
+    /// The frame that begins at this page, and the number of its pages.
     fn frame(&mut self, page: u64) -> Result<Result<(Frame, u64), NoFrame>, DeviceError> {
         if page >= self.end {
             return Ok(Err(NoFrame::Blank));
@@ -108,7 +111,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// Pages of a zone that may have something; `None` where nothing can be read.
+/// The number of pages of a zone that may be written; `None` if the zone cannot be read.
 pub(super) fn written_pages(device: &dyn Device, zone: ZoneId) -> Result<Option<u64>, DeviceError> {
     let page = PAGE_BYTES as u64;
     Ok(match device.report(zone)?.state {
@@ -119,7 +122,7 @@ pub(super) fn written_pages(device: &dyn Device, zone: ZoneId) -> Result<Option<
     })
 }
 
-/// Whether the first pages of a zone are what nothing was ever written to.
+/// Whether the first `pages` pages of a zone were never written.
 pub(super) fn is_blank(device: &dyn Device, zone: ZoneId, pages: u64) -> Result<bool, DeviceError> {
     let Some(end) = written_pages(device, zone)? else { return Ok(true) };
     let mut reader = Pages::new(device, zone, end);
@@ -131,25 +134,25 @@ pub(super) fn is_blank(device: &dyn Device, zone: ZoneId, pages: u64) -> Result<
     Ok(true)
 }
 
-/// Reads what a meta zone has.
-pub(super) fn read(device: &dyn Device, zone: ZoneId) -> Result<ZoneLog, DeviceError> {
-    let Some(end) = written_pages(device, zone)? else { return Ok(ZoneLog::Torn) };
+/// Reads a meta zone.
+pub(super) fn read(device: &dyn Device, zone: ZoneId) -> Result<ZoneContent, DeviceError> {
+    let Some(end) = written_pages(device, zone)? else { return Ok(ZoneContent::Torn) };
     let mut pages = Pages::new(device, zone, end);
     let (begin, mut at) = match pages.frame(0)? {
         Ok(found) => found,
-        Err(NoFrame::Blank) => return Ok(ZoneLog::Blank),
-        Err(NoFrame::Torn) => return Ok(ZoneLog::Torn),
-        Err(NoFrame::Version(version)) => return Ok(ZoneLog::Version(version)),
-        Err(NoFrame::Foreign) => return Ok(ZoneLog::Foreign),
+        Err(NoFrame::Blank) => return Ok(ZoneContent::Blank),
+        Err(NoFrame::Torn) => return Ok(ZoneContent::Torn),
+        Err(NoFrame::Version(version)) => return Ok(ZoneContent::Version(version)),
+        Err(NoFrame::Foreign) => return Ok(ZoneContent::Foreign),
     };
     let Frame { sequence: first, uuid, oldest_segment: mut oldest, body: Body::State(mut state), .. } = begin
     else {
-        return Ok(ZoneLog::Torn);
+        return Ok(ZoneContent::Torn);
     };
     let mut last = first;
     let mut journal = std::mem::take(&mut state.journal);
     let mut zones: BTreeMap<u32, ZoneBounds> = state.zones.drain(..).collect();
-    // Frames of an earlier round of this zone have other numbers.
+    // Frames that an earlier round left in this zone have another `first`.
     while let Ok((frame, length)) = pages.frame(at)? {
         if frame.uuid != uuid || frame.first != first || frame.sequence != last + 1 {
             break;
@@ -165,19 +168,19 @@ pub(super) fn read(device: &dyn Device, zone: ZoneId) -> Result<ZoneLog, DeviceE
         }
         (last, oldest, at) = (frame.sequence, frame.oldest_segment, at + length);
     }
-    let damaged = goes_on_behind(&mut pages, at, (uuid, first, last))?;
+    let damaged = continues_behind(&mut pages, at, (uuid, first, last))?;
     state.zones = zones.into_iter().collect();
     let (journal, damaged) = match records(&journal) {
         Some(records) => (records, damaged),
         None => (Vec::new(), true),
     };
     let journal = journal.into_iter().filter(|record| record.segment >= oldest).collect();
-    Ok(ZoneLog::Log(Log { first, last, state, journal, damaged }))
+    Ok(ZoneContent::Log(ScannedLog { first, last, state, journal, damaged }))
 }
 
-/// Whether later frames of the same log lie behind its end. A frame is written when the one before it is durable, so a loss
-/// of power does not do this: a page that was committed cannot be read any more.
-fn goes_on_behind(
+/// Whether later frames of the same log follow behind its end. A frame is written only when the frame before it is
+/// durable, so a loss of power cannot cause that: a page that was committed is damaged.
+fn continues_behind(
     pages: &mut Pages<'_>,
     end: u64,
     (uuid, first, last): ([u8; 16], u64, u64),
@@ -194,7 +197,8 @@ fn goes_on_behind(
     Ok(false)
 }
 
-/// The first number of the newest round (of the device `uuid`, if given) that has left a frame near the beginning of a zone.
+/// The first number of the newest round that has left a frame near the beginning of a zone. With `uuid`, only rounds
+/// of that device count.
 pub(super) fn newest_round(
     device: &dyn Device,
     zone: ZoneId,

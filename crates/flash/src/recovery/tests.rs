@@ -1,11 +1,10 @@
 use super::*;
-use crate::device::MemoryDevice;
 use crate::meta::{MetaLog, MetaOptions};
 use crate::options::Recover;
 use crate::record::Record;
 use crate::segment::Writer;
 
-use crate::cut::{CutDevice, Dice, Flavour};
+use crate::test_devices::{CutDevice, Dice, Flavour, MemoryDevice};
 
 fn open(device: &(impl Device + Clone + 'static), recover: Recover) -> Opened {
     let options = MetaOptions { seed: 1, recover, format: false };

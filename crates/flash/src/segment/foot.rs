@@ -1,8 +1,12 @@
-//! The last pages of a segment: everything a restart wants to know of it.
+//! The foot: the last pages of a segment, with everything that a restart needs of it.
 //!
-//! The bytes of the foot, then zeros, then at the very end of the last page's payload a trailer: CRC-32C of the foot's bytes,
-//! their number, pages of the foot, and a magic number. The last page is found from the zone's end, or, where the device
-//! does not know how far a zone is written, by halving: pages of a segment stand in one run.
+//! ```text
+//!  | numbers | fences | filter | histogram | hashes | superseded extents | extents | zeros | trailer |
+//! ```
+//!
+//! The trailer is at the very end of the payload of the last page: the CRC-32C of the foot, its bytes, its pages, and
+//! a magic number. A restart finds the last page of the segment from the end of what is written in the zone. If the
+//! device does not know that end, a binary search finds the page: the pages of a segment are one run.
 
 use super::{ExtentEntry, Fields, HashList, Head, SegmentFacts};
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
@@ -14,7 +18,7 @@ use crate::page::{self, PAYLOAD_BYTES};
 const MAGIC: u32 = u32::from_le_bytes(*b"LFOT");
 const TRAILER_BYTES: usize = 16;
 const VERSION: u32 = 1;
-/// Bytes of the numbers, the lengths of the pieces, and the histogram.
+/// Bytes of the numbers, of the lengths of the six pieces, and of the histogram.
 const FIXED_BYTES: u64 = 4 + 3 * 4 + 2 * 8 + 6 * 4 + ExpiryHistogram::ENCODED_BYTES as u64;
 
 /// See [`SegmentFacts`] for the fields.
@@ -32,7 +36,7 @@ pub(super) struct Foot {
     pub(super) extents: Vec<ExtentEntry>,
 }
 
-/// Pages that the foot of a segment without a filter takes at most.
+/// Most pages that the foot of a segment without a filter takes.
 pub(crate) fn foot_pages_max(data_pages: u32, hashes: u32, superseded_extents: u32, extents: u32) -> u32 {
     let bytes = FIXED_BYTES
         + Fences::bytes_for(data_pages as u64)
@@ -43,6 +47,7 @@ pub(crate) fn foot_pages_max(data_pages: u32, hashes: u32, superseded_extents: u
     bytes.div_ceil(PAYLOAD_BYTES as u64) as u32
 }
 
+/// Appends a piece with its length, 4 bytes, in front.
 fn piece(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -52,6 +57,7 @@ fn piece(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
 }
 
 impl Foot {
+    /// The foot of a segment without records.
     pub(super) fn new(histogram: ExpiryHistogram) -> Foot {
         Foot {
             data_pages: 0,
@@ -68,7 +74,7 @@ impl Foot {
         }
     }
 
-    /// The foot, zeros, and the trailer: whole payloads.
+    /// The foot, zeros, and the trailer: the payloads of whole pages.
     pub(super) fn to_pages_of_bytes(&self) -> Vec<u8> {
         let mut out = VERSION.to_le_bytes().to_vec();
         for number in [self.data_pages, self.items, self.tombstones] {
@@ -107,6 +113,7 @@ impl Foot {
         out
     }
 
+    /// The foot that was encoded in `bytes`, or `None` if it is not valid.
     fn parse(bytes: &[u8]) -> Option<Foot> {
         let mut fields = Fields(bytes);
         if fields.word()? != VERSION {
@@ -146,6 +153,7 @@ impl Foot {
         })
     }
 
+    /// Joins the foot with the head and the position of the segment.
     pub(super) fn into_facts(self, head: Head, zone: ZoneId, first_page: u32, pages: u32) -> SegmentFacts {
         SegmentFacts {
             head,
@@ -167,23 +175,23 @@ impl Foot {
     }
 }
 
-/// Whether page `number` of a zone is of the segment; the page is then in `into`.
-fn is_of(device: &dyn Device, zone: ZoneId, head: &Head, number: u32, into: &mut PageBuffer) -> bool {
+/// Reads page `number` of a zone into `into`. Returns whether it belongs to the segment.
+fn belongs_to(device: &dyn Device, zone: ZoneId, head: &Head, number: u32, into: &mut PageBuffer) -> bool {
     let read = device.read(zone, number as u64 * PAGE_BYTES as u64, into);
     read.is_ok() && page::check(into, head.sequence, number).is_ok()
 }
 
-/// The last page of the run that begins with the head, which is in place. `end` is beyond the last page that could be.
+/// The last page of the segment whose head is in page `first_page`. The page is before `end`.
 pub(crate) fn last_page(device: &dyn Device, zone: ZoneId, head: &Head, first_page: u32, end: u32) -> u32 {
     let mut page = PageBuffer::new(1);
     let (mut known, mut beyond) = (first_page, end);
-    // A zone that was filled ends with a segment; a run that ends where the zone's writing ends is one read away.
-    if beyond > known + 1 && is_of(device, zone, head, beyond - 1, &mut page) {
+    // Usually the segment ends where the writing of the zone ends: one read tells.
+    if beyond > known + 1 && belongs_to(device, zone, head, beyond - 1, &mut page) {
         return beyond - 1;
     }
     while beyond - known > 1 {
         let middle = known + (beyond - known) / 2;
-        if is_of(device, zone, head, middle, &mut page) {
+        if belongs_to(device, zone, head, middle, &mut page) {
             known = middle;
         } else {
             beyond = middle;
@@ -192,11 +200,12 @@ pub(crate) fn last_page(device: &dyn Device, zone: ZoneId, head: &Head, first_pa
     known
 }
 
-/// The foot of the segment whose head was read from page `first_page`; `None` if it has none that checks out. `end_page` is
-/// where the zone's writing ends, or the zone. The next segment, if there is one, begins `pages` pages after the head.
+/// Reads the foot of the segment whose head is in page `first_page`. `None` if the segment has no valid foot.
+/// `end_page` is the end of what is written in the zone, or of the zone. The next segment of the zone, if there is
+/// one, follows directly behind.
 ///
 /// # Errors
-/// Of the device, where it is the foot itself that cannot be read.
+/// The device cannot read the foot.
 pub(crate) fn read_foot(
     device: &dyn Device,
     zone: ZoneId,
@@ -222,14 +231,14 @@ pub(crate) fn read_foot(
         return Ok(None);
     }
     let Some(parsed) = Foot::parse(bytes) else { return Ok(None) };
-    // Head, data and foot fill the run exactly.
+    // Between the head and the foot there are exactly the data pages.
     if (first_page + 1).checked_add(parsed.data_pages) != Some(start) {
         return Ok(None);
     }
     Ok(Some(parsed.into_facts(head.clone(), zone, first_page, last - first_page + 1)))
 }
 
-/// CRC and length of the foot, and its pages, from the last page.
+/// The CRC of the foot, its bytes and its pages, from the trailer in the last page.
 fn trailer(page: &[u8]) -> Option<(u32, u32, u32)> {
     let mut fields = Fields(page.get(PAGE_BYTES - TRAILER_BYTES..)?);
     let found = (fields.word()?, fields.word()?, fields.word()?);

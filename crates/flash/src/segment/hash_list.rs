@@ -1,17 +1,19 @@
-//! The hashes of a segment's records, so that the log table can be filled again without reading the records.
+//! The hashes of the records of a log segment. With them a restart fills the log table without reading the records.
 //!
-//! The upper 40 bits of each hash, sorted; of each the difference to the one before, as a Golomb-Rice code (Rice and Plaunt,
-//! 1971): for `n` hashes about `40 - log2 n + 1.5` bits each, 2.8 bytes at 600,000.
+//! The list holds the upper 40 bits of each hash, sorted. Each hash is stored as the difference to the hash before,
+//! in a Golomb-Rice code (Rice and Plaunt, 1971). `n` hashes take about `40 - log2 n + 1.5` bits each: 2.8 bytes at
+//! 600,000 hashes.
 
-/// Bits of a hash that are listed.
+/// Bits of a hash that the list keeps.
 const LISTED_BITS: u32 = 40;
 
-/// What is listed of a hash: all that the log table may know of it. Spread again, so that every bit is as good as any.
+/// The part of a hash that the list keeps, mixed again so that all 64 bits of the result can be used. The log table
+/// must not use any other part of a hash: a restart could not give it.
 pub(crate) fn listed(hash: u64) -> u64 {
     crate::record::mix(hash >> (64 - LISTED_BITS))
 }
 
-/// A list, coded. See the module.
+/// The encoded list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct HashList {
     count: u32,
@@ -19,21 +21,21 @@ pub(crate) struct HashList {
     code: Vec<u8>,
 }
 
-/// Takes hashes in order.
+/// Encodes a list from hashes in ascending order.
 #[derive(Debug)]
 pub(crate) struct HashListBuilder {
     list: HashList,
-    /// Bits that do not fill a byte yet, lowest first.
+    /// The last bits, which do not fill a byte yet, lowest first.
     pending: u64,
     pending_bits: u32,
     last: u64,
 }
 
 impl HashListBuilder {
-    /// For about so many hashes.
+    /// A builder for about `expected` hashes.
     pub(crate) fn new(expected: u32) -> HashListBuilder {
         let gap = (1u64 << LISTED_BITS) / expected.max(1) as u64;
-        // Best near 0.69 of the mean gap.
+        // The best parameter of the code is near 0.69 of the mean gap.
         let remainder_bits = (gap.max(2).ilog2() - 1).min(LISTED_BITS - 1) as u8;
         HashListBuilder {
             list: HashList { remainder_bits, ..HashList::default() },
@@ -53,7 +55,7 @@ impl HashListBuilder {
         }
     }
 
-    /// The next one, not below the one before.
+    /// Adds a hash that is not below the hash before.
     pub(crate) fn push(&mut self, hash: u64) {
         let value = hash >> (64 - LISTED_BITS);
         let gap = value - self.last;
@@ -67,7 +69,7 @@ impl HashListBuilder {
         self.list.count += 1;
     }
 
-    /// The list.
+    /// The list of the hashes so far.
     pub(crate) fn finish(mut self) -> HashList {
         let rest = self.pending_bits.next_multiple_of(8) - self.pending_bits;
         self.put(0, rest);
@@ -76,7 +78,7 @@ impl HashListBuilder {
 }
 
 impl HashList {
-    /// Every hash as [`listed`] gives it.
+    /// [`listed`] of every hash, in ascending order of the hashes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let mut bit = 0usize;
         let mut value = 0u64;
@@ -100,27 +102,27 @@ impl HashList {
         })
     }
 
-    /// How many.
+    /// Number of hashes.
     #[cfg(test)]
     fn len(&self) -> u32 {
         self.count
     }
 
-    /// More bytes than [`HashList::to_bytes`] appends for so many hashes, however they lie.
+    /// Most bytes that [`HashList::to_bytes`] appends for `count` hashes.
     pub(crate) fn bytes_max(count: u32) -> u64 {
         // The quotients of sorted values sum up to at most the range over 2^remainder_bits: four for each hash.
         let remainder_bits = HashListBuilder::new(count).list.remainder_bits as u64;
         5 + ((remainder_bits + 1) * count as u64 + 4 * count.max(1) as u64 + 8).div_ceil(8)
     }
 
-    /// Appends what [`HashList::from_bytes`] takes.
+    /// Appends the list for [`HashList::from_bytes`].
     pub(crate) fn to_bytes(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.count.to_le_bytes());
         out.push(self.remainder_bits);
         out.extend_from_slice(&self.code);
     }
 
-    /// The list that was written, or `None` if this is none.
+    /// The list that [`HashList::to_bytes`] wrote, or `None` if `bytes` are not a list.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<HashList> {
         let (count, rest) = bytes.split_first_chunk::<4>()?;
         let (remainder_bits, code) = rest.split_first()?;

@@ -1,4 +1,4 @@
-//! The first page of a segment.
+//! The head: the first page of a segment.
 
 use super::Fields;
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
@@ -7,16 +7,16 @@ use crate::page::{self, PAGE_HEADER_BYTES, PageHeader};
 const MAGIC: [u8; 8] = *b"LARDSEG1";
 const HEAD_BYTES: usize = 8 + 4 + 2 * 8 + 16 + 4 + 4 + 4 * 8 + 4;
 
-/// What a segment holds, and how its records are found.
+/// The contents of a segment, and how a lookup finds its records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// Records sorted by hash, found through the log table.
+    /// Records of the log, sorted by hash. The log table finds them.
     Log,
-    /// Records sorted by hash, of a range of hashes, found through its filter.
+    /// Records of a generation: a range of hashes, sorted. A filter or the address run finds them.
     Generation,
-    /// Long records in order of arrival, found through the extent table.
+    /// Long records in order of arrival. The extent table finds them.
     Extents,
-    /// Fingerprints that say which generation holds a hash.
+    /// An address run: fingerprints that say which generation holds a hash.
     Address,
 }
 
@@ -37,32 +37,32 @@ impl Kind {
     }
 }
 
-/// What is known when a segment is begun.
+/// What is known of a segment when its write begins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
-    /// What it holds.
+    /// The kind of the segment.
     pub(crate) kind: Kind,
-    /// When it was opened, in the order of all segments; never used twice.
+    /// The number of the segment in the order in which all segments were opened. Never used twice.
     pub(crate) sequence: u64,
-    /// The sequence that the next segment had when this one took its last record: an extent of a segment from there on is newer than
-    /// whatever is in this one.
+    /// The sequence of the next segment at the time this segment took its last record. Extents in segments from that
+    /// sequence on are newer than all records of this segment.
     pub(crate) sealed_sequence: u64,
-    /// The device it was written to.
+    /// The identity of the device.
     pub(crate) device_uuid: [u8; 16],
-    /// What the CAS numbers of its records count from.
+    /// The records store their CAS numbers relative to this number.
     pub(crate) cas_base: u64,
-    /// For a generation: its number (the sequence of its first segment). Else 0.
+    /// The number of its generation: the sequence of the first segment of that generation. 0 if it is of no generation.
     pub(crate) generation: u64,
-    /// Hashes its records may have, both ends included.
+    /// The lowest hash that a record may have.
     pub(crate) first_hash: u64,
-    /// See `first_hash`.
+    /// The highest hash that a record may have.
     pub(crate) last_hash: u64,
-    /// When it was begun, unix seconds: what the expiry histogram counts from.
+    /// When the write began, unix seconds. The expiry histogram counts from that time.
     pub(crate) begun_unix_s: u32,
 }
 
 impl Head {
-    /// Fills the first page, header and all.
+    /// Fills the first page of the segment: page `number` of the zone.
     pub(super) fn write(&self, page: &mut [u8], zone: ZoneId, number: u32) {
         let mut bytes = Vec::with_capacity(HEAD_BYTES);
         bytes.extend_from_slice(&MAGIC);
@@ -83,6 +83,7 @@ impl Head {
         page::seal(page, PageHeader { epoch, number, first_record: None, used: bytes.len() });
     }
 
+    /// The head in page `number` of the zone, or `None` if the page holds none.
     fn parse(page: &[u8], zone: ZoneId, number: u32) -> Option<Head> {
         let header = page::open(page).ok()?;
         let mut fields = Fields(page.get(PAGE_HEADER_BYTES..PAGE_HEADER_BYTES + header.used)?);
@@ -111,11 +112,11 @@ impl Head {
     }
 }
 
-/// The head in page `number` of a zone, or `None` if there is none. Whether it is of this device, and newer than what it
-/// may have been left from, the caller knows.
+/// Reads the head in page `number` of a zone. `None` if the page holds none. The caller checks whether the head is of
+/// this device, and whether the segment still exists.
 ///
 /// # Errors
-/// Of the device.
+/// The device fails.
 pub(crate) fn read_head(device: &dyn Device, zone: ZoneId, number: u32) -> Result<Option<Head>, DeviceError> {
     let mut page = PageBuffer::new(1);
     device.read(zone, number as u64 * PAGE_BYTES as u64, &mut page)?;

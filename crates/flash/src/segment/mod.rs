@@ -1,7 +1,13 @@
-//! A segment: one run of pages in one zone, `[head][data pages][foot pages]`, written once and never changed.
+//! A segment: one run of pages in one zone, written once and never changed.
 //!
-//! The head says what follows, so that a scan of the device finds it; the foot, written last, says what was in it, so that
-//! nobody has to read the data again: a segment without a foot that checks out does not exist.
+//! ```text
+//!  page   0      1 .. d            d+1 .. end
+//!        | head | records, sorted | foot     |
+//! ```
+//!
+//! The head identifies the segment, so that a scan of the device finds it. The foot is written last. It holds what a
+//! restart needs of the segment, so that the records need not be read again. A segment without a valid foot does not
+//! exist: its write did not come to an end.
 
 mod foot;
 mod hash_list;
@@ -20,54 +26,54 @@ use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;
 use crate::filter::Filter;
 
-/// Where a record begins that is not found by hash order.
+/// The position of a record in an extents segment. These records are not sorted by hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ExtentEntry {
-    /// Its whole hash.
+    /// The whole hash of the record.
     pub(crate) hash: u64,
-    /// The page in the zone where it begins.
+    /// The page of the zone in which the record begins.
     pub(crate) page: u32,
-    /// Pages it touches.
+    /// Number of pages that the record touches.
     pub(crate) pages: u32,
 }
 
-/// All that is known of a segment once it is written, and all that a restart finds in its foot.
+/// The description of a written segment: its head, its position, and its foot.
 #[derive(Debug)]
 pub(crate) struct SegmentFacts {
-    /// What the head says.
+    /// The head.
     pub(crate) head: Head,
-    /// The zone it is in.
+    /// The zone that holds the segment.
     pub(crate) zone: ZoneId,
-    /// The page of its head in the zone.
+    /// The page of the zone that holds the head.
     pub(crate) first_page: u32,
-    /// Pages of records.
+    /// Number of pages with records.
     pub(crate) data_pages: u32,
-    /// All pages: head, data, foot.
+    /// Number of all pages: head, data pages, foot.
     pub(crate) pages: u32,
-    /// Records, tombstones included.
+    /// Number of records, tombstones included.
     pub(crate) items: u32,
-    /// Tombstones among them.
+    /// Number of tombstones.
     pub(crate) tombstones: u32,
     /// Bytes of all records.
     pub(crate) record_bytes: u64,
-    /// The highest CAS number in it; 0 if there is none.
+    /// The highest CAS number of a record; 0 if no record has one.
     pub(crate) cas_max: u64,
-    /// Finds the page of a hash. Empty for extents.
+    /// Finds the page of a hash. Empty in an extents segment.
     pub(crate) fences: Fences,
-    /// Says what is not in it, if it was built with one.
+    /// Says which hashes are not in the segment, if the segment was written with a filter.
     pub(crate) filter: Option<Filter>,
-    /// When its bytes expire.
+    /// How many bytes expire when.
     pub(crate) histogram: ExpiryHistogram,
-    /// The hashes of a log segment's records, as the log table needs them; empty for other kinds.
+    /// The hashes of the records of a log segment, for the log table. Empty in segments of other kinds.
     pub(crate) hashes: HashList,
-    /// Hashes of the records that say [`crate::record::Record::supersedes_extent`], and the sequence below which the extents segments
-    /// are that this is about.
+    /// For every record that says [`crate::record::Record::supersedes_extent`]: its hash, and a sequence. The record
+    /// supersedes the extents of that hash in segments below the sequence.
     pub(crate) superseded_extents: Vec<(u64, u64)>,
-    /// Where the records of an extents segment begin.
+    /// The records of an extents segment. Empty in segments of other kinds.
     pub(crate) extents: Vec<ExtentEntry>,
 }
 
-/// Reads little-endian fields off the front of bytes; `None` where they end too soon.
+/// Reads little-endian fields off the front of a slice; `None` where the slice is too short.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -85,7 +91,7 @@ impl<'a> Fields<'a> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// A piece with its length, 4 bytes, in front.
+    /// A piece that begins with its length, 4 bytes.
     fn piece(&mut self) -> Option<&'a [u8]> {
         let length = self.word()? as usize;
         let (taken, rest) = self.0.split_at_checked(length)?;

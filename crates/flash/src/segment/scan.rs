@@ -1,4 +1,4 @@
-//! Reads a segment from its first record to its last, in large reads.
+//! Reads all records of a segment, from the first to the last, in large reads.
 
 use super::SegmentFacts;
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
@@ -6,28 +6,28 @@ use crate::page::{self, PageError};
 use crate::record::{Decoded, Record};
 use larder_item::KeyHasher;
 
-/// Why a scan came to no good end.
+/// Why a scan failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum ScanError {
     /// The device failed.
     #[error("{0}")]
     Device(#[from] DeviceError),
-    /// A page is not what was written.
+    /// A page is damaged.
     #[error("a page is damaged: {0:?}")]
     Page(PageError),
-    /// The records are not as many as the foot says, or the last one has no end.
+    /// The segment has fewer records than its foot says, or its last record is incomplete.
     #[error("its records do not add up")]
     Records,
 }
 
-/// A record of a scan.
+/// A record that a scan returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Scanned<'a> {
-    /// What it is found under.
+    /// The hash of the record.
     pub(crate) hash: u64,
     /// The record.
     pub(crate) record: Record<'a>,
-    /// Bytes of it.
+    /// Bytes of the record on the device.
     pub(crate) bytes: usize,
 }
 
@@ -39,17 +39,18 @@ pub(crate) struct Scan<'a> {
     sequence: u64,
     cas_base: u64,
     chunk_pages: u32,
-    /// The next data page to read, and how many are left.
+    /// The next page of the zone to read.
     page: u32,
+    /// Data pages that are left.
     pages_left: u32,
     items_left: u32,
-    /// Payload that was read and not yet yielded begins at `at`.
+    /// Payload that was read. The records from `at` on were not returned yet.
     payload: Vec<u8>,
     at: usize,
 }
 
 impl<'a> Scan<'a> {
-    /// Over a run of data pages.
+    /// A scan of these data pages. Each read takes `chunk_pages` pages.
     pub(crate) fn over(
         device: &'a dyn Device,
         hasher: &'a KeyHasher,
@@ -74,7 +75,7 @@ impl<'a> Scan<'a> {
     /// The next record; `None` at the end.
     ///
     /// # Errors
-    /// See [`ScanError`]. Not all records were seen then.
+    /// See [`ScanError`]. The remaining records are not returned.
     pub(crate) fn next(&mut self) -> Result<Option<Scanned<'_>>, ScanError> {
         if self.items_left == 0 {
             return Ok(None);
@@ -90,7 +91,7 @@ impl<'a> Scan<'a> {
         Ok(Some(Scanned { hash: record.hash(self.hasher), record, bytes }))
     }
 
-    /// Reads the next chunk.
+    /// Reads the next pages.
     fn fill(&mut self) -> Result<(), ScanError> {
         if self.pages_left == 0 {
             return Err(ScanError::Records);
@@ -111,22 +112,22 @@ impl<'a> Scan<'a> {
 /// The data pages of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
-    /// Where it is.
+    /// The zone.
     pub(crate) zone: ZoneId,
-    /// See [`super::Head`].
+    /// See [`super::Head::sequence`].
     pub(crate) sequence: u64,
-    /// See [`super::Head`].
+    /// See [`super::Head::cas_base`].
     pub(crate) cas_base: u64,
-    /// The page in the zone of the first one.
+    /// The page of the zone that is the first data page.
     pub(crate) first_data_page: u32,
-    /// How many.
+    /// Number of data pages.
     pub(crate) data_pages: u32,
-    /// Records in them.
+    /// Number of records.
     pub(crate) items: u32,
 }
 
 impl Run {
-    /// Of a segment.
+    /// The data pages of a segment.
     pub(crate) fn of(facts: &SegmentFacts) -> Run {
         Run {
             zone: facts.zone,

@@ -1,7 +1,8 @@
 use super::*;
-use crate::device::{Device, MemoryDevice, PAGE_BYTES, PageBuffer};
+use crate::device::{Device, PAGE_BYTES, PageBuffer};
 use crate::page::{self};
 use crate::record::{Decoded, Record};
+use crate::test_devices::MemoryDevice;
 use larder_item::KeyHasher;
 use proptest::prelude::*;
 

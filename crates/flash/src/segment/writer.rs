@@ -1,4 +1,4 @@
-//! Writes one segment, page after page, in large appends.
+//! Writes a segment, page after page, in large appends.
 
 use super::foot::Foot;
 use super::{ExtentEntry, HashListBuilder, Head, Kind, SegmentFacts};
@@ -9,31 +9,33 @@ use crate::filter::Filter;
 use crate::page::{self, PAGE_HEADER_BYTES, PAYLOAD_BYTES, PageHeader};
 use crate::record::Record;
 
-/// A segment that is being written. If anything fails it is abandoned: without a foot it does not exist.
+/// A segment that is being written. If a write fails, the segment is abandoned: without a foot it does not exist.
 pub(crate) struct Writer<'a> {
     device: &'a dyn Device,
     zone: ZoneId,
     first_page: u32,
     head: Head,
-    /// Pages that go out together.
+    /// The pages of the next append.
     chunk: PageBuffer,
-    /// Whole pages in the chunk.
+    /// Complete pages in the chunk.
     chunk_pages: usize,
-    /// Pages handed to the device.
+    /// Pages that were appended to the device.
     appended_pages: u32,
-    /// The page that is being filled, in the chunk behind the whole ones: bytes of payload, and where a record begins.
+    /// Bytes of payload in the page that is being filled. That page follows the complete ones in the chunk.
     used: usize,
+    /// Where the first record begins in the payload of that page.
     first_record: Option<usize>,
     scratch: Vec<u8>,
     foot: Foot,
     fences: FenceBuilder,
     hashes: HashListBuilder,
+    /// All hashes so far, if the segment gets a filter.
     filtered: Option<Vec<u64>>,
 }
 
 impl<'a> Writer<'a> {
-    /// Begins at page `first_page` of the zone, which is where the zone's write pointer stands. `chunk_pages` pages go to
-    /// the device at a time; `items` records are expected, about; `filter` says whether the segment is to have one.
+    /// Begins a segment at page `first_page` of the zone, where the write pointer of the zone is. Each append writes
+    /// `chunk_pages` pages. About `items` records are expected. `filter` says whether the segment gets a filter.
     pub(crate) fn begin(
         device: &'a dyn Device,
         zone: ZoneId,
@@ -64,7 +66,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Pages so far, the head and the one being filled included.
+    /// Pages so far, with the head and the page that is being filled.
     pub(crate) fn pages(&self) -> u32 {
         self.appended_pages + self.chunk_pages as u32 + (self.used > 0) as u32
     }
@@ -74,7 +76,7 @@ impl<'a> Writer<'a> {
         self.foot.items
     }
 
-    /// Bytes of memory a writer takes, at most: `pages` of the segment, `items` in it.
+    /// Most bytes of memory that a writer takes for a segment with this number of pages and items.
     pub(crate) fn bytes_for(chunk_pages: usize, pages: u64, items: u64, filter: bool) -> u64 {
         let filter = if filter { items * (8 + 18) + Filter::bytes_for(items as usize) as u64 } else { 0 };
         (chunk_pages.max(2) as u64 + 1) * PAGE_BYTES as u64
@@ -83,10 +85,11 @@ impl<'a> Writer<'a> {
             + filter
     }
 
-    /// The next record, in the order of the kind. `hash` is what it is found under.
+    /// Adds a record, found under `hash`. In an extents segment the records come in any order, else in ascending
+    /// order of hash.
     ///
     /// # Errors
-    /// Of the device; the segment is then lost.
+    /// The device fails. The segment is lost then.
     pub(crate) fn push(&mut self, hash: u64, record: &Record<'_>) -> Result<(), DeviceError> {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
@@ -106,10 +109,10 @@ impl<'a> Writer<'a> {
         result
     }
 
-    /// Bytes that are no record, found under `hash`, which does not fall: for [`Kind::Address`].
+    /// Adds bytes that are no record, found under `hash`, in ascending order of hash. For [`Kind::Address`].
     ///
     /// # Errors
-    /// Of the device; the segment is then lost.
+    /// The device fails. The segment is lost then.
     pub(crate) fn push_bytes(&mut self, hash: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.make_page()?;
         let data_page = self.appended_pages + self.chunk_pages as u32 - 1;
@@ -134,7 +137,7 @@ impl<'a> Writer<'a> {
         self.spill(bytes)
     }
 
-    /// Where the next record begins there is room for one byte at least.
+    /// Makes sure that at least one byte fits into the page that is being filled.
     fn make_page(&mut self) -> Result<(), DeviceError> {
         if self.used == PAYLOAD_BYTES {
             self.end_page()?;
@@ -142,6 +145,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Appends bytes to the payload, over as many pages as it takes.
     fn spill(&mut self, mut bytes: &[u8]) -> Result<(), DeviceError> {
         while !bytes.is_empty() {
             self.make_page()?;
@@ -157,7 +161,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Seals the page that is being filled.
+    /// Completes the page that is being filled.
     fn end_page(&mut self) -> Result<(), DeviceError> {
         let start = self.chunk_pages * PAGE_BYTES;
         let number = self.first_page + self.appended_pages + self.chunk_pages as u32;
@@ -174,6 +178,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Appends the complete pages to the device.
     fn append(&mut self) -> Result<(), DeviceError> {
         let expected = (self.first_page + self.appended_pages) as u64 * PAGE_BYTES as u64;
         let at = self.device.append(self.zone, &self.chunk[..self.chunk_pages * PAGE_BYTES])?;
@@ -188,7 +193,7 @@ impl<'a> Writer<'a> {
     /// Writes the foot. The caller syncs the device if the segment is to survive a loss of power.
     ///
     /// # Errors
-    /// Of the device; the segment is then lost.
+    /// The device fails. The segment is lost then.
     pub(crate) fn finish(mut self) -> Result<SegmentFacts, DeviceError> {
         if self.used > 0 {
             self.end_page()?;

@@ -1,28 +1,27 @@
-//! Random histories against a tier, and a model that says what a lookup may find.
-#![allow(dead_code, unreachable_pub, reason = "several tests share it, and none uses all of it")]
+//! Random operations on a tier, and a model that says what a lookup may find.
+#![allow(unreachable_pub, reason = "a module of a test")]
 
+use larder_flash::device::Device;
 use larder_flash::{
     Begun, Commit, Fetcher, Flash, FlashItem, FlashOptions, Found, OpsPolicy, Put, ReclaimPolicy, Recover,
 };
 use larder_item::{KeyHash, KeyHasher};
+use larder_laboratory::Dice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::cut::Dice;
-use super::device::Device;
-
-/// Keys of a history. Few, so that they meet again soon.
+/// Number of keys in a history. With few keys, the same key is used again soon.
 const KEYS: u64 = 40;
 const BEGIN_UNIX_S: u32 = 1_700_000_000;
 
-/// What a tier is opened with.
+/// The options that a tier is opened with.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub recover: Recover,
     pub generations: bool,
     pub background_flush: bool,
     pub reclaim: ReclaimPolicy,
-    /// Largest value, bytes.
+    /// Bytes of the largest value.
     pub value_max: u64,
 }
 
@@ -49,7 +48,7 @@ impl Setup {
             cutoff_s: 0,
             background_flush: self.background_flush,
             background_reclaim: true,
-            // With generations a merge may come between the close and the look, and would drop what is cold.
+            // With generations, a merge between the shutdown and the lookups would drop cold items.
             keep_percent: if self.generations { 100 } else { 50 },
             seed: 5,
             now_unix_s: Arc::new(move || clock.load(Ordering::Relaxed)),
@@ -58,20 +57,20 @@ impl Setup {
     }
 }
 
-/// What is known of a key. Versions count up over all keys and never come again.
+/// The versions of a key that a lookup may find. Version numbers count up over all keys, and no number is used twice.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// The only version that may be found now; `None` = nothing may. Meaningless while `any` is set.
+    /// The only version that may be found now; `None` = none. Not used while `any` is set.
     newest: Option<u64>,
-    /// After a crash: any version from `floor` on may be found, until one is, or something newer comes.
+    /// After a crash any version from `floor` on may be found, until a version is found or put.
     any: bool,
-    /// No older version may be found, ever.
+    /// An older version than this one may never be found.
     floor: u64,
-    /// Found since the last crash, so that nothing older may be.
+    /// The version that was found since the last crash. No older version may be found.
     seen: u64,
-    /// Invalidations that wait for their commit: the number, and the floor that it makes.
+    /// Invalidations that wait for their commit: the number of the commit, and the floor that it sets.
     pending: Vec<(Commit, u64)>,
-    /// What was put, so that a value can be told from one that never was.
+    /// The versions that were put. Another value was never put.
     put: Vec<Version>,
 }
 
@@ -82,7 +81,7 @@ struct Version {
     expires_unix_s: u32,
 }
 
-/// What happened, for a person who looks at a failure, and for tests that must not be empty.
+/// Counts of what happened, for a person who looks at a failure, and for checks that a test was not empty.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
     pub crashes: u64,
@@ -93,7 +92,7 @@ pub struct Tally {
     pub misses: u64,
     pub hits_after_crash: u64,
     pub commits: u64,
-    /// Keys found before a clean shutdown, and how many of those were found after it.
+    /// Keys that were found before a clean shutdown, and how many of them were found after it.
     pub before_close: u64,
     pub after_close: u64,
 }
@@ -113,20 +112,21 @@ impl Tally {
     }
 }
 
-/// A tier under a history.
+/// A tier, and the model of its contents.
 pub struct History {
     setup: Setup,
     device: Arc<dyn Device>,
-    /// `None` while the process is gone.
+    /// `None` between a crash or shutdown and the next start.
     tier: Option<(Arc<Flash>, Fetcher)>,
     hasher: KeyHasher,
     clock: Arc<AtomicU32>,
     keys: Vec<Known>,
     next_version: u64,
     token: u64,
-    /// Whether the power is gone: then nobody is answered any more.
+    /// Whether the power is cut. Then no operation is acknowledged.
     is_gone: Arc<dyn Fn() -> bool>,
-    /// The newest versions when a shutdown began during which the power went: it may have come to its end.
+    /// The newest versions at the begin of a shutdown during which the power was cut. The shutdown may have been
+    /// completed.
     closing: Option<Vec<Option<u64>>>,
     /// The last steps, for the message of a failure.
     trace: Vec<String>,
@@ -134,16 +134,16 @@ pub struct History {
 }
 
 fn key(number: u64) -> Vec<u8> {
-    // Of several lengths, so that records begin anywhere.
+    // Keys have several lengths, so that records begin at any offset.
     format!("key-{number:0width$}", width = 3 + (number % 7) as usize).into_bytes()
 }
 
-/// A value tells whose it is and which version, and every byte of it depends on both.
+/// A value that names its key and version. Every byte depends on both.
 fn value(key: u64, version: u64, bytes: u64) -> Vec<u8> {
     let mut out = format!("{key}:{version}:").into_bytes();
     let mut dice = Dice(key << 32 | version);
     while (out.len() as u64) < bytes {
-        out.extend_from_slice(&dice.next().to_le_bytes());
+        out.extend_from_slice(&dice.next_u64().to_le_bytes());
     }
     out.truncate((bytes as usize).max(16));
     out
@@ -207,7 +207,7 @@ impl History {
         }
     }
 
-    /// What was done with a key, for the message of a failure.
+    /// The last steps with a key, for the message of a failure.
     fn story(&self, number: u64) -> String {
         let mine = format!("{number} ");
         let all = |line: &&String| {
@@ -239,7 +239,7 @@ impl History {
     fn put(&mut self, number: u64, dice: &mut Dice) {
         let version = self.next_version;
         self.next_version += 1;
-        // One in four is an extent, where there are any.
+        // One value in four is an extent, if the values are large enough.
         let bytes = if dice.chance(25) { dice.below(self.setup.value_max) } else { dice.below(300) };
         let bytes = bytes.min(self.flash().part_bytes_max() as u64);
         let now = self.clock.load(Ordering::Relaxed);
@@ -257,7 +257,7 @@ impl History {
         let put = self.flash().put(self.hash(number), &item);
         self.note(format!("{number} put {version} of {} expires {expires_unix_s}: {put:?}", value.len()));
         let known = &mut self.keys[number as usize];
-        // What was shed may not be found, but nothing says that it does not count: it was a version.
+        // A version that was shed counts as a version all the same, although it cannot be found.
         known.put.push(Version { number: version, bytes, expires_unix_s });
         match put {
             Put::Stored => {
@@ -266,7 +266,7 @@ impl History {
             }
             Put::Shed => {
                 self.tally.shed += 1;
-                // What the cache does with a version that flash did not take.
+                // The cache invalidates the key of a version that flash did not take.
                 self.invalidate(number);
             }
         }
@@ -280,7 +280,8 @@ impl History {
         (known.newest, known.any) = (None, false);
         match commit {
             Some(commit) => known.pending.push((commit, floor)),
-            // Answered at once: nothing of the key is on the device, or the mode promises nothing.
+            // Without a commit the client is answered at once: the device has nothing of the key, or the mode
+            // promises nothing.
             None if self.setup.recover == Recover::Journal && !(self.is_gone)() => known.floor = floor,
             None => {}
         }
@@ -329,7 +330,7 @@ impl History {
         }
     }
 
-    /// What is there of a key.
+    /// Looks a key up.
     fn find(&mut self, number: u64) -> Option<Found> {
         self.token += 1;
         let token = self.token;
@@ -357,7 +358,7 @@ impl History {
         }
     }
 
-    /// Looks a key up and holds the answer against the model.
+    /// Looks a key up, and compares the answer with the model.
     pub fn look(&mut self, number: u64) -> Result<(), String> {
         let found = self.find(number);
         let Some(found) = found else {
@@ -410,25 +411,14 @@ impl History {
         (0..KEYS).try_for_each(|number| self.look(number))
     }
 
-    /// Runs until all was recovered, looking keys up meanwhile.
-    fn recover(&mut self, dice: &mut Dice) -> Result<(), String> {
-        for _ in 0..dice.below(6) {
-            self.look(dice.below(KEYS))?;
-            if dice.chance(50) {
-                self.flash().tend();
-            }
-        }
-        Ok(())
-    }
-
-    /// The process is gone, and the power too. `power_on` brings it back.
+    /// Ends the process without a shutdown. `power_on` restores the power. Then the tier is opened again.
     pub fn crash(&mut self, dice: &mut Dice, power_on: impl Fn(&mut Dice)) -> Result<(), String> {
         self.take_commits();
         self.note("crash".into());
         self.tally.crashes += 1;
         let closing = self.closing.take();
         for (number, known) in self.keys.iter_mut().enumerate() {
-            // Whatever waited for its commit was never answered.
+            // An operation that waited for its commit was never acknowledged.
             known.pending.clear();
             known.any = self.setup.recover != Recover::Clean;
             known.newest =
@@ -449,7 +439,7 @@ impl History {
         };
         self.hasher = KeyHasher::with_seed(tier.0.seed());
         self.tier = Some(tier);
-        // Lookups while it recovers.
+        // Lookups during the recovery.
         for _ in 0..dice.below(6) {
             self.look(dice.below(KEYS))?;
             if dice.chance(50) {
@@ -459,7 +449,7 @@ impl History {
         Ok(())
     }
 
-    /// A clean shutdown and a start. If the power goes meanwhile nothing is started.
+    /// A clean shutdown and a start. If the power is cut meanwhile, the tier is not started.
     pub fn reopen(&mut self, dice: &mut Dice, power_on: impl Fn(&mut Dice)) -> Result<(), String> {
         let mut there = Vec::new();
         for number in 0..KEYS {
@@ -478,9 +468,9 @@ impl History {
         self.take_commits();
         self.tally.closes += 1;
         self.tier = None;
-        // Whoever waited for a commit was answered before the process ended, or never.
+        // An operation that waited for its commit was acknowledged before the process ended, or never.
         self.keys.iter_mut().for_each(|known| known.pending.clear());
-        // If the power goes meanwhile: nothing was written since the shutdown.
+        // Nothing was written between the shutdown and a cut of the power meanwhile.
         self.open_again(dice, power_on)?;
         for _ in 0..200 {
             if !self.flash().stats().is_recovering {
@@ -494,7 +484,7 @@ impl History {
             self.look(number)?;
             found += self.tally.hits - hits;
         }
-        // Where the power goes meanwhile nothing is found, and that says nothing.
+        // If the power is cut meanwhile, lookups find nothing, and prove nothing.
         if !(self.is_gone)() {
             self.tally.before_close += count;
             self.tally.after_close += found;

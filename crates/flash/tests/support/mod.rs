@@ -1,17 +1,16 @@
-//! Real media for tests.
-#![allow(dead_code)]
+//! Files, loop devices and file systems for tests.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A folder on the file system of the build, not on one of memory: `O_DIRECT` shall mean something.
+/// A folder on the file system of the build. A file system in memory would not support `O_DIRECT`.
 pub(crate) fn folder() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder for the test")
 }
 
-/// A loop device over a file, detached when it goes.
+/// A loop device over a file. It is detached when it is dropped.
 pub(crate) struct Loop {
     _folder: Option<TempDir>,
     backing: PathBuf,
@@ -19,12 +18,12 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// None, after a line that says why, where there are none to be had.
+    /// A loop device; `None`, after a line that says why, if the system gives none.
     pub(crate) fn new(bytes: u64) -> Option<Loop> {
         Loop::with(bytes, &["--direct-io=on"])
     }
 
-    /// The same with other options for `losetup`.
+    /// A loop device with these options for `losetup`.
     pub(crate) fn with(bytes: u64, options: &[&str]) -> Option<Loop> {
         let folder = folder();
         let mut made = Loop::make(&folder.path().join("loop"), bytes, options)?;
@@ -32,7 +31,7 @@ impl Loop {
         Some(made)
     }
 
-    /// The same over a file that is made here, with holes.
+    /// A loop device over a sparse file that is created at `backing`.
     pub(crate) fn on(backing: &Path, bytes: u64) -> Option<Loop> {
         Loop::make(backing, bytes, &[])
     }
@@ -45,12 +44,12 @@ impl Loop {
         Some(Loop { _folder: None, backing: backing.into(), path: said.into() })
     }
 
-    /// The device.
+    /// The path of the device.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Sectors of 512 bytes that the file below takes.
+    /// Number of sectors of 512 bytes that the file below takes.
     pub(crate) fn blocks(&self) -> u64 {
         let file = std::fs::File::open(&self.backing).expect("the file below");
         file.sync_all().expect("a sync");
@@ -68,7 +67,7 @@ impl Drop for Loop {
 pub(crate) struct Small(TempDir);
 
 impl Small {
-    /// None, after a line that says why, where nothing may be mounted.
+    /// A file system of `bytes` bytes; `None`, after a line that says why, if the system mounts none.
     pub(crate) fn new(bytes: u64) -> Option<Small> {
         let folder = folder();
         let options = format!("size={bytes}");
@@ -79,7 +78,7 @@ impl Small {
         Some(Small(folder))
     }
 
-    /// Where it is mounted.
+    /// The folder where it is mounted.
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
@@ -95,7 +94,7 @@ impl Drop for Small {
 pub(crate) struct Mounted(TempDir);
 
 impl Mounted {
-    /// None, after a line that says why, where none can be made or mounted.
+    /// A file system on `device`; `None`, after a line that says why, if it cannot be made or mounted.
     pub(crate) fn new(device: &Path) -> Option<Mounted> {
         let folder = folder();
         output("mkfs.ext4", Command::new("mkfs.ext4").arg("-q").arg(device))?;
@@ -110,7 +109,7 @@ impl Drop for Mounted {
     }
 }
 
-/// What a command says, or a line that tells what is skipped.
+/// The output of a command; `None`, after a line that says what is skipped, if it fails.
 fn output(name: &str, command: &mut Command) -> Option<String> {
     match command.stderr(Stdio::piped()).output() {
         Ok(output) if output.status.success() => Some(String::from_utf8_lossy(&output.stdout).trim().into()),

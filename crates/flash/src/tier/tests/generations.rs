@@ -95,7 +95,7 @@ fn the_oldest_generation_goes_and_nothing_old_comes_back() {
 
 #[test]
 fn a_shutdown_keeps_generations_log_and_extents() {
-    let device = std::sync::Arc::new(crate::device::MemoryDevice::new(64, 64));
+    let device = std::sync::Arc::new(crate::test_devices::MemoryDevice::new(64, 64));
     let change = |options: &mut crate::FlashOptions| {
         options.generations = true;
         options.memory_bytes = 8 << 20;
@@ -168,7 +168,7 @@ fn whoever_looks_while_everything_is_dropped_sees_nothing_that_was_hidden() {
 
 #[test]
 fn a_tier_whose_log_is_full_is_closed_cleanly_all_the_same() {
-    let device = std::sync::Arc::new(crate::device::MemoryDevice::new(24, 64));
+    let device = std::sync::Arc::new(crate::test_devices::MemoryDevice::new(24, 64));
     let mut bench = Bench::on(device, |options| {
         options.generations = true;
         options.segment_bytes = Some(16 * 4096);

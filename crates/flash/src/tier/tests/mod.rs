@@ -3,7 +3,8 @@ mod model;
 mod rules;
 mod stress;
 
-use crate::device::{Device, MemoryDevice};
+use crate::device::Device;
+use crate::test_devices::MemoryDevice;
 use crate::{Begun, Fetcher, Flash, FlashItem, FlashOptions, Found, OpsPolicy, Put, ReclaimPolicy, Recover};
 use larder_item::{KeyHash, KeyHasher};
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! The rules of order, one by one.
 
 use super::Bench;
-use crate::device::{Device, MemoryDevice, PAGE_BYTES, ZoneId, ZoneState};
+use crate::device::{Device, PAGE_BYTES, ZoneId, ZoneState};
 use crate::record::Record;
 use crate::segment::{Head, Kind, Writer};
+use crate::test_devices::MemoryDevice;
 use crate::{Begun, FlashOptions, Put, Recover};
 use std::sync::Arc;
 

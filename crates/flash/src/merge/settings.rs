@@ -1,0 +1,27 @@
+use crate::device::Device;
+use larder_item::KeyHasher;
+
+/// How a merge reads, selects and writes.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings<'a> {
+    /// The device that holds all segments.
+    pub(crate) device: &'a dyn Device,
+    /// The hash function of the keys.
+    pub(crate) hasher: &'a KeyHasher,
+    /// The identity of the device, for the heads of new segments.
+    pub(crate) device_uuid: [u8; 16],
+    /// The time now, unix seconds.
+    pub(crate) now_unix_s: u32,
+    /// An item that expires within so many seconds is dropped as if it had expired.
+    pub(crate) cutoff_s: u32,
+    /// Share of the live items that the merge keeps, percent. Items that were read since they were written are kept
+    /// in any case.
+    pub(crate) keep_percent: u8,
+    /// Whether an extent of this hash may lie dead on the device. While one does, a record that supersedes it must
+    /// stay, or leave a tombstone. The merge asks for such records only.
+    pub(crate) dead_extents: &'a dyn Fn(u64) -> bool,
+    /// Pages that one read of an input takes.
+    pub(crate) read_pages: u32,
+    /// Pages that one append writes.
+    pub(crate) write_pages: usize,
+}
