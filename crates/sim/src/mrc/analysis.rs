@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use super::curve::{Curve, Point, Unit};
 use super::histogram::Histogram;
-use super::stack::{Stack, mix};
+use super::stack::Stack;
+use crate::mix::hash_of;
 use crate::{CHUNK_REQUESTS, Op, Request, Source, SourceError};
 
 /// Objects below this are counted exactly, above to within a factor of 1 + 2^-19.
@@ -117,7 +118,7 @@ impl Analysis {
         let bits = if settings.unit == Unit::Objects { OBJECTS_BITS } else { BYTES_BITS };
         let mut analysis = Analysis {
             settings,
-            seed_mixed: mix(settings.seed ^ 0x5348_4152_4453),
+            seed_mixed: hash_of(settings.seed ^ 0x5348_4152_4453),
             stack: Stack::new(),
             histogram: Histogram::new(bits),
             threshold: None,
@@ -152,7 +153,7 @@ impl Analysis {
             self.looked_at(request, read);
             return;
         }
-        let hash = mix(request.key ^ self.seed_mixed);
+        let hash = hash_of(request.key ^ self.seed_mixed);
         if self.threshold.is_some_and(|threshold| hash >= threshold) {
             return;
         }

@@ -11,9 +11,9 @@
 //! above them. An item that is touched again leaves its old place as a hole in the same way; with equal
 //! weights the two cancel out, and the stack is Mattson's.
 
-use crate::mix::{GOLDEN, mix64};
-use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BTreeSet;
+
+use crate::mix::KeyMap;
 
 /// Slots, or sums, that are added up into one sum of the next level.
 const FAN_OUT: usize = 32;
@@ -21,34 +21,6 @@ const FAN_OUT: usize = 32;
 const SLOTS_MIN: usize = if cfg!(test) { 32 } else { 1024 };
 /// Owner of a slot in which no item lives: it is empty, or a hole.
 const NOBODY: u32 = u32::MAX;
-
-/// Mixes all bits of a key.
-pub(super) fn mix(key: u64) -> u64 {
-    mix64(key.wrapping_add(GOLDEN))
-}
-
-/// Hashes keys of 64 bits by [`mix`].
-#[derive(Default)]
-pub(super) struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, octets: &[u8]) {
-        for octet in octets {
-            self.0 = mix(self.0 ^ u64::from(*octet));
-        }
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        self.0 = mix(key);
-    }
-}
-
-/// A map by key whose order nobody looks at.
-pub(super) type KeyMap<V> = HashMap<u64, V, BuildHasherDefault<KeyHasher>>;
 
 /// Weights by slot, and their sums by groups of [`FAN_OUT`], groups of groups, and so on.
 struct Sums {

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::stack::mix;
 use super::*;
+use crate::mix::hash_of;
 use crate::{Fields, Op, Request, Source, SourceError};
 
 /// A source over requests in memory.
@@ -90,7 +90,7 @@ fn requests_of(steps: &[(u64, u32, u8)], ops: bool, fixed_sizes: bool) -> Vec<Re
         1 => Op::Set,
         _ => Op::Get,
     };
-    let bytes = |key: u64, drawn: u32| if fixed_sizes { (mix(key) % 40) as u32 + 1 } else { drawn };
+    let bytes = |key: u64, drawn: u32| if fixed_sizes { (hash_of(key) % 40) as u32 + 1 } else { drawn };
     steps
         .iter()
         .map(|&(key, drawn, kind)| Request {
@@ -186,10 +186,10 @@ fn zipf(keys: u64, requests: u64, seed: u64) -> Vec<Request> {
     let mut state = seed;
     (0..requests)
         .map(|_| {
-            state = mix(state);
+            state = hash_of(state);
             let lot = (state >> 11) as f64 / (1_u64 << 53) as f64 * sum;
             let key = cumulated.partition_point(|below| *below < lot) as u64;
-            Request { key, value_bytes: (mix(key) % 400) as u32 + 20, ..Request::default() }
+            Request { key, value_bytes: (hash_of(key) % 400) as u32 + 20, ..Request::default() }
         })
         .collect()
 }

@@ -1,8 +1,8 @@
 //! ARC (Megiddo and Modha, FAST 2003, figure 4).
 
 use super::frame::Scheme;
+use super::interface::{Access, GHOST_KEY_BITS, LINKS_BITS};
 use super::slots::Slots;
-use super::{Access, GHOST_KEY_BITS, LINKS_BITS};
 
 /// Items used once, items used again, and the keys that left each of them.
 const T1: u8 = 0;

@@ -1,8 +1,8 @@
 //! CLOCK with one bit, as in MemC3 (Fan, Andersen, Kaminsky, NSDI 2013), and SIEVE.
 
 use super::frame::Scheme;
+use super::interface::{Access, LINKS_BITS};
 use super::slots::Slots;
-use super::{Access, LINKS_BITS};
 
 const QUEUE: u8 = 0;
 

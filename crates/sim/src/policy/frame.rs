@@ -1,7 +1,7 @@
 //! What all policies share: looking up, growing, shrinking, staying within the capacity.
 
+use super::interface::{Access, Policy};
 use super::slots::Slots;
-use super::{Access, Policy};
 
 /// What tells one policy from another. Sizes are at least 1 and at most the capacity in all that it is given.
 pub(super) trait Scheme: Send {

@@ -1,7 +1,7 @@
 //! Hyperbolic caching (Blankstein, Sen, Freedman, USENIX ATC 2017), its basic priority.
 
-use super::Access;
 use super::frame::Scheme;
+use super::interface::Access;
 use super::random::{Random, Urn};
 use super::slots::Slots;
 

@@ -1,7 +1,7 @@
 //! LHD (Beckmann, Chen, Cidon, NSDI 2018), with the parameters of its authors' simulator.
 
-use super::Access;
 use super::frame::Scheme;
+use super::interface::Access;
 use super::lhd_classes::Classes;
 use super::random::{Random, Urn};
 use super::slots::Slots;

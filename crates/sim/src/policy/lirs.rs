@@ -1,8 +1,8 @@
 //! LIRS (Jiang and Zhang, SIGMETRICS 2002, section 3).
 
 use super::frame::Scheme;
+use super::interface::{Access, GHOST_KEY_BITS, LINKS_BITS};
 use super::slots::Slots;
-use super::{Access, GHOST_KEY_BITS, LINKS_BITS};
 
 /// The paper's stack S: items that were reused soon (LIR), and others (HIR) and ghosts that were used later than
 /// the LIR item at its bottom.

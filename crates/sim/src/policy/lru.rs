@@ -1,8 +1,8 @@
 //! LRU and FIFO: one queue, with and without moving an item to its head when it is used.
 
 use super::frame::Scheme;
+use super::interface::{Access, LINKS_BITS};
 use super::slots::Slots;
-use super::{Access, LINKS_BITS};
 
 const QUEUE: u8 = 0;
 

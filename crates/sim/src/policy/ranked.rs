@@ -1,8 +1,8 @@
 //! Policies that evict the item of least rank: LFU, GDSF and Belady's MIN.
 
-use super::Access;
 use super::frame::Scheme;
 use super::heap::Heap;
+use super::interface::Access;
 use super::slots::Slots;
 
 /// The item that was used least often since it came leaves; among equals, the one that has been so for

@@ -1,8 +1,8 @@
 //! Redis' approximated LRU: a few items are sampled, and a pool remembers the best victims among all that
 //! were.
 
-use super::Access;
 use super::frame::Scheme;
+use super::interface::Access;
 use super::random::{Random, Urn};
 use super::slots::Slots;
 

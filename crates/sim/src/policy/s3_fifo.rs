@@ -1,7 +1,7 @@
 //! S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi, SOSP 2023, algorithm 1).
 
-use super::Access;
 use super::frame::Scheme;
+use super::interface::Access;
 use super::slots::Slots;
 
 const SMALL: u8 = 0;

@@ -1,8 +1,8 @@
 //! Queues of segments: memcached's HOT, WARM and COLD, and plain segmented LRU.
 
 use super::frame::Scheme;
+use super::interface::{Access, LINKS_BITS};
 use super::slots::Slots;
-use super::{Access, LINKS_BITS};
 
 const HOT: u8 = 0;
 const WARM: u8 = 1;

@@ -1,9 +1,9 @@
 //! W-TinyLFU (Einziger, Friedman, Manes, ACM Transactions on Storage 13(4), 2017).
 
 use super::frame::Scheme;
+use super::interface::{Access, LINKS_BITS};
 use super::sketch::Sketch;
 use super::slots::Slots;
-use super::{Access, LINKS_BITS};
 
 const WINDOW: u8 = 0;
 const PROBATION: u8 = 1;

@@ -1,8 +1,8 @@
 //! 2Q (Johnson and Shasha, VLDB 1994, the full version).
 
 use super::frame::Scheme;
+use super::interface::{Access, GHOST_KEY_BITS, LINKS_BITS};
 use super::slots::Slots;
-use super::{Access, GHOST_KEY_BITS, LINKS_BITS};
 
 const A1_IN: u8 = 0;
 const A_M: u8 = 1;

@@ -1,17 +1,15 @@
 //! The reader: one thread that reads the source and hands each request to the thread that sends it.
 
-use std::collections::{HashSet, VecDeque};
-use std::hash::BuildHasherDefault;
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::Duration;
 
 use mio::Waker;
 
-use super::fetches::MixedHasher;
 use super::options::{Pace, Warmup};
 use super::shared::Shared;
-use crate::mix::mix64;
+use crate::mix::KeySet;
 use crate::{CHUNK_REQUESTS, Fields, Op, Request, Source, SourceError};
 
 /// Orders in a parcel.
@@ -151,7 +149,7 @@ impl Feed<'_> {
     }
 
     fn load(&mut self, source: &mut dyn Source) -> Handed {
-        let mut seen: HashSet<u64, BuildHasherDefault<MixedHasher>> = HashSet::default();
+        let mut seen = KeySet::default();
         let mut chunk = Vec::with_capacity(CHUNK_REQUESTS);
         loop {
             chunk.clear();
@@ -159,7 +157,7 @@ impl Feed<'_> {
                 break;
             }
             for request in &chunk {
-                if seen.insert(mix64(request.key)) {
+                if seen.insert(request.key) {
                     let request = self.adapted(Request { op: Op::Set, ..*request });
                     if self.hand(Order { request, due_ns: 0 }).is_err() {
                         return Ok(Err(Stopped));

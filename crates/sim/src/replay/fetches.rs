@@ -2,10 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
 
 use super::connection::Errand;
-use crate::mix::mix64;
+use crate::mix::KeyMap;
 
 /// What is stored when a fetch is done, and over which connection.
 struct Fetch {
@@ -20,7 +19,7 @@ pub(super) struct Fetches {
     due: BinaryHeap<Reverse<(u64, u64)>>,
     under_way: HashMap<u64, Fetch>,
     begun: u64,
-    keys: HashMap<u64, u64, BuildHasherDefault<MixedHasher>>,
+    keys: KeyMap<u64>,
 }
 
 impl Fetches {
@@ -67,24 +66,6 @@ impl Fetches {
     /// Nobody waits any more.
     pub(super) fn clear(&mut self) {
         *self = Fetches { begun: self.begun, ..Fetches::default() };
-    }
-}
-
-/// For numbers that are well mixed already.
-#[derive(Default)]
-pub(super) struct MixedHasher(u64);
-
-impl Hasher for MixedHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, octets: &[u8]) {
-        octets.iter().for_each(|octet| self.0 = mix64(self.0 ^ u64::from(*octet)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
     }
 }
 

@@ -1,10 +1,10 @@
 //! What was measured, as a report.
 
-use super::Outcome;
 use super::collect::{Collected, Second};
 use super::faults::Faults;
 use super::feed::Fed;
 use super::options::{CasAs, Options, Pace, Protocol, Verify, Warmup};
+use super::outcome::Outcome;
 use super::probe::Found;
 use super::tally::{Counts, Kind, Latencies, Tally};
 use crate::PENALTY_UNKNOWN_US;

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
+use super::data::{Chart, Series, Style};
 use super::scale::{Division, Reach, has_place};
 use super::svg::{AXIS, GRID, LABEL, Paper, SERIES, TICK, UNITS, escaped};
-use super::{Chart, Series, Style};
 
 /// Colours and dashes of the classes that the elements name.
 pub(super) const STYLE: &str = include_str!("chart.css");
@@ -19,6 +19,15 @@ const DOTTED_POINTS_MAX: usize = 64;
 const WIDTH: u32 = 860;
 /// Height of a standalone picture's plot.
 const PLOT_HEIGHT: u32 = 420;
+
+impl Chart {
+    /// A standalone SVG file: text as text, readable on light and dark, the same bytes for the same chart.
+    ///
+    /// Points that are NaN or infinite are left out, and so are those at or below zero on a logarithmic axis.
+    pub fn to_svg(&self) -> String {
+        standalone(self)
+    }
+}
 
 /// A plot without title and legend, and how its axes are laid out.
 pub(super) struct Plot {

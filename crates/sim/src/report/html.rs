@@ -5,10 +5,11 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::chart::{self, look, sample};
+use super::data::{Cell, Chart, Part, Report, Scale, Style, Table};
 use super::svg::escaped;
-use super::{Cell, Chart, Part, Report, Scale, Table, text};
+use super::text;
 
-const STYLE: &str = include_str!("page.css");
+const PAGE_STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 /// A report with more headings, tables and charts has a table of contents.
 const PARTS_WITHOUT_CONTENTS_MAX: usize = 3;
@@ -17,6 +18,13 @@ const PICTURES: [(&str, u32, u32); 2] = [("wide", 960, 430), ("narrow", 400, 320
 /// What the page may do: its own style and script, links to data, nothing else.
 const POLICY: &str = include_str!("policy.html");
 
+impl Report {
+    /// One self-contained HTML file: no network is needed to look at it.
+    pub fn to_html(&self) -> String {
+        page(self)
+    }
+}
+
 /// The whole page.
 pub(super) fn page(report: &Report) -> String {
     let title = escaped(&report.title);
@@ -24,7 +32,7 @@ pub(super) fn page(report: &Report) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n{POLICY}\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n",
+         <style>\n{PAGE_STYLE}{}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n",
         chart::STYLE
     );
     facts(&mut page, report);
@@ -180,7 +188,7 @@ fn picture(page: &mut String, at: usize, shown: &Chart) {
         .iter()
         .map(|curve| {
             let points = chart::runs(shown, curve, PICTURES[0].1 as usize).concat();
-            json!({ "name": curve.name, "points": points, "stacked": curve.style == super::Style::Stacked })
+            json!({ "name": curve.name, "points": points, "stacked": curve.style == Style::Stacked })
         })
         .collect();
     let data = json!({ "x": shown.x.label, "y": shown.y.label, "axes": axes, "series": series });

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-use super::Scale;
+use super::data::Scale;
 use super::number::short;
 
 /// Marks that an axis may carry, whatever room it has.

@@ -5,8 +5,8 @@ use std::io::IsTerminal;
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, TableStyle};
 
+use super::data::{Cell, Chart, Part, Report, Series, Table};
 use super::number::{decimal, grouped};
-use super::{Cell, Chart, Part, Report, Series, Table};
 
 /// Bars of a sparkline, from low to high.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -14,6 +14,25 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 const SPARK_COLUMNS: usize = 32;
 /// Where paragraphs wrap if nothing narrower asks for it.
 const TEXT_COLUMNS_MAX: usize = 100;
+
+impl Table {
+    /// For a terminal, as wide as it is: long words wrap where it is narrow. Plain and unwrapped elsewhere.
+    pub fn to_text(&self) -> String {
+        table(self, Screen::of_stdout())
+    }
+
+    /// For a program: names in the first line, numbers in full; what is no number is an empty field.
+    pub fn to_csv(&self) -> String {
+        csv(self)
+    }
+}
+
+impl Report {
+    /// For a terminal: facts, texts and tables.
+    pub fn to_text(&self) -> String {
+        report(self, Screen::of_stdout())
+    }
+}
 
 /// Where the text will be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::interner::Interner;
-use super::{OpsRule, Unit};
+use super::rules::{OpsRule, Rules};
+use super::size::Unit;
 use crate::policy::Access;
 use crate::{Op, Request, SourceError};
 
@@ -162,7 +163,7 @@ pub(super) struct Preparer {
 
 impl Preparer {
     /// One that charges in `unit`. `penalty_us`: of a miss whose penalty is not known.
-    pub(super) fn new(rules: &super::Rules, unit: Unit, ops: OpsRule, next: Option<Arc<[u32]>>) -> Preparer {
+    pub(super) fn new(rules: &Rules, unit: Unit, ops: OpsRule, next: Option<Arc<[u32]>>) -> Preparer {
         Preparer {
             population: Population::default(),
             unit,

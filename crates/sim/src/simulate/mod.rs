@@ -27,107 +27,23 @@ mod feed;
 mod interner;
 mod outcome;
 mod pool;
+mod rules;
 mod simulation;
 mod size;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 pub use interner::Interner;
 pub use outcome::report;
+pub use rules::{OpsRule, Rules, Warmup};
 pub use simulation::{Counts, Run, Windows};
-pub use size::{Size, unit_of};
+pub use size::{Size, Unit, unit_of};
 
 use crate::policy::{self, Policy, larder};
 use crate::progress::Progress;
-use crate::{Fields, PENALTY_UNKNOWN_US, Source, SourceError};
+use crate::{Fields, Source, SourceError};
 use feed::{Survey, Surveyor};
 use simulation::{Model, Simulation};
-
-/// What a capacity counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unit {
-    /// Items: each is charged 1.
-    Objects,
-    /// Octets: each item is charged for key, value and overhead.
-    Bytes,
-}
-
-impl Unit {
-    /// The name in a report.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Objects => "objects",
-            Unit::Bytes => "bytes",
-        }
-    }
-}
-
-/// What is made of the trace's operations.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpsRule {
-    /// Every request is a get.
-    Ignore,
-    /// Gets count, writes write, deletes remove.
-    Obey,
-}
-
-/// How many requests at the beginning do not count.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Warmup {
-    /// A share of the trace, 0 to 1.
-    Share(f64),
-    /// So many requests.
-    Requests(u64),
-}
-
-/// What is simulated, and how.
-#[derive(Clone, Debug)]
-pub struct Rules {
-    /// Names of policies, see [`policy_names`]; `all` = each of them.
-    pub policies: Vec<String>,
-    /// Cache sizes.
-    pub sizes: Vec<Size>,
-    /// What sizes count; `None` = by their form.
-    pub unit: Option<Unit>,
-    /// What is made of operations; `None` = obeyed where the source knows them.
-    pub ops: Option<OpsRule>,
-    /// Whether items expire when the trace says so: looked at when the key is asked for.
-    pub ttls: bool,
-    /// What is not counted.
-    pub warmup: Warmup,
-    /// Octets charged per item beside key and value, in byte mode.
-    pub overhead_bytes: u32,
-    /// What a look-up costs, in microseconds.
-    pub hit_us: u32,
-    /// The penalty of a miss where the trace tells none, in microseconds.
-    pub penalty_us: u32,
-    /// Threads that simulate; 0 = one per core.
-    pub threads: usize,
-    /// For policies that draw lots.
-    pub seed: u64,
-}
-
-impl Default for Rules {
-    /// All policies at 0.1 % to 30 % of the trace's keys; a hit costs 200 us, about a round trip in one data
-    /// centre.
-    fn default() -> Self {
-        Rules {
-            policies: vec!["all".to_owned()],
-            sizes: [0.001, 0.003, 0.01, 0.03, 0.1, 0.3].map(Size::Share).to_vec(),
-            unit: None,
-            ops: None,
-            ttls: false,
-            warmup: Warmup::Requests(0),
-            overhead_bytes: 0,
-            hit_us: 200,
-            penalty_us: PENALTY_UNKNOWN_US,
-            threads: 0,
-            seed: 1,
-        }
-    }
-}
 
 /// One policy at one size.
 #[derive(Clone, Debug)]
@@ -382,11 +298,4 @@ impl Bench<'_> {
                 .map(|cache| Model::Larder(Box::new(cache))),
         }
     }
-}
-
-/// The order of turns: the most expensive first.
-fn order_by_cost(costs: &[u64]) -> Arc<[usize]> {
-    let mut order: Vec<usize> = (0..costs.len()).collect();
-    order.sort_by_key(|at| std::cmp::Reverse(costs[*at]));
-    order.into()
 }

@@ -6,7 +6,6 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use super::feed::{Chunk, Preparer};
-use super::order_by_cost;
 use super::simulation::{Run, Simulation};
 use crate::progress::Progress;
 use crate::{CHUNK_REQUESTS, Request, Source, SourceError};
@@ -159,4 +158,11 @@ fn work(chunks: &Receiver<Arc<Chunk>>, slots: &[Slot]) {
             slots[at].run(&chunk);
         }
     }
+}
+
+/// The order of turns: the most expensive first.
+fn order_by_cost(costs: &[u64]) -> Arc<[usize]> {
+    let mut order: Vec<usize> = (0..costs.len()).collect();
+    order.sort_by_key(|at| std::cmp::Reverse(costs[*at]));
+    order.into()
 }

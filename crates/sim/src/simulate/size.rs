@@ -1,6 +1,23 @@
 //! Cache sizes as people write them, and what they come to on a trace.
 
-use super::Unit;
+/// What a capacity counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Items: each is charged 1.
+    Objects,
+    /// Octets: each item is charged for key, value and overhead.
+    Bytes,
+}
+
+impl Unit {
+    /// The name in a report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Objects => "objects",
+            Unit::Bytes => "bytes",
+        }
+    }
+}
 
 /// A cache size as it was written.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 use crate::{Op, Request};
 
 use super::SlabClasses;
-use super::key_map::mix;
+use crate::mix::hash_of;
 
 /// Keys of injected items are drawn from this on; a clash with a key of the trace is as unlikely as between
 /// two hashes.
@@ -61,10 +61,10 @@ impl Burst {
         (0_u64..).map_while(move |at| {
             let class = burst.class_first + (at % burst.classes as u64) as usize;
             let below = if class == 0 { 0 } else { classes.slot_bytes(class - 1) };
-            let value = below + 1 + mix(at) % (classes.slot_bytes(class) - below);
+            let value = below + 1 + hash_of(at) % (classes.slot_bytes(class) - below);
             bytes += value;
             (bytes <= bytes_max).then_some(Request {
-                key: mix(KEY_SEED + at),
+                key: hash_of(KEY_SEED + at),
                 value_bytes: value as u32,
                 penalty_us: burst.penalty_us,
                 op: Op::Set,

@@ -1,6 +1,6 @@
 //! Bloom filters that tell the segment of an access, and the removal filter (PAMA, section III).
 
-use super::key_map::mix;
+use crate::mix::hash_of;
 
 /// Bits per element at capacity; with [`PROBES`] probes about 0.9 % false positives, or less where the number
 /// of bits is rounded up to a power of two.
@@ -68,7 +68,7 @@ pub(super) struct Probe {
 impl Probe {
     #[inline]
     pub(super) fn of(key: u64) -> Probe {
-        let hash = mix(key);
+        let hash = hash_of(key);
         Probe { at: hash, step: (hash >> 32) | 1 }
     }
 }

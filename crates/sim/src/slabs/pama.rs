@@ -1,7 +1,9 @@
 //! PAMA and pre-PAMA (Ou et al., ICPP 2015, sections III and IV).
 
+use super::classes::SUBCLASS_PENALTY_US_MAX;
+use super::scheme::{Scheme, Seen};
+use super::store::Store;
 use super::values::{Rollover, Values};
-use super::{SUBCLASS_PENALTY_US_MAX, Scheme, Seen, Store};
 
 /// What a request for an item in a segment counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

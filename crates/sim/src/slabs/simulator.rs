@@ -329,7 +329,7 @@ impl Simulator {
         }
         let first = self.store.slabs()[group] == 0 && self.scheme.first_slab_for_all();
         let donor = match first {
-            true => super::schemes::richest(&self.store, group),
+            true => super::scheme::richest(&self.store, group),
             false => self.scheme.donor(group, &self.store).filter(|&donor| donor != group),
         };
         if let Some(donor) = donor {

@@ -1,9 +1,9 @@
 //! Items in slots, slabs in groups: the mechanism that every scheme decides over.
 
 use super::SlabClasses;
-use super::key_map::KeyMap;
 use super::nodes::{Node, Nodes};
 use super::stack::{Place, Stack};
+use crate::mix::KeyMap;
 
 /// What a scheme needs of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Store {
     classes: SlabClasses,
     subclasses: usize,
     nodes: Nodes,
-    index: KeyMap,
+    index: KeyMap<u32>,
     stacks: Vec<Stack>,
     slabs: Vec<u32>,
     slots_per_slab: Vec<usize>,

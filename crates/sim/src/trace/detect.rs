@@ -1,10 +1,12 @@
 //! Which format a file has, by its name and its first octets.
 
-use super::Format;
 use super::columns::{self, Column, Twitter};
 use super::field::shown;
-use super::lines::BYTE_ORDER_MARK;
+use super::format::Format;
 use super::oracle_general;
+
+/// How a byte order mark looks in UTF-8.
+pub(super) const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
 /// How many octets are looked at.
 pub(super) const HEAD_BYTES: usize = 24 * 1024;

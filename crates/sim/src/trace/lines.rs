@@ -1,18 +1,16 @@
 //! Traces of lines: Twitter's, CSV with a header, a key per line.
 
-use super::Format;
 use super::clock::Clock;
 use super::columns::{self, Columns, Twitter};
+use super::detect::{self, BYTE_ORDER_MARK};
 use super::field::Bad;
+use super::format::Format;
 use super::input::Input;
 use super::key::KeyReader;
 use crate::{Fields, Request, Source, SourceError};
 
 /// The longest line that is read; a longer one is no trace.
 const LINE_BYTES_MAX: usize = 1 << 20;
-
-/// How a byte order mark looks in UTF-8.
-pub(super) const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
 /// How a line is read.
 #[derive(Debug)]
@@ -56,14 +54,14 @@ impl Lines {
     /// # Errors
     /// CSV: no header, or one without a key.
     pub(super) fn new(mut input: Input, format: Format, skip_bad: bool) -> Result<Lines, SourceError> {
-        input.read_ahead(super::detect::HEAD_BYTES)?;
+        input.read_ahead(detect::HEAD_BYTES)?;
         if input.pending().starts_with(BYTE_ORDER_MARK) {
             input.consume(BYTE_ORDER_MARK.len());
         }
         let name = input.name();
         let layout = match format {
             Format::Twitter => {
-                let seen = super::detect::first_lines(input.pending()).find_map(Twitter::seen_in);
+                let seen = detect::first_lines(input.pending()).find_map(Twitter::seen_in);
                 Layout::Twitter(seen.unwrap_or(Twitter { penalties: false }))
             }
             _ => Layout::Keys,

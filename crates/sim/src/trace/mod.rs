@@ -12,6 +12,7 @@ mod clock;
 mod columns;
 mod detect;
 mod field;
+mod format;
 mod input;
 pub mod inspect;
 mod key;
@@ -26,32 +27,8 @@ use std::path::Path;
 
 use crate::{Source, SourceError};
 
+pub use format::Format;
 pub use sample::Sampled;
-
-/// How a trace is written down.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// libCacheSim's oracleGeneral: 24-octet records.
-    OracleGeneral,
-    /// Twitter's: `timestamp,key,key size,value size,client,op,TTL`, without a header.
-    Twitter,
-    /// A header names the columns.
-    Csv,
-    /// One key in a line.
-    Keys,
-}
-
-impl Format {
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::OracleGeneral => "oracle-general",
-            Format::Twitter => "twitter",
-            Format::Csv => "csv",
-            Format::Keys => "keys",
-        }
-    }
-}
 
 /// How a trace is opened.
 #[derive(Clone, Debug, Default)]

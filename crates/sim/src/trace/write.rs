@@ -6,14 +6,13 @@
 //! beginning, with a table of 16 octets (about 20 to 40 in memory) per key that says where the key comes
 //! next.
 
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::Format;
-use super::inspect::BySpread;
+use super::format::Format;
 use super::oracle_general::{RECORD_BYTES, Record};
+use crate::mix::KeyMap;
 use crate::{CHUNK_REQUESTS, Fields, Request, Source, SourceError};
 
 /// Text is handed on whenever it is this long.
@@ -317,7 +316,7 @@ fn flush(text: &mut Vec<u8>, sink: &mut impl Write, least: usize) -> io::Result<
 
 /// Walks the records from the last to the first and writes into each where its id comes next, counted from 0.
 fn point_forward(records: &mut File, requests: u64, progress: &mut dyn FnMut(f64)) -> io::Result<()> {
-    let mut next: HashMap<u64, i64, BySpread> = HashMap::default();
+    let mut next: KeyMap<i64> = KeyMap::default();
     let mut block = Vec::new();
     let mut end = requests;
     while end > 0 {

@@ -6,9 +6,8 @@ use larder_cache::{
 };
 use larder_temperature::{Digest, Reference};
 
-use super::WARMTH_BITS;
 use crate::mix::mix64;
-use crate::policy::{Access, Policy};
+use crate::policy::interface::{Access, Policy, WARMTH_BITS};
 
 /// Columns the capacity is divided into, unless they would hold more than [`COLUMN_ITEMS_MAX`].
 const COLUMNS_WANTED: u32 = 1000;

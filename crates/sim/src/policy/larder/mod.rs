@@ -14,7 +14,7 @@ mod real;
 
 pub use real::{LIMIT_BYTES_MIN, RealCache, RealItem};
 
-use super::Policy;
+use super::interface::Policy;
 use columns::Columns;
 use larder_cache::{Temperature, TemperatureKind};
 
@@ -70,6 +70,3 @@ fn countable(capacity: u64) -> Result<u32, String> {
         _ => Err(format!("larder: {capacity} items are too many: 2147483647 at most")),
     }
 }
-
-/// Warmth of an index entry.
-const WARMTH_BITS: f64 = 2.0;

@@ -7,7 +7,7 @@ use larder_cache::{
     StoreOutcome, TemperatureKind, Worker,
 };
 
-use super::WARMTH_BITS;
+use crate::policy::interface::WARMTH_BITS;
 
 /// An item as the trace has it.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,7 @@
 //! Facebook's balancing of ages (Nishtala et al., NSDI 2013; PAMA, section II).
 
-use super::{Scheme, Seen, Store};
+use crate::slabs::scheme::{Scheme, Seen};
+use crate::slabs::store::Store;
 
 /// A class that replaces items is younger than the others when the age of its LRU item is below 80 % of the
 /// average age of the other classes' LRU items. It then gets a slab from the class with the oldest LRU item.

@@ -1,6 +1,7 @@
 //! memcached's slab automover (release 1.4.11), as PAMA, section II, describes it.
 
-use super::{Scheme, Seen, Store};
+use crate::slabs::scheme::{Scheme, Seen};
+use crate::slabs::store::Store;
 
 /// How many windows in a row decide.
 const WINDOWS: u32 = 3;

@@ -1,6 +1,7 @@
 //! Periodic slab allocation (Carra and Michiardi, ICC 2014; PAMA, section II).
 
-use super::{Scheme, Seen, Store};
+use crate::slabs::scheme::{Scheme, Seen};
+use crate::slabs::store::Store;
 
 /// For every M misses a slab moves from the class with the fewest requests per slab to the class with the
 /// most misses, both counted since the last time. A class keeps its last slab.

@@ -1,9 +1,7 @@
 //! Counts per key, and the working set over time.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use super::super::sample::spread;
+use crate::mix::KeyMap;
 
 /// So many keys are counted one by one; beyond them a share of the keys stands for all.
 pub const KEYS_EXACT_MAX: usize = 3_500_000;
@@ -13,28 +11,6 @@ pub(super) const WINDOWS_MAX: usize = 64;
 
 /// The seed by which keys are chosen to stand for all.
 const SEED: u64 = 0x5eed;
-
-/// Hashes keys by [`spread`].
-#[derive(Default)]
-pub(in super::super) struct SpreadHasher(u64);
-
-impl Hasher for SpreadHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, octets: &[u8]) {
-        octets.iter().for_each(|&octet| self.0 = spread(self.0 ^ u64::from(octet), 0));
-    }
-
-    #[inline]
-    fn write_u64(&mut self, key: u64) {
-        self.0 = spread(key, 0);
-    }
-}
-
-/// A table by keys. Nothing may depend on the order of its entries.
-pub(in super::super) type BySpread = BuildHasherDefault<SpreadHasher>;
 
 /// What is kept of a key: 16 octets.
 #[derive(Clone, Copy)]
@@ -50,7 +26,7 @@ struct Seen {
 /// there are too many keys, those whose hash lies in the upper half of what is left go, as in fixed-size
 /// SHARDS (Waldspurger et al., FAST'15, section 3.3).
 pub(super) struct KeyTable {
-    seen: HashMap<u64, Seen, BySpread>,
+    seen: KeyMap<Seen>,
     keys_max: usize,
     halvings: u32,
     window_length: u64,
@@ -74,7 +50,7 @@ pub(super) struct Window {
 impl KeyTable {
     pub(super) fn new(keys_max: usize) -> KeyTable {
         KeyTable {
-            seen: HashMap::default(),
+            seen: KeyMap::default(),
             keys_max,
             halvings: 0,
             window_length: 1,

@@ -1,15 +1,23 @@
 //! The findings as a report.
 
-use super::keys::Window;
-use super::{Distribution, Inspector, KeyFindings, skew};
+use super::inspector::{Distribution, Inspector, KeyFindings};
+use super::keys::{KEYS_EXACT_MAX, Window};
+use super::skew;
 use crate::report::{Cell, Chart, Part, Report, Scale, Style, Table};
 use crate::{Op, Source};
 
 /// The quantiles that a table shows, in %.
 const QUANTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
+impl Inspector {
+    /// The report. `source`: where the requests came from, for its name and its notices.
+    pub fn report(&self, source: &dyn Source) -> Report {
+        report(self, source)
+    }
+}
+
 /// Builds the report.
-pub(super) fn report(found: &Inspector, source: &dyn Source) -> Report {
+fn report(found: &Inspector, source: &dyn Source) -> Report {
     let keys = found.keys();
     let mut report = Report { title: format!("Trace {}", source.describe()), ..Report::default() };
     report.facts = facts(found, &keys);
@@ -20,7 +28,7 @@ pub(super) fn report(found: &Inspector, source: &dyn Source) -> Report {
         report.parts.push(Part::Text(format!(
             "Notice: more than {} keys: figures about keys are estimates from a share of them, \
              chosen by hash.",
-            super::KEYS_EXACT_MAX
+            KEYS_EXACT_MAX
         )));
     }
     let mut part = |part: Option<Part>| report.parts.extend(part);
