@@ -5,8 +5,8 @@ use std::path::Path;
 use larder_server::settings::Settings;
 use toml::de::{DeTable, DeValue};
 
+use super::error::{CliError, nearest};
 use super::flags::{FLAGS, Flag, Takes, Topic, by_long_name};
-use super::{CliError, nearest};
 
 /// Reads the file at `path` over `settings`.
 pub(super) fn read(path: &Path, settings: &mut Settings) -> Result<(), CliError> {

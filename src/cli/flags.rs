@@ -7,6 +7,7 @@ use larder_server::settings::{
 };
 
 use super::compatible;
+use super::error::nearest;
 use super::values::{
     address, admin, admit, bytes, cpus, device, on_off, one_of, ops, path, path_and_size, port, switch, whole,
 };
@@ -513,7 +514,7 @@ pub(crate) static FLAGS: &[Flag] = &[
                the flags of those names (no_ before a switch turns it off), the path of its flash storage is --flash; \
                memcached's others are accepted and ignored",
         example: "hashpower=20,no_maxconns_fast,lru_crawler",
-        set: compatible::extended, ..ROW
+        set: extended, ..ROW
     },
     Flag {
         short: Some('f'), long: "slab-growth-factor", takes: Takes::Value("NUM"), topic: Topic::Compatibility,
@@ -555,3 +556,40 @@ pub(crate) static FLAGS: &[Flag] = &[
         ..ROW
     },
 ];
+
+/// Takes memcached's `-o` list apart. An option that is also a flag sets what the flag sets.
+fn extended(settings: &mut Settings, list: &str) -> Result<(), String> {
+    for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        if let Some((flag, value)) = as_flag(name, value)? {
+            (flag.set)(settings, value).map_err(|expected| format!("{name}: {expected}"))?;
+        } else if compatible::WITHOUT_EFFECT.contains(&name) {
+            compatible::without_effect(settings, name, value);
+        } else if let Some((_, why)) = compatible::REFUSED.iter().find(|(start, _)| name.starts_with(start)) {
+            return Err(format!("{name}: {why}"));
+        } else {
+            let known = FLAGS.iter().filter_map(|flag| flag.option);
+            let near = nearest(name, known.chain(compatible::WITHOUT_EFFECT.iter().copied()));
+            return Err(format!("there is no option '{name}'; the nearest is '{near}'"));
+        }
+    }
+    Ok(())
+}
+
+/// The flag that an option stands for, and the value it gives it: `no_` before a switch turns it off.
+fn as_flag<'a>(name: &str, value: Option<&'a str>) -> Result<Option<(&'static Flag, &'a str)>, String> {
+    if let Some(flag) = by_option_name(name) {
+        return match (flag.takes, value) {
+            (Takes::Nothing, None) => Ok(Some((flag, "true"))),
+            (_, Some(value)) => Ok(Some((flag, value))),
+            (_, None) => Err(format!("{name} needs a value: write {name}=NUM")),
+        };
+    }
+    match name.strip_prefix("no_").and_then(by_option_name) {
+        Some(flag) if flag.takes == Takes::Nothing && value.is_none() => Ok(Some((flag, "false"))),
+        _ => Ok(None),
+    }
+}

@@ -3,8 +3,10 @@
 //! `-h` is read by programs: wrappers and test suites of memcached take the version from its first line and search the
 //! rest for the features it names, so it names those that are served and no other. `--help` is read by people.
 
-use super::MEMCACHED_VERSION;
 use super::flags::{FLAGS, Flag, Takes, Topic};
+
+/// The release of memcached whose behaviour is answered for; wrappers read it from the first line of `-h`.
+const MEMCACHED_VERSION: &str = "1.6.45";
 
 /// Columns of a line of help.
 const WIDTH: usize = 96;

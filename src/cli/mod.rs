@@ -4,6 +4,7 @@
 //! line that says what to do.
 
 mod compatible;
+mod error;
 mod file;
 mod flags;
 mod help;
@@ -16,19 +17,16 @@ pub(crate) mod process;
 mod tests;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use larder_server::settings::Settings;
 
+use self::error::{CliError, nearest};
 use self::flags::{FLAGS, Flag, Takes};
 use self::workbench::COMMANDS;
 pub(crate) use self::workbench::{Failure, run as run_workbench};
-
-/// The release of memcached whose behaviour is answered for; wrappers read it from the first line of `-h`.
-pub(crate) const MEMCACHED_VERSION: &str = "1.6.45";
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq)]
@@ -39,22 +37,6 @@ pub(crate) enum Action {
     Print(String),
     /// Run a command of the workbench: the command and the words behind it.
     Workbench(Vec<OsString>),
-}
-
-/// Why a command line is refused: one line, without the program's name.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct CliError(String);
-
-impl CliError {
-    fn new(text: impl Into<String>) -> CliError {
-        CliError(text.into())
-    }
-}
-
-impl fmt::Display for CliError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 /// Reads a whole command line, the program's name first. Under the name `memcached`, or with a flag as the first word,
@@ -208,12 +190,4 @@ fn one_line(error: clap::Error) -> CliError {
         ErrorKind::InvalidUtf8 => "a word of the command line is not UTF-8: write it in UTF-8".to_owned(),
         _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
     })
-}
-
-/// The known name that looks most like `name`.
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> &'a str {
-    let plain = |name: &str| name.to_ascii_lowercase().replace('_', "-");
-    let name = plain(name);
-    let likeness = |known: &str| strsim::jaro_winkler(&name, &plain(known));
-    known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or_default()
 }

@@ -7,8 +7,10 @@ use larder_sim::mrc::{Analysis, Curve, Method, OpRule, Settings, Unit, analyse, 
 use larder_sim::progress::Progress;
 use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table};
 
-use super::plan::size;
-use super::{Failure, OutputArgs, SourceArgs, count, write};
+use super::failure::Failure;
+use super::output::{OutputArgs, write};
+use super::source::SourceArgs;
+use super::values::{count, size};
 
 /// How far the curve in a file or a picture may be from the one computed, in miss ratio.
 const TOLERANCE_SAVED: f64 = 1e-4;

@@ -8,7 +8,10 @@ use larder_sim::replay::{
     self, CasAs, Credentials, Options, Pace, Protocol, ReadThrough, Server, Verify, Warmup,
 };
 
-use super::{Failure, OutputArgs, SourceArgs, count};
+use super::failure::Failure;
+use super::output::OutputArgs;
+use super::source::SourceArgs;
+use super::values::count;
 
 /// Flags of `larder replay`.
 #[derive(Args)]

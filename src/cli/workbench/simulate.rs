@@ -5,7 +5,10 @@ use larder_sim::PENALTY_UNKNOWN_US;
 use larder_sim::progress::Progress;
 use larder_sim::simulate::{self as simulation, OpsRule, Rules, Size, Unit, Warmup};
 
-use super::{Failure, OutputArgs, SourceArgs, count};
+use super::failure::Failure;
+use super::output::OutputArgs;
+use super::source::SourceArgs;
+use super::values::count;
 
 /// Flags of `larder simulate`.
 #[derive(Args)]

@@ -5,7 +5,10 @@ use larder_sim::progress::Progress;
 use larder_sim::report::Part;
 use larder_sim::slabs::{self, Burst, Rollover, SchemeSettings, Settings, Shown, Simulation, SlabClasses};
 
-use super::{Failure, OutputArgs, SourceArgs, count};
+use super::failure::Failure;
+use super::output::OutputArgs;
+use super::source::SourceArgs;
+use super::values::count;
 
 /// Flags of `larder slabs`.
 #[derive(Args)]

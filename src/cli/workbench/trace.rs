@@ -7,7 +7,10 @@ use larder_sim::progress::Progress;
 use larder_sim::trace::{self as traces, Format, Sampled, inspect, write};
 use larder_sim::{CHUNK_REQUESTS, Source};
 
-use super::{Failure, OutputArgs, SourceArgs, format, print};
+use super::failure::Failure;
+use super::output::{OutputArgs, print};
+use super::source::SourceArgs;
+use super::values::format;
 
 /// Flags of `larder trace`.
 #[derive(Args)]

@@ -8,8 +8,10 @@ use larder_sim::progress::Progress;
 use larder_sim::trace::{Format, write};
 use larder_sim::{Limited, Source, workload};
 
+use super::failure::Failure;
+use super::output::{OutputArgs, print};
 use super::trace::{TargetArgs, copy};
-use super::{Failure, OutputArgs, count, format, print};
+use super::values::{count, format};
 
 /// Flags of `larder workload`.
 #[derive(Args)]

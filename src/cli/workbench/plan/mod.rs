@@ -11,7 +11,10 @@ use larder_sim::mrc::{Analysis, Curve, Method, Settings, Unit, analyse};
 use larder_sim::plan::{Goal, Latencies, Limits, Model, Overheads, Planner, Prices, Steps, Zipf};
 use larder_sim::progress::Progress;
 
-use super::{Failure, OutputArgs, SourceArgs, count};
+use super::failure::Failure;
+use super::output::OutputArgs;
+use super::source::SourceArgs;
+use super::values::{count, number_and_unit, size};
 
 /// How far the curve that is planned with may be from the one computed, in miss ratio.
 const TOLERANCE: f64 = 1e-4;
@@ -237,14 +240,6 @@ fn money(text: &str) -> Result<f64, String> {
     amount.ok_or_else(|| format!("'{text}' is no amount of money above 0"))
 }
 
-/// A number in front of a unit, and the unit.
-fn number_and_unit(text: &str) -> Option<(f64, &str)> {
-    let text = text.trim();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 = digits.parse().ok()?;
-    (number >= 0.0 && number.is_finite()).then_some((number, &text[digits.len()..]))
-}
-
 /// A factor from 1 on.
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor| (1.0..=1e9).contains(factor));
@@ -260,21 +255,6 @@ fn micros(text: &str) -> Result<f64, String> {
         (number, "s") => Ok(number * 1e6),
         _ => Err(wrong()),
     }
-}
-
-/// A size such as `4096`, `64m`, `1.5g` (powers of 1024), in bytes.
-pub(super) fn size(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is no size, such as 4096, 64m, 90g");
-    let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
-    let power = match unit.to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(wrong()),
-    };
-    Ok(number * (1_u64 << power) as f64)
 }
 
 /// A Zipf law such as `keys=4g,alpha=3,value=256`.
