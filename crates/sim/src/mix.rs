@@ -16,6 +16,32 @@ pub(crate) fn mix64(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): the same seed gives the same random numbers everywhere.
+#[derive(Clone)]
+pub(crate) struct SplitMix {
+    state: u64,
+}
+
+impl SplitMix {
+    /// The generator of `seed`; every seed is good.
+    pub(crate) fn new(seed: u64) -> SplitMix {
+        SplitMix { state: seed }
+    }
+
+    /// 64 random bits.
+    #[inline]
+    pub(crate) fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(GOLDEN);
+        mix64(self.state)
+    }
+
+    /// A random number below `bound`, which must be at least 1.
+    #[inline]
+    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u32
+    }
+}
+
 /// The hash of a key. It differs from [`mix64`] in that key 0 does not hash to 0.
 #[inline]
 pub(crate) fn hash_of(key: u64) -> u64 {

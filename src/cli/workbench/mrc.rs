@@ -45,7 +45,7 @@ pub(super) struct MrcArgs {
     /// reads)
     #[arg(long, default_value = "obey", value_parser = ops)]
     ops: OpRule,
-    /// Octets that each item takes besides key and value
+    /// Bytes that each item takes besides key and value
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     item_overhead: u64,
     /// Show these sizes, such as 1m,64m,1g (bytes, powers of 1024) or 10k,1m (objects, powers of ten)

@@ -114,7 +114,7 @@ struct ItemArgs {
     /// What every key begins with
     #[arg(long, value_name = "TEXT", default_value = "")]
     key_prefix: String,
-    /// Octets of a value where the source does not know sizes
+    /// Bytes of a value where the source does not know sizes
     #[arg(long, value_name = "OCTETS", default_value = "100")]
     value_bytes: u32,
     /// Cut values of the source that are longer
@@ -126,10 +126,10 @@ struct ItemArgs {
     /// What is sent for a cas
     #[arg(long, value_name = "AS", default_value = "gets")]
     cas: CasArg,
-    /// How closely values are looked at: every octet, the headers of long ones, not at all
+    /// How closely values are looked at: every byte, the headers of long ones, not at all
     #[arg(long, value_name = "HOW", default_value = "full")]
     verify: VerifyArg,
-    /// How many keys are remembered to tell stale values, up to 86 octets each
+    /// How many keys are remembered to tell stale values, up to 86 bytes each
     #[arg(long, value_name = "KEYS", default_value = "4m", value_parser = count)]
     verify_keys: u64,
 }

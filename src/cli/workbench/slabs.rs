@@ -3,7 +3,9 @@
 use clap::Args;
 use larder_sim::progress::Progress;
 use larder_sim::report::Part;
-use larder_sim::slabs::{self, Burst, Rollover, SchemeSettings, Settings, Shown, Simulation, SlabClasses};
+use larder_sim::slabs::{
+    self, Burst, ReportOptions, Rollover, SchemeSettings, Settings, Simulation, SlabClasses,
+};
 
 use super::failure::Failure;
 use super::output::OutputArgs;
@@ -57,7 +59,7 @@ struct ModelArgs {
     /// At most this many classes; larger items are refused
     #[arg(long, value_name = "NUMBER")]
     classes_max: Option<usize>,
-    /// Octets that an item takes besides its key and value
+    /// Bytes that an item takes besides its key and value
     #[arg(long, value_name = "OCTETS", default_value_t = 0)]
     overhead: u32,
     /// The service time of a hit, in microseconds
@@ -128,8 +130,8 @@ pub(super) fn run(args: SlabsArgs) -> Result<(), Failure> {
     let mut progress = Progress::new("slabs", args.output.quiet);
     let ran = slabs::run(&settings, &simulations, args.passes, threads, &mut open, &mut progress)?;
     progress.finish();
-    let shown = Shown { source: described.unwrap_or_default(), classes: args.show_classes };
-    let mut report = slabs::report(&settings, &ran.outcomes, &shown);
+    let options = ReportOptions { source: described.unwrap_or_default(), classes: args.show_classes };
+    let mut report = slabs::report(&settings, &ran.outcomes, &options);
     report.parts.extend(ran.notices.into_iter().map(Part::Text));
     if !sizes_known {
         let text = "The requests have no sizes: every item counts as empty, and one class holds them all.";

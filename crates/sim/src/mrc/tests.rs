@@ -137,8 +137,8 @@ proptest! {
             let weight = key % 7 + 1;
             let at = list.iter().position(|item| item.0 == key);
             let above = at.map(|at| list[..at].iter().map(|item| item.1).sum::<u64>());
-            let place = stack.touch(key, weight);
-            prop_assert_eq!(place.map(|place| place.above), above);
+            let depth = stack.touch(key, weight);
+            prop_assert_eq!(depth.map(|depth| depth.above), above);
             if let Some(at) = at {
                 list.remove(at);
             }
@@ -234,7 +234,7 @@ fn distances_stay_right_when_the_stack_moves_together_many_times() {
     for capacity in [footprint / 50, footprint / 7, footprint / 2] {
         let misses = misses_of_one_cache(&requests[..20_000], Unit::Bytes, capacity);
         let short = curve_of(&requests[..20_000], Settings::new(Unit::Bytes, Method::Exact));
-        // Above 16,384 octets a distance is known to within 1 part in 8192.
+        // Above 16,384 bytes a distance is known to within 1 part in 8192.
         let (low, high) = (short.miss_ratio(capacity as f64), short.miss_ratio(capacity as f64 * 0.999));
         let simulated = misses as f64 / 20_000.0;
         assert!(low - 0.001 <= simulated && simulated <= high + 0.001, "{low} {simulated} {high}");

@@ -11,18 +11,18 @@ pub struct Zipf {
     pub keys: f64,
     /// The exponent of the rank.
     pub alpha: f64,
-    /// Octets of an item.
+    /// Bytes of an item.
     pub item_bytes: f64,
     /// The law ranks so many equal parts of the keys instead of the keys; within a part all are equal.
     pub parts: Option<u32>,
 }
 
 impl Zipf {
-    /// The misses by size, in octets: exact at each point; points at each of the first 1024 ranks, then 1 %
+    /// The misses by size, in bytes: exact at each point; points at each of the first 1024 ranks, then 1 %
     /// apart.
     ///
     /// # Errors
-    /// Parameters that are not above 0, more octets than 2^63.
+    /// Parameters that are not above 0, more bytes than 2^63.
     pub fn curve(&self) -> Result<Curve, String> {
         let ranks = self.parts.map_or(self.keys, f64::from);
         if !(self.keys >= 1.0 && ranks >= 1.0 && ranks <= self.keys && self.item_bytes > 0.0) {

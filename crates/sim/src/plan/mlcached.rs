@@ -7,11 +7,11 @@
 use super::{GB, Goal, Latencies, Limits, Model, Overheads, Planner, Prices, Split, Steps, Zipf};
 use crate::mrc::{Curve, Point, Unit};
 
-/// Octets of the paper's data: 2^32 values of 256 octets, 1024 GB.
+/// Bytes of the paper's data: 2^32 values of 256 bytes, 1024 GB.
 const DATA_BYTES: f64 = 1024.0 * GB;
 /// Keys: "4 billion", such that the data are the paper's "1 TB".
 const KEYS: f64 = 4_294_967_296.0;
-/// Octets of a value.
+/// Bytes of a value.
 const VALUE_BYTES: f64 = 256.0;
 /// The mean latency that is asked for, in microseconds.
 const SLA_US: f64 = 500.0;

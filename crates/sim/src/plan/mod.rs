@@ -9,7 +9,7 @@
 //!
 //! with the capacities C, prices P and latencies L of memory (m), flash (s), network (n) and back end (b),
 //! and the hit ratio H(C) of a cache of size C. The levels are exclusive: what is in memory is not on flash.
-//! Without a flash level `Ls` is not paid. To the paper's model we add what an item takes beside its octets:
+//! Without a flash level `Ls` is not paid. To the paper's model we add what an item takes beside its bytes:
 //! in memory, on flash, and in memory for each item on flash (an index).
 //!
 //! The model speaks of means: not of queues, of the flash's throughput and wear, or of writes.
@@ -28,10 +28,10 @@ pub use optimise::Planner;
 
 use serde::Serialize;
 
-/// Octets of a GB, in all prices and sizes of the planner: a power of 1024, as memory is sold.
+/// Bytes of a GB, in all prices and sizes of the planner: a power of 1024, as memory is sold.
 pub const GB: f64 = (1_u64 << 30) as f64;
 
-/// Prices per GB of 2^30 octets, in any currency.
+/// Prices per GB of 2^30 bytes, in any currency.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Prices {
     /// Memory.
@@ -53,7 +53,7 @@ pub struct Latencies {
     pub backend_us: f64,
 }
 
-/// Octets an item takes besides key and value.
+/// Bytes an item takes besides key and value.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Default)]
 pub struct Overheads {
     /// In memory, for an item in memory.
@@ -64,7 +64,7 @@ pub struct Overheads {
     pub flash_index_bytes: f64,
 }
 
-/// What may be bought, in octets.
+/// What may be bought, in bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Limits {
     /// The least memory.
@@ -81,7 +81,7 @@ impl Default for Limits {
     }
 }
 
-/// Units in which memory and flash are bought, in octets.
+/// Units in which memory and flash are bought, in bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Steps {
     /// Memory comes in multiples of this.
@@ -97,9 +97,9 @@ pub struct Model {
     pub prices: Prices,
     /// How long it takes.
     pub latencies: Latencies,
-    /// What an item takes besides its octets.
+    /// What an item takes besides its bytes.
     pub overheads: Overheads,
-    /// Mean octets of an item, by which overheads per item become overheads per octet.
+    /// Mean bytes of an item, by which overheads per item become overheads per byte.
     pub item_bytes: f64,
     /// What may be bought.
     pub limits: Limits,
@@ -110,9 +110,9 @@ pub struct Model {
 /// An amount of memory and flash, and what comes of it.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Split {
-    /// Octets of memory to buy, overheads and index included.
+    /// Bytes of memory to buy, overheads and index included.
     pub dram_bytes: f64,
-    /// Octets of flash to buy, overheads included.
+    /// Bytes of flash to buy, overheads included.
     pub flash_bytes: f64,
     /// Share of reads that memory answers.
     pub hit_ratio_dram: f64,
@@ -134,17 +134,17 @@ pub enum Goal {
 }
 
 impl Model {
-    /// Octets of memory per octet of items in it.
+    /// Bytes of memory per byte of items in it.
     fn dram_factor(&self) -> f64 {
         1.0 + self.overheads.dram_item_bytes / self.item_bytes
     }
 
-    /// Octets of flash per octet of items on it.
+    /// Bytes of flash per byte of items on it.
     fn flash_factor(&self) -> f64 {
         1.0 + self.overheads.flash_item_bytes / self.item_bytes
     }
 
-    /// Octets of memory per octet of items on flash.
+    /// Bytes of memory per byte of items on flash.
     fn index_factor(&self) -> f64 {
         self.overheads.flash_index_bytes / self.item_bytes
     }

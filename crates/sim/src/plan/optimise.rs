@@ -1,6 +1,6 @@
 //! The cheapest and the fastest split, exactly.
 //!
-//! Let `x` be the octets of items in memory, `f` those on flash and `y = x + f`. Cost is linear in `x` and
+//! Let `x` be the bytes of items in memory, `f` those on flash and `y = x + f`. Cost is linear in `x` and
 //! `f`, latency is linear in `m(x)` and `m(y)`, and the miss ratio `m` is a straight line between the points
 //! of the curve. Within a rectangle between neighbouring points the problem is a linear programme in two
 //! variables: its optimum lies where two lines cross, of: `x` or `y` at a point of the curve, a limit of what
@@ -41,7 +41,7 @@ impl Line {
 }
 
 impl Planner {
-    /// Plans with `model` over a curve of octets, or of objects, each of which counts the model's mean size.
+    /// Plans with `model` over a curve of bytes, or of objects, each of which counts the model's mean size.
     ///
     /// # Errors
     /// Numbers of the model out of range; steps so small that there are more than two million splits.
@@ -67,12 +67,12 @@ impl Planner {
         &self.model
     }
 
-    /// The curve, over octets.
+    /// The curve, over bytes.
     pub fn curve(&self) -> &Curve {
         &self.curve
     }
 
-    /// What comes of buying so many octets of memory and flash; `None` if the index of the flash needs more
+    /// What comes of buying so many bytes of memory and flash; `None` if the index of the flash needs more
     /// memory than that. Amounts beyond what holds all items bring nothing.
     pub fn split(&self, dram_bytes: f64, flash_bytes: f64) -> Option<Split> {
         let f = flash_bytes / self.model.flash_factor();
@@ -139,7 +139,7 @@ impl Planner {
         Some(left.size as f64 + part * (right.size - left.size) as f64)
     }
 
-    /// Cost of an octet of items in memory, and on flash.
+    /// Cost of an byte of items in memory, and on flash.
     fn cost_factors(&self) -> (f64, f64) {
         let model = &self.model;
         let dram = model.prices.dram_per_gb / GB;
@@ -180,7 +180,7 @@ impl Planner {
             && split.flash_bytes <= limits.flash_bytes_max * (1.0 + SLACK)
     }
 
-    /// Octets of items on flash that the limits allow beside `x` in memory.
+    /// Bytes of items on flash that the limits allow beside `x` in memory.
     fn flash_range(&self, x: f64) -> (f64, f64) {
         let (model, limits) = (&self.model, &self.model.limits);
         let most = limits.flash_bytes_max / model.flash_factor();

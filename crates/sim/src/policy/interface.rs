@@ -1,55 +1,56 @@
-//! What a policy is asked and what it answers.
+//! The interface of an eviction policy: the access that a policy sees, and the trait [`Policy`].
 
-/// One request as a policy sees it.
+/// One access, as a policy sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// Dense number of the key: 0, 1, 2 ... in the order of first appearance.
+    /// Number of the key. Keys are numbered 0, 1, 2 ... in the order of their first appearance.
     pub id: u32,
-    /// What the item is charged for: 1 where items are counted, else octets. It may change from access to
-    /// access.
+    /// Size of the item in the unit of the capacity: 1 where a cache is measured in items, else bytes. The size of an
+    /// item may change from access to access.
     pub size: u32,
-    /// Seconds since the trace began.
+    /// Time in seconds since the start of the trace.
     pub time_s: u32,
-    /// What a miss costs, in microseconds.
+    /// Cost of a miss in microseconds.
     pub penalty_us: u32,
-    /// Ordinal of the next access to the key, `u64::MAX` = never; only where [`Policy::needs_next`] is true.
+    /// Ordinal of the next access to this key; `u64::MAX` = no further access. Valid only where
+    /// [`Policy::needs_next`] returns true.
     pub next: u64,
 }
 
-/// A cache of bounded capacity that decides who leaves.
+/// A cache of limited capacity with its eviction rule.
 ///
-/// Capacity is in the unit of [`Access::size`]. An item larger than the capacity is never kept.
+/// The capacity is in the unit of [`Access::size`]. An item larger than the capacity is never stored.
 pub trait Policy: Send {
-    /// Looks an item up; a miss puts it in, evicting as needed. Returns whether it was there.
+    /// Looks an item up. A miss stores the item and evicts others as needed. Returns whether the access was a hit.
     fn access(&mut self, access: &Access) -> bool;
 
-    /// Whether the item is there; changes nothing.
+    /// Whether the item is stored. Changes nothing.
     fn contains(&self, id: u32) -> bool;
 
-    /// Removes an item (a delete, an expiry). Nothing happens if it is not there.
+    /// Removes an item that was deleted or has expired. Does nothing if the item is not stored.
     fn remove(&mut self, id: u32);
 
-    /// The sum of sizes of what is there; never above the capacity.
+    /// The sum of the sizes of the stored items; never above the capacity.
     fn used(&self) -> u64;
 
-    /// How many items are there.
+    /// The number of stored items.
     fn items(&self) -> u64;
 
-    /// Bits of bookkeeping per resident item that an implementation in a server needs, ghosts included, as
-    /// its paper counts them; the index and the item are not counted.
+    /// Bits of bookkeeping per stored item in a server that implements this policy, as the policy's paper counts
+    /// them. Ghost entries count; the index and the item itself do not.
     fn metadata_bits(&self) -> f64;
 
-    /// Whether [`Access::next`] must be filled in (Belady).
+    /// Whether the caller must fill in [`Access::next`]. Only Belady's policy needs it.
     fn needs_next(&self) -> bool {
         false
     }
 }
 
-/// Two pointers of a list.
+/// Bits of the two pointers of a doubly linked list.
 pub(super) const LINKS_BITS: f64 = 128.0;
 
-/// A key that is remembered by its digest.
+/// Bits of the digest that stands for the key of a ghost entry.
 pub(super) const GHOST_KEY_BITS: f64 = 64.0;
 
-/// The warmth that the product keeps in the index entry of an item.
+/// Bits of the access counter that Larder keeps in each index entry.
 pub(super) const WARMTH_BITS: f64 = 2.0;

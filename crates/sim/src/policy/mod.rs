@@ -1,13 +1,13 @@
-//! Eviction policies: reference implementations, each from its paper, on dense key numbers.
+//! Eviction policies: reference implementations, each from its paper.
 //!
 //! ```text
 //!   Policy <--- Framed (frame): looks up, resizes, keeps within the capacity
-//!                  |  \--> Scheme: one per policy; which item goes where, and who leaves
+//!                  |  \--> Scheme: one per policy; decides list positions and victims
 //!                  \-----> Slots (slots): items and ghosts in one arena, linked into lists
 //! ```
 //!
-//! A request for an item whose size has changed is a hit; others leave until it fits again, or itself if it
-//! is the policy's choice. A size of 0 counts as 1.
+//! Keys are dense numbers. An access to an item whose size has changed is a hit. If the item grew, the policy then
+//! evicts items until the cache is within its capacity; the victim may be the item itself. A size of 0 counts as 1.
 
 mod arc;
 mod clock;
@@ -19,10 +19,10 @@ mod lhd;
 mod lhd_classes;
 mod lirs;
 mod lru;
-mod random;
 mod ranked;
 mod redis;
 mod s3_fifo;
+mod sample_set;
 mod segmented;
 mod sketch;
 mod slots;
@@ -57,11 +57,11 @@ pub const NAMES: &[&str] = &[
     "belady",
 ];
 
-/// Builds a policy by name, with its usual parameters. `capacity` in the unit of [`Access::size`]; `seed` for
-/// those that draw lots.
+/// Builds a policy by name, with the parameters of its paper. `capacity` is in the unit of [`Access::size`]; `seed`
+/// starts the random numbers of policies that sample.
 ///
 /// # Errors
-/// An unknown name, with those that exist.
+/// An unknown name; the error lists the known names.
 pub fn build(name: &str, capacity: u64, seed: u64) -> Result<Box<dyn Policy>, String> {
     Ok(match name {
         "lru" => Box::new(Framed::new(capacity, lru::LISTS, lru::Lru)),

@@ -20,7 +20,7 @@ use crate::progress::Progress;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What a thread tells.
-pub(super) enum Told {
+pub(super) enum WorkerMessage {
     /// What it counted in this second of the measured time; seconds before `next` are complete.
     Second { thread: usize, second: u64, next: u64, tally: Box<Tally> },
     /// It ends.
@@ -63,7 +63,7 @@ pub(super) struct Collected {
 /// What the collector needs.
 pub(super) struct ToCollect {
     /// Where the threads tell what they counted.
-    pub(super) told: Receiver<Told>,
+    pub(super) messages: Receiver<WorkerMessage>,
     /// The file of the HDR log.
     pub(super) hdr: Option<File>,
     /// When the run began.
@@ -72,7 +72,7 @@ pub(super) struct ToCollect {
 
 /// Collects until all threads have ended.
 pub(super) fn run(shared: &Shared, to_collect: ToCollect) -> Collected {
-    let ToCollect { told, hdr, began } = to_collect;
+    let ToCollect { messages, hdr, began } = to_collect;
     let mut file = hdr.map(BufWriter::new);
     let mut serializer = V2DeflateSerializer::new();
     let mut builder = IntervalLogWriterBuilder::new();
@@ -103,15 +103,15 @@ pub(super) fn run(shared: &Shared, to_collect: ToCollect) -> Collected {
         begun.map_err(|error| hdr_error = Some(error.to_string())).ok()
     });
     while collector.running > 0 {
-        match told.recv_timeout(LOOK_EVERY) {
-            Ok(told) => collector.take(told),
+        match messages.recv_timeout(LOOK_EVERY) {
+            Ok(messages) => collector.take(messages),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         for (second, tally) in collector.complete() {
             if let Some(log) = &mut log {
                 let start = Duration::from_secs_f64(collector.offset_s + second as f64);
-                for kind in Kind::TOLD {
+                for kind in Kind::REPORTED {
                     let Some(latencies) = &tally.latencies[kind as usize] else { continue };
                     let length = Duration::from_secs_f64(collector.length_s(second));
                     let written = log.write_histogram(&**latencies, start, length, Tag::new(kind.name()));
@@ -155,15 +155,15 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    fn take(&mut self, told: Told) {
-        match told {
-            Told::Second { thread, second, next, tally } => {
+    fn take(&mut self, messages: WorkerMessage) {
+        match messages {
+            WorkerMessage::Second { thread, second, next, tally } => {
                 self.pending.entry(second).or_insert_with(Tally::new).add(&tally);
                 self.complete_to[thread] = next;
                 let counts = &mut self.watch.counts;
                 counts.add(&tally.counts);
             }
-            Told::End { thread, faults, doubts, ledger_forgotten } => {
+            WorkerMessage::End { thread, faults, doubts, ledger_forgotten } => {
                 self.complete_to[thread] = u64::MAX;
                 self.running -= 1;
                 self.collected.faults.merge(*faults);

@@ -12,7 +12,7 @@ use super::wire::Verb;
 const INPUT_BYTES: usize = 64 * 1024;
 /// An input buffer that grew for a long value is given back above this.
 const INPUT_BYTES_KEPT: usize = 4 * 1024 * 1024;
-/// Octets that were written are thrown away once there are so many, and no fewer than those that wait.
+/// Bytes that were written are thrown away once there are so many, and no fewer than those that wait.
 const WRITTEN_BYTES_KEPT: usize = 128 * 1024;
 /// An output buffer that grew for a long value is given back above this.
 const OUT_BYTES_KEPT: usize = 4 * 1024 * 1024;
@@ -21,7 +21,7 @@ const BACK_OFF_NS: (u64, u64) = (10_000_000, 1_000_000_000);
 
 /// What is to be sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Errand {
+pub(super) struct Command {
     /// The message.
     pub(super) verb: Verb,
     /// What it is counted as.
@@ -30,11 +30,11 @@ pub(super) struct Errand {
     pub(super) counted: bool,
     /// The key's number.
     pub(super) key: u64,
-    /// Octets of its text.
+    /// Bytes of its text.
     pub(super) key_length: usize,
     /// Who it is to the server.
     pub(super) identity: u64,
-    /// Octets of the value, where one is sent.
+    /// Bytes of the value, where one is sent.
     pub(super) value_bytes: u32,
     /// Time to live.
     pub(super) ttl_s: u32,
@@ -48,7 +48,7 @@ pub(super) struct Errand {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     /// What was sent.
-    pub(super) errand: Errand,
+    pub(super) command: Command,
     /// The version that it wrote; 0 = none.
     pub(super) version: u64,
     /// Whether the number 0 was stored instead of a value.
@@ -68,7 +68,7 @@ pub(super) struct Queued {
 
 /// How a connection stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum ConnectionState {
     /// Not connected before this time.
     Down { retry_ns: u64 },
     /// Being made since then.
@@ -82,7 +82,7 @@ pub(super) struct Connection {
     /// Its number among all threads' connections.
     pub(super) number: usize,
     /// How it stands.
-    pub(super) state: State,
+    pub(super) state: ConnectionState,
     /// Whether it has shown that it works, and counts as healthy.
     pub(super) healthy: bool,
     /// Since when it does not count as healthy, while it does not.
@@ -92,7 +92,7 @@ pub(super) struct Connection {
     /// Sent and not answered, in order.
     pub(super) pending: VecDeque<Pending>,
     /// Waits to be sent before anything else.
-    pub(super) errands: VecDeque<Errand>,
+    pub(super) commands: VecDeque<Command>,
     /// Waits to be sent.
     pub(super) queue: VecDeque<Queued>,
     /// Whether it is on the list of those that may have something to send.
@@ -100,11 +100,11 @@ pub(super) struct Connection {
     /// What is to be written, from `written` on.
     pub(super) out: Vec<u8>,
     written: usize,
-    /// What was read; the first `filled` octets are there.
+    /// What was read; the first `filled` bytes are there.
     pub(super) input: Vec<u8>,
-    /// Octets that are there.
+    /// Bytes that are there.
     pub(super) filled: usize,
-    /// How many octets the reply at the start has at least.
+    /// How many bytes the reply at the start has at least.
     pub(super) needed: usize,
     back_off_ns: u64,
 }
@@ -114,12 +114,12 @@ impl Connection {
     pub(super) fn new(number: usize, depth: usize) -> Connection {
         Connection {
             number,
-            state: State::Down { retry_ns: 0 },
+            state: ConnectionState::Down { retry_ns: 0 },
             healthy: false,
             unhealthy_ns: 0,
             stream: None,
             pending: VecDeque::with_capacity(depth + 2),
-            errands: VecDeque::new(),
+            commands: VecDeque::new(),
             queue: VecDeque::new(),
             marked: false,
             out: Vec::new(),
@@ -133,10 +133,10 @@ impl Connection {
 
     /// Whether nothing is in flight and nothing waits.
     pub(super) fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.errands.is_empty() && self.queue.is_empty()
+        self.pending.is_empty() && self.commands.is_empty() && self.queue.is_empty()
     }
 
-    /// Octets that wait to be written.
+    /// Bytes that wait to be written.
     pub(super) fn unwritten_bytes(&self) -> usize {
         self.out.len() - self.written
     }
@@ -198,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// The first `taken` octets of the input are done with.
+    /// The first `taken` bytes of the input are done with.
     pub(super) fn consume(&mut self, taken: usize) {
         if taken > 0 {
             self.input.copy_within(taken..self.filled, 0);
@@ -212,7 +212,7 @@ impl Connection {
     /// The connection is gone: it is made again after a while, longer each time. What was in flight stays in `pending`.
     pub(super) fn drop_stream(&mut self, now_ns: u64) {
         self.stream = None;
-        self.state = State::Down { retry_ns: now_ns + self.back_off_ns };
+        self.state = ConnectionState::Down { retry_ns: now_ns + self.back_off_ns };
         self.back_off_ns = (self.back_off_ns * 2).min(BACK_OFF_NS.1);
         self.clear_out();
         (self.filled, self.needed) = (0, 1);

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 const EXAMPLES_MAX: usize = 5;
 /// How many different error texts are kept apart.
 const TEXTS_MAX: usize = 200;
-/// How much of foreign octets is shown.
+/// How much of foreign bytes is shown.
 const SHOWN_BYTES_MAX: usize = 80;
 
 /// How a reply that is well-formed is wrong all the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Wrong {
-    /// Octets of a value differ from what was stored.
+    /// Bytes of a value differ from what was stored.
     Octets,
     /// A value is longer or shorter than what was stored.
     Length,
@@ -184,7 +184,7 @@ fn error_name(line: &[u8]) -> String {
     name
 }
 
-/// Foreign octets for people: escaped, and only the first of them.
+/// Foreign bytes for people: escaped, and only the first of them.
 pub(super) fn shown(octets: &[u8]) -> String {
     let first = &octets[..octets.len().min(SHOWN_BYTES_MAX)];
     let more = if octets.len() > first.len() { "..." } else { "" };

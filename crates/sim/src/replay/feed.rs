@@ -13,9 +13,9 @@ use crate::mix::KeySet;
 use crate::{CHUNK_REQUESTS, Fields, Op, Request, Source, SourceError};
 
 /// Orders in a parcel.
-const PARCEL_ORDERS: usize = 1024;
+const BATCH_ORDERS: usize = 1024;
 /// Parcels that wait for a thread.
-pub(super) const PARCELS_MAX: usize = 16;
+pub(super) const BATCHES_MAX: usize = 16;
 /// How soon a thread with a full queue is looked at again while something is held back for another one.
 const FULL_AGAIN: Duration = Duration::from_micros(500);
 /// Requests of one second of a trace that are spread over this second at most.
@@ -45,7 +45,7 @@ pub(super) struct Order {
 }
 
 /// What a thread is handed.
-pub(super) enum Parcel {
+pub(super) enum Batch {
     /// Requests.
     Orders(Phase, Vec<Order>),
     /// Answer everything, wait for the other threads, go on.
@@ -53,9 +53,9 @@ pub(super) enum Parcel {
 }
 
 /// Where the parcels of one thread go.
-pub(super) struct Outlet {
+pub(super) struct WorkerQueue {
     /// The thread's queue.
-    pub(super) parcels: SyncSender<Parcel>,
+    pub(super) batches: SyncSender<Batch>,
     /// Empty parcels come back.
     pub(super) empties: Receiver<Vec<Order>>,
     /// Wakes the thread.
@@ -83,12 +83,12 @@ pub(super) struct Fed {
 }
 
 /// Hands out all passes of the source.
-pub(super) fn run(open: Open<'_>, first: Box<dyn Source>, shared: &Shared, outlets: Vec<Outlet>) -> Fed {
+pub(super) fn run(open: Open<'_>, first: Box<dyn Source>, shared: &Shared, queues: Vec<WorkerQueue>) -> Fed {
     let fields = first.fields();
     let mut feed = Feed {
         shared,
-        open_parcels: outlets.iter().map(|_| Vec::with_capacity(PARCEL_ORDERS)).collect(),
-        outlets,
+        open_batches: queues.iter().map(|_| Vec::with_capacity(BATCH_ORDERS)).collect(),
+        queues,
         phase: Phase::Load,
         fields,
         schedule: Schedule::new(shared.options.pace),
@@ -105,8 +105,8 @@ pub(super) fn run(open: Open<'_>, first: Box<dyn Source>, shared: &Shared, outle
 
 struct Feed<'a> {
     shared: &'a Shared,
-    outlets: Vec<Outlet>,
-    open_parcels: Vec<Vec<Order>>,
+    queues: Vec<WorkerQueue>,
+    open_batches: Vec<Vec<Order>>,
     phase: Phase,
     fields: Fields,
     schedule: Schedule,
@@ -225,26 +225,26 @@ impl Feed<'_> {
 
     fn hand(&mut self, order: Order) -> Result<(), Stopped> {
         let to = if self.shared.options.spread {
-            self.next_spread = (self.next_spread + 1) % self.outlets.len();
+            self.next_spread = (self.next_spread + 1) % self.queues.len();
             self.next_spread
         } else {
             self.shared.thread_of(self.shared.connection_of(order.request.key))
         };
-        self.open_parcels[to].push(order);
-        if self.open_parcels[to].len() == PARCEL_ORDERS { self.send_parcel(to) } else { Ok(()) }
+        self.open_batches[to].push(order);
+        if self.open_batches[to].len() == BATCH_ORDERS { self.send_batch(to) } else { Ok(()) }
     }
 
     /// Hands a thread its parcel. While its queue is full, what is held back for the other threads goes to them: none
     /// of them has to be late because this one is slow.
-    fn send_parcel(&mut self, to: usize) -> Result<(), Stopped> {
+    fn send_batch(&mut self, to: usize) -> Result<(), Stopped> {
         while !self.offer(to)? {
             let mut held_back = false;
-            for other in (0..self.outlets.len()).filter(|&other| other != to) {
+            for other in (0..self.queues.len()).filter(|&other| other != to) {
                 held_back |= !self.offer(other)?;
             }
             if !held_back {
-                let parcel = Parcel::Orders(self.phase, self.take_parcel(to));
-                return self.send(to, parcel);
+                let batch = Batch::Orders(self.phase, self.take_batch(to));
+                return self.send(to, batch);
             }
             std::thread::sleep(FULL_AGAIN);
         }
@@ -253,35 +253,35 @@ impl Feed<'_> {
 
     /// Hands a thread its parcel if there is one and its queue has room; says whether nothing is left to hand over.
     fn offer(&mut self, to: usize) -> Result<bool, Stopped> {
-        if self.open_parcels[to].is_empty() {
+        if self.open_batches[to].is_empty() {
             return Ok(true);
         }
-        let orders = std::mem::take(&mut self.open_parcels[to]);
-        match self.outlets[to].parcels.try_send(Parcel::Orders(self.phase, orders)) {
+        let orders = std::mem::take(&mut self.open_batches[to]);
+        match self.queues[to].batches.try_send(Batch::Orders(self.phase, orders)) {
             Ok(()) => {
-                self.open_parcels[to] = self.empty_parcel(to);
+                self.open_batches[to] = self.empty_batch(to);
                 self.wake(to);
                 Ok(true)
             }
-            Err(TrySendError::Full(Parcel::Orders(_, orders))) => {
-                self.open_parcels[to] = orders;
+            Err(TrySendError::Full(Batch::Orders(_, orders))) => {
+                self.open_batches[to] = orders;
                 Ok(false)
             }
             Err(_) => Err(Stopped),
         }
     }
 
-    fn take_parcel(&mut self, to: usize) -> Vec<Order> {
-        let empty = self.empty_parcel(to);
-        std::mem::replace(&mut self.open_parcels[to], empty)
+    fn take_batch(&mut self, to: usize) -> Vec<Order> {
+        let empty = self.empty_batch(to);
+        std::mem::replace(&mut self.open_batches[to], empty)
     }
 
-    fn empty_parcel(&self, to: usize) -> Vec<Order> {
-        self.outlets[to].empties.try_recv().unwrap_or_else(|_| Vec::with_capacity(PARCEL_ORDERS))
+    fn empty_batch(&self, to: usize) -> Vec<Order> {
+        self.queues[to].empties.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_ORDERS))
     }
 
-    fn send(&self, to: usize, parcel: Parcel) -> Result<(), Stopped> {
-        self.outlets[to].parcels.send(parcel).map_err(|_| Stopped)?;
+    fn send(&self, to: usize, batch: Batch) -> Result<(), Stopped> {
+        self.queues[to].batches.send(batch).map_err(|_| Stopped)?;
         self.wake(to);
         Ok(())
     }
@@ -289,21 +289,21 @@ impl Feed<'_> {
     fn wake(&self, to: usize) {
         if self.shared.starving[to].swap(false, Relaxed) {
             // A thread that is not woken looks by itself a little later.
-            let _ = self.outlets[to].waker.wake();
+            let _ = self.queues[to].waker.wake();
         }
     }
 
     fn flush(&mut self) -> Result<(), Stopped> {
-        for to in 0..self.outlets.len() {
-            if !self.open_parcels[to].is_empty() {
-                self.send_parcel(to)?;
+        for to in 0..self.queues.len() {
+            if !self.open_batches[to].is_empty() {
+                self.send_batch(to)?;
             }
         }
         Ok(())
     }
 
     fn gate(&mut self) -> Result<(), Stopped> {
-        (0..self.outlets.len()).try_for_each(|to| self.send(to, Parcel::Gate))
+        (0..self.queues.len()).try_for_each(|to| self.send(to, Batch::Gate))
     }
 }
 
@@ -470,25 +470,25 @@ mod tests {
             (0..).find(|&key| shared.thread_of(shared.connection_of(key)) == thread).expect("one of all keys")
         };
         let mut keys = vec![key_of(1); 5];
-        keys.extend(vec![key_of(0); PARCEL_ORDERS + 1]);
-        let (mut outlets, mut queues) = (Vec::new(), Vec::new());
+        keys.extend(vec![key_of(0); BATCH_ORDERS + 1]);
+        let (mut queues, mut receivers) = (Vec::new(), Vec::new());
         for _ in 0..2 {
             let poll = mio::Poll::new().expect("a poll");
             let waker = Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
-            let (parcels, queue) = std::sync::mpsc::sync_channel(1);
-            outlets.push(Outlet { parcels, empties: std::sync::mpsc::channel().1, waker });
-            queues.push(queue);
+            let (batches, queue) = std::sync::mpsc::sync_channel(1);
+            queues.push(WorkerQueue { batches, empties: std::sync::mpsc::channel().1, waker });
+            receivers.push(queue);
         }
         std::thread::scope(|scope| {
-            let queues = queues;
-            scope.spawn(|| run(&|| unreachable!(), Box::new(Keys(keys)), &shared, outlets));
-            let next = |of: usize| queues[of].recv_timeout(Duration::from_secs(5));
+            let receivers = receivers;
+            scope.spawn(|| run(&|| unreachable!(), Box::new(Keys(keys)), &shared, queues));
+            let next = |of: usize| receivers[of].recv_timeout(Duration::from_secs(5));
             // The word to gather fills both queues; that of the first thread stays full.
-            assert!(matches!(next(1), Ok(Parcel::Gate)));
-            assert!(matches!(next(1), Ok(Parcel::Orders(_, orders)) if orders.len() == 5));
-            assert!(matches!(next(0), Ok(Parcel::Gate)));
-            assert!(matches!(next(0), Ok(Parcel::Orders(_, orders)) if orders.len() == PARCEL_ORDERS));
-            assert!(matches!(next(0), Ok(Parcel::Orders(_, orders)) if orders.len() == 1));
+            assert!(matches!(next(1), Ok(Batch::Gate)));
+            assert!(matches!(next(1), Ok(Batch::Orders(_, orders)) if orders.len() == 5));
+            assert!(matches!(next(0), Ok(Batch::Gate)));
+            assert!(matches!(next(0), Ok(Batch::Orders(_, orders)) if orders.len() == BATCH_ORDERS));
+            assert!(matches!(next(0), Ok(Batch::Orders(_, orders)) if orders.len() == 1));
         });
     }
 }

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::connection::Errand;
+use super::connection::Command;
 use crate::mix::KeyMap;
 
 /// What is stored when a fetch is done, and over which connection.
 struct Fetch {
     connection: usize,
-    errand: Errand,
+    command: Command,
 }
 
 /// Fetches by the time when they are done, and the keys that are being fetched.
@@ -39,18 +39,18 @@ impl Fetches {
     }
 
     /// A fetch begins that is done at `done_ns`.
-    pub(super) fn begin(&mut self, done_ns: u64, connection: usize, errand: Errand) {
+    pub(super) fn begin(&mut self, done_ns: u64, connection: usize, command: Command) {
         self.begun += 1;
         self.due.push(Reverse((done_ns, self.begun)));
-        self.keys.insert(errand.identity, done_ns);
-        self.under_way.insert(self.begun, Fetch { connection, errand });
+        self.keys.insert(command.identity, done_ns);
+        self.under_way.insert(self.begun, Fetch { connection, command });
     }
 
     /// The next fetch that is done by now: the connection, and what to store.
-    pub(super) fn next_done(&mut self, now_ns: u64) -> Option<(usize, Errand)> {
+    pub(super) fn next_done(&mut self, now_ns: u64) -> Option<(usize, Command)> {
         self.due.peek().filter(|Reverse((done_ns, _))| *done_ns <= now_ns)?;
         let Reverse((_, number)) = self.due.pop()?;
-        self.under_way.remove(&number).map(|fetch| (fetch.connection, fetch.errand))
+        self.under_way.remove(&number).map(|fetch| (fetch.connection, fetch.command))
     }
 
     /// When the next one is done.
@@ -75,8 +75,8 @@ mod tests {
     use crate::replay::tally::Kind;
     use crate::replay::wire::Verb;
 
-    fn errand(identity: u64) -> Errand {
-        Errand {
+    fn command(identity: u64) -> Command {
+        Command {
             verb: Verb::Set,
             kind: Kind::Fill,
             counted: true,
@@ -94,11 +94,13 @@ mod tests {
     fn fetches_end_in_the_order_of_their_times() {
         let mut fetches = Fetches::default();
         for (done_ns, key) in [(30, 1), (10, 2), (20, 3), (10, 4)] {
-            fetches.begin(done_ns, 7, errand(key));
+            fetches.begin(done_ns, 7, command(key));
         }
         assert_eq!((fetches.len(), fetches.next_ns(), fetches.of_key(3)), (4, Some(10), Some(20)));
         let mut ended = |now_ns| {
-            std::iter::from_fn(|| fetches.next_done(now_ns)).map(|(_, errand)| errand.key).collect::<Vec<_>>()
+            std::iter::from_fn(|| fetches.next_done(now_ns))
+                .map(|(_, command)| command.key)
+                .collect::<Vec<_>>()
         };
         assert_eq!((ended(9), ended(20), ended(100)), (vec![], vec![2, 4, 3], vec![1]));
         assert_eq!(fetches.of_key(3), Some(20));

@@ -30,7 +30,7 @@ impl Keys {
         Keys { prefix: prefix.as_bytes().to_vec(), bytes_max }
     }
 
-    /// Octets of the text of key `key`, where the trace says `key_bytes`.
+    /// Bytes of the text of key `key`, where the trace says `key_bytes`.
     #[inline]
     pub(super) fn length(&self, key: u64, key_bytes: u16) -> usize {
         let needed = self.prefix.len() + digits(key);

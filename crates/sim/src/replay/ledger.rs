@@ -126,7 +126,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Remembers up to `keys_max` keys, 43 to 86 octets each.
+    /// Remembers up to `keys_max` keys, 43 to 86 bytes each.
     pub(super) fn new(keys_max: usize) -> Ledger {
         Ledger { slots: vec![Entry::default(); SLOTS_MIN], used: 0, keys_max: keys_max.max(1), forgotten: 0 }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use mio::Token;
 
-use super::connection::{Errand, Pending, State};
+use super::connection::{Command, ConnectionState, Pending};
 use super::faults::{Mishap, shown};
 use super::options::Protocol;
 use super::tally::Kind;
@@ -23,7 +23,7 @@ impl Worker {
     /// so then everything is read, down to the end.
     pub(super) fn serve(&mut self, at: usize, closed: bool) {
         let now_ns = self.shared.now_ns();
-        if let State::Connecting { .. } = self.connections[at].state
+        if let ConnectionState::Connecting { .. } = self.connections[at].state
             && !self.establish(at, now_ns)
         {
             return;
@@ -58,7 +58,7 @@ impl Worker {
                 false
             }
             Ok(true) => {
-                self.connections[at].state = State::Up { since_ns: now_ns };
+                self.connections[at].state = ConnectionState::Up { since_ns: now_ns };
                 if self.connections[at].is_new() {
                     self.is_healthy(at);
                 }
@@ -71,7 +71,7 @@ impl Worker {
 
     pub(super) fn log_in(&mut self, at: usize, now_ns: u64) {
         let (shared, connection) = (&self.shared, &mut self.connections[at]);
-        let errand = Errand {
+        let command = Command {
             verb: Verb::Set,
             kind: Kind::Login,
             counted: false,
@@ -83,7 +83,7 @@ impl Worker {
             penalty_us: 0,
             began_ns: 0,
         };
-        let pending = Pending { errand, version: 0, zero: false, sent_ns: now_ns };
+        let pending = Pending { command, version: 0, zero: false, sent_ns: now_ns };
         if let Some(who) = &shared.options.credentials {
             Wire::put_login(shared.wire.protocol, &mut connection.out, &who.user, &who.password);
             connection.pending.push_back(pending);
@@ -102,12 +102,12 @@ impl Worker {
         if let Some(stream) = &mut connection.stream {
             stream.deregister(self.poll.registry());
         }
-        let was_up = matches!(connection.state, State::Up { .. });
+        let was_up = matches!(connection.state, ConnectionState::Up { .. });
         let mut lost = 0;
         while let Some(pending) = connection.pending.pop_front() {
-            lost += u64::from(pending.errand.kind != Kind::Login);
+            lost += u64::from(pending.command.kind != Kind::Login);
             if pending.version != 0 {
-                self.ledger.entry(pending.errand.identity).lost();
+                self.ledger.entry(pending.command.identity).lost();
             }
         }
         if std::mem::take(&mut connection.healthy) {
@@ -136,11 +136,11 @@ impl Worker {
         for at in 0..self.connections.len() {
             self.abandon(at, now_ns);
             match self.connections[at].state {
-                State::Down { retry_ns } if now_ns >= retry_ns => self.connect(at, now_ns),
-                State::Connecting { since_ns } if now_ns > since_ns + timeout_ns => {
+                ConnectionState::Down { retry_ns } if now_ns >= retry_ns => self.connect(at, now_ns),
+                ConnectionState::Connecting { since_ns } if now_ns > since_ns + timeout_ns => {
                     self.lose(at, Broken(Mishap::NotConnected, "no answer to the attempt".to_owned()));
                 }
-                State::Up { since_ns } => {
+                ConnectionState::Up { since_ns } => {
                     self.look_for_silence(at, now_ns, timeout_ns);
                     if now_ns > since_ns + PROVED_NS && self.connections[at].pending.is_empty() {
                         self.is_healthy(at);
@@ -175,8 +175,8 @@ impl Worker {
         let came = shown(&connection.input[..connection.filled]);
         let text = format!(
             "no whole reply to {} {} after {waited_s:.1} s; so far: '{came}'",
-            oldest.errand.verb.name(),
-            self.text_of_key(&oldest.errand)
+            oldest.command.verb.name(),
+            self.text_of_key(&oldest.command)
         );
         self.lose(at, Broken(Mishap::Timeout, text));
     }
@@ -192,7 +192,7 @@ impl Worker {
         match connected {
             Ok(stream) => {
                 self.connections[at].stream = Some(stream);
-                self.connections[at].state = State::Connecting { since_ns: now_ns };
+                self.connections[at].state = ConnectionState::Connecting { since_ns: now_ns };
                 // A UNIX socket is connected at once.
                 self.establish(at, now_ns);
             }

@@ -52,7 +52,7 @@ pub use self::server::Server;
 pub use self::tally::{Answers, Counts, Kind};
 
 use self::collect::{Collected, ToCollect};
-use self::feed::{Fed, Outlet};
+use self::feed::{Fed, WorkerQueue};
 use self::key::Keys;
 use self::shared::Shared;
 use self::value::Values;
@@ -86,20 +86,20 @@ pub fn run(
     };
     let shared = Arc::new(Shared::new(options, wire, since_1970.as_nanos() as u64));
     let failed = |error: std::io::Error| Failure::Failed(format!("cannot start a thread: {error}"));
-    let (told, collected) = mpsc::channel();
-    let mut outlets = Vec::new();
+    let (messages, collected) = mpsc::channel();
+    let mut queues = Vec::new();
     let mut workers = Vec::new();
     for number in 0..shared.options.threads {
         let poll = Poll::new().map_err(failed)?;
         let waker = Waker::new(poll.registry(), worker::WAKER).map_err(failed)?;
-        let (parcels, orders) = mpsc::sync_channel(feed::PARCELS_MAX);
+        let (batches, orders) = mpsc::sync_channel(feed::BATCHES_MAX);
         let (empties, emptied) = mpsc::channel();
-        outlets.push(Outlet { parcels, empties: emptied, waker });
-        workers.push(Worker::new(number, shared.clone(), poll, orders, empties, told.clone()));
+        queues.push(WorkerQueue { batches, empties: emptied, waker });
+        workers.push(Worker::new(number, shared.clone(), poll, orders, empties, messages.clone()));
     }
-    drop(told);
-    let to_collect = ToCollect { told: collected, hdr, began };
-    let (collected, fed) = run_threads(&shared, workers, outlets, open, first, to_collect)?;
+    drop(messages);
+    let to_collect = ToCollect { messages: collected, hdr, began };
+    let (collected, fed) = run_threads(&shared, workers, queues, open, first, to_collect)?;
     Ok(summary::outcome(&shared.options, &found, collected, fed))
 }
 
@@ -107,13 +107,13 @@ pub fn run(
 fn run_threads(
     shared: &Arc<Shared>,
     workers: Vec<Worker>,
-    outlets: Vec<Outlet>,
+    queues: Vec<WorkerQueue>,
     open: &(dyn Fn() -> Result<Box<dyn Source>, SourceError> + Sync),
     first: Box<dyn Source>,
     to_collect: ToCollect,
 ) -> Result<(Collected, Fed), Failure> {
     std::thread::scope(|scope| {
-        let feed = scope.spawn(|| feed::run(open, first, shared, outlets));
+        let feed = scope.spawn(|| feed::run(open, first, shared, queues));
         let running: Vec<_> = workers.into_iter().map(|worker| scope.spawn(move || worker.run())).collect();
         let collected = collect::run(shared, to_collect);
         let mut failure = None;

@@ -49,9 +49,9 @@ pub enum Warmup {
 pub enum Verify {
     /// Not at all.
     Off,
-    /// Of values longer than 64 octets, the header: whose value, how long, which version.
+    /// Of values longer than 64 bytes, the header: whose value, how long, which version.
     Fast,
-    /// Every octet.
+    /// Every byte.
     Full,
 }
 
@@ -107,7 +107,7 @@ pub struct Options {
     pub spread: bool,
     /// How closely values are looked at.
     pub verify: Verify,
-    /// How many keys are remembered, in all, to tell stale values; 43 to 86 octets each.
+    /// How many keys are remembered, in all, to tell stale values; 43 to 86 bytes each.
     pub verify_keys: usize,
     /// What is sent for a `cas`.
     pub cas_as: CasAs,
@@ -115,7 +115,7 @@ pub struct Options {
     pub ttls: bool,
     /// What every key begins with.
     pub key_prefix: String,
-    /// Octets of a value where the source does not know sizes.
+    /// Bytes of a value where the source does not know sizes.
     pub value_bytes: u32,
     /// Values of the source that are longer are cut to this.
     pub value_bytes_max: u32,

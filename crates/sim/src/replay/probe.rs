@@ -10,7 +10,7 @@ use super::wire::Wire;
 
 /// What the first look found.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct ServerInfo {
     /// The server's language.
     pub(super) protocol: Protocol,
     /// What it said about itself.
@@ -21,7 +21,7 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// One line: nobody there, no answer, a login that is refused.
-pub(super) fn look(options: &Options) -> Result<Found, String> {
+pub(super) fn look(options: &Options) -> Result<ServerInfo, String> {
     let server = &options.server;
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
@@ -49,7 +49,7 @@ pub(super) fn look(options: &Options) -> Result<Found, String> {
     let protocol = options.protocol.unwrap_or(spoken);
     log_in(options, protocol, &mut connection)?;
     let version = line.strip_prefix(b"VERSION ").map_or(String::new(), shown);
-    Ok(Found { protocol, version })
+    Ok(ServerInfo { protocol, version })
 }
 
 /// Logs in once, so that a refusal is told before anything else happens.

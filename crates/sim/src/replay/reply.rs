@@ -1,4 +1,4 @@
-//! Replies: octets in, replies out. Nothing here reads a socket.
+//! Replies: bytes in, replies out. Nothing here reads a socket.
 
 use super::options::Protocol;
 
@@ -37,12 +37,12 @@ pub(super) enum Reply<'a> {
     Error(&'a [u8]),
 }
 
-/// What the octets at the start of a stream are.
+/// What the bytes at the start of a stream are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
-    /// A reply, and how many octets it takes.
+    /// A reply, and how many bytes it takes.
     Reply(Reply<'a>, usize),
-    /// The start of one that has at least this many octets.
+    /// The start of one that has at least this many bytes.
     Incomplete(usize),
     /// No reply of this protocol.
     Garbage,
@@ -81,7 +81,7 @@ fn parse_memcached(input: &[u8]) -> Parsed<'_> {
     Parsed::Reply(reply, after)
 }
 
-/// `words`: key, flags, octets, perhaps a number; the value follows from `start` on.
+/// `words`: key, flags, bytes, perhaps a number; the value follows from `start` on.
 #[inline]
 fn memcached_value<'a>(input: &'a [u8], words: &'a [u8], start: usize) -> Parsed<'a> {
     let mut words = words.split(|&byte| byte == b' ');
@@ -131,7 +131,7 @@ fn parse_resp(input: &[u8]) -> Parsed<'_> {
     Parsed::Reply(reply, after)
 }
 
-/// A value of `bytes` octets from `start`, with `trailer` behind it.
+/// A value of `bytes` bytes from `start`, with `trailer` behind it.
 #[inline]
 fn framed<'a>(
     input: &'a [u8],
@@ -187,7 +187,7 @@ mod tests {
         Reply::Value { key, unique, data }
     }
 
-    /// Every start of it is incomplete and asks for no more octets than there are; what follows changes nothing.
+    /// Every start of it is incomplete and asks for no more bytes than there are; what follows changes nothing.
     fn check(protocol: Protocol, input: &[u8], expected: Reply<'_>) {
         for cut in 0..input.len() {
             match parse(protocol, &input[..cut]) {

@@ -46,7 +46,7 @@ pub(super) const KINDS: usize = Kind::Load as usize;
 
 impl Kind {
     /// The kinds that a report tells.
-    pub(super) const TOLD: [Kind; KINDS] = [
+    pub(super) const REPORTED: [Kind; KINDS] = [
         Kind::Get,
         Kind::Set,
         Kind::Add,
@@ -103,9 +103,9 @@ impl Answers {
 pub struct Counts {
     /// By kind.
     pub answers: [Answers; KINDS],
-    /// Octets received.
+    /// Bytes received.
     pub bytes_in: u64,
-    /// Octets sent.
+    /// Bytes sent.
     pub bytes_out: u64,
     /// Fetches from the back end.
     pub fetches: u64,

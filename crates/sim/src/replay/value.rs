@@ -1,24 +1,24 @@
 //! Values that say whose they are.
 //!
 //! ```text
-//!   16 octets or more:  | whose: 4 | octets in all: 4 | version: 8 | pattern of whose, length and version ... |
+//!   16 bytes or more:  | whose: 4 | bytes in all: 4 | version: 8 | pattern of whose, length and version ... |
 //!   fewer:              | pattern of whose and length |
 //! ```
 //!
-//! The pattern is cut out of one block of random octets, so making it is a copy and checking it a comparison. A value
+//! The pattern is cut out of one block of random bytes, so making it is a copy and checking it a comparison. A value
 //! that was appended or prepended to is a row of such values.
 
 use super::options::Verify;
 use crate::mix::mix64;
 
-/// Octets that say whose, how long and which version.
+/// Bytes that say whose, how long and which version.
 pub(super) const HEADER_BYTES: usize = 16;
 
 const STEP_BYTES: usize = 8 * 1024;
 const BLOCK_BYTES: usize = 2 * STEP_BYTES;
 /// How far the place in the block moves from one step of a long value to the next; odd, so that steps differ.
 const STEP_STRIDE: usize = 4051;
-/// Where `Verify::Fast` stops looking at every octet.
+/// Where `Verify::Fast` stops looking at every byte.
 const FAST_BYTES: usize = 64;
 
 /// What a value turned out to be.
@@ -37,9 +37,9 @@ pub(super) enum Checked {
 /// How a value is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flaw {
-    /// Octets differ.
+    /// Bytes differ.
     Octets,
-    /// Octets are missing, or there are too many.
+    /// Bytes are missing, or there are too many.
     Length,
     /// It is the value of another key.
     Key,
@@ -58,7 +58,7 @@ impl Values {
         Values { block: words.flat_map(u64::to_le_bytes).collect(), verify }
     }
 
-    /// Puts the value of `bytes` octets of the key `identity` at the end of `out`.
+    /// Puts the value of `bytes` bytes of the key `identity` at the end of `out`.
     #[inline]
     pub(super) fn put(&self, out: &mut Vec<u8>, identity: u64, version: u64, bytes: usize) {
         if bytes < HEADER_BYTES {
@@ -180,7 +180,7 @@ fn seal(whose: u32, version: u64) -> u32 {
     (mix64(version ^ u64::from(whose) << 32) >> 32) as u32
 }
 
-/// The value of a key that has fewer octets than a header.
+/// The value of a key that has fewer bytes than a header.
 #[inline]
 fn short(identity: u64, bytes: usize) -> [u8; HEADER_BYTES] {
     let first = mix64(identity ^ bytes as u64);

@@ -1,4 +1,4 @@
-//! Requests as octets: memcached's classic commands, and their RESP counterparts.
+//! Requests as bytes: memcached's classic commands, and their RESP counterparts.
 
 use super::key::Keys;
 use super::options::Protocol;
@@ -50,7 +50,7 @@ pub(super) struct Message {
     pub(super) verb: Verb,
     /// The key's number.
     pub(super) key: u64,
-    /// Octets of the key's text.
+    /// Bytes of the key's text.
     pub(super) key_length: usize,
     /// What is stored, by verbs that store.
     pub(super) content: Content,

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use mio::{Events, Poll, Token};
 
-use super::collect::Told;
-use super::connection::{Connection, Errand, Queued};
+use super::collect::WorkerMessage;
+use super::connection::{Command, Connection, Queued};
 use super::faults::{AllDoubts, Faults, shown};
-use super::feed::{Order, PARCELS_MAX, Parcel, Phase};
+use super::feed::{BATCHES_MAX, Batch, Order, Phase};
 use super::fetches::Fetches;
 use super::ledger::Ledger;
 use super::options::Pace;
@@ -54,11 +54,11 @@ pub(super) struct Worker {
     pub(super) version: u64,
     /// When measuring begins, once it is known.
     pub(super) measure_ns: Option<u64>,
-    parcels: Receiver<Parcel>,
+    batches: Receiver<Batch>,
     empties: Sender<Vec<Order>>,
-    told: Sender<Told>,
+    messages: Sender<WorkerMessage>,
     /// The parcel at hand, and how much of it has been shared out.
-    parcel: Option<(Phase, Vec<Order>, usize)>,
+    batch: Option<(Phase, Vec<Order>, usize)>,
     gate: Gate,
     /// Whether nothing more will come.
     fed: bool,
@@ -92,9 +92,9 @@ impl Worker {
         number: usize,
         shared: Arc<Shared>,
         poll: Poll,
-        parcels: Receiver<Parcel>,
+        batches: Receiver<Batch>,
         empties: Sender<Vec<Order>>,
-        told: Sender<Told>,
+        messages: Sender<WorkerMessage>,
     ) -> Worker {
         let options = &shared.options;
         let connections = (number..options.connections).step_by(options.threads);
@@ -108,10 +108,10 @@ impl Worker {
             fetches: Fetches::default(),
             key_text: Vec::new(),
             poll,
-            parcels,
+            batches,
             empties,
-            told,
-            parcel: None,
+            messages,
+            batch: None,
             gate: Gate::Ahead,
             fed: false,
             marked: Vec::new(),
@@ -153,7 +153,7 @@ impl Worker {
         }
         self.report_second(u64::MAX);
         // The collector outlives its threads.
-        let _ = self.told.send(Told::End {
+        let _ = self.messages.send(WorkerMessage::End {
             thread: self.number,
             faults: Box::new(self.faults),
             doubts: Box::new(self.doubts),
@@ -169,13 +169,13 @@ impl Worker {
             self.fetches.clear();
             for connection in &mut self.connections {
                 connection.queue.clear();
-                connection.errands.clear();
+                connection.commands.clear();
                 if connection.stream.is_none() {
                     connection.pending.clear();
                 }
             }
         }
-        self.fed && self.parcel.is_none() && self.is_drained()
+        self.fed && self.batch.is_none() && self.is_drained()
     }
 
     /// The run is ended: nothing more is sent. What was due by then, of all that was handed over, is counted.
@@ -185,7 +185,7 @@ impl Worker {
         let gate_ns = match self.gate {
             Gate::Behind(gate_ns) if self.shared.options.pace != Pace::Closed && measuring => gate_ns,
             _ => {
-                self.parcel = None;
+                self.batch = None;
                 return;
             }
         };
@@ -199,11 +199,11 @@ impl Worker {
         for connection in &mut self.connections {
             connection.queue.drain(..).for_each(|queued| unsent(queued.phase, queued.order.due_ns));
         }
-        if let Some((phase, orders, at)) = self.parcel.take() {
+        if let Some((phase, orders, at)) = self.batch.take() {
             orders[at..].iter().for_each(|order| unsent(phase, gate_ns + order.due_ns));
         }
-        for parcel in self.parcels.try_iter().take(PARCELS_MAX) {
-            if let Parcel::Orders(phase, orders) = parcel {
+        for batch in self.batches.try_iter().take(BATCHES_MAX) {
+            if let Batch::Orders(phase, orders) = batch {
                 orders.iter().for_each(|order| unsent(phase, gate_ns + order.due_ns));
             }
         }
@@ -215,7 +215,7 @@ impl Worker {
 
     /// Hands orders to connections as long as there is room, and their time has come.
     fn take_orders(&mut self, now_ns: u64) {
-        while self.pass_gate(now_ns) && (self.parcel.is_some() || self.next_parcel()) {
+        while self.pass_gate(now_ns) && (self.batch.is_some() || self.next_batch()) {
             if !self.share_out(now_ns) {
                 return;
             }
@@ -237,17 +237,17 @@ impl Worker {
     }
 
     /// Whether a parcel, or the word to gather at the gate, was there.
-    fn next_parcel(&mut self) -> bool {
+    fn next_batch(&mut self) -> bool {
         let starving = &self.shared.starving[self.number];
-        let mut found = self.parcels.try_recv();
+        let mut found = self.batches.try_recv();
         if matches!(found, Err(TryRecvError::Empty)) {
             starving.store(true, Relaxed);
             // One may have come between the look and the word.
-            found = self.parcels.try_recv();
+            found = self.batches.try_recv();
         }
         match found {
-            Ok(Parcel::Orders(phase, orders)) => self.parcel = Some((phase, orders, 0)),
-            Ok(Parcel::Gate) => self.gate = Gate::Draining,
+            Ok(Batch::Orders(phase, orders)) => self.batch = Some((phase, orders, 0)),
+            Ok(Batch::Gate) => self.gate = Gate::Draining,
             Err(TryRecvError::Disconnected) => self.fed = true,
             Err(TryRecvError::Empty) => return false,
         }
@@ -256,7 +256,7 @@ impl Worker {
 
     /// Shares out the parcel at hand; says whether all of it could be.
     fn share_out(&mut self, now_ns: u64) -> bool {
-        let Some((phase, orders, mut at)) = self.parcel.take() else { return true };
+        let Some((phase, orders, mut at)) = self.batch.take() else { return true };
         let open_loop = self.shared.options.pace != Pace::Closed && phase != Phase::Load;
         let queue_max = if open_loop { QUEUE_MAX.1 } else { QUEUE_MAX.0.max(self.shared.options.depth * 4) };
         let gate_ns = if let Gate::Behind(gate_ns) = self.gate { gate_ns } else { 0 };
@@ -272,7 +272,7 @@ impl Worker {
             at += 1;
         }
         if at < orders.len() {
-            self.parcel = Some((phase, orders, at));
+            self.batch = Some((phase, orders, at));
             return false;
         }
         let mut empty = orders;
@@ -306,8 +306,8 @@ impl Worker {
     }
 
     fn end_fetches(&mut self, now_ns: u64) {
-        while let Some((connection, errand)) = self.fetches.next_done(now_ns) {
-            self.connections[connection].errands.push_back(errand);
+        while let Some((connection, command)) = self.fetches.next_done(now_ns) {
+            self.connections[connection].commands.push_back(command);
             self.mark(connection);
         }
     }
@@ -340,12 +340,12 @@ impl Worker {
     }
 
     /// The text of an errand's key, for people.
-    pub(super) fn text_of_key(&self, errand: &Errand) -> String {
-        if errand.kind == Kind::Login {
+    pub(super) fn text_of_key(&self, command: &Command) -> String {
+        if command.kind == Kind::Login {
             return "(login)".to_owned();
         }
         let mut text = Vec::new();
-        self.shared.wire.keys.put(&mut text, errand.key, errand.key_length);
+        self.shared.wire.keys.put(&mut text, command.key, command.key_length);
         shown(&text)
     }
 
@@ -353,8 +353,12 @@ impl Worker {
     fn report_second(&mut self, second: u64) {
         let tally = Box::new(std::mem::replace(&mut self.tally, Tally::new()));
         // The collector outlives its threads.
-        let _ =
-            self.told.send(Told::Second { thread: self.number, second: self.second, next: second, tally });
+        let _ = self.messages.send(WorkerMessage::Second {
+            thread: self.number,
+            second: self.second,
+            next: second,
+            tally,
+        });
         self.second = second;
     }
 
@@ -365,7 +369,7 @@ impl Worker {
         }
         let now_ns = self.shared.now_ns();
         let mut next_ns = self.fetches.next_ns().unwrap_or(u64::MAX);
-        match (self.gate, &self.parcel) {
+        match (self.gate, &self.batch) {
             (Gate::Waiting, _) => next_ns = now_ns,
             (Gate::Behind(gate_ns), Some((_, orders, at))) if self.shared.options.pace != Pace::Closed => {
                 next_ns = next_ns.min(gate_ns + orders.get(*at).map_or(0, |order| order.due_ns));

@@ -1,17 +1,17 @@
-//! What a report consists of: tables, charts and paragraphs, without any layout.
+//! The parts of a report: tables, charts and paragraphs, without any layout.
 
 use serde::{Serialize, Serializer};
 
-/// One cell of a table. In JSON it is a string, a number or null; NaN and infinity are null.
+/// One cell of a table. In JSON it is a string, a number or null; NaN and infinity become null.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Words, aligned left.
+    /// Text, aligned left.
     Text(String),
-    /// A whole number, aligned right, in groups of three where people read it.
+    /// A whole number, aligned right; shown with groups of three digits to people.
     Count(u64),
     /// A number with this many decimals, aligned right.
     Number(f64, usize),
-    /// Nothing to say.
+    /// An empty cell.
     Empty,
 }
 
@@ -26,16 +26,17 @@ impl Serialize for Cell {
     }
 }
 
-/// A table: its columns' names carry their units (`service time us`).
+/// A table. Column names include the unit, such as `service time us`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Table {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// Names of the columns.
     pub columns: Vec<String>,
     /// The rows, each as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
-    /// It has more columns than a terminal shows well: text only mentions it, files have all of it.
+    /// Whether the table has too many columns for a terminal. The text report only mentions such a table; the files
+    /// contain it in full.
     pub files_only: bool,
 }
 
@@ -56,32 +57,32 @@ impl Table {
     }
 }
 
-/// How an axis is divided.
+/// The division of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// Evenly.
+    /// Evenly spaced values.
     Linear,
-    /// By powers of ten; values at or below zero are left out.
+    /// Powers of ten. Values at or below zero are left out.
     Log,
 }
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Axis {
-    /// What it counts, with the unit.
+    /// The quantity, with its unit.
     pub label: String,
-    /// How it is divided.
+    /// The division.
     pub scale: Scale,
 }
 
-/// How a series is drawn.
+/// The drawing style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
     /// Points joined by lines.
     Line,
-    /// Points alone.
+    /// Separate points.
     Points,
     /// Areas on top of each other, such as memory per class over time.
     Stacked,
@@ -92,18 +93,18 @@ pub enum Style {
 /// One curve.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
-    /// Its name in the legend.
+    /// The name in the legend.
     pub name: String,
     /// (x, y), by rising x.
     pub points: Vec<(f64, f64)>,
-    /// How it is drawn.
+    /// The drawing style.
     pub style: Style,
 }
 
-/// A picture of curves.
+/// A chart of one or more curves.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chart {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -126,7 +127,7 @@ impl Chart {
     }
 }
 
-/// Part of a report.
+/// A part of a report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -136,23 +137,23 @@ pub enum Part {
     Text(String),
     /// A table.
     Table(Table),
-    /// A picture.
+    /// A chart.
     Chart(Chart),
 }
 
-/// Everything a run has to say, in order.
+/// The complete result of a run, for people and programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// The first line.
+    /// The title.
     pub title: String,
-    /// What was run: the trace, the sizes, the command; (name, value).
+    /// What was run, as (name, value): the trace, the sizes, the settings.
     pub facts: Vec<(String, String)>,
-    /// The rest.
+    /// The body, in order.
     pub parts: Vec<Part>,
 }
 
 impl Report {
-    /// For a program: everything, the points of the charts included. NaN and infinity are null.
+    /// Renders the whole report as JSON, including the points of the charts. NaN and infinity become null.
     pub fn to_json(&self) -> String {
         let mut json =
             serde_json::to_string_pretty(self).expect("strings and numbers can be written as JSON");

@@ -1,4 +1,4 @@
-//! The HTML report: one file with its own style and script, that asks the network for nothing.
+//! The HTML report: one file with its own style and script, which makes no network request.
 
 use std::fmt::Write;
 
@@ -11,21 +11,21 @@ use super::text;
 
 const PAGE_STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// A report with more headings, tables and charts has a table of contents.
+/// A report with more headings, tables and charts than this gets a table of contents.
 const PARTS_WITHOUT_CONTENTS_MAX: usize = 3;
-/// Widths and heights of a chart's two pictures: for screens, and for phones.
+/// Class, width and height of the two pictures of a chart: for screens and for phones.
 const PICTURES: [(&str, u32, u32); 2] = [("wide", 960, 430), ("narrow", 400, 320)];
-/// What the page may do: its own style and script, links to data, nothing else.
+/// The content security policy: only the page's own style and script, and data links.
 const POLICY: &str = include_str!("policy.html");
 
 impl Report {
-    /// One self-contained HTML file: no network is needed to look at it.
+    /// Renders the report as one self-contained HTML file.
     pub fn to_html(&self) -> String {
         page(self)
     }
 }
 
-/// The whole page.
+/// Renders the whole page.
 pub(super) fn page(report: &Report) -> String {
     let title = escaped(&report.title);
     let mut page = format!(
@@ -91,7 +91,7 @@ fn paragraphs(page: &mut String, words: &str) {
     }
 }
 
-/// The title of a part, and beside it what it may be saved as.
+/// The heading of a part, with a link that saves the part as a file.
 fn heading(page: &mut String, at: usize, title: &str, save: &str, kind: &str, data: &str) {
     let name: String = title.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let name = name.split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-").to_lowercase();
@@ -107,7 +107,7 @@ fn heading(page: &mut String, at: usize, title: &str, save: &str, kind: &str, da
     );
 }
 
-/// Bytes for a data URI.
+/// Encodes text for a data URI.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len() * 3 / 2);
     for byte in text.bytes() {
@@ -192,7 +192,7 @@ fn picture(page: &mut String, at: usize, shown: &Chart) {
         })
         .collect();
     let data = json!({ "x": shown.x.label, "y": shown.y.label, "axes": axes, "series": series });
-    // As an attribute: script elements would need an escape of their own.
+    // The data is an attribute, because the content of a script element would need another kind of escape.
     let _ = writeln!(page, "<div class=\"tip\" hidden data-chart=\"{}\"></div>", escaped(&data.to_string()));
     page.push_str("</div>\n</section>\n");
 }

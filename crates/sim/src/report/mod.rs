@@ -1,4 +1,10 @@
-//! What a run has to say: tables for the terminal, CSV and JSON for programs, SVG curves, one HTML file.
+//! Reports of the workbench: text tables for the terminal, CSV and JSON for programs, SVG charts, one HTML file.
+//!
+//! ```text
+//!   data (Report, Table, Chart) <--- text   terminal, CSV
+//!                               <--- chart  SVG, by scale (axes) and svg (elements)
+//!                               <--- html   one page, by text and chart
+//! ```
 
 mod chart;
 mod data;

@@ -1,55 +1,55 @@
-//! What a run of simulations is asked to do.
+//! The parameters of a run of simulations.
 
 use super::size::{Size, Unit};
 use crate::PENALTY_UNKNOWN_US;
 
-/// What is made of the trace's operations.
+/// The treatment of the trace's commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpsRule {
     /// Every request is a get.
     Ignore,
-    /// Gets count, writes write, deletes remove.
+    /// Gets are counted, writes store, deletes remove.
     Obey,
 }
 
-/// How many requests at the beginning do not count.
+/// The requests at the start that are not counted.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Warmup {
-    /// A share of the trace, 0 to 1.
+    /// A share of the trace, from 0 to 1.
     Share(f64),
-    /// So many requests.
+    /// This many requests.
     Requests(u64),
 }
 
-/// What is simulated, and how.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Names of policies, see [`policy_names`](super::policy_names); `all` = each of them.
+    /// Names of policies, see [`policy_names`](super::policy_names); `all` stands for all of them.
     pub policies: Vec<String>,
     /// Cache sizes.
     pub sizes: Vec<Size>,
-    /// What sizes count; `None` = by their form.
+    /// The unit of the cache sizes; `None` = derived from how they are written.
     pub unit: Option<Unit>,
-    /// What is made of operations; `None` = obeyed where the source knows them.
+    /// The treatment of commands; `None` = obeyed where the source knows them.
     pub ops: Option<OpsRule>,
-    /// Whether items expire when the trace says so: looked at when the key is asked for.
+    /// Whether items expire when the trace says so. Expiry is checked when the key is accessed.
     pub ttls: bool,
-    /// What is not counted.
+    /// The requests at the start that are not counted.
     pub warmup: Warmup,
-    /// Octets charged per item beside key and value, in byte mode.
+    /// Bytes charged per item in addition to key and value, in byte mode.
     pub overhead_bytes: u32,
-    /// What a look-up costs, in microseconds.
+    /// Cost of a look-up in microseconds.
     pub hit_us: u32,
-    /// The penalty of a miss where the trace tells none, in microseconds.
+    /// Cost of a miss in microseconds where the trace does not know it.
     pub penalty_us: u32,
     /// Threads that simulate; 0 = one per core.
     pub threads: usize,
-    /// For policies that draw lots.
+    /// Starts the random numbers of policies that sample.
     pub seed: u64,
 }
 
 impl Default for Rules {
-    /// All policies at 0.1 % to 30 % of the trace's keys; a hit costs 200 us, about a round trip in one data
+    /// All policies at 0.1 % to 30 % of the trace's keys. A hit costs 200 us, about a round trip within a data
     /// centre.
     fn default() -> Self {
         Rules {

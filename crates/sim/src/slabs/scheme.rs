@@ -1,31 +1,31 @@
-//! What a scheme is told and what it decides.
+//! The interface of an allocation scheme: what a scheme sees, and the trait [`Scheme`].
 
-use super::stack::Place;
+use super::stack::StackPosition;
 use super::store::Store;
 
-/// What a scheme is told of an access.
+/// One access, as a scheme sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
+pub struct SlabAccess {
     /// The group of the item.
     pub group: usize,
-    /// Whether it was a GET; else something was stored.
+    /// Whether the access was a GET; otherwise an item was stored.
     pub get: bool,
-    /// Whether the item was there.
+    /// Whether the item was present.
     pub hit: bool,
-    /// Where in its stack it was found.
-    pub place: Place,
-    /// What a miss of it costs, in microseconds.
+    /// Position of the item in its stack.
+    pub position: StackPosition,
+    /// Cost of a miss of the item, in microseconds.
     pub penalty_us: u32,
 }
 
-/// Decides over the slabs of a [`Store`].
+/// Decides which group of a [`Store`] gives a slab to which.
 pub trait Scheme: Send {
-    /// Penalty subclasses per class; 1 = none.
+    /// The number of penalty subclasses per class; 1 = none.
     fn subclasses(&self) -> usize {
         1
     }
 
-    /// Segments to be tracked on either side of the end of a stack; 0 = none, and no ghosts.
+    /// The number of segments to track on either side of the end of a stack; 0 = none, and no ghosts.
     fn segments(&self) -> usize {
         0
     }
@@ -35,26 +35,26 @@ pub trait Scheme: Send {
         false
     }
 
-    /// Whether all Bloom filters are to be built anew; asked after each access where there are filters.
+    /// Whether all Bloom filters must be rebuilt. Called after each access where there are filters.
     fn filters_due(&mut self) -> bool {
         false
     }
 
-    /// Whether a group without slabs gets its first one from the group with the most, whatever the scheme
-    /// would say. memcached grants a class its first slab even above the limit of memory.
+    /// Whether a group without slabs gets its first slab from the group with the most slabs, without asking the
+    /// scheme. memcached grants a class its first slab even above the memory limit.
     fn first_slab_for_all(&self) -> bool {
         true
     }
 
-    /// An access, before anything changes. A GET that missed is followed by no further one for the client's
-    /// SET. A SET of an item that is not there counts as a miss, for it needs a slot like one.
-    fn seen(&mut self, seen: &Seen, store: &Store);
+    /// An access, before the store changes. A GET that missed is not followed by another access for the client's SET.
+    /// A SET of an absent item counts as a miss, because it needs a slot like a miss.
+    fn on_access(&mut self, access: &SlabAccess, store: &Store);
 
-    /// Who gives a slab to `needy`, which has no free slot while there is no free slab; `None` or `needy`
-    /// itself: nobody, the lowest item of `needy` is replaced.
+    /// The group that gives a slab to `needy`, which has no free slot while no slab is free. `None` or `needy` itself
+    /// means that no slab moves and the lowest item of `needy` is evicted.
     fn donor(&mut self, needy: usize, store: &Store) -> Option<usize>;
 
-    /// A slab to be moved after this access, from whom to whom.
+    /// A slab to move after this access: (from, to).
     fn due(&mut self, _store: &Store) -> Option<(usize, usize)> {
         None
     }
@@ -63,7 +63,7 @@ pub trait Scheme: Send {
     fn moved(&mut self, _from: usize, _to: usize) {}
 }
 
-/// The group with the most slabs, other than `but`; the first of equals.
+/// The group with the most slabs except `but`; the first among equals.
 pub(super) fn richest(store: &Store, but: usize) -> Option<usize> {
     let others = store.slabs().iter().enumerate().filter(|&(group, &slabs)| group != but && slabs > 0);
     others.min_by_key(|&(_, &slabs)| std::cmp::Reverse(slabs)).map(|(group, _)| group)

@@ -1,20 +1,20 @@
 //! The formats of traces, by name.
 
-/// How a trace is written down.
+/// The format of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// libCacheSim's oracleGeneral: 24-octet records.
+    /// libCacheSim's oracleGeneral: binary records of 24 bytes.
     OracleGeneral,
-    /// Twitter's: `timestamp,key,key size,value size,client,op,TTL`, without a header.
+    /// Twitter's CSV without a header: `timestamp,key,key size,value size,client,op,TTL`.
     Twitter,
-    /// A header names the columns.
+    /// CSV with a header that names the columns.
     Csv,
-    /// One key in a line.
+    /// One key per line.
     Keys,
 }
 
 impl Format {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Format::OracleGeneral => "oracle-general",

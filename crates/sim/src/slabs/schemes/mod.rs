@@ -1,4 +1,4 @@
-//! Schemes: who gives a slab to whom.
+//! The allocation schemes, and the registry that builds them by name.
 
 mod age;
 mod automove;
@@ -6,7 +6,7 @@ mod psa;
 mod twemcache;
 
 use super::pama::{Pama, PamaSettings, Worth};
-use super::scheme::{Scheme, Seen};
+use super::scheme::{Scheme, SlabAccess};
 use super::store::Store;
 use super::values::Rollover;
 
@@ -22,15 +22,15 @@ pub struct SchemeSettings {
     pub m: usize,
     /// The window of PAMA's values, in accesses.
     pub value_window: u64,
-    /// What becomes of PAMA's values when their window ends.
+    /// The treatment of PAMA's values at the end of a window.
     pub rollover: Rollover,
     /// Whether PAMA's values follow the slabs that move.
     pub follow_slabs: bool,
-    /// PSA's M: a slab moves every so many misses.
+    /// PSA's M: a slab moves after every M misses.
     pub psa_misses: u64,
-    /// memcached's window, in accesses; the original's is ten minutes.
+    /// The window of memcached's automover in accesses; ten minutes in the original.
     pub automove_window: u64,
-    /// For the scheme that draws lots.
+    /// Starts the random numbers of the scheme that samples.
     pub seed: u64,
 }
 
@@ -64,7 +64,7 @@ pub const NAMES: &[&str] = &[
 /// Builds a scheme by name for a cache of `classes` size classes.
 ///
 /// # Errors
-/// An unknown name, with those that exist; parameters out of range.
+/// An unknown name (the error lists the known names), or parameters out of range.
 pub fn build(name: &str, settings: &SchemeSettings, classes: usize) -> Result<Box<dyn Scheme>, String> {
     let pama = |worth, subclasses, filtered| {
         let settings = PamaSettings {
@@ -92,11 +92,11 @@ pub fn build(name: &str, settings: &SchemeSettings, classes: usize) -> Result<Bo
     }
 }
 
-/// memcached without reallocation: slabs stay where they first went.
+/// memcached without reallocation: slabs stay in the group that got them first.
 struct Static;
 
 impl Scheme for Static {
-    fn seen(&mut self, _: &Seen, _: &Store) {}
+    fn on_access(&mut self, _: &SlabAccess, _: &Store) {}
 
     fn donor(&mut self, _: usize, _: &Store) -> Option<usize> {
         None

@@ -1,4 +1,4 @@
-//! One pass over the requests of a trace that counts them.
+//! One pass over the requests of a trace that collects its statistics.
 
 use hdrhistogram::Histogram;
 
@@ -6,7 +6,7 @@ use super::keys::{KEYS_EXACT_MAX, KeyTable};
 use super::skew::{self, Zipf};
 use crate::{Fields, Op, Request, SourceError};
 
-/// The distribution of a number over the requests, to three digits.
+/// The distribution of a number over the requests, to three significant digits.
 pub(super) struct Distribution {
     pub(super) histogram: Histogram<u64>,
     sum: u64,
@@ -30,7 +30,7 @@ impl Distribution {
     }
 }
 
-/// Walks through a trace and counts.
+/// Collects the statistics of a trace.
 pub struct Inspector {
     pub(super) fields: Fields,
     pub(super) requests: u64,
@@ -45,26 +45,26 @@ pub struct Inspector {
     pub(super) penalty_us: Distribution,
 }
 
-/// What an inspection found about the keys.
+/// The findings about the keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyFindings {
-    /// Keys; an estimate if `exact` is false.
+    /// The number of keys; an estimate if `exact` is false.
     pub keys: u64,
-    /// Whether every key was counted. Above [`KEYS_EXACT_MAX`] keys a share of them, chosen by hash, stands
+    /// Whether every key was counted. Above [`KEYS_EXACT_MAX`] keys, a share of the keys, selected by hash, stands
     /// for all.
     pub exact: bool,
-    /// Keys that were asked for once.
+    /// Keys with exactly one request.
     pub one_hit_keys: u64,
-    /// Octets of all keys' items, each as large as when it was last seen with a size.
+    /// Bytes of the items of all keys, each with its last known size.
     pub footprint_bytes: u64,
-    /// The share of the requests that goes to the most asked 0.1, 1 and 10 % of the keys.
+    /// The share of the requests that go to the most popular 0.1 %, 1 % and 10 % of the keys.
     pub top_shares: [f64; 3],
-    /// The skew, if there are keys enough to tell.
+    /// The skew, if there are enough keys.
     pub zipf: Option<Zipf>,
 }
 
 impl Inspector {
-    /// Ready for requests of which these fields are known.
+    /// An inspector for requests of which these fields are known.
     ///
     /// # Errors
     /// None in practice: the bounds of the histograms are fixed.
@@ -110,7 +110,7 @@ impl Inspector {
         }
     }
 
-    /// What was found about the keys.
+    /// The findings about the keys.
     pub fn keys(&self) -> KeyFindings {
         let counts = self.keys.counts_falling();
         let scale = self.keys.scale();

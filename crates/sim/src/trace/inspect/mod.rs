@@ -1,4 +1,4 @@
-//! What a trace is like: one pass, a page of facts, tables and pictures.
+//! Describes a trace: one pass, and a report of facts, tables and charts.
 
 mod inspector;
 mod keys;
@@ -15,8 +15,8 @@ pub use inspector::{Inspector, KeyFindings};
 pub use keys::KEYS_EXACT_MAX;
 pub use skew::Zipf;
 
-/// Reads a source to its end and says what it is like. Takes about 25 to 50 octets of memory per key, at
-/// most about 110 MB, and half as much again for a moment while the table grows.
+/// Reads a source to its end and describes it. The pass takes about 25 to 50 bytes of memory per key, at most about
+/// 110 MB, and half as much again for a moment while the table grows.
 ///
 /// # Errors
 /// Those of the source.
