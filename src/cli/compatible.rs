@@ -1,9 +1,9 @@
-//! What memcached's command line may say that means nothing, or something else, here.
+//! Options of memcached's command line that have no effect here, or another one.
 
 use larder_server::settings::{Protocol, Settings, WithoutEffect};
 
-/// memcached's extended options that change nothing here: there is no chunk class to move pages between, no queue of
-/// recency to maintain or crawl, and no thread whose buffers could be sized.
+/// Extended options of memcached that change nothing here: Larder has no slab classes to move pages between, no LRU
+/// queue to maintain or crawl, and no threads whose buffers could be sized.
 pub(super) const WITHOUT_EFFECT: &[&str] = &[
     "slab_reassign",
     "no_slab_reassign",
@@ -55,7 +55,7 @@ pub(super) const WITHOUT_EFFECT: &[&str] = &[
     "ext_max_sleep",
 ];
 
-/// Options whose silent loss would surprise: what they begin with, and what to do.
+/// Options that must not be ignored silently: the start of their name, and what to do instead.
 pub(super) const REFUSED: &[(&str, &str)] = &[
     ("ssl_", "TLS is not served: leave it out, and put a TLS proxy in front"),
     ("proxy_", "the proxy is not served: leave it out, and run a proxy beside the server"),
@@ -65,12 +65,12 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Notes an option of memcached that was given and changes nothing.
+/// Records that an option of memcached was given and has no effect.
 pub(super) fn without_effect(settings: &mut Settings, name: &str, value: Option<&str>) {
     settings.without_effect.push(WithoutEffect { name: name.to_owned(), value: value.map(str::to_owned) });
 }
 
-/// The protocols of memcached's `-B`; the binary one is known by name only.
+/// The protocols of memcached's `-B`. The binary protocol is only known by name.
 pub(super) fn protocol(text: &str) -> Result<Protocol, String> {
     match text {
         "auto" => Ok(Protocol::Auto),

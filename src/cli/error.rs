@@ -1,8 +1,8 @@
-//! Why a command line is refused, and which known name was probably meant.
+//! Errors of the command line, and the search for a similar known name.
 
 use std::fmt;
 
-/// Why a command line is refused: one line, without the program's name.
+/// The reason why a command line is refused: one line, without the program's name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CliError(pub(super) String);
 
@@ -18,7 +18,7 @@ impl fmt::Display for CliError {
     }
 }
 
-/// The known name that looks most like `name`.
+/// The known name that is most similar to `name`.
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> &'a str {
     let plain = |name: &str| name.to_ascii_lowercase().replace('_', "-");
     let name = plain(name);

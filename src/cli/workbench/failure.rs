@@ -1,15 +1,15 @@
-//! How a command of the workbench may end badly.
+//! Failures of a command of the workbench.
 
 use larder_sim::SourceError;
 
-/// How a command ended.
+/// The reason why a command failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The command line cannot be obeyed; the text is clap's own, or one line.
+    /// The command line cannot be obeyed. The text is clap's, or one line.
     Usage(String),
-    /// The work failed, in one line.
+    /// The work failed: one line.
     Failed(String),
-    /// A server could not be reached, in one line.
+    /// A server could not be reached: one line.
     Unreachable(String),
 }
 

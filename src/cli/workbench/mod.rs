@@ -1,7 +1,7 @@
-//! The workbench's commands: `trace`, `workload`, `replay`, `simulate`, `slabs`, `mrc`, `plan`.
+//! The commands of the workbench: `trace`, `workload`, `replay`, `simulate`, `slabs`, `mrc`, `plan`.
 //!
-//! Each command is one file: its flags, each defined once, and how its answer is shown. What is computed lives in the
-//! `sim` crate.
+//! Each command is one file with its flags and the presentation of its result. `source`, `output` and `values` hold
+//! the flags and parsers that the commands share. The crate `larder-sim` does the computing.
 
 mod failure;
 mod mrc;
@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::failure::Failure;
 use self::output::print;
 
-/// The words that begin a command of the workbench.
+/// The words that start a command of the workbench.
 pub(crate) const COMMANDS: &[&str] = &["trace", "workload", "replay", "simulate", "slabs", "mrc", "plan"];
 
 #[derive(Parser)]
@@ -34,23 +34,23 @@ struct Words {
 
 #[derive(Subcommand)]
 enum Workbench {
-    /// Look into a trace, convert it, take a sample of it
+    /// Inspect, convert or sample a trace of requests
     Trace(trace::TraceArgs),
-    /// Write down the requests of a generated workload
+    /// Generate requests by a law and write them to a file
     Workload(workload::WorkloadArgs),
-    /// Drive a memcached or RESP server with a trace or a workload
+    /// Send a trace or a workload to a memcached or RESP server and measure it
     Replay(Box<replay::ReplayArgs>),
-    /// Eviction policies side by side over a trace
+    /// Compare eviction policies on a trace, at several cache sizes
     Simulate(simulate::SimulateArgs),
-    /// Slab allocation schemes side by side over a trace
+    /// Compare slab allocation schemes on a trace
     Slabs(slabs::SlabsArgs),
-    /// The miss-ratio curve of a trace
+    /// Compute the miss-ratio curve of a trace: the miss ratio of LRU at every cache size
     Mrc(mrc::MrcArgs),
-    /// What to buy: the cheapest or fastest split of DRAM and flash
+    /// Find the cheapest or the fastest split of DRAM and flash for a workload
     Plan(Box<plan::PlanArgs>),
 }
 
-/// Runs a command of the workbench. `words`: the command and what follows it.
+/// Runs a command of the workbench. `words` are the command and what follows it.
 pub(crate) fn run(words: &[OsString]) -> Result<(), Failure> {
     let all = std::iter::once(OsString::from("larder")).chain(words.iter().cloned());
     let words = match Words::try_parse_from(all) {

@@ -1,4 +1,4 @@
-//! Where the answer of a command goes: the flags that name files, and standard output.
+//! The flags that say where the result of a command goes, and the writing to files and standard output.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,28 +8,28 @@ use larder_sim::report::{Part, Report};
 
 use super::failure::Failure;
 
-/// Where the answer goes.
+/// Where the result goes.
 #[derive(Args)]
 pub(super) struct OutputArgs {
-    /// Write one self-contained HTML report
+    /// Write the report as one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
-    /// Write everything as JSON; - is standard output
+    /// Write the report as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Write the tables as CSV, one after another; - is standard output
+    /// Write the tables of the report as CSV, one after another; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
-    /// Write each picture as an SVG file into this folder
+    /// Write each chart as an SVG file into this folder, which is created if needed
     #[arg(long, value_name = "FOLDER")]
     pub(super) svg: Option<PathBuf>,
-    /// Say nothing but errors
+    /// Print nothing but errors
     #[arg(long, short)]
     pub(super) quiet: bool,
 }
 
 impl OutputArgs {
-    /// Shows a report on the terminal and writes the files that were asked for.
+    /// Prints a report on the terminal and writes the requested files.
     pub(super) fn deliver(&self, report: &Report) -> Result<(), Failure> {
         let mut taken = false;
         if let Some(path) = &self.json {
@@ -61,7 +61,7 @@ impl OutputArgs {
     }
 }
 
-/// A title as the name of a file: letters, digits and dashes.
+/// Turns a title into a file name of letters, digits and dashes.
 fn file_name(title: &str) -> String {
     let words: Vec<String> = title
         .split(|c: char| !c.is_ascii_alphanumeric())
@@ -71,7 +71,7 @@ fn file_name(title: &str) -> String {
     words.join("-")
 }
 
-/// Writes a file; says whether it was standard output.
+/// Writes a file. Returns whether it was standard output.
 pub(super) fn write(path: &Path, text: &str) -> Result<bool, Failure> {
     if path == Path::new("-") {
         return print(text).map(|()| true);
@@ -80,7 +80,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<bool, Failure> {
     Ok(false)
 }
 
-/// Writes to standard output. A reader that has seen enough, such as `head`, is no failure.
+/// Writes to standard output. A reader such as `head` that stops early is no failure.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

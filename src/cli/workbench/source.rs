@@ -1,4 +1,4 @@
-//! Where the requests of a command come from: the flags that name a trace or a workload.
+//! The flags that name a trace or a workload.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,31 +8,34 @@ use larder_sim::{Limited, Source, SourceError, trace as traces, workload as work
 
 use super::values::{count, format};
 
-/// Where the requests come from.
+/// The source of the requests.
 #[derive(Args)]
 pub(super) struct SourceArgs {
-    /// The trace: oracleGeneral, Twitter's CSV, CSV with a header, or a key per line; zstd, gzip and xz are seen through
+    /// The trace file: oracleGeneral, Twitter's CSV, CSV with a header, or one key per line; optionally compressed
+    /// with zstd, gzip or xz
     #[arg(value_name = "TRACE", required_unless_present = "workload", conflicts_with = "workload")]
     pub(super) trace: Option<PathBuf>,
-    /// The trace's format, where its name and first lines do not tell: oracle-general, twitter, csv, keys
+    /// Format of the trace: oracle-general, twitter, csv or keys [default: detected from the name and the first
+    /// lines]
     #[arg(long, value_parser = format)]
     pub(super) format: Option<traces::Format>,
-    /// Skip lines that cannot be read, and count them, instead of stopping at the first
+    /// Skip and count lines that cannot be read, instead of stopping at the first one
     #[arg(long)]
     pub(super) skip_bad: bool,
-    /// A generated workload instead of a trace, such as zipfian:keys=1m,requests=10m,theta=0.99
+    /// A generated workload instead of a trace, such as zipfian:keys=1m,requests=10m,theta=0.99; 'larder workload
+    /// --list' shows all laws
     #[arg(long, value_name = "WORKLOAD")]
     pub(super) workload: Option<String>,
-    /// Stop after this many requests
+    /// Stop after this many requests, such as 10m
     #[arg(long, value_name = "REQUESTS", value_parser = count)]
     pub(super) limit: Option<u64>,
-    /// Whether it has been opened before.
+    /// Whether the source has been opened before.
     #[arg(skip)]
     opened: AtomicBool,
 }
 
 impl SourceArgs {
-    /// How the trace is opened.
+    /// The options for opening the trace.
     pub(super) fn options(&self) -> traces::Options {
         traces::Options { format: self.format, skip_bad: self.skip_bad }
     }
@@ -43,10 +46,10 @@ impl SourceArgs {
         std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()).then_some(path)
     }
 
-    /// Opens it. It may be opened again for another pass.
+    /// Opens the source. It may be opened again for another pass.
     ///
     /// # Errors
-    /// Those of the trace or workload; a pipe that is opened again.
+    /// Those of the trace or workload, or a pipe that is opened again.
     pub(super) fn open(&self) -> Result<Box<dyn Source>, SourceError> {
         if self.opened.swap(true, Ordering::Relaxed)
             && let Some(path) = self.pipe()

@@ -1,4 +1,4 @@
-//! What the values of the workbench's flags must look like. Every error gives an example of a good value.
+//! Parsers for the values of the workbench's flags. Each error gives an example of a valid value.
 
 use larder_sim::trace::Format;
 
@@ -19,7 +19,7 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     Ok(value as u64)
 }
 
-/// A number in front of a unit, and the unit.
+/// Splits a number from the unit that follows it.
 pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -42,7 +42,7 @@ pub(super) fn size(text: &str) -> Result<f64, String> {
     Ok(number * (1_u64 << power) as f64)
 }
 
-/// A trace's format by name.
+/// The format of a trace with this name.
 pub(super) fn format(text: &str) -> Result<Format, String> {
     match text {
         "oracle-general" => Ok(Format::OracleGeneral),

@@ -1,4 +1,4 @@
-//! The reader: one thread that reads the source and hands each request to the thread that sends it.
+//! The reader: one thread that reads the source and passes each request to the worker that sends it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,77 +12,77 @@ use super::shared::Shared;
 use crate::mix::KeySet;
 use crate::{CHUNK_REQUESTS, Fields, Op, Request, Source, SourceError};
 
-/// Orders in a parcel.
+/// Requests per batch.
 const BATCH_ORDERS: usize = 1024;
-/// Parcels that wait for a thread.
+/// Batches that may wait for one worker.
 pub(super) const BATCHES_MAX: usize = 16;
-/// How soon a thread with a full queue is looked at again while something is held back for another one.
+/// Delay before a worker with a full queue is tried again, while requests for another worker are held back.
 const FULL_AGAIN: Duration = Duration::from_micros(500);
-/// Requests of one second of a trace that are spread over this second at most.
+/// If one second of a trace has more requests than this, the further ones are sent at its end.
 const SECOND_REQUESTS_MAX: usize = 2_000_000;
 
-/// Opens the source once more.
+/// Opens the source for another pass.
 pub(super) type Open<'a> = &'a (dyn Fn() -> Result<Box<dyn Source>, SourceError> + Sync);
 
-/// What a request belongs to.
+/// The phase of the run that a request belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// Storing every key once.
     Load,
-    /// Before anything counts.
+    /// Warm-up, which is not measured.
     Warm,
-    /// What is measured.
+    /// The measured time.
     Measure,
 }
 
-/// A request and its time.
+/// A request and the time at which it is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
-    /// What is asked.
+    /// The request.
     pub(super) request: Request,
-    /// When, in nanoseconds after the gate; closed loops do not look at it.
+    /// Due time in nanoseconds after the gate. Closed loops ignore it.
     pub(super) due_ns: u64,
 }
 
-/// What a thread is handed.
+/// A message to a worker.
 pub(super) enum Batch {
     /// Requests.
     Orders(Phase, Vec<Order>),
-    /// Answer everything, wait for the other threads, go on.
+    /// Answer everything, wait for the other workers, then continue.
     Gate,
 }
 
-/// Where the parcels of one thread go.
+/// The sending side of one worker's queue.
 pub(super) struct WorkerQueue {
-    /// The thread's queue.
+    /// Batches to the worker.
     pub(super) batches: SyncSender<Batch>,
-    /// Empty parcels come back.
+    /// Empty batches from the worker, for reuse.
     pub(super) empties: Receiver<Vec<Order>>,
-    /// Wakes the thread.
+    /// Wakes the worker.
     pub(super) waker: Waker,
 }
 
-/// The thread is gone: so is the reason to read on.
+/// A worker has ended, so the reader stops.
 struct Stopped;
 
-/// What the reader tells at the end.
+/// The result of the reader.
 #[derive(Debug, Default)]
 pub(super) struct Fed {
-    /// Why the source could not be read on.
+    /// The error that ended the source early, if any.
     pub(super) error: Option<SourceError>,
-    /// What the source wants said.
+    /// Remarks of the source.
     pub(super) notices: Vec<String>,
-    /// Different keys that were loaded.
+    /// Distinct keys stored by the load phase.
     pub(super) keys_loaded: u64,
-    /// Requests handed out after the load phase.
+    /// Requests passed to workers after the load phase.
     pub(super) requests: u64,
-    /// What the source knows.
+    /// The fields that the source knows.
     pub(super) fields: Fields,
-    /// What it is.
+    /// The description of the source.
     pub(super) description: String,
 }
 
-/// Hands out all passes of the source.
+/// Passes all requests of all passes to the workers.
 pub(super) fn run(open: Open<'_>, first: Box<dyn Source>, shared: &Shared, queues: Vec<WorkerQueue>) -> Fed {
     let fields = first.fields();
     let mut feed = Feed {
@@ -176,7 +176,7 @@ impl Feed<'_> {
         self.schedule.begin_pass();
         loop {
             chunk.clear();
-            // Requests before a broken line have been delivered with the error; they are sent.
+            // Requests before a broken line were delivered with the error. They are still sent.
             let end = source.fill(&mut chunk, CHUNK_REQUESTS);
             for request in &chunk {
                 self.schedule.push(*request);
@@ -195,7 +195,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Hands out what has a time; `all`: nothing more will come of this pass.
+    /// Passes on the requests whose due time is known; `all`: no more requests follow in this pass.
     fn hand_scheduled(&mut self, all: bool) -> Result<(), Stopped> {
         while let Some(order) = self.schedule.pop(all) {
             if let (Phase::Warm, Some(Warmup::Requests(most))) = (self.phase, self.shared.options.warmup)
@@ -210,7 +210,8 @@ impl Feed<'_> {
         Ok(())
     }
 
-    /// A request with what the source does not know filled in, and without what is not to be sent.
+    /// Adapts a request to the options: fills in unknown sizes, limits the value, and drops the time to live if it is
+    /// not to be sent.
     fn adapted(&self, mut request: Request) -> Request {
         let options = &self.shared.options;
         if !self.fields.sizes {
@@ -234,8 +235,8 @@ impl Feed<'_> {
         if self.open_batches[to].len() == BATCH_ORDERS { self.send_batch(to) } else { Ok(()) }
     }
 
-    /// Hands a thread its parcel. While its queue is full, what is held back for the other threads goes to them: none
-    /// of them has to be late because this one is slow.
+    /// Sends a worker its batch. While its queue is full, the requests held back for other workers are sent to them,
+    /// so that one slow worker does not delay the others.
     fn send_batch(&mut self, to: usize) -> Result<(), Stopped> {
         while !self.offer(to)? {
             let mut held_back = false;
@@ -251,7 +252,7 @@ impl Feed<'_> {
         Ok(())
     }
 
-    /// Hands a thread its parcel if there is one and its queue has room; says whether nothing is left to hand over.
+    /// Sends a worker its batch if there is one and the queue has room. Returns whether nothing is left to send.
     fn offer(&mut self, to: usize) -> Result<bool, Stopped> {
         if self.open_batches[to].is_empty() {
             return Ok(true);
@@ -288,7 +289,7 @@ impl Feed<'_> {
 
     fn wake(&self, to: usize) {
         if self.shared.starving[to].swap(false, Relaxed) {
-            // A thread that is not woken looks by itself a little later.
+            // A worker that could not be woken checks its queue a little later.
             let _ = self.queues[to].waker.wake();
         }
     }
@@ -307,18 +308,18 @@ impl Feed<'_> {
     }
 }
 
-/// When requests are due.
+/// Computes when requests are due.
 struct Schedule {
     pace: Pace,
     waiting: VecDeque<Request>,
     sent: u64,
     /// The first and the last second of this pass.
     pass_s: Option<(u32, u32)>,
-    /// Seconds of the passes before.
+    /// Seconds of all earlier passes.
     before_s: u64,
-    /// The second whose requests are being handed out, and how many there are and were.
+    /// The second whose requests are being passed on, the number of its requests, and how many were passed on.
     second: Option<(u32, usize, usize)>,
-    /// When the request before was due: none is due earlier.
+    /// Due time of the previous request. No later request is due earlier.
     last_due_ns: u64,
 }
 
@@ -346,7 +347,7 @@ impl Schedule {
         self.waiting.push_back(request);
     }
 
-    /// The next request whose time is known.
+    /// The next request with a known due time.
     fn pop(&mut self, all: bool) -> Option<Order> {
         let due_ns = match self.pace {
             Pace::Closed => 0,
@@ -358,8 +359,8 @@ impl Schedule {
         Some(Order { request, due_ns })
     }
 
-    /// Times of traces are whole seconds: the requests of a second are spread evenly over it. A time that goes back is
-    /// part of the second at hand.
+    /// Times of traces are whole seconds, so the requests of a second are spread evenly over it. A time that goes
+    /// backwards belongs to the current second.
     fn due_at_speed(&mut self, speed: f64, all: bool) -> Option<u64> {
         let (time_s, count, handed) = match self.second {
             Some(second) => second,
@@ -377,7 +378,7 @@ impl Schedule {
         let (first, last) = self.pass_s.unwrap_or((time_s, time_s));
         self.pass_s = Some((first, last.max(time_s)));
         let second = self.before_s as f64 + f64::from(time_s.saturating_sub(first));
-        // The rest of a second with too many requests is due at its end.
+        // The remaining requests of a second with too many are due at its end.
         let due_ns = ((second + handed as f64 / count as f64) / speed * 1e9) as u64;
         self.last_due_ns = self.last_due_ns.max(due_ns);
         Some(self.last_due_ns)
@@ -483,7 +484,7 @@ mod tests {
             let receivers = receivers;
             scope.spawn(|| run(&|| unreachable!(), Box::new(Keys(keys)), &shared, queues));
             let next = |of: usize| receivers[of].recv_timeout(Duration::from_secs(5));
-            // The word to gather fills both queues; that of the first thread stays full.
+            // The gate message fills both queues; that of the first worker stays full.
             assert!(matches!(next(1), Ok(Batch::Gate)));
             assert!(matches!(next(1), Ok(Batch::Orders(_, orders)) if orders.len() == 5));
             assert!(matches!(next(0), Ok(Batch::Gate)));

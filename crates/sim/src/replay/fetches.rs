@@ -1,4 +1,4 @@
-//! The fetches of one thread that are under way.
+//! The fetches of one worker that are in progress.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -6,16 +6,16 @@ use std::collections::{BinaryHeap, HashMap};
 use super::connection::Command;
 use crate::mix::KeyMap;
 
-/// What is stored when a fetch is done, and over which connection.
+/// The command that stores the fetched value, and its connection.
 struct Fetch {
     connection: usize,
     command: Command,
 }
 
-/// Fetches by the time when they are done, and the keys that are being fetched.
+/// Fetches by the time at which they are done, and the keys being fetched.
 #[derive(Default)]
 pub(super) struct Fetches {
-    /// (when, which); fetches that are done at the same time leave in the order in which they began.
+    /// (time, number). Fetches that are done at the same time end in the order in which they started.
     due: BinaryHeap<Reverse<(u64, u64)>>,
     under_way: HashMap<u64, Fetch>,
     begun: u64,
@@ -23,22 +23,22 @@ pub(super) struct Fetches {
 }
 
 impl Fetches {
-    /// How many are under way.
+    /// The number of fetches in progress.
     pub(super) fn len(&self) -> usize {
         self.due.len()
     }
 
-    /// Whether none is under way.
+    /// Whether no fetch is in progress.
     pub(super) fn is_empty(&self) -> bool {
         self.due.is_empty()
     }
 
-    /// When the key's fetch is done, if it is being fetched or about to be stored.
+    /// The time at which the key's fetch is done, if the key is being fetched or about to be stored.
     pub(super) fn of_key(&self, identity: u64) -> Option<u64> {
         self.keys.get(&identity).copied()
     }
 
-    /// A fetch begins that is done at `done_ns`.
+    /// Starts a fetch that is done at `done_ns`.
     pub(super) fn begin(&mut self, done_ns: u64, connection: usize, command: Command) {
         self.begun += 1;
         self.due.push(Reverse((done_ns, self.begun)));
@@ -46,24 +46,24 @@ impl Fetches {
         self.under_way.insert(self.begun, Fetch { connection, command });
     }
 
-    /// The next fetch that is done by now: the connection, and what to store.
+    /// The next fetch that is done by now: the connection, and the command that stores the value.
     pub(super) fn next_done(&mut self, now_ns: u64) -> Option<(usize, Command)> {
         self.due.peek().filter(|Reverse((done_ns, _))| *done_ns <= now_ns)?;
         let Reverse((_, number)) = self.due.pop()?;
         self.under_way.remove(&number).map(|fetch| (fetch.connection, fetch.command))
     }
 
-    /// When the next one is done.
+    /// The time at which the next fetch is done.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.due.peek().map(|Reverse((done_ns, _))| *done_ns)
     }
 
-    /// What was fetched for the key is being stored: a miss from now on is a new one.
+    /// The fetched value is being stored: another miss starts a new fetch.
     pub(super) fn stored(&mut self, identity: u64) {
         self.keys.remove(&identity);
     }
 
-    /// Nobody waits any more.
+    /// Drops all fetches.
     pub(super) fn clear(&mut self) {
         *self = Fetches { begun: self.begun, ..Fetches::default() };
     }

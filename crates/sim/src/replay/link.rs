@@ -1,4 +1,4 @@
-//! Connections: made, logged in, found silent, lost, made again.
+//! The life of connections: made, logged in, found silent, lost, made again.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,15 +12,15 @@ use super::tally::Kind;
 use super::wire::{Verb, Wire};
 use super::worker::Worker;
 
-/// How long a connection that was lost before must last to count as healthy without a reply.
+/// A connection that was lost before must last this long to count as healthy without a reply.
 const PROVED_NS: u64 = 1_000_000_000;
 
-/// Why a connection has to go, with what a person should read.
+/// The reason why a connection must be closed, with a text for people.
 pub(super) struct Broken(pub(super) Mishap, pub(super) String);
 
 impl Worker {
-    /// A socket is ready for something; `closed`: the server has said that nothing more will come. It says so once,
-    /// so then everything is read, down to the end.
+    /// Handles readiness of a socket. `closed`: the server has announced that nothing more will come. The
+    /// announcement comes only once, so then everything is read to the end.
     pub(super) fn serve(&mut self, at: usize, closed: bool) {
         let now_ns = self.shared.now_ns();
         if let ConnectionState::Connecting { .. } = self.connections[at].state
@@ -45,7 +45,7 @@ impl Worker {
         self.mark(at);
     }
 
-    /// Whether the connection stands now.
+    /// Completes a connection attempt. Returns whether the connection is up.
     fn establish(&mut self, at: usize, now_ns: u64) -> bool {
         let standing = match &self.connections[at].stream {
             Some(stream) => stream.established(),
@@ -94,7 +94,7 @@ impl Worker {
         }
     }
 
-    /// The connection goes; what was in flight is lost.
+    /// Closes a connection; the commands in flight are lost.
     pub(super) fn lose(&mut self, at: usize, broken: Broken) {
         let now_ns = self.shared.now_ns();
         let Broken(mishap, text) = broken;
@@ -121,7 +121,7 @@ impl Worker {
             .add_mishap(mishap, lost, || format!("connection {number}, {lost} requests in flight: {text}"));
     }
 
-    /// The connection has shown that it works.
+    /// Marks a connection as healthy.
     pub(super) fn is_healthy(&mut self, at: usize) {
         let connection = &mut self.connections[at];
         connection.prove();
@@ -130,7 +130,7 @@ impl Worker {
         }
     }
 
-    /// Makes connections that are due, and drops those that are silent.
+    /// Makes connections that are due and closes those that are silent.
     pub(super) fn keep_connections(&mut self, now_ns: u64) {
         let timeout_ns = self.shared.options.timeout.as_nanos() as u64;
         for at in 0..self.connections.len() {
@@ -151,8 +151,8 @@ impl Worker {
         }
     }
 
-    /// Gives the server up where requests wait for a connection that was down for too long: they are lost. Each waits for
-    /// its own connection, so the run would go no faster than that connection fails.
+    /// Gives the server up if requests wait for a connection that was down for too long. The requests are lost. Each
+    /// of them waits for its own connection, so the run would be no faster than that connection fails.
     fn abandon(&mut self, at: usize, now_ns: u64) {
         let give_up_ns = self.shared.options.give_up.as_nanos() as u64;
         let connection = &mut self.connections[at];
@@ -201,7 +201,7 @@ impl Worker {
     }
 }
 
-/// What an error of a socket means.
+/// The meaning of a socket error.
 pub(super) fn broken_by(error: &io::Error) -> Broken {
     match error.kind() {
         ErrorKind::UnexpectedEof => Broken(Mishap::Closed, "the server closed it".to_owned()),

@@ -1,17 +1,17 @@
-//! Drives a real server with a trace or a workload.
+//! Replays a trace or a workload against a real server, measures it and verifies its answers.
 //!
 //! ```text
-//!   source --> feed ---- parcels of requests, by hash of key ----> worker (a thread, an event loop)
-//!                                                                    |  connection: errand -> wire -> pending
+//!   source --> feed ---- batches of requests, by hash of key ----> worker (a thread, an event loop)
+//!                                                                    |  connection: command -> wire -> pending
 //!              backend <---- misses ---------------------------------|              settle <- reply
 //!   report <-- summary <-- collect <------ tallies, every second ----+
 //! ```
 //!
-//! All requests of a key go over one connection, in the order of the trace. So what a read must see is known exactly: the
-//! value carries whose it is and which write made it ([`value`]), and the [`ledger`] remembers which write was
-//! acknowledged last.
+//! All requests of a key use one connection, in the order of the trace. Therefore it is known exactly which value a
+//! read must return: the value contains its key and the version of its write ([`value`]), and the [`ledger`] records
+//! the last acknowledged write of each key.
 //!
-//! Time is the machine's: this is the one part of the crate that reads a clock.
+//! A replay runs on the time of the machine, unlike the simulations.
 
 mod backend;
 mod collect;
@@ -60,11 +60,11 @@ use self::wire::Wire;
 use self::worker::Worker;
 use crate::{Source, SourceError};
 
-/// Plays a source against a server. `open` opens it, once for each pass.
+/// Replays a source against a server. `open` opens the source, once for each pass.
 ///
 /// # Errors
-/// Options that cannot be obeyed, a source that cannot be opened, a server that is not there at the start. Everything
-/// that goes wrong later is part of the [`Outcome`].
+/// Options that cannot be obeyed, a source that cannot be opened, or a server that is unreachable at the start.
+/// Everything that goes wrong later is part of the [`Outcome`].
 pub fn run(
     options: Options,
     open: &(dyn Fn() -> Result<Box<dyn Source>, SourceError> + Sync),

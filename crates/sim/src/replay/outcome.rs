@@ -1,4 +1,4 @@
-//! What a replay found, or why it could not start.
+//! The result of a replay, or the reason why it could not start.
 
 use super::collect::Second;
 use super::faults::Faults;
@@ -6,24 +6,25 @@ use super::tally::Counts;
 use crate::SourceError;
 use crate::report::Report;
 
-/// What a replay found.
+/// The result of a replay.
 pub struct Outcome {
-    /// Everything that was measured, for people and programs.
+    /// The report of all measurements.
     pub report: Report,
     /// Counts of the measured time.
     pub counts: Counts,
-    /// By second.
+    /// The seconds of the measured time.
     pub seconds: Vec<Second>,
-    /// What went wrong, in all phases.
+    /// Everything that went wrong, in all phases.
     pub faults: Faults,
-    /// Whether all connections, or one for which requests waited, were down for so long that the server was given up.
+    /// Whether the server was given up, because all connections, or one with waiting requests, were down for too
+    /// long.
     pub given_up: bool,
-    /// Why the source could not be read to its end.
+    /// The error that ended the source early, if any.
     pub source_error: Option<SourceError>,
 }
 
 impl Outcome {
-    /// What went wrong in one line, if anything did.
+    /// Everything that went wrong, in one line, if anything did.
     pub fn complaint(&self) -> Option<String> {
         let mut parts = Vec::new();
         if let Some(error) = &self.source_error {
@@ -39,12 +40,12 @@ impl Outcome {
     }
 }
 
-/// Why there is no outcome.
+/// The reason why there is no outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// The server cannot be reached, or does not let us in; one line.
+    /// The server cannot be reached or refuses the login; one line.
     Unreachable(String),
-    /// What was asked cannot be done; one line.
+    /// The options cannot be obeyed; one line.
     Failed(String),
 }
 

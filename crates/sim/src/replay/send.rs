@@ -1,4 +1,4 @@
-//! From an order to bytes on the wire.
+//! Turns requests into commands and commands into bytes.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,9 +12,9 @@ use super::wire::{Content, Message, Verb};
 use super::worker::Worker;
 use crate::{Op, Request};
 
-/// Bytes that may wait to be written before no more requests are written down.
+/// Unwritten bytes at which no further requests are encoded.
 const OUT_BYTES_MAX: usize = 256 * 1024;
-/// How late a request must be sent to be called late.
+/// A request sent later than this after its due time counts as late.
 const LATE_NS: u64 = 1_000_000;
 
 impl Worker {
@@ -44,7 +44,7 @@ impl Worker {
         }
     }
 
-    /// What is sent for an order.
+    /// The command for a request; `None` if nothing has to be sent.
     fn command(&mut self, queued: &Queued, now_ns: u64) -> Command {
         let Queued { order: Order { request, due_ns }, phase } = *queued;
         let (kind, verb) = self.kind_and_verb(&request, phase);
@@ -100,7 +100,7 @@ impl Worker {
         now_ns >= begins_ns
     }
 
-    /// Writes a message down.
+    /// Encodes a command.
     fn put(&mut self, at: usize, command: Command, now_ns: u64) {
         let mut pending = Pending { command, version: 0, zero: false, sent_ns: now_ns };
         let verb = command.verb;

@@ -1,4 +1,4 @@
-//! What a reply does: it is held against its request, verified, counted, and may have consequences.
+//! Handles a reply: compares it with its request, verifies it, counts it, and sends what follows from it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,7 +15,7 @@ use super::wire::Verb;
 use super::worker::Worker;
 
 impl Worker {
-    /// Takes all replies of a connection that have come.
+    /// Handles all received replies of a connection.
     pub(super) fn take_replies(&mut self, at: usize) -> Result<(), Broken> {
         let connection = &mut self.connections[at];
         if connection.filled < connection.needed {
@@ -29,7 +29,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Says how many bytes were taken.
+    /// Handles the replies in `input`. Returns the number of bytes consumed.
     fn take_replies_of(&mut self, at: usize, input: &[u8]) -> Result<usize, Broken> {
         let protocol = self.shared.wire.protocol;
         let now_ns = self.shared.now_ns();
@@ -47,7 +47,7 @@ impl Worker {
                     if pending.command.counted {
                         self.tally.counts.bytes_in += bytes as u64;
                     }
-                    // A request whose reply is impossible stays in flight: it is lost with the connection.
+                    // A request with an impossible reply stays in flight and is lost with the connection.
                     self.settle(at, &pending, reply, &rest[..bytes], now_ns)?;
                     self.connections[at].pending.pop_front();
                     works |= pending.command.kind != Kind::Login;
@@ -68,7 +68,7 @@ impl Worker {
                 }
             }
         }
-        // A server that lets us in and then goes silent, or closes, does not work.
+        // A server that accepts the login and then stays silent, or closes, does not count as working.
         if works {
             self.is_healthy(at);
         }
@@ -190,7 +190,7 @@ impl Worker {
         }
     }
 
-    /// What an acknowledged write says about its key.
+    /// Records an acknowledged write of its key.
     fn note_write(&mut self, pending: &Pending) {
         let (command, version) = (&pending.command, pending.version);
         let plain = is_plain(command.value_bytes);
@@ -259,7 +259,7 @@ impl Worker {
         }
     }
 
-    /// A value that is none of ours may be a number, or have pieces that cannot be told.
+    /// Verifies a value without a valid header: it may be a number, or have pieces that cannot be verified.
     fn verify_otherwise(
         &mut self,
         at: usize,
@@ -305,7 +305,7 @@ impl Worker {
         doubts.counted += u64::from(command.counted);
     }
 
-    /// Whether this run has surely not stored what is there; of keys that are not remembered it is not known.
+    /// Whether the value may come from an earlier run. For keys that are not remembered this is unknown.
     fn may_be_of_earlier_run(&self, known: Option<super::ledger::Entry>) -> bool {
         self.shared.ordered() && self.ledger.forgotten == 0 && known.is_none_or(|entry| entry.is_unwritten())
     }
@@ -321,13 +321,13 @@ impl Worker {
     }
 }
 
-/// From when the request was due, or sent.
+/// Latency since the request was due, or since it was sent.
 fn latency_ns(pending: &Pending, now_ns: u64) -> u64 {
     let began_ns = if pending.command.began_ns == 0 { pending.sent_ns } else { pending.command.began_ns };
     now_ns.saturating_sub(began_ns)
 }
 
-/// The number that a counter's value shows; memcached leaves blanks behind a number that became shorter.
+/// The number shown by the value of a counter. memcached leaves blanks behind a number that became shorter.
 fn number_of(data: &[u8]) -> Option<i128> {
     std::str::from_utf8(data).ok()?.trim_end_matches(' ').parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What was measured, as a report.
+//! The report of a replay.
 
 use super::collect::{Collected, Second};
 use super::faults::Faults;
@@ -10,11 +10,11 @@ use super::tally::{Counts, Kind, Latencies, Tally};
 use crate::PENALTY_UNKNOWN_US;
 use crate::report::{Cell, Chart, Part, Report, Scale, Table};
 
-/// The percentiles that are told.
+/// The percentiles in the report.
 const QUANTILES: [(&str, f64); 5] =
     [("p50 us", 0.5), ("p90 us", 0.9), ("p99 us", 0.99), ("p99.9 us", 0.999), ("p99.99 us", 0.9999)];
 
-/// Puts the outcome together.
+/// Builds the outcome.
 pub(super) fn outcome(options: &Options, found: &ServerInfo, collected: Collected, fed: Fed) -> Outcome {
     let report = report(options, found, &collected, &fed);
     Outcome {
@@ -241,7 +241,7 @@ fn verification(counts: &Counts) -> Table {
     table
 }
 
-/// What a reader of the figures has to know.
+/// Remarks that a reader of the figures needs.
 fn notices(options: &Options, found: &ServerInfo, collected: &Collected, fed: &Fed) -> Vec<String> {
     let mut notices = fed.notices.clone();
     let counts = &collected.total.counts;
@@ -322,7 +322,7 @@ fn errors_of(counts: &Counts) -> u64 {
     counts.answers.iter().map(|answers| answers.refused).sum()
 }
 
-/// Latency over the part of the requests that took longer, both in powers of ten: the tail is most of the picture.
+/// Latency by the share of slower requests, both in powers of ten, so that the tail fills most of the chart.
 fn distribution(total: &Tally) -> Chart {
     let mut chart = Chart::new("latency distribution", "requests per slower one", "latency us");
     chart.x.scale = Scale::Log;
