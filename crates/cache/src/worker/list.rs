@@ -1,6 +1,7 @@
 //! Walking over all items, a bucket at a time, for dumps and size statistics.
 
-use crate::engine::{Life, Worker};
+use super::Worker;
+use crate::item_store::Life;
 use larder_item::{Location, State};
 
 /// Buckets looked at in one call, however few items they hold.
@@ -35,17 +36,17 @@ impl Worker {
     pub fn list(&mut self, mut bucket: u64, least: usize, out: &mut Vec<Listed>) -> Option<u64> {
         let wanted = out.len() + least;
         let mut looked = 0;
-        let mut places: Vec<Location> = Vec::new();
+        let mut locations: Vec<Location> = Vec::new();
         loop {
-            let next = self.cache.index.walk(bucket, &mut |entry| places.push(entry.location));
+            let next = self.cache.store.index.walk(bucket, &mut |entry| locations.push(entry.location));
             {
                 let guard = self.reader.pin();
-                for &at in &places {
+                for &at in &locations {
                     let item = guard.item(at);
                     if self.life(at, &item) != Life::Live {
                         continue;
                     }
-                    let clock = &self.cache.clock;
+                    let clock = &self.cache.store.clock;
                     let now_s = clock.now_s();
                     out.push(Listed {
                         key: item.key().to_vec(),
@@ -54,13 +55,13 @@ impl Worker {
                         accessed_unix_s: clock.unix_s(now_s.saturating_sub(item.state().idle_s(now_s))),
                         cas: item.cas(),
                         fetched: item.state().has(State::FETCHED),
-                        bytes: self.cache.bytes_of(&guard, at),
+                        bytes: self.cache.store.bytes_of(&guard, at),
                         value_bytes: item.value_bytes(),
                         flags: item.flags(),
                     });
                 }
             }
-            places.clear();
+            locations.clear();
             bucket = next?;
             looked += 1;
             if out.len() >= wanted || looked >= BUCKETS_AT_ONCE {

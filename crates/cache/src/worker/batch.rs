@@ -6,8 +6,8 @@
 //! that nobody stands in line behind the few keys that need a third access, those in sub-buckets. So keys are hashed
 //! before the first bucket is asked for, and those from sub-buckets are confirmed last.
 
-use crate::engine::Worker;
-use crate::read::{Hit, Lookup};
+use super::Worker;
+use super::read::{Hit, Lookup};
 use larder_index::{BucketPlace, Peek, Seen, SubPlace};
 use larder_item::KeyHash;
 

@@ -1,174 +1,12 @@
-//! The writes clients ask for: store, delete, arithmetic, touch.
+//! The writes that clients ask for: store, delete, arithmetic, touch.
 
-use crate::engine::{Owner, Worker};
-use crate::large::{Piece, RecordOf};
-use crate::read::Hit;
-use crate::write::{Expected, Published};
+use super::Worker;
+use super::chain::{Piece, RecordFields};
+use super::read::Hit;
+use super::write::{Expected, Published};
+use crate::commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{NewItem, Value};
-
-/// When a store goes through.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// Always.
-    Set,
-    /// Only if the key is absent.
-    Add,
-    /// Only if the key is present.
-    Replace,
-    /// Behind the present value.
-    Append,
-    /// Before the present value.
-    Prepend,
-}
-
-/// A store of a value that is here in one piece.
-#[derive(Clone, Copy, Debug)]
-pub struct Store<'a> {
-    /// The key.
-    pub key: &'a [u8],
-    /// Its hash.
-    pub hash: KeyHash,
-    /// When it goes through.
-    pub mode: Mode,
-    /// Client flags.
-    pub flags: u32,
-    /// Expiry of the new item (append and prepend keep the old one).
-    pub expiry: Expiry,
-    /// The value.
-    pub value: &'a [u8],
-    /// Only if the present item has this CAS number.
-    pub compare: Option<u64>,
-    /// The new item's CAS number, else the next one.
-    pub explicit_cas: Option<u64>,
-    /// With `compare`: if the number given is lower than the item's, store all the same, but marked stale.
-    pub invalidate: bool,
-    /// Append and prepend create an absent item, with this expiry.
-    pub vivify: Option<Expiry>,
-    /// The key was sent in base64.
-    pub binary_key: bool,
-}
-
-impl Store<'_> {
-    /// Whether it adds to the present value.
-    pub(crate) fn joins(&self) -> bool {
-        matches!(self.mode, Mode::Append | Mode::Prepend)
-    }
-}
-
-/// What came of a store.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StoreOutcome {
-    /// It is stored.
-    Stored {
-        /// CAS number of the new item.
-        cas: u64,
-        /// Length of the whole value now, bytes.
-        value_bytes: u32,
-    },
-    /// The mode did not allow it.
-    NotStored,
-    /// The CAS number differs.
-    Exists,
-    /// Compared with an absent item.
-    NotFound,
-    /// The item would be larger than the limit.
-    TooLarge,
-    /// No memory, and none could be made.
-    NoRoom,
-}
-
-/// A delete, or a marking as stale.
-#[derive(Clone, Copy, Debug)]
-pub struct Delete<'a> {
-    /// The key.
-    pub key: &'a [u8],
-    /// Its hash.
-    pub hash: KeyHash,
-    /// Only if the item has this CAS number.
-    pub compare: Option<u64>,
-    /// CAS number of what stays behind.
-    pub explicit_cas: Option<u64>,
-    /// Keep the item, but mark it stale.
-    pub invalidate: bool,
-    /// Keep an empty item.
-    pub drop_value: bool,
-    /// New expiry of what stays behind.
-    pub expiry: Option<Expiry>,
-    /// Client flags of an emptied item.
-    pub flags: u32,
-}
-
-/// What came of a delete.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DeleteOutcome {
-    /// Gone, or marked.
-    Deleted,
-    /// There was nothing.
-    NotFound,
-    /// The CAS number differs.
-    Exists,
-    /// No memory for what should have stayed behind.
-    NoRoom,
-}
-
-/// An increment or decrement.
-#[derive(Clone, Copy, Debug)]
-pub struct Arith<'a> {
-    /// The key.
-    pub key: &'a [u8],
-    /// Its hash.
-    pub hash: KeyHash,
-    /// Up (wrapping at 2^64) or down (stopping at 0).
-    pub increment: bool,
-    /// By how much.
-    pub delta: u64,
-    /// Create an absent item with this expiry and value.
-    pub initial: Option<(Expiry, u64)>,
-    /// Only if the item has this CAS number.
-    pub compare: Option<u64>,
-    /// The new CAS number, else the next one.
-    pub explicit_cas: Option<u64>,
-    /// New expiry.
-    pub expiry: Option<Expiry>,
-    /// The key was sent in base64.
-    pub binary_key: bool,
-}
-
-/// What came of an increment or decrement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ArithOutcome {
-    /// Done.
-    Done {
-        /// The number now.
-        value: u64,
-        /// The item's CAS number now.
-        cas: u64,
-        /// The item's expiry before this request gave it another; that of `initial` if it was created.
-        expiry: Expiry,
-        /// Whether the item was created.
-        created: bool,
-    },
-    /// There was nothing.
-    NotFound,
-    /// The value is no decimal number of 64 bits.
-    NonNumeric,
-    /// The CAS number differs.
-    Exists,
-    /// No memory.
-    NoRoom,
-}
-
-/// What came of a touch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Touched {
-    /// The expiry is set.
-    Done,
-    /// There was nothing.
-    NotFound,
-    /// The item had to be rewritten and there was no memory.
-    NoRoom,
-}
 
 /// What memcached counts for an item beside key and value: its header, its suffix and the terminators.
 const COUNTED_BYTES: u64 = 48 + 8 + 1 + 2;
@@ -176,7 +14,7 @@ const COUNTED_BYTES: u64 = 48 + 8 + 1 + 2;
 impl Worker {
     /// Whether an item of this key and value may be stored at all (`-I`, counted as memcached counts).
     pub fn fits(&self, key_bytes: usize, value_bytes: u64) -> bool {
-        key_bytes as u64 + value_bytes + COUNTED_BYTES <= self.cache.item_bytes_max
+        key_bytes as u64 + value_bytes + COUNTED_BYTES <= self.cache.item_bytes_max()
     }
 
     /// Stores a value.
@@ -199,7 +37,7 @@ impl Worker {
     fn store_once(&mut self, store: &Store<'_>) -> Option<StoreOutcome> {
         let outcome = match self.admit(store) {
             Err(refused) => return Some(refused),
-            Ok((Expected::Seen { at, .. }, _)) if store.joins() => self.extend(store, at),
+            Ok((Expected::Unchanged { at, .. }, _)) if store.joins() => self.extend(store, at),
             Ok((expected, stale_of)) => self.store_over(store, expected, stale_of),
         };
         // `Exists` from a publish that lost the race means: look again.
@@ -208,7 +46,7 @@ impl Worker {
 
     /// Whether the store may go through as things stand, and what it then expects to find. The second part is the
     /// present item if the new one is to be marked stale after it.
-    pub(crate) fn admit(&self, store: &Store<'_>) -> Result<(Expected, Option<Location>), StoreOutcome> {
+    pub(super) fn admit(&self, store: &Store<'_>) -> Result<(Expected, Option<Location>), StoreOutcome> {
         let Some(hit) = self.peek(store.hash, store.key) else {
             return match store.mode {
                 Mode::Set | Mode::Replace if store.compare.is_some() => Err(StoreOutcome::NotFound),
@@ -228,18 +66,18 @@ impl Worker {
             Some(compare)
                 if store.invalidate && compare < cas && matches!(store.mode, Mode::Set | Mode::Replace) =>
             {
-                return Ok((self.seen(hit.at), Some(hit.at)));
+                return Ok((self.expect_unchanged(hit.at), Some(hit.at)));
             }
             Some(_) => return Err(StoreOutcome::Exists),
             // Only what depends on the present item has to find it again.
             None if store.mode == Mode::Set => return Ok((Expected::Anything, None)),
             None => {}
         }
-        Ok((self.seen(hit.at), None))
+        Ok((self.expect_unchanged(hit.at), None))
     }
 
     /// State and expiry of a new item; a stale one keeps the expiry and the token of the item at `stale_of`.
-    pub(crate) fn new_state(&self, store: &Store<'_>, stale_of: Option<Location>) -> (State, Expiry) {
+    pub(super) fn new_state(&self, store: &Store<'_>, stale_of: Option<Location>) -> (State, Expiry) {
         let mut bits = if store.binary_key { State::BINARY_KEY } else { 0 };
         let mut expiry = store.vivify.filter(|_| store.joins()).unwrap_or(store.expiry);
         if let Some(at) = stale_of {
@@ -247,7 +85,7 @@ impl Worker {
             bits |= State::STALE | old.state().bits() & State::TOKEN_SENT;
             expiry = old.expiry();
         }
-        (State::at(self.cache.clock.now_s(), bits), expiry)
+        (State::at(self.cache.store.clock.now_s(), bits), expiry)
     }
 
     /// Places the value and publishes it. `Exists` if what was expected has changed.
@@ -258,8 +96,8 @@ impl Worker {
         stale_of: Option<Location>,
     ) -> StoreOutcome {
         let (state, expiry) = self.new_state(store, stale_of);
-        let cas = store.explicit_cas.unwrap_or_else(|| self.cache.next_cas());
-        let of = RecordOf { flags: store.flags, expiry, cas, state };
+        let cas = store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
+        let of = RecordFields { flags: store.flags, expiry, cas, state };
         self.put(store.key, store.hash, [Piece::Bytes(store.value), Piece::NOTHING], &of, expected)
     }
 
@@ -270,17 +108,17 @@ impl Worker {
         key: &[u8],
         hash: KeyHash,
         value: [Piece<'_>; 2],
-        of: &RecordOf,
+        of: &RecordFields,
         expected: Expected,
     ) -> StoreOutcome {
         let total = value[0].length() + value[1].length();
         // A state that comes from an older version says nothing about this one.
-        let of = &RecordOf { state: State(of.state.0 & !State::CLEAN), ..*of };
+        let of = &RecordFields { state: State(of.state.0 & !State::CLEAN), ..*of };
         let (new, upload) = match value {
             [Piece::Bytes(first), Piece::Bytes(second)]
-                if total <= self.cache.memory.chunk_bytes_max() as usize =>
+                if total <= self.cache.store.memory.chunk_bytes_max() as usize =>
             {
-                let RecordOf { flags, expiry, cas, state } = *of;
+                let RecordFields { flags, expiry, cas, state } = *of;
                 (self.place(&NewItem { key, value: [first, second], flags, expiry, cas, state }), None)
             }
             _ => self.place_long(hash, value, key, of).unzip(),
@@ -299,7 +137,7 @@ impl Worker {
     /// Append or prepend to the item at `at`.
     fn extend(&mut self, store: &Store<'_>, at: Location) -> StoreOutcome {
         // The old value is copied out first: making room may take its column.
-        let expected = self.seen(at);
+        let expected = self.expect_unchanged(at);
         let (old, of) = self.old_record(at);
         // Each part may be stored, both together may not: memcached calls that not stored.
         if !self.fits(store.key.len(), old.length() as u64 + store.value.len() as u64) {
@@ -311,15 +149,15 @@ impl Worker {
         }
         let of = self.extended(of, store);
         let outcome = self.put(store.key, store.hash, parts, &of, expected);
-        self.forget_old(old);
+        self.recycle_old_value(old);
         outcome
     }
 
     /// The record of an item that something is appended or prepended to.
-    pub(crate) fn extended(&self, old: RecordOf, store: &Store<'_>) -> RecordOf {
-        RecordOf {
-            cas: store.explicit_cas.unwrap_or_else(|| self.cache.next_cas()),
-            state: State::at(self.cache.clock.now_s(), old.state.bits() & State::BINARY_KEY),
+    pub(super) fn extended(&self, old: RecordFields, store: &Store<'_>) -> RecordFields {
+        RecordFields {
+            cas: store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas()),
+            state: State::at(self.cache.store.clock.now_s(), old.state.bits() & State::BINARY_KEY),
             ..old
         }
     }
@@ -343,7 +181,7 @@ impl Worker {
                 }
                 continue;
             }
-            let expected = self.seen(at);
+            let expected = self.expect_unchanged(at);
             let (state, old_expiry) = (hit.item.state(), hit.expiry());
             let bits = if delete.invalidate {
                 state.bits() & !State::TOKEN_SENT | State::STALE
@@ -353,20 +191,20 @@ impl Worker {
             let state = State(state.0 & !0xff | bits);
             let cas = match (delete.explicit_cas, delete.invalidate) {
                 (Some(cas), _) => cas,
-                (None, true) => self.cache.next_cas(),
+                (None, true) => self.cache.store.next_cas(),
                 (None, false) => cas,
             };
             let outcome = if delete.drop_value {
                 let (flags, expiry) = (delete.flags, delete.expiry.unwrap_or(Expiry::NEVER));
-                let of = RecordOf { flags, expiry, cas, state };
+                let of = RecordFields { flags, expiry, cas, state };
                 self.put(delete.key, delete.hash, [Piece::NOTHING; 2], &of, expected)
             } else {
                 let expiry = delete.expiry.unwrap_or(old_expiry);
                 let (value, old) = self.old_record(at);
-                let of = RecordOf { expiry, cas, state, ..old };
+                let of = RecordFields { expiry, cas, state, ..old };
                 let outcome =
                     self.put(delete.key, delete.hash, [value.piece(), Piece::NOTHING], &of, expected);
-                self.forget_old(value);
+                self.recycle_old_value(value);
                 outcome
             };
             match outcome {
@@ -396,7 +234,7 @@ impl Worker {
             let Some((old, old_bytes)) = number(&hit) else { return ArithOutcome::NonNumeric };
             let value =
                 if arith.increment { old.wrapping_add(arith.delta) } else { old.saturating_sub(arith.delta) };
-            let expected = self.seen(hit.at);
+            let expected = self.expect_unchanged(hit.at);
             let old_expiry = hit.expiry();
             let expiry = arith.expiry.unwrap_or(old_expiry);
             let (flags, state) = (hit.item.flags(), hit.item.state());
@@ -404,8 +242,8 @@ impl Worker {
             let length = decimal(value, &mut digits).max(old_bytes);
             // A short number in a long field leaves it as long as it was.
             let (number, blanks) = (&digits[..length.min(DIGITS_MAX)], length.saturating_sub(DIGITS_MAX));
-            let cas = arith.explicit_cas.unwrap_or_else(|| self.cache.next_cas());
-            let of = RecordOf { flags, expiry, cas, state };
+            let cas = arith.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
+            let of = RecordFields { flags, expiry, cas, state };
             let blanks = vec![b' '; blanks];
             let digits = [number, &blanks].map(Piece::Bytes);
             match self.put(arith.key, arith.hash, digits, &of, expected) {
@@ -444,9 +282,9 @@ impl Worker {
             {
                 // Under the writer bit, so that the pass cannot move the item with the old expiry in between.
                 let guard = self.reader.pin();
-                let owner = Owner { guard: &guard, hasher: &self.cache.hasher };
-                let bucket = self.cache.index.lock(hash);
-                match bucket.find(key, &owner) {
+                let keys = self.cache.store.key_reader(&guard);
+                let bucket = self.cache.store.index.lock(hash);
+                match bucket.find(key, &keys) {
                     Some(found) if found.entry.location == at => {
                         let item = guard.item(at);
                         if item.expiry() == expiry {
@@ -461,11 +299,11 @@ impl Worker {
                 }
             }
             // The record has no word for an expiry: write it anew with one.
-            let expected = self.seen(at);
+            let expected = self.expect_unchanged(at);
             let (value, old) = self.old_record(at);
-            let of = RecordOf { expiry, ..old };
+            let of = RecordFields { expiry, ..old };
             let outcome = self.put(key, hash, [value.piece(), Piece::NOTHING], &of, expected);
-            self.forget_old(value);
+            self.recycle_old_value(value);
             match outcome {
                 StoreOutcome::Stored { .. } => return Touched::Done,
                 StoreOutcome::NoRoom => return Touched::NoRoom,

@@ -1,11 +1,13 @@
-//! Looking on flash, and bringing back what was found there.
+//! Looking on flash, and bringing items back into memory.
 //!
-//! A key that memory has an entry of is never looked for on flash, even if its item has expired or was flushed: what flash
-//! has of it is older. An item that was found comes into memory only if, under the writer bit of its bucket, memory still
-//! has no entry of the key and the stamp taken before the lookup still holds.
+//! If memory has an entry of a key, the key is never looked for on flash, even if its item has expired or was flushed: what
+//! flash has of it is older. An item that was found on flash is published in memory only if, under the writer bit of its
+//! bucket, memory still has no entry of the key and the stamp taken before the lookup still holds.
 
-use crate::engine::{Cache, Owner, Worker};
-use crate::large::{Piece, RecordOf, Upload};
+use super::Worker;
+use super::chain::{Piece, RecordFields, Upload};
+use crate::demoter::Demoter;
+use crate::item_store::ItemStore;
 use crate::level::from_unix_s;
 use larder_flash::{Begun, Commit, Found, Stamp};
 use larder_item::{KeyHash, Location, State};
@@ -13,16 +15,16 @@ use larder_memory::{NewChunked, NewItem};
 use larder_temperature::{Digest, Reference};
 use std::os::fd::RawFd;
 
-/// What came of looking on flash.
+/// The result of a lookup on flash.
 #[derive(Debug)]
 pub enum Fetch {
-    /// It is not there.
+    /// The key is not there.
     Absent,
-    /// It was still in memory, on its way to the device.
+    /// The item was still in a write buffer.
     Here(Found),
-    /// It comes through [`Worker::poll_fetches`], with the token.
+    /// A read was started. Its result comes through [`Worker::poll_fetches`], with the token.
     Started,
-    /// Too much is on its way: poll first, and ask again.
+    /// Too many fetches are under way: poll first, and ask again.
     Busy,
 }
 
@@ -39,32 +41,14 @@ impl Promotion {
     }
 }
 
-impl Cache {
-    /// Whether what came from flash has expired by now. Then it is a miss.
-    fn is_over(&self, found: &Found) -> bool {
-        from_unix_s(&self.clock, found.expires_unix_s).is_past(self.clock.now_s())
-    }
-
-    /// What the record of an item from flash holds beside its value.
-    fn record_of(&self, found: &Found) -> RecordOf {
-        let is_lazy = self.level.as_ref().is_some_and(|level| level.lazy);
-        let clean = if is_lazy { State::CLEAN } else { 0 };
-        let fetched = if found.warm { State::FETCHED } else { 0 };
-        RecordOf {
-            flags: found.flags,
-            expiry: from_unix_s(&self.clock, found.expires_unix_s),
-            cas: found.cas,
-            state: State::at(
-                self.clock.now_s(),
-                u32::from(found.state) & State::KEPT_ON_FLASH | clean | fetched,
-            ),
-        }
-    }
+/// Whether an item that came from flash has expired by now. Then it is a miss.
+fn is_expired(store: &ItemStore, found: &Found) -> bool {
+    from_unix_s(&store.clock, found.expires_unix_s).is_past(store.clock.now_s())
 }
 
 impl Worker {
-    /// Whether it is worth looking on flash for a key that was not found in memory. Wrong about once in a hundred, and then
-    /// with yes. False where memory has an entry of the key, live or not, or where there is no flash.
+    /// Whether it is worth looking on flash for a key that was not found in memory. About one yes in a hundred is wrong; a no
+    /// never is. False if memory has an entry of the key, live or not, or if there is no flash.
     #[inline]
     pub fn flash_may_hold(&self, hash: KeyHash, key: &[u8]) -> bool {
         self.fetcher.is_some() && self.looks_beyond(hash, key)
@@ -81,29 +65,27 @@ impl Worker {
         false
     }
 
-    /// The same as [`Worker::flash_may_hold`], of a key that is not asked for yet: a no is not counted as a miss.
+    /// The same as [`Worker::flash_may_hold`], for a key that no client has asked for yet: a no is not counted as a miss.
     pub fn flash_might_be_asked(&self, hash: KeyHash, key: &[u8]) -> bool {
-        let level = self.cache.level.as_ref().filter(|_| self.fetcher.is_some());
-        level.is_some_and(|level| level.flash.may_hold(hash)) && !self.has_entry(hash, key)
+        let demoter = self.cache.demoter.as_ref().filter(|_| self.fetcher.is_some());
+        demoter.is_some_and(|demoter| demoter.flash().may_hold(hash)) && !self.has_entry(hash, key)
     }
 
     /// Whether memory has an item of the key, live or not.
     fn has_entry(&self, hash: KeyHash, key: &[u8]) -> bool {
-        let guard = self.reader.pin();
-        let owner = Owner { guard: &guard, hasher: &self.cache.hasher };
-        self.cache.index.get(hash, key, &owner).is_some()
+        self.cache.store.has_entry(&self.reader.pin(), hash, key)
     }
 
-    /// Looks for a key on flash. Ask [`Worker::flash_may_hold`] first: what is found there of a key that memory has an entry
-    /// of is out of date. Reads that were started go to the device with [`Worker::kick_fetches`].
+    /// Looks for a key on flash. Ask [`Worker::flash_may_hold`] first: if memory has an entry of the key, what flash has of it is
+    /// out of date. Reads that were started go to the device with [`Worker::kick_fetches`].
     pub fn fetch(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Fetch {
         let Some(fetcher) = &mut self.fetcher else { return Fetch::Absent };
         let begun = fetcher.begin(token, hash, key);
-        let counters = &self.cache.blocks[self.number];
+        let (store, counters) = (&self.cache.store, self.cache.store.worker_counters(self.number));
         match begun {
             Begun::Started => Fetch::Started,
             Begun::Busy => Fetch::Busy,
-            Begun::Here(found) if !self.cache.is_over(&found) => {
+            Begun::Here(found) if !is_expired(store, &found) => {
                 counters.flash_hits.add(1);
                 Fetch::Here(found)
             }
@@ -114,13 +96,13 @@ impl Worker {
         }
     }
 
-    /// Looks for part `part` (from 1) of a value whose first part is in `found`. The rest as with [`Worker::fetch`]; only
-    /// the value of what comes means anything.
+    /// Looks for part `part` (from 1) of a value whose first part is in `found`. Works as [`Worker::fetch`] does, but only the
+    /// value of the result means anything.
     pub fn fetch_part(&mut self, token: u64, hash: KeyHash, key: &[u8], found: &Found, part: u32) -> Fetch {
         let Some(fetcher) = &mut self.fetcher else { return Fetch::Absent };
         match fetcher.begin_part(token, hash, key, found.cas, part) {
             Begun::Started => {
-                self.parts_under_way.push(token);
+                self.part_fetches.push(token);
                 Fetch::Started
             }
             Begun::Busy => Fetch::Busy,
@@ -129,78 +111,80 @@ impl Worker {
         }
     }
 
-    /// Hands the reads that were started to the device, once for all of a batch.
+    /// Hands the reads that were started to the device: one call for a whole batch.
     pub fn kick_fetches(&mut self) {
         if let Some(fetcher) = &mut self.fetcher {
             fetcher.kick();
         }
     }
 
-    /// Calls `done` for each fetch that came to its end, with the token; `None` = a miss after all. Never waits.
+    /// Calls `done` for each fetch that has ended, with its token; `None` = a miss after all. Never waits.
     pub fn poll_fetches(&mut self, done: &mut dyn FnMut(u64, Option<Found>)) {
         let Some(fetcher) = &mut self.fetcher else { return };
-        let (cache, parts) = (&self.cache, &mut self.parts_under_way);
-        let counters = &cache.blocks[self.number];
+        let (store, parts) = (&self.cache.store, &mut self.part_fetches);
+        let counters = store.worker_counters(self.number);
         fetcher.poll(&mut |token, found| {
             if let Some(at) = parts.iter().position(|part| *part == token) {
                 parts.swap_remove(at);
                 return done(token, found);
             }
-            let found = found.filter(|found| !cache.is_over(found));
+            let found = found.filter(|found| !is_expired(store, found));
             if found.is_some() { &counters.flash_hits } else { &counters.flash_misses }.add(1);
             done(token, found);
         });
     }
 
-    /// Readable when [`Worker::poll_fetches`] has something to say, or [`Worker::flash_committed`] went up. `None` where
+    /// A descriptor that is readable when [`Worker::poll_fetches`] has results, or [`Worker::flash_committed`] went up. `None` if
     /// there is no flash.
     pub fn fetch_fd(&self) -> Option<RawFd> {
         self.fetcher.as_ref().map(|fetcher| fetcher.fd())
     }
 
-    /// How many fetches may be on their way; 0 where there is no flash.
+    /// How many fetches may be under way at once; 0 if there is no flash.
     pub fn fetch_depth(&self) -> u32 {
         self.fetcher.as_ref().map_or(0, |fetcher| fetcher.depth())
     }
 
-    /// Makes [`Worker::fetch_fd`] readable, though nothing has come.
+    /// Makes [`Worker::fetch_fd`] readable although there is no result.
     pub fn wake_for_fetches(&self) {
         if let Some(fetcher) = &self.fetcher {
             fetcher.wake();
         }
     }
 
-    /// Invalidations up to this one are durable: see [`Worker::take_commit`]. All, where the device has failed for good: nobody is
-    /// kept waiting for what will never be.
+    /// Invalidations up to this one are durable: see [`Worker::take_commit`]. If the device has failed for good, all count as
+    /// durable, so that no client waits for ever.
     pub fn flash_committed(&self) -> Commit {
-        let level = self.cache.level.as_ref().filter(|level| !level.flash.commits_nothing());
-        level.map_or(Commit(u64::MAX), |level| level.flash.committed())
+        let flash = self.cache.demoter.as_ref().map(Demoter::flash);
+        flash.filter(|flash| !flash.commits_nothing()).map_or(Commit(u64::MAX), |flash| flash.committed())
     }
 
-    /// The last invalidation that this worker's writes made since this was last asked. Where there is one, the replies to
-    /// those writes wait until [`Worker::flash_committed`] has reached it.
+    /// The last invalidation that this worker's writes made since the last call. If there is one, the replies to those writes
+    /// wait until [`Worker::flash_committed`] has reached it.
     #[inline]
     pub fn take_commit(&self) -> Option<Commit> {
         self.commit.take()
     }
 
-    /// Notes what has to be durable before the present request is answered.
+    /// Notes an invalidation that must be durable before the present request is answered.
     #[inline]
-    pub(crate) fn note_commit(&self, commit: Option<Commit>) {
+    pub(super) fn note_commit(&self, commit: Option<Commit>) {
         if commit.is_some() {
             self.commit.set(self.commit.get().max(commit));
         }
     }
 
-    /// Whether what was found is still the newest version of the key, and has not expired since.
+    /// Whether an item that was found on flash is still the newest version of the key, and has not expired since.
     pub fn is_current(&self, hash: KeyHash, key: &[u8], found: &Found) -> bool {
-        let Some(level) = &self.cache.level else { return false };
-        level.flash.stamp(hash) == found.stamp && !self.cache.is_over(found) && !self.has_entry(hash, key)
+        let Some(demoter) = &self.cache.demoter else { return false };
+        demoter.flash().stamp(hash) == found.stamp
+            && !is_expired(&self.cache.store, found)
+            && !self.has_entry(hash, key)
     }
 
     /// Brings an item from flash into memory, with its CAS number, flags, expiry and state, if it is still the newest version
-    /// of the key. Returns whether it did; then [`Worker::get`] finds it. If not, memory has something newer, or there is
-    /// no room. Takes a value that is here as a whole; longer ones come by [`Worker::begin_promotion`].
+    /// of the key. Returns whether it did; then [`Worker::get`] finds the item. If not, memory has something newer, or there is
+    /// no room. The value must be complete: values of several parts take the way of [`Worker::begin_promotion`].
     pub fn promote(&mut self, hash: KeyHash, key: &[u8], found: &Found) -> bool {
         let is_promoted = self.promote_whole(hash, key, found);
         self.count_promotion(is_promoted)
@@ -210,9 +194,9 @@ impl Worker {
         if found.value.len() as u64 != found.value_bytes || !self.may_promote(hash, key, found) {
             return false;
         }
-        let of = self.cache.record_of(found);
-        if found.value.len() <= self.cache.memory.chunk_bytes_max() as usize {
-            let RecordOf { flags, expiry, cas, state } = of;
+        let of = self.record_for(found);
+        if found.value.len() <= self.cache.store.memory.chunk_bytes_max() as usize {
+            let RecordFields { flags, expiry, cas, state } = of;
             let new = self.place(&NewItem { key, value: [&found.value, &[]], flags, expiry, cas, state });
             return new.is_some_and(|new| self.publish_found(hash, key, found.stamp, new));
         }
@@ -225,9 +209,24 @@ impl Worker {
         is_published
     }
 
-    /// Whether it is worth making room for what was found.
+    /// Whether it is worth making room for an item that was found on flash.
     fn may_promote(&self, hash: KeyHash, key: &[u8], found: &Found) -> bool {
         self.fits(key.len(), found.value_bytes) && self.is_current(hash, key, found)
+    }
+
+    /// What the record of an item from flash holds beside key and value.
+    fn record_for(&self, found: &Found) -> RecordFields {
+        let clock = &self.cache.store.clock;
+        let is_lazy = self.cache.demoter.as_ref().is_some_and(Demoter::is_lazy);
+        let clean = if is_lazy { State::CLEAN } else { 0 };
+        let fetched = if found.warm { State::FETCHED } else { 0 };
+        let bits = u32::from(found.state) & State::KEPT_ON_FLASH | clean | fetched;
+        RecordFields {
+            flags: found.flags,
+            expiry: from_unix_s(clock, found.expires_unix_s),
+            cas: found.cas,
+            state: State::at(clock.now_s(), bits),
+        }
     }
 
     fn count_promotion(&self, is_promoted: bool) -> bool {
@@ -236,9 +235,9 @@ impl Worker {
         is_promoted
     }
 
-    /// Begins to bring in a value of which `found` holds the first part. The others, [`Promotion::next_part`], are fetched with
-    /// [`Worker::fetch_part`] and added in their order with [`Worker::fill_promotion`]; then
-    /// [`Worker::complete_promotion`] makes the item known. `None`: it is out of date already, or there is no room.
+    /// Begins to bring in a value of which `found` holds the first part. The caller fetches the other parts,
+    /// [`Promotion::next_part`], with [`Worker::fetch_part`], adds them in their order with [`Worker::fill_promotion`], and
+    /// publishes the item with [`Worker::complete_promotion`]. `None`: the item is out of date already, or there is no room.
     pub fn begin_promotion(&mut self, hash: KeyHash, key: &[u8], found: &Found) -> Option<Promotion> {
         let total = u32::try_from(found.value_bytes).ok()?;
         if !self.may_promote(hash, key, found) || found.value.len() > total as usize {
@@ -254,9 +253,10 @@ impl Worker {
         }
     }
 
-    /// Adds the next part. False if it is too long, or there is no room for it: then the promotion is to be abandoned.
+    /// Adds the next part. Returns false if the part is too long or there is no room for it: then the caller abandons the
+    /// promotion.
     pub fn fill_promotion(&mut self, promotion: &mut Promotion, part: &Found) -> bool {
-        // A part without bytes would be asked for again and again.
+        // A part without bytes would be fetched again and again.
         if part.value.is_empty() || part.value.len() > promotion.upload.missing_bytes() {
             return false;
         }
@@ -264,7 +264,7 @@ impl Worker {
         self.fill_upload(&mut promotion.upload, &part.value)
     }
 
-    /// Makes a value known of which all parts are here, on the terms of [`Worker::promote`]. `found` is its first part.
+    /// Publishes a value of which all parts are here, on the same conditions as [`Worker::promote`]. `found` is its first part.
     pub fn complete_promotion(
         &mut self,
         promotion: Promotion,
@@ -283,7 +283,7 @@ impl Worker {
             return false;
         }
         upload.close_chunk();
-        let RecordOf { flags, expiry, cas, state } = self.cache.record_of(found);
+        let RecordFields { flags, expiry, cas, state } = self.record_for(found);
         let (total, first) = (upload.total_bytes(), upload.first());
         let new = self.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state });
         let is_published = new.is_some_and(|new| self.publish_found(hash, key, found.stamp, new));
@@ -299,28 +299,27 @@ impl Worker {
         self.counters().promotion_lost.add(1);
     }
 
-    /// Publishes the record at `new`, a copy of what was found on flash at `stamp`, if that is still the newest version.
+    /// Publishes the record at `new`, a copy of the item that was found on flash at `stamp`, if that is still the newest version.
     /// Otherwise the record is taken back.
     fn publish_found(&mut self, hash: KeyHash, key: &[u8], stamp: Stamp, new: Location) -> bool {
-        let cache = &self.cache;
-        let counters = &cache.blocks[self.number];
+        let store = &self.cache.store;
         let guard = self.reader.pin();
-        let owner = Owner { guard: &guard, hasher: &cache.hasher };
-        let Some(level) = &cache.level else { return false };
-        let mut bucket = cache.index.lock(hash);
-        // Whoever puts or invalidates the key does so under this writer bit, so the stamp holds until the entry is there.
-        let is_current = bucket.find(key, &owner).is_none() && level.flash.stamp(hash) == stamp;
-        if !is_current || !cache.insert_making_room(&guard, &mut bucket, new, counters) {
+        let keys = store.key_reader(&guard);
+        let Some(demoter) = &self.cache.demoter else { return false };
+        let mut bucket = store.index.lock(hash);
+        // The key is put and invalidated only under this writer bit, so the stamp holds until the entry is there.
+        let is_current = bucket.find(key, &keys).is_none() && demoter.flash().stamp(hash) == stamp;
+        if !is_current || !self.insert_making_room(&guard, &mut bucket, new) {
             drop(bucket);
             self.take_back(new);
             return false;
         }
-        if !level.lazy {
-            self.note_commit(level.flash.invalidate(hash, key));
+        if !demoter.is_lazy() {
+            self.note_commit(demoter.invalidate(hash, key));
         }
         drop(bucket);
         self.note(Reference::store(Digest::of(hash)));
-        counters.bytes_stored.add(cache.bytes_of(&guard, new));
+        self.counters().bytes_stored.add(store.bytes_of(&guard, new));
         self.grow_index();
         true
     }

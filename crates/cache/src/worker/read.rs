@@ -1,6 +1,7 @@
 //! Looking up: one key at a time, or a batch in stages.
 
-use crate::engine::{Life, Owner, Worker};
+use super::Worker;
+use crate::item_store::Life;
 use larder_index::{BucketPlace, Peek, Seen, Sight, SubPlace};
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{Guard, Item, Value};
@@ -90,7 +91,7 @@ impl<'w> Lookup<'w> {
 
     /// Stage 4 where nobody was shown anything since stage 2: as [`Lookup::confirm`], of the key as it was then.
     #[inline(always)]
-    pub(crate) fn take(&self, hash: KeyHash, seen: Seen, key: &[u8]) -> Option<Hit<'w>> {
+    pub(super) fn take(&self, hash: KeyHash, seen: Seen, key: &[u8]) -> Option<Hit<'w>> {
         let hit = self.read(seen, key)?;
         self.sight.mark(seen);
         Some(self.noted(hash, hit))
@@ -114,20 +115,20 @@ impl Worker {
     /// For lookups in stages.
     #[inline(always)]
     pub fn lookup(&self) -> Lookup<'_> {
-        Lookup { worker: self, sight: self.cache.index.sight(), guard: self.reader.pin() }
+        Lookup { worker: self, sight: self.cache.store.index.sight(), guard: self.reader.pin() }
     }
 
     /// Bytes the item takes in memory, its chunks included.
     pub fn bytes_of(&self, hit: &Hit<'_>) -> u64 {
-        self.cache.bytes_of(&self.reader.pin(), hit.at)
+        self.cache.store.bytes_of(&self.reader.pin(), hit.at)
     }
 
     /// The item of `key`, if it may be served. Leaves a mark of warmth.
     #[inline]
     pub fn get(&self, hash: KeyHash, key: &[u8]) -> Option<Hit<'_>> {
         let guard = self.reader.pin();
-        let owner = Owner { guard: &guard, hasher: &self.cache.hasher };
-        let entry = self.cache.index.get_marking(hash, key, &owner)?;
+        let keys = self.cache.store.key_reader(&guard);
+        let entry = self.cache.store.index.get_marking(hash, key, &keys)?;
         let item = guard.item(entry.location);
         match self.life(entry.location, &item) {
             Life::Live => {
@@ -143,8 +144,8 @@ impl Worker {
     /// Like [`Worker::get`], without a trace: no warmth, no counters.
     pub fn peek(&self, hash: KeyHash, key: &[u8]) -> Option<Hit<'_>> {
         let guard = self.reader.pin();
-        let owner = Owner { guard: &guard, hasher: &self.cache.hasher };
-        let at = self.cache.index.get(hash, key, &owner)?.location;
+        let keys = self.cache.store.key_reader(&guard);
+        let at = self.cache.store.index.get(hash, key, &keys)?.location;
         let item = guard.item(at);
         (self.life(at, &item) == Life::Live).then_some(Hit { at, item })
     }
@@ -153,16 +154,16 @@ impl Worker {
     #[inline]
     pub fn note_fetch(&self, hit: &Hit<'_>) {
         hit.item.mark_fetched();
-        hit.item.touch_last_access(self.cache.clock.now_s());
+        hit.item.touch_last_access(self.cache.store.clock.now_s());
     }
 
     /// Claims the right to recache a stale or soon expiring item. Returns whether the caller won it. Under the writer
     /// bit, so that a move by the pass cannot lose the claim.
     pub fn claim_token(&self, hash: KeyHash, key: &[u8]) -> bool {
         let guard = self.reader.pin();
-        let owner = Owner { guard: &guard, hasher: &self.cache.hasher };
-        let bucket = self.cache.index.lock(hash);
-        let Some(found) = bucket.find(key, &owner) else { return false };
+        let keys = self.cache.store.key_reader(&guard);
+        let bucket = self.cache.store.index.lock(hash);
+        let Some(found) = bucket.find(key, &keys) else { return false };
         let item = guard.item(found.entry.location);
         let is_won = !item.set_state_bits(State::TOKEN_SENT).has(State::TOKEN_SENT);
         if is_won {
