@@ -1,480 +1,268 @@
-//! The classic commands, executed and answered.
+//! The classic commands of memcached's text protocol: `get`, `set`, `delete`, `incr`, ...
 
-use super::connection::{Busy, Charge, Listing, OUTPUT_SOFT_BYTES};
-use super::fetches::{Looked, Use};
-use super::stats::Detailed;
-use super::{Connection, Dispatcher, KeyOf};
+use super::classic_admin;
+use super::client_time::ClientTime;
+use super::form::{Form, THE_CLASS, Words};
+use crate::dispatch::operation::{DeleteItem, ListingForm, OldItem, Operation, StoreItem};
+use crate::dispatch::outcome::{
+    FoundItem, GetOutcome, ItemValue, ListingPage, Outcome, Refusal, StatRows, Tail,
+};
+use crate::dispatch::output::Output;
+use crate::dispatch::prefixes::PrefixCount;
 use crate::latency::Class;
 use larder_cache::{
-    Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, Found, Hit, KeyHash, Mode, Seen, Store, StoreOutcome,
-    Touched, Value,
+    Arith, ArithOutcome, Delete, DeleteOutcome, KeyHash, Listed, Mode, Store, StoreOutcome, Touched,
 };
-use larder_protocol::{
-    DebugTime, Lru, LruCrawler, Request, Slabs, Store as StoreRequest, StoreVerb, compose, reply,
-};
-use std::sync::atomic::Ordering;
+use larder_protocol::{Request, Store as StoreRequest, StoreVerb, compose as words, reply};
 
-/// A dump is answered alone, because it goes on for as long as it takes.
-const METADUMP_PIPELINED: &str = "ERROR cannot pipeline other commands before metadump\r\n";
-const MGDUMP_PIPELINED: &str = "ERROR cannot pipeline other commands before mgdump\r\n";
-/// memcached's slab classes are numbered up to this.
-const CLASSES_SHOWN_MAX: i32 = 63;
-/// memcached refuses a limit beyond this many MiB: somebody meant bytes.
-const MEMLIMIT_MEGABYTES_MAX: u32 = 1_000_000_000;
+/// Bytes of a line of `stats cachedump` beside its key, at most.
+const CACHEDUMP_LINE_BYTES: usize = 48;
 
-/// How far a retrieval is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Answered {
-    /// The key is answered, and others follow.
-    Key,
-    /// The last key of the line is answered.
-    Line,
-    /// The key is on its way from flash.
-    Waits,
+/// Reads a classic request as an operation.
+#[inline]
+pub(super) fn command<'a>(
+    request: &Request<'a>,
+    key: &'a [u8],
+    hash: KeyHash,
+    time: ClientTime,
+    is_behind_others: bool,
+) -> (Operation<'a>, Form, Class) {
+    match request {
+        Request::Store(store) => {
+            let operation = Operation::Store(store_item(store, key, hash, time));
+            (operation, Form::Data { noreply: store.noreply }, Class::Set)
+        }
+        Request::Delete { noreply, .. } => {
+            let delete = Delete {
+                key,
+                hash,
+                compare: None,
+                explicit_cas: None,
+                invalidate: false,
+                drop_value: false,
+                expiry: None,
+                flags: 0,
+            };
+            let item = DeleteItem { delete, is_answered: !noreply, counts_prefix: true };
+            (Operation::Delete(item), Form::Data { noreply: *noreply }, Class::Delete)
+        }
+        Request::Touch { exptime, noreply, .. } => {
+            let operation = Operation::Touch { key, hash, expiry: time.expiry(*exptime) };
+            (operation, Form::Data { noreply: *noreply }, Class::Touch)
+        }
+        Request::Arith { incr, delta, noreply, .. } => {
+            let arith = Arith {
+                key,
+                hash,
+                increment: *incr,
+                delta: *delta,
+                initial: None,
+                compare: None,
+                explicit_cas: None,
+                expiry: None,
+                binary_key: false,
+            };
+            (Operation::Arith(arith), Form::Data { noreply: *noreply }, Class::Arith)
+        }
+        other => {
+            let (operation, form) = classic_admin::command(other, time, is_behind_others);
+            (operation, form, Class::Other)
+        }
+    }
 }
 
-impl Dispatcher {
-    /// Answers one key of a retrieval.
-    #[inline]
-    pub(super) fn answer_key(
-        &mut self,
-        connection: &mut Connection,
-        hash: KeyHash,
-        key: &[u8],
-        hint: Option<Seen>,
-        of: KeyOf,
-    ) -> Answered {
-        let KeyOf { with_cas, touch, last } = of;
-        let hit = match hint.and_then(|seen| self.worker.lookup().confirm(hash, seen, key)) {
-            Some(hit) => Some(hit),
-            None => self.worker.get(hash, key),
-        };
-        let mut found = None;
-        let hit = match hit {
-            // What is touched has to be in memory.
-            None if self.fetches.is_some() => {
-                let wanted = if touch.is_some() { Use::Memory } else { Use::Show };
-                match self.look_on_flash(connection, hash, key, wanted) {
-                    Looked::Waits => return Answered::Waits,
-                    Looked::Promoted => self.worker.get(hash, key),
-                    Looked::Found(item, charge) => {
-                        found = Some((item, charge));
-                        None
-                    }
-                    Looked::Miss => None,
-                }
-            }
-            hit => hit,
-        };
-        let counters = self.worker.counters();
-        counters.cmd_get.add(1);
-        connection.keys_done += 1;
-        connection.tries = 0;
-        let mut sending = false;
-        if let Some(hit) = hit {
-            counters.get_hits.add(1);
-            self.worker.note_fetch(&hit);
-            self.note_detail(key, Detailed::Hit);
-            let cas = with_cas.then(|| self.shown_cas(&hit));
-            let out = connection.output();
-            match hit.value() {
-                Value::Whole(value) => compose::value(out, key, hit.item.flags(), value, cas),
-                Value::Chunked { total, .. } => {
-                    sending = true;
-                    if let Some(value) = self.worker.begin_large_read(&hit) {
-                        compose::value_line(out, key, hit.item.flags(), total, cas);
-                        let tail: &[u8] = if last { b"\r\nEND\r\n" } else { b"\r\n" };
-                        connection.busy = Some(Busy::Sending { value, tail });
-                    } else {
-                        // A miss would make the client fetch and store what is here; memcached has words for this.
-                        connection.say(reply::NO_MEMORY_GET);
-                        connection.closing = true;
-                    }
-                }
-            }
-            if let Some(exptime) = touch {
-                // Touched after it was read: a time in the past answers once more and then ends the item.
-                let expiry = self.expiry(exptime);
-                self.touch(key, hash, expiry);
-            }
-        } else if let Some((found, charge)) = found {
-            counters.get_hits.add(1);
-            self.note_detail(key, Detailed::Hit);
-            sending = self.hand_over(connection, key, found, charge, of);
-        } else {
-            counters.get_misses.add(1);
-            self.note_detail(key, Detailed::Miss);
-            if touch.is_some() {
-                counters.cmd_touch.add(1);
-                counters.touch_misses.add(1);
-            }
-        }
-        if last {
-            if !sending {
-                connection.output().extend_from_slice(reply::END.as_bytes());
-            }
-            let class = if touch.is_some() { Class::Touch } else { Class::Get };
-            self.executed[class as usize] += 1;
-        }
-        if last { Answered::Line } else { Answered::Key }
-    }
-
-    /// Answers a key with what came from flash, without taking it to memory. Returns whether the value is still on its way out,
-    /// with the end of the reply behind it.
-    fn hand_over(
-        &self,
-        connection: &mut Connection,
-        key: &[u8],
-        found: Found,
-        charge: Charge,
-        of: KeyOf,
-    ) -> bool {
-        let cas_shown = if self.shared.settings.cas_enabled { found.cas } else { 0 };
-        let cas = of.with_cas.then_some(cas_shown);
-        let out = connection.output();
-        if found.value.len() <= OUTPUT_SOFT_BYTES {
-            compose::value(out, key, found.flags, &found.value, cas);
-            return false;
-        }
-        compose::value_line(out, key, found.flags, found.value.len() as u32, cas);
-        let tail: &[u8] = if of.last { b"\r\nEND\r\n" } else { b"\r\n" };
-        connection.busy = Some(Busy::Handing { value: found.value, sent: 0, tail, _charge: charge });
-        true
-    }
-
-    /// The CAS number shown to clients: 0 where CAS is switched off (`-C`).
-    pub(super) fn shown_cas(&self, hit: &Hit<'_>) -> u64 {
-        if self.shared.settings.cas_enabled { hit.cas() } else { 0 }
-    }
-
-    /// The CAS number to compare an item's with. Where CAS is switched off no item has the one a client names, as nobody was
-    /// told any.
-    pub(super) fn compared_cas(&self, named: u64) -> u64 {
-        if self.shared.settings.cas_enabled || named == 0 { named } else { u64::MAX }
-    }
-
-    /// Reads a client's exptime on the server's clock.
-    pub(super) fn expiry(&self, exptime: i32) -> Expiry {
-        let clock = self.worker.cache().clock();
-        Expiry::from_exptime(exptime as i64, clock.now_s(), clock.started_unix_s())
-    }
-
-    pub(super) fn execute_classic(
-        &mut self,
-        connection: &mut Connection,
-        request: Request<'_>,
-        hash: KeyHash,
-        on_flash: bool,
-    ) {
-        match request {
-            Request::Store(store) => self.store_classic(connection, &store, hash),
-            Request::Delete { key, noreply } => {
-                let answer = match self.delete_plain(key, hash, on_flash) {
-                    DeleteOutcome::Deleted => reply::DELETED,
-                    _ => reply::NOT_FOUND,
-                };
-                say_unless(connection, noreply, answer);
-            }
-            Request::Touch { key, exptime, noreply } => {
-                let expiry = self.expiry(exptime);
-                let answer = match self.touch(key, hash, expiry) {
-                    Touched::Done => reply::TOUCHED,
-                    Touched::NotFound => reply::NOT_FOUND,
-                    Touched::NoRoom => reply::NO_MEMORY,
-                };
-                say_unless(connection, noreply, answer);
-            }
-            Request::Arith { key, incr, delta, noreply } => {
-                self.arith_classic(connection, key, hash, incr, delta, noreply);
-            }
-            Request::MetaNoop => connection.say(reply::META_NOOP),
-            Request::Version => {
-                let out = connection.output();
-                out.extend_from_slice(b"VERSION ");
-                out.extend_from_slice(crate::VERSION_SHOWN.as_bytes());
-                out.extend_from_slice(b"\r\n");
-            }
-            Request::Quit => connection.closing = true,
-            other => self.execute_admin(connection, other),
-        }
-    }
-
-    fn store_classic(&mut self, connection: &mut Connection, store: &StoreRequest<'_>, hash: KeyHash) {
-        let expiry = self.expiry(store.exptime);
-        let (mode, compare) = mode_of(store.verb, self.compared_cas(store.cas));
-        let outcome = self.worker.store(&Store {
-            key: store.key,
+#[inline]
+fn store_item<'a>(store: &StoreRequest<'a>, key: &'a [u8], hash: KeyHash, time: ClientTime) -> StoreItem<'a> {
+    let mode = match store.verb {
+        StoreVerb::Set | StoreVerb::Cas => Mode::Set,
+        StoreVerb::Add => Mode::Add,
+        StoreVerb::Replace => Mode::Replace,
+        StoreVerb::Append => Mode::Append,
+        StoreVerb::Prepend => Mode::Prepend,
+    };
+    let is_plain_set = store.verb == StoreVerb::Set;
+    StoreItem {
+        store: Store {
+            key,
             hash,
             mode,
             flags: store.flags,
-            expiry,
+            expiry: time.expiry(store.exptime),
             value: store.data,
-            compare,
+            compare: (store.verb == StoreVerb::Cas).then_some(store.cas),
             explicit_cas: None,
             invalidate: false,
             vivify: None,
             binary_key: false,
-        });
-        self.count_store(outcome, compare.is_some());
-        self.note_detail(store.key, Detailed::Set);
-        let answer = match outcome {
-            StoreOutcome::Stored { .. } => reply::STORED,
-            refused => self.refused(store.key, hash, store.verb == StoreVerb::Set, refused),
-        };
-        say_unless(connection, store.noreply, answer);
-    }
-
-    /// The classic reply to a store that did not go through. A plain set (`takes_old`) that found no room takes the old
-    /// value with it: the client must not read what it meant to replace.
-    pub(super) fn refused(
-        &mut self,
-        key: &[u8],
-        hash: KeyHash,
-        takes_old: bool,
-        outcome: StoreOutcome,
-    ) -> &'static str {
-        match outcome {
-            StoreOutcome::Stored { .. } => reply::STORED,
-            StoreOutcome::NotStored => reply::NOT_STORED,
-            StoreOutcome::Exists => reply::EXISTS,
-            StoreOutcome::NotFound => reply::NOT_FOUND,
-            StoreOutcome::TooLarge | StoreOutcome::NoRoom => {
-                if takes_old {
-                    self.delete_quietly(key, hash);
-                }
-                if outcome == StoreOutcome::TooLarge { reply::TOO_LARGE } else { reply::NO_MEMORY_STORING }
-            }
-        }
-    }
-
-    /// Counts a store the way memcached does.
-    pub(super) fn count_store(&self, outcome: StoreOutcome, compared: bool) {
-        let counters = self.worker.counters();
-        match outcome {
-            StoreOutcome::TooLarge => return counters.store_too_large.add(1),
-            StoreOutcome::NoRoom => return counters.store_no_memory.add(1),
-            StoreOutcome::Stored { .. } if compared => counters.cas_hits.add(1),
-            StoreOutcome::Exists if compared => counters.cas_badval.add(1),
-            StoreOutcome::NotFound if compared => counters.cas_misses.add(1),
-            _ => {}
-        }
-        counters.cmd_set.add(1);
-    }
-
-    /// Deletes and counts. `on_flash`: memory does not have the item, but flash does.
-    fn delete_plain(&mut self, key: &[u8], hash: KeyHash, on_flash: bool) -> DeleteOutcome {
-        let outcome = match self.delete_quietly(key, hash) {
-            DeleteOutcome::NotFound if on_flash => DeleteOutcome::Deleted,
-            outcome => outcome,
-        };
-        self.note_detail(key, Detailed::Delete);
-        let counters = self.worker.counters();
-        match outcome {
-            DeleteOutcome::Deleted => counters.delete_hits.add(1),
-            _ => counters.delete_misses.add(1),
-        }
-        outcome
-    }
-
-    pub(super) fn delete_quietly(&mut self, key: &[u8], hash: KeyHash) -> DeleteOutcome {
-        self.worker.delete(&Delete {
-            key,
-            hash,
-            compare: None,
-            explicit_cas: None,
-            invalidate: false,
-            drop_value: false,
-            expiry: None,
-            flags: 0,
-        })
-    }
-
-    /// Touches and counts.
-    pub(super) fn touch(&mut self, key: &[u8], hash: KeyHash, expiry: Expiry) -> Touched {
-        let touched = self.worker.touch(hash, key, expiry);
-        let counters = self.worker.counters();
-        counters.cmd_touch.add(1);
-        match touched {
-            Touched::Done => counters.touch_hits.add(1),
-            _ => counters.touch_misses.add(1),
-        }
-        touched
-    }
-
-    fn arith_classic(
-        &mut self,
-        connection: &mut Connection,
-        key: &[u8],
-        hash: KeyHash,
-        increment: bool,
-        delta: u64,
-        noreply: bool,
-    ) {
-        let outcome = self.worker.arith(&Arith {
-            key,
-            hash,
-            increment,
-            delta,
-            initial: None,
-            compare: None,
-            explicit_cas: None,
-            expiry: None,
-            binary_key: false,
-        });
-        self.count_arith(outcome, increment);
-        if noreply {
-            return;
-        }
-        match outcome {
-            ArithOutcome::Done { value, .. } => {
-                let out = connection.output();
-                compose::decimal(out, value);
-                out.extend_from_slice(b"\r\n");
-            }
-            ArithOutcome::NotFound => connection.say(reply::NOT_FOUND),
-            ArithOutcome::NonNumeric => connection.say(reply::NON_NUMERIC),
-            ArithOutcome::Exists => connection.say(reply::EXISTS),
-            ArithOutcome::NoRoom => connection.say(reply::NO_MEMORY),
-        }
-    }
-
-    pub(super) fn count_arith(&self, outcome: ArithOutcome, increment: bool) {
-        let counters = self.worker.counters();
-        match (outcome, increment) {
-            (ArithOutcome::Done { .. }, true) => counters.incr_hits.add(1),
-            (ArithOutcome::Done { .. }, false) => counters.decr_hits.add(1),
-            (ArithOutcome::NotFound, true) => counters.incr_misses.add(1),
-            (ArithOutcome::NotFound, false) => counters.decr_misses.add(1),
-            _ => {}
-        }
-    }
-
-    fn execute_admin(&mut self, connection: &mut Connection, request: Request<'_>) {
-        match request {
-            Request::FlushAll { exptime, noreply } => self.flush_all(connection, exptime, noreply),
-            Request::Verbosity { level, noreply } => {
-                self.shared.verbosity.store(level, Ordering::Relaxed);
-                say_unless(connection, noreply, reply::OK);
-            }
-            Request::Shutdown { graceful } => {
-                match (self.shared.settings.shutdown_enabled, graceful, self.shared.on_shutdown.get()) {
-                    (true, None, _) => connection.say(reply::BAD_SHUTDOWN),
-                    (true, Some(graceful), Some(stop)) => {
-                        connection.closing = true;
-                        stop(graceful);
-                    }
-                    _ => connection.say(reply::SHUTDOWN_NOT_ENABLED),
-                }
-            }
-            Request::CacheMemlimit { megabytes, noreply } => {
-                let answer = if megabytes < 8 {
-                    reply::MEMLIMIT_TOO_SMALL
-                } else if megabytes > MEMLIMIT_MEGABYTES_MAX {
-                    reply::MEMLIMIT_NOT_MEGABYTES
-                } else if self.worker.cache().set_limit((megabytes as u64) << 20) {
-                    if let Some(buffers) = self.shared.buffers.get() {
-                        buffers.set_limit_bytes(self.worker.cache().buffers_cap_bytes());
-                    }
-                    reply::OK
-                } else {
-                    reply::MEMLIMIT_OUT_OF_BOUNDS
-                };
-                say_unless(connection, noreply, answer);
-            }
-            // Whoever may not flush may not make everything expire either.
-            Request::DebugTime(_) if !self.shared.settings.flush_enabled => connection.say(reply::ERROR),
-            Request::DebugTime(debug) => {
-                let clock = self.worker.cache().clock();
-                match debug {
-                    DebugTime::Move(seconds) => clock.shift(seconds as i64),
-                    DebugTime::Pause => clock.hold(),
-                    DebugTime::Resume => clock.run(),
-                }
-                self.worker.cache().tick();
-                connection.say(reply::OK);
-            }
-            Request::Stats(kind) => self.stats(connection, kind),
-            Request::LruCrawler(command) => self.crawler(connection, command),
-            // There are no slab classes and no LRU lists here: what memcached would tune is accepted and has no effect.
-            Request::Slabs(Slabs::Reassign { source, destination }) => {
-                let known = |class: i32| (1..=CLASSES_SHOWN_MAX).contains(&class);
-                connection.say(if source == destination {
-                    reply::SLABS_SAME
-                } else if !known(destination) || !(known(source) || source == -1) {
-                    reply::SLABS_BAD_CLASS
-                } else {
-                    reply::SLABS_NO_SPARE
-                });
-            }
-            Request::Slabs(_) | Request::Lru(Lru::ModeFlat | Lru::ModeSegmented | Lru::TempTtl(_)) => {
-                connection.say(reply::OK);
-            }
-            Request::Lru(Lru::Tune { hot_percent, warm_percent, hot_factor, warm_factor }) => {
-                let answer = if hot_percent + warm_percent > 80 {
-                    reply::LRU_BAD_PERCENTS
-                } else if hot_factor <= 0.0 || warm_factor <= 0.0 {
-                    reply::LRU_BAD_FACTORS
-                } else {
-                    reply::OK
-                };
-                connection.say(answer);
-            }
-            Request::Watch(_) if !connection.out.is_empty() => connection.say(reply::WATCH_PIPELINED),
-            Request::Watch(_) => {
-                let allowed = self.shared.settings.watch_enabled;
-                connection.say(if allowed { reply::WATCHER_FAILED } else { reply::WATCH_NOT_ALLOWED });
-            }
-            Request::RefreshCerts => connection.say(reply::TLS_NOT_ENABLED),
-            _ => connection.say(reply::ERROR),
-        }
-    }
-
-    fn flush_all(&mut self, connection: &mut Connection, exptime: Option<i32>, noreply: bool) {
-        if !self.shared.settings.flush_enabled {
-            return say_unless(connection, noreply, reply::FLUSH_NOT_ALLOWED);
-        }
-        self.worker.counters().cmd_flush.add(1);
-        let due_s = exptime.filter(|&delay| delay > 0).map(|delay| self.expiry(delay).0);
-        self.worker.cache().flush(due_s);
-        say_unless(connection, noreply, reply::OK);
-    }
-
-    fn crawler(&mut self, connection: &mut Connection, command: LruCrawler<'_>) {
-        let mgdump = matches!(command, LruCrawler::Mgdump(_));
-        match command {
-            LruCrawler::Metadump(_) | LruCrawler::Mgdump(_) => {
-                if !self.shared.settings.dump_enabled {
-                    return connection.say(reply::METADUMP_NOT_ALLOWED);
-                }
-                if !connection.out.is_empty() {
-                    return connection.say(if mgdump { MGDUMP_PIPELINED } else { METADUMP_PIPELINED });
-                }
-                connection.say(reply::OK);
-                let form = if mgdump { Listing::Mgdump } else { Listing::Metadump };
-                connection.busy = Some(Busy::Listing { bucket: 0, form });
-            }
-            // The pass drops expired items; there is nothing to start or to tune.
-            _ => connection.say(reply::OK),
-        }
+        },
+        value_bytes: store.bytes,
+        old_if_refused: if is_plain_set { OldItem::Goes } else { OldItem::Stays },
+        counts_prefix: true,
     }
 }
 
-/// Appends the reply, unless the client wants none.
+/// Words the outcome of one key of a retrieval. `is_last` = no key of the line follows.
 #[inline]
-pub(super) fn say_unless(connection: &mut Connection, noreply: bool, answer: &str) {
-    if !noreply {
-        connection.say(answer);
+pub(in crate::dispatch) fn compose_get(
+    output: &mut Output,
+    key: &[u8],
+    is_last: bool,
+    outcome: GetOutcome<'_>,
+) -> Tail {
+    match outcome {
+        GetOutcome::Hit(FoundItem { flags, cas, value: ItemValue::Whole(value) }) => {
+            words::value(output.buffer(), key, flags, value, cas);
+        }
+        GetOutcome::Hit(FoundItem { flags, cas, value: ItemValue::Streamed { bytes } }) => {
+            words::value_line(output.buffer(), key, flags, bytes, cas);
+            return if is_last { b"\r\nEND\r\n" } else { b"\r\n" };
+        }
+        GetOutcome::Miss => {}
+        // A miss would make the client fetch and store what is here. memcached has words for this.
+        GetOutcome::NoMemory => {
+            output.say(reply::NO_MEMORY_GET);
+            output.close();
+            return b"";
+        }
+    }
+    if is_last {
+        output.buffer().extend_from_slice(reply::END.as_bytes());
+    }
+    b""
+}
+
+/// Words the outcome of every other classic request.
+#[inline]
+pub(super) fn compose(form: &Form, output: &mut Output, outcome: Outcome<'_>) -> Tail {
+    match (form, outcome) {
+        (Form::Data { noreply }, outcome) => {
+            if !noreply {
+                compose_data(output, outcome);
+            }
+        }
+        (Form::Fixed(text), _) => output.say(text),
+        (Form::Admin { noreply, words }, outcome) => {
+            if !noreply {
+                compose_admin(words, output, outcome);
+            }
+        }
+    }
+    b""
+}
+
+#[inline]
+fn compose_data(output: &mut Output, outcome: Outcome<'_>) {
+    let text = match outcome {
+        Outcome::Stored(stored) => stored_text(stored),
+        Outcome::Deleted(DeleteOutcome::Deleted) => reply::DELETED,
+        Outcome::Deleted(_) => reply::NOT_FOUND,
+        Outcome::Touched(Touched::Done) => reply::TOUCHED,
+        Outcome::Touched(Touched::NotFound) => reply::NOT_FOUND,
+        Outcome::Touched(Touched::NoRoom) => reply::NO_MEMORY,
+        Outcome::Counted(ArithOutcome::Done { value, .. }) => {
+            return words::number_line(output.buffer(), value);
+        }
+        Outcome::Counted(ArithOutcome::NotFound) => reply::NOT_FOUND,
+        Outcome::Counted(ArithOutcome::NonNumeric) => reply::NON_NUMERIC,
+        Outcome::Counted(ArithOutcome::Exists) => reply::EXISTS,
+        Outcome::Counted(ArithOutcome::NoRoom) => reply::NO_MEMORY,
+        Outcome::BadUploadEnd => reply::BAD_CHUNK,
+        Outcome::NoMemoryForUpload => reply::NO_MEMORY_DURING_READ,
+        _ => reply::ERROR,
+    };
+    output.say(text);
+}
+
+/// The words of a store. The meta commands have no others for stores that were refused.
+#[inline]
+pub(super) fn stored_text(outcome: StoreOutcome) -> &'static str {
+    match outcome {
+        StoreOutcome::Stored { .. } => reply::STORED,
+        StoreOutcome::NotStored => reply::NOT_STORED,
+        StoreOutcome::Exists => reply::EXISTS,
+        StoreOutcome::NotFound => reply::NOT_FOUND,
+        StoreOutcome::TooLarge => reply::TOO_LARGE,
+        StoreOutcome::NoRoom => reply::NO_MEMORY_STORING,
     }
 }
 
-/// A classic storage command in the cache's terms.
-pub(super) fn mode_of(verb: StoreVerb, cas: u64) -> (Mode, Option<u64>) {
-    match verb {
-        StoreVerb::Set => (Mode::Set, None),
-        StoreVerb::Add => (Mode::Add, None),
-        StoreVerb::Replace => (Mode::Replace, None),
-        StoreVerb::Append => (Mode::Append, None),
-        StoreVerb::Prepend => (Mode::Prepend, None),
-        StoreVerb::Cas => (Mode::Set, Some(cas)),
+fn compose_admin(form: &Words, output: &mut Output, outcome: Outcome<'_>) {
+    match outcome {
+        Outcome::Done => output.say(form.done),
+        Outcome::Closed => output.close(),
+        Outcome::Version(version) => words::version_line(output.buffer(), version),
+        Outcome::Stats(rows) => compose_stats(output, &rows),
+        Outcome::Prefixes(counts) => compose_prefixes(output, &counts),
+        Outcome::Refused(refusal) => output.say(match refusal {
+            Refusal::Disabled => form.disabled,
+            Refusal::NotFirst => form.not_first,
+            Refusal::Malformed => reply::BAD_SHUTDOWN,
+            Refusal::Unsupported => reply::WATCHER_FAILED,
+            Refusal::LimitTooSmall => reply::MEMLIMIT_TOO_SMALL,
+            Refusal::LimitOfWrongUnit => reply::MEMLIMIT_NOT_MEGABYTES,
+            Refusal::LimitOutOfBounds => reply::MEMLIMIT_OUT_OF_BOUNDS,
+        }),
+        _ => output.say(reply::ERROR),
+    }
+}
+
+fn compose_stats(output: &mut Output, rows: &StatRows) {
+    let out = output.buffer();
+    for (name, value) in rows.iter() {
+        words::stat_line(out, name.as_bytes(), value.as_bytes());
+    }
+    output.say(reply::END);
+}
+
+fn compose_prefixes(output: &mut Output, counts: &[(Vec<u8>, PrefixCount)]) {
+    let out = output.buffer();
+    for (prefix, PrefixCount { get, hit, set, del }) in counts {
+        out.extend_from_slice(b"PREFIX ");
+        out.extend_from_slice(prefix);
+        out.extend_from_slice(format!(" get {get} hit {hit} set {set} del {del}\r\n").as_bytes());
+    }
+    output.say(reply::END);
+}
+
+/// Words the next items of a dump. Returns whether more of them are wanted.
+pub(in crate::dispatch) fn compose_listing(output: &mut Output, page: ListingPage<'_>) -> bool {
+    let out = output.buffer();
+    for item in page.items {
+        match page.form {
+            ListingForm::Keys => words::mgdump_line(out, &item.key, item.binary_key),
+            ListingForm::Everything => words::metadump_line(out, &report(item)),
+            ListingForm::Sizes { items_left, bytes_left } => {
+                let line_bytes_max = item.key.len() + CACHEDUMP_LINE_BYTES;
+                if *items_left == 0 || *bytes_left < line_bytes_max || item.binary_key {
+                    continue;
+                }
+                let before = out.len();
+                out.extend_from_slice(b"ITEM ");
+                out.extend_from_slice(&item.key);
+                let expires = item.expires_unix_s.max(0);
+                out.extend_from_slice(format!(" [{} b; {expires} s]\r\n", item.value_bytes).as_bytes());
+                *items_left -= 1;
+                *bytes_left -= out.len() - before;
+            }
+        }
+    }
+    let is_full = matches!(page.form, ListingForm::Sizes { items_left: 0, .. });
+    let has_more = !page.is_last && !is_full;
+    if !has_more {
+        output.say(if matches!(page.form, ListingForm::Keys) { reply::META_MISS } else { reply::END });
+    }
+    has_more
+}
+
+fn report(item: &Listed) -> words::ItemReport<'_> {
+    words::ItemReport {
+        key: &item.key,
+        expiry: item.expires_unix_s,
+        last_access: item.accessed_unix_s,
+        cas: item.cas,
+        fetched: item.fetched,
+        class: THE_CLASS,
+        bytes: item.bytes,
+        flags: item.flags,
     }
 }
