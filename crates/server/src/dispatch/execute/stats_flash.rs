@@ -1,19 +1,19 @@
-//! What `stats` says of flash: extstore's names where they mean the same, and `stats flash`.
+//! The flash tier in `stats`: under extstore's names where they mean the same, and all of it in `stats flash`.
 
-use super::Dispatcher;
-use super::stats::Lines;
+use super::Executor;
+use crate::dispatch::outcome::StatRows;
 use crate::flash::numbers;
 use crate::settings::{ops_name, reclaim_name, recover_name};
 use larder_cache::Totals;
 
-impl Dispatcher {
-    /// The lines of extstore in `stats`, in memcached's order; none without flash.
-    pub(super) fn stats_of_extstore(&self, lines: &mut Lines<'_>, totals: &Totals) {
+impl Executor {
+    /// Adds the rows of extstore to `stats`, in memcached's order. There are none without flash.
+    pub(super) fn stats_of_extstore(&self, rows: &mut StatRows, totals: &Totals) {
         let Some(flash) = self.worker.cache().flash_tier() else { return };
         let stats = flash.stats();
         let zones = stats.zones;
         let used = u64::from(zones.open + zones.full + zones.generations + zones.draining);
-        let zone_bytes = self.shared.flash.get().map_or(0, |known| known.zone_bytes);
+        let zone_bytes = self.state.flash().map_or(0, |known| known.zone_bytes);
         for (name, value) in [
             ("get_extstore", totals.flash_hits),
             ("get_aborted_extstore", 0),
@@ -39,26 +39,25 @@ impl Dispatcher {
             ("extstore_bytes_read", stats.device.read_bytes),
             ("extstore_bytes_used", stats.live_bytes),
             ("extstore_bytes_fragmented", stats.dead_bytes),
-            ("extstore_limit_maxbytes", self.shared.flash.get().map_or(0, |known| known.capacity_bytes)),
+            ("extstore_limit_maxbytes", self.state.flash().map_or(0, |known| known.capacity_bytes)),
             ("extstore_io_queue", self.reads_under_way()),
         ] {
-            lines.put(name, value);
+            rows.put(name, value);
         }
         if zone_bytes > 0 {
-            lines.put("extstore_page_size", zone_bytes);
+            rows.put("extstore_page_size", zone_bytes);
         }
     }
 
-    /// `stats flash`, which memcached does not have, and `stats extstore`: everything that the tier counts.
-    pub(super) fn stats_flash(&self, out: &mut Vec<u8>) {
+    /// `stats flash`, which memcached does not have, and `stats extstore`: everything that the flash tier counts.
+    pub(super) fn stats_flash(&self, rows: &mut StatRows) {
         let Some(flash) = self.worker.cache().flash_tier() else { return };
         let stats = flash.stats();
         let totals = self.worker.cache().totals();
-        let mut lines = Lines(out);
-        if let Some(known) = self.shared.flash.get() {
-            lines.put("device", &known.description);
-            lines.put("capacity_bytes", known.capacity_bytes);
-            lines.put("zone_bytes", known.zone_bytes);
+        if let Some(known) = self.state.flash() {
+            rows.put("device", &known.description);
+            rows.put("capacity_bytes", known.capacity_bytes);
+            rows.put("zone_bytes", known.zone_bytes);
         }
         for (name, value) in [
             ("hits", totals.flash_hits),
@@ -70,45 +69,45 @@ impl Dispatcher {
             ("promoted", totals.promoted),
             ("promotion_lost", totals.promotion_lost),
         ] {
-            lines.put(name, value);
+            rows.put(name, value);
         }
         for row in numbers::rows(&numbers::with_all_misses(stats.clone(), &totals)) {
             let (name, value) = row.line();
-            lines.put(&name, value);
+            rows.put(name, value);
         }
         for (state, zones) in numbers::zones(&stats) {
-            lines.put(&format!("zones_{state}"), zones);
+            rows.put(format!("zones_{state}"), zones);
         }
         for (purpose, bytes) in numbers::memory(&stats) {
-            lines.put(&format!("memory_{purpose}_bytes"), bytes);
+            rows.put(format!("memory_{purpose}_bytes"), bytes);
         }
-        lines.put("memory_bytes", stats.memory.total());
-        lines.put("write_budget_bytes", self.shared.settings.flash.write_budget_bytes.unwrap_or(0));
+        rows.put("memory_bytes", stats.memory.total());
+        rows.put("write_budget_bytes", self.state.settings().flash.write_budget_bytes.unwrap_or(0));
     }
 
-    /// The lines of flash in `stats settings`.
-    pub(super) fn flash_settings(&self, lines: &mut Lines<'_>) {
-        let flash = &self.shared.settings.flash;
-        let Some(path) = &flash.path else { return lines.put("flash", "off") };
-        lines.put("flash", path.display());
-        if let Some(known) = self.shared.flash.get() {
-            lines.put("flash_bytes", known.capacity_bytes);
-            lines.put("flash_memory", known.memory_bytes);
-            lines.put("flash_zone", known.zone_bytes);
+    /// Adds the settings of flash to `stats settings`.
+    pub(super) fn flash_settings(&self, rows: &mut StatRows) {
+        let flash = &self.state.settings().flash;
+        let Some(path) = &flash.path else { return rows.put("flash", "off") };
+        rows.put("flash", path.display());
+        if let Some(known) = self.state.flash() {
+            rows.put("flash_bytes", known.capacity_bytes);
+            rows.put("flash_memory", known.memory_bytes);
+            rows.put("flash_zone", known.zone_bytes);
         }
         let on_off = |on| if on { "on" } else { "off" };
-        lines.put("flash_recover", recover_name(flash.recover));
-        lines.put("flash_promote", flash.promote);
-        lines.put("flash_admit", flash.admit);
-        lines.put("flash_write_budget", flash.write_budget_bytes.unwrap_or(0));
-        lines.put("flash_ops", ops_name(flash.ops));
-        lines.put("flash_reclaim", reclaim_name(flash.reclaim));
-        lines.put("flash_keep", flash.keep_percent);
-        lines.put("flash_cutoff", flash.cutoff_s);
-        lines.put("flash_direct", flash.direct);
-        lines.put("flash_segment", flash.segment_bytes.unwrap_or(0));
-        lines.put("flash_generations", on_off(flash.generations));
-        lines.put("flash_save", on_off(flash.save));
-        lines.put("flash_depth", flash.depth);
+        rows.put("flash_recover", recover_name(flash.recover));
+        rows.put("flash_promote", flash.promote);
+        rows.put("flash_admit", flash.admit);
+        rows.put("flash_write_budget", flash.write_budget_bytes.unwrap_or(0));
+        rows.put("flash_ops", ops_name(flash.ops));
+        rows.put("flash_reclaim", reclaim_name(flash.reclaim));
+        rows.put("flash_keep", flash.keep_percent);
+        rows.put("flash_cutoff", flash.cutoff_s);
+        rows.put("flash_direct", flash.direct);
+        rows.put("flash_segment", flash.segment_bytes.unwrap_or(0));
+        rows.put("flash_generations", on_off(flash.generations));
+        rows.put("flash_save", on_off(flash.save));
+        rows.put("flash_depth", flash.depth);
     }
 }
