@@ -30,7 +30,7 @@ mod tests;
 pub(crate) use frame::{JournalRecord, Superblock, ZoneBounds};
 
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId, ZoneState};
-use crate::flash::FlashError;
+use crate::error::FlashError;
 use crate::options::Recover;
 use frame::{Body, Frame, State};
 use scan::ZoneLog;

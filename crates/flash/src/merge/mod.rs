@@ -12,7 +12,7 @@ mod tests;
 
 use crate::address::AddressRun;
 use crate::device::{Device, DeviceError, ZoneId};
-use crate::generation::{Generation, List, Wanted};
+use crate::generation::{Generation, List, MergeOutputs};
 use crate::hit_bits::HitBits;
 use crate::record::Record;
 use crate::segment::{Head, Kind, Run, SegmentFacts};
@@ -180,7 +180,7 @@ impl<'a> Merge<'a> {
         settings: Settings<'a>,
         inputs: &[Input<'a>],
         older: Arc<List>,
-        wanted: Wanted,
+        wanted: MergeOutputs,
         number: u64,
         address_number: u64,
     ) -> Merge<'a> {
