@@ -99,6 +99,20 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, data: &[u8], cas: Option
     line_end(out);
 }
 
+/// Appends a number on its own line: the reply of `incr` and `decr`.
+#[inline]
+pub fn number_line(out: &mut Vec<u8>, number: u64) {
+    decimal(out, number);
+    line_end(out);
+}
+
+/// Appends `VERSION <text>\r\n`.
+pub fn version_line(out: &mut Vec<u8>, version: &str) {
+    out.extend_from_slice(b"VERSION ");
+    out.extend_from_slice(version.as_bytes());
+    line_end(out);
+}
+
 /// Appends `STAT <name> <value>\r\n`.
 pub fn stat_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"STAT ");
@@ -283,7 +297,9 @@ mod tests {
     }
 
     #[test]
-    fn a_statistic_is_a_line() {
+    fn small_lines() {
+        assert_eq!(made(|out| number_line(out, 10)), "10\r\n");
+        assert_eq!(made(|out| version_line(out, "1.6.45")), "VERSION 1.6.45\r\n");
         assert_eq!(made(|out| stat_line(out, b"pid", b"7")), "STAT pid 7\r\n");
     }
 
