@@ -401,7 +401,7 @@ fn a_device_that_hangs_is_left_alone() {
         map.set_timeout(Duration::from_millis(300));
         stand_in.set("hang", 1);
         map.mark(&[Reference::read(Digest::from_bits(1))]);
-        assert_eq!(map.error(), None, "nobody has waited for it yet");
+        assert_eq!(map.error(), None, "no call has waited for it yet");
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             drop(map);

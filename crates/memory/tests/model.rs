@@ -221,7 +221,7 @@ impl Both {
             Step::Recycle => {
                 self.reader.quiesce();
                 self.memory.recycle();
-                assert_eq!(self.memory.retired_columns(), 0, "nobody reads");
+                assert_eq!(self.memory.retired_columns(), 0, "no reader is online");
             }
         }
         self.dead.retain(|at| self.items.contains_key(at));
