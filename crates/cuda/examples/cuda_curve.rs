@@ -1,10 +1,11 @@
-//! The hitmap on a real CUDA device: whether it is right, and how fast it is for each batch size (Catalyst, Fig. 9, and
-//! section 4.3.8 for managed memory).
+//! The hitmap on a real CUDA device: whether it is correct, and how fast it is for each batch size (Catalyst, Fig.
+//! 9, and section 4.3.8 for managed memory).
 //!
 //! `cargo run --release -p larder-cuda --example cuda_curve -- [DEVICE [ITEMS [REFERENCES]]]`
 //!
-//! ITEMS is what the measured maps are made for (100 million: about as large as the paper's), REFERENCES how many the
-//! answers are compared for (10 million). Without a driver it says so and does nothing.
+//! ITEMS is the number of items that the measured maps are sized for (100 million by default, about as large as the
+//! paper's). REFERENCES is the number of references for which the results are compared (10 million by default).
+//! Without a driver the program says so and does nothing.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -16,9 +17,9 @@ use larder_temperature::{
 
 const BATCHES: [usize; 13] =
     [1, 10, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 200_000, 300_000, 500_000, 1_000_000];
-/// Batches of a size whose times are taken one by one; the middle one is shown.
+/// Number of batches of each size that are timed one by one. The median is printed.
 const MEASURED: usize = 51;
-/// How long batches of a size are given as fast as they are taken.
+/// How long batches of each size are submitted as fast as the device accepts them.
 const STREAMED: Duration = Duration::from_millis(300);
 
 /// SplitMix64.
@@ -33,7 +34,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// References to `keys` keys, each as often as any other; one in four is a store.
+    /// References to `keys` keys, all equally frequent. One in four is a store.
     fn references(&mut self, count: usize, keys: u64) -> Vec<Reference> {
         (0..count)
             .map(|_| {
@@ -129,7 +130,7 @@ fn curve(device: u32, layout: Layout, mode: MemoryMode, items: u64) -> Result<()
     let mut map = CudaHitmap::open(device, layout, items, mode)?;
     let references = Random(2).references(4_000_000, items);
     for size in BATCHES {
-        // Another part of the references each time, so that nothing is warm that would not be.
+        // Another part of the references each time, so that the caches help no more than they would in use.
         let mut batches = references.chunks_exact(size).cycle();
         let mut next = || batches.next().expect("there are some");
         map.measure(next())?;

@@ -1,8 +1,8 @@
 // The kernels of the hitmap, for both layouts. Each thread processes one reference, one line or one word.
 //
 // Two kernels mark a batch: *_zones computes the zone of every reference from the map as it was before, and *_mark ORs
-// each reference's bits into the level above its zone. OR commutes, so the bits are those of the CPU's map, whatever the
-// order of the threads.
+// each reference's bits into the level above its zone. OR commutes, so the bits are those of the CPU's map, in
+// whatever order the threads run.
 #include "port.h"
 
 // A reference is a digest of 31 bits and this bit, which is set for a store.
@@ -147,8 +147,8 @@ KERNEL published_mark(u64 *map, u64 bits, u32 levels, u32 hashes, u32 set_counte
     }
 }
 
-// Ages one level: its `words` words become the low half OR the high half of the level above. If `also` is not null, it is
-// the set counter, which is ORed into level 1.
+// Ages one level: its `words` words become the low half OR the high half of the level above. If `also` is not null, it
+// is the set counter, which is ORed into level 1.
 KERNEL published_fold(u64 *below, const u64 *above, const u64 *also, u64 words)
 {
     const u64 i = thread_number();

@@ -1,5 +1,6 @@
 // What the kernels need from the machine they run on. Two machines are supported: a CUDA device, through clang and
-// without the headers of the CUDA toolkit, and the host, where a test calls each kernel once for each thread of the grid.
+// without the headers of the CUDA toolkit, and the host, where a test calls each kernel once for each thread of the
+// grid.
 #pragma once
 
 typedef unsigned char u8;
@@ -36,8 +37,8 @@ HERE u64 thread_number()
 
 #endif
 
-// ORs bits into a word that other threads change at the same time. The operation orders nothing: only the next kernel of
-// the stream reads what this one wrote.
+// ORs bits into a word that other threads change at the same time. The operation orders nothing: only the next kernel
+// of the stream reads what this one wrote.
 HERE void atomic_or(u64 *word, u64 bits)
 {
     __atomic_fetch_or(word, bits, __ATOMIC_RELAXED);

@@ -1,5 +1,5 @@
-//! The hitmap on a CUDA device, against the one on the CPU, with a stand-in for the driver: every line of the path runs
-//! but the device's own. `examples/cuda_curve.rs` does the same on a real one.
+//! Compares the hitmap on a CUDA device with the one on the CPU, with a stand-in for the driver: every line of the
+//! code runs except the device's own. `examples/cuda_curve.rs` does the same on a real device.
 
 #![cfg(not(miri))]
 
@@ -31,7 +31,7 @@ impl Random {
         self.next() % end
     }
 
-    /// A digest out of `keys`, some far more often than others.
+    /// A digest of one of `keys` keys, some of which are much more frequent than others.
     fn digest(&mut self, keys: u64) -> Digest {
         let end = 1 + self.below(keys);
         Digest::from_bits((self.below(end) as u32).wrapping_mul(0x9E37_79B1))
@@ -66,7 +66,7 @@ fn layouts() -> [Layout; 6] {
     ]
 }
 
-/// The map of the CPU, whose words can be asked for.
+/// The map on the CPU, with access to its words.
 enum Twin {
     Line(LineHitmap),
     Published(PublishedHitmap),
@@ -105,7 +105,7 @@ fn zones(map: &mut dyn Hitmap, digests: &[Digest]) -> Vec<u8> {
     zones
 }
 
-/// Does one thing to both maps, and compares their answers. Returns the number of references and digests.
+/// Does one random step on both maps and compares the results. Returns the number of references and digests.
 fn step(random: &mut Random, map: &mut dyn Hitmap, twin: &mut dyn Hitmap, keys: u64, batch: u64) -> u64 {
     assert_eq!(map.bytes_for(0), twin.bytes_for(0));
     assert_eq!(map.levels(), twin.levels());
@@ -131,7 +131,7 @@ fn step(random: &mut Random, map: &mut dyn Hitmap, twin: &mut dyn Hitmap, keys: 
             return count;
         }
         _ => {
-            // Few references often, many at times.
+            // Small batches often, large ones sometimes.
             let most = 1 + random.below(batch);
             let count = random.below(most);
             let references = random.references(count, keys);
@@ -163,7 +163,7 @@ fn bits_and_zones_are_those_of_the_cpu() {
                 total += done;
                 let managed = if mode == MemoryMode::Managed { ", managed memory" } else { "" };
                 assert_eq!(map.place(), format!("CUDA device 0 (stand-in{managed})"));
-                // The words of another map, and back.
+                // Upload the words of another map, and download them again.
                 let mut words = twin.words();
                 words.iter_mut().for_each(|word| *word ^= random.next() & 0xffff_ffff);
                 map.upload(&words).unwrap();
@@ -237,7 +237,7 @@ fn a_batch_is_not_waited_for() {
     let Some(_) = in_child("a_batch_is_not_waited_for", Driver::StandIn, "delay_us=300000") else {
         let mut map = CudaHitmap::open(0, Layout::Line, 1000, MemoryMode::Explicit).unwrap();
         let batch: Vec<Reference> = (0..100).map(|key| Reference::read(Digest::from_bits(key))).collect();
-        // A kernel takes 300 ms here, a batch two of them.
+        // A kernel takes 300 ms here, and a batch runs two kernels.
         let start = Instant::now();
         map.mark(&batch);
         map.mark(&batch);
@@ -325,7 +325,7 @@ fn an_aging_that_is_refused_is_brought_to_its_end() {
     assert_eq!(warnings(&log).len(), 3, "{log}");
 }
 
-/// What is done to a map when its device is lost, in each of the ways it can be found out.
+/// What is done to a map when its device is lost: every call that can find out about the loss.
 const WAYS: [fn(&mut dyn Hitmap); 4] = [
     |map| (0..4).for_each(|_| map.mark(&[Reference::read(Digest::from_bits(1))])),
     |map| drop(zones(map, &[Digest::from_bits(1)])),
@@ -359,14 +359,14 @@ fn a_lost_device_leaves_an_empty_map() {
                 let digests: Vec<Digest> = old.iter().map(|reference| reference.digest()).collect();
                 map.mark(&old);
                 assert!(zones(&mut map, &digests).iter().all(|zone| *zone >= 1));
-                // Without the bits it is lost too, once something else is refused.
+                // If the bits cannot be read back, the map is lost as soon as another call is refused.
                 if ordered("order") == "refuse_answers" {
                     stand_in.set("refuse_launch", 1);
                 }
                 stand_in.set(&ordered("order"), ordered("value").parse().unwrap());
                 WAYS[ordered("way").parse::<usize>().unwrap()](&mut map);
                 if map.lost().is_none() {
-                    // A growth starts no kernel: the next batch does.
+                    // A growth starts no kernel, but the next batch does.
                     map.mark(&old);
                 }
                 let before = zones(&mut map, &digests);
@@ -401,7 +401,7 @@ fn a_device_that_hangs_is_left_alone() {
         map.set_timeout(Duration::from_millis(300));
         stand_in.set("hang", 1);
         map.mark(&[Reference::read(Digest::from_bits(1))]);
-        assert_eq!(map.error(), None, "nobody has waited for it yet");
+        assert_eq!(map.error(), None, "no call has waited for it yet");
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             drop(map);
@@ -466,12 +466,12 @@ fn a_map_that_cannot_be_opened_says_why() {
 #[test]
 fn a_machine_without_a_driver_says_so() {
     let Some(_) = in_child("a_machine_without_a_driver_says_so", Driver::OfTheMachine, "") else {
-        // A machine that has one is not the one to ask.
+        // On a machine with a driver this test checks nothing.
         match CudaHitmap::open(0, Layout::Line, 10_000, MemoryMode::Explicit) {
             Err(error @ CudaError::NoDriver) => {
                 assert_eq!(error.to_string(), "no CUDA driver on this machine (libcuda.so.1 was not found)");
             }
-            // SAFETY: whether it can be loaded is all that is asked.
+            // SAFETY: the library is only loaded.
             found => assert!(unsafe { Library::new("libcuda.so.1") }.is_ok(), "{found:?}"),
         }
         return;
@@ -480,7 +480,7 @@ fn a_machine_without_a_driver_says_so() {
 
 #[test]
 fn a_driver_that_lacks_a_function_is_none() {
-    let Some(_) = in_child("a_driver_that_lacks_a_function_is_none", Driver::Hollow, "") else {
+    let Some(_) = in_child("a_driver_that_lacks_a_function_is_none", Driver::Incomplete, "") else {
         let error = CudaHitmap::open(0, Layout::Line, 10_000, MemoryMode::Explicit).unwrap_err();
         assert_eq!(error.to_string(), "the CUDA driver on this machine has no cuGetErrorName");
         return;
@@ -496,7 +496,7 @@ fn growth_takes_the_old_and_the_new_map() {
             let mut map = CudaHitmap::open(0, layout, 10, MemoryMode::Explicit).unwrap();
             let mut twin = Twin::new(layout, 10);
             let references = random.references(40, 100);
-            // From one line to 2^17 lines: more than one step may grow by.
+            // From one line to 2^17 lines, which takes more than one step of growth.
             for items in [0, 1_200_000, 2_400_000, 2_000_000] {
                 map.mark(&references);
                 twin.map().mark(&references);
@@ -521,11 +521,11 @@ fn growth_takes_the_old_and_the_new_map() {
     };
 }
 
-/// The kernels as the host runs them, without any driver.
+/// The kernels compiled for the host, without a driver.
 struct HostKernels(Library);
 
 impl HostKernels {
-    /// Runs a kernel in `threads` threads and a few more, the last one first.
+    /// Runs a kernel in `threads` threads and three more, the last one first.
     fn run(&self, threads: usize, kernel: impl Fn(&Library)) {
         for thread in (0..threads as u64 + 3).rev() {
             // SAFETY: the function has this type.
@@ -539,7 +539,7 @@ impl HostKernels {
 
 #[test]
 fn a_kernel_by_itself_does_what_its_part_of_the_map_does() {
-    // SAFETY: nothing but the kernels is used of it.
+    // SAFETY: only the kernels of the library are used.
     let kernels = HostKernels(unsafe { Library::new(folder().join("libcuda.so.1")) }.unwrap());
     let mut random = Random(9);
     let mut map = LineHitmap::for_items(100);
@@ -552,7 +552,8 @@ fn a_kernel_by_itself_does_what_its_part_of_the_map_does() {
         let zones_at = found.as_mut_ptr();
         kernels.run(references.len(), |library| {
             type Zones = unsafe extern "C" fn(*const u64, u64, *const Reference, u32, *mut u8);
-            // SAFETY: the kernel has this type; a reference is a number of 32 bits, and each slice has `count`.
+            // SAFETY: the kernel has this type. A reference is a number of 32 bits, and each slice has `count`
+            // elements.
             unsafe {
                 let kernel = library.get::<Zones>(b"line_zones\0").unwrap();
                 kernel(before.as_ptr(), lines, references.as_ptr(), count, zones_at);

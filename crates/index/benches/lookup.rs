@@ -1,4 +1,4 @@
-//! Lookups among three million items: one at a time, and in batches whose stages overlap their cache misses.
+//! Lookups among three million items: one at a time, and in batches whose stages let cache misses overlap.
 
 mod common;
 
@@ -9,10 +9,10 @@ use larder_item::KeyHash;
 use std::hint::black_box;
 use std::time::Duration;
 
-/// Six for every bucket of a power of two, so that the tables compared are equally full everywhere.
+/// Six items for every bucket of a power of two, so that the compared tables are equally full everywhere.
 const ITEMS: u64 = 3 << 20;
 
-/// The stages of a GET over `keys`, at most 128; returns how many were found.
+/// The stages of a GET over `keys`, at most 128. Returns how many were found.
 fn get_batch(index: &Index, records: &Records, keys: &[u64], hashes: &mut [KeyHash]) -> usize {
     let lookup = index.sight();
     let (mut stages, mut matches) = ([Peek::Absent; 128], [None; 128]);
@@ -60,7 +60,7 @@ fn lookups(c: &mut Criterion) {
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_millis(700));
     let mut random = Random(1);
-    // Misses are keys beyond those stored.
+    // Misses are keys behind those that are stored.
     for (name, first) in [("hit", 0), ("miss", ITEMS)] {
         group.bench_function(BenchmarkId::new("index", name), |b| {
             b.iter(|| {

@@ -1,4 +1,4 @@
-//! Inserting with growth from nothing, growth alone, replacing, removing; and the longest an insert took.
+//! Inserting with growth from nothing, growth alone, replacing, removing, and the longest time of an insert.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const ITEMS: u64 = 1 << 20;
 
-/// What each insert and its share of growth took, sorted, in ns.
+/// The time of each insert with its share of growth, sorted, in ns.
 fn insert_times(records: &Records) -> Vec<u64> {
     let index = Index::new(IndexOptions { buckets_log2_max: 22, ..IndexOptions::default() }).unwrap();
     let mut times: Vec<u64> = (0..ITEMS)
@@ -26,7 +26,7 @@ fn insert_times(records: &Records) -> Vec<u64> {
     times
 }
 
-/// An index held at half the buckets it wants.
+/// An index that has half the buckets it needs.
 fn crowded_index(records: &Records) -> Index {
     let index = Index::new(IndexOptions { buckets_log2_max: 22, ..IndexOptions::default() }).unwrap();
     index.set_growth_limit(ITEMS / 12);

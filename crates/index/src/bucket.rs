@@ -133,9 +133,10 @@ mod simd {
         const { assert!(N == MAIN_ENTRIES || N == SUB_ENTRIES) };
         let (first, second, third, fourth): (__m128i, __m128i, __m128i, __m128i);
         let from = slots.as_ptr();
-        // SAFETY: the loads stay inside `slots` (N is 8, or 7 with a last load of one slot) and need no alignment beyond
-        // the slots' own. Others write the slots only by atomic stores of whole slots, and these instructions read
-        // each aligned half of 8 bytes at once on every x86-64: they are the atomic loads of N slots, in no order.
+        // SAFETY: the loads stay inside `slots` (N is 8, or 7 with a last load of one slot) and need no alignment
+        // beyond the slots' own. Other threads write the slots only by atomic stores of whole slots, and these
+        // instructions read each aligned half of 8 bytes at once on every x86-64. They are therefore atomic loads of
+        // N slots, in no order.
         unsafe {
             if N == SUB_ENTRIES {
                 asm!("movdqu {0}, [{4}]", "movdqu {1}, [{4} + 16]", "movdqu {2}, [{4} + 32]", "movdqu {3}, [{4} + 48]",

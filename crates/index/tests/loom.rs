@@ -1,4 +1,4 @@
-//! Every interleaving of a few threads, on buckets of two entries.
+//! Every interleaving of a few threads, with buckets of two entries.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-index --release loom_`
 #![cfg(loom)]
@@ -9,8 +9,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
-/// A memory of a few records. A record is the hash of its key, which is the key. It is written Relaxed, so only the
-/// index makes it visible, and it may be recycled beneath a reader.
+/// A memory of a few records. A record is the hash of its key, which is also the key. It is written Relaxed, so
+/// only the index makes it visible, and it may be recycled while a reader has its location.
 struct Records([AtomicU64; 8]);
 
 impl Records {
@@ -19,8 +19,8 @@ impl Records {
         at(record)
     }
 
-    /// Release, pairs with the Acquire in `key`: whoever sees the record recycled sees that its entry went before. A
-    /// memory with epochs never shows that to a reader at all.
+    /// Release pairs with the Acquire in `key`: a reader that sees the record recycled also sees that its entry was
+    /// removed before. A memory with epochs never shows a reader such a record.
     fn recycle(&self, record: usize, key: u64) {
         self.0[record].store(key, Ordering::Release);
     }
@@ -46,7 +46,7 @@ fn at(record: usize) -> Location {
     Location::from_offset(4 * record as u64)
 }
 
-/// A key of `bucket` whose sub-bucket direction is `direction`; `other` tells keys apart.
+/// A key of `bucket` whose sub-bucket direction is `direction`. `other` distinguishes keys.
 fn key(bucket: u64, direction: u64, other: u64) -> u64 {
     bucket | (direction | other << 2) << 48
 }
@@ -57,7 +57,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// An index of `1 << buckets_log2` buckets of two, with `keys` in records 0, 1, ..
+    /// An index of `1 << buckets_log2` buckets of two entries, with `keys` in the records 0, 1 and so on.
     fn new(buckets_log2: u32, keys: &[u64]) -> Arc<Shared> {
         let options =
             IndexOptions { buckets_log2, buckets_log2_max: 1, fill_target: 1, huge: false, marks: true };
@@ -106,8 +106,9 @@ fn spawn(shared: &Arc<Shared>, f: impl Fn(&Shared) + 'static) -> thread::JoinHan
     thread::spawn(move || f(&shared))
 }
 
-/// Runs a reader in a thread of its own and a writer in this one. (Loom remembers of each atomic only the last access,
-/// so a reader that came first would be hidden by the writer's own loads; this way round it explores.)
+/// Runs a reader in a thread of its own and a writer in this one. Loom remembers only the last access to each
+/// atomic, so a reader that came first would be hidden by the writer's own loads. This way round loom explores both
+/// orders.
 fn race(shared: &Arc<Shared>, reader: impl Fn(&Shared) + 'static, writer: impl Fn(&Shared)) {
     let reader = spawn(shared, reader);
     writer(shared);
@@ -140,8 +141,8 @@ fn tag_match(lookup: &Sight<'_>, hash: KeyHash) -> Option<Seen> {
     }
 }
 
-/// A staged look at `key`: peek, then what somebody else is shown, then the confirmation of what the peek saw. Whoever
-/// was shown the newer record is never told that the older is the key's.
+/// Looks `key` up in stages: finds a tag match, then does a complete lookup, then confirms the match. A thread to
+/// which the lookup returned the newer record must not be told that the older record is the key's.
 fn never_confirms_the_older(shared: &Shared, key: u64, older: usize) {
     let hash = KeyHash(key);
     let lookup = shared.index.sight();
@@ -217,8 +218,8 @@ fn loom_a_sub_bucket_given_to_a_neighbour_leads_nobody_astray() {
             &shared,
             move |shared| assert_eq!(shared.get(keys[2]), Some(at(2))),
             |shared| {
-                // Bucket 0 gives its sub-bucket back, and its third key moves into the line; bucket 1 takes the
-                // sub-bucket.
+                // Bucket 0 returns its sub-bucket, and its third key moves into the bucket's own line. Bucket 1
+                // takes the sub-bucket.
                 shared.remove(key(0, 0, 1));
                 shared.insert(5, key(1, 2, 3));
             },
@@ -319,7 +320,7 @@ fn loom_a_removed_key_is_gone_for_all_after_the_unlock() {
     });
 }
 
-/// Or its record could be recycled under a reader who came after the removal.
+/// Otherwise the record could be recycled while a reader that came after the removal uses it.
 #[test]
 fn loom_a_removed_key_leaves_no_copy_in_the_bucket_it_was_split_from() {
     explore(|| {

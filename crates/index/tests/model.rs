@@ -1,4 +1,4 @@
-//! The index against a `HashMap`: the slow twin that defines the answer.
+//! Compares the index with a `HashMap`, the slow twin that defines the answer.
 #![cfg(not(loom))]
 
 mod common;
@@ -30,6 +30,11 @@ fn step(keys: u64) -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Fewer than `count` steps with keys below `keys`. Under Miri fewer than 30.
+fn steps(keys: u64, count: usize) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(keys), 1..if cfg!(miri) { 30 } else { count })
+}
+
 /// The index and its model.
 struct Twins {
     index: Index,
@@ -43,7 +48,8 @@ impl Twins {
         Twins { index: Index::new(options).unwrap(), records: Records::new(forced), model: HashMap::new() }
     }
 
-    /// Inserts or replaces; on `Full` removes the victim, as a cache would. Returns the victims.
+    /// Inserts or replaces the key. If the bucket is full, removes the victim, as a cache would. Returns the number
+    /// of victims.
     fn set(&mut self, key: u64) -> usize {
         let (hash, at) = (self.records.hash(key), self.records.make(key));
         let mut victims = 0;
@@ -154,22 +160,22 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Few buckets, so that they overflow, split their sub-buckets and are full.
+    /// Few buckets, so that they overflow, split their sub-buckets and become full.
     #[test]
-    fn crowded(steps in prop::collection::vec(step(if cfg!(miri) { 40 } else { 300 }), 1..if cfg!(miri) { 30 } else { 3000 })) {
+    fn crowded(steps in steps(if cfg!(miri) { 40 } else { 300 }, 3000)) {
         run(&mut Twins::new(0, 3, 100, 0), if cfg!(miri) { 40 } else { 300 }, &steps);
     }
 
     /// From one bucket through many doublings.
     #[test]
-    fn growing(fill in 1u32..9, steps in prop::collection::vec(step(if cfg!(miri) { 100 } else { 2000 }), 1..if cfg!(miri) { 30 } else { 3000 })) {
+    fn growing(fill in 1u32..9, steps in steps(if cfg!(miri) { 60 } else { 2000 }, 3000)) {
         let (keys, buckets_log2_max) = if cfg!(miri) { (60, 4) } else { (2000, 12) };
         run(&mut Twins::new(0, buckets_log2_max, fill, 0), keys, &steps);
     }
 
     /// All tags point in one direction, so that sub-buckets cannot share the load.
     #[test]
-    fn one_direction(steps in prop::collection::vec(step(if cfg!(miri) { 40 } else { 200 }), 1..if cfg!(miri) { 30 } else { 2000 })) {
+    fn one_direction(steps in steps(if cfg!(miri) { 40 } else { 200 }, 2000)) {
         run(&mut Twins::new(2, 4, 10, 3 << 48), if cfg!(miri) { 40 } else { 200 }, &steps);
     }
 }

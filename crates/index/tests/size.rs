@@ -1,10 +1,10 @@
-//! What an item costs in the index, in bytes: the promise of `docs/numbers.md`.
+//! Bytes that an item takes in the index, which `docs/numbers.md` promises.
 #![cfg(not(any(loom, miri)))]
 
 use larder_index::{HoldsKey, Index, IndexOptions};
 use larder_item::{KeyHash, KeyHasher, Location};
 
-/// Record n is the key n.
+/// Record n has the key n.
 struct Numbers(KeyHasher);
 
 impl HoldsKey for Numbers {
@@ -60,7 +60,7 @@ fn an_item_costs_its_share_of_a_line() {
     }
 }
 
-/// However often items go and others come, a pool that has met its number of items stays as large as it is.
+/// A pool keeps its size while items come and go and their number stays the same.
 #[test]
 fn items_that_come_and_go_cost_no_more_than_those_that_stay() {
     const TURNOVERS: u64 = 60;

@@ -1,4 +1,4 @@
-//! Real threads: writers, one of which always grows, against readers who know what must be there.
+//! Real threads: writers, one of which always grows the index, and readers that know which keys must be present.
 #![cfg(not(loom))]
 
 mod common;
@@ -9,7 +9,8 @@ use larder_item::{KeyHash, KeyHasher, Location};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Records are never reused: record r of key k says k. Written Relaxed, so that only the index makes them visible.
+/// Records are never reused: record r of key k contains k. They are written Relaxed, so that only the index makes
+/// them visible.
 struct Records {
     hasher: KeyHasher,
     keys: Vec<AtomicU64>,
@@ -46,7 +47,7 @@ impl HoldsKey for Records {
 
 const LASTING: u64 = if cfg!(miri) { 40 } else { 20_000 };
 const PASSING: u64 = if cfg!(miri) { 40 } else { 60_000 };
-/// Steps of a writer, if time does not end them first.
+/// Number of steps of a writer, unless time ends them first.
 const STEPS: u64 = if cfg!(miri) { 60 } else { u64::MAX };
 
 struct Stage {
@@ -56,7 +57,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Inserts or replaces `key`; false when the records are used up.
+    /// Inserts or replaces `key`. Returns `false` if no records are left.
     fn set(&self, key: u64) -> bool {
         let Some(at) = self.records.make(key) else { return false };
         let mut guard = self.index.lock(self.records.hash(key));
@@ -72,7 +73,7 @@ impl Stage {
         guard.find(&key.to_le_bytes(), &self.records).is_some_and(|found| guard.remove(&found))
     }
 
-    /// Sets and removes the passing keys of one parity, replaces lasting ones, and grows when asked.
+    /// Sets and removes the passing keys of one parity, replaces lasting keys, and grows the index when asked.
     fn write(&self, parity: u64) {
         let mut random = 88_172_645_463_325_252u64 + parity;
         let mut present = vec![false; PASSING as usize];
@@ -102,7 +103,7 @@ impl Stage {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Looks up lasting keys, which must be there, and passing ones, which must be themselves.
+    /// Looks up lasting keys, which must be present, and passing keys, which must be themselves if they are found.
     fn read(&self, start: u64) -> u64 {
         let mut lookups = 0;
         for n in start.. {

@@ -232,7 +232,8 @@ impl Arena {
                 let plain = self.uncoloured_slabs.load(Ordering::Relaxed);
                 let why = if plain > 0 { "; raise vm.max_map_count for more" } else { "" };
                 format!(
-                    "pages of 4 KiB in {colours} cache colours, {misplaced} of the wrong colour, {plain} slabs uncoloured{why}"
+                    "pages of 4 KiB in {colours} cache colours, {misplaced} of the wrong colour, \
+                     {plain} slabs uncoloured{why}"
                 )
             }
         }

@@ -150,11 +150,13 @@ impl fmt::Display for MemoryError {
             }
             MemoryError::HugePagesAbsent { wanted, free } => write!(
                 f,
-                "{wanted} huge pages of 2 MiB are needed and {free} are free: run `sysctl vm.nr_hugepages={wanted}` or choose other pages with --pages"
+                "{wanted} huge pages of 2 MiB are needed and {free} are free: run `sysctl vm.nr_hugepages={wanted}` \
+                 or choose other pages with --pages"
             ),
             MemoryError::TransparentAbsent => write!(
                 f,
-                "the kernel gives no transparent huge pages: write `madvise` to /sys/kernel/mm/transparent_hugepage/enabled or choose other pages with --pages"
+                "the kernel gives no transparent huge pages: write `madvise` to \
+                 /sys/kernel/mm/transparent_hugepage/enabled or choose other pages with --pages"
             ),
             MemoryError::Reserve { bytes, error } => {
                 write!(

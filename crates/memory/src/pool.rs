@@ -211,11 +211,18 @@ mod tests {
     use std::collections::HashSet;
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 256 }, failure_persistence: None, ..Default::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 4 } else { 256 },
+            failure_persistence: None,
+            ..Default::default()
+        })]
+
         /// Columns are never handed out twice and never from a slab that is being released, and the number of free
         /// columns is right.
         #[test]
-        fn free_columns_are_counted_and_handed_out_once(steps in prop::collection::vec((0u8..5, any::<u32>()), 1..200)) {
+        fn free_columns_are_counted_and_handed_out_once(
+            steps in prop::collection::vec((0u8..5, any::<u32>()), 1..200),
+        ) {
             let mut pool = Pool::new(4, 4);
             let mut taken: Vec<ColumnId> = Vec::new();
             let mut releasing: HashSet<SlabId> = HashSet::new();

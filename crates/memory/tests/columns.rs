@@ -1,4 +1,4 @@
-//! Columns and slabs going round: free, open, sealed, retired, free; mapped and given back.
+//! The states of columns and slabs: free, open, sealed, retired, free; mapped, released, mapped again.
 #![cfg(not(loom))]
 
 mod common;
@@ -20,7 +20,7 @@ fn options(slabs: u64) -> MemoryOptions {
     }
 }
 
-/// Two columns of 1 MiB to a slab.
+/// A memory with two columns of 1 MiB per slab.
 fn memory(slabs: u64) -> Memory {
     Memory::new(options(slabs)).unwrap()
 }
@@ -147,7 +147,7 @@ fn a_pinned_column_is_counted_once_however_often_it_is_pinned() {
     assert_eq!(memory.pinned_columns(), 0);
     let pins = [places[0], places[0], places[1]].map(|at| memory.register().pin().keep(at));
     assert_eq!(memory.pinned_columns(), 2);
-    // A retired column that somebody pins does not come back by itself.
+    // A retired column that is pinned does not return by itself.
     let ids = columns.map(OpenColumn::seal);
     ids.into_iter().for_each(|id| memory.retire(id));
     assert_eq!(memory.returning_columns(), 2);

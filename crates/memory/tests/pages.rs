@@ -1,4 +1,4 @@
-//! Looks at the world: what does the kernel say the arena is made of?
+//! Asks the kernel which pages the arena is made of.
 #![cfg(all(not(loom), not(miri), target_os = "linux"))]
 
 mod common;
@@ -40,7 +40,7 @@ fn transparent_huge_pages_really_come() {
     let huge_kib = smaps_kib(&memory, slabs, "AnonHugePages:");
     let all_kib = slabs * SLAB / 1024;
     println!("{huge_kib} KiB of {all_kib} in huge pages: {}", memory.pages_description());
-    // Under pressure the kernel may find no whole huge page for some slab.
+    // If memory is short, the kernel may have no huge page for some slab.
     assert!(huge_kib * 2 >= all_kib, "{huge_kib} KiB of {all_kib}");
 }
 

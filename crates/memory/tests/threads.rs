@@ -1,4 +1,4 @@
-//! Readers and writers at once: bytes seen under a guard never change, however fast columns are reused.
+//! Readers and writers at the same time: bytes read under a guard never change, however fast columns are reused.
 #![cfg(not(loom))]
 
 use larder_item::{Expiry, Location, State};
@@ -6,20 +6,20 @@ use larder_memory::{ColumnId, Guard, Item, Memory, MemoryOptions, NewItem, Pages
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Entries of the toy index, shared out among the writers.
+/// Entries of a simple index, divided among the writers.
 const ENTRIES: usize = if cfg!(miri) { 16 } else { 512 };
 const WRITERS: usize = 2;
 const READERS: usize = if cfg!(miri) { 1 } else { 3 };
 const DURATION: Duration = Duration::from_secs(2);
-/// Items placed by each writer under Miri, where time means nothing.
+/// Items that each writer places under Miri, where time has no meaning.
 const MIRI_ITEMS: u64 = 60;
 
-/// The toy index: location bits + 1, or 0.
+/// A simple index: location bits + 1, or 0.
 struct Index([AtomicU64; ENTRIES]);
 
 impl Index {
     fn get(&self, entry: usize) -> Option<Location> {
-        // Pairs with the Release of `set`: whoever sees the location sees the bytes.
+        // Acquire pairs with the Release of `set`: a reader that sees the location also sees the bytes.
         self.0[entry].load(Ordering::Acquire).checked_sub(1).map(Location::from_bits)
     }
 
@@ -33,8 +33,7 @@ fn value_of(serial: u64) -> Vec<u8> {
     vec![serial as u8; length]
 }
 
-/// Writes its share of the entries round and round; keeps a handful of sealed columns, and empties and retires the
-/// oldest for each new one.
+/// Writes its share of the entries again and again, and keeps a handful of sealed columns.
 fn write(memory: &Memory, index: &Index, writer: usize, stop: &AtomicBool) -> u64 {
     let mut sealed: std::collections::VecDeque<ColumnId> = Default::default();
     let mut open = memory.take_column(0, 0).expect("enough columns");
@@ -81,7 +80,7 @@ fn retire_oldest(memory: &Memory, index: &Index, sealed: &mut std::collections::
         }
     }
     memory.retire(oldest);
-    // At once, so that the same few columns are used over and over.
+    // At once, so that the same few columns are reused again and again.
     memory.recycle();
 }
 
@@ -112,7 +111,7 @@ fn read(memory: &Memory, index: &Index, seed: u64, done: &AtomicBool) -> u64 {
                 seen.push((item, entry, check(&item, entry)));
             }
         }
-        // Much later, the same bytes.
+        // The bytes must be the same much later.
         std::thread::yield_now();
         for (item, entry, serial) in seen {
             assert_eq!(check(&item, entry), serial);

@@ -1,5 +1,4 @@
-//! What holds for every input: no panic, progress, the same answer however the bytes are cut, and agreement with
-//! slow twins that split a line at its spaces and read it word by word.
+//! What holds for every input: no panic, progress, and the same result however the bytes are cut.
 
 mod shown;
 
@@ -10,7 +9,7 @@ use shown::{session, show};
 
 const OPTIONS: ParseOptions = ParseOptions { whole_bytes_max: 40, line_bytes_max: 3000 };
 
-/// Words that make lines which are nearly right.
+/// Words that produce lines which are nearly right.
 fn word() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => prop::sample::select(vec![
@@ -141,7 +140,7 @@ proptest! {
 
     #[test]
     fn mg_agrees_with_the_other_meta_commands(words in prop::collection::vec(word(), 0..6)) {
-        // `mg` has a reader of its own; `md` goes the general way and takes the same flags.
+        // `mg` has a fast reader; `md` goes through the general reader and takes the same flags.
         let mut text = words.join(&b' ');
         text.retain(|&byte| byte != b'\n');
         let spelled = |command: &str| [command.as_bytes(), &text, b"\r\n"].concat();
@@ -202,7 +201,7 @@ fn show_flags(flags: &larder_protocol::MetaFlags<'_>) -> String {
     format!("{flags:?} {:?}", flags.iter().collect::<Vec<_>>())
 }
 
-/// The keys of a `get` line, or `None` where it must be refused.
+/// The keys of a `get` line, or `None` if the line must be refused.
 fn slow_keys(input: &[u8]) -> Option<Vec<&[u8]>> {
     let line = input.strip_suffix(b"\n").expect("a whole line");
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -210,7 +209,7 @@ fn slow_keys(input: &[u8]) -> Option<Vec<&[u8]>> {
     (!keys.is_empty() && keys.iter().all(|key| key.len() <= KEY_BYTES_MAX)).then_some(keys)
 }
 
-/// What a `set` line with everything behind it must show.
+/// What the parser must show for a `set` line with everything behind it.
 fn slow_set(input: &[u8]) -> String {
     let newline = input.iter().position(|&byte| byte == b'\n').expect("a line");
     let line = input[..newline].strip_suffix(b"\r").unwrap_or(&input[..newline]);

@@ -1,4 +1,4 @@
-//! Bytes in, what the parser made of them out: every command, whole and cut at every byte.
+//! Transcripts of bytes and of what the parser makes of them: every command, whole and cut at every byte.
 
 mod shown;
 
@@ -85,7 +85,7 @@ fn cut_everywhere(input: &[u8]) {
                     assert!(at_least <= input.len(), "{at_least} of {}", input.len());
                 }
             }
-            // A long line is read if its end came with it, and not waited for.
+            // A long line is read if its end arrived with it, but the parser does not wait for the end.
             Step::Close if cut > LINE_BYTES_MAX => {}
             step => assert_eq!(show(&step), show(&whole), "cut at {cut}"),
         }

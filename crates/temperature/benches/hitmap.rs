@@ -1,9 +1,8 @@
-//! What a mark, a zone and an aging cost, for maps of 1 M and 16 M items: the fastest run of seven,
-//! and their median: other work on the machine only ever slows one down.
+//! The time of a mark, a zone and an aging, for maps of 1 M and 16 M items. The fastest of seven runs is shown, because
+//! other work on the machine can only slow a run down, and the median.
 //!
-//! `cargo bench -p larder-temperature --bench hitmap`. The maps are as full as they get: each item was marked once on
-//! average since the last aging. *random*: every item as likely as any other; *hot*: a thousand items that stand in the
-//! top level.
+//! `cargo bench -p larder-temperature --bench hitmap`. The maps are as full as they get in use: each item was marked once
+//! on average since the last aging. *random*: all items are equally likely. *hot*: a thousand items in the top level.
 
 use larder_item::KeyHash;
 use larder_temperature::{Digest, Ghost, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference};
@@ -15,15 +14,15 @@ const BATCHES: usize = 100;
 const RUNS: usize = 7;
 const HOT: u64 = 1000;
 
-/// Digests drawn from items 0 to `items`, without order.
-struct Draw {
+/// Digests of random items from 0 to `items`.
+struct RandomItems {
     items: u64,
     state: u64,
 }
 
-impl Draw {
-    fn new(items: u64) -> Draw {
-        Draw { items, state: items }
+impl RandomItems {
+    fn new(items: u64) -> RandomItems {
+        RandomItems { items, state: items }
     }
 
     fn hash(item: u64) -> KeyHash {
@@ -35,7 +34,7 @@ impl Draw {
     /// The hash of the next item.
     fn next(&mut self) -> KeyHash {
         self.state = self.state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-        Draw::hash(((self.state >> 32) * self.items) >> 32)
+        RandomItems::hash(((self.state >> 32) * self.items) >> 32)
     }
 
     fn references(&mut self, count: usize) -> Vec<Reference> {
@@ -55,7 +54,7 @@ impl std::fmt::Display for Cost {
     }
 }
 
-/// What `work` costs, divided by `of`; `prepare` is not counted.
+/// The time of `work` divided by `of`. The time of `prepare` does not count.
 fn cost<P>(of: f64, mut prepare: impl FnMut() -> P, mut work: impl FnMut(P)) -> Cost {
     let mut runs: Vec<f64> = (0..RUNS)
         .map(|_| {
@@ -70,9 +69,9 @@ fn cost<P>(of: f64, mut prepare: impl FnMut() -> P, mut work: impl FnMut(P)) -> 
 }
 
 fn fill(map: &mut dyn Hitmap, items: u64) {
-    let mut draw = Draw::new(items);
+    let mut random_items = RandomItems::new(items);
     for _ in 0..items / BATCH as u64 {
-        map.mark(&draw.references(BATCH));
+        map.mark(&random_items.references(BATCH));
     }
 }
 
@@ -80,21 +79,21 @@ fn measure(name: &str, items: u64, map: &mut dyn Hitmap) {
     fill(map, items);
     let mut line = format!("| {name} | {} M | {} |", items >> 20, map.bytes_for(0) >> 20);
     for (of, seed) in [(items, 1), (HOT, 2)] {
-        let mut draw = Draw { items: of, state: seed };
+        let mut random_items = RandomItems { items: of, state: seed };
         if of == HOT {
             for _ in 0..10 {
-                map.mark(&draw.references(BATCH));
+                map.mark(&random_items.references(BATCH));
             }
         }
         let mark = cost(
             (BATCH * BATCHES) as f64,
-            || draw.references(BATCH * BATCHES),
+            || random_items.references(BATCH * BATCHES),
             |references| references.chunks(BATCH).for_each(|batch| map.mark(batch)),
         );
         let mut zones = Vec::new();
         let zone = cost(
             (BATCH * BATCHES) as f64,
-            || draw.references(BATCH * BATCHES).iter().map(|r| r.digest()).collect::<Vec<Digest>>(),
+            || random_items.references(BATCH * BATCHES).iter().map(|r| r.digest()).collect::<Vec<Digest>>(),
             |digests| {
                 for batch in digests.chunks(BATCH) {
                     zones.clear();
@@ -118,13 +117,13 @@ fn measure(name: &str, items: u64, map: &mut dyn Hitmap) {
 
 fn measure_ghost(entries: u64) {
     let mut ghost = Ghost::for_entries(entries);
-    let mut draw = Draw::new(u64::from(u32::MAX));
-    (0..2 * entries).for_each(|_| ghost.push(draw.next()));
+    let mut random_items = RandomItems::new(u64::from(u32::MAX));
+    (0..2 * entries).for_each(|_| ghost.push(random_items.next()));
     const AHEAD: usize = 16;
     let mut each = |work: fn(&mut Ghost, KeyHash) -> bool, ahead: usize| {
         cost(
             (BATCH * BATCHES) as f64,
-            || (0..BATCH * BATCHES + ahead).map(|_| draw.next()).collect::<Vec<_>>(),
+            || (0..BATCH * BATCHES + ahead).map(|_| random_items.next()).collect::<Vec<_>>(),
             |keys| {
                 for at in 0..BATCH * BATCHES {
                     if ahead > 0 {

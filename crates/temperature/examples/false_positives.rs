@@ -1,13 +1,13 @@
-//! How often a map is wrong about a key that was never marked, against its load.
+//! How often a map is wrong about a key that was never marked, by the load of the map.
 //!
-//! `cargo run --release -p larder-temperature --example false_positives`. Each item is marked once, or as often as said;
-//! then a million other keys are asked for.
+//! `cargo run --release -p larder-temperature --example false_positives`. Each item is marked once, or as often as the
+//! row says; then a million other keys are looked up.
 
 use larder_temperature::{Digest, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference};
 
 const STRANGERS: u32 = 1 << 20;
 
-/// Different numbers give different digests, without order.
+/// Different numbers have different digests, in no recognisable order.
 fn digest(n: u32) -> Digest {
     Digest::from_bits(n.wrapping_mul(0x9E37_79B1) ^ 0x1234_5678)
 }
@@ -51,7 +51,7 @@ fn main() {
             head("level 1 bits per item", 4)
         );
         for bits_per_item in [2.0, 3.0, 4.0, 6.4, 8.0, 12.0, 16.0, 24.0, 32.0] {
-            // A power of two of bits; the items make the load.
+            // The bits are a power of two, so the number of items determines the load.
             let first_bits = f64::from(1 << 21);
             let items = first_bits / bits_per_item;
             let options = PublishedOptions { bits_per_item, ..PublishedOptions::default() };

@@ -43,8 +43,8 @@ pub trait Hitmap: Send {
 
 /// A hitmap whose bits are on a device that can fail, such as a GPU.
 ///
-/// From the first failure on the map marks nothing and reports every key as cold. [`Resilient`](crate::Resilient) then
-/// replaces it by a hitmap on the CPU.
+/// From the first failure on the map marks nothing and reports every key as cold.
+/// [`Resilient`](crate::Resilient) then replaces it by a hitmap on the CPU.
 pub trait DeviceHitmap: Hitmap {
     /// Why the device failed.
     type Error: std::error::Error + Clone + Send;

@@ -166,7 +166,7 @@ impl Shadows {
             let is_probation = shadow.probation.len() as f64 > from_probation || shadow.main.is_empty();
             let queue = if is_probation { &mut shadow.probation } else { &mut shadow.main };
             let digest = queue.pop_front().expect("a part above its share is not empty");
-            let states = self.keys.get_mut(&digest).expect("who stands in a queue has a state");
+            let states = self.keys.get_mut(&digest).expect("every digest in a queue has a state");
             let state = &mut states[nth];
             let key = KeyHash(u64::from(digest));
             let stays = *state >= WARM || is_probation && shadow.ghost.take(key);

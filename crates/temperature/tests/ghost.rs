@@ -1,4 +1,4 @@
-//! The ghost against queues of fingerprints.
+//! Compares the ghost with queues of fingerprints.
 
 mod common;
 
@@ -8,7 +8,7 @@ use larder_temperature::Ghost;
 use proptest::prelude::*;
 use std::collections::{HashSet, VecDeque};
 
-/// Buckets as queues, the newest in front.
+/// Buckets as queues, with the newest in front.
 struct Naive {
     buckets: Vec<VecDeque<u64>>,
 }
@@ -19,7 +19,7 @@ impl Naive {
     }
 
     /// The queue of a key and its fingerprint, with integers that do not overflow.
-    fn place(&mut self, key: KeyHash) -> (&mut VecDeque<u64>, u64) {
+    fn queue_and_print(&mut self, key: KeyHash) -> (&mut VecDeque<u64>, u64) {
         let modulus = 1u128 << 64;
         let x = u128::from(key.0) * 0x9E37_79B9_7F4A_7C15 % modulus;
         let x = (x ^ (x / (1 << 32))) * 0xD6E8_FEB8_6659_FD93 % modulus;
@@ -30,18 +30,18 @@ impl Naive {
     }
 
     fn push(&mut self, key: KeyHash) {
-        let (queue, print) = self.place(key);
+        let (queue, print) = self.queue_and_print(key);
         queue.push_front(print);
         queue.truncate(4);
     }
 
     fn contains(&mut self, key: KeyHash) -> bool {
-        let (queue, print) = self.place(key);
+        let (queue, print) = self.queue_and_print(key);
         queue.contains(&print)
     }
 
     fn take(&mut self, key: KeyHash) -> bool {
-        let (queue, print) = self.place(key);
+        let (queue, print) = self.queue_and_print(key);
         queue.iter().position(|one| *one == print).map(|at| queue.remove(at)).is_some()
     }
 
@@ -106,7 +106,7 @@ proptest! {
     }
 }
 
-/// Spreads as a hash does.
+/// Numbers spread like hashes.
 fn hash(n: u64) -> KeyHash {
     KeyHash((n + 1).wrapping_mul(0x2545_F491_4F6C_DD1D).rotate_left(23))
 }
@@ -117,7 +117,8 @@ fn the_newest_are_known_and_strangers_are_not() {
     let mut ghost = Ghost::for_entries(entries);
     (0..2 * entries).for_each(|n| ghost.push(hash(n)));
     let known = |range: std::ops::Range<u64>| range.filter(|n| ghost.contains(hash(*n))).count() as f64;
-    // The chance that fewer than four of Poisson(4 * age) come after: 0.998 at 0.1, 0.53 for those 0.9 old.
+    // Of a Poisson(4 * age) number of later keys, fewer than four come with probability 0.998 at age 0.1, and 0.53
+    // at age 0.9.
     let tenth = entries / 10;
     assert!(known(2 * entries - tenth..2 * entries) > 0.97 * tenth as f64);
     let old = 2 * entries - entries * 95 / 100;
@@ -148,6 +149,6 @@ fn a_grown_ghost_forgets_nobody() {
     ghost.resize(3 * unit);
     assert_eq!(ghost.entries(), 5 * unit);
     let kept = known_by(&ghost).len() as u64;
-    // Nearly full: a few pairs of buckets had fewer than four.
+    // The ghost is nearly full: a few pairs of buckets had fewer than four fingerprints.
     assert!((4 * unit..=5 * unit).contains(&kept), "{kept} of {}", 5 * unit);
 }

@@ -8,12 +8,13 @@ use proptest::prelude::*;
 use std::collections::HashSet;
 
 const KEYS: u32 = if cfg!(miri) { 15 } else { 300 };
-/// What maps grow for.
+/// The most items for which maps grow.
 const ITEMS: u64 = if cfg!(miri) { 300 } else { 2000 };
-/// Items of a map for a few keys.
+/// Items of a map that has space for a few keys.
 const ROOM: u64 = if cfg!(miri) { 80 } else { 10_000 };
 
-/// The lowest zone a key may be in. While an aging goes on nobody outside knows whether the key was reached.
+/// The lowest zone that a key may be in. While an aging is in progress, a caller cannot know whether it has reached
+/// the key.
 #[derive(Clone, Copy, Default, Debug)]
 struct Promise {
     if_aged: u8,
@@ -36,7 +37,7 @@ impl Promises {
         for key in keys {
             let promise = &mut self.of[key as usize];
             promise.if_not = (promise.if_not + 1).min(self.levels);
-            // Aged before this mark, or between it and now.
+            // The key was aged before this mark, or between the mark and now.
             let before = (promise.if_aged + 1).min(self.levels);
             promise.if_aged = before.min(promise.if_not.saturating_sub(1));
         }
@@ -48,7 +49,7 @@ impl Promises {
         }
     }
 
-    /// The last line was folded: who was not aged before is now.
+    /// The last line was folded: every key that was not aged before is aged now.
     fn aged(&mut self) {
         if std::mem::take(&mut self.aging) {
             for promise in &mut self.of {
@@ -102,7 +103,7 @@ proptest! {
 
     #[test]
     fn the_line_map_has_no_false_negatives(steps in steps(KEYS, ITEMS)) {
-        // One line for all keys at first, then one for a few.
+        // At first one line for all keys, later one for a few keys.
         keeps_its_promise(&mut LineHitmap::for_items(64), &steps);
     }
 
@@ -136,7 +137,7 @@ fn a_key_climbs_to_the_top_and_ages_down_again() {
     for mut map in maps {
         let levels = map.levels();
         for zone in (1..=levels).chain([levels]) {
-            // Twice in a batch is once.
+            // Twice in a batch counts once.
             map.mark(&references(&[(5, false), (5, true)]));
             assert_eq!(zones(&mut *map, &[5, 6]), [zone, 0]);
         }

@@ -1,4 +1,4 @@
-//! The two hitmaps against their definition, bit for bit.
+//! Compares the two hitmaps with their definition, bit for bit.
 
 mod common;
 
@@ -6,10 +6,10 @@ use common::{Naive, Step, bits, cases, references, steps, zones};
 use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions};
 use proptest::prelude::*;
 
-/// The bits of six levels are too many for Miri, which looks at them one by one.
+/// Six levels have too many bits for Miri, which looks at each of them.
 const LEVELS_MAX: u8 = if cfg!(miri) { 3 } else { 6 };
 const KEYS: u32 = if cfg!(miri) { 30 } else { 200 };
-/// What maps grow for.
+/// The most items for which maps grow.
 const ITEMS: u64 = if cfg!(miri) { 30 } else { 300 };
 
 fn line_bits_agree(map: &LineHitmap, naive: &Naive) {
@@ -29,7 +29,7 @@ fn published_bits_agree(map: &PublishedHitmap, naive: &Naive) {
     assert_eq!(map.set_counter().map(|set| bits(set.words())), naive.set_counter);
 }
 
-/// Does a step on both and compares the answers. `bytes` is what the naive map takes in memory.
+/// Does a step on both maps and compares the results. `bytes` is the size of the naive map in memory.
 fn step(map: &mut dyn Hitmap, naive: &mut Naive, step: &Step, bytes: impl Fn(&Naive) -> u64) {
     match step {
         Step::Mark(batch) => {
@@ -141,7 +141,7 @@ fn sizes_are_as_the_papers_and_the_layouts_say() {
     assert_eq!(line.bytes_for(12), 128);
     assert_eq!(line.bytes_for(11 << 20), 64 << 20);
     assert_eq!(line.bytes_for(u64::MAX), 64 << 28);
-    // Catalyst, section 4.3: 256 MB in level 1 for 100 GB of items of some 300 bytes, about 4 GB in all.
+    // Catalyst, section 4.3: 256 MB in level 1 for 100 GB of items of about 300 bytes, and about 4 GB in all.
     let published = PublishedHitmap::for_items(0, PublishedOptions::default());
     assert_eq!(published.bytes_for(10 * (1 << 30) / 32), 4 << 30);
     assert_eq!(published.bytes_for(0), 64 * 16);

@@ -1,6 +1,6 @@
 // A stand-in for the CUDA driver: the functions of libcuda.so.1 that `larder-cuda` calls, with the kernels compiled for
-// the host, and failures on demand. Streams are threads that do their work late, so that code that relies on an order it
-// did not request fails. Addresses, contexts and sizes are checked where a real driver would fail or corrupt memory.
+// the host, and failures on demand. Streams are threads that do their work late, so that code fails if it relies on an
+// order it did not request. Addresses, contexts and sizes are checked where a real driver would fail or corrupt memory.
 //
 // Failures are requested by the environment variable STAND_IN (`devices=0,init=803`) and by stand_in_set().
 #include <atomic>

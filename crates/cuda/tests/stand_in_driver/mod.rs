@@ -1,4 +1,4 @@
-//! The stand-in for the CUDA driver: building it, running a test with it, ordering its failures.
+//! The stand-in for the CUDA driver: building it, running a test with it, requesting its failures.
 
 use std::ffi::{CString, c_char, c_longlong};
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use std::time::Duration;
 use libloading::Library;
 
 const IN_CHILD: &str = "LARDER_TEST_IN_CHILD";
-/// A test takes seconds.
+/// The longest time that a child process may take. A test takes seconds.
 const CHILD_LIFE_MAX: Duration = Duration::from_secs(120);
 
-/// Compiles C++ into a library `libcuda.so.1` in a folder of this name, and returns the folder.
+/// Compiles C++ into a library `libcuda.so.1` in the folder with this name, and returns the folder.
 fn compile(folder: &str, source: &Path) -> PathBuf {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
     std::fs::create_dir_all(&folder).unwrap();
-    // Another run of the tests may be doing the same; a rename makes each library whole.
+    // Another test run may be doing the same. Renaming makes each library appear complete.
     let made = folder.join(format!("made.{}", std::process::id()));
     let compiler = ["c++", "g++", "clang++"].into_iter().find(|compiler| {
         Command::new(compiler).arg("--version").output().is_ok_and(|output| output.status.success())
@@ -33,7 +33,7 @@ fn compile(folder: &str, source: &Path) -> PathBuf {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // Both names, so that a driver that this machine may have is not found before it.
+    // Both names, so that a real driver of this machine is not found first.
     for name in ["libcuda.so", "libcuda.so.1"] {
         let link = folder.join(format!("{name}.{}", std::process::id()));
         std::fs::hard_link(&made, &link).unwrap();
@@ -43,7 +43,7 @@ fn compile(folder: &str, source: &Path) -> PathBuf {
     folder
 }
 
-/// The folder with the stand-in.
+/// The folder that contains the stand-in.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -52,27 +52,29 @@ pub(crate) fn folder() -> &'static Path {
     })
 }
 
-/// A folder with a library of the driver's name that has one function.
-fn hollow_folder() -> PathBuf {
-    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hollow.{}.cpp", std::process::id()));
+/// A folder that contains a library with the driver's name but only one function.
+fn incomplete_folder() -> PathBuf {
+    let source =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("incomplete.{}.cpp", std::process::id()));
     std::fs::write(&source, "extern \"C\" int cuInit(unsigned) { return 0; }\n").unwrap();
-    let folder = compile("hollow_driver", &source);
+    let folder = compile("incomplete_driver", &source);
     std::fs::remove_file(source).unwrap();
     folder
 }
 
-/// What a test finds when it looks for a driver.
+/// The driver that a test finds.
 pub(crate) enum Driver {
-    /// What the machine has: nothing, most likely.
+    /// The driver of the machine, which usually has none.
     OfTheMachine,
     /// The stand-in.
     StandIn,
-    /// A library of the right name that has only one of the functions.
-    Hollow,
+    /// A library with the right name but only one of the functions.
+    Incomplete,
 }
 
-/// Runs the test of this name in a process of its own, where it finds this driver with these orders, and returns what
-/// it wrote to stderr. In that process it returns none: there the test does its work.
+/// Runs the test with this name in a child process that finds this driver, with these requests for failures.
+/// Returns what the child wrote to stderr. In the child process the function returns `None`, and the test does its
+/// work.
 pub(crate) fn in_child(test: &str, driver: Driver, orders: &str) -> Option<String> {
     if std::env::var_os(IN_CHILD).is_some() {
         std::thread::spawn(|| {
@@ -91,7 +93,7 @@ pub(crate) fn in_child(test: &str, driver: Driver, orders: &str) -> Option<Strin
     match driver {
         Driver::OfTheMachine => child.env_remove("LD_LIBRARY_PATH"),
         Driver::StandIn => child.env("LD_LIBRARY_PATH", folder()),
-        Driver::Hollow => child.env("LD_LIBRARY_PATH", hollow_folder()),
+        Driver::Incomplete => child.env("LD_LIBRARY_PATH", incomplete_folder()),
     };
     let output = child.output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -105,18 +107,18 @@ pub(crate) fn warnings(log: &str) -> Vec<&str> {
     log.lines().filter(|line| line.contains(" WARN ")).collect()
 }
 
-/// The stand-in that this process has for a driver.
+/// The stand-in that this process uses as its driver.
 pub(crate) struct StandIn {
     library: Library,
 }
 
 impl StandIn {
     pub(crate) fn find() -> StandIn {
-        // SAFETY: the library that the crate loads too; its initializers do nothing.
+        // SAFETY: the crate loads the same library. Its initializers do nothing.
         StandIn { library: unsafe { Library::new("libcuda.so.1") }.unwrap() }
     }
 
-    /// Orders a failure: see `driver.cpp`.
+    /// Requests a failure, see `driver.cpp`.
     pub(crate) fn set(&self, order: &str, value: i64) {
         let order = CString::new(order).unwrap();
         // SAFETY: the function has this type.
@@ -130,21 +132,21 @@ impl StandIn {
     }
 
     fn number(&self, name: &str) -> i64 {
-        // SAFETY: the functions that this is called with have this type.
+        // SAFETY: every function that is called this way has this type.
         unsafe { self.library.get::<unsafe extern "C" fn() -> c_longlong>(name.as_bytes()).unwrap()() }
     }
 
-    /// What was made or allocated and is still there.
+    /// The number of objects and allocations that still exist.
     pub(crate) fn live(&self) -> i64 {
         self.number("stand_in_live")
     }
 
-    /// The most memory of the device that was ever taken.
+    /// The largest amount of device memory that was allocated at any time, in bytes.
     pub(crate) fn device_bytes_max(&self) -> i64 {
         self.number("stand_in_device_bytes_max")
     }
 
-    /// Kernels that were started.
+    /// The number of kernels that were started.
     pub(crate) fn launches(&self) -> i64 {
         self.number("stand_in_launches")
     }

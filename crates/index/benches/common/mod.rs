@@ -1,18 +1,18 @@
-//! Items to look up, and two plain tables to compare the index with.
+//! Items to look up, and two simple tables to compare the index with.
 #![allow(dead_code, reason = "each benchmark uses its part")]
 
 use larder_index::{HoldsKey, Index, IndexOptions};
 use larder_item::{KeyHash, KeyHasher, Location};
 
-/// Records of one cache line, the key first, as far apart as small items are.
+/// Records of one cache line with the key first, as far apart as small items are.
 #[repr(align(64))]
 pub(crate) struct Record {
     key: u64,
-    /// The link of [`ChainedList`], in the item as memcached keeps it.
+    /// The link of [`ChainedList`], stored in the item as memcached does.
     next: u32,
 }
 
-/// Record n is the key n.
+/// Record n has the key n.
 pub(crate) struct Records {
     hasher: KeyHasher,
     pub(crate) records: Vec<Record>,
@@ -61,7 +61,8 @@ impl HoldsKey for Records {
     }
 }
 
-/// Inserts record `key`. About one insert in a million finds its bucket full; there the coldest entry goes, as in a cache.
+/// Inserts record `key`. About one insert in a million finds its bucket full; the coldest entry is then removed, as
+/// in a cache.
 pub(crate) fn insert(index: &Index, records: &Records, key: u64) {
     let mut guard = index.lock(records.hash(key));
     while let Err(full) = guard.insert(Records::at(key), 0) {
@@ -82,7 +83,7 @@ pub(crate) fn filled_index(records: &Records, len: u64, fill_target: u32) -> Ind
     index
 }
 
-/// Keys in an order no prefetcher guesses.
+/// Random numbers, in an order that no prefetcher guesses.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -95,8 +96,8 @@ impl Random {
     }
 }
 
-/// One head per bucket and links through the items: every step reads an item. 4 bytes a bucket and 4 in each item,
-/// with as many buckets as items.
+/// One head per bucket and links through the items: every step reads an item. It takes 4 bytes per bucket and 4
+/// bytes in each item, with as many buckets as items.
 pub(crate) struct ChainedList {
     heads: Vec<u32>,
 }
@@ -124,7 +125,8 @@ impl ChainedList {
     }
 }
 
-/// Buckets of seven tagged 8-byte entries and a link to the next line, as long as need be; a power of two of them.
+/// Buckets of seven tagged 8-byte entries and a link to the next line. There is a power of two of buckets, and a
+/// chain may have any length.
 pub(crate) struct ChainedLines {
     mask: usize,
     lines: Vec<Line>,

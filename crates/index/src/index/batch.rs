@@ -25,13 +25,15 @@ impl Index {
     }
 }
 
-/// The index as a batch of lookups sees it. The stages never wait: [`Sight::prefetch`], [`Sight::peek_first`], and
-/// for about one key in seven [`Sight::peek_below`]. Between two stages the requested cache lines have time to
-/// arrive.
+/// The index as a batch of lookups sees it.
 ///
-/// The stages compare no key and check no version. A match may be the entry of another key, or already removed, and
-/// no match does not mean that the key is absent. The number of buckets is read once, when the value is made; keys
-/// in buckets added later may not be found.
+/// A lookup has up to three stages, none of which waits: [`Sight::prefetch`], [`Sight::peek_first`],
+/// and for about one key in seven [`Sight::peek_below`]. Between two stages the requested cache lines have
+/// time to arrive.
+///
+/// The stages compare no key and check no version. A match may be the entry of another key, or already removed, and no
+/// match does not mean that the key is absent. The number of buckets is read once, when the value is made; keys in
+/// buckets added later may not be found.
 #[derive(Clone, Copy)]
 pub struct Sight<'i> {
     index: &'i Index,
@@ -42,7 +44,8 @@ pub struct Sight<'i> {
 }
 
 impl Sight<'_> {
-    /// Prefetches the line of the bucket of `hash`. Returns the position of the bucket, for [`Sight::peek_first`].
+    /// Prefetches the line of the bucket of `hash`. Returns the position of the bucket, for
+    /// [`Sight::peek_first`].
     #[inline(always)]
     pub fn prefetch(&self, hash: KeyHash) -> BucketPlace {
         let position = position_under(hash.0, self.buckets, self.mask);
@@ -50,9 +53,9 @@ impl Sight<'_> {
         BucketPlace(position)
     }
 
-    /// Looks for an entry with the tag of `hash` in the bucket's own line. If there is none, prefetches the
-    /// sub-bucket that may have one and returns its position. [`Sight::prefetch`] returned `position` for the same
-    /// hash.
+    /// Looks for an entry with the tag of `hash` in the bucket's own line. If there is none, prefetches the sub-bucket
+    /// that may have one and returns its position. The argument `position` is what [`Sight::prefetch`] returned for
+    /// the same hash.
     #[inline(always)]
     pub fn peek_first(&self, hash: KeyHash, BucketPlace(position): BucketPlace) -> Peek {
         let bucket = &self.main[position as usize];

@@ -1,11 +1,11 @@
-//! An owner of items for tests: records are key numbers in a growing list, and a hash that tests can steer.
+//! An owner of items for tests: records are key numbers in a growing list, and tests can control the hash.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use larder_index::{HoldsKey, Index, Peek, Seen};
 use larder_item::{KeyHash, KeyHasher, Location};
 use std::sync::RwLock;
 
-/// Where records begin: one every four bytes.
+/// Where a record begins: one record every four bytes.
 pub(crate) fn location(record: usize) -> Location {
     Location::from_offset(4 * record as u64)
 }
@@ -13,7 +13,7 @@ pub(crate) fn location(record: usize) -> Location {
 /// Every record ever made, by its location. Nothing is reused, so every location stays readable.
 pub(crate) struct Records {
     hasher: KeyHasher,
-    /// Bits of the hash that all keys share, to crowd buckets.
+    /// Bits that are 0 in the hash of every key, to fill a few buckets.
     forced: u64,
     keys: RwLock<Vec<u64>>,
 }

@@ -421,9 +421,18 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 16 } else { 1024 }, failure_persistence: None, ..Default::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 16 } else { 1024 },
+            failure_persistence: None,
+            ..Default::default()
+        })]
+
         #[test]
-        fn slices_compare_as_the_standard_library_says(a in prop::collection::vec(any::<u8>(), 0..80), at: usize, flip: u8) {
+        fn slices_compare_as_the_standard_library_says(
+            a in prop::collection::vec(any::<u8>(), 0..80),
+            at: usize,
+            flip: u8,
+        ) {
             let mut b = a.clone();
             prop_assert!(bytes_equal(&a, &b));
             if let Some(byte) = (!a.is_empty()).then(|| &mut b[at % a.len()]) {

@@ -1,4 +1,4 @@
-//! What several tests of the memory need.
+//! A function that several tests of the memory share.
 
 use larder_memory::Memory;
 

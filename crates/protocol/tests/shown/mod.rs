@@ -1,8 +1,8 @@
-//! Steps and requests as one readable line each.
+//! Steps and requests as readable lines of text.
 
 use larder_protocol::{MetaVerb, ParseOptions, Request, Step, parse};
 
-/// Every step of a buffer, shown. Swallowed octets are skipped, uploads are skipped with their two last octets.
+/// Every step of a buffer, as text. Swallowed octets are skipped, and uploads are completed.
 #[allow(dead_code, reason = "not every test file plays whole sessions")]
 pub(crate) fn session(mut input: &[u8], options: &ParseOptions) -> Vec<String> {
     let mut shown = Vec::new();

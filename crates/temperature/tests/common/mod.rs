@@ -1,10 +1,10 @@
-//! A hitmap from its definition: a `bool` for each bit, nothing packed, nothing shared with the fast ones.
+//! A hitmap by its definition: a `bool` for each bit, nothing packed, and no code shared with the fast hitmaps.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use larder_temperature::{Digest, Hitmap, Reference};
 use proptest::prelude::*;
 
-/// Few cases where every step is interpreted.
+/// Few cases under Miri, which interprets every step.
 pub(crate) fn cases(many: u32) -> ProptestConfig {
     ProptestConfig {
         cases: if cfg!(miri) { 2 } else { many },
@@ -15,14 +15,14 @@ pub(crate) fn cases(many: u32) -> ProptestConfig {
 
 /// Digest number `key`.
 pub(crate) fn digest(key: u32) -> Digest {
-    // Keys that differ in few bits are what a counter of items gives.
+    // The digests of successive keys differ in few bits, which is the hardest case.
     Digest::from_bits(key)
 }
 
-/// What happens to a map.
+/// A step that a test does on a map.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Keys, and whether each is stored.
+    /// Keys, and whether each one is stored.
     Mark(Vec<(u32, bool)>),
     Zones(Vec<u32>),
     Age,
@@ -30,7 +30,7 @@ pub(crate) enum Step {
     Grow(u64),
 }
 
-/// Steps with keys below `keys`, and growth for fewer than `items` items.
+/// Steps with keys below `keys`, and with growth for fewer than `items` items.
 pub(crate) fn steps(keys: u32, items: u64) -> impl Strategy<Value = Vec<Step>> {
     let batch = if cfg!(miri) { 20 } else { 40 };
     let step = prop_oneof![
@@ -59,29 +59,29 @@ pub(crate) fn zones(map: &mut dyn Hitmap, keys: &[u32]) -> Vec<u8> {
     zones
 }
 
-/// A level of a line, or a whole level: one `bool` for each bit.
+/// A level of a line, or a whole level: one `bool` per bit.
 pub(crate) type Bits = Vec<bool>;
 
-/// How keys are laid out.
+/// How the bits of keys are arranged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Layout {
-    /// One-line: all levels of a key in one of many lines, which have [`LINE_LEVELS`].
+    /// One line: all levels of a key in one of many lines, whose levels have [`LINE_LEVELS`] bits.
     Line,
-    /// Published: one pyramid, each level twice the one below; keys with this many bits.
+    /// Published: levels each twice as large as the one below. A key has this many bits.
     Published(u32),
 }
 
 /// The bits of the levels of a line, the lowest level first.
 const LINE_LEVELS: [usize; 3] = [128, 128, 256];
 
-/// Stacks of levels; a position in the top level is one in a lower level modulo its size.
+/// Stacks of levels. A position in the top level is a position in a lower level modulo its size.
 #[derive(Clone, Debug)]
 pub(crate) struct Naive {
     pub(crate) layout: Layout,
-    /// For each line, for each level from the lowest.
+    /// For each line, its levels from the lowest up.
     pub(crate) lines: Vec<Vec<Bits>>,
     pub(crate) set_counter: Option<Bits>,
-    /// Lines that the aging has not reached.
+    /// Lines that the aging has not reached yet.
     pub(crate) to_fold: usize,
 }
 
@@ -109,8 +109,8 @@ impl Naive {
         x ^ (x / (1 << 32))
     }
 
-    /// The line of a key and its positions in a level as long as one likes.
-    fn place(&self, key: u32) -> (usize, Vec<u128>) {
+    /// The line of a key, and its positions in a level of unlimited size.
+    fn line_and_positions(&self, key: u32) -> (usize, Vec<u128>) {
         let mixed = Naive::mixed(key);
         match self.layout {
             Layout::Line => {
@@ -127,7 +127,7 @@ impl Naive {
     }
 
     pub(crate) fn zone(&self, key: u32) -> u8 {
-        let (line, positions) = self.place(key);
+        let (line, positions) = self.line_and_positions(key);
         let holds = |level: &&Bits| positions.iter().all(|p| level[(p % level.len() as u128) as usize]);
         self.lines[line].iter().take_while(holds).count() as u8
     }
@@ -135,7 +135,7 @@ impl Naive {
     pub(crate) fn mark(&mut self, batch: &[(u32, bool)]) {
         let before = self.clone();
         for &(key, store) in batch {
-            let (line, positions) = self.place(key);
+            let (line, positions) = self.line_and_positions(key);
             let zone = before.zone(key);
             let set = |bits: &mut Bits| {
                 for position in &positions {
@@ -157,7 +157,7 @@ impl Naive {
         for level in 0..levels.len() {
             let bits = levels[level].len();
             let above = levels.get(level + 1).cloned().unwrap_or_default();
-            // All positions above that are this one modulo the size here.
+            // All positions above that equal this one modulo the size here.
             levels[level] = (0..bits).map(|p| above.iter().skip(p).step_by(bits).any(|bit| *bit)).collect();
         }
         if let Some(set_counter) = &mut self.set_counter {
@@ -185,7 +185,7 @@ impl Naive {
         self.to_fold > 0
     }
 
-    /// Twice the lines, or twice the bits.
+    /// Doubles the number of lines, or the number of bits.
     pub(crate) fn double(&mut self) {
         match self.layout {
             Layout::Line => {
