@@ -5,6 +5,9 @@
 
 use larder_cache::{Arith, Delete, Expiry, KeyHash, Mode, Store};
 
+/// The slab class that all items are shown in, because tools ask for one.
+pub(super) const THE_CLASS: u32 = 1;
+
 /// A read of one key's value for a client. The value may be shown straight from flash.
 #[derive(Clone, Copy)]
 pub(super) struct Get<'a> {

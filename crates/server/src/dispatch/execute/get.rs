@@ -58,11 +58,25 @@ impl Executor {
                 compose(GetOutcome::Hit(FoundItem { flags, cas, value: ItemValue::Whole(value) }));
             }
             Value::Chunked { total, .. } => {
-                let Some(value) = self.worker.begin_large_read(hit) else {
-                    compose(GetOutcome::NoMemory);
-                    return;
-                };
-                let shown = FoundItem { flags, cas, value: ItemValue::Streamed { bytes: total } };
+                let value = ItemValue::Streamed { bytes: total };
+                self.show_large(progress, hit, FoundItem { flags, cas, value }, compose);
+            }
+        }
+    }
+
+    /// Shows a large value, which is streamed from its columns.
+    #[cold]
+    #[inline(never)]
+    fn show_large(
+        &self,
+        progress: &mut Progress,
+        hit: &Hit<'_>,
+        shown: FoundItem<'_>,
+        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
+    ) {
+        match self.worker.begin_large_read(hit) {
+            None => _ = compose(GetOutcome::NoMemory),
+            Some(value) => {
                 let tail = compose(GetOutcome::Hit(shown));
                 progress.busy = Some(Busy::Sending(Sending { source: ValueSource::Memory(value), tail }));
             }
@@ -225,8 +239,8 @@ impl Executor {
         }
     }
 
-    /// Creates an empty item whose token the caller holds. Returns whether this call created it. The item lives long enough
-    /// to be shown, though its expiry may be past.
+    /// Creates an empty item whose token the caller holds. Returns whether this call created it. The item lives long
+    /// enough to be shown, though its expiry may be past.
     fn create(&mut self, key: &[u8], hash: KeyHash, create: &Create) -> bool {
         let clock = self.clock();
         let expiry = match create.expiry {

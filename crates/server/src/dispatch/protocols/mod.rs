@@ -6,9 +6,10 @@
 //!   bytes <------compose--- ReplyForm <--- Outcome
 //! ```
 //!
-//! A protocol is three things: a parser in `larder_protocol`, a function `command` that reads its requests as operations,
-//! and a function `compose` that words outcomes. This file registers them: another protocol adds its requests to
-//! [`next_request`] and [`command`], and its composer to [`ReplyForm`]. Nothing below knows which protocol was spoken.
+//! A protocol is three things: a parser in `larder_protocol`, a function `command` that reads its requests as
+//! operations, and a function `compose` that words outcomes. This file registers them: another protocol adds its
+//! requests to [`next_request`] and [`command`], and its composer to [`ReplyForm`]. Nothing below knows which protocol
+//! was spoken.
 //!
 //! * `classic`, `classic_admin` and `form` are memcached's text protocol, `meta` its meta commands;
 //! * `client_time` reads the times that clients send;
@@ -72,8 +73,8 @@ pub(super) fn next_request<'a>(input: &'a [u8], options: &ParseOptions) -> Step<
     parse(input, options)
 }
 
-/// The key of a request as it stands in the input. Empty where there is none, and where the key has to be decoded first;
-/// see [`decoded_key`].
+/// The key of a request as it stands in the input. Empty where there is none, and where the key has to be decoded
+/// first; see [`decoded_key`].
 #[inline]
 pub(super) fn plain_key<'a>(request: &Request<'a>) -> &'a [u8] {
     match request {
