@@ -195,7 +195,7 @@ pub(super) enum Need {
 
 impl Operation<'_> {
     /// The key of an operation that depends on the present item, its hash, and what the operation needs of the item. A
-    /// plain set depends on nothing, nor does a delete whose result nobody is told.
+    /// plain set depends on nothing, nor does a delete without a reply.
     pub(super) fn need(&self) -> Option<(&[u8], KeyHash, Need)> {
         match self {
             Operation::Read(Read { key, hash, .. })

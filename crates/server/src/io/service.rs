@@ -34,7 +34,7 @@ pub trait Service {
     fn after_wait(&mut self);
 
     /// A descriptor of the service's own: whenever it is readable, [`Service::woken`] is called. Asked once, when the
-    /// worker starts. It stays open, and the same, as long as the service lives.
+    /// worker starts. The descriptor stays the same, and open, as long as the service exists.
     fn wake_fd(&self) -> Option<RawFd> {
         None
     }

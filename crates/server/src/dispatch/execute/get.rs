@@ -30,9 +30,14 @@ impl Executor {
             Some(hit) => Some(hit),
             None => self.worker.get(get.hash, get.key),
         };
-        let Some(hit) = hit else { return self.get_beyond_memory(progress, get, compose) };
-        self.show(progress, get, &hit, compose);
-        self.touch_shown(get);
+        match hit {
+            Some(hit) => {
+                self.show(progress, get, &hit, compose);
+                self.touch_shown(get);
+            }
+            None if self.fetches.is_some() => return self.get_from_flash(progress, get, compose),
+            None => self.show_miss(progress, get, compose),
+        }
         true
     }
 
@@ -91,33 +96,14 @@ impl Executor {
         }
     }
 
-    /// A key that memory does not have.
-    #[inline(never)]
-    fn get_beyond_memory(
-        &mut self,
+    /// Counts a miss.
+    #[inline]
+    fn show_miss(
+        &self,
         progress: &mut Progress,
         get: &Get<'_>,
         compose: impl FnOnce(GetOutcome<'_>) -> Tail,
-    ) -> bool {
-        if self.fetches.is_some() {
-            // What is touched has to be in memory.
-            let need = if get.touch.is_some() { Need::Memory } else { Need::Show };
-            match self.look_on_flash(progress, get.hash, get.key, need) {
-                Looked::Waits => return false,
-                Looked::Promoted => {
-                    if let Some(hit) = self.worker.get(get.hash, get.key) {
-                        self.show(progress, get, &hit, compose);
-                        self.touch_shown(get);
-                        return true;
-                    }
-                }
-                Looked::Found(found, charge) => {
-                    self.show_from_flash(progress, get, found, charge, compose);
-                    return true;
-                }
-                Looked::Miss => {}
-            }
-        }
+    ) {
         progress.tries = 0;
         let counters = self.worker.counters();
         counters.cmd_get.add(1);
@@ -128,6 +114,30 @@ impl Executor {
             counters.touch_misses.add(1);
         }
         compose(GetOutcome::Miss);
+    }
+
+    /// Reads a value that memory does not have.
+    #[inline(never)]
+    fn get_from_flash(
+        &mut self,
+        progress: &mut Progress,
+        get: &Get<'_>,
+        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
+    ) -> bool {
+        // What is touched has to be in memory.
+        let need = if get.touch.is_some() { Need::Memory } else { Need::Show };
+        match self.look_on_flash(progress, get.hash, get.key, need) {
+            Looked::Waits => return false,
+            Looked::Promoted => match self.worker.get(get.hash, get.key) {
+                Some(hit) => {
+                    self.show(progress, get, &hit, compose);
+                    self.touch_shown(get);
+                }
+                None => self.show_miss(progress, get, compose),
+            },
+            Looked::Found(found, charge) => self.show_from_flash(progress, get, found, charge, compose),
+            Looked::Miss => self.show_miss(progress, get, compose),
+        }
         true
     }
 

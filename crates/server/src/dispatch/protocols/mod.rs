@@ -44,7 +44,7 @@ pub(super) struct Command<'a> {
     pub(super) class: Class,
 }
 
-/// Whose composer words the outcome, with what the words depend on beside the outcome.
+/// Which composer words the outcome, with what the words depend on beside the outcome.
 pub(super) enum ReplyForm<'a> {
     Classic(form::Form),
     Meta(meta::Form<'a>),
