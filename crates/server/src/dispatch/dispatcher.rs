@@ -16,7 +16,7 @@ use super::operation::{Get, Operation};
 use super::outcome::Outcome;
 use super::output::{OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
 use super::progress::{Busy, Receiving};
-use super::protocols::{self, ClientTime, Command, Login, UPLOAD_END};
+use super::protocols::{self, ClientTime, Command, GetForm, Login, UPLOAD_END};
 use super::state::ServerState;
 use crate::io::{ConnectionId, Peer, Ready, Service, Transport};
 use crate::latency::{Class, WorkerLatency};
@@ -93,6 +93,7 @@ struct KeyRead {
     exptime: Option<i32>,
     /// No key of the line follows.
     is_last: bool,
+    form: GetForm,
 }
 
 /// Why gathering stopped.
@@ -211,7 +212,12 @@ impl Dispatcher {
                         if nothing_ahead && ready.connection.keys_done > 0 {
                             keys.by_ref().take(ready.connection.keys_done).for_each(drop);
                         }
-                        let read = KeyRead { with_cas: get.with_cas, exptime: get.exptime, is_last: false };
+                        let read = KeyRead {
+                            with_cas: get.with_cas,
+                            exptime: get.exptime,
+                            is_last: false,
+                            form: GetForm::Classic,
+                        };
                         cursor.keys = Some((keys, read, cursor.at + consumed));
                         continue;
                     }
@@ -359,9 +365,9 @@ impl Dispatcher {
         let touch = read.exptime.map(|exptime| ClientTime::now(self.executor.clock()).expiry(exptime));
         let get = Get { key: op.key, hash: op.hash, with_cas: read.with_cas, touch };
         let Connection { output, progress, .. } = connection;
-        let is_answered = self.executor.get(progress, &get, hint, |outcome| {
-            protocols::compose_get(output, get.key, read.is_last, outcome)
-        });
+        let is_answered = self
+            .executor
+            .get(progress, &get, hint, |outcome| read.form.compose(output, get.key, read.is_last, outcome));
         if !is_answered {
             return Progressed::Waits;
         }

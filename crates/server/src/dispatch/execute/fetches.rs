@@ -1,4 +1,5 @@
-//! One worker's reads from flash: which are on their way, what came of those that ended, and which connections wait for them.
+//! One worker's reads from flash: which are on their way, what came of those that ended, and which connections wait for
+//! them.
 
 use crate::io::{Buffers, Charge, ConnectionId};
 use crate::latency::WorkerLatency;

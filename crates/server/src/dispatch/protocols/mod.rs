@@ -8,8 +8,8 @@
 //!
 //! A protocol is three things: a parser in `larder_protocol`, a function `command` that reads its requests as
 //! operations, and a function `compose` that words outcomes. This file registers them: another protocol adds its
-//! requests to [`next_request`] and [`command`], and its composer to [`ReplyForm`]. Nothing below knows which protocol
-//! was spoken.
+//! requests to [`next_request`] and [`command`], and its composer to [`ReplyForm`] and [`GetForm`]. Nothing below knows
+//! which protocol was spoken.
 //!
 //! * `classic`, `classic_admin` and `form` are memcached's text protocol, `meta` its meta commands;
 //! * `client_time` reads the times that clients send;
@@ -22,12 +22,12 @@ mod form;
 mod login;
 mod meta;
 
-pub(super) use classic::{compose_get, compose_listing};
+pub(super) use classic::compose_listing;
 pub(super) use client_time::ClientTime;
 pub(super) use login::{Login, log_in};
 
 use super::operation::Operation;
-use super::outcome::{Outcome, Tail};
+use super::outcome::{GetOutcome, Outcome, Tail};
 use super::output::Output;
 use crate::latency::Class;
 use larder_cache::{KEY_BYTES_MAX, KeyHash};
@@ -64,6 +64,29 @@ impl ReplyForm<'_> {
     #[inline]
     pub(super) fn is_meta(&self) -> bool {
         matches!(self, ReplyForm::Meta(_))
+    }
+}
+
+/// Which composer words the outcome of a retrieval, one key at a time.
+#[derive(Clone, Copy)]
+pub(super) enum GetForm {
+    Classic,
+}
+
+impl GetForm {
+    /// Words the outcome of one key. `is_last` = no key of the request follows. What is returned follows a value that
+    /// is streamed.
+    #[inline]
+    pub(super) fn compose(
+        self,
+        output: &mut Output,
+        key: &[u8],
+        is_last: bool,
+        outcome: GetOutcome<'_>,
+    ) -> Tail {
+        match self {
+            GetForm::Classic => classic::compose_get(output, key, is_last, outcome),
+        }
     }
 }
 
