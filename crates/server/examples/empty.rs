@@ -1,4 +1,4 @@
-//! The empty server: answers every line with one canned reply, so that what it costs is the cost of the wire.
+//! The empty server: it answers every line with the same reply, so its cost is the cost of sockets alone.
 //!
 //! Usage: `empty ring|poll PORT VALUE_BYTES [WORKERS]`
 
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use larder_server::io::{self, Backend, Conversation, ListenOptions, Peer, Ready, Service};
 
-/// Output beyond this waits until what was sent before has left.
+/// With this many bytes the output is full.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
 struct Canned {

@@ -1,6 +1,6 @@
 //! How long requests took: one histogram for each worker and class of command.
 //!
-//! A bucket is a sixteenth of a power of two, so a quantile is right to about 6 %, from 64 ns to 64 s:
+//! A power of two is divided into 16 buckets, so a quantile is right to about 6 %, from 64 ns to 64 s:
 //!
 //! ```text
 //!   ns   0    4    8  ..  60 |  64   68   72  ..  124 | 128  136  ..  248 | ..  | 2^35 .. 2^36 | more
@@ -17,7 +17,7 @@ const PART_BITS: u32 = 4;
 const PARTS: usize = 1 << PART_BITS;
 /// Below two to this power of nanoseconds, buckets have the width of the power above it.
 const LEAST_BITS: u32 = 6;
-/// From two to this power of nanoseconds on, everything is one bucket.
+/// All durations from two to this power of nanoseconds on share one bucket.
 const MOST_BITS: u32 = 36;
 /// Buckets of one histogram.
 pub const BUCKETS: usize = (MOST_BITS - LEAST_BITS + 1) as usize * PARTS + 1;
@@ -35,7 +35,7 @@ fn bucket_of(ns: u64) -> usize {
     (power - LEAST_BITS + 1) as usize * PARTS + part
 }
 
-/// The least duration, in ns, of a bucket; the bucket ends where the next one begins.
+/// The least duration of a bucket, in ns. The bucket ends where the next one begins.
 fn begin_of(bucket: usize) -> u64 {
     let (row, part) = (bucket / PARTS, (bucket % PARTS) as u64);
     match row {
@@ -48,7 +48,7 @@ fn begin_of(bucket: usize) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
-    /// get, gets, gat, gats: one request counts once, however many keys it has.
+    /// get and gets. A request counts once, however many keys it has.
     Get,
     /// set, add, replace, append, prepend, cas.
     Set,
@@ -56,7 +56,7 @@ pub enum Class {
     Delete,
     /// incr, decr and the meta arithmetic.
     Arith,
-    /// touch.
+    /// touch, gat and gats. A request counts once, however many keys it has.
     Touch,
     /// Meta get.
     MetaGet,
@@ -113,13 +113,14 @@ impl WorkerLatency {
         Box::new(WorkerLatency { classes: std::array::from_fn(|_| counts()), fetches: counts() })
     }
 
-    /// Counts `count` requests of `ns` nanoseconds each. With a second writer counts would be lost, nothing else.
+    /// Counts `count` requests of `ns` nanoseconds each. A second writer would lose counts, and do no other harm.
     #[inline]
     pub fn record(&self, class: Class, ns: u64, count: u64) {
         self.classes[class as usize].record(ns, count);
     }
 
-    /// Counts a fetch from flash of `ns` nanoseconds, from the moment it was asked for. As with requests, one thread may.
+    /// Counts one read from flash that took `ns` nanoseconds from the moment it was asked for. Only one thread may call
+    /// this, as with [`WorkerLatency::record`].
     pub fn record_fetch(&self, ns: u64) {
         self.fetches.record(ns, 1);
     }
@@ -133,7 +134,7 @@ impl WorkerLatency {
 impl Counts {
     #[inline]
     fn record(&self, ns: u64, count: u64) {
-        // Relaxed: one writer, and a reader asks for numbers, not for an order between them.
+        // Relaxed: there is one writer, and readers need no order between the numbers.
         let add = |counter: &AtomicU64, more: u64| {
             counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
         };
@@ -149,7 +150,7 @@ impl Counts {
     }
 }
 
-/// How long all `workers` waited for what they fetched from flash since they started.
+/// The times of all reads from flash that `workers` have asked for since they started.
 pub fn total_fetches<'a>(workers: impl IntoIterator<Item = &'a WorkerLatency>) -> Histogram {
     let mut histogram = Histogram::default();
     workers.into_iter().for_each(|worker| worker.fetches.add_to(&mut histogram));
@@ -195,8 +196,8 @@ impl Histogram {
         self.sum_ns
     }
 
-    /// The duration, in ns, that the share `q` (0.0 to 1.0) of requests did not exceed, to the end of its bucket.
-    /// `None` when nothing was counted. Past 64 s the answer is 64 s.
+    /// The duration, in ns, that the share `q` (0.0 to 1.0) of requests did not exceed, rounded up to the end of its
+    /// bucket. `None` when nothing was counted. Durations of more than 64 s are reported as 64 s.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let count = self.count();
         let wanted = ((count as f64 * q.clamp(0.0, 1.0)).ceil() as u64).clamp(1, count.max(1));
@@ -207,8 +208,8 @@ impl Histogram {
         })
     }
 
-    /// The buckets that counted something: where each ends, in ns (its durations are less), and how many it counted.
-    /// The last bucket has no end; it is given as its begin, 2^36.
+    /// The buckets that counted something: the end of each, in ns, and how many durations below that end it counted.
+    /// The last bucket has no end; its beginning, 2^36, is given instead.
     pub fn filled(&self) -> impl Iterator<Item = (u64, u64)> {
         let end_of = |bucket: usize| begin_of((bucket + 1).min(BUCKETS - 1));
         self.counts
@@ -218,8 +219,8 @@ impl Histogram {
             .map(move |(bucket, count)| (end_of(bucket), *count))
     }
 
-    /// Requests of less than `2^power` ns that took `2^(power-1)` or more, for each power from `least` to `most`; the
-    /// first entry also has everything quicker. Ends of buckets are exact at powers of two.
+    /// For each power from `least` to `most`: the requests that took at least `2^(power-1)` ns and less than `2^power`
+    /// ns. The first entry also counts all quicker requests. The counts are exact, as buckets end at powers of two.
     pub fn by_power(&self, least: u32, most: u32) -> Vec<u64> {
         let mut sums = vec![0; (most - least + 1) as usize];
         for (bucket, count) in self.counts.iter().enumerate() {
@@ -288,7 +289,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_quantile_is_right_to_a_sixteenth(mut times in prop::collection::vec(64u64..1 << 36, 1..200), q in 0.0..=1.0f64) {
+        fn a_quantile_is_right_to_a_sixteenth(
+            mut times in prop::collection::vec(64u64..1 << 36, 1..200),
+            q in 0.0..=1.0f64,
+        ) {
             let mut histogram = Histogram::default();
             for ns in &times {
                 histogram.record(*ns, 1);

@@ -1,11 +1,13 @@
-//! The server: listeners, workers, connections, dispatch, the admin endpoint.
+//! The server: listeners, workers, connections, protocols, the admin endpoint.
 //!
-//! * `io` moves bytes between sockets and a [`io::Service`];
-//! * `dispatch` is that service: the one place that knows both the protocol and the cache;
-//! * `admin` shows the numbers over HTTP;
-//! * [`run`] puts them together from [`settings::Settings`].
+//! * [`settings`] is what the server is told before it starts;
+//! * [`run`](run()) puts everything together, from the settings to the last closed connection;
+//! * [`io`] moves bytes between sockets and an [`io::Service`], and never looks at them;
+//! * [`dispatch`] is that service: it reads requests, executes them on the cache and words the replies;
+//! * [`flash`] opens and closes the flash tier;
+//! * [`admin`] shows over HTTP the numbers that `metrics` and [`latency`] collect.
 //!
-//! Nothing here decides who deserves room: that is the cache's.
+//! The server does not decide which items stay in memory. The cache does.
 
 pub mod admin;
 pub mod dispatch;
@@ -21,5 +23,6 @@ pub mod settings;
 pub use error::RunError;
 pub use run::run;
 
-/// What `version` answers: the memcached release whose behaviour is followed, for clients that look at it, then our own.
+/// The reply to `version`: the memcached release whose behaviour Larder follows, for clients that look at it, then
+/// Larder's own version.
 pub const VERSION_SHOWN: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));

@@ -1,13 +1,17 @@
 //! The numbers of the whole server, for the admin endpoint.
+//!
+//! A new number of the server is a family here. Numbers of the cache are rows of `larder_cache::Totals`, those of the
+//! flash tier rows of `flash::numbers`.
 
 use crate::admin::{Family, Kind, Sample, Source, Value, ZoneCell, names};
 use crate::dispatch::ServerState;
 use crate::flash::numbers;
+use crate::io::IoSnapshot;
 use crate::latency::{Class, WorkerLatency, total, total_fetches};
-use larder_cache::Cache;
+use larder_cache::{Cache, Totals};
 use std::sync::Arc;
 
-/// Reads cache, drivers and histograms when asked.
+/// Reads the counters of the cache, the drivers and the workers whenever the admin endpoint is asked.
 pub(crate) struct Metrics {
     cache: Arc<Cache>,
     state: Arc<ServerState>,
@@ -33,126 +37,28 @@ fn gauge(name: &'static str, help: &'static str, unit: &'static str, value: u64)
     Family::single(name, help, Kind::Gauge, unit, Value::Count(value))
 }
 
+fn count(label: &'static str, value: u64) -> (&'static str, Value) {
+    (label, Value::Count(value))
+}
+
 impl Source for Metrics {
     fn families(&self) -> Vec<Family> {
         let totals = self.cache.totals();
-        let used = self.cache.memory_use();
         let io = self.state.io_snapshot();
-        let count = |label: &'static str, value: u64| (label, Value::Count(value));
-        let mut families = vec![
-            Family::labelled(
-                names::LOOKUPS,
-                "Keys looked up by get commands.",
-                Kind::Counter,
-                "",
-                "result",
-                [count("hit", totals.get_hits), count("miss", totals.get_misses)],
-            ),
-            Family {
-                name: names::REQUESTS,
-                help: "Time of a request within the server: its turn, from the first byte read to the last reply composed.",
-                unit: "seconds",
-                kind: Kind::Histogram,
-                samples: Class::ALL
-                    .iter()
-                    .map(|&class| Sample {
-                        labels: vec![("command", class.name().to_owned())],
-                        value: Value::Times(total(self.latency.iter().map(|worker| &**worker), class)),
-                    })
-                    .collect(),
-            },
-            Family::labelled(
-                names::MEMORY,
-                "Where the memory went.",
-                Kind::Gauge,
-                "bytes",
-                "purpose",
-                [
-                    count("items", used.items_bytes),
-                    count("columns_free", used.free_columns_bytes),
-                    count(
-                        "columns_dead",
-                        used.columns_bytes.saturating_sub(used.free_columns_bytes + used.items_bytes),
-                    ),
-                    count("index", used.index_bytes),
-                    count("connection_buffers", io.buffer_bytes),
-                    count("bookkeeping", used.bookkeeping_bytes),
-                    count("temperature", used.temperature_bytes),
-                ],
-            ),
-            gauge(names::MEMORY_LIMIT, "The promise of -m.", "bytes", used.limit_bytes),
-            gauge("memory_columns", "Slabs mapped for columns.", "bytes", used.columns_bytes),
-            gauge(names::ITEMS, "Items held.", "", self.cache.items()),
-            gauge(names::CONNECTIONS, "Clients connected.", "", io.curr_connections),
-            gauge(names::UPTIME, "Time since the start.", "seconds", self.cache.clock().uptime_s() as u64),
-            counter(names::EVICTIONS, "Items that had to go.", totals.evictions),
-        ];
+        let mut families = vec![self.lookups(&totals), self.request_times()];
+        families.extend(self.memory(&io));
+        families.extend(self.gauges(&io));
+        families.push(counter(
+            names::EVICTIONS,
+            "Live items that were evicted from memory to make room since the server started.",
+            totals.evictions,
+        ));
         let shown = ["get_hits", "get_misses", "evictions"];
-        families.extend(
-            totals
-                .rows()
-                .into_iter()
-                .filter(|row| !shown.contains(&row.0))
-                .map(|(name, help, value)| counter(name, help, value)),
-        );
-        let facts = self.cache.temperature_facts();
-        families.extend(facts.counts().into_iter().map(|(name, help, value)| counter(name, help, value)));
-        families.extend([
-            Family::single(
-                "probation_share",
-                "Part of the columns that new items may fill.",
-                Kind::Gauge,
-                "",
-                Value::Amount(facts.probation_share),
-            ),
-            Family::labelled(
-                "columns_sealed",
-                "Columns of items, by what they hold.",
-                Kind::Gauge,
-                "",
-                "part",
-                [count("probation", facts.probation_columns), count("main", facts.main_columns)],
-            ),
-            counter(
-                "reference_pages_dropped",
-                "Pages of references dropped because the keeper was late.",
-                self.cache.dropped_pages(),
-            ),
-            counter(
-                "keeper_cpu_ns",
-                "CPU time of the keeper's thread, nanoseconds.",
-                self.cache.keeper_cpu_ns(),
-            ),
-        ]);
-        families.extend([
-            counter("connections_opened", "Connections ever opened.", io.total_connections),
-            counter("connections_rejected", "Connections turned away at the limit.", io.rejected_connections),
-            counter("connections_idle_closed", "Connections closed for being idle.", io.idle_kicks),
-            counter("received_bytes", "Bytes received.", io.bytes_read),
-            counter("sent_bytes", "Bytes sent.", io.bytes_written),
-            counter("waits", "Times a worker waited in the kernel.", io.waits),
-            counter("udp_requests", "UDP requests received.", io.udp_requests),
-            counter("udp_dropped", "UDP requests or replies dropped.", io.udp_dropped),
-        ]);
-        if let Some(flash) = self.cache.flash_tier() {
-            let stats = numbers::with_all_misses(flash.stats(), &self.cache.totals());
-            families.extend(numbers::families(&stats));
-            families.extend([
-                Family::single(
-                    "flash_fetch_duration",
-                    "Time of a fetch from flash, from the moment it was asked for until it came.",
-                    Kind::Histogram,
-                    "seconds",
-                    Value::Times(total_fetches(self.latency.iter().map(|worker| &**worker))),
-                ),
-                gauge(
-                    "flash_write_budget",
-                    "Most bytes of items written in a day; 0 = no bound.",
-                    "bytes",
-                    self.state.settings().flash.write_budget_bytes.unwrap_or(0),
-                ),
-            ]);
-        }
+        let others = totals.rows().into_iter().filter(|row| !shown.contains(&row.0));
+        families.extend(others.map(|(name, help, value)| counter(name, help, value)));
+        families.extend(self.temperature());
+        families.extend(io_counters(&io));
+        families.extend(self.flash());
         families
     }
 
@@ -163,4 +69,191 @@ impl Source for Metrics {
     fn healthy(&self) -> Result<(), String> {
         Ok(())
     }
+}
+
+impl Metrics {
+    fn lookups(&self, totals: &Totals) -> Family {
+        Family::labelled(
+            names::LOOKUPS,
+            "Keys that get commands have looked up since the server started, by result.",
+            Kind::Counter,
+            "",
+            "result",
+            [count("hit", totals.get_hits), count("miss", totals.get_misses)],
+        )
+    }
+
+    fn request_times(&self) -> Family {
+        let workers = || self.latency.iter().map(|worker| &**worker);
+        Family {
+            name: names::REQUESTS,
+            help: "Time that requests have spent in the server since it started, in seconds: from the beginning of the \
+                   worker's turn to the last reply of that turn.",
+            unit: "seconds",
+            kind: Kind::Histogram,
+            samples: Class::ALL
+                .iter()
+                .map(|&class| Sample {
+                    labels: vec![("command", class.name().to_owned())],
+                    value: Value::Times(total(workers(), class)),
+                })
+                .collect(),
+        }
+    }
+
+    fn memory(&self, io: &IoSnapshot) -> [Family; 3] {
+        let used = self.cache.memory_use();
+        let dead = used.columns_bytes.saturating_sub(used.free_columns_bytes + used.items_bytes);
+        [
+            Family::labelled(
+                names::MEMORY,
+                "Bytes of memory that the server takes now, by purpose.",
+                Kind::Gauge,
+                "bytes",
+                "purpose",
+                [
+                    count("items", used.items_bytes),
+                    count("columns_free", used.free_columns_bytes),
+                    count("columns_dead", dead),
+                    count("index", used.index_bytes),
+                    count("connection_buffers", io.buffer_bytes),
+                    count("bookkeeping", used.bookkeeping_bytes),
+                    count("temperature", used.temperature_bytes),
+                ],
+            ),
+            gauge(
+                names::MEMORY_LIMIT,
+                "Bytes of memory that the server may take (-m, or cache_memlimit).",
+                "bytes",
+                used.limit_bytes,
+            ),
+            gauge(
+                "memory_columns",
+                "Bytes of memory that are mapped for columns of items now, free columns included.",
+                "bytes",
+                used.columns_bytes,
+            ),
+        ]
+    }
+
+    fn gauges(&self, io: &IoSnapshot) -> [Family; 3] {
+        [
+            gauge(names::ITEMS, "Items in memory now.", "", self.cache.items()),
+            gauge(names::CONNECTIONS, "Client connections that are open now.", "", io.curr_connections),
+            gauge(
+                names::UPTIME,
+                "Seconds since the server started.",
+                "seconds",
+                self.cache.clock().uptime_s() as u64,
+            ),
+        ]
+    }
+
+    fn temperature(&self) -> Vec<Family> {
+        let stats = self.cache.temperature_facts();
+        let counts = stats.counts();
+        let mut families: Vec<Family> =
+            counts.into_iter().map(|(name, help, value)| counter(name, help, value)).collect();
+        families.extend([
+            Family::single(
+                "probation_share",
+                "Share of the columns, from 0 to 1, that new items may fill now before the oldest of those columns \
+                 is reclaimed.",
+                Kind::Gauge,
+                "",
+                Value::Amount(stats.probation_share),
+            ),
+            Family::labelled(
+                "columns_sealed",
+                "Full columns of items now, by the queue that they are in.",
+                Kind::Gauge,
+                "",
+                "part",
+                [count("probation", stats.probation_columns), count("main", stats.main_columns)],
+            ),
+            counter(
+                "reference_pages_dropped",
+                "Pages of access records that were dropped since the server started, because the keeper had not read \
+                 them in time.",
+                self.cache.dropped_pages(),
+            ),
+            counter(
+                "keeper_cpu_ns",
+                "CPU time that the keeper's thread has used since the server started, in nanoseconds.",
+                self.cache.keeper_cpu_ns(),
+            ),
+        ]);
+        families
+    }
+
+    /// No family where there is no flash.
+    fn flash(&self) -> Vec<Family> {
+        let Some(flash) = self.cache.flash_tier() else { return Vec::new() };
+        let stats = numbers::with_all_misses(flash.stats(), &self.cache.totals());
+        let mut families = numbers::families(&stats);
+        families.extend([
+            Family::single(
+                "flash_fetch_duration",
+                "Time that reads of items from flash have taken since the server started, in seconds: from the moment \
+                 a worker asked for the item until it came.",
+                Kind::Histogram,
+                "seconds",
+                Value::Times(total_fetches(self.latency.iter().map(|worker| &**worker))),
+            ),
+            gauge(
+                "flash_write_budget",
+                "Most bytes of items that may be written to flash in one day; 0 = no bound.",
+                "bytes",
+                self.state.settings().flash.write_budget_bytes.unwrap_or(0),
+            ),
+        ]);
+        families
+    }
+}
+
+fn io_counters(io: &IoSnapshot) -> [Family; 8] {
+    [
+        counter(
+            "connections_opened",
+            "Client connections that were opened since the server started or since stats reset.",
+            io.total_connections,
+        ),
+        counter(
+            "connections_rejected",
+            "Client connections that were turned away at the limit (-c) since the server started or since stats reset.",
+            io.rejected_connections,
+        ),
+        counter(
+            "connections_idle_closed",
+            "Client connections that were closed since the server started or since stats reset, because they were \
+             idle for too long.",
+            io.idle_kicks,
+        ),
+        counter(
+            "received_bytes",
+            "Bytes received from clients since the server started or since stats reset.",
+            io.bytes_read,
+        ),
+        counter(
+            "sent_bytes",
+            "Bytes sent to clients since the server started or since stats reset.",
+            io.bytes_written,
+        ),
+        counter(
+            "waits",
+            "System calls in which a worker waited for events since the server started or since stats reset.",
+            io.waits,
+        ),
+        counter(
+            "udp_requests",
+            "UDP requests received since the server started or since stats reset.",
+            io.udp_requests,
+        ),
+        counter(
+            "udp_dropped",
+            "UDP requests or replies that were dropped since the server started or since stats reset: malformed, in \
+             more than one datagram, or with too long a reply.",
+            io.udp_dropped,
+        ),
+    ]
 }

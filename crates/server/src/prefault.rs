@@ -4,14 +4,16 @@ use larder_cache::Cache;
 use std::fs::read_to_string;
 use std::time::Instant;
 
-/// More threads than this fill memory no faster.
+/// More threads than this do not fill memory faster.
 const THREADS_MAX: usize = 8;
 
-/// Takes all memory for items from the machine, until `go_on` says no. The text of an error is one line that says what
-/// to do: the machine, or the control group of the process, has less than `-m` left.
+/// Takes all memory for items from the machine, until `go_on` says no.
+///
+/// # Errors
+/// One line that says what to do: the machine, or the control group of the process, has less memory left than `-m`.
 pub(crate) fn prefault(cache: &Cache, go_on: impl Fn() -> bool + Sync) -> Result<(), String> {
     let wanted = cache.memory_use().limit_bytes;
-    // Reserved huge pages are set aside for whoever asked for them, and in neither number.
+    // Reserved huge pages are in neither number: the system has set them aside.
     let available = machine_bytes().into_iter().chain(control_group_bytes()).min();
     if let Some(available) = available.filter(|available| *available < wanted && !cache.has_reserved_pages())
     {
@@ -29,7 +31,7 @@ pub(crate) fn prefault(cache: &Cache, go_on: impl Fn() -> bool + Sync) -> Result
     Ok(())
 }
 
-/// Memory the machine could give without swapping, in bytes.
+/// Bytes of memory that the machine can give without swapping.
 fn machine_bytes() -> Option<u64> {
     available_in(&read_to_string("/proc/meminfo").ok()?)
 }
@@ -39,7 +41,8 @@ fn available_in(meminfo: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// What the control group this process sees as its root, as in a container, has left, in bytes; `None` = no limit.
+/// Bytes of memory that are left to the control group which this process sees as its root, as in a container. `None` =
+/// the group has no limit.
 fn control_group_bytes() -> Option<u64> {
     let read = |name: &str| -> Option<u64> {
         read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse().ok()

@@ -20,37 +20,39 @@ use std::time::Duration;
 
 /// How long a graceful stop waits for requests in flight.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long an ordinary stop lets outputs drain.
+/// How long an ordinary stop waits until replies are sent.
 const STOP: Duration = Duration::from_millis(500);
-/// Share of the buffers' cap that may be receive buffers of the rings, and bytes of one.
+/// The receive buffers of the rings may take one part in this many of the memory for connection buffers.
 const RING_SHARE: u64 = 4;
+/// Bytes of one receive buffer.
 const RING_BUFFER_BYTES: u64 = 16 << 10;
-/// The fewest receive buffers of a ring: a quarter of what a worker's connections get.
+/// The fewest receive buffers of a ring: a quarter of the memory that the cache sets aside for a worker's connections.
 const RING_BUFFERS_MIN: u64 = WORKER_BUFFERS_BYTES / RING_SHARE / RING_BUFFER_BYTES;
 
 fn refuse(error: impl std::fmt::Display) -> RunError {
     RunError(error.to_string())
 }
 
-/// Serves until told to stop.
+/// Serves until it is told to stop by a signal or a client.
 ///
 /// # Errors
-/// What keeps the server from starting: memory, pages, addresses, the file of users, the admin address.
+/// What kept the server from starting (memory, pages, addresses, the file of users, the admin address), or what ended a
+/// worker early.
 pub fn run(settings: Settings) -> Result<(), RunError> {
     let users = settings.auth_file.as_deref().map(Users::read).transpose().map_err(RunError)?;
     let flash = flash::open(&settings)?;
     let served = serve(&settings, users, flash.as_ref());
     match (served, flash) {
-        // The signals are heard still: a second one ends a save that takes too long.
+        // Signals are still handled: a second one ends a save that takes too long.
         (Ok((cache, _signals)), Some(flash)) => flash.close(Some(&cache), &settings),
-        // Nothing was served: what the flash holds is as it was.
+        // Nothing was served, so the content of the flash has not changed.
         (Err(Ended::AtStart(error)), flash) => {
             if let Some(flash) = flash {
                 flash.close(None, &settings);
             }
             return Err(error);
         }
-        // Whatever made a worker fail may have left memory behind flash: the next start is one after a crash.
+        // Memory may hold newer versions of items than flash after a failure: the next start is one after a crash.
         (Err(Ended::Early(error)), _) => return Err(error),
         (Ok(_), None) => {}
     }
@@ -58,7 +60,7 @@ pub fn run(settings: Settings) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Why serving ended, if not as it was told to.
+/// Why serving ended without being told to.
 enum Ended {
     AtStart(RunError),
     Early(RunError),
@@ -70,8 +72,7 @@ impl From<RunError> for Ended {
     }
 }
 
-/// Serves until told to stop. The cache comes back when no worker uses it any more, and the thread that hears signals with
-/// it.
+/// Serves until told to stop. Returns the cache, which no worker uses any more, and the thread that handles signals.
 fn serve(
     settings: &Settings,
     users: Option<Users>,
@@ -82,8 +83,8 @@ fn serve(
     let receiving_bytes = u64::from(settings.threads) * RING_BUFFERS_MIN * RING_BUFFER_BYTES;
     if 2 * receiving_bytes > cache.buffers_cap_bytes() {
         return Err(Ended::AtStart(RunError(format!(
-            "{} worker threads (-t) receive into {} MiB, more than half of what {} MiB (-m) leave for connections: lower \
-             -t or raise -m",
+            "{} worker threads (-t) receive into {} MiB, more than half of what {} MiB (-m) leave for connections: \
+             lower -t or raise -m",
             settings.threads,
             receiving_bytes >> 20,
             settings.memory_bytes >> 20
@@ -197,7 +198,7 @@ fn listen_options(settings: &Settings, cache: &Cache) -> ListenOptions {
     }
 }
 
-/// The admin endpoint. One that was not asked for by name gives way to another server's.
+/// Starts the admin endpoint. Where its address is taken and was not given with `--admin`, the server runs without.
 fn start_admin(settings: &Settings, metrics: Arc<Metrics>) -> Result<Option<admin::AdminHandle>, RunError> {
     let Some(address) = settings.admin else { return Ok(None) };
     match admin::start(address.at, metrics) {
@@ -210,7 +211,7 @@ fn start_admin(settings: &Settings, metrics: Arc<Metrics>) -> Result<Option<admi
     }
 }
 
-/// memcached's way of telling a test suite which ports it got.
+/// Writes the file of ports from which memcached's test suites learn where the server listens.
 fn write_ports(bound: &io::Bound) -> Result<(), RunError> {
     let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME").map(PathBuf::from) else { return Ok(()) };
     let addresses = bound.addresses();
@@ -244,7 +245,7 @@ fn announce(
     );
 }
 
-/// Keeps a worker on its CPU, if that was asked for.
+/// Pins the calling worker thread to its CPU, if the settings ask for that.
 fn pin(settings: &Settings, number: usize) {
     let cpu = match &settings.pin_cpus {
         PinCpus::Off => return,

@@ -1,4 +1,4 @@
-//! The admin endpoint over a real socket, with a source that makes its numbers up.
+//! The admin endpoint over a real socket, with a source of invented numbers.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

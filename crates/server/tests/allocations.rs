@@ -1,11 +1,11 @@
-//! Small requests are answered without asking the allocator for anything.
+//! Small requests allocate nothing.
 
 mod dispatch_support;
 
 use dispatch_support::{Talk, dispatcher, on_a_connection};
 use larder_server::settings::Settings;
 
-/// Every small request there is, in an order in which each finds what it is about.
+/// All kinds of small requests, in an order in which each finds the item that it needs.
 const REQUESTS: [&str; 20] = [
     "set KEY 5 0 32\r\n................................\r\n",
     "get KEY\r\n",
@@ -37,13 +37,13 @@ fn a_small_request_allocates_nothing() {
         let (mut dispatcher, _) = dispatcher(settings, Some(1), Some(client));
         let mut talk = Talk::open(&mut dispatcher, client.peer);
         let mut allocating = Vec::new();
-        // The first round makes buffers as large as they are needed, and the index as large as the items need it.
+        // In the first round buffers and the index grow to the size that they need.
         for is_measured in [false, true] {
             for request in REQUESTS {
                 let all: String =
                     (0..KEYS).map(|key| request.replace("KEY", &format!("key-{key}"))).collect();
                 let mut play = || {
-                    // As much as a receive buffer holds.
+                    // A piece has the size of a receive buffer.
                     for piece in all.as_bytes().chunks(16 << 10) {
                         talk.send(&mut dispatcher, piece);
                     }
@@ -53,7 +53,8 @@ fn a_small_request_allocates_nothing() {
                 assert!(answers > KEYS, "{answers} lines answer {request:?}");
                 assert!(!talk.answered.windows(5).any(|word| word == b"ERROR"), "{request:?}");
                 talk.answered.clear();
-                // Columns are taken now and then, lists of them grow, and an answer is longer than any before.
+                // A few allocations are allowed: a column is taken, a list of columns grows, a reply is longer than all
+                // before.
                 if is_measured && made > KEYS as u64 / 50 {
                     allocating.push((made, request));
                 }

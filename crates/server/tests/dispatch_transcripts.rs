@@ -1,5 +1,5 @@
-//! The transcripts, played to a dispatcher in this process: whole, cut at every byte, cut in two at every place, and
-//! everything a case sends at once. The answers are always the same.
+//! The transcripts, played to a dispatcher in this process: whole, cut at every byte, cut in two behind every byte, and
+//! with everything that a case sends at once. The replies are always the same.
 
 mod dispatch_support;
 #[path = "dispatch_support/transcript.rs"]
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use transcript::{Case, Names, Piece, Step, cases, compose, matches};
 
-/// A case that sends more is cut at fewer places.
+/// A case that sends more bytes than these is cut less often.
 const CUT_BYTES_MAX: usize = 6000;
 const SPLIT_BYTES_MAX: usize = 400;
 
-/// What `stats` says before the number of connections so far.
+/// The words before the number of connections in `stats`.
 const TOTAL_CONNECTIONS: &str = "STAT total_connections ";
 
 /// How what a case sends is divided into pieces.
@@ -25,13 +25,13 @@ const TOTAL_CONNECTIONS: &str = "STAT total_connections ";
 enum Cut {
     Whole,
     EveryByte,
-    /// In two, behind so many bytes.
+    /// In two pieces, the first of so many bytes.
     Behind(usize),
-    /// Before any answer is read.
+    /// In one piece, before any reply is read.
     AllAtOnce,
 }
 
-/// The settings that a case's flags mean; `None` for a flag that only a process can be started with.
+/// The settings for a case's flags. `None` = a flag is only for a process.
 fn settings_of(flags: &[String]) -> Option<Settings> {
     let mut settings = Settings { memory_bytes: 64 << 20, threads: 2, ..Settings::default() };
     let mut flags = flags.iter();
@@ -58,7 +58,7 @@ fn settings_of(flags: &[String]) -> Option<Settings> {
     Some(settings)
 }
 
-/// A server for the cases that share a set of flags.
+/// A server for all cases with the same flags.
 struct Server {
     dispatcher: Dispatcher,
     cache: Arc<Cache>,
@@ -89,7 +89,7 @@ impl Replay<'_> {
         }
     }
 
-    /// A question around the case itself, never cut.
+    /// Sends a request that is not part of the case, in one piece.
     fn ask(&mut self, question: &[u8], answer: &[u8]) -> Result<(), String> {
         self.talk.send(&mut self.server.dispatcher, question);
         let answered = std::mem::take(&mut self.talk.answered);
@@ -159,7 +159,7 @@ fn shown(bytes: &[u8]) -> String {
     format!("\"{}\"", head.escape_ascii())
 }
 
-/// Whether everything can be sent before any answer is read.
+/// Whether everything can be sent before any reply is read.
 fn can_pipeline(case: &Case) -> bool {
     let is_plain = |step: &Step| !matches!(step, Step::Wait(_) | Step::Closed);
     case.steps.iter().all(is_plain)
@@ -188,7 +188,7 @@ fn cuts_of(case: &Case) -> Vec<Cut> {
     cuts
 }
 
-/// Plays the cases of one set of flags; returns how many plays there were, and what went wrong.
+/// Plays all cases with the same flags. Returns how many plays there were, and what went wrong.
 fn play_group(settings: Settings, group: &[Case], client: &Client<'_>) -> (usize, Vec<String>) {
     let flushes = settings.flush_enabled;
     let (dispatcher, cache) = dispatcher(settings, None, Some(client));

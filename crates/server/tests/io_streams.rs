@@ -1,4 +1,4 @@
-//! Bytes of streams, on both backends: however they are cut, whoever is slow, whoever leaves first.
+//! Streams on both backends: input cut in any way, slow clients, and clients that close first.
 
 mod io_support;
 

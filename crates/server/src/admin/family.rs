@@ -2,38 +2,41 @@
 
 use crate::latency::Histogram;
 
-/// Where the numbers come from. Called from the admin thread, once for each request over HTTP.
+/// Where the numbers come from. The admin thread calls it once for each HTTP request.
 pub trait Source: Send + Sync {
-    /// Every number there is. Families keep their order; names are unique.
+    /// All families of numbers, in the order in which they are shown. Their names are unique.
     fn families(&self) -> Vec<Family>;
-    /// The zones of the flash, in their order; none where there is no flash.
+    /// The zones of the flash, in their order. Empty where there is no flash.
     fn zones(&self) -> Vec<ZoneCell> {
         Vec::new()
     }
-    /// Whether the server does its work; the reason, in one line, if not.
+    /// Whether the server does its work.
+    ///
+    /// # Errors
+    /// One line that says why it does not.
     fn healthy(&self) -> Result<(), String>;
 }
 
-/// One zone of the flash, for the picture.
+/// One zone of the flash, for the picture on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneCell {
-    /// What it is used for, in a word.
+    /// What the zone is used for, in one word.
     pub used: &'static str,
-    /// Bytes of records written to it.
+    /// Bytes of records written to the zone.
     pub written_bytes: u64,
-    /// Of them, those that may still be wanted, about.
+    /// Estimated bytes of records in the zone that may still be asked for.
     pub live_bytes: u64,
-    /// How often it was erased.
+    /// How often the zone was erased.
     pub resets: u64,
 }
 
-/// Numbers of one name.
+/// All numbers of one name.
 #[derive(Clone, Debug)]
 pub struct Family {
     /// The name, without the program's prefix, the unit and `_total`, which the endings of OpenMetrics add:
     /// `evictions` is exported as `larder_evictions_total`.
     pub name: &'static str,
-    /// One sentence.
+    /// One sentence that is complete in itself: what is counted, in which unit, since when.
     pub help: &'static str,
     /// The unit: `bytes`, `seconds`, or empty for a plain count.
     pub unit: &'static str,
@@ -46,18 +49,18 @@ pub struct Family {
 /// How the numbers of a family behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows: [`Value::Count`] or [`Value::Amount`].
+    /// The number only grows: [`Value::Count`] or [`Value::Amount`].
     Counter,
-    /// Goes up and down: [`Value::Count`] or [`Value::Amount`].
+    /// The number goes up and down: [`Value::Count`] or [`Value::Amount`].
     Gauge,
-    /// [`Value::Times`]; the unit is `seconds`.
+    /// A histogram of durations: [`Value::Times`]. The unit is `seconds`.
     Histogram,
 }
 
 /// One number and the labels that tell it from its siblings.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Names and values; names are lower case with underscores.
+    /// Names and values. Names are lower case with underscores.
     pub labels: Vec<(&'static str, String)>,
     /// The number.
     pub value: Value,
@@ -101,23 +104,23 @@ impl Family {
     }
 }
 
-/// Names of the families that the page shows at its head. A source that exports them under these names is seen there;
-/// every other family stands in the table below.
+/// Names of the families that the page shows at its head. The page shows every other family in a table below.
 pub mod names {
-    /// Counter, label `result` = `hit` or `miss`: keys looked up.
+    /// Counter of the keys looked up, with the label `result` = `hit` or `miss`.
     pub const LOOKUPS: &str = "lookups";
-    /// Histogram, label `command` = [`crate::latency::Class::name`]: time of a request within the server.
+    /// Histogram of the times that requests spend in the server, with the label `command` =
+    /// [`crate::latency::Class::name`].
     pub const REQUESTS: &str = "request_duration";
-    /// Gauge in bytes, label `purpose`: where the memory went.
+    /// Gauge of the memory in use, in bytes, with the label `purpose`.
     pub const MEMORY: &str = "memory";
-    /// Gauge in bytes: the promise of `-m`.
+    /// Gauge of the memory that may be used, in bytes (`-m`).
     pub const MEMORY_LIMIT: &str = "memory_limit";
-    /// Gauge: items held.
+    /// Gauge of the items in memory.
     pub const ITEMS: &str = "items";
-    /// Gauge: clients connected.
+    /// Gauge of the client connections.
     pub const CONNECTIONS: &str = "connections";
-    /// Counter: items that had to go.
+    /// Counter of the live items that were evicted.
     pub const EVICTIONS: &str = "evictions";
-    /// Gauge in seconds: time since the start.
+    /// Gauge of the time since the start, in seconds.
     pub const UPTIME: &str = "uptime";
 }

@@ -1,4 +1,4 @@
-//! Accepting admin connections: few at a time, little memory for each, and none for ever.
+//! Accepting admin connections: few at a time, each with little memory and for a limited time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,14 @@ use tokio::sync::Semaphore;
 
 /// Connections served at a time. Others wait to be accepted.
 const CONNECTIONS_MAX: usize = 64;
-/// Bytes of a request's head, and of what is buffered of an answer.
+/// The most bytes of a request's head, and of a reply's buffered part.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// How long a head may take, from the end of the answer before it: a connection that asks for nothing is closed.
+/// How long the head of a request may take to come, from the end of the reply before it. A connection that asks for
+/// nothing is closed after that time.
 const HEAD_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long a connection may last, and how much longer an answer under way may take: longer than a page is looked at
-/// between two reconnections, which nobody notices.
+/// How long a connection may last. A page that is open longer reconnects, which its reader does not notice.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(300);
+/// How much longer a reply that is under way may take.
 const LAST_ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How long to wait when the process can open no more files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -27,13 +28,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(super) async fn serve(listener: TcpListener, routes: Router) {
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let place = free.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let permit = free.clone().acquire_owned().await.expect("the semaphore is never closed");
         match listener.accept().await {
             Ok((stream, _)) => {
                 let routes = routes.clone();
                 tokio::spawn(async move {
                     answer(stream, routes).await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(error) => {
@@ -44,7 +45,7 @@ pub(super) async fn serve(listener: TcpListener, routes: Router) {
     }
 }
 
-/// Answers the requests of one connection. What goes wrong is the client's doing, and its loss.
+/// Answers the requests of one connection. Errors are the client's, and only that client notices them.
 async fn answer(stream: TcpStream, routes: Router) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

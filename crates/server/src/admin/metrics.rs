@@ -11,12 +11,12 @@ use prometheus_client::registry::{Registry, Unit};
 use super::family::{Family, Kind, Value};
 use crate::latency::Histogram;
 
-/// What the text is.
+/// The content type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// What every name begins with.
+/// The beginning of every name.
 const PREFIX: &str = "larder";
-/// The bounds of an exported histogram are powers of two, where bounds of our buckets are exact: from 2^8 ns (256 ns)
-/// to 2^34 ns (17 s).
+/// The bounds of an exported histogram are powers of two, from 2^8 ns (256 ns) to 2^34 ns (17 s). The buckets of
+/// [`Histogram`] have exact bounds there.
 const LEAST_POWER: u32 = 8;
 const MOST_POWER: u32 = 34;
 
@@ -29,7 +29,7 @@ pub(super) fn text(families: Vec<Family>) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// Families that are encoded once and then gone.
+/// Families that are encoded once.
 #[derive(Debug)]
 struct Once(Mutex<Vec<Family>>);
 

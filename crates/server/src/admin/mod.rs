@@ -2,15 +2,16 @@
 //!
 //! | path | answer |
 //! |---|---|
-//! | `/metrics` | every number, as OpenMetrics text |
+//! | `/metrics` | all numbers, as OpenMetrics text |
 //! | `/healthz` | 200 `ok`, or 503 and the reason |
-//! | `/api/status.json` | every number, as JSON; histograms with all their filled buckets |
-//! | `/api/zones.json` | the zones of the flash: `[["log", bytes written, bytes live, times erased], ...]` |
+//! | `/api/status.json` | all numbers, as JSON; histograms with all their filled buckets |
+//! | `/api/zones.json` | the zones of the flash: `[[use, bytes written, bytes live, times erased], ...]` |
 //! | `/` | a page that reads the JSON once a second |
 //!
-//! Goal: nothing here can slow a request: one thread, asked seldom, reading counters that workers write anyway. Its clients
-//! cannot take memory either: few connections at a time, and little of each.
-//! Non-goals: changing anything; secrecy (it listens on this machine only unless told otherwise).
+//! Goal: nothing here can slow a request. One thread reads, seldom, counters that workers write anyway. Its clients
+//! cannot take much memory: it serves few connections at a time, and buffers little of each.
+//!
+//! Non-goals: changing anything; secrecy (the endpoint listens on this machine only unless told otherwise).
 
 mod family;
 mod listen;
@@ -36,7 +37,7 @@ pub use family::{Family, Kind, Sample, Source, Value, ZoneCell, names};
 /// The running endpoint. Dropping it stops it.
 #[derive(Debug)]
 pub struct AdminHandle {
-    /// Where it listens, the port resolved.
+    /// The address that the endpoint listens on, with its port.
     pub local_addr: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -51,7 +52,7 @@ impl Drop for AdminHandle {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // A panic of that thread was already reported on stderr, and it owes us nothing.
+            // A panic of that thread was already reported on stderr.
             let _ = thread.join();
         }
     }
@@ -80,7 +81,7 @@ impl std::error::Error for AdminError {
     }
 }
 
-/// Binds `addr` (port 0: any free one) and serves `source` from a thread named `admin`.
+/// Binds `addr` (port 0 = any free one) and serves `source` from a thread named `admin`.
 pub fn start(addr: SocketAddr, source: Arc<dyn Source>) -> Result<AdminHandle, AdminError> {
     let failed = |error| AdminError { at: addr, error };
     let listener = std::net::TcpListener::bind(addr).map_err(failed)?;
@@ -99,7 +100,7 @@ pub fn start(addr: SocketAddr, source: Arc<dyn Source>) -> Result<AdminHandle, A
             runtime.block_on(async {
                 tokio::select! {
                     () = listen::serve(listener, routes(source)) => {}
-                    // The sender is dropped, never used: the error is the message.
+                    // The sender is dropped and never sends: the error is the message.
                     _ = stopped => {}
                 }
             });
@@ -147,7 +148,7 @@ async fn zones_json(State(source): State<Arc<dyn Source>>) -> Response {
     answer("application/json", status::zones_json(&source.zones()))
 }
 
-/// 200 with headers that keep old numbers out of caches and foreign code out of the page.
+/// A reply with status 200, and with headers that keep old numbers out of caches and foreign code out of the page.
 fn answer(kind: &'static str, body: String) -> Response {
     let headers: [(HeaderName, &'static str); 4] = [
         (header::CONTENT_TYPE, kind),

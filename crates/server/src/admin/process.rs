@@ -1,4 +1,4 @@
-//! How the server and those who run it talk about the process: signals in, readiness and ports out.
+//! The server as a process: signals come in; readiness and the ports go out.
 
 use std::fmt::Write;
 use std::fs;
@@ -26,8 +26,7 @@ pub enum Signal {
     Reload,
 }
 
-/// The thread that waits for signals. Dropping it ends it; the signals then do what they do to any process no more:
-/// they are ignored.
+/// The thread that waits for signals. Dropping it ends the thread; signals are ignored from then on.
 #[derive(Debug)]
 pub struct SignalThread {
     handle: Handle,
@@ -60,14 +59,14 @@ impl Drop for SignalThread {
     fn drop(&mut self) {
         self.handle.close();
         if let Some(thread) = self.thread.take() {
-            // A panic of that thread was already reported on stderr, and it owes us nothing.
+            // A panic of that thread was already reported on stderr.
             let _ = thread.join();
         }
     }
 }
 
-/// Tells whoever started the server that it answers: a service manager, or the foreground of `-d`. In the background
-/// stderr is then closed, unless `-v` asked for words. Call it once, when every listener is open.
+/// Tells the process that started the server (a service manager, or the foreground process of `-d`) that the server
+/// answers. With `-d` and without `-v`, stderr is closed then. Call this once, when every listener is open.
 pub fn notify_ready(settings: &Settings) {
     if let Err(error) = notify("READY=1\n") {
         tracing::warn!("could not say that the server is ready: {error}");
@@ -83,7 +82,7 @@ pub fn notify_ready(settings: &Settings) {
 
 /// Tells a service manager that the server stops.
 pub fn notify_stopping() {
-    // Nobody to tell, or nobody listening: both are fine at the end.
+    // There may be no service manager, or it may not listen any more.
     let _ = notify("STOPPING=1\n");
 }
 
@@ -99,7 +98,7 @@ fn notify(state: &str) -> io::Result<()> {
     socket.send(state.as_bytes()).map(drop)
 }
 
-/// What a port speaks.
+/// The transport protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// A TCP listener.
@@ -108,8 +107,8 @@ pub enum Transport {
     Udp,
 }
 
-/// Writes the ports in memcached's form, one line each: `TCP INET: 11211`, `UDP INET6: 11211`. The file appears whole,
-/// under its name, or not at all.
+/// Writes the ports in memcached's form, one line each: `TCP INET: 11211`, `UDP INET6: 11211`. The file is renamed to
+/// its name when it is complete.
 pub fn write_port_file(path: &Path, ports: &[(Transport, SocketAddr)]) -> io::Result<()> {
     let mut text = String::new();
     for (transport, at) in ports {

@@ -9,8 +9,8 @@
 //!                    "quantiles": { "0.5": 0.000001024 } } ] } ] }
 //! ```
 //!
-//! A bucket is where it ends, in ns, and what it counted by itself; empty ones are left out, so that a reader can
-//! subtract two answers and have the quantiles of the time between them.
+//! A bucket is its end, in ns, and its own count. Empty buckets are left out. A reader can subtract two replies and has
+//! the quantiles of the time between them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -35,7 +35,7 @@ pub(super) fn json(families: &[Family], healthy: Result<(), String>) -> String {
     .to_string()
 }
 
-/// The zones as a JSON array of arrays: there may be thousands.
+/// The zones as a JSON array of arrays, which is short: there may be thousands of zones.
 pub(super) fn zones_json(zones: &[ZoneCell]) -> String {
     let cell = |zone: &ZoneCell| json!([zone.used, zone.written_bytes, zone.live_bytes, zone.resets]);
     Json::Array(zones.iter().map(cell).collect()).to_string()

@@ -1,11 +1,11 @@
 //! A worker's turn: requests are read ahead, and then executed in their order.
 //!
 //! A turn takes all connections that have input. Their requests are gathered into a **window** of up to [`WINDOW_OPS`]
-//! keys. Parsing a request hashes its key and asks for its bucket (stage 1). When the window is full, every key's tag is
-//! looked up and its record asked for (stage 2), for one key in seven by way of a sub-bucket (stage 3), and then the values
-//! that stand apart from their records. Only then are the requests executed, and they find everything in the CPU's cache.
-//! So the latency of memory is overlapped across all pipelined requests, all keys of a multiget and all connections of the
-//! turn.
+//! keys. Parsing a request hashes its key and asks for its bucket (stage 1). When the window is full, every key's tag
+//! is looked up and its record asked for (stage 2), for one key in seven by way of a sub-bucket (stage 3), and then the
+//! values that stand apart from their records. Only then are the requests executed, and they find everything in the
+//! CPU's cache. So the latency of memory is overlapped across all pipelined requests, all keys of a multiget and all
+//! connections of the turn.
 //!
 //! What stage 2 found is only a hint. A GET may use it as long as no write was executed in the window before it and the
 //! worker has not let go of its epoch. The key is compared in any case.
@@ -16,7 +16,7 @@ use super::operation::{Get, Operation};
 use super::outcome::Outcome;
 use super::output::{OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
 use super::progress::{Busy, Receiving};
-use super::protocols::{self, ClientTime, Login, UPLOAD_END};
+use super::protocols::{self, ClientTime, Command, GetForm, Login, UPLOAD_END};
 use super::state::ServerState;
 use crate::io::{ConnectionId, Peer, Ready, Service, Transport};
 use crate::latency::{Class, WorkerLatency};
@@ -93,6 +93,7 @@ struct KeyRead {
     exptime: Option<i32>,
     /// No key of the line follows.
     is_last: bool,
+    form: GetForm,
 }
 
 /// Why gathering stopped.
@@ -159,8 +160,8 @@ impl Dispatcher {
         Gathered::Done
     }
 
-    /// Fills the window with the requests of one connection. Stage 1 of every key happens here. Returns whether the window
-    /// has to be executed before more of this connection is read.
+    /// Fills the window with the requests of one connection. Stage 1 of every key happens here. Returns whether the
+    /// window has to be executed before more of this connection is read.
     #[inline]
     fn gather_connection<'a>(
         &mut self,
@@ -211,7 +212,12 @@ impl Dispatcher {
                         if nothing_ahead && ready.connection.keys_done > 0 {
                             keys.by_ref().take(ready.connection.keys_done).for_each(drop);
                         }
-                        let read = KeyRead { with_cas: get.with_cas, exptime: get.exptime, is_last: false };
+                        let read = KeyRead {
+                            with_cas: get.with_cas,
+                            exptime: get.exptime,
+                            is_last: false,
+                            form: GetForm::Classic,
+                        };
                         cursor.keys = Some((keys, read, cursor.at + consumed));
                         continue;
                     }
@@ -359,9 +365,9 @@ impl Dispatcher {
         let touch = read.exptime.map(|exptime| ClientTime::now(self.executor.clock()).expiry(exptime));
         let get = Get { key: op.key, hash: op.hash, with_cas: read.with_cas, touch };
         let Connection { output, progress, .. } = connection;
-        let is_answered = self.executor.get(progress, &get, hint, |outcome| {
-            protocols::compose_get(output, get.key, read.is_last, outcome)
-        });
+        let is_answered = self
+            .executor
+            .get(progress, &get, hint, |outcome| read.form.compose(output, get.key, read.is_last, outcome));
         if !is_answered {
             return Progressed::Waits;
         }
@@ -414,19 +420,14 @@ impl Dispatcher {
 
     // ---- large values, lists and logins ----
 
-    /// A storage line whose value is longer than what is waited for in one piece. Only the line is consumed, and nothing if
-    /// the present item has to come from flash first.
+    /// A storage line whose value is longer than what is waited for in one piece. Only the line is consumed, and
+    /// nothing if the present item has to come from flash first.
     fn begin_upload(&mut self, connection: &mut Connection, line: &[u8]) -> Progressed {
         let Dispatcher { executor, key_buffer, parse_options, .. } = self;
         let Step::Upload { request, body_bytes, .. } = protocols::next_request(line, parse_options) else {
             return Progressed::Request;
         };
-        let key = match protocols::decoded_key(&request, key_buffer) {
-            Some(key) => key,
-            None => protocols::plain_key(&request),
-        };
-        let (hash, time) = (executor.hash(key), ClientTime::now(executor.clock()));
-        let command = protocols::command(&request, key, hash, time, false);
+        let command = read_command(&request, executor, key_buffer);
         let Operation::Store(item) = &command.operation else { return Progressed::Request };
         match executor.begin_upload(&mut connection.progress, &command.operation, item, line) {
             UploadStart::Waits => return Progressed::Waits,
@@ -457,12 +458,7 @@ impl Dispatcher {
         }
         let Receiving { upload, request: line, .. } = *receiving;
         let Step::Upload { request, .. } = protocols::next_request(&line, parse_options) else { return };
-        let key = match protocols::decoded_key(&request, key_buffer) {
-            Some(key) => key,
-            None => protocols::plain_key(&request),
-        };
-        let (hash, time) = (executor.hash(key), ClientTime::now(executor.clock()));
-        let command = protocols::command(&request, key, hash, time, false);
+        let command = read_command(&request, executor, key_buffer);
         let Operation::Store(item) = &command.operation else { return };
         let answered_before = ready.connection.output.len();
         let outcome = executor.finish_upload(upload, item, how);
@@ -531,12 +527,7 @@ impl Dispatcher {
                 }
             } else {
                 keys_seen += 1;
-                let key = match protocols::decoded_key(&request, key_buffer) {
-                    Some(key) => key,
-                    None => protocols::plain_key(&request),
-                };
-                let (hash, time) = (executor.hash(key), ClientTime::now(executor.clock()));
-                let command = protocols::command(&request, key, hash, time, false);
+                let command = read_command(&request, executor, key_buffer);
                 if let Some((key, hash, _)) = command.operation.need()
                     && !executor.read_ahead(&mut connection.progress, hash, key)
                 {
@@ -548,8 +539,8 @@ impl Dispatcher {
         }
     }
 
-    /// At the end of a turn: reads ahead for connections that wait, remembers those whose replies are held back, and hands
-    /// the reads that were begun to the device.
+    /// At the end of a turn: reads ahead for connections that wait, remembers those whose replies are held back, and
+    /// hands the reads that were begun to the device.
     fn settle_flash(&mut self, batch: &mut [Ready<'_, Connection>]) {
         for ready in batch.iter_mut() {
             if ready.connection.progress.waits {
@@ -638,6 +629,21 @@ impl Service for Dispatcher {
     fn tick(&mut self, _now_s: u32) {
         self.executor.tick();
     }
+}
+
+/// Reads a request that did not come through the window as an operation.
+#[cold]
+fn read_command<'a>(
+    request: &'a Request<'a>,
+    executor: &Executor,
+    key_buffer: &'a mut [u8; KEY_BYTES_MAX],
+) -> Command<'a> {
+    let key = match protocols::decoded_key(request, key_buffer) {
+        Some(key) => key,
+        None => protocols::plain_key(request),
+    };
+    let (hash, time) = (executor.hash(key), ClientTime::now(executor.clock()));
+    protocols::command(request, key, hash, time, false)
 }
 
 /// Logs what was executed. What waits for the rest of its value, or for flash, is logged when it is answered.

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A request goes through four steps: parse, execute, outcome, compose. `protocols` reads a request as an
-//! [`Operation`](operation::Operation), `execute` executes it, and the protocol's composer words the
-//! [`Outcome`](outcome::Outcome) into the connection's [`Output`](output::Output).
+//! `Operation`, `execute` executes it, and the protocol's composer words the
+//! `Outcome` into the connection's `Output`.
 
 mod connection;
 mod dispatcher;

@@ -5,6 +5,9 @@
 
 use larder_cache::{Arith, Delete, Expiry, KeyHash, Mode, Store};
 
+/// The slab class that all items are shown in, because tools ask for one.
+pub(super) const THE_CLASS: u32 = 1;
+
 /// A read of one key's value for a client. The value may be shown straight from flash.
 #[derive(Clone, Copy)]
 pub(super) struct Get<'a> {
@@ -192,7 +195,7 @@ pub(super) enum Need {
 
 impl Operation<'_> {
     /// The key of an operation that depends on the present item, its hash, and what the operation needs of the item. A
-    /// plain set depends on nothing, nor does a delete whose result nobody is told.
+    /// plain set depends on nothing, nor does a delete without a reply.
     pub(super) fn need(&self) -> Option<(&[u8], KeyHash, Need)> {
         match self {
             Operation::Read(Read { key, hash, .. })

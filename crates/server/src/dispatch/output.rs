@@ -136,8 +136,8 @@ impl Output {
         }
     }
 
-    /// What is in the buffer now is sent only when `until` is durable. Replies that come later have to wait behind it, but
-    /// those that are held already do not: however fast a client writes, replies go out with every commit.
+    /// What is in the buffer now is sent only when `until` is durable. Replies that come later have to wait behind it,
+    /// but those that are held already do not: however fast a client writes, replies go out with every commit.
     pub(super) fn hold(&mut self, until: Commit) {
         self.until = self.until.max(Some(until));
     }

@@ -13,7 +13,7 @@ pub(super) struct Progress {
     /// The request at the front of the input cannot go on before something has come from flash.
     pub(super) waits: bool,
     /// Keys that were asked of flash for the requests at the front of the input, in the order they were asked for.
-    pub(super) reads: Vec<KeyRead>,
+    pub(super) reads: Vec<PendingRead>,
     /// How often what came from flash was out of date for the request at the front of the input.
     pub(super) tries: u8,
 }
@@ -83,7 +83,7 @@ pub(super) struct Promoting {
 }
 
 /// A key that was asked of flash.
-pub(super) struct KeyRead {
+pub(super) struct PendingRead {
     pub(super) token: u32,
     pub(super) hash: KeyHash,
     pub(super) key: Box<[u8]>,

@@ -134,7 +134,7 @@ impl ServerState {
         self.users.read().expect("no panic under this lock").is_some()
     }
 
-    /// Whether the user may log in with this password. Without a file of users everybody may.
+    /// Whether the user may log in with this password. Without a file of users every client may.
     pub(super) fn admits(&self, name: &[u8], password: &[u8]) -> bool {
         let users = self.users.read().expect("no panic under this lock");
         users.as_ref().is_none_or(|users| users.admits(name, password))

@@ -1,4 +1,4 @@
-//! The server's flash: opened from its settings before there is a cache, closed after the last worker.
+//! The server's flash tier: opened from its settings before the cache is made, and closed after the last worker.
 
 pub(crate) mod numbers;
 
@@ -11,30 +11,30 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// A flash tier that is open, and what is to be known of it beside the tier itself.
+/// An open flash tier, with its device.
 pub(crate) struct OpenFlash {
     flash: Arc<Flash>,
     device: Arc<dyn Device>,
     memory_bytes: u64,
 }
 
-/// What does not change while the flash is open.
+/// What does not change about a flash tier while it is open.
 #[derive(Clone, Debug)]
 pub struct FlashDescription {
     /// The device, in a few words.
     pub description: String,
-    /// All zones together, bytes.
+    /// Bytes of all zones together.
     pub capacity_bytes: u64,
-    /// One zone, bytes.
+    /// Bytes of one zone.
     pub zone_bytes: u64,
-    /// The cap on the memory of the tier, bytes.
+    /// The most bytes of memory that the tier may take.
     pub memory_bytes: u64,
 }
 
-/// Opens the flash that the settings speak of, and starts its threads.
+/// Opens the flash tier that the settings describe, if they describe one, and starts its threads.
 ///
 /// # Errors
-/// What keeps it from being used, with what to do about it.
+/// One line that says why the tier cannot be used, and what to do about it.
 pub(crate) fn open(settings: &Settings) -> Result<Option<OpenFlash>, RunError> {
     let wanted = &settings.flash;
     let Some(path) = &wanted.path else { return Ok(None) };
@@ -72,7 +72,7 @@ fn options(wanted: &FlashSettings, memory_bytes: u64) -> FlashOptions {
         background_flush: true,
         background_reclaim: true,
         keep_percent: wanted.keep_percent,
-        // The standard library's keys are random, and so is a hash of nothing with them.
+        // The standard library keys its hashes at random, so the hash of nothing is a random number.
         seed: RandomState::new().build_hasher().finish(),
         now_unix_s: Arc::new(unix_now_s),
         format: wanted.format,
@@ -86,7 +86,7 @@ fn unix_now_s() -> u32 {
 }
 
 impl OpenFlash {
-    /// How the cache uses it.
+    /// The tier as the cache uses it.
     pub(crate) fn level(&self, settings: &Settings) -> FlashLevel {
         let wanted = &settings.flash;
         FlashLevel {
@@ -105,7 +105,7 @@ impl OpenFlash {
         }
     }
 
-    /// What statistics show of it.
+    /// What statistics show of the tier.
     pub(crate) fn describe(&self) -> FlashDescription {
         let geometry = self.device.geometry();
         FlashDescription {
@@ -116,7 +116,7 @@ impl OpenFlash {
         }
     }
 
-    /// What it is, in a few words for the log.
+    /// The tier in a few words, for the log.
     pub(crate) fn sentence(&self) -> String {
         let geometry = self.device.geometry();
         format!(
@@ -128,8 +128,8 @@ impl OpenFlash {
         )
     }
 
-    /// After the last worker: takes what is in memory along, if there is a cache and it is to be kept, and marks the device as
-    /// cleanly closed.
+    /// Closes the tier after the last worker has ended, and marks the device as cleanly closed. If a cache is given,
+    /// its items are written to flash first (`--flash-save on`) or counted as lost.
     pub(crate) fn close(self, cache: Option<&Arc<Cache>>, settings: &Settings) {
         if let Some(cache) = cache {
             let started = Instant::now();

@@ -1,12 +1,14 @@
-//! The numbers of the flash, once, for `stats flash` and for the metrics.
+//! The numbers of the flash tier, defined once for `stats flash` and for `/metrics`.
+//!
+//! A new number is a row here. `stats flash` shows it under its name without the prefix `flash_`, `/metrics` with it.
 
 use crate::admin::{Family, Kind, Value, ZoneCell};
 use larder_cache::Totals;
 use larder_flash::{Flash, FlashStats, ZoneCounts, ZoneUse};
 
-/// One number: its name in `stats flash`; in the metrics it has `flash_` before it.
+/// One number, with its name, its text for `/metrics` and its unit.
 pub(crate) struct Row {
-    /// With `flash_` before it.
+    /// The name in `/metrics`, without the program's prefix.
     name: &'static str,
     help: &'static str,
     unit: &'static str,
@@ -14,7 +16,7 @@ pub(crate) struct Row {
     value: Value,
 }
 
-/// What every name begins with in the metrics.
+/// What every name in `/metrics` begins with.
 const PREFIX: &str = "flash_";
 
 impl Row {
@@ -46,44 +48,52 @@ fn ratio(name: &'static str, help: &'static str, value: f64) -> Row {
     Row { name, help, unit: "", kind: Kind::Gauge, value: Value::Amount(value) }
 }
 
-/// The tier sees only the keys that it might hold; a miss that its filters knew of is one too.
+/// The flash tier is only asked for keys that its filters do not rule out. The cache counts the misses that a filter
+/// answered, too: the larger number is the one to show.
 pub(crate) fn with_all_misses(mut stats: FlashStats, totals: &Totals) -> FlashStats {
     stats.misses = stats.misses.max(totals.flash_misses);
     stats
 }
 
-/// The numbers that have no label.
+/// The numbers without labels.
 pub(crate) fn rows(stats: &FlashStats) -> Vec<Row> {
     let mut rows = ratios(stats);
     rows.extend(counts(stats));
-    rows.extend(standing(stats));
+    rows.extend(gauges_of_records(stats));
+    rows.extend(gauges_of_space(stats));
     rows
 }
 
-/// What a person looks at first.
+/// The ratios by which a flash tier is judged.
 fn ratios(stats: &FlashStats) -> Vec<Row> {
     let mut rows = vec![
         ratio(
             "flash_alwa",
-            "Application write amplification: bytes appended for a byte admitted.",
+            "Application write amplification: bytes that the flash tier has appended to the device, divided by \
+             bytes of keys and values that it has admitted, since the server started.",
             stats.alwa(),
         ),
         ratio(
             "flash_reads_per_hit",
-            "Reads of a lookup that found its item on the device.",
+            "Device reads of a flash lookup that found its item on the device, on average since the server started.",
             stats.reads_per_hit(),
         ),
-        ratio("flash_reads_per_miss", "Reads of a lookup that found nothing.", stats.reads_per_miss()),
+        ratio(
+            "flash_reads_per_miss",
+            "Device reads of a flash lookup that found nothing, on average since the server started.",
+            stats.reads_per_miss(),
+        ),
         ratio(
             "flash_index_bytes_per_item",
-            "Memory of tables, filters and fences for each item, bytes.",
+            "Memory that tables, filters and fences of the flash tier take now, in bytes per record on flash.",
             stats.index_bytes_per_item(),
         ),
     ];
     if let Some(dlwa) = stats.dlwa() {
         rows.push(ratio(
             "flash_dlwa",
-            "Device write amplification: bytes programmed for a byte appended.",
+            "Device write amplification: bytes that the device has programmed, divided by bytes that were appended to \
+             it, since the server started.",
             dlwa,
         ));
     }
@@ -91,134 +101,360 @@ fn ratios(stats: &FlashStats) -> Vec<Row> {
 }
 
 fn counts(stats: &FlashStats) -> Vec<Row> {
+    let mut rows = counts_of_writes(stats);
+    rows.extend(counts_of_lookups(stats));
+    rows.extend(counts_of_reclaim(stats));
+    rows.extend(counts_of_device(stats));
+    rows
+}
+
+fn counts_of_writes(stats: &FlashStats) -> Vec<Row> {
     vec![
-        count("flash_puts", "Items and parts of items put.", "", stats.puts),
-        count("flash_shed", "Items not put, because the device was behind or failed.", "", stats.shed),
-        count("flash_admitted", "Keys and values put.", "bytes", stats.admitted_bytes),
-        count("flash_appended", "Appended to the device in segments.", "bytes", stats.appended_bytes),
-        count("flash_segments_written", "Segments written.", "", stats.segments_written),
-        count("flash_tombstones", "Tombstones for invalidated keys.", "", stats.tombstones),
+        count(
+            "flash_puts",
+            "Items, and parts of large items, that the flash tier has accepted since the server started.",
+            "",
+            stats.puts,
+        ),
+        count(
+            "flash_shed",
+            "Items that the flash tier has refused since the server started, because the device was behind with its \
+             writes or had failed.",
+            "",
+            stats.shed,
+        ),
+        count(
+            "flash_admitted",
+            "Bytes of keys and values that the flash tier has accepted since the server started.",
+            "bytes",
+            stats.admitted_bytes,
+        ),
+        count(
+            "flash_appended",
+            "Bytes of segments that the flash tier has appended to the device since the server started, padding \
+             included.",
+            "bytes",
+            stats.appended_bytes,
+        ),
+        count(
+            "flash_segments_written",
+            "Segments written to the device since the server started.",
+            "",
+            stats.segments_written,
+        ),
+        count(
+            "flash_tombstones",
+            "Tombstones written since the server started. A tombstone says that older versions of a key are invalid.",
+            "",
+            stats.tombstones,
+        ),
         count(
             "flash_tombstones_waited",
-            "Tombstones that found no buffer at first.",
+            "Tombstones that had to wait because no segment buffer had room, since the server started.",
             "",
             stats.tombstones_waited,
         ),
         count(
             "flash_drops_of_all",
-            "Times too many tombstones did, and everything was dropped.",
+            "How often the whole content of the flash was dropped since the server started, because more tombstones \
+             waited for a buffer than the tier can remember.",
             "",
             stats.drops_of_all,
         ),
-        count("flash_lookup_hits", "Lookups that found their item.", "", stats.hits),
-        count("flash_lookup_hits_in_buffers", "Of them, without a read.", "", stats.hits_in_buffers),
-        count("flash_lookup_misses", "Lookups that found nothing.", "", stats.misses),
+        count(
+            "flash_flushes",
+            "Times that the device was told to make its writes durable since the server started.",
+            "",
+            stats.flushes,
+        ),
+    ]
+}
+
+fn counts_of_lookups(stats: &FlashStats) -> Vec<Row> {
+    vec![
+        count(
+            "flash_lookup_hits",
+            "Flash lookups that found their item since the server started.",
+            "",
+            stats.hits,
+        ),
+        count(
+            "flash_lookup_hits_in_buffers",
+            "Flash lookups that found their item in a segment buffer, without a device read, since the server started.",
+            "",
+            stats.hits_in_buffers,
+        ),
+        count(
+            "flash_lookup_misses",
+            "Flash lookups that found nothing since the server started, those included that a filter answered.",
+            "",
+            stats.misses,
+        ),
         count(
             "flash_misses_for_reads",
-            "Misses that would have needed a third read.",
+            "Flash lookups that were answered with a miss since the server started, because they would have needed a \
+             third device read.",
             "",
             stats.misses_for_reads,
         ),
         count(
             "flash_misses_for_damage",
-            "Misses because what was read was damaged.",
+            "Flash lookups that were answered with a miss since the server started, because the checksum of what was \
+             read was wrong.",
             "",
             stats.misses_for_damage,
         ),
-        count("flash_reads_for_hits", "Reads for lookups that found their item.", "", stats.reads_for_hits),
-        count("flash_reads_for_misses", "Reads for lookups that found nothing.", "", stats.reads_for_misses),
-        count("flash_false_reads", "Reads that did not show the key.", "", stats.false_reads),
-        count("flash_table_full", "Times a table was full.", "", stats.table_full),
-        count("flash_reclaims", "Zones reclaimed with their survivors.", "", stats.reclaims),
-        count("flash_survivors", "Records put again by reclaims.", "", stats.survivors),
-        count("flash_survivor", "Keys and values of them.", "bytes", stats.survivor_bytes),
+        count(
+            "flash_reads_for_hits",
+            "Device reads of flash lookups that found their item, since the server started.",
+            "",
+            stats.reads_for_hits,
+        ),
+        count(
+            "flash_reads_for_misses",
+            "Device reads of flash lookups that found nothing, since the server started.",
+            "",
+            stats.reads_for_misses,
+        ),
+        count(
+            "flash_false_reads",
+            "Device reads of flash lookups that did not show the key which the filters promised, since the server \
+             started.",
+            "",
+            stats.false_reads,
+        ),
+        count(
+            "flash_table_full",
+            "How often a lookup table had no room for a new record since the server started.",
+            "",
+            stats.table_full,
+        ),
+    ]
+}
+
+fn counts_of_reclaim(stats: &FlashStats) -> Vec<Row> {
+    vec![
+        count(
+            "flash_reclaims",
+            "Zones that were reclaimed since the server started with their live records written again elsewhere.",
+            "",
+            stats.reclaims,
+        ),
+        count(
+            "flash_survivors",
+            "Records that reclaiming has written again since the server started.",
+            "",
+            stats.survivors,
+        ),
+        count(
+            "flash_survivor",
+            "Bytes of keys and values that reclaiming has written again since the server started.",
+            "bytes",
+            stats.survivor_bytes,
+        ),
         count(
             "flash_survivors_lost",
-            "Records worth it that found no room or changed.",
+            "Records that reclaiming wanted to write again and could not, since the server started: there was no room, \
+             or the record had changed.",
             "",
             stats.survivors_lost,
         ),
         count(
             "flash_reclaim_reads",
-            "Reads to find out whether a record was replaced.",
+            "Device reads of reclaiming since the server started, to find out whether a record was replaced.",
             "",
             stats.reclaim_reads,
         ),
-        count("flash_merges", "Merges of the log into a generation.", "", stats.merges),
-        count("flash_merges_given_up", "Merges that came to no end.", "", stats.merges_given_up),
-        count("flash_merged_records", "Records that merges wrote.", "", stats.merged_records),
-        count("flash_merged", "Bytes of them.", "bytes", stats.merged_bytes),
+        count(
+            "flash_merges",
+            "Merges of log segments into a generation that were begun since the server started.",
+            "",
+            stats.merges,
+        ),
+        count(
+            "flash_merges_given_up",
+            "Merges of log segments into a generation that were given up before their end since the server started.",
+            "",
+            stats.merges_given_up,
+        ),
+        count(
+            "flash_merged_records",
+            "Records that merges have written since the server started.",
+            "",
+            stats.merged_records,
+        ),
+        count(
+            "flash_merged",
+            "Bytes of records that merges have written since the server started.",
+            "bytes",
+            stats.merged_bytes,
+        ),
         count(
             "flash_merge_dropped",
-            "Records that merges left out: cold, expired, replaced.",
+            "Records that merges have left out since the server started, because they were cold, expired or replaced.",
             "",
             stats.merge_dropped,
         ),
-        count("flash_quick_drops", "Zones dropped whole.", "", stats.quick_drops),
+        count(
+            "flash_quick_drops",
+            "Zones that were erased with everything in them since the server started, without a look at their \
+             records.",
+            "",
+            stats.quick_drops,
+        ),
         count(
             "flash_drops_forced",
-            "Of them, by the writer, because there was no zone.",
+            "Zones that the writer had to erase with everything in them since the server started, because no zone was \
+             free.",
             "",
             stats.drops_forced,
         ),
-        count("flash_errors", "Errors of the device.", "", stats.device_errors),
-        count("flash_damaged_pages", "Pages that were not what was written.", "", stats.damaged_pages),
-        count("flash_flushes", "Flushes.", "", stats.flushes),
-        count("flash_device_reads", "Reads of the device.", "", stats.device.reads),
-        count("flash_device_read", "Read from the device.", "bytes", stats.device.read_bytes),
-        count("flash_device_appends", "Appends to the device.", "", stats.device.appends),
-        count("flash_device_appended", "Appended to the device, by all.", "bytes", stats.device.append_bytes),
-        count("flash_device_resets", "Zones erased.", "", stats.device.resets),
-        count("flash_device_errors", "Operations of the device that failed.", "", stats.device.errors),
     ]
 }
 
-fn standing(stats: &FlashStats) -> Vec<Row> {
+fn counts_of_device(stats: &FlashStats) -> Vec<Row> {
+    vec![
+        count(
+            "flash_errors",
+            "Errors of the device that the flash tier met since the server started.",
+            "",
+            stats.device_errors,
+        ),
+        count(
+            "flash_damaged_pages",
+            "Device pages with a wrong checksum that were read since the server started.",
+            "",
+            stats.damaged_pages,
+        ),
+        count(
+            "flash_device_reads",
+            "Read operations of the flash device since the server started.",
+            "",
+            stats.device.reads,
+        ),
+        count(
+            "flash_device_read",
+            "Bytes read from the flash device since the server started.",
+            "bytes",
+            stats.device.read_bytes,
+        ),
+        count(
+            "flash_device_appends",
+            "Append operations of the flash device since the server started.",
+            "",
+            stats.device.appends,
+        ),
+        count(
+            "flash_device_appended",
+            "Bytes appended to the flash device since the server started, by segments, merges and metadata together.",
+            "bytes",
+            stats.device.append_bytes,
+        ),
+        count(
+            "flash_device_resets",
+            "Zones of the flash device that were erased since the server started.",
+            "",
+            stats.device.resets,
+        ),
+        count(
+            "flash_device_errors",
+            "Operations of the flash device that failed since the server started.",
+            "",
+            stats.device.errors,
+        ),
+    ]
+}
+
+fn gauges_of_records(stats: &FlashStats) -> Vec<Row> {
     vec![
         gauge(
             "flash_items",
-            "Records that can be found; replaced ones and tombstones count.",
+            "Records that a flash lookup can find now. Replaced records and tombstones are counted too.",
             "",
             stats.items,
         ),
-        gauge("flash_extents", "Of them, long ones, each with an entry of its own.", "", stats.extents),
-        gauge("flash_generations", "Generations.", "", stats.generations),
-        gauge("flash_generation_items", "Records in them.", "", stats.generation_items),
-        gauge("flash_tombstones_waiting", "Tombstones that wait for a buffer.", "", stats.tombstones_waiting),
+        gauge(
+            "flash_extents",
+            "Long records on flash now, each with an entry of its own in memory.",
+            "",
+            stats.extents,
+        ),
+        gauge("flash_generations", "Generations of merged segments on flash now.", "", stats.generations),
+        gauge(
+            "flash_generation_items",
+            "Records in the generations on flash now.",
+            "",
+            stats.generation_items,
+        ),
+        gauge(
+            "flash_tombstones_waiting",
+            "Tombstones that wait for a segment buffer now.",
+            "",
+            stats.tombstones_waiting,
+        ),
+    ]
+}
+
+fn gauges_of_space(stats: &FlashStats) -> Vec<Row> {
+    vec![
         gauge(
             "flash_segments_waiting",
-            "Full segments that are not written yet; two or more: the device is behind.",
+            "Full segments that are not written to the device yet. With two or more the device is behind.",
             "",
             stats.segments_waiting,
         ),
-        gauge("flash_live", "Records on the device that may be wanted, about.", "bytes", stats.live_bytes),
+        gauge(
+            "flash_live",
+            "Estimated bytes of records on the device now that may still be asked for.",
+            "bytes",
+            stats.live_bytes,
+        ),
         gauge(
             "flash_dead",
-            "Records on the device that are replaced or expired, about.",
+            "Estimated bytes of records on the device now that are replaced or expired.",
             "bytes",
             stats.dead_bytes,
         ),
-        gauge("flash_segments", "Segments on the device.", "", stats.segments),
-        gauge("flash_zones_low", "Below so many free zones, reclaim is quick.", "", stats.zones_low.into()),
+        gauge("flash_segments", "Segments on the device now.", "", stats.segments),
+        gauge(
+            "flash_zones_low",
+            "Zones that have to be free: with fewer, zones are erased without a look at their records.",
+            "",
+            stats.zones_low.into(),
+        ),
         gauge(
             "flash_zones_high",
-            "With so many free zones, nothing is reclaimed.",
+            "Zones that should be free: with so many, nothing is reclaimed.",
             "",
             stats.zones_high.into(),
         ),
-        ratio("flash_zones_per_s", "Zones written in a second, lately.", stats.zones_per_s),
-        gauge("flash_memory_limit", "The promise of --flash-memory.", "bytes", stats.memory_cap),
-        gauge("flash_on", "1 while the flash works.", "", stats.is_on.into()),
+        ratio(
+            "flash_zones_per_s",
+            "Zones written per second, averaged over the recent past.",
+            stats.zones_per_s,
+        ),
+        gauge(
+            "flash_memory_limit",
+            "Bytes of memory that the flash tier may take (--flash-memory).",
+            "bytes",
+            stats.memory_cap,
+        ),
+        gauge(
+            "flash_on",
+            "1 while the flash tier works, 0 after the device has failed.",
+            "",
+            stats.is_on.into(),
+        ),
         gauge(
             "flash_recovering",
-            "1 while it finds out what the device holds.",
+            "1 while the flash tier still reads back what the device held at the start of the server, else 0.",
             "",
             stats.is_recovering.into(),
         ),
     ]
 }
 
-/// Zones by what they are used for.
+/// How many zones are in which use.
 pub(crate) fn zones(stats: &FlashStats) -> [(&'static str, u64); 7] {
     let ZoneCounts { meta, free, open, full, generations, draining, retired } = stats.zones;
     [
@@ -232,7 +468,7 @@ pub(crate) fn zones(stats: &FlashStats) -> [(&'static str, u64); 7] {
     ]
 }
 
-/// Memory by purpose, bytes.
+/// Memory of the flash tier by purpose, in bytes.
 pub(crate) fn memory(stats: &FlashStats) -> [(&'static str, u64); 13] {
     let used = &stats.memory;
     [
@@ -252,19 +488,31 @@ pub(crate) fn memory(stats: &FlashStats) -> [(&'static str, u64); 13] {
     ]
 }
 
-/// Everything, as the metrics have it.
+/// All numbers of the flash tier, for `/metrics`.
 pub(crate) fn families(stats: &FlashStats) -> Vec<Family> {
     let labelled = |name, help, unit, label, values: &[(&'static str, u64)]| {
         let values = values.iter().map(|(text, value)| (*text, Value::Count(*value)));
         Family::labelled(name, help, Kind::Gauge, unit, label, values)
     };
     let mut families: Vec<Family> = rows(stats).into_iter().map(Row::family).collect();
-    families.push(labelled("flash_zones", "Zones by what they are used for.", "", "state", &zones(stats)));
-    families.push(labelled("flash_memory", "Memory of the flash.", "bytes", "purpose", &memory(stats)));
+    families.push(labelled(
+        "flash_zones",
+        "Zones of the flash device now, by their use.",
+        "",
+        "state",
+        &zones(stats),
+    ));
+    families.push(labelled(
+        "flash_memory",
+        "Bytes of memory that the flash tier takes now, by purpose.",
+        "bytes",
+        "purpose",
+        &memory(stats),
+    ));
     families
 }
 
-/// Every zone, for the picture.
+/// Every zone, for the picture on the admin page.
 pub(crate) fn cells(flash: &Flash) -> Vec<ZoneCell> {
     let cell = |view: larder_flash::ZoneView| ZoneCell {
         used: match view.used {

@@ -1,4 +1,4 @@
-//! The accepting worker's part: who gets a new connection, and when to stop taking any.
+//! The accepting worker: which worker gets a new connection, and when to stop accepting.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -9,15 +9,15 @@ use std::time::Instant;
 use super::listen::Listener;
 use super::shared::{Accepted, Shared};
 
-/// What a client hears that is one too many.
+/// What a client is told that is one too many.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
 
-/// Why no connections are taken.
+/// Why no connections are accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pause {
-    /// The limit is reached: until one closes.
+    /// The limit of connections is reached. The pause ends when one closes.
     Limit,
-    /// The system gave no descriptor or memory: until one closes, or the next tick.
+    /// The system gave no descriptor or no memory. The pause ends when a connection closes, or at the next tick.
     Resources,
 }
 
@@ -44,13 +44,13 @@ impl Acceptor {
         }
     }
 
-    /// Whether to listen, if that is not what was said the last time.
+    /// Whether to listen, if that has changed since the last call.
     pub(super) fn listening_changed(&mut self) -> Option<bool> {
         let on = self.pause.is_none();
         (on != std::mem::replace(&mut self.listening, on)).then_some(on)
     }
 
-    /// Finds the worker for a new connection. `None` = it was turned away, or waits until another closes.
+    /// Finds the worker for a new connection. `None` = the connection was turned away, or waits until another closes.
     pub(super) fn admit(
         &mut self,
         accepted: Accepted,
@@ -59,7 +59,7 @@ impl Acceptor {
     ) -> Option<(usize, Accepted)> {
         if shared.open.load(Ordering::SeqCst) >= shared.connections_max {
             if shared.connections_max_fast {
-                // Four words fit any socket's buffer; a client that is gone already need not hear them.
+                // Four words fit the buffer of any socket. A client that is gone need not read them.
                 let _ = accepted
                     .socket
                     .set_nonblocking(true)
@@ -80,20 +80,24 @@ impl Acceptor {
         Some((worker, accepted))
     }
 
-    /// Accepting failed. Transient errors of one client are nothing; being out of descriptors is a reason to pause.
+    /// Accepting failed. Errors of one client are ignored. A lack of descriptors is a reason to pause.
     pub(super) fn failed(&mut self, error: &io::Error, shared: &Shared) {
         match error.kind() {
             ErrorKind::ConnectionAborted | ErrorKind::Interrupted | ErrorKind::WouldBlock => {}
             _ => {
                 if self.pause.is_none() {
-                    tracing::warn!(%error, "cannot accept connections for now; raise the limit of open files (ulimit -n)");
+                    tracing::warn!(
+                        %error,
+                        "cannot accept connections for now; raise the limit of open files (ulimit -n)"
+                    );
                 }
                 self.pause(Pause::Resources, shared);
             }
         }
     }
 
-    /// Ends a pause if it may end now. Called until it returns `None`; each return is a parked connection to open.
+    /// Ends the pause if it may end now. The caller opens each connection that is returned, and calls again until
+    /// `None`.
     pub(super) fn resume(
         &mut self,
         shared: &Shared,
@@ -122,7 +126,7 @@ impl Acceptor {
             shared.counters.accepting.store(false, Ordering::Relaxed);
             shared.counters.listen_disabled.fetch_add(1, Ordering::Relaxed);
             shared.accept_paused.store(true, Ordering::SeqCst);
-            // One may have closed between the look at the limit and this flag, and nobody rang: ask again.
+            // A connection may have closed after the look at the limit and before this flag was set: look again.
             if shared.open.load(Ordering::SeqCst) < shared.connections_max {
                 shared.wake(0);
             }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The account of all connection buffers: left-overs, output in flight and the receive buffers of the workers.
+/// The account of all connection buffers: input that is not served yet, output that waits for its socket, values from
+/// flash, and the receive buffers of the workers.
 #[derive(Debug)]
 pub struct Buffers {
     used: AtomicU64,
@@ -16,7 +17,7 @@ impl Buffers {
         Buffers { used: AtomicU64::new(0), limit: AtomicU64::new(limit_bytes) }
     }
 
-    /// Bytes accounted now. May exceed the limit by what could not be refused.
+    /// Bytes accounted now. They may exceed the limit, because some bytes cannot be refused.
     pub fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
@@ -26,7 +27,7 @@ impl Buffers {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit. Nothing that is already accounted is taken away.
+    /// Sets the limit. What is already accounted stays, also above the limit.
     pub fn set_limit_bytes(&self, limit_bytes: u64) {
         self.limit.store(limit_bytes, Ordering::Relaxed);
     }
@@ -46,7 +47,7 @@ impl Buffers {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back what was taken.
+    /// Gives bytes back that were taken.
     pub fn give(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }

@@ -1,8 +1,7 @@
-//! What the IO half counts and accounts: per-worker counters, buffer bytes, and the open connections.
+//! What the workers count about their sockets.
 //!
-//! A worker's counters have one writer, so they are plain loads and stores on a line of their own. What the workers
-//! share (open connections, the buffers' account) is touched when a connection opens or closes, or when bytes have to
-//! wait, never per request.
+//! A worker's counters have one writer, so counting is a plain load and a plain store, on cache lines of the worker's
+//! own.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +14,7 @@ use super::lock::lock;
 pub(super) struct Count(AtomicU64);
 
 impl Count {
-    /// Only the owning thread calls this: it is a load and a store, not one step.
+    /// Only the owning thread calls this: it is a load and a store, not one atomic step.
     #[inline]
     pub(super) fn add(&self, more: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
@@ -44,17 +43,18 @@ pub(super) struct WorkerCounters {
     pub(super) out_of_memory: Count,
     pub(super) datagrams: Count,
     pub(super) datagrams_dropped: Count,
-    /// Connections given to this worker, open or still in its inbox: what the even spread looks at. Written by the
-    /// accepting worker too, hence a shared count.
+    /// Connections given to this worker, open or still in its inbox. New connections go to the worker with the fewest.
+    /// The accepting worker writes the count too, so it is atomic.
     pub(super) assigned: AtomicU64,
 }
 
-/// A sum of the counters at one moment. Each number is exact on its own; they are not of one instant.
+/// The sums of all workers' counters. Each number is exact, but the numbers are not read at one instant. Counts start
+/// with the server, or with the last [`IoCounters::reset`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IoSnapshot {
     /// Stream connections open now.
     pub curr_connections: u64,
-    /// Stream connections ever opened.
+    /// Stream connections opened.
     pub total_connections: u64,
     /// Connections turned away because the limit was reached.
     pub rejected_connections: u64,
@@ -76,13 +76,13 @@ pub struct IoSnapshot {
     pub udp_requests: u64,
     /// UDP requests or replies dropped: malformed, more than one datagram, or a reply too long.
     pub udp_dropped: u64,
-    /// How often the workers waited in the kernel; requests divided by this is the batch.
+    /// How often the workers waited in the kernel. Requests divided by this number is the average batch.
     pub waits: u64,
     /// Bytes of connection buffers, as [`Buffers::used_bytes`].
     pub buffer_bytes: u64,
 }
 
-/// The counters of all workers. Cheap to read at any time from any thread.
+/// The counters of all workers. Any thread may read them at any time.
 #[derive(Debug)]
 pub struct IoCounters {
     pub(super) workers: Box<[WorkerCounters]>,
@@ -105,7 +105,7 @@ impl IoCounters {
         }
     }
 
-    /// The sums since the start, or since the last [`IoCounters::reset`].
+    /// The sums since the server started, or since the last [`IoCounters::reset`].
     pub fn snapshot(&self) -> IoSnapshot {
         let base = *lock(&self.baseline);
         let now = self.totals();
@@ -125,7 +125,7 @@ impl IoCounters {
         }
     }
 
-    /// Counts from zero again (`stats reset`); what is a state rather than a count stays.
+    /// Counts from zero again (`stats reset`). Numbers that are no counts, such as the open connections, stay.
     pub fn reset(&self) {
         *lock(&self.baseline) = self.totals();
     }

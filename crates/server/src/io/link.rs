@@ -1,4 +1,7 @@
-//! A connection's state below the protocol: bytes that wait for the service, and bytes that wait for the socket.
+//! A connection below the protocol: bytes that wait for the service, and bytes that wait for the socket.
+//!
+//! A [`Link`] owns what is known of the connection and decides how it goes on. The worker and the drivers call its
+//! methods.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -9,34 +12,35 @@ use super::counters::Count;
 use super::registry::ConnectionInfo;
 use super::service::Conversation;
 
-/// Receiving pauses while a connection has this much input that is not served, unless one request asks for more.
+/// Receiving pauses while a connection has this many bytes of unserved input, unless one request needs more.
 const HELD_BYTES_MAX: usize = 64 * 1024;
-/// Up to here a left-over has the memory it needs and no more.
+/// Unserved input of up to this many bytes gets exactly the memory that it needs.
 const EXACT_BYTES_MAX: usize = 32 * 1024;
 
-/// What a driver must offer so that a worker can be written once.
+/// What a worker needs of a driver.
 pub(super) trait Driver: Sized {
-    /// Received bytes that still lie in the driver's memory. Whoever holds it owns them.
+    /// Received bytes that lie in the driver's memory. The owner of the value owns the bytes.
     type Filled;
     /// What the driver knows of one connection.
-    type State: Default;
+    type PerConnection: Default;
 
     fn bytes<'a>(&'a self, filled: &'a Self::Filled) -> &'a [u8];
     fn give_back(&mut self, filled: Self::Filled);
     /// A connection is new.
     fn open<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>);
-    /// Something changed in a connection that stays: start or stop reading, wait for room in the socket.
+    /// Something has changed in a connection that stays open: the driver starts or stops reading, or waits for room in
+    /// the socket.
     fn steer<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>);
     /// Ends all work on the connection. While it [is busy](Driver::is_busy) the kernel still holds some; the driver
     /// tells the worker when it does not any more.
     fn close<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>);
     /// Whether the kernel still works on a connection that was closed.
-    fn is_busy(state: &Self::State) -> bool;
-    /// Accept connections, or stop to.
+    fn is_busy(state: &Self::PerConnection) -> bool;
+    /// Begins or stops to accept connections.
     fn listen(&mut self, on: bool);
-    /// Stop accepting for good.
+    /// Stops accepting for good.
     fn stop_listening(&mut self);
-    /// From now on ticks are wanted often: the server is on its way down.
+    /// From now on ticks are wanted often, because the server is stopping.
     fn hurry(&mut self);
 }
 
@@ -83,7 +87,7 @@ pub(super) struct Link<C, D: Driver> {
     /// What is said before closing, after all other output.
     last_words: Option<&'static str>,
     /// What the driver knows of the connection. Only the driver uses it.
-    pub(super) state: D::State,
+    pub(super) state: D::PerConnection,
 }
 
 /// What to do after bytes were received.
@@ -121,7 +125,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             queued: false,
             closing: false,
             last_words: None,
-            state: D::State::default(),
+            state: D::PerConnection::default(),
         }
     }
 
@@ -264,7 +268,8 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         (conversation, input)
     }
 
-    /// After the service's turn: keeps the input that was not consumed. Returns `false` if it does not fit the buffers' limit.
+    /// After the service's turn: keeps the input that was not consumed. Returns `false` if it does not fit the buffers'
+    /// limit.
     #[must_use]
     pub(super) fn end_turn(&mut self, used: usize, now_s: u32, driver: &mut D, buffers: &Buffers) -> bool {
         if used > 0 {
@@ -293,8 +298,8 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         fits
     }
 
-    /// Whether the service is to be asked again. A service that wanted no input is asked once its output is sent: it may have
-    /// more to say. One that waits says itself when to go on.
+    /// Whether the service is to be asked again. A service that wanted no input is asked once its output is sent: it
+    /// may have more to say. One that waits says itself when to go on.
     pub(super) fn wants_another_turn(&mut self, all_sent: bool) -> bool {
         let is_due = self.stalled
             && !self.is_waiting()
@@ -314,7 +319,8 @@ impl<C: Conversation, D: Driver> Link<C, D> {
 
     // ---- output ----
 
-    /// Sends what the socket takes, and adds the bytes to `count`. `true` = everything that the service wanted to say is sent.
+    /// Sends what the socket takes, and adds the bytes to `count`. `true` = everything that the service wanted to say
+    /// is sent.
     pub(super) fn transmit(&mut self, buffers: &Buffers, count: &Count) -> bool {
         while !self.blocked && !self.broken {
             if self.sending.is_empty() {
@@ -352,8 +358,8 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         self.last_words.take().map(|words| words.as_bytes().to_vec())
     }
 
-    /// The socket is full: the rest of `sending` waits, and is accounted. A client that does not read while the buffers'
-    /// limit is reached is cut off.
+    /// The socket is full: the rest of `sending` waits, and is accounted. A client that does not read while the
+    /// buffers' limit is reached is cut off.
     fn block(&mut self, buffers: &Buffers) {
         if self.blocked {
             return;
@@ -425,7 +431,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     }
 }
 
-/// Input that the service has not consumed, kept by the connection. No memory while empty; the memory it has is
+/// Input that the service has not consumed, kept by the connection. It has no memory while it is empty. Its memory is
 /// accounted.
 #[derive(Debug, Default)]
 pub(super) struct LeftOver {
@@ -438,8 +444,9 @@ impl LeftOver {
         &self.bytes[self.from..]
     }
 
-    /// Adds `more`. Towards `wanted` bytes in all the memory doubles; a short left-over without such a goal has what it
-    /// needs, a long one half as much again. `false` = the buffers' limit is reached, and nothing was added.
+    /// Adds `more`. While fewer than `wanted` bytes are there, the memory doubles up to that number. Otherwise short
+    /// input gets the memory that it needs, and long input half as much again. `false` = the buffers' limit is reached,
+    /// and nothing was added.
     #[must_use]
     pub(super) fn append(&mut self, more: &[u8], wanted: usize, buffers: &Buffers) -> bool {
         let needed = self.bytes().len() + more.len();
@@ -459,7 +466,7 @@ impl LeftOver {
             ..=EXACT_BYTES_MAX => needed,
             _ => needed + needed / 2,
         };
-        // The old memory goes in a moment, so only the difference is asked for.
+        // The old memory is freed in a moment, so only the difference is accounted.
         if !buffers.try_take((target - capacity) as u64) {
             return false;
         }
@@ -473,7 +480,7 @@ impl LeftOver {
         true
     }
 
-    /// Drops the first `used` bytes; the memory goes when nothing is left.
+    /// Drops the first `used` bytes. The memory is freed when nothing is left.
     pub(super) fn consume(&mut self, used: usize, buffers: &Buffers) {
         self.from += used;
         debug_assert!(self.from <= self.bytes.len());

@@ -1,4 +1,4 @@
-//! Where the server listens: what was asked for, and the sockets that came of it.
+//! Where the server listens: the options, and the sockets that are bound for them.
 
 use std::fmt;
 use std::fs;
@@ -13,10 +13,10 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::transport::Transport;
 
-/// How often a random port is drawn again when one of several addresses has it taken.
+/// How often another random port is tried when the port is taken at one of several addresses.
 const RANDOM_PORT_TRIES: usize = 8;
 
-/// What moves the bytes.
+/// The system interface that moves the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Backend {
     /// io_uring where the kernel allows it, else readiness polling.
@@ -45,8 +45,8 @@ pub struct ListenOptions {
     pub tcp_port: Option<u16>,
     /// UDP port; `Some(0)` = a random free one, `None` = no UDP.
     pub udp_port: Option<u16>,
-    /// Addresses to listen on: `host`, `host:port`, `[v6]:port`. A port given here is for TCP and goes before
-    /// `tcp_port`. Empty = every IPv4 and IPv6 address.
+    /// Addresses to listen on: `host`, `host:port`, `[v6]:port`. A port given here is for TCP and replaces `tcp_port`.
+    /// Empty = every IPv4 and IPv6 address.
     pub addresses: Vec<String>,
     /// A unix socket and its access mode (0o700).
     pub unix: Option<(PathBuf, u32)>,
@@ -54,16 +54,17 @@ pub struct ListenOptions {
     pub backlog: u32,
     /// The most stream connections at one time, over all workers.
     pub connections_max: usize,
-    /// Above `connections_max`: `true` = say so and close, `false` = stop accepting until one closes.
+    /// What happens to connections beyond `connections_max`: `true` = the client is told and the connection is closed,
+    /// `false` = nothing is accepted until another connection closes.
     pub connections_max_fast: bool,
-    /// Close a connection without a request for this many seconds; 0 = never.
+    /// A connection without a request for this many seconds is closed; 0 = never.
     pub idle_timeout_s: u32,
     /// Worker threads; at least 1.
     pub workers: usize,
-    /// What moves the bytes.
+    /// The system interface that moves the bytes.
     pub backend: Backend,
-    /// Receive buffers of 16 KiB per worker (io_uring only); rounded up to a power of two, 8..=32768. Their memory is
-    /// touched only as far as it is needed at one time.
+    /// Receive buffers of 16 KiB per worker (io_uring only), rounded up to a power of two from 8 to 32768. The system
+    /// gives memory only for those that were in use at one time.
     pub ring_buffers: usize,
     /// The most bytes of connection buffers over all workers.
     pub buffers_limit_bytes: u64,
@@ -88,7 +89,7 @@ impl Default for ListenOptions {
     }
 }
 
-/// Why the server cannot listen: one line that says what to do about it.
+/// Why the server cannot listen: one line that says what to do.
 #[derive(Debug)]
 pub struct ListenError(pub(super) String);
 
@@ -133,7 +134,7 @@ pub(super) struct Listener {
 #[derive(Debug)]
 pub(super) struct Sockets {
     pub(super) listeners: Vec<Listener>,
-    /// One set per worker; the kernel spreads clients over them.
+    /// One set of sockets per worker. The kernel spreads the clients over them.
     pub(super) udp: Vec<Vec<UdpSocket>>,
     pub(super) addresses: Addresses,
 }
@@ -165,7 +166,7 @@ fn bind_udp(options: &ListenOptions, addresses: &mut Addresses) -> Result<Vec<Ve
     let Some(port) = options.udp_port else { return Ok(per_worker) };
     let shared = options.workers > 1;
     let first = |at: SocketAddr| {
-        // Sharing a port lets a second server share it too, so ask once without.
+        // A shared port could be shared with another server, so it is tried without sharing first.
         if shared && at.port() != 0 {
             udp(at, false)?;
         }
@@ -183,13 +184,13 @@ fn bind_udp(options: &ListenOptions, addresses: &mut Addresses) -> Result<Vec<Ve
     Ok(per_worker)
 }
 
-/// How long a port may be another's before that is an error. The kernel takes a ring down in the background, and with it the
-/// listening sockets of a server that was killed: who restarts it at once finds its port taken for a moment.
+/// How long to wait for a port that is taken. The kernel closes the ring of a killed server, and with the ring its
+/// listening sockets, in the background: a server that is restarted at once finds its port taken for a moment.
 const PREDECESSOR_WAIT_MAX: Duration = Duration::from_secs(1);
-/// How often the port is tried meanwhile.
+/// How often the port is tried in that time.
 const PREDECESSOR_LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Binds every address asked for. A random port is the same on all of them.
+/// Binds every address. A random port is the same on all of them.
 fn bind_all(
     addresses: &[String],
     port: u16,
@@ -231,7 +232,7 @@ fn bind_once(
                 random = random.or(socket.local_addr().ok().and_then(|a| a.as_socket()).map(|a| a.port()));
                 bound.push(socket);
             }
-            // A kernel without IPv6 is no reason not to serve IPv4.
+            // Without IPv6 in the kernel, IPv4 is served all the same.
             Err(error)
                 if everywhere
                     && at.is_ipv6()
@@ -331,7 +332,7 @@ fn udp(at: SocketAddr, shared: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Listens on a unix socket. A socket file that nobody listens on is left over from a dead server and is replaced.
+/// Listens on a unix socket. A socket file on which no server listens is replaced.
 fn unix(path: &Path, mode: u32, backlog: u32) -> Result<Socket, ListenError> {
     let shown = path.display();
     let refused = |error: &io::Error| match error.kind() {

@@ -1,9 +1,10 @@
 //! Sockets: listeners, workers and the drivers that move bytes.
 //!
-//! One [`Service`] per worker thread says what bytes mean; it never sees a socket. Below it, two drivers do the same
-//! with different system calls: `ring` (io_uring, Linux) and `poll` (readiness, everywhere). `worker` is what they
-//! share: the connections, the batch of a turn, what is sent, limits and idle timeouts. `accept` gives each new
-//! connection to the worker with the fewest.
+//! One [`Service`] per worker thread gives bytes a meaning and never sees a socket. Below it, two drivers do the same
+//! work with different system calls: `ring` (io_uring, Linux) and `poll` (readiness, everywhere). `worker` is what the
+//! drivers share: a worker's connections (`link`), the batch of a turn, sending, and idle timeouts. `accept` gives each
+//! new connection to the worker with the fewest. `counters`, `buffers` and `registry` are what the workers of a server
+//! count and account together.
 //!
 //! ```text
 //!   settings -> listen -> accept -> worker <-> service.rs (dispatcher)
@@ -49,7 +50,7 @@ use shared::Shared;
 use udp::UdpPorts;
 use worker::Worker;
 
-/// Binds and starts in one step; see [`bind`] and [`Bound::start`].
+/// Binds and starts in one step. See [`bind`] and [`Bound::start`].
 pub fn start<S, F>(options: &ListenOptions, make_service: F) -> Result<Running, ListenError>
 where
     S: Service,
@@ -58,8 +59,8 @@ where
     bind(options)?.start(make_service)
 }
 
-/// Binds every socket, and chooses the backend. Clients can connect from here on, but nobody answers before
-/// [`Bound::start`]: time to drop privileges, or to hand the counters to the services.
+/// Binds every socket, and chooses the backend. Clients can connect from here on, but are not answered before
+/// [`Bound::start`]: until then the caller may drop privileges, and hand the counters to the services.
 pub fn bind(options: &ListenOptions) -> Result<Bound, ListenError> {
     if options.workers == 0 {
         return Err(ListenError("cannot start without a worker; give at least one with -t".into()));
@@ -75,13 +76,13 @@ pub fn bind(options: &ListenOptions) -> Result<Bound, ListenError> {
     Ok(Bound { options: options.clone(), backend, shared: Arc::new(shared), bells, sockets })
 }
 
-/// The backend that `wanted` comes down to on this machine.
+/// The backend that this machine has for `wanted`.
 fn choose(wanted: Backend) -> Result<Backend, ListenError> {
     if wanted == Backend::Poll {
         return Ok(Backend::Poll);
     }
     #[cfg(target_os = "linux")]
-    // On a thread of its own: a ring that goes away interrupts system calls of the thread that made it.
+    // On a thread of its own: a ring that is closed interrupts system calls of the thread that made it.
     let tried = thread::scope(|scope| scope.spawn(ring::probe).join())
         .unwrap_or_else(|_| Err(io::Error::other("the probe panicked")));
     #[cfg(not(target_os = "linux"))]
@@ -99,7 +100,7 @@ fn choose(wanted: Backend) -> Result<Backend, ListenError> {
     }
 }
 
-/// Sockets that are bound, with no workers yet.
+/// Sockets that are bound, before there are workers.
 #[derive(Debug)]
 pub struct Bound {
     options: ListenOptions,
@@ -110,17 +111,17 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Where it listens.
+    /// The addresses that the server listens on.
     pub fn addresses(&self) -> &Addresses {
         &self.sockets.addresses
     }
 
-    /// [`Backend::Ring`] or [`Backend::Poll`].
+    /// The backend in use: [`Backend::Ring`] or [`Backend::Poll`].
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// The counters, for the services to report.
+    /// The counters of all workers, for the services to report.
     pub fn counters(&self) -> Arc<IoCounters> {
         Arc::clone(&self.shared.counters)
     }
@@ -158,7 +159,7 @@ impl Bound {
         };
         let mut listeners = Some(sockets.listeners);
         for ((number, bell), udp) in bells.into_iter().enumerate().zip(sockets.udp) {
-            let desk = Desk {
+            let start = WorkerStart {
                 number,
                 backend,
                 shared: Arc::clone(&shared),
@@ -170,9 +171,9 @@ impl Bound {
             };
             let make_service = Arc::clone(&make_service);
             let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-                // However a worker ends, a server without it must not go on.
-                let _stop = StopOnDrop(Arc::clone(&desk.shared), desk.number);
-                desk.run(&*make_service)
+                // However a worker ends, the server must not go on without it.
+                let _stop = StopOnDrop(Arc::clone(&start.shared), start.number);
+                start.run(&*make_service)
             });
             let thread = thread.map_err(|error| {
                 ListenError(format!("cannot start worker {number}: {error}; give fewer with -t"))
@@ -183,8 +184,8 @@ impl Bound {
     }
 }
 
-/// Orders everybody to stop when a worker ends by itself, and lets go of its connections. After an ordered stop it
-/// changes nothing.
+/// Lets go of a worker's connections when the worker ends, and stops all other workers if the server was not told to
+/// stop.
 struct StopOnDrop(Arc<Shared>, usize);
 
 impl Drop for StopOnDrop {
@@ -196,8 +197,8 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// What a worker thread starts with.
-struct Desk {
+/// What a worker thread needs to start.
+struct WorkerStart {
     number: usize,
     backend: Backend,
     shared: Arc<Shared>,
@@ -207,7 +208,7 @@ struct Desk {
     ring_buffers: usize,
 }
 
-impl Desk {
+impl WorkerStart {
     fn run<S>(self, make_service: &impl Fn(usize) -> S) -> io::Result<()>
     where
         S: Service,
@@ -241,7 +242,7 @@ impl Desk {
     }
 }
 
-/// A server at work. Dropping it neither stops nor waits.
+/// A running server. Dropping the value neither stops the server nor waits for it.
 #[derive(Debug)]
 pub struct Running {
     addresses: Addresses,
@@ -252,12 +253,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens.
+    /// The addresses that the server listens on.
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 
-    /// [`Backend::Ring`] or [`Backend::Poll`].
+    /// The backend in use: [`Backend::Ring`] or [`Backend::Poll`].
     pub fn backend(&self) -> Backend {
         self.backend
     }
@@ -282,13 +283,15 @@ impl Running {
         Arc::clone(&self.shared.buffers)
     }
 
-    /// The server's clock, as [`Service::tick`] gets it: seconds, 2 when the server started.
+    /// The server's clock in seconds, which read 2 when the server started. [`Service::tick`] gets the same.
     pub fn now_s(&self) -> u32 {
         self.shared.now_s()
     }
 
-    /// Waits until every worker has ended, then removes the unix socket's file. The error of a worker that ended by
-    /// itself is returned; a worker that panicked is one.
+    /// Waits until every worker has ended, then removes the unix socket's file.
+    ///
+    /// # Errors
+    /// The error of a worker that ended by itself. A panic is one.
     pub fn join(self) -> io::Result<()> {
         let mut ended = Ok(());
         for thread in self.threads {

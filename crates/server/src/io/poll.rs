@@ -1,6 +1,6 @@
-//! Readiness: epoll or kqueue, through `mio`. The same turn as the ring's, with a system call for each receive.
+//! Readiness: epoll or kqueue, through `mio`. A turn is the same as with a ring, with a system call for each receive.
 //!
-//! Events tell of changes only, so what is known to be readable is remembered until a read finds it is not.
+//! Events report changes only. A connection that is known to be readable stays so until a read finds nothing.
 
 use std::io::{self, ErrorKind, Read};
 use std::mem;
@@ -18,9 +18,9 @@ use super::service::{Conversation, Service};
 use super::shared::hush;
 use super::worker::Worker;
 
-/// All that is received in one batch lies here.
+/// Bytes of the arena, which holds everything that is received in one batch.
 pub(super) const ARENA_BYTES: usize = 64 * 1024;
-/// With less room than this left, what there is is served first.
+/// With less room than this in the arena, what was received is served first.
 const ROOM_BYTES_MIN: usize = 4096;
 const EVENTS: usize = 256;
 /// Connections accepted in one turn.
@@ -34,7 +34,7 @@ const SERVICE: usize = (1 << 16) - 1;
 const DATAGRAMS: usize = 1 << 16;
 const CONNECTIONS: usize = 1 << 20;
 
-/// A part of the arena with received bytes. The next batch starts when all of them are given back.
+/// Received bytes in the arena. The next batch begins when all of them are given back.
 #[derive(Debug)]
 pub(super) struct Filled {
     from: usize,
@@ -48,9 +48,9 @@ pub(super) struct Readiness {
     readable: bool,
     /// Waits in `PollDriver::readable`.
     listed: bool,
-    /// The client has said its last: read on until it is found.
+    /// The client sends no more: read on until the end is found.
     peer_closed: bool,
-    /// Room in the socket is reported too.
+    /// The system reports room in the socket too.
     watches_room: bool,
 }
 
@@ -105,7 +105,7 @@ impl PollDriver {
 
 impl Driver for PollDriver {
     type Filled = Filled;
-    type State = Readiness;
+    type PerConnection = Readiness;
 
     fn bytes<'a>(&'a self, filled: &'a Filled) -> &'a [u8] {
         &self.arena[filled.from..filled.from + filled.length]
@@ -121,7 +121,7 @@ impl Driver for PollDriver {
         if watched.is_err() {
             link.fail();
         }
-        // The first request has often arrived with the connection; and what is broken must be looked at.
+        // The first request has often arrived with the connection, and a broken socket has to be looked at.
         link.state.readable = true;
         self.list(slot, &mut link.state);
     }
@@ -203,7 +203,7 @@ pub(super) fn run<S: Service>(worker: &mut Worker<S, PollDriver>) -> io::Result<
                 }
                 SERVICE => {
                     worker.woken();
-                    // Events tell of changes only; this one asks whether it is readable now.
+                    // Events report changes only. Registering again asks whether the descriptor is readable now.
                     if let Some(fd) = service_fd {
                         let registry = worker.driver.poll.registry();
                         registry.reregister(&mut SourceFd(&fd), Token(SERVICE), Interest::READABLE)?;
@@ -276,7 +276,7 @@ fn receive<S: Service>(worker: &mut Worker<S, PollDriver>) {
         }
         read_one(worker, slot);
     }
-    // What became readable meanwhile has its turn in the next round.
+    // Connections that became readable meanwhile have their turn in the next round.
     slots.append(&mut worker.driver.readable);
     worker.driver.readable = slots;
 }
@@ -287,7 +287,7 @@ fn read_one<S: Service>(worker: &mut Worker<S, PollDriver>, slot: usize) {
     if link.is_broken() {
         return worker.ended(slot, true);
     }
-    // If it is wanted later, `steer` lists it again.
+    // `steer` lists the connection again when input is wanted.
     if !link.state.readable || !link.wants_receive() {
         return;
     }
@@ -301,7 +301,7 @@ fn read_one<S: Service>(worker: &mut Worker<S, PollDriver>, slot: usize) {
     match received {
         Ok(0) => worker.ended(slot, false),
         Ok(length) => {
-            // Less than there was room for: the socket is empty, and more will be a new event.
+            // A read that does not fill the room has emptied the socket. More input will be a new event.
             link.state.readable = length == room.len() || link.state.peer_closed;
             if link.state.readable {
                 driver.list(slot, &mut link.state);

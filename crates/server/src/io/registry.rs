@@ -9,7 +9,7 @@ use socket2::{SockAddr, Socket};
 use super::lock::lock;
 use super::transport::{Transport, address_text};
 
-/// What is known of an open connection outside its worker. Owns the socket: it is closed when the last owner goes.
+/// What is known of an open connection outside its worker. The socket belongs to it, and is closed with its last owner.
 #[derive(Debug)]
 pub(super) struct ConnectionInfo {
     pub(super) socket: Socket,
@@ -30,7 +30,7 @@ impl ConnectionInfo {
         self.text(self.socket.local_addr())
     }
 
-    /// A client of a unix socket has no name; it is shown by the server's.
+    /// A client of a unix socket has no address of its own: the server's is shown.
     fn text(&self, address: std::io::Result<SockAddr>) -> String {
         let address = address.ok();
         if self.transport == Transport::Unix {
@@ -43,16 +43,16 @@ impl ConnectionInfo {
     }
 }
 
-/// One line group of `stats conns`.
+/// One connection, as `stats conns` shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectionReport {
     /// The socket's number.
     pub fd: i32,
-    /// `tcp:127.0.0.1:40022`; for a listening socket its own address.
+    /// The client's address: `tcp:127.0.0.1:40022`. For a listening socket its own address.
     pub addr: String,
-    /// The server's end; absent for a listening socket.
+    /// The address of the server's end. `None` for a listening socket.
     pub listen_addr: Option<String>,
-    /// memcached's name of the state: `conn_read`, `conn_mwrite`, `conn_listening`.
+    /// memcached's name for what the connection does: `conn_read`, `conn_mwrite`, `conn_listening`.
     pub state: &'static str,
     /// Seconds since the last request.
     pub idle_s: u32,
@@ -77,7 +77,7 @@ impl Registry {
         lock(&self.listening).push((fd, addr));
     }
 
-    /// Notes the connection in `slot` of a worker; `None` forgets it.
+    /// Sets the connection in a slot of a worker. `None` forgets it.
     pub(super) fn set(&self, worker: usize, slot: usize, info: Option<Arc<ConnectionInfo>>) {
         let mut slots = lock(&self.workers[worker]);
         if slots.len() <= slot {
@@ -86,13 +86,13 @@ impl Registry {
         let _before = mem::replace(&mut slots[slot], info);
     }
 
-    /// Forgets what a worker has left behind.
+    /// Forgets all connections of a worker.
     pub(super) fn forget(&self, worker: usize) {
         lock(&self.workers[worker]).clear();
     }
 
-    /// Describes every listening socket and every connection. `now_s` is the server's clock. A worker that opens or
-    /// closes a connection meanwhile waits while its own are described: two system calls each.
+    /// Describes every listening socket and every connection. `now_s` is the server's clock. While the connections of a
+    /// worker are described, with two system calls each, that worker waits if it opens or closes one.
     pub fn report(&self, now_s: u32) -> Vec<ConnectionReport> {
         let listening = |(fd, addr): &(i32, String)| ConnectionReport {
             fd: *fd,

@@ -1,13 +1,13 @@
 //! Completions: one io_uring per worker.
 //!
-//! Accepting and receiving are armed once and complete many times (multishot); receiving takes its memory from one
-//! pool of buffers per worker, at the moment bytes arrive, so that idle connections hold none. The worker sends
-//! directly; only what does not fit a socket is handed to the ring.
+//! Accepting and receiving are started once and complete many times (multishot). Receiving takes its memory from one
+//! pool of buffers per worker at the moment bytes arrive, so idle connections hold no memory. The worker sends
+//! directly. Only what does not fit a socket is handed to the ring.
 //!
-//! A turn: wait, reap every completion, serve all connections that have input, arm again what came to an end.
+//! A turn: wait, read every completion, serve all connections that have input, start again what has ended.
 //!
-//! What the kernel may touch at any time belongs to [`RingDriver`]: the receive buffers, the buffers in flight and the
-//! bell's. Its `Drop` cancels what is under way and waits for it, before that memory goes.
+//! Memory that the kernel may touch at any time belongs to [`RingDriver`]: the receive buffers, the buffers being sent
+//! and the bell's. Its `Drop` cancels every operation and waits for the end of each before it frees that memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io::{self, ErrorKind};
@@ -29,12 +29,13 @@ use super::worker::Worker;
 
 /// One receive buffer.
 const BUFFER_BYTES: usize = 16 * 1024;
-/// From one buffer to the next: a line more than its size, so that their first lines do not share one cache set.
+/// Bytes from one buffer to the next: a cache line more than a buffer, so that the first lines of buffers lie in
+/// different cache sets.
 const STRIDE_BYTES: usize = BUFFER_BYTES + 64;
 const GROUP: u16 = 0;
 const SUBMISSIONS: u32 = 512;
 const COMPLETIONS: u32 = 4096;
-/// The kernel wants the pool's ring on a page boundary.
+/// The kernel requires the pool's ring to begin at a page.
 const PAGE_BYTES: usize = 4096;
 
 static TICK: Timespec = Timespec::new().sec(1);
@@ -42,7 +43,7 @@ static TICK_HURRIED: Timespec = Timespec::new().nsec(20_000_000);
 /// How long `Drop` waits for one more cancelled operation.
 static DROP_PATIENCE: Timespec = Timespec::new().sec(2);
 
-/// What a completion is about: the upper half of its user data. The lower half is a slot or a number.
+/// The operation that a completion belongs to: the upper half of its user data. The lower half is a slot or a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 enum Operation {
@@ -61,7 +62,7 @@ fn tag(operation: Operation, number: usize) -> u64 {
     (operation as u64) << 32 | number as u64
 }
 
-/// A ring with what a worker needs, or why there is none.
+/// Makes a ring with what a worker needs.
 pub(super) fn build() -> io::Result<IoUring> {
     IoUring::builder()
         .setup_single_issuer()
@@ -71,10 +72,10 @@ pub(super) fn build() -> io::Result<IoUring> {
         .build(SUBMISSIONS)
 }
 
-/// Tries on a pair of sockets whether this kernel lets us do what the driver does.
+/// Tries on a pair of sockets whether this kernel allows what the driver does.
 pub(super) fn probe() -> io::Result<()> {
     let mut ring = build()?;
-    // Left behind if anything fails below while the kernel may still write to it.
+    // The pool is leaked if anything fails below, because the kernel may still write to it.
     let mut pool = mem::ManuallyDrop::new(Pool::new(1)?);
     pool.register(&ring.submitter())?;
     let (ours, mut theirs) = UnixStream::pair()?;
@@ -97,7 +98,7 @@ pub(super) fn probe() -> io::Result<()> {
     }
 }
 
-/// The receive buffers of a worker, and the ring in which the kernel finds the free ones.
+/// The receive buffers of a worker, and the ring in which the kernel finds those that are free.
 #[derive(Debug)]
 struct Pool {
     entries: NonNull<BufRingEntry>,
@@ -106,7 +107,7 @@ struct Pool {
     tail: u16,
 }
 
-/// A buffer with received bytes. Until it is given back the kernel leaves it alone, and nobody else has it.
+/// A buffer with received bytes. Until the buffer is given back, only the owner of this value uses it.
 #[derive(Debug)]
 pub(super) struct Filled {
     buffer: u16,
@@ -114,7 +115,7 @@ pub(super) struct Filled {
 }
 
 impl Pool {
-    /// A pool of `count` buffers, a power of two up to 32768. Their memory is not touched yet.
+    /// A pool of `count` buffers, a power of two up to 32768. The system gives memory for a buffer at its first use.
     fn new(count: u16) -> io::Result<Pool> {
         debug_assert!(count.is_power_of_two() && count <= 1 << 15);
         let layout = Pool::entries_layout(count);
@@ -200,10 +201,10 @@ pub(super) struct RingDriver<'r> {
     submitter: Submitter<'r>,
     submissions: SubmissionQueue<'r>,
     completions: CompletionQueue<'r>,
-    /// Operations whose last completion has not been reaped.
+    /// Operations whose last completion was not read yet.
     in_flight: usize,
     pool: mem::ManuallyDrop<Pool>,
-    /// Buffers that the kernel reads from, by slot.
+    /// Buffers that are being sent, by slot.
     sends: mem::ManuallyDrop<Vec<Option<Vec<u8>>>>,
     bell: UnixStream,
     rings: mem::ManuallyDrop<Box<[u8; 64]>>,
@@ -211,7 +212,7 @@ pub(super) struct RingDriver<'r> {
     accepting: Vec<bool>,
     listening: bool,
     hurried: bool,
-    /// Connections whose receiving came to an end this turn.
+    /// Connections whose receiving has ended in this turn.
     lapsed: Vec<usize>,
 }
 
@@ -225,7 +226,7 @@ impl<'r> RingDriver<'r> {
         let (mut submitter, submissions, completions) = ring.split();
         let mut pool = Pool::new(pool_size(buffers))?;
         pool.register(&submitter)?;
-        // Spares the kernel a look at the file table in every call. Not needed for anything else.
+        // Saves the kernel a look at the file table in every call. The driver works without it, too.
         let _ = submitter.register_ring_fd();
         let accepting = vec![false; listeners.as_ref().map_or(0, |listeners| listeners.len())];
         Ok(RingDriver {
@@ -253,13 +254,13 @@ impl<'r> RingDriver<'r> {
         self.in_flight += 1;
         // SAFETY: the caller vouches for the entry.
         while unsafe { self.submissions.push(&entry) }.is_err() {
-            // Full: the kernel takes what is queued. Its errors are transient (out of memory, completions to reap
-            // first), and the next round tries again.
+            // The queue is full: the kernel takes what is queued. Its errors are transient (out of memory, or
+            // completions to be read first), and the next round tries again.
             let _ = self.enter(0);
         }
     }
 
-    /// Submits what is queued and waits for `want` completions.
+    /// Submits the queued operations and waits for `want` completions.
     fn enter(&mut self, want: u32) -> io::Result<()> {
         self.submissions.sync();
         let queued = self.submissions.len() as u32;
@@ -338,7 +339,7 @@ impl<'r> RingDriver<'r> {
         unsafe { self.push(entry) };
     }
 
-    /// Watches the service's descriptor once: what is readable already counts.
+    /// Watches the service's descriptor for one event. A descriptor that is readable already is one.
     fn watch_service(&mut self, fd: i32) {
         let entry = opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32)
             .build()
@@ -357,19 +358,19 @@ impl<'r> RingDriver<'r> {
     }
 }
 
-/// The nearest pool size the kernel can have.
+/// The number of buffers, rounded to what the kernel allows.
 fn pool_size(buffers: usize) -> u16 {
     buffers.clamp(8, 1 << 15).next_power_of_two() as u16
 }
 
-/// Bytes of a pool of that many buffers, touched or not.
+/// Bytes of a pool of that many buffers.
 pub(super) fn pool_bytes(buffers: usize) -> u64 {
     Pool::memory_bytes(pool_size(buffers)) as u64
 }
 
 impl Driver for RingDriver<'_> {
     type Filled = Filled;
-    type State = InFlight;
+    type PerConnection = InFlight;
 
     fn bytes<'a>(&'a self, filled: &'a Filled) -> &'a [u8] {
         self.pool.bytes(filled)
@@ -402,11 +403,11 @@ impl Driver for RingDriver<'_> {
 
     fn close<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>) {
         if Self::is_busy(&link.state) {
-            // A client that goes on sending would keep receiving alive.
+            // Otherwise a client that goes on sending would keep the operation alive.
             if link.state.receiving && !mem::replace(&mut link.state.cancelling, true) {
                 self.cancel(Operation::Receive, slot);
             }
-            // Ends receiving and sending. It fails only where the connection is dead, which ends them too.
+            // This ends receiving and sending. It fails only on a dead connection, which ends them too.
             let _ = link.info().socket.shutdown(std::net::Shutdown::Both);
         }
     }
@@ -455,7 +456,7 @@ impl Drop for RingDriver<'_> {
             }
             self.completions.sync();
             while let Some(completion) = self.next_completion() {
-                // Accepted meanwhile: nobody will serve it.
+                // A connection that was accepted meanwhile is not served any more.
                 if completion.user_data() >> 32 == Operation::Accept as u64 && completion.result() >= 0 {
                     // SAFETY: the kernel made this descriptor for this completion alone.
                     drop(unsafe { Socket::from_raw_fd(completion.result()) });
@@ -491,7 +492,7 @@ pub(super) fn run<S: Service>(worker: &mut Worker<S, RingDriver<'_>>) -> io::Res
         worker.service.after_wait();
         worker.counters().waits.add(1);
         if let Err(error) = entered {
-            // Interrupted, or the kernel is short of something: completions are reaped, and it is tried again.
+            // Interrupted, or the kernel is short of something: completions are read, and the call is tried again.
             if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ETIME)) {
                 return Err(error);
             }
@@ -536,7 +537,7 @@ fn complete<S: Service>(
             worker.tick();
         }
         CANCEL_RECEIVE => {
-            // It was just being worked on: try again at the end of the turn.
+            // The kernel was just working on the operation: try again at the end of the turn.
             if result < 0
                 && let Some((link, driver)) = worker.link_and_driver(number)
             {
@@ -545,13 +546,13 @@ fn complete<S: Service>(
             }
         }
         WAKE => {
-            // Watched again only after the service has looked, so that nothing is told twice.
+            // The descriptor is watched again only after the service has read its news, so that no event comes twice.
             worker.woken();
             if result >= 0 {
                 worker.driver.watch_service(number as i32);
             } else {
                 tracing::error!(
-                    "nobody hears the service any more: {}",
+                    "the service's descriptor cannot be watched any more: {}",
                     io::Error::from_raw_os_error(-result)
                 );
             }
@@ -585,7 +586,7 @@ fn received<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, slot: usize, res
             worker.ended(slot, false);
         }
         _ => match -result {
-            // Armed again at the end of the turn, when the buffers are back.
+            // Receiving starts again at the end of the turn, when the buffers are free.
             libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
             _ => worker.ended(slot, true),
         },
@@ -617,12 +618,12 @@ fn accepted<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, number: usize, r
     if worker.driver.listening {
         worker.driver.accept(number);
     } else if more {
-        // It was just being worked on when it was cancelled.
+        // The kernel was just working on the operation when it was cancelled.
         worker.driver.cancel(Operation::Accept, number);
     }
 }
 
-/// Arms again what came to an end and is still wanted, and lets go of closed connections.
+/// Starts again what has ended and is still wanted, and releases closed connections.
 fn rearm<S: Service>(worker: &mut Worker<S, RingDriver<'_>>) {
     if worker.driver.lapsed.is_empty() {
         return;

@@ -1,8 +1,8 @@
-//! The seam between sockets and protocol: a driver below moves bytes, a [`Service`] above gives them a meaning.
+//! The interface between sockets and protocols: a driver below moves bytes, a [`Service`] above gives them a meaning.
 //!
-//! Nothing here reads or writes a file descriptor. A driver hands a [`Service`] the bytes that arrived on all of its
-//! connections at once, then asks each [`Conversation`] for the bytes to send. Everything belongs to one worker
-//! thread, so nothing needs to be `Send`.
+//! A driver hands a [`Service`] the bytes that arrived on all of its connections at once, then asks each
+//! [`Conversation`] for the bytes to send. A service and its connections belong to one worker thread, so they need not
+//! be `Send`.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 use super::registry::ConnectionInfo;
 use super::transport::{Transport, address_text};
 
-/// What one worker thread does with bytes. It knows the protocol and the cache, not sockets.
+/// What one worker thread does with bytes.
 pub trait Service {
     /// The state of one connection above its socket.
     type Connection: Conversation + 'static;
@@ -18,33 +18,34 @@ pub trait Service {
     /// A connection was accepted, or a UDP datagram arrived.
     fn open(&mut self, peer: &Peer<'_>) -> Self::Connection;
 
-    /// All connections that have input now, in one call, so that their keys can be hashed and prefetched together.
+    /// Serves all connections that have input now. They come in one call, so that their keys can be looked up together.
     ///
-    /// Sets `consumed` of each, which is 0 on entry. Input may be left unconsumed when a request is incomplete or the
-    /// connection's output is backed up; the same bytes come again, at the front of more input.
+    /// The service sets `consumed` of each, which is 0 on entry. It may leave input unconsumed when a request is
+    /// incomplete or the connection's output is full. The same bytes come again, at the front of more input.
     fn serve(&mut self, batch: &mut [Ready<'_, Self::Connection>]);
 
     /// The connection is gone; nothing more is sent.
     fn closed(&mut self, connection: Self::Connection);
 
-    /// The worker is about to block in the kernel: an epoch reader goes offline here.
+    /// The worker is about to block in the kernel. A service that reads under an epoch goes offline here.
     fn before_wait(&mut self);
 
     /// The worker is awake again. Called before anything else after [`Service::before_wait`].
     fn after_wait(&mut self);
 
     /// A descriptor of the service's own: whenever it is readable, [`Service::woken`] is called. Asked once, when the
-    /// worker starts. It stays open, and the same, as long as the service lives.
+    /// worker starts. The descriptor stays the same, and open, as long as the service exists.
     fn wake_fd(&self) -> Option<RawFd> {
         None
     }
 
-    /// What connections were waiting for may have come: takes note of it, until [`Service::wake_fd`] is no longer
-    /// readable, and names the connections to be served again, with their left-over input, even if that is empty.
-    /// Naming one that is gone, or one twice, does no harm.
+    /// What connections were waiting for may have come. The service reads its news until [`Service::wake_fd`] is not
+    /// readable any more, and names in `wake` the connections to be served again, with their unserved input, even if
+    /// that is empty. A connection that is gone may be named, and one may be named twice.
     fn woken(&mut self, _wake: &mut Vec<ConnectionId>) {}
 
-    /// About once a second, also when idle. `now_s` is the server's clock: it reads 2 when the server starts.
+    /// Called about once a second, also when the worker is idle. `now_s` is the server's clock, which reads 2 when the
+    /// server starts.
     fn tick(&mut self, now_s: u32);
 }
 
@@ -53,7 +54,8 @@ pub trait Service {
 pub struct Ready<'a, C> {
     /// The connection.
     pub connection: &'a mut C,
-    /// Its unconsumed input, in order; empty only if the connection was backed up.
+    /// Its unconsumed input, in order. Empty only if the connection's output was full, or if [`Service::woken`] named
+    /// it.
     pub input: &'a [u8],
     /// How much of `input` the service is done with. At most `input.len()`.
     pub consumed: usize,
@@ -61,11 +63,11 @@ pub struct Ready<'a, C> {
 
 /// A connection's state above the socket.
 pub trait Conversation {
-    /// The next bytes to send, in order: at most about 64 KiB, and never empty. `None` when nothing is ready. Called
-    /// again when the previous buffer was sent, and after the connection was named by [`Service::woken`].
+    /// The next bytes to send, in order: at most about 64 KiB, and never empty. `None` = nothing is ready. The worker
+    /// asks again when the previous buffer was sent, and after [`Service::woken`] has named the connection.
     fn take_output(&mut self) -> Option<Vec<u8>>;
 
-    /// A buffer of [`Conversation::take_output`] comes back, with its old content, for reuse.
+    /// A buffer of [`Conversation::take_output`] comes back for reuse, with its old content.
     fn recycle(&mut self, buffer: Vec<u8>);
 
     /// Whether [`Conversation::take_output`] has something, or will have it without a further request.
@@ -74,19 +76,19 @@ pub trait Conversation {
     /// Whether the connection is to be closed once its output is sent. No further input is served.
     fn wants_close(&self) -> bool;
 
-    /// `false` = backed up: the driver reads no more, and calls [`Service::serve`] again with the left-over, even if
-    /// that is empty, once the output is sent.
+    /// `false` = the output is full: the driver reads no more, and calls [`Service::serve`] again with the unserved
+    /// input, even if that is empty, once the output is sent.
     fn wants_input(&self) -> bool;
 
-    /// Whether the connection waits for something that is not its client: [`Service::woken`] will name it, or has just
-    /// done so. Until then it is not served, not idle, and not closed because its client sends no more. While it waits,
-    /// [`Conversation::wants_input`] is `false`.
+    /// Whether the connection waits for something that is not its client. [`Service::woken`] will name it, or has just
+    /// done so. Until then the connection is not served, is not idle, and is not closed because its client sends no
+    /// more. While it waits, [`Conversation::wants_input`] is `false`.
     fn is_waiting(&self) -> bool {
         false
     }
 
-    /// How many bytes of input in all make the next [`Service::serve`] worth while; 0 = any. Bounds how far the driver
-    /// lets a left-over grow.
+    /// How many bytes of input in all make the next [`Service::serve`] worth while; 0 = any number. The worker keeps at
+    /// most about as many.
     fn input_wanted(&self) -> usize;
 }
 
@@ -95,16 +97,16 @@ pub trait Conversation {
 pub struct Peer<'a> {
     /// How the bytes travel.
     pub transport: Transport,
-    /// The socket's number, as `stats conns` shows it.
+    /// The number of the socket, as `stats conns` shows it.
     pub fd: i32,
     /// The number of the worker that serves it, from 0.
     pub worker: usize,
-    /// The connection's name with its worker.
+    /// The name of the connection within its worker.
     pub id: ConnectionId,
     pub(super) from: From<'a>,
 }
 
-/// Names one connection of one worker, for as long as the worker runs: a connection that comes later has another name.
+/// The name of a connection within its worker. A connection that comes later has another name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnectionId {
     pub(super) slot: u32,
@@ -117,7 +119,7 @@ impl std::fmt::Display for ConnectionId {
     }
 }
 
-/// Where the addresses of a peer can be found.
+/// Where the addresses of a peer come from.
 #[derive(Debug)]
 pub(super) enum From<'a> {
     Socket(&'a ConnectionInfo),
@@ -125,8 +127,8 @@ pub(super) enum From<'a> {
 }
 
 impl Peer<'_> {
-    /// The client's address as `stats conns` writes it: `tcp:127.0.0.1:40022`, `unix:/run/larder.sock`. A system call
-    /// for streams, so not for every request.
+    /// The client's address as `stats conns` shows it: `tcp:127.0.0.1:40022`, `unix:/run/larder.sock`. It costs a
+    /// system call for streams.
     pub fn remote(&self) -> String {
         match &self.from {
             From::Socket(info) => info.remote(),

@@ -1,4 +1,4 @@
-//! What the workers of one server share: limits, inboxes for accepted sockets, and the order to stop.
+//! What the workers of one server share: limits, inboxes for accepted sockets, and the stage of a stop.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
@@ -15,10 +15,10 @@ use super::registry::Registry;
 use super::transport::{Transport, address_text};
 use socket2::Socket;
 
-/// What the server's clock reads when it starts: memcached's rule, so that "already expired" can be written as 1.
+/// What the server's clock reads when it starts. As in memcached it is 2, so that 1 can mean "already expired".
 const CLOCK_STARTS_S: u64 = 2;
 
-/// How far the server is on its way down. Only ever grows.
+/// How far a stop is. The stage only ever grows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Stage {
     Serving = 0,
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     pub(super) idle_timeout_s: u32,
     /// Stream connections of all workers, including those still in an inbox.
     pub(super) open: AtomicUsize,
-    /// Whether the accepting worker waits for a connection to close.
+    /// The accepting worker waits for a connection to close.
     pub(super) accept_paused: AtomicBool,
     stage: AtomicU8,
     /// When draining ends, in microseconds after `started`.
@@ -61,7 +61,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The shared part, and the listening end of each worker's bell.
+    /// What the workers share, and each worker's end of its bell.
     pub(super) fn new(options: &ListenOptions) -> std::io::Result<(Shared, Vec<UnixStream>)> {
         let (mut posts, mut bells) = (Vec::new(), Vec::new());
         for _ in 0..options.workers {
@@ -88,7 +88,7 @@ impl Shared {
         Ok((shared, bells))
     }
 
-    /// Notes a listening socket for `stats conns`.
+    /// Registers a listening socket for `stats conns`.
     pub(super) fn listens(&self, listener: &Listener) {
         let address = listener.socket.local_addr().ok();
         let text = match listener.transport {
@@ -137,7 +137,7 @@ impl Shared {
         loop {
             match (&self.posts[worker].bell).write(&[1]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A full bell has not been heard yet, and a worker that is gone needs none.
+                // A bell that is full was not read yet, and a worker that has ended needs none.
                 _ => return,
             }
         }
@@ -161,19 +161,19 @@ impl Shared {
     }
 }
 
-/// Takes what has rung. For a non-blocking bell.
+/// Empties a bell, which does not block.
 pub(super) fn hush(bell: &mut UnixStream) {
     let mut rings = [0; 64];
     while matches!(bell.read(&mut rings), Ok(n) if n == rings.len()) {}
 }
 
-/// Stops a running server; from any thread, any number of times.
+/// Stops a running server, from any thread and any number of times.
 #[derive(Clone, Debug)]
 pub struct Stopper(pub(super) Arc<Shared>);
 
 impl Stopper {
-    /// Accepts no more connections, lets what was asked be answered, and closes. What is not done after `at_most` is
-    /// cut off.
+    /// Accepts no more connections, answers the requests that have come, and closes. Connections that are not done
+    /// after `at_most` are cut off.
     pub fn stop_gracefully(&self, at_most: Duration) {
         self.0.drain(at_most);
     }
@@ -183,7 +183,7 @@ impl Stopper {
         self.0.stop();
     }
 
-    /// Whether a stop was ordered.
+    /// Whether the server was told to stop.
     pub fn is_stopping(&self) -> bool {
         self.0.stage() != Stage::Serving
     }

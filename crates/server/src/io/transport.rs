@@ -24,7 +24,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// An address as memcached writes it in `stats conns`: `tcp:127.0.0.1:11211`, `tcp6:[::1]:11211`.
+/// An address as memcached shows it in `stats conns`: `tcp:127.0.0.1:11211`, `tcp6:[::1]:11211`.
 pub(super) fn address_text(transport: Transport, address: Option<SocketAddr>) -> String {
     match address {
         None => format!("{transport}:"),

@@ -19,18 +19,19 @@ use super::transport::Transport;
 
 /// The frame.
 const FRAME_BYTES: usize = 8;
-/// The most of a reply in one datagram, without the frame: 1400 bytes with it fit every common path.
+/// The most bytes of a reply in one datagram, without the frame. With the frame they are 1400, which fit every common
+/// path.
 const PAYLOAD_BYTES_MAX: usize = 1392;
-/// A longer reply is dropped: nobody reassembles that many datagrams.
+/// The longest reply, in bytes. A longer one is dropped, because no client reassembles that many datagrams.
 const REPLY_BYTES_MAX: usize = 1 << 20;
-/// How many datagrams are served before the streams have their turn.
+/// Datagrams that are served before the streams have their turn.
 const TURN: usize = 64;
-/// No datagram is longer.
+/// The longest datagram there is, in bytes.
 const DATAGRAM_BYTES_MAX: usize = 65536;
 
-/// Conversations of datagrams that wait for something, at most; those beyond it are dropped.
+/// The most conversations of datagrams that may wait for something. Others are dropped.
 const WAITING_MAX: usize = 1024;
-/// Marks the name of a datagram's conversation: streams have lower slots.
+/// The slots of datagrams' conversations begin here. Streams have lower slots.
 const DATAGRAM_SLOTS: u32 = 1 << 31;
 
 /// A worker's UDP sockets, with the memory they share.
@@ -62,9 +63,9 @@ impl<C> Waiting<C> {
     }
 }
 
-/// How a conversation stands when nothing more can be done for it now.
+/// How far a conversation is when nothing more can be done for it now.
 #[derive(PartialEq, Eq)]
-enum Stand {
+enum Progress {
     Done,
     Waits,
     /// The reply got too long.
@@ -101,7 +102,7 @@ impl<C: Conversation> UdpPorts<C> {
             let (length, remote) = match socket.recv_from(request) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                // Word of a client that is gone (ICMP) is no reason to stop.
+                // The network may report a client that is gone (ICMP). Others are served all the same.
                 Err(_) => continue,
             };
             counters.bytes_read.add(length as u64);
@@ -119,9 +120,9 @@ impl<C: Conversation> UdpPorts<C> {
             let mut connection = service.open(&peer);
             let mut input = &request[FRAME_BYTES..length];
             match converse(service, &mut connection, &mut input, reply) {
-                Stand::Done => send(socket, remote, number, reply, counters),
-                Stand::TooLong => counters.datagrams_dropped.add(1),
-                Stand::Waits => {
+                Progress::Done => send(socket, remote, number, reply, counters),
+                Progress::TooLong => counters.datagrams_dropped.add(1),
+                Progress::Waits => {
                     let waits = Waiting {
                         connection,
                         generation: *generation,
@@ -143,7 +144,7 @@ impl<C: Conversation> UdpPorts<C> {
         true
     }
 
-    /// The worker ends: what still waits is not answered.
+    /// The worker ends. Conversations that still wait are not answered.
     pub(super) fn end<S: Service<Connection = C>>(&mut self, service: &mut S, shared: &Shared) {
         for waits in self.waiting.drain(..).flatten() {
             shared.buffers.give(waits.bytes());
@@ -167,21 +168,21 @@ impl<C: Conversation> UdpPorts<C> {
         };
         shared.buffers.give(waits.bytes());
         let mut input = &waits.input[..];
-        let stand = converse(service, &mut waits.connection, &mut input, &mut waits.reply);
+        let progress = converse(service, &mut waits.connection, &mut input, &mut waits.reply);
         let rest = waits.input.len() - input.len();
         waits.input.drain(..rest);
-        match stand {
-            Stand::Waits => {
+        match progress {
+            Progress::Waits => {
                 if let Some(waits) = keep(&mut self.waiting, slot, waits, shared) {
                     counters.datagrams_dropped.add(1);
                     service.closed(waits.connection);
                 }
                 return;
             }
-            Stand::Done => {
+            Progress::Done => {
                 send(&self.sockets[waits.socket], waits.remote, waits.number, &waits.reply, counters)
             }
-            Stand::TooLong => counters.datagrams_dropped.add(1),
+            Progress::TooLong => counters.datagrams_dropped.add(1),
         }
         service.closed(waits.connection);
     }
@@ -194,7 +195,7 @@ fn request_number(datagram: &[u8]) -> Option<u16> {
     (word(2) == 0 && word(4) == 1 && datagram.len() > FRAME_BYTES).then(|| word(0))
 }
 
-/// Puts a conversation aside, or gives it back if too many, or too large ones, wait.
+/// Puts a conversation aside. Returns it if too many wait, or if the buffers' limit is reached.
 fn keep<C>(
     waiting: &mut Vec<Option<Waiting<C>>>,
     slot: usize,
@@ -211,13 +212,13 @@ fn keep<C>(
     None
 }
 
-/// Serves a datagram as a conversation of its own, as far as it goes now. `input` is what is left of the request.
+/// Serves a datagram as a conversation of its own, as far as possible now. `input` = what is left of the request.
 fn converse<S: Service>(
     service: &mut S,
     connection: &mut S::Connection,
     input: &mut &[u8],
     reply: &mut Vec<u8>,
-) -> Stand {
+) -> Progress {
     loop {
         let mut batch = [Ready { connection: &mut *connection, input, consumed: 0 }];
         service.serve(&mut batch);
@@ -227,17 +228,17 @@ fn converse<S: Service>(
         while let Some(buffer) = connection.take_output() {
             answered = true;
             if reply.len() + buffer.len() > REPLY_BYTES_MAX {
-                return Stand::TooLong;
+                return Progress::TooLong;
             }
             reply.extend_from_slice(&buffer);
             connection.recycle(buffer);
         }
         if connection.is_waiting() || connection.has_output() {
-            return Stand::Waits;
+            return Progress::Waits;
         }
         let idle = consumed == 0 && !answered;
         if connection.wants_close() || idle || (input.is_empty() && connection.wants_input()) {
-            return Stand::Done;
+            return Progress::Done;
         }
     }
 }
@@ -253,7 +254,7 @@ fn send(socket: &UdpSocket, to: SocketAddr, number: u16, reply: &[u8], counters:
         datagram[FRAME_BYTES..length].copy_from_slice(payload);
         match socket.send_to(&datagram[..length], to) {
             Ok(sent) => counters.bytes_written.add(sent as u64),
-            // UDP promises nothing, and the rest is worthless without this one.
+            // The rest of the reply is worthless without this datagram.
             Err(_) => {
                 counters.datagrams_dropped.add(1);
                 return;

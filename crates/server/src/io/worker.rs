@@ -1,8 +1,8 @@
-//! One worker thread's connections, whatever moves their bytes.
+//! One worker thread's connections, with any driver.
 //!
-//! A driver tells the worker what happened (`receive`, `ended`, `sent`, `accepted`, ...), then calls
-//! [`Worker::serve_ready`] once for all of it. The worker sends at once what the socket takes; only what does not fit
-//! goes back to the driver, which waits for room.
+//! A driver tells the worker what happened (`receive`, `ended`, `writable`, `accepted`, ...), then calls
+//! [`Worker::serve_ready`] once for all of it. The worker sends at once what the socket takes. What does not fit goes
+//! back to the driver, which waits for room.
 
 use std::io;
 use std::mem;
@@ -22,25 +22,25 @@ use super::udp::UdpPorts;
 
 use std::os::fd::AsRawFd;
 
-/// A connection is boxed, so that it leaves its slot for the batch, and comes back, by moving one pointer.
-type Held<C, D> = Box<Link<C, D>>;
+/// A connection is boxed: it moves from its slot to the batch, and back, as one pointer.
+type BoxedLink<C, D> = Box<Link<C, D>>;
 
 pub(super) struct Worker<S: Service, D: Driver> {
     number: usize,
     pub(super) shared: Arc<Shared>,
     pub(super) service: S,
     pub(super) driver: D,
-    links: Vec<Option<Held<S::Connection, D>>>,
+    links: Vec<Option<BoxedLink<S::Connection, D>>>,
     free: Vec<usize>,
     /// Slots with something to serve.
     queue: Vec<usize>,
-    /// The three lists of a turn, empty between turns; kept for their memory.
-    batch: Vec<(usize, Held<S::Connection, D>)>,
+    /// The three lists of a turn. They are empty between turns, and are kept for their memory.
+    batch: Vec<(usize, BoxedLink<S::Connection, D>)>,
     ready: Vec<Ready<'static, S::Connection>>,
     consumed: Vec<usize>,
     pub(super) acceptor: Option<Acceptor>,
     pub(super) udp: UdpPorts<S::Connection>,
-    /// Connections named by the service, empty between turns.
+    /// Connections that the service named. Empty between turns.
     woken: Vec<ConnectionId>,
     generation: u32,
     inbox: Vec<Accepted>,
@@ -49,7 +49,7 @@ pub(super) struct Worker<S: Service, D: Driver> {
     idle_cursor: usize,
 }
 
-/// The memory of an emptied list, for references of another lifetime.
+/// Empties a list and keeps its memory, for references of another lifetime.
 fn reuse<'b, C>(mut list: Vec<Ready<'_, C>>) -> Vec<Ready<'b, C>> {
     list.clear();
     // An empty iterator collects into the allocation it came from.
@@ -106,7 +106,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         Some((self.links.get_mut(slot)?.as_deref_mut()?, &mut self.driver))
     }
 
-    // ---- what drivers report ----
+    // ---- events from the driver ----
 
     /// Bytes arrived on a connection.
     pub(super) fn receive(&mut self, slot: usize, filled: D::Filled) {
@@ -172,7 +172,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     // ---- a turn ----
 
-    /// Serves everything that is queued, in one batch, and sends what comes of it.
+    /// Serves all queued connections in one batch, and sends their replies.
     pub(super) fn serve_ready(&mut self) {
         if self.queue.is_empty() {
             return;
@@ -190,7 +190,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
                 self.release_if_closed(slot);
             }
         }
-        // `advance` may have queued connections for the next turn meanwhile.
+        // `advance` may have queued connections for the next turn.
         queue.append(&mut self.queue);
         self.queue = queue;
         if !self.batch.is_empty() {
@@ -240,9 +240,9 @@ impl<S: Service, D: Driver> Worker<S, D> {
         }
     }
 
-    /// Forgets a connection that is closed and that the kernel has let go of.
+    /// Forgets a connection that is closed and that the kernel does not use any more.
     pub(super) fn release_if_closed(&mut self, slot: usize) {
-        let gone = |link: &mut Held<S::Connection, D>| link.is_closing() && !D::is_busy(&link.state);
+        let gone = |link: &mut BoxedLink<S::Connection, D>| link.is_closing() && !D::is_busy(&link.state);
         let Some(link) = self.links[slot].take_if(gone) else { return };
         self.shared.registry.set(self.number, slot, None);
         self.service.closed(link.into_conversation());
@@ -253,7 +253,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         self.shared.one_less();
     }
 
-    // ---- coming and going ----
+    // ---- connections open and close ----
 
     /// A connection of this worker begins.
     fn open(&mut self, accepted: Accepted) {
@@ -320,7 +320,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         }
     }
 
-    /// Lets the accepting worker go on if there is room again.
+    /// The accepting worker goes on if there is room for connections again.
     fn resume_accepting(&mut self, after_tick: bool) {
         if self.stage != Stage::Serving {
             return;
@@ -333,7 +333,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         self.listen_as_acceptor_says();
     }
 
-    /// The bell rang: look at the inbox and at the stage.
+    /// Another thread rang the bell: there may be new connections, or the server may be stopping.
     pub(super) fn rung(&mut self) {
         let mut inbox = mem::take(&mut self.inbox);
         self.shared.collect(self.number, &mut inbox);
@@ -354,13 +354,13 @@ impl<S: Service, D: Driver> Worker<S, D> {
         }
     }
 
-    /// About once a second; often while the server is on its way down.
+    /// Called about once a second, and often while the server is stopping.
     pub(super) fn tick(&mut self) {
         let now_s = self.shared.now_s();
         if now_s != self.now_s {
             self.now_s = now_s;
             self.service.tick(now_s);
-            // Nobody waits for ever for news that came when nobody could be named.
+            // A connection may have begun to wait after its news came: the service names it now.
             self.woken();
             self.close_idle();
         }
@@ -374,12 +374,12 @@ impl<S: Service, D: Driver> Worker<S, D> {
         }
     }
 
-    /// The worker has left its loop: datagrams that still wait are let go.
+    /// The worker has left its loop. Datagrams that still wait are dropped.
     pub(super) fn end(&mut self) {
         self.udp.end(&mut self.service, &self.shared);
     }
 
-    /// Whether the worker has been stopped and has nothing left to finish.
+    /// Whether the worker was told to stop and has nothing left to finish.
     pub(super) fn is_finished(&self) -> bool {
         self.stage != Stage::Serving && self.links.iter().all(Option::is_none)
     }
@@ -391,7 +391,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
     }
 
     fn close_if(&mut self, slot: usize, which: impl Fn(&Link<S::Connection, D>) -> bool) -> bool {
-        let chosen = |link: &mut Held<S::Connection, D>| !link.is_closing() && which(link);
+        let chosen = |link: &mut BoxedLink<S::Connection, D>| !link.is_closing() && which(link);
         let Some(mut link) = self.links[slot].take_if(chosen) else { return false };
         link.close(slot, &mut self.driver, &self.shared.buffers);
         self.links[slot] = Some(link);
@@ -399,7 +399,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         true
     }
 
-    /// Closes connections that were idle for too long. Looks at so many a second that all are seen in a quarter of
+    /// Closes connections that were idle for too long. One call looks at so many that all are seen within a quarter of
     /// the timeout, and at no fewer than a thousand.
     fn close_idle(&mut self) {
         let timeout_s = self.shared.idle_timeout_s;

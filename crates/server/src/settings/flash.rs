@@ -1,4 +1,4 @@
-//! What a server is told of its flash.
+//! The settings of the flash tier.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,44 +7,44 @@ pub use larder_flash::{OpsPolicy, ReclaimPolicy, Recover};
 
 use super::{MIB, SettingsError};
 
-/// The flash tier. Without a path there is none, and the rest means nothing.
+/// The flash tier. Without a path there is none, and the other fields have no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlashSettings {
     /// A file, a block device or a zoned block device.
     pub path: Option<PathBuf>,
-    /// How much of it is used, in bytes; `None` = all there is. A file that is not there yet needs a size.
+    /// How many bytes of the device are used; `None` = all. A file that does not exist yet needs a size.
     pub size_bytes: Option<u64>,
-    /// Memory of the tier, in bytes, beside that of `-m`: a hard cap. `None` = see [`FlashSettings::memory_for`].
+    /// The most memory of the tier, in bytes, beside the memory of `-m`. `None` = see [`FlashSettings::memory_for`].
     pub memory_bytes: Option<u64>,
     /// What a restart after a crash keeps. Default [`Recover::Clean`].
     pub recover: Recover,
     /// Whether a promoted item stays on flash. Default [`Promote::Lazy`].
     pub promote: Promote,
-    /// Which evicted items are written. Default: all.
+    /// Which evicted items are written to flash. Default: all.
     pub admit: Admit,
-    /// The most bytes of items written in a day; `None`, the default, is no bound.
+    /// The most bytes of items that are written in one day. Default `None` = no bound.
     pub write_budget_bytes: Option<u64>,
     /// How the over-provisioned space is tuned. Default [`OpsPolicy::Queuing`].
     pub ops: OpsPolicy,
     /// How zones are reclaimed. Default [`ReclaimPolicy::Adaptive`].
     pub reclaim: ReclaimPolicy,
-    /// Of live items that nobody has read, the part that reclaiming keeps, percent. Default 50.
+    /// How many of the live items that were never read from flash reclaiming keeps, in percent. Default 50.
     pub keep_percent: u8,
-    /// An item whose time to live is shorter, in seconds, is as good as expired when its zone is reclaimed. Default 0.
+    /// Seconds. An item with a shorter time to live is dropped when its zone is reclaimed. Default 0.
     pub cutoff_s: u32,
-    /// Whether the system's page cache is bypassed. Default [`Direct::Auto`].
+    /// Whether reads and writes bypass the system's page cache. Default [`Direct::Auto`].
     pub direct: Direct,
-    /// Bytes of a segment; `None` = from the zones and the memory.
+    /// Bytes of a segment. `None` = as the sizes of zones and memory allow.
     pub segment_bytes: Option<u64>,
-    /// Bytes of a zone of a file or plain block device; `None` = about a 256th of it.
+    /// Bytes of a zone of a file or plain block device. `None` = about a 256th of the device.
     pub zone_bytes: Option<u64>,
     /// Whether old segments are merged into generations. Default true.
     pub generations: bool,
-    /// Whether what is in memory is written to flash at a graceful stop. Default true.
+    /// Whether the items in memory are written to flash when the server stops. Default true.
     pub save: bool,
-    /// Whether whatever the device holds is erased at the start. Default false.
+    /// Whether the content of the device is erased at the start. Default false.
     pub format: bool,
-    /// Reads that one worker has under way at a time. Default 64.
+    /// The most reads that one worker has under way at a time. Default 64.
     pub depth: u32,
 }
 
@@ -73,19 +73,19 @@ impl Default for FlashSettings {
     }
 }
 
-/// The smallest default of [`FlashSettings::memory_bytes`]: two buffers of 4 MiB, and as much for tables.
+/// The least default of [`FlashSettings::memory_bytes`]: two segment buffers of 4 MiB, and as much for tables.
 const MEMORY_BYTES_MIN: u64 = 16 * MIB;
-/// A 64th of the flash holds the tables and filters of items of 100 bytes: of each about 125 bytes are written, and 1.5
-/// bytes of memory are spent on it.
+/// The default of [`FlashSettings::memory_bytes`] is the size of the device divided by this. That is enough for tables
+/// and filters of items of 100 bytes: each takes about 125 bytes of the device and 1.5 bytes of memory.
 const MEMORY_SHARE: u64 = 64;
 
 impl FlashSettings {
-    /// Memory of the tier for a device of so many bytes, in bytes.
+    /// The most memory of the tier, in bytes, for a device of so many bytes.
     pub fn memory_for(&self, device_bytes: u64) -> u64 {
         self.memory_bytes.unwrap_or((device_bytes / MEMORY_SHARE).max(MEMORY_BYTES_MIN))
     }
 
-    /// Whether a setting was given that means nothing without a path.
+    /// Looks for settings that have no effect without a path.
     pub(super) fn check(&self) -> Result<(), SettingsError> {
         if self.path.is_none() && *self != FlashSettings::default() {
             return Err(SettingsError(
@@ -100,10 +100,10 @@ impl FlashSettings {
 /// Whether a promoted item stays on flash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Promote {
-    /// An item that is read again is taken to memory, and its copy on flash stays: nothing is written if it leaves memory
-    /// unchanged.
+    /// An item that is read again is taken to memory, and its copy on flash stays. If the item is evicted unchanged,
+    /// nothing is written.
     Lazy,
-    /// Whatever is read is taken to memory, and removed from flash.
+    /// Every item that is read is taken to memory, and removed from flash.
     Strict,
 }
 
@@ -116,12 +116,12 @@ impl fmt::Display for Promote {
     }
 }
 
-/// Which evicted items are written.
+/// Which evicted items are written to flash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Admit {
-    /// Only those that were evicted before, so many seconds ago at most; 0 = all.
+    /// Only items that were evicted once before, at most so many seconds ago; 0 = all.
     pub reject_first_s: u32,
-    /// Only those that were read since they were stored.
+    /// Only items that were read since they were stored.
     pub only_read: bool,
 }
 
@@ -136,14 +136,14 @@ impl fmt::Display for Admit {
     }
 }
 
-/// Whether the system's page cache is bypassed.
+/// Whether reads and writes bypass the system's page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direct {
-    /// Where the file system is able to.
+    /// They do where the file system allows it.
     Auto,
-    /// Or the server does not start.
+    /// They do. Where the file system does not allow it, the server does not start.
     On,
-    /// Reads and writes go through the page cache.
+    /// They do not.
     Off,
 }
 

@@ -1,8 +1,8 @@
-//! What a server is told before it starts: plain data, one field per decision.
+//! What a server is told before it starts: plain data, one field per setting.
 //!
-//! The defaults are memcached's, so that a server started without a word behaves like one. How a setting is spelt on
-//! the command line or in a file, and the range of each one, is the command line's knowledge (`larder serve --help`);
-//! [`Settings::check`] looks only at what two settings say together.
+//! The defaults are memcached's, so a server that is started without flags behaves like memcached. The command line
+//! defines how each setting is spelt and which values it may have (`src/cli/flags.rs`, `larder serve --help`).
+//! [`Settings::check`] looks only for settings that contradict each other.
 
 mod flash;
 
@@ -16,10 +16,10 @@ pub(crate) use flash::{ops_name, reclaim_name, recover_name};
 /// One MiB, in bytes.
 pub const MIB: u64 = 1 << 20;
 
-/// Where the admin page listens unless it is told otherwise: this machine only.
+/// Where the admin page listens by default: on this machine only.
 pub const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 11219);
 
-/// Everything the server can be told. Changing it after the start changes nothing.
+/// All settings of a server. Changing them after the start has no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     // ---- network ----
@@ -27,7 +27,7 @@ pub struct Settings {
     pub tcp_port: Port,
     /// The UDP port of every address that does not name its own. Default off.
     pub udp_port: Port,
-    /// The addresses to listen on; empty means every address of the machine.
+    /// The addresses to listen on. Empty = every address of the machine.
     pub addresses: Vec<Address>,
     /// A UNIX socket to listen on. When there is one, TCP and UDP are off, as in memcached.
     pub unix_socket: Option<PathBuf>,
@@ -37,51 +37,52 @@ pub struct Settings {
     pub backlog: u32,
     /// How the workers wait for the network. Default [`Backend::Auto`].
     pub backend: Backend,
-    /// The admin page and metrics; `None` when off. Default [`ADMIN_DEFAULT`], not required.
+    /// The address of the admin page and the metrics; `None` = off. Default [`ADMIN_DEFAULT`], not required.
     pub admin: Option<AdminAddress>,
 
     // ---- memory ----
-    /// The promise of memory: items, index and buffers together, in bytes. Default 64 MiB.
+    /// The memory that the server may take for items, index and connection buffers together, in bytes. Default 64 MiB.
     pub memory_bytes: u64,
-    /// Largest item, in bytes: header, key and value together. 1 KiB to 1 GiB, default 1 MiB.
+    /// The largest item, in bytes of header, key and value together. 1 KiB to 1 GiB, default 1 MiB.
     pub item_bytes_max: u32,
-    /// Whether a full cache makes room (true, the default) or answers "out of memory".
+    /// Whether a full cache evicts items (true, the default) or answers "out of memory".
     pub evict: bool,
     /// Which pages hold the items. Default [`Pages::Auto`].
     pub pages: Pages,
-    /// Whether memory is locked into RAM, so that it never goes to swap. Default false.
+    /// Whether memory is locked, so that the system never swaps it out. Default false.
     pub lock_memory: bool,
     /// Whether all memory for items is taken from the machine before the first request. Default false.
     pub prefault: bool,
-    /// Bytes of one column, a power of two; `None` reads the machine's cache description.
+    /// Bytes of one column, a power of two. `None` = as the machine's cache description says.
     pub column_bytes: Option<u32>,
-    /// Values up to this many bytes stand beside their key. Default 1024.
+    /// Values of up to this many bytes are stored beside their key. Default 1024.
     pub inline_value_bytes: u32,
-    /// How the cache knows what is warm. Default [`Temperature::Entry`].
+    /// How the cache knows which items are warm. Default [`Temperature::Entry`].
     pub temperature: Temperature,
     /// Where a hitmap's work is done. Default [`Device::Cpu`].
     pub device: Device,
-    /// Whether a hitmap on a device lies in managed memory, which the device's driver moves between it and the host.
+    /// Whether a hitmap on a CUDA device lies in managed memory, which the driver moves between device and host.
     /// Default false.
     pub device_managed: bool,
-    /// Two to this power entries are what the index is first made for; `None` starts small. 12 to 32.
+    /// The index begins with room for two to this power entries, 12 to 32. `None` = it begins small.
     pub hashpower: Option<u32>,
 
-    /// The flash behind the memory.
+    /// The flash tier behind memory.
     pub flash: FlashSettings,
 
     // ---- limits ----
-    /// Client connections at the same time. At least 1, default 1024.
+    /// The most client connections at a time. At least 1, default 1024.
     pub connections_max: u32,
-    /// Whether a connection beyond the limit is told so and closed (true, the default) or left waiting.
+    /// Whether a client beyond the limit is told so and its connection closed (true, the default), or the connection
+    /// waits.
     pub maxconns_fast: bool,
-    /// Seconds without a request after which a connection is closed; 0, the default, means never.
+    /// Seconds without a request after which a connection is closed. Default 0 = never.
     pub idle_timeout_s: u32,
     /// Worker threads. At least 1, default 4.
     pub threads: u32,
     /// Which CPU each worker stays on. Default [`PinCpus::Off`].
     pub pin_cpus: PinCpus,
-    /// Requests of one connection answered before another one has its turn. At least 1, default 20.
+    /// Requests of one connection that are answered before another connection has its turn. At least 1, default 20.
     pub requests_per_event: u32,
 
     // ---- protocol ----
@@ -95,11 +96,11 @@ pub struct Settings {
     pub watch_enabled: bool,
     /// Whether the `shutdown` command is obeyed. Default false.
     pub shutdown_enabled: bool,
-    /// A file of `user:password` lines; with one, every connection has to say who it is first.
+    /// A file of `user:password` lines. With such a file every connection has to log in first.
     pub auth_file: Option<PathBuf>,
     /// How a connection's protocol is found. Default [`Protocol::Auto`].
     pub protocol: Protocol,
-    /// The octet that ends a key's prefix in `stats detail`. Default `:`.
+    /// The byte that ends a key's prefix in `stats detail`. Default `:`.
     pub prefix_delimiter: u8,
     /// Whether `stats detail` counts from the start. Default false.
     pub detail_enabled: bool,
@@ -107,23 +108,23 @@ pub struct Settings {
     pub track_sizes: bool,
 
     // ---- process ----
-    /// Whether the process leaves the terminal and runs on its own. Default false.
+    /// Whether the process runs in the background. Default false.
     pub daemonize: bool,
-    /// A file that holds the process's number while it runs.
+    /// A file that holds the number of the process while it runs.
     pub pidfile: Option<PathBuf>,
-    /// The user to become after a start as root: a name or a number.
+    /// The user that a process started as root becomes: a name or a number.
     pub user: Option<String>,
     /// Whether the limit on core files is raised. Default false.
     pub core_dumps: bool,
 
     // ---- watching ----
-    /// How much is told on stderr: 0 warnings, 1 what happens, 2 also requests, 3 also inner steps. Default 0.
+    /// How much is logged to stderr: 0 = warnings, 1 = events, 2 = requests too, 3 = inner steps too. Default 0.
     pub verbosity: u8,
     /// How a log line is written. Default [`LogFormat::Compact`].
     pub log_format: LogFormat,
 
-    /// memcached's options that were given and change nothing here, in their order, for `stats settings` and one line
-    /// of the log.
+    /// Options of memcached that were given and have no effect here, in their order. They are shown in one line of the
+    /// log.
     pub without_effect: Vec<WithoutEffect>,
 }
 
@@ -179,11 +180,15 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Looks at what two settings say together. The text of an error is one line that says what to do.
+    /// Looks for settings that contradict each other.
+    ///
+    /// # Errors
+    /// One line that says what to do.
     pub fn check(&self) -> Result<(), SettingsError> {
         if u64::from(self.item_bytes_max) > self.memory_bytes / 2 {
             return Err(SettingsError(format!(
-                "the largest item ({} bytes, -I) may take at most half of the memory ({} MiB, -m): lower -I or raise -m",
+                "the largest item ({} bytes, -I) may take at most half of the memory ({} MiB, -m): \
+                 lower -I or raise -m",
                 self.item_bytes_max,
                 self.memory_bytes / MIB
             )));
@@ -214,15 +219,15 @@ impl Settings {
         Ok(())
     }
 
-    /// The TCP sockets to open, names looked up: empty when TCP is off or a UNIX socket stands in its place.
-    /// Port 0 asks the system for a free one. Without addresses this is `0.0.0.0` and `[::]`; the second may fail to
-    /// bind on a machine without IPv6, and has to be opened for IPv6 only.
+    /// The TCP addresses to bind, with host names looked up. Empty if TCP is off or a UNIX socket is used instead. Port
+    /// 0 asks the system for a free port. Without addresses in the settings these are `0.0.0.0` and `[::]`. The second
+    /// one may fail to bind on a machine without IPv6, and has to be opened for IPv6 only.
     pub fn tcp_sockets(&self) -> Result<Vec<SocketAddr>, SettingsError> {
         self.sockets(self.tcp_port, true)
     }
 
-    /// The UDP sockets to open, by the same rules as [`Settings::tcp_sockets`]. A port named within an address is a
-    /// TCP port; UDP takes its own port on every address.
+    /// The UDP addresses to bind, by the same rules as [`Settings::tcp_sockets`]. A port within an address is a TCP
+    /// port. UDP has its own port, which is the same on every address.
     pub fn udp_sockets(&self) -> Result<Vec<SocketAddr>, SettingsError> {
         self.sockets(self.udp_port, false)
     }
@@ -253,9 +258,9 @@ impl Settings {
 pub enum Port {
     /// Nothing listens (`0`).
     Off,
-    /// The system chooses a free one (`-1`).
+    /// The system chooses a free port (`-1`).
     Random,
-    /// This one; never 0.
+    /// This port, which is never 0.
     Fixed(u16),
 }
 
@@ -271,7 +276,7 @@ impl Port {
 }
 
 impl fmt::Display for Port {
-    /// memcached's way to write it: `0` off, `-1` random.
+    /// Shows the port as memcached does: `0` = off, `-1` = random.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Port::Off => f.write_str("0"),
@@ -281,7 +286,7 @@ impl fmt::Display for Port {
     }
 }
 
-/// One address of `-l`: a name or number, perhaps with a port of its own.
+/// One address of `-l`: a host name or a number, with or without a port of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// An IPv4 or IPv6 address (no brackets) or the name of a host.
@@ -291,7 +296,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Every socket address the host stands for, at `port`. `*` stands for every IPv4 address of the machine.
+    /// All socket addresses of the host, at `port`. `*` means every IPv4 address of the machine.
     pub fn resolve(&self, port: u16) -> Result<Vec<SocketAddr>, SettingsError> {
         if self.host == "*" {
             return Ok(vec![SocketAddr::from(([0, 0, 0, 0], port))]);
@@ -322,18 +327,19 @@ impl fmt::Display for Address {
 pub struct AdminAddress {
     /// The address to bind.
     pub at: SocketAddr,
-    /// Whether somebody asked for it. If not, and the address is taken, the server says so and runs without.
+    /// Whether the address was given by the user. If not, and the address is taken, the server logs that and runs
+    /// without admin page.
     pub required: bool,
 }
 
 /// Which pages of the operating system hold the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// The best the machine gives: huge, else transparent, else small.
+    /// The best pages that the machine gives: huge, else transparent, else small.
     Auto,
-    /// Reserved 2-MiB pages; refuses to start without them.
+    /// Reserved 2-MiB pages. Without them the server does not start.
     Huge,
-    /// 2-MiB pages if the kernel finds them.
+    /// 2-MiB pages as far as the kernel has them.
     Transparent,
     /// 4-KiB pages.
     Small,
@@ -353,15 +359,16 @@ impl fmt::Display for Pages {
     }
 }
 
-/// How the cache knows what is warm.
+/// How the cache knows which items are warm.
 pub use larder_cache::TemperatureKind as Temperature;
 
-/// Where a hitmap's work is done.
+/// Where the work on a hitmap is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// By the keeper's thread.
     Cpu,
-    /// By the CUDA device of this number, from 0 on; by the keeper where there is none, or when it fails.
+    /// By the CUDA device of this number, from 0 on. Where there is no such device, or when it fails, by the keeper's
+    /// thread.
     Cuda(u32),
 }
 
@@ -377,9 +384,9 @@ impl fmt::Display for Device {
 /// How the workers wait for the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// The ring where the kernel allows it, else polling.
+    /// io_uring where the kernel allows it, else readiness polling.
     Auto,
-    /// io_uring; refuses to start without it.
+    /// io_uring. Without it the server does not start.
     Ring,
     /// Readiness polling.
     Poll,
@@ -398,7 +405,7 @@ impl fmt::Display for Backend {
 /// How a connection's protocol is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// From the first octet of the connection.
+    /// From the first byte of the connection.
     Auto,
     /// Always memcached's text protocol.
     Ascii,
@@ -416,11 +423,11 @@ impl fmt::Display for Protocol {
 /// Which CPU each worker stays on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PinCpus {
-    /// Wherever the scheduler puts it.
+    /// On any CPU, as the scheduler decides.
     Off,
-    /// Worker `n` on the `n`-th CPU this process may use, starting over when there are more workers than CPUs.
+    /// Worker `n` on the `n`-th CPU that this process may use. With more workers than CPUs, the CPUs are used again.
     Auto,
-    /// Worker `n` on the `n`-th of these; at least one for each worker.
+    /// Worker `n` on the `n`-th of these CPUs. There is at least one for each worker.
     List(Vec<u32>),
 }
 
@@ -433,16 +440,16 @@ pub enum LogFormat {
     Json,
 }
 
-/// An option of memcached that was given and changes nothing here.
+/// An option of memcached that was given and has no effect here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithoutEffect {
-    /// Its name, as memcached knows it.
+    /// Its name in memcached.
     pub name: String,
     /// Its value, if it had one.
     pub value: Option<String>,
 }
 
-/// Settings that cannot be served. The text is one line that says what to do.
+/// Settings that contradict each other or this machine. The text is one line that says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError(pub String);
 

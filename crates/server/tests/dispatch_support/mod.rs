@@ -1,4 +1,4 @@
-//! A dispatcher without its drivers: bytes go in as a test cuts them, and come out.
+//! A dispatcher without drivers: a test hands it bytes in pieces and takes its replies.
 
 #![allow(dead_code, reason = "each user takes its part")]
 
@@ -13,9 +13,9 @@ use std::net::TcpStream;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 
-/// A client of a server, for as long as [`on_a_connection`] runs, and the server's counters.
+/// A client that is connected while [`on_a_connection`] runs, and the server's counters.
 pub(crate) struct Client<'a> {
-    /// Its address, which every connection of a [`Talk`] is opened with.
+    /// The client's address, with which every [`Talk`] is opened.
     pub(crate) peer: &'a Peer<'a>,
     /// The drivers' counters.
     pub(crate) counters: Arc<IoCounters>,
@@ -25,8 +25,8 @@ pub(crate) struct Client<'a> {
 
 type Body = Box<dyn FnOnce(&Client<'_>) + Send>;
 
-/// Runs `body` where a dispatcher runs: on a worker's thread, with the address of a client that is connected. Only
-/// drivers can say who a client is; the bytes of the test do not go through a socket.
+/// Runs `body` on a worker's thread, with the address of a connected client, which only drivers can make. The bytes of
+/// the test do not go through the socket.
 pub(crate) fn on_a_connection<R: Send + 'static>(body: impl FnOnce(&Client<'_>) -> R + Send + 'static) -> R {
     let options = ListenOptions {
         tcp_port: Some(0),
@@ -64,13 +64,13 @@ pub(crate) fn on_a_connection<R: Send + 'static>(body: impl FnOnce(&Client<'_>) 
 
 type Act = (Body, Arc<IoCounters>, Arc<Registry>, Sender<()>);
 
-/// A service that does one thing: it runs the body when its second client comes.
+/// A service that runs the body when its second client connects.
 struct Stage {
     act: Arc<Mutex<Option<Act>>>,
     clients: u32,
 }
 
-/// The connection of a [`Stage`], which says nothing.
+/// A connection of a [`Stage`], which never replies.
 struct Silent;
 
 impl Service for Stage {
@@ -121,7 +121,7 @@ impl Conversation for Silent {
     }
 }
 
-/// A dispatcher over a cache of its own.
+/// A dispatcher with a cache of its own.
 pub(crate) fn dispatcher(
     settings: Settings,
     seed: Option<u64>,
@@ -148,19 +148,19 @@ pub(crate) fn dispatcher(
     (Dispatcher::new(cache.worker(), Arc::new(state), Arc::from(WorkerLatency::new())), cache)
 }
 
-/// Left-over input that a driver would refuse to keep: nothing that is waited for whole is longer.
+/// The most bytes of unserved input. A dispatcher never waits for more bytes in one piece.
 const LEFT_OVER_BYTES_MAX: usize = (1 << 20) + (128 << 10);
 
-/// Turns in a row that neither take nor give anything.
+/// The most turns in a row in which the dispatcher neither takes input nor replies.
 const FRUITLESS_MAX: u32 = 100_000;
 
-/// One conversation with a dispatcher, fed the way a driver feeds it.
+/// One conversation with a dispatcher. It serves the connection as a driver does.
 pub(crate) struct Talk {
     connection: Option<Connection>,
     left_over: Vec<u8>,
-    /// Everything that was answered and not taken yet.
+    /// The replies that the test has not taken yet.
     pub(crate) answered: Vec<u8>,
-    /// The largest output buffer that was ready at once, in bytes.
+    /// The largest output buffer so far, in bytes.
     pub(crate) output_bytes_max: usize,
 }
 
@@ -182,7 +182,7 @@ impl Talk {
             return;
         }
         self.left_over.extend_from_slice(bytes);
-        // A connection that wants no input has more to say once its output is gone.
+        // A connection that wants no input may have more replies once its output is taken.
         let mut is_stalled = true;
         let mut fruitless = 0;
         while let (Some(connection), true) = (&mut self.connection, is_stalled) {
@@ -211,7 +211,7 @@ impl Talk {
             }
             let wanted = connection.input_wanted();
             assert!(wanted <= LEFT_OVER_BYTES_MAX, "{wanted} bytes of input are waited for");
-            // A dump may go a while without an item to tell of, but not for ever.
+            // A dump may have some turns without items.
             fruitless = if answered || consumed > 0 { 0 } else { fruitless + 1 };
             assert!(fruitless < FRUITLESS_MAX, "a connection wants no input and says nothing");
         }
@@ -226,14 +226,14 @@ impl Talk {
         self.left_over.clear();
     }
 
-    /// Takes one line of the answers, without its end; `None` if there is no whole one.
+    /// Takes one line of the replies, without its end. `None` = there is no whole line.
     pub(crate) fn line(&mut self) -> Option<Vec<u8>> {
         let newline = self.answered.windows(2).position(|two| two == b"\r\n")?;
         let line = self.answered.drain(..newline + 2).take(newline).collect();
         Some(line)
     }
 
-    /// Takes one line that may end in LF alone.
+    /// Takes one line, which may end in LF alone.
     pub(crate) fn loose_line(&mut self) -> Option<Vec<u8>> {
         let newline = self.answered.iter().position(|&byte| byte == b'\n')?;
         let mut line: Vec<u8> = self.answered.drain(..=newline).collect();

@@ -1,4 +1,4 @@
-//! A line service to test the drivers with, and the little that the tests share.
+//! A service of lines to test the drivers with, and helpers that the tests share.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -14,12 +14,12 @@ use larder_server::io::{
     self, Backend, ConnectionId, Conversation, ListenOptions, Peer, Ready, Running, Service,
 };
 
-/// Output of a connection beyond this is backed up.
+/// With this many bytes a connection's output is full.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
-/// What the services of a server saw, for the tests to look at.
+/// What the services of a server have seen, for the tests.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     pub(crate) opened: AtomicU64,
     pub(crate) closed: AtomicU64,
     pub(crate) served: AtomicU64,
@@ -28,11 +28,11 @@ pub(crate) struct Seen {
     pub(crate) output_bytes_max: AtomicU64,
     /// The most connections in one batch.
     pub(crate) batch_max: AtomicU64,
-    /// What connections wait for.
+    /// The texts that connections wait for.
     later: Mutex<Vec<Later>>,
 }
 
-/// A `later` that a connection waits for: its text, what to wake, and where to say that it has come.
+/// A `later` request that a connection waits for: its text, the connection to wake, and whom to tell that it has come.
 #[derive(Debug)]
 struct Later {
     text: String,
@@ -41,24 +41,24 @@ struct Later {
     news: Arc<News>,
 }
 
-/// What a worker's service hears of.
+/// The news for one worker's service.
 #[derive(Debug)]
 struct News {
     come: Mutex<Vec<ConnectionId>>,
     say: UnixStream,
 }
 
-/// `echo X` -> `X`; `later X` -> `X`, but not before the test says so ([`Server::release`]); `big N` -> N letters; `body N` + N bytes -> their sum; `quit` closes;
-/// `panic` does.
+/// `echo X` -> `X`; `later X` -> `X`, but not before the test says so ([`Server::release`]); `big N` -> N letters;
+/// `body N` + N bytes -> their sum; `quit` closes; `panic` does.
 pub(crate) struct LineService {
-    seen: Arc<Seen>,
+    seen: Arc<Observed>,
     waiting: bool,
     news: Arc<News>,
     hear: UnixStream,
 }
 
 pub(crate) struct Line {
-    seen: Arc<Seen>,
+    seen: Arc<Observed>,
     output: Vec<u8>,
     /// Letters of a `big` reply still to be made.
     letters_left: usize,
@@ -236,7 +236,7 @@ impl Conversation for Line {
 /// A server of the line service.
 pub(crate) struct Server {
     pub(crate) running: Option<Running>,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) seen: Arc<Observed>,
     pub(crate) at: SocketAddr,
 }
 
@@ -250,7 +250,7 @@ impl Server {
             ..ListenOptions::default()
         };
         change(&mut options);
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(Observed::default());
         let shown = Arc::clone(&seen);
         let running = io::start(&options, move |_| {
             let (say, hear) = UnixStream::pair().expect("a pair of sockets");

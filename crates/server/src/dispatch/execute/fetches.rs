@@ -1,4 +1,5 @@
-//! One worker's reads from flash: which are on their way, what came of those that ended, and who waits for them.
+//! One worker's reads from flash: which are on their way, what came of those that ended, and which connections wait for
+//! them.
 
 use crate::io::{Buffers, Charge, ConnectionId};
 use crate::latency::WorkerLatency;
@@ -37,7 +38,7 @@ struct FlashRead {
 enum ReadState {
     Free,
     Pending,
-    /// The read is on its way, but nobody waits for it any more.
+    /// The read is on its way, but no request waits for it any more.
     Orphan,
     Done(Option<(Found, Charge)>),
     /// The result came when buffers were full. The read has to be done again.
@@ -144,7 +145,7 @@ impl Fetches {
         }
     }
 
-    /// Nobody waits for the read any more.
+    /// No request waits for the read any more.
     pub(super) fn forget(&mut self, token: u32) {
         match self.table[token as usize].state {
             ReadState::Pending => self.table[token as usize].state = ReadState::Orphan,

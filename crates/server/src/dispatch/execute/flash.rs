@@ -1,18 +1,18 @@
 //! Items that only flash has: the connection that needs one waits, and its worker goes on with others.
 //!
-//! A request is executed again from its beginning when what it waited for has come. Nothing of the request is remembered
-//! but its reads: the connection keeps their tokens, in the order in which the reads were asked for, and the worker's
-//! [`Fetches`](super::fetches::Fetches) the results, until the request looks for them. While a connection waits, the keys
-//! of what follows in its input are read ahead. A result is only a hint: it is used if it is still the newest version of
-//! the item when its request is executed.
+//! A request is executed again from its beginning when what it waited for has come. Nothing of the request is
+//! remembered but its reads: the connection keeps their tokens, in the order in which the reads were asked for, and the
+//! worker's [`Fetches`](super::fetches::Fetches) the results, until the request looks for them. While a connection
+//! waits, the keys of what follows in its input are read ahead. A result is only a hint: it is used if it is still the
+//! newest version of the item when its request is executed.
 //!
-//! Replies to writes that are not durable yet (mode `journal`) are held back by the connection's output. They go out when
-//! the worker hears that their commit is durable.
+//! Replies to writes that are not durable yet (mode `journal`) are held back by the connection's output. They go out
+//! when the worker hears that their commit is durable.
 
 use super::Executor;
 use super::fetches::ReadResult;
 use crate::dispatch::operation::{Need, Operation};
-use crate::dispatch::progress::{Busy, KeyRead, Progress, Promoting};
+use crate::dispatch::progress::{Busy, PendingRead, Progress, Promoting};
 use crate::io::{Charge, ConnectionId};
 use larder_cache::{Commit, Fetch, Found, KeyHash};
 
@@ -45,8 +45,8 @@ enum PartStep {
 }
 
 impl Executor {
-    /// Looks for a key that memory does not have. After [`Looked::Waits`] the request is not answered. It is executed again
-    /// when the connection is woken.
+    /// Looks for a key that memory does not have. After [`Looked::Waits`] the request is not answered. It is executed
+    /// again when the connection is woken.
     pub(super) fn look_on_flash(
         &mut self,
         progress: &mut Progress,
@@ -143,7 +143,7 @@ impl Executor {
         match self.worker.fetch(token.into(), hash, key) {
             Fetch::Started => {
                 fetches.started(token, blocks);
-                progress.reads.push(KeyRead { token, hash, key: key.into() });
+                progress.reads.push(PendingRead { token, hash, key: key.into() });
                 BegunRead::Waits
             }
             Fetch::Here(found) => {
@@ -165,8 +165,8 @@ impl Executor {
         }
     }
 
-    /// Before an operation that needs the present item: brings the item to memory if it is on flash. Returns `None` if the
-    /// operation has to wait, else whether the item is there although memory does not have it.
+    /// Before an operation that needs the present item: brings the item to memory if it is on flash. Returns `None` if
+    /// the operation has to wait, else whether the item is there although memory does not have it.
     pub(super) fn bring_present(
         &mut self,
         progress: &mut Progress,
@@ -320,7 +320,8 @@ impl Executor {
         self.fetches.as_ref().map_or(0, |fetches| fetches.in_flight() as u64)
     }
 
-    /// Reads have ended, or writes have become durable. Names the connections that can go on, and returns what is durable.
+    /// Reads have ended, or writes have become durable. Names the connections that can go on, and returns what is
+    /// durable.
     pub(in crate::dispatch) fn poll_flash(&mut self, wake: &mut Vec<ConnectionId>) -> Option<Commit> {
         let fetches = self.fetches.as_mut()?;
         let latency = &*self.latency;

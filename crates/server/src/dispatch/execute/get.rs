@@ -30,9 +30,14 @@ impl Executor {
             Some(hit) => Some(hit),
             None => self.worker.get(get.hash, get.key),
         };
-        let Some(hit) = hit else { return self.get_beyond_memory(progress, get, compose) };
-        self.show(progress, get, &hit, compose);
-        self.touch_shown(get);
+        match hit {
+            Some(hit) => {
+                self.show(progress, get, &hit, compose);
+                self.touch_shown(get);
+            }
+            None if self.fetches.is_some() => return self.get_from_flash(progress, get, compose),
+            None => self.show_miss(progress, get, compose),
+        }
         true
     }
 
@@ -58,11 +63,25 @@ impl Executor {
                 compose(GetOutcome::Hit(FoundItem { flags, cas, value: ItemValue::Whole(value) }));
             }
             Value::Chunked { total, .. } => {
-                let Some(value) = self.worker.begin_large_read(hit) else {
-                    compose(GetOutcome::NoMemory);
-                    return;
-                };
-                let shown = FoundItem { flags, cas, value: ItemValue::Streamed { bytes: total } };
+                let value = ItemValue::Streamed { bytes: total };
+                self.show_large(progress, hit, FoundItem { flags, cas, value }, compose);
+            }
+        }
+    }
+
+    /// Shows a large value, which is streamed from its columns.
+    #[cold]
+    #[inline(never)]
+    fn show_large(
+        &self,
+        progress: &mut Progress,
+        hit: &Hit<'_>,
+        shown: FoundItem<'_>,
+        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
+    ) {
+        match self.worker.begin_large_read(hit) {
+            None => _ = compose(GetOutcome::NoMemory),
+            Some(value) => {
                 let tail = compose(GetOutcome::Hit(shown));
                 progress.busy = Some(Busy::Sending(Sending { source: ValueSource::Memory(value), tail }));
             }
@@ -77,33 +96,14 @@ impl Executor {
         }
     }
 
-    /// A key that memory does not have.
-    #[inline(never)]
-    fn get_beyond_memory(
-        &mut self,
+    /// Counts a miss.
+    #[inline]
+    fn show_miss(
+        &self,
         progress: &mut Progress,
         get: &Get<'_>,
         compose: impl FnOnce(GetOutcome<'_>) -> Tail,
-    ) -> bool {
-        if self.fetches.is_some() {
-            // What is touched has to be in memory.
-            let need = if get.touch.is_some() { Need::Memory } else { Need::Show };
-            match self.look_on_flash(progress, get.hash, get.key, need) {
-                Looked::Waits => return false,
-                Looked::Promoted => {
-                    if let Some(hit) = self.worker.get(get.hash, get.key) {
-                        self.show(progress, get, &hit, compose);
-                        self.touch_shown(get);
-                        return true;
-                    }
-                }
-                Looked::Found(found, charge) => {
-                    self.show_from_flash(progress, get, found, charge, compose);
-                    return true;
-                }
-                Looked::Miss => {}
-            }
-        }
+    ) {
         progress.tries = 0;
         let counters = self.worker.counters();
         counters.cmd_get.add(1);
@@ -114,6 +114,30 @@ impl Executor {
             counters.touch_misses.add(1);
         }
         compose(GetOutcome::Miss);
+    }
+
+    /// Reads a value that memory does not have.
+    #[inline(never)]
+    fn get_from_flash(
+        &mut self,
+        progress: &mut Progress,
+        get: &Get<'_>,
+        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
+    ) -> bool {
+        // What is touched has to be in memory.
+        let need = if get.touch.is_some() { Need::Memory } else { Need::Show };
+        match self.look_on_flash(progress, get.hash, get.key, need) {
+            Looked::Waits => return false,
+            Looked::Promoted => match self.worker.get(get.hash, get.key) {
+                Some(hit) => {
+                    self.show(progress, get, &hit, compose);
+                    self.touch_shown(get);
+                }
+                None => self.show_miss(progress, get, compose),
+            },
+            Looked::Found(found, charge) => self.show_from_flash(progress, get, found, charge, compose),
+            Looked::Miss => self.show_miss(progress, get, compose),
+        }
         true
     }
 
@@ -225,8 +249,8 @@ impl Executor {
         }
     }
 
-    /// Creates an empty item whose token the caller holds. Returns whether this call created it. The item lives long enough
-    /// to be shown, though its expiry may be past.
+    /// Creates an empty item whose token the caller holds. Returns whether this call created it. The item lives long
+    /// enough to be shown, though its expiry may be past.
     fn create(&mut self, key: &[u8], hash: KeyHash, create: &Create) -> bool {
         let clock = self.clock();
         let expiry = match create.expiry {

@@ -1,8 +1,8 @@
 //! Executing operations: the cache's worker, the wait for flash, and all counting.
 //!
-//! Nothing here knows a word of a protocol. An operation comes in, and its outcome goes to a function of the caller, which
-//! composes the reply. It is a function because the outcome of a read borrows the item, and because some of what the
-//! operation asked for is done only after the item was shown.
+//! Nothing here knows a word of a protocol. An operation comes in, and its outcome goes to a function of the caller,
+//! which composes the reply. It is a function because the outcome of a read borrows the item, and because some of what
+//! the operation asked for is done only after the item was shown.
 //!
 //! * `get` reads, `write` changes items, `admin` does the rest, `stats` tells what was counted;
 //! * `flash` makes an operation wait for an item that only flash has, with the reads that `fetches` keeps account of;

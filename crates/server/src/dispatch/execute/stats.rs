@@ -4,14 +4,11 @@
 //! them, and their value is 0. All items are shown in the one class 1.
 
 use super::Executor;
-use crate::dispatch::operation::StatsTopic;
+use crate::dispatch::operation::{StatsTopic, THE_CLASS};
 use crate::dispatch::outcome::{Outcome, StatRows};
 use larder_cache::Totals;
 use rustix::process::getpid;
 use std::collections::BTreeMap;
-
-/// The class that all items are shown in.
-const THE_CLASS: u32 = 1;
 
 fn yes_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
@@ -42,7 +39,7 @@ impl Executor {
 
     fn stats_general(&self, rows: &mut StatRows) {
         let cache = self.worker.cache();
-        let t = self.totals_since_reset();
+        let totals = self.totals_since_reset();
         let io = self.state.io_snapshot();
         let settings = self.state.settings();
         let clock = cache.clock();
@@ -66,34 +63,7 @@ impl Executor {
         rows.zeros(&["read_buf_bytes_free"]);
         rows.put("read_buf_oom", io.read_out_of_memory);
         rows.zeros(&["reserved_fds"]);
-        for (name, value) in [
-            ("cmd_get", t.cmd_get),
-            ("cmd_set", t.cmd_set),
-            ("cmd_flush", t.cmd_flush),
-            ("cmd_touch", t.cmd_touch),
-            ("cmd_meta", t.cmd_meta),
-            ("get_hits", t.get_hits),
-            ("get_misses", t.get_misses),
-            ("get_expired", t.get_expired),
-            ("get_flushed", t.get_flushed),
-            ("delete_misses", t.delete_misses),
-            ("delete_hits", t.delete_hits),
-            ("incr_misses", t.incr_misses),
-            ("incr_hits", t.incr_hits),
-            ("decr_misses", t.decr_misses),
-            ("decr_hits", t.decr_hits),
-            ("cas_misses", t.cas_misses),
-            ("cas_hits", t.cas_hits),
-            ("cas_badval", t.cas_badval),
-            ("touch_hits", t.touch_hits),
-            ("touch_misses", t.touch_misses),
-            ("store_too_large", t.store_too_large),
-            ("store_no_memory", t.store_no_memory),
-            ("auth_cmds", t.auth_cmds),
-            ("auth_errors", t.auth_errors),
-        ] {
-            rows.put(name, value);
-        }
+        command_counts(rows, &totals);
         if settings.idle_timeout_s > 0 {
             rows.put("idle_kicks", io.idle_kicks);
         }
@@ -130,21 +100,27 @@ impl Executor {
             "unexpected_napi_ids",
             "round_robin_fallback",
         ]);
+        self.item_counts(rows, &totals);
+        self.stats_of_extstore(rows, &totals);
+    }
+
+    fn item_counts(&self, rows: &mut StatRows, totals: &Totals) {
+        let cache = self.worker.cache();
+        let used = cache.memory_use();
         rows.put("bytes", used.items_bytes);
         rows.put("curr_items", cache.items());
-        rows.put("total_items", t.total_items);
+        rows.put("total_items", totals.total_items);
         rows.put("slab_global_page_pool", used.free_columns_bytes / cache.column_bytes() as u64);
-        rows.put("expired_unfetched", t.expired_unfetched);
-        rows.put("evicted_unfetched", t.evicted_unfetched);
-        rows.put("evicted_active", t.evicted_active);
-        rows.put("evictions", t.evictions);
-        rows.put("reclaimed", t.reclaimed);
+        rows.put("expired_unfetched", totals.expired_unfetched);
+        rows.put("evicted_unfetched", totals.evicted_unfetched);
+        rows.put("evicted_active", totals.evicted_active);
+        rows.put("evictions", totals.evictions);
+        rows.put("reclaimed", totals.reclaimed);
         rows.zeros(&["crawler_reclaimed", "crawler_items_checked", "lrutail_reflocked", "moves_to_cold"]);
         rows.zeros(&["moves_to_warm"]);
-        rows.put("moves_within_lru", t.moved);
-        rows.put("direct_reclaims", t.starved);
+        rows.put("moves_within_lru", totals.moved);
+        rows.put("direct_reclaims", totals.starved);
         rows.zeros(&["lru_bumps_dropped"]);
-        self.stats_of_extstore(rows, &t);
     }
 
     fn stats_settings(&self, rows: &mut StatRows) {
@@ -222,16 +198,16 @@ impl Executor {
     /// `stats temperature`, which memcached does not have.
     fn stats_temperature(&self, rows: &mut StatRows) {
         let cache = self.worker.cache();
-        let facts = cache.temperature_facts();
+        let temperature = cache.temperature_facts();
         rows.put("temperature", cache.temperature_kind().name());
-        if !facts.place.is_empty() {
-            rows.put("hitmap_on", &facts.place);
+        if !temperature.place.is_empty() {
+            rows.put("hitmap_on", &temperature.place);
         }
         rows.put("bytes", cache.memory_use().temperature_bytes);
-        rows.put("probation_share", format!("{:.2}", facts.probation_share));
-        rows.put("probation_columns", facts.probation_columns);
-        rows.put("main_columns", facts.main_columns);
-        for (name, _, value) in facts.counts() {
+        rows.put("probation_share", format!("{:.2}", temperature.probation_share));
+        rows.put("probation_columns", temperature.probation_columns);
+        rows.put("main_columns", temperature.main_columns);
+        for (name, _, value) in temperature.counts() {
             rows.put(name, value);
         }
         let totals = cache.totals();
@@ -348,7 +324,38 @@ impl Executor {
     }
 }
 
-/// User and system time of this process, as memcached prints them.
+fn command_counts(rows: &mut StatRows, totals: &Totals) {
+    for (name, value) in [
+        ("cmd_get", totals.cmd_get),
+        ("cmd_set", totals.cmd_set),
+        ("cmd_flush", totals.cmd_flush),
+        ("cmd_touch", totals.cmd_touch),
+        ("cmd_meta", totals.cmd_meta),
+        ("get_hits", totals.get_hits),
+        ("get_misses", totals.get_misses),
+        ("get_expired", totals.get_expired),
+        ("get_flushed", totals.get_flushed),
+        ("delete_misses", totals.delete_misses),
+        ("delete_hits", totals.delete_hits),
+        ("incr_misses", totals.incr_misses),
+        ("incr_hits", totals.incr_hits),
+        ("decr_misses", totals.decr_misses),
+        ("decr_hits", totals.decr_hits),
+        ("cas_misses", totals.cas_misses),
+        ("cas_hits", totals.cas_hits),
+        ("cas_badval", totals.cas_badval),
+        ("touch_hits", totals.touch_hits),
+        ("touch_misses", totals.touch_misses),
+        ("store_too_large", totals.store_too_large),
+        ("store_no_memory", totals.store_no_memory),
+        ("auth_cmds", totals.auth_cmds),
+        ("auth_errors", totals.auth_errors),
+    ] {
+        rows.put(name, value);
+    }
+}
+
+/// User and system time of this process, in seconds, as memcached shows them.
 fn rusage() -> (String, String) {
     let time = |number: &str| -> String {
         let ticks: u64 = number.parse().unwrap_or(0);
@@ -356,7 +363,7 @@ fn rusage() -> (String, String) {
         format!("{}.{:06}", ticks / hz, ticks % hz * 1_000_000 / hz)
     };
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the program's name, which may hold anything but ends at the last parenthesis: utime is the 12th field.
+    // The program's name may hold anything, but ends at the last parenthesis. Behind it, utime is the 12th field.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_ascii_whitespace().collect();
     (time(fields.get(11).unwrap_or(&"0")), time(fields.get(12).unwrap_or(&"0")))
 }

@@ -135,7 +135,8 @@ impl Executor {
         }
     }
 
-    /// Sends the next piece of a large value: at most `room` bytes of it, and what follows the value after its last piece.
+    /// Sends the next piece of a large value: at most `room` bytes of it, and what follows the value after its last
+    /// piece.
     pub(in crate::dispatch) fn continue_sending(
         &mut self,
         progress: &mut Progress,

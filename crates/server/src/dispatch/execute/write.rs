@@ -40,9 +40,9 @@ impl Executor {
         }
     }
 
-    /// The store named a CAS number: the store with the number that items are compared with. Where CAS is switched off no
-    /// item has the number that a client names, as no client was told any. No item has the number 0: a store that adds to
-    /// a value and names 0 compares nothing, as in memcached.
+    /// The store named a CAS number: the store with the number that items are compared with. Where CAS is switched off
+    /// no item has the number that a client names, as no client was told any. No item has the number 0: a store that
+    /// adds to a value and names 0 compares nothing, as in memcached.
     pub(super) fn with_compared_cas<'a>(&self, store: &Store<'a>) -> Store<'a> {
         let joins = matches!(store.mode, Mode::Append | Mode::Prepend);
         let compare = self.compared_cas(store.compare).filter(|&cas| cas != 0 || !joins);

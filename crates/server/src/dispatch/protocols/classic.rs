@@ -2,8 +2,8 @@
 
 use super::classic_admin;
 use super::client_time::ClientTime;
-use super::form::{Form, THE_CLASS, Words};
-use crate::dispatch::operation::{DeleteItem, ListingForm, OldItem, Operation, StoreItem};
+use super::form::{Form, Words};
+use crate::dispatch::operation::{DeleteItem, ListingForm, OldItem, Operation, StoreItem, THE_CLASS};
 use crate::dispatch::outcome::{
     FoundItem, GetOutcome, ItemValue, ListingPage, Outcome, Refusal, StatRows, Tail,
 };

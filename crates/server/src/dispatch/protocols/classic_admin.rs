@@ -3,8 +3,8 @@
 //! There are no slab classes and no LRU lists here. What would tune them in memcached is accepted and has no effect.
 
 use super::client_time::ClientTime;
-use super::form::{Form, THE_CLASS, Words};
-use crate::dispatch::operation::{ClockChange, ListingForm, Operation, StatsTopic};
+use super::form::{Form, Words};
+use crate::dispatch::operation::{ClockChange, ListingForm, Operation, StatsTopic, THE_CLASS};
 use larder_protocol::{DebugTime, Lru, LruCrawler, Request, Slabs, StatsKind, reply};
 
 /// A dump is answered alone, because it goes on for as long as it takes.

@@ -15,8 +15,8 @@ impl ClientTime {
         ClientTime { now_s: clock.now_s(), started_unix_s: clock.started_unix_s() }
     }
 
-    /// Reads an exptime by memcached's rule: 0 = never, negative = at once, up to 30 days = so many seconds from now, else
-    /// a unix time.
+    /// Reads an exptime by memcached's rule: 0 = never, negative = at once, up to 30 days = so many seconds from now,
+    /// else a unix time.
     #[inline]
     pub(in crate::dispatch) fn expiry(self, exptime: i32) -> Expiry {
         Expiry::from_exptime(i64::from(exptime), self.now_s, self.started_unix_s)

@@ -1,8 +1,5 @@
 //! What the reply to a classic request depends on, beside the outcome.
 
-/// The class that all items are shown in.
-pub(super) const THE_CLASS: u32 = 1;
-
 /// How a classic request is answered.
 pub(in crate::dispatch) enum Form {
     /// A command on a key. With `noreply` nothing is said.

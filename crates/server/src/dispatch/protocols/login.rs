@@ -20,8 +20,8 @@ pub(in crate::dispatch) struct Login {
     pub(in crate::dispatch) is_admitted: bool,
 }
 
-/// Reads one login attempt from the front of the input. `admit` says whether the user may log in; it is asked about `None`
-/// where no name and password can be read.
+/// Reads one login attempt from the front of the input. `admit` says whether the user may log in; it is asked about
+/// `None` where no name and password can be read.
 pub(in crate::dispatch) fn log_in(
     input: &[u8],
     output: &mut Output,

@@ -5,9 +5,8 @@
 
 use super::classic::stored_text;
 use super::client_time::ClientTime;
-use super::form::THE_CLASS;
 use crate::dispatch::operation::{
-    Create, DeleteItem, OldItem, Operation, Read, Recache, StoreItem, ValueWanted,
+    Create, DeleteItem, OldItem, Operation, Read, Recache, StoreItem, THE_CLASS, ValueWanted,
 };
 use crate::dispatch::outcome::{ItemDescription, ItemDetails, ItemValue, Outcome, ReadOutcome, Tail};
 use crate::dispatch::output::Output;

@@ -6,9 +6,10 @@
 //!   bytes <------compose--- ReplyForm <--- Outcome
 //! ```
 //!
-//! A protocol is three things: a parser in `larder_protocol`, a function `command` that reads its requests as operations,
-//! and a function `compose` that words outcomes. This file registers them: another protocol adds its requests to
-//! [`next_request`] and [`command`], and its composer to [`ReplyForm`]. Nothing below knows which protocol was spoken.
+//! A protocol is three things: a parser in `larder_protocol`, a function `command` that reads its requests as
+//! operations, and a function `compose` that words outcomes. This file registers them: another protocol adds its
+//! requests to [`next_request`] and [`command`], and its composer to [`ReplyForm`] and [`GetForm`]. Nothing below knows
+//! which protocol was spoken.
 //!
 //! * `classic`, `classic_admin` and `form` are memcached's text protocol, `meta` its meta commands;
 //! * `client_time` reads the times that clients send;
@@ -21,12 +22,12 @@ mod form;
 mod login;
 mod meta;
 
-pub(super) use classic::{compose_get, compose_listing};
+pub(super) use classic::compose_listing;
 pub(super) use client_time::ClientTime;
 pub(super) use login::{Login, log_in};
 
 use super::operation::Operation;
-use super::outcome::{Outcome, Tail};
+use super::outcome::{GetOutcome, Outcome, Tail};
 use super::output::Output;
 use crate::latency::Class;
 use larder_cache::{KEY_BYTES_MAX, KeyHash};
@@ -43,7 +44,7 @@ pub(super) struct Command<'a> {
     pub(super) class: Class,
 }
 
-/// Whose composer words the outcome, with what the words depend on beside the outcome.
+/// Which composer words the outcome, with what the words depend on beside the outcome.
 pub(super) enum ReplyForm<'a> {
     Classic(form::Form),
     Meta(meta::Form<'a>),
@@ -66,14 +67,37 @@ impl ReplyForm<'_> {
     }
 }
 
+/// Which composer words the outcome of a retrieval, one key at a time.
+#[derive(Clone, Copy)]
+pub(super) enum GetForm {
+    Classic,
+}
+
+impl GetForm {
+    /// Words the outcome of one key. `is_last` = no key of the request follows. What is returned follows a value that
+    /// is streamed.
+    #[inline]
+    pub(super) fn compose(
+        self,
+        output: &mut Output,
+        key: &[u8],
+        is_last: bool,
+        outcome: GetOutcome<'_>,
+    ) -> Tail {
+        match self {
+            GetForm::Classic => classic::compose_get(output, key, is_last, outcome),
+        }
+    }
+}
+
 /// The request at the front of the input.
 #[inline]
 pub(super) fn next_request<'a>(input: &'a [u8], options: &ParseOptions) -> Step<'a> {
     parse(input, options)
 }
 
-/// The key of a request as it stands in the input. Empty where there is none, and where the key has to be decoded first;
-/// see [`decoded_key`].
+/// The key of a request as it stands in the input. Empty where there is none, and where the key has to be decoded
+/// first; see [`decoded_key`].
 #[inline]
 pub(super) fn plain_key<'a>(request: &Request<'a>) -> &'a [u8] {
     match request {
