@@ -1,11 +1,13 @@
-//! The log: where every version of an item begins. Segments are filled in memory, sealed, and found until they are written.
+//! The log: where every version of an item begins. Segments are filled in memory, sealed, and found until they are
+//! written.
 //!
-//! What is newer is found first: a segment's sequence is its age, and an extent is newer than anything of the log. Whatever makes a
-//! version the newest (a put, an invalidation, a survivor of a reclaim) happens under the **append lock**, which this file alone
-//! takes. So does whatever takes a segment out of the index.
+//! What is newer is found first: a segment's sequence is its age, and an extent is newer than anything of the log.
+//! Whatever makes a version the newest (a put, an invalidation, a survivor of a reclaim) happens under the **append
+//! lock**, which this file alone takes. So does whatever takes a segment out of the index.
 //!
-//! Under the append lock may be taken: the lock of the zones ([`super::space::Space`]), the lock of a buffer, the lock of the
-//! waiting tombstones, the list of generations while it changes, and the locks of the meta log. `sweeping` is taken alone.
+//! Under the append lock may be taken: the lock of the zones ([`super::space::Space`]), the lock of a buffer, the lock
+//! of the waiting tombstones, the list of generations while it changes, and the locks of the meta log. `sweeping` is
+//! taken alone.
 
 mod restore;
 
@@ -54,8 +56,9 @@ struct Append {
     ids: Vec<u16>,
     /// The highest CAS number seen.
     cas_max: u64,
-    /// Extents that a restart would find if there were no marks in the log, by [`crate::extent_table::ExtentTable::class`]. By
-    /// class, because the table removes all extents of a class together.
+    /// Extents that a restart would find if there were no marks in the log, by
+    /// [`crate::extent_table::ExtentTable::class`]. By class, because the table removes all extents of a class
+    /// together.
     dead: DeadExtents,
 }
 
@@ -95,8 +98,8 @@ pub(crate) struct Log {
     table_full: AtomicBool,
     /// The extent table had no room.
     extents_full: AtomicBool,
-    /// The zone of the log is to be closed before it is full, so that it can be merged or dropped: all versions of some key that
-    /// the log table has room for are in it.
+    /// The zone of the log is to be closed before it is full, so that it can be merged or dropped: all versions of some
+    /// key that the log table has room for are in it.
     close_zone: AtomicBool,
     /// Held by the thread that sweeps the log table: one at a time.
     sweeping: Mutex<()>,
@@ -193,8 +196,8 @@ impl Log {
     /// Leaves a tombstone for a key where one is needed. Says whether one was, and its commit where there is a journal.
     pub(crate) fn invalidate(&self, hash: KeyHash, key: &[u8]) -> (bool, Option<Commit>) {
         let hidden = self.hide(hash, key);
-        // Also where nothing is to be found: what was found before is not the newest any more. After the look, since something
-        // may have been found and gone in the meantime.
+        // Also where nothing is to be found: what was found before is not the newest any more. After the look, since
+        // something may have been found and gone in the meantime.
         self.meta().bump_stamp(hash.0);
         hidden
     }
@@ -215,7 +218,8 @@ impl Log {
         }
         let floor = self.meta().floor();
         let placed = self.append_tombstone(&mut append, hash.0, key);
-        // Under the lock: the segment cannot be sealed yet. Where everything was dropped instead, that is durable by now.
+        // Under the lock: the segment cannot be sealed yet. Where everything was dropped instead, that is durable by
+        // now.
         let commit = match self.meta().floor() == floor {
             true => self.meta().journal(placed, hash.0, key),
             false => None,
@@ -225,8 +229,8 @@ impl Log {
         (true, commit)
     }
 
-    /// Appends a survivor of a reclaim, or a tombstone in its stead, if nothing happened under its hash since `stamp`. Says to which
-    /// segment.
+    /// Appends a survivor of a reclaim, or a tombstone in its stead, if nothing happened under its hash since `stamp`.
+    /// Says to which segment.
     ///
     /// # Errors
     /// Why it was not appended.
@@ -302,8 +306,8 @@ impl Log {
         }
     }
 
-    /// Appends a record to the open segment of its kind, or to a new one. `last` allows the room that is kept for tombstones. Says to
-    /// which segment.
+    /// Appends a record to the open segment of its kind, or to a new one. `last` allows the room that is kept for
+    /// tombstones. Says to which segment.
     fn push(
         &self,
         append: &mut Append,
@@ -419,7 +423,8 @@ impl Log {
         index.extents.remove_matching(query.hash);
     }
 
-    /// A record of this hash was appended to the segment `newer`: the newest older segment has one record less that is live.
+    /// A record of this hash was appended to the segment `newer`: the newest older segment has one record less that is
+    /// live.
     fn note_superseded(&self, hash: u64, newer: u64) {
         let newest = self.lookup.log_segments(hash).into_iter().find(|segment| segment.sequence() < newer);
         if let Some(LogSegment::Flash(segment)) = newest.as_deref() {
@@ -456,8 +461,8 @@ impl Log {
         let marked = self.marks_extent(append, hash);
         let own = self.push(append, Kind::Extents, hash, record, false)?;
         self.kill_extents(append, query, Some(own));
-        // A version in the log would be found again when the extent's zone goes, and a mark in the log must not go with the
-        // tombstone that has it. A later part has only one version.
+        // A version in the log would be found again when the extent's zone goes, and a mark in the log must not go with
+        // the tombstone that has it. A later part has only one version.
         if query.part == 0 && (marked || self.lookup.log_may_hold(hash)) {
             let tombstone = Record { cas: own, ..Record::tombstone(record.key, marked) };
             match self.push(append, Kind::Log, hash, &tombstone, true) {
@@ -508,8 +513,8 @@ impl Log {
 
     // Flushes.
 
-    /// Nothing that was put before is found any more; its memory and its zones are given back later. Returns the new floor, which
-    /// the caller writes down.
+    /// Nothing that was put before is found any more; its memory and its zones are given back later. Returns the new
+    /// floor, which the caller writes down.
     fn drop_all(&self, append: &mut Append) -> u64 {
         let floor = self.meta().next_sequence().unwrap_or(u64::MAX);
         // Until the floor is written down, or everything is dropped at the next start.
@@ -559,8 +564,8 @@ impl Log {
         self.seal_open(&mut append, Kind::Extents);
     }
 
-    /// Appends the tombstones that wait, and seals both open segments. `None` if not all tombstones found room; else the highest CAS
-    /// number of all.
+    /// Appends the tombstones that wait, and seals both open segments. `None` if not all tombstones found room; else
+    /// the highest CAS number of all.
     pub(crate) fn seal_for_good(&self) -> Option<u64> {
         let mut append = self.append();
         if !self.drain(&mut append) {
@@ -571,7 +576,8 @@ impl Log {
         Some(append.cas_max)
     }
 
-    /// Journal records are not needed any more when their segments are durable: seals the open one if they take too much room.
+    /// Journal records are not needed any more when their segments are durable: seals the open one if they take too
+    /// much room.
     pub(crate) fn make_room_in_journal(&self) {
         if self.meta().wants_seal() {
             self.seal();
@@ -590,12 +596,14 @@ impl Log {
         append.sealed.len() > 1 || append.free.len() <= 1
     }
 
-    /// Makes a segment that was written one that is found on the device. `order` has the numbers of the records that were written.
+    /// Makes a segment that was written one that is found on the device. `order` has the numbers of the records that
+    /// were written.
     pub(crate) fn install(&self, buffer: &Buffer, content: &Content, order: &[u32], facts: SegmentFacts) {
         let hits = self.hit_bits(facts.items);
         let extents = facts.extents.clone();
         let segment = Arc::new(Segment::new(buffer.id, facts, hits));
-        // From here on a put or an invalidation finds it on the device, or has found it in memory and marked it as dead there.
+        // From here on a put or an invalidation finds it on the device, or has found it in memory and marked it as dead
+        // there.
         let mut append = self.append();
         self.space.add_segment(&segment);
         let index = self.index();

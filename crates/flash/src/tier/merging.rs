@@ -73,8 +73,8 @@ impl Merging {
         let is_crowded = self.lookup.index.is_table_filled(TABLE_FULL_PERCENT)
             || !self.log.has_ids(self.shape.buffers as usize + IDS_SPARE)
             || table_full;
-        // Where space is short and there is something older, that goes first: small merges make many generations, and each of
-        // them costs a false read now and then.
+        // Where space is short and there is something older, that goes first: small merges make many generations, and
+        // each of them costs a false read now and then.
         let is_short = is_short && self.lookup.generations.list().newest_first().is_empty();
         let due = !full.is_empty() && (full.len() >= share || is_crowded || is_short);
         (full, due)
@@ -99,8 +99,8 @@ impl Merging {
             Err(why) => {
                 self.lookup.status.counters.merges_given_up.fetch_add(1, Relaxed);
                 self.abandon();
-                // No generation could go in its place. If it is urgent, the log's own oldest zone goes: the next merge would come
-                // no further.
+                // No generation could go in its place. If it is urgent, the log's own oldest zone goes: the next merge
+                // would come no further.
                 is_stuck && why == GivenUp::NoRoom && self.release.drop_oldest()
             }
         }
@@ -112,7 +112,8 @@ impl Merging {
         self.release.idle_generation_zones();
     }
 
-    /// Percent of the cold items to keep: all, while there is room for them and for as much again as reclaim holds ready.
+    /// Percent of the cold items to keep: all, while there is room for them and for as much again as reclaim holds
+    /// ready.
     fn keep_percent(&self, log_zones: usize) -> u8 {
         if self.space.has_ready(log_zones) { 100 } else { self.keep_percent }
     }

@@ -1,11 +1,11 @@
 //! Zones are released whole: nothing in them is found any more, then they are erased and can be written again.
 //!
-//! The steps of a release are always these. It is written down that a restart finds nothing in the zone; from then on no
-//! tombstone is needed that hides something in it. The index forgets the segments in it. The zone is erased.
+//! The steps of a release are always these. It is written down that a restart finds nothing in the zone; from then on
+//! no tombstone is needed that hides something in it. The index forgets the segments in it. The zone is erased.
 //!
-//! Lock: `releasing`, held by the thread that chooses a zone until the zone is erased. Two threads that chose the same zone
-//! would erase it twice, and by the second time it may have been written again. Comes after the locks of the writer and of
-//! the reclaim, and before the append lock.
+//! Lock: `releasing`, held by the thread that chooses a zone until the zone is erased. Two threads that chose the same
+//! zone would erase it twice, and by the second time it may have been written again. Comes after the locks of the
+//! writer and of the reclaim, and before the append lock.
 
 use super::directory::Segment;
 use super::log::Log;
@@ -83,7 +83,8 @@ impl Release {
 
     // Zones that are dropped unread, because space is needed.
 
-    /// Drops the oldest zone; nothing is read back. The oldest zone of the log hides nothing, and a zone of extents never does.
+    /// Drops the oldest zone; nothing is read back. The oldest zone of the log hides nothing, and a zone of extents
+    /// never does.
     pub(crate) fn drop_oldest(&self) -> bool {
         let generations = &self.lookup.generations;
         if !generations.list().newest_first().is_empty() || generations.has_unreleased() {
@@ -122,8 +123,8 @@ impl Release {
 
     // What a merge leaves behind.
 
-    /// Shows a new generation in place of the log zones it was made of, and releases those. `floor` is the one that the merge
-    /// began with. Says whether the zones are released.
+    /// Shows a new generation in place of the log zones it was made of, and releases those. `floor` is the one that the
+    /// merge began with. Says whether the zones are released.
     pub(crate) fn install_merge(&self, merged: Merged, floor: u64, log: &[LogZone]) -> bool {
         let end = |segments: &[Arc<Segment>]| segments.last().map_or(0, |last| last.sequence() + 1);
         let ends: Vec<(ZoneId, u64)> = log.iter().map(|(zone, segments)| (*zone, end(segments))).collect();
@@ -194,8 +195,8 @@ impl Releasing<'_> {
         zones.into_iter().map(|zone| self.zone(zone)).fold(false, |any, one| any | one)
     }
 
-    /// Releases the segments that a zone has, without erasing it. First it is written down: from the moment they are forgotten here,
-    /// a key that was only there gets no tombstone.
+    /// Releases the segments that a zone has, without erasing it. First it is written down: from the moment they are
+    /// forgotten here, a key that was only there gets no tombstone.
     fn content(&self, zone: ZoneId) -> bool {
         let segments = self.release.space.segments(zone);
         let floor = segments.last().map_or(0, |last| last.sequence() + 1);

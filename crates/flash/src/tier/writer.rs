@@ -195,7 +195,8 @@ impl LogWriter {
     /// Where a segment of so many pages can be written.
     fn cursor(&self, cursors: &mut Cursors, kind: Kind, pages: u32) -> Option<Cursor> {
         if let Some(cursor) = *cursors.of(kind) {
-            // Numbers of the log table are given back when the zone is merged: they must not run out before it is closed.
+            // Numbers of the log table are given back when the zone is merged: they must not run out before it is
+            // closed.
             let is_crowded = self.lookup.has_generations
                 && kind == Kind::Log
                 && !self.log.has_ids(self.shape.buffers as usize + IDS_SPARE);
@@ -212,13 +213,14 @@ impl LogWriter {
 
     fn close_zone(&self, zone: ZoneId) {
         if self.space.close(zone) == Closed::Empty {
-            // All that it had was released, and it must not be written again before the thread that did that is done with it.
+            // All that it had was released, and it must not be written again before the thread that did that is done
+            // with it.
             self.release.erase_emptied(zone);
         }
     }
 
-    /// Writes no more to a zone that failed. The segment that failed may be there as a whole all the same. Where nothing else is in
-    /// the zone, no start is to find it beside its other copy, or after that copy has gone.
+    /// Writes no more to a zone that failed. The segment that failed may be there as a whole all the same. Where
+    /// nothing else is in the zone, no start is to find it beside its other copy, or after that copy has gone.
     fn give_up(&self, zone: ZoneId, sequence: u64) {
         if self.space.give_up(zone) {
             self.lookup.meta.release(&[(zone, sequence + 1)]);
