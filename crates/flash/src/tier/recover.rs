@@ -27,7 +27,7 @@ struct Running {
 /// What was not put into the log.
 #[derive(Default)]
 struct Taken {
-    /// Segments of generations and address runs: they make sense only when all of them are known.
+    /// Segments of generations and address runs. They are shown when all of them are known.
     of_generations: Vec<SegmentFacts>,
     /// Segments that were not taken in, or not whole: zone and sequence.
     lost: Vec<(ZoneId, u64)>,

@@ -185,13 +185,13 @@ impl Survivors {
         let own = segment.sequence();
         let older =
             known.iter().any(|other| other.sequence() < own) || self.lookup.generations.may_hold(hash);
-        // A newer extent counts for nothing here: it left a tombstone in the log, which has to stay as long as what it
-        // hides.
+        // A newer extent does not count as a replacement. It left a tombstone in the log, which must stay as long as
+        // this record does.
         let newer = known.iter().any(|other| other.sequence() > own);
         let hides_extents = record.supersedes_extent && self.log.must_mark(hash);
         let mut is_newest = !newer;
         if newer {
-            // What replaced the record stays, and hides what is older.
+            // The record that replaced this one stays, and hides older versions.
             let matters = older || hides_extents;
             let replaced = if matters { self.is_replaced(&Query::of(hash, record), own) } else { Some(true) };
             if replaced == Some(true) {
