@@ -166,15 +166,6 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         }
     }
 
-    /// Prefetches the cache lines that a lookup of this hash reads, by loads whose results are not used.
-    #[inline]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        let position = self.position(hash);
-        let loaded =
-            (self.word(position.first, 0).load(Relaxed), self.word(position.second, 0).load(Relaxed));
-        std::hint::black_box(loaded);
-    }
-
     /// Calls `found` with the payload of each entry that may be of this hash. If a slot was moved meanwhile, some
     /// payloads come more than once.
     #[inline]
@@ -324,6 +315,7 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
     }
 
     /// Entries in the stash.
+    #[cfg(test)]
     pub(crate) fn stashed(&self) -> u64 {
         self.stashed.load(Relaxed)
     }

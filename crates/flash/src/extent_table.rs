@@ -94,7 +94,8 @@ impl ExtentTable {
     }
 
     /// Removes the entry of this hash with this address; `false` if there is none.
-    pub fn remove(&self, hash: u64, address: u64) -> bool {
+    #[cfg(test)]
+    pub(crate) fn remove(&self, hash: u64, address: u64) -> bool {
         self.table.remove(hash, false, |payload| Extent::unpack(payload).address == address) > 0
     }
 
@@ -116,12 +117,6 @@ impl ExtentTable {
     /// The class of a hash: equal for all hashes that the table cannot tell apart.
     pub(crate) fn class(&self, hash: u64) -> u64 {
         self.table.class(hash)
-    }
-
-    /// Prefetches the cache lines that [`ExtentTable::candidates`] reads.
-    #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        self.table.prefetch(hash);
     }
 
     /// The number of entries.

@@ -169,7 +169,8 @@ impl LogTable {
     }
 
     /// Removes one entry of the hash and the segment; `false` if there is none.
-    pub fn remove(&self, hash: u64, id: u16) -> bool {
+    #[cfg(test)]
+    pub(crate) fn remove(&self, hash: u64, id: u16) -> bool {
         either!(&self.table, table => table.remove(hash, false, |found| found == id as u64) > 0)
     }
 
@@ -189,12 +190,6 @@ impl LogTable {
             let _writer = table.lock();
             self.dying.iter().zip(dead.0).for_each(|(word, bits)| word.store(bits, Relaxed));
         });
-    }
-
-    /// Prefetches the cache lines that [`LogTable::candidates`] reads.
-    #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        either!(&self.table, table => table.prefetch(hash));
     }
 
     /// The number of entries.
@@ -218,7 +213,8 @@ impl LogTable {
     }
 
     /// Entries in the stash, because their buckets had no room.
-    pub fn stashed(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn stashed(&self) -> u64 {
         either!(&self.table, table => table.stashed())
     }
 
