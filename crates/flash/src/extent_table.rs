@@ -94,7 +94,7 @@ impl ExtentTable {
     }
 
     /// Removes the entry of this hash with this address; `false` if there is none.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn remove(&self, hash: u64, address: u64) -> bool {
         self.table.remove(hash, false, |payload| Extent::unpack(payload).address == address) > 0
     }

@@ -169,7 +169,7 @@ impl LogTable {
     }
 
     /// Removes one entry of the hash and the segment; `false` if there is none.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn remove(&self, hash: u64, id: u16) -> bool {
         either!(&self.table, table => table.remove(hash, false, |found| found == id as u64) > 0)
     }

@@ -115,8 +115,8 @@ impl Restart {
         true
     }
 
-    /// Writes down that a later start does not find either what was not taken in: it may not know any more why it was
-    /// not.
+    /// Releases what was not taken in, so that a later start does not find it: that start may not know any more why it
+    /// was left out.
     fn release_lost(&self, taken: &Taken, next_sequence: u64) {
         if taken.lost.is_empty() {
             return;
