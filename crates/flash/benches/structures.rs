@@ -1,9 +1,9 @@
 //! The cost of the index structures of the flash tier: of a lookup in each, and of building them.
 //!
-//! `cargo bench -p larder-flash --bench structures`. Each row has the fastest of seven runs and their median; other work on
-//! the machine makes a run slower, never faster. Sizes are those of a segment of 64 MiB with items of 100 bytes (600,000
-//! items), and of a log of 16 M entries. *hit* stands for hashes that were inserted, *miss* for others. Each lookup takes
-//! another hash, in no order, so tables that are larger than the CPU's caches are read from memory.
+//! `cargo bench -p larder-flash --bench structures`. Each row has the fastest of seven runs and their median; other
+//! work on the machine makes a run slower, never faster. Sizes are those of a segment of 64 MiB with items of 100 bytes
+//! (600,000 items), and of a log of 16 M entries. *hit* stands for hashes that were inserted, *miss* for others. Each
+//! lookup takes another hash, in no order, so tables that are larger than the CPU's caches are read from memory.
 
 use larder_flash::structures::{
     Candidates, Extent, ExtentTable, FenceBuilder, Filter, HitBits, IdSet, LogTable, generations,
