@@ -9,8 +9,8 @@ import unittest
 import support
 from process_support import Case, larder_only, run_to_end
 
-KERNELS = os.path.join(support.REPOSITORY, "crates", "temperature", "kernels")
-STAND_IN = os.path.join(support.REPOSITORY, "crates", "temperature", "tests", "stand_in_driver", "driver.cpp")
+KERNELS = os.path.join(support.REPOSITORY, "crates", "cuda", "kernels")
+STAND_IN = os.path.join(support.REPOSITORY, "crates", "cuda", "tests", "stand_in_driver", "driver.cpp")
 HOT_KEYS = 2000
 # Several times what 16 MiB hold.
 COLD_KEYS = 150_000

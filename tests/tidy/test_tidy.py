@@ -147,6 +147,10 @@ class Habits(unittest.TestCase):
         self.one({"docs/a.md": "`docs/b.md`\n"})
         self.none({"docs/a.md": "`docs/b.md` `docs/` `target/x` `GET/SET`\n", "docs/b.md": ""})
 
+    def test_named_code(self):
+        self.one({"docs/a.md": "`Log::put`\n", "a.rs": "struct Log;\n", "b.rs": "fn put() {}\n"})
+        self.none({"docs/a.md": "`Log::put` `std::mem::swap`\n", "a.rs": "impl Log {\n    fn put() {}\n}\n"})
+
     def test_white_space(self):
         self.one({"a.rs": "fn f() {} \n"})
         self.one({"a.rs": "fn f() {}"})

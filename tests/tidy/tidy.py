@@ -241,6 +241,20 @@ def named_files(tree):
                     yield "%s:%d: names %s, which is not there" % (name, number, path)
 
 
+def named_code(tree):
+    """A function or variant that a document names with its type is in the code."""
+    named = {}
+    for name in tree.files:
+        if name.endswith(".md"):
+            for number, line in enumerate(tree.lines(name), 1):
+                for owner, member in re.findall(r"`(?:\w+::)*([A-Z]\w*)::(\w+)(?:\([^`]*\))?`", line):
+                    named.setdefault((owner, member), "%s:%d" % (name, number))
+    code = [set(re.findall(r"\w+", tree.text(name))) for name in tree.files if name.endswith(".rs")]
+    for (owner, member), where in sorted(named.items()):
+        if not any(owner in words and member in words for words in code):
+            yield "%s: names %s::%s, which no file has" % (where, owner, member)
+
+
 def white_space(tree):
     """No space ends a line, and every file ends in a line feed."""
     for name in tree.files:
@@ -254,7 +268,7 @@ def white_space(tree):
 
 HABITS = [long_files, long_lines, circles, open_structs, metric_helps, flag_helps, unsafe_elsewhere,
           unsafe_without_reason, missing_forbid, unfinished, machine_paths, registries, documents, broken_links,
-          named_files, white_space]
+          named_files, named_code, white_space]
 
 
 def main():

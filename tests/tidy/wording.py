@@ -13,7 +13,8 @@ PRONOUNS = ("it", "they", "them", "those", "ones")
 PRONOUN_WORDS = 4
 # Words that stand for something of the text before: "Bytes of them.", "Of these, without a read.", "accepted, as above".
 POINTING = re.compile(
-    r"\b(?:of|in|for|from|by|with|to|on|than) them\b|\b(?:of|than) (?:these|those)\b(?! \w)|\bthose of\b|\bones\b|"
+    r"(?<!all )(?<!one )(?<!each )(?<!some )\bof them\b|\b(?:in|for|from|by|with|to|on|than) them\b|"
+    r"\b(?:of|than) (?:these|those)\b(?! \w)|\bthose of\b|\breplaced ones\b|"
     r"\bdid\b(?! not)|\bas (?:above|below|before)\b|\bsee above\b|\b(?:ditto|likewise|whoever)\b", re.IGNORECASE)
 NOT_FIRST = ("of", "by", "in", "on", "with", "without", "below", "above", "from", "among", "besides", "its",
                 "their", "which", "who")
