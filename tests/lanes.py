@@ -4,8 +4,8 @@
     tests/lanes.py [--one-after-another] LANE...
 
 A lane is a list of targets with spaces between, run in this order. `target@other` runs once the target `other`, of any
-lane, has ended. What a target prints is shown when the target has ended, so that the output of two lanes does not mix. A
-target that fails stops nothing. The exit status is 1 if any target failed.
+lane, has ended. What a target prints is shown when the target has ended, so that the output of two lanes does not mix.
+A target that fails stops nothing. The exit status is 1 if any target failed.
 """
 
 import os

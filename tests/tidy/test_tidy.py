@@ -17,7 +17,7 @@ import tidy  # noqa: E402
 import wording  # noqa: E402
 
 METRIC = 'fn rows() -> Vec<Family> {\n    vec![count("flash_merged", "%s", "bytes", 1)]\n}\n'
-FLAGS = ('static FLAGS: &[Flag] = &[\n    Flag {\n        long: "threads", takes: Takes::Value("NUM"), topic: Topic::Limits,\n'
+FLAGS = ('static FLAGS: &[Flag] = &[\n    Flag {\n        long: "threads", takes: Takes::Value("NUM"),\n'
          '        help: "%s",\n        default: "4", example: "%s",\n        set: |s, v| Ok(()), ..ROW\n    },\n];\n')
 ARGUMENT = "struct Arguments {\n    /// %s\n    #[arg(long)]\n    rate: u32,\n}\n"
 UNSAFE = "un" + "safe"
@@ -37,7 +37,8 @@ def wide(fields, written, visible="pub(crate) ", writer="crates/room/src/b.rs"):
     body = "".join("    %sfield_%d: u32,\n" % (visible, i) for i in range(fields))
     writes = "".join("    a.field_%d = 1;\n" % i for i in range(written))
     return {"crates/room/Cargo.toml": "", "crates/room/src/lib.rs": "mod a;\nmod b;\n",
-            "crates/room/src/a.rs": "pub(crate) struct A {\n%s}\n" % body, writer: "fn write(a: &mut A) {\n%s}\n" % writes}
+            "crates/room/src/a.rs": "pub(crate) struct A {\n%s}\n" % body,
+            writer: "fn write(a: &mut A) {\n%s}\n" % writes}
 
 
 class Habits(unittest.TestCase):
@@ -201,7 +202,8 @@ class Repository(unittest.TestCase):
     def test_the_texts_of_metrics_and_flags_are_found(self):
         tree = tidy.Tree(tidy.REPOSITORY)
         rust = [name for name in tree.files if name.endswith(".rs") and "/src/" in "/" + name]
-        metrics = [text for name in rust for text in wording.metrics(name, tree.text(name)) if name.startswith("crates/")]
+        metrics = [text for name in rust if name.startswith("crates/")
+                   for text in wording.metrics(name, tree.text(name))]
         flags = [flag for name in rust for flag in wording.flags(tree.text(name)) if name.startswith("src/")]
         arguments = [text for name in rust for text in wording.arguments(tree.text(name))]
         self.assertGreater(len(metrics), 100)
