@@ -86,7 +86,7 @@ class Habits(unittest.TestCase):
         self.one(wide(16, 16, visible="", writer="crates/room/src/a/below.rs"))
 
     def test_metric_helps(self):
-        bad = ["Bytes of them.", "Of them, without a read.", "Flushes.", "1 while the flash works at all.",
+        bad = ["Bytes of them.", "Of them, without a read.", "Flushes.", "1 while it finds out what the device holds.",
                "Keys and values of them.", "Times too many tombstones did, and everything was dropped.",
                "Bytes of records that merges wrote", "The records worth it that found no room."]
         for text in bad:

@@ -14,7 +14,7 @@ PRONOUNS = ("it", "they", "them", "those", "ones")
 PRONOUN_WORDS = 4
 # Words that stand for something of the text before: "Bytes of them.", "Those of the log.", "accepted, as above".
 POINTING = re.compile(
-    r"(?<!all )(?<!one )(?<!each )(?<!some )\bof them\b|\b(?:in|for|from|by|with|to|on|than) them\b|"
+    r"(?<!all )(?<!one )(?<!each )(?<!some )\bof them\b|"
     r"\b(?:of|than) (?:these|those)\b(?! \w)|\bthose of\b|\breplaced ones\b|"
     r"\bdid\b(?! not)|\bas (?:above|below|before)\b|\bsee above\b|\b(?:ditto|likewise|whoever)\b", re.IGNORECASE)
 NOT_FIRST = ("of", "by", "in", "on", "with", "without", "below", "above", "from", "among", "besides", "its",
@@ -54,7 +54,7 @@ def wrong_in_text(text):
 
 def wrong_in_metric(text):
     """What is wrong with the help of a metric, or None."""
-    if not text[:1].isupper():
+    if not (text[:1].isupper() or text[:1].isdigit()):
         return "it does not begin with a capital"
     if not text.endswith(".") or text.endswith(".."):
         return "it does not end in one full stop"
