@@ -163,9 +163,10 @@ class Crate:
         found = {}
         for module, text in self.texts.items():
             known = found.setdefault(module, set())
-            plain = re.sub(r"\buse\s+[^;]+;", "", text)
+            plain = re.sub(r"\b(?:use\s+[^;]+|mod\s+\w+)\s*;", "", text)
+            # A name behind a dot, or before a colon, is a field, a method or a parameter.
             paths = [path for path, name, exported in uses_of(text)
-                     if not exported or re.search(r"\b%s\b" % re.escape(name), plain)]
+                     if not exported or re.search(r"(?<![.\w])%s\b(?!\s*:(?!:))" % re.escape(name), plain)]
             paths += [match.split("::") for match in re.findall(r"\b(?:crate|super|self)(?:::\w+)+", plain)]
             children = {child[-1] for child in self.texts if child[:-1] == module and child}
             paths += [match.split("::") for match in re.findall(r"(?<![:\w])[a-z_]\w*(?:::\w+)+", plain)
