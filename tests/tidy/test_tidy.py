@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Shows for each habit of `tidy.py` what it finds and what it leaves alone, and for `structure.py` how files are read.
+"""Shows for each habit of `tidy.py` what it finds and what it leaves alone, for `structure.py` how files are read, and for
+`lanes.py` in which order targets run.
 
 The last line says `N passed, N failed, N skipped`.
 """
@@ -10,8 +11,9 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
+import lanes  # noqa: E402
 import structure  # noqa: E402
 import tidy  # noqa: E402
 import wording  # noqa: E402
@@ -194,6 +196,35 @@ class Structure(unittest.TestCase):
         files = {"lib.rs": "mod a;\nmod b;\n", "b.rs": "pub fn g() {}\n", "a/tests.rs": "use crate::b::g;\n",
                  "a.rs": "#[cfg(test)]\nmod tests { use crate::b::g; }\n"}
         self.assertEqual(self.edges(files), set())
+
+
+class Lanes(unittest.TestCase):
+    """The order of targets in `tests/lanes.py`."""
+
+    def ended(self, *named):
+        """The targets in the order in which they ended, and those that failed; `bad` fails."""
+        run = lanes.Lanes(named)
+        run.run_target = lambda name: int(name == "bad")
+        failed = run.run()
+        return list(run.ended), failed
+
+    def test_a_target_waits_for_a_target_of_another_lane(self):
+        ended, failed = self.ended("a@d b", "c d")
+        self.assertLess(ended.index("d"), ended.index("a"))
+        self.assertEqual((sorted(ended), failed), (["a", "b", "c", "d"], []))
+
+    def test_a_target_that_fails_stops_nothing(self):
+        ended, failed = self.ended("bad b", "c@bad")
+        self.assertEqual((ended[0], sorted(ended), failed), ("bad", ["b", "bad", "c"], ["bad"]))
+
+    def test_in_one_lane_each_target_comes_behind_the_one_it_waits_for(self):
+        self.assertEqual(lanes.in_one_lane(["a@d b", "c d"]), "b c d a")
+
+    def test_a_target_that_waits_for_nothing_known_is_refused(self):
+        with self.assertRaises(SystemExit):
+            lanes.Lanes(["a@x"])
+        with self.assertRaises(SystemExit):
+            lanes.in_one_lane(["a@b b@a"])
 
 
 class Repository(unittest.TestCase):
