@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Shows for each habit of `tidy.py` what it finds and what it leaves alone, for `structure.py` how files are read, and for
-`lanes.py` in which order targets run.
+"""Shows for each habit of `tidy.py` what it finds and what it leaves alone, for `structure.py` how files are read, and
+for `lanes.py` in which order targets run.
 
 The last line says `N passed, N failed, N skipped`.
 """
