@@ -4,8 +4,8 @@
     tests/lanes.py [--one-after-another] LANE...
 
 A lane is a list of targets with spaces between, run in this order. `target@other` runs once the target `other`, of any
-lane, has ended. What a target prints is shown when the target has ended, so that the output of two lanes does not mix. A
-target that fails stops nothing. The exit status is 1 if any target failed.
+lane, has ended. What a target prints is shown when the target has ended, so that the output of two lanes does not mix.
+A target that fails stops nothing. The exit status is 1 if any target failed.
 """
 
 import os
@@ -68,22 +68,25 @@ class Lanes:
         return done.returncode
 
 
+def in_one_lane(lanes):
+    """All targets in one lane, each behind the target that it waits for."""
+    order = []
+    pending = [target.partition("@")[::2] for lane in lanes for target in lane.split()]
+    while pending:
+        ready = next((pair for pair in pending if not pair[1] or pair[1] in order), None)
+        if ready is None:
+            sys.exit("lanes.py: targets wait for each other: %s" % " ".join(name for name, _ in pending))
+        pending.remove(ready)
+        order.append(ready[0])
+    return " ".join(order)
+
+
 def main():
     """Reads the command line; returns the exit status."""
     lanes = sys.argv[1:]
     if lanes[:1] == ["--one-after-another"]:
-        lanes = [" ".join(lanes[1:])]
-        # In one lane a target that waits must come behind the one it waits for.
-        order = []
-        pending = [target.partition("@")[::2] for target in lanes[0].split()]
-        while pending:
-            ready = next((pair for pair in pending if not pair[1] or pair[1] in order), None)
-            if ready is None:
-                sys.exit("lanes.py: targets wait for each other: %s" % " ".join(name for name, _ in pending))
-            pending.remove(ready)
-            order.append(ready[0])
-        lanes = [" ".join(order)]
-    if not lanes:
+        lanes = [in_one_lane(lanes[1:])]
+    if not any(lane.split() for lane in lanes):
         print(__doc__)
         return 2
     failed = Lanes(lanes).run()

@@ -55,8 +55,10 @@ class FlashCase(Case):
             time.sleep(0.002)
 
     def cold(self, connection, items, mebibytes=4 * MEMORY_MIB, flags=0, exptime=0):
-        """Stores the items and pushes nearly all of them out of memory, so that only flash has them. Flash may refuse an item
-        when the device is behind, so this is tried a few times, with items that nobody has read yet."""
+        """Stores the items and pushes nearly all of them out of memory, so that only flash has them.
+
+        Flash may refuse an item when the device is behind, so this is tried a few times, with items without a read.
+        """
         for attempt in range(6):
             stored = 0
             for key, value in items.items():

@@ -9,8 +9,8 @@ import unittest
 import support
 from process_support import Case, larder_only, run_to_end
 
-KERNELS = os.path.join(support.REPOSITORY, "crates", "temperature", "kernels")
-STAND_IN = os.path.join(support.REPOSITORY, "crates", "temperature", "tests", "stand_in_driver", "driver.cpp")
+KERNELS = os.path.join(support.REPOSITORY, "crates", "cuda", "kernels")
+STAND_IN = os.path.join(support.REPOSITORY, "crates", "cuda", "tests", "stand_in_driver", "driver.cpp")
 HOT_KEYS = 2000
 # Several times what 16 MiB hold.
 COLD_KEYS = 150_000
@@ -74,8 +74,8 @@ class Kinds(Case):
 
     def test_hitmap_published(self):
         kept, stats = self.kept("--temperature", "hitmap-published")
-        # As in the paper, a new item is marked as if it had been read, and marked again in the set counter. In a flood of new
-        # items this leaves little time to tell which items are hot.
+        # As in the paper, a new item is marked as if it had been read, and marked again in the set counter. In a flood
+        # of new items this leaves little time to tell which items are hot.
         self.assertGreater(kept, HOT_KEYS // 20)
         self.assertGreater(int(stats[b"references"]), COLD_KEYS // 4)
         self.assertGreater(int(stats[b"agings"]), 0)

@@ -5,7 +5,8 @@
 A file knows another file when it names the module of that file, or something that is defined there, by a path that
 begins with `crate`, `self`, `super` or the name of a child module. A re-export (`pub use`) is followed to the file that
 defines the name; a file that re-exports a name knows the file of the name only if its own code uses the name too. The
-declaration `mod x;` is no such path. Tests are left out: `#[cfg(test)]`, files called `tests.rs`, folders called `tests`.
+declaration `mod x;` is no such path. Tests are left out: `#[cfg(test)]`, files called `tests.rs`, folders called
+`tests`.
 
 A file writes a field if it assigns to `.field`, borrows it mutably, or calls one of `WRITING_CALLS` on it. The field is
 found by its name alone, so a field of another struct with the same name counts too: only structs with more than
@@ -26,8 +27,8 @@ MACRO = re.compile(r"^\s*macro_rules!\s+(\w+)", re.M)
 STRUCT = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))?\s+)?struct\s+(\w+)[^;{(]*\{(.*?)^[ \t]*\}", re.M | re.S)
 FIELD = re.compile(r"^\s*(pub(?:\([^)]*\))?\s+)?(\w+)\s*:(?!:)", re.M)
 WRITING_CALLS = ("store|swap|fetch_\\w+|compare_exchange\\w*|lock|try_lock|write|set|replace|push|push_back|push_front|"
-                 "insert|remove|clear|take|drain|truncate|extend\\w*|retain|resize|pop\\w*|get_mut|as_mut|iter_mut|append|"
-                 "sort\\w*")
+                 "insert|remove|clear|take|drain|truncate|extend\\w*|retain|resize|pop\\w*|get_mut|as_mut|iter_mut|"
+                 "append|sort\\w*")
 
 
 def code_of(text):
@@ -162,9 +163,10 @@ class Crate:
         found = {}
         for module, text in self.texts.items():
             known = found.setdefault(module, set())
-            plain = re.sub(r"\buse\s+[^;]+;", "", text)
+            plain = re.sub(r"\b(?:use\s+[^;]+|mod\s+\w+)\s*;", "", text)
+            # A name behind a dot, or before a colon, is a field, a method or a parameter.
             paths = [path for path, name, exported in uses_of(text)
-                     if not exported or re.search(r"\b%s\b" % re.escape(name), plain)]
+                     if not exported or re.search(r"(?<![.\w])%s\b(?!\s*:(?!:))" % re.escape(name), plain)]
             paths += [match.split("::") for match in re.findall(r"\b(?:crate|super|self)(?:::\w+)+", plain)]
             children = {child[-1] for child in self.texts if child[:-1] == module and child}
             paths += [match.split("::") for match in re.findall(r"(?<![:\w])[a-z_]\w*(?:::\w+)+", plain)

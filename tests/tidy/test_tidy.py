@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Shows for each habit of `tidy.py` what it finds and what it leaves alone, and for `structure.py` how files are read.
+"""Shows for each habit of `tidy.py` what it finds and what it leaves alone, for `structure.py` how files are read, and
+for `lanes.py` in which order targets run.
 
 The last line says `N passed, N failed, N skipped`.
 """
@@ -10,14 +11,15 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
+import lanes  # noqa: E402
 import structure  # noqa: E402
 import tidy  # noqa: E402
 import wording  # noqa: E402
 
 METRIC = 'fn rows() -> Vec<Family> {\n    vec![count("flash_merged", "%s", "bytes", 1)]\n}\n'
-FLAGS = ('static FLAGS: &[Flag] = &[\n    Flag {\n        long: "threads", takes: Takes::Value("NUM"), topic: Topic::Limits,\n'
+FLAGS = ('static FLAGS: &[Flag] = &[\n    Flag {\n        long: "threads", takes: Takes::Value("NUM"),\n'
          '        help: "%s",\n        default: "4", example: "%s",\n        set: |s, v| Ok(()), ..ROW\n    },\n];\n')
 ARGUMENT = "struct Arguments {\n    /// %s\n    #[arg(long)]\n    rate: u32,\n}\n"
 UNSAFE = "un" + "safe"
@@ -37,7 +39,8 @@ def wide(fields, written, visible="pub(crate) ", writer="crates/room/src/b.rs"):
     body = "".join("    %sfield_%d: u32,\n" % (visible, i) for i in range(fields))
     writes = "".join("    a.field_%d = 1;\n" % i for i in range(written))
     return {"crates/room/Cargo.toml": "", "crates/room/src/lib.rs": "mod a;\nmod b;\n",
-            "crates/room/src/a.rs": "pub(crate) struct A {\n%s}\n" % body, writer: "fn write(a: &mut A) {\n%s}\n" % writes}
+            "crates/room/src/a.rs": "pub(crate) struct A {\n%s}\n" % body,
+            writer: "fn write(a: &mut A) {\n%s}\n" % writes}
 
 
 class Habits(unittest.TestCase):
@@ -85,7 +88,7 @@ class Habits(unittest.TestCase):
         self.one(wide(16, 16, visible="", writer="crates/room/src/a/below.rs"))
 
     def test_metric_helps(self):
-        bad = ["Bytes of them.", "Of them, without a read.", "Flushes.", "1 while the flash works at all.",
+        bad = ["Bytes of them.", "Of them, without a read.", "Flushes.", "1 while it finds out what the device holds.",
                "Keys and values of them.", "Times too many tombstones did, and everything was dropped.",
                "Bytes of records that merges wrote", "The records worth it that found no room."]
         for text in bad:
@@ -147,6 +150,10 @@ class Habits(unittest.TestCase):
         self.one({"docs/a.md": "`docs/b.md`\n"})
         self.none({"docs/a.md": "`docs/b.md` `docs/` `target/x` `GET/SET`\n", "docs/b.md": ""})
 
+    def test_named_code(self):
+        self.one({"docs/a.md": "`Log::put`\n", "a.rs": "struct Log;\n", "b.rs": "fn put() {}\n"})
+        self.none({"docs/a.md": "`Log::put` `std::mem::swap`\n", "a.rs": "impl Log {\n    fn put() {}\n}\n"})
+
     def test_white_space(self):
         self.one({"a.rs": "fn f() {} \n"})
         self.one({"a.rs": "fn f() {}"})
@@ -191,13 +198,43 @@ class Structure(unittest.TestCase):
         self.assertEqual(self.edges(files), set())
 
 
+class Lanes(unittest.TestCase):
+    """The order of targets in `tests/lanes.py`."""
+
+    def ended(self, *named):
+        """The targets in the order in which they ended, and those that failed; `bad` fails."""
+        run = lanes.Lanes(named)
+        run.run_target = lambda name: int(name == "bad")
+        failed = run.run()
+        return list(run.ended), failed
+
+    def test_a_target_waits_for_a_target_of_another_lane(self):
+        ended, failed = self.ended("a@d b", "c d")
+        self.assertLess(ended.index("d"), ended.index("a"))
+        self.assertEqual((sorted(ended), failed), (["a", "b", "c", "d"], []))
+
+    def test_a_target_that_fails_stops_nothing(self):
+        ended, failed = self.ended("bad b", "c@bad")
+        self.assertEqual((ended[0], sorted(ended), failed), ("bad", ["b", "bad", "c"], ["bad"]))
+
+    def test_in_one_lane_each_target_comes_behind_the_one_it_waits_for(self):
+        self.assertEqual(lanes.in_one_lane(["a@d b", "c d"]), "b c d a")
+
+    def test_a_target_that_waits_for_nothing_known_is_refused(self):
+        with self.assertRaises(SystemExit):
+            lanes.Lanes(["a@x"])
+        with self.assertRaises(SystemExit):
+            lanes.in_one_lane(["a@b b@a"])
+
+
 class Repository(unittest.TestCase):
     """The habits look at what they mean to look at, in this repository."""
 
     def test_the_texts_of_metrics_and_flags_are_found(self):
         tree = tidy.Tree(tidy.REPOSITORY)
         rust = [name for name in tree.files if name.endswith(".rs") and "/src/" in "/" + name]
-        metrics = [text for name in rust for text in wording.metrics(name, tree.text(name)) if name.startswith("crates/")]
+        metrics = [text for name in rust if name.startswith("crates/")
+                   for text in wording.metrics(name, tree.text(name))]
         flags = [flag for name in rust for flag in wording.flags(tree.text(name)) if name.startswith("src/")]
         arguments = [text for name in rust for text in wording.arguments(tree.text(name))]
         self.assertGreater(len(metrics), 100)

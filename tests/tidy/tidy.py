@@ -53,6 +53,13 @@ class Tree:
         self.all = tracked(root)
         self.files = [name for name in self.all if name.endswith(TEXT_SUFFIXES) or os.path.basename(name) in TEXT_NAMES]
         self.kept = {}
+        self.crates = None
+
+    def structure(self):
+        """What breaks the limits of `structure.py`, in all crates."""
+        if self.crates is None:
+            self.crates = [line for source in structure.sources(self.root) for line in structure.too_much(source)]
+        return self.crates
 
     def text(self, name):
         """What a file holds."""
@@ -118,14 +125,12 @@ def long_lines(tree):
 
 def circles(tree):
     """No more than three files of a crate know each other in a circle."""
-    return (line for source in structure.sources(tree.root) for line in structure.too_much(source)
-            if line.startswith("circle"))
+    return (line for line in tree.structure() if line.startswith("circle"))
 
 
 def open_structs(tree):
     """No struct has more than fifteen fields that other files of its crate write."""
-    return (line for source in structure.sources(tree.root) for line in structure.too_much(source)
-            if not line.startswith("circle"))
+    return (line for line in tree.structure() if not line.startswith("circle"))
 
 
 def metric_helps(tree):
@@ -241,6 +246,20 @@ def named_files(tree):
                     yield "%s:%d: names %s, which is not there" % (name, number, path)
 
 
+def named_code(tree):
+    """A function or variant that a document names with its type is in the code."""
+    named = {}
+    for name in tree.files:
+        if name.endswith(".md"):
+            for number, line in enumerate(tree.lines(name), 1):
+                for owner, member in re.findall(r"`(?:\w+::)*([A-Z]\w*)::(\w+)(?:\([^`]*\))?`", line):
+                    named.setdefault((owner, member), "%s:%d" % (name, number))
+    code = [set(re.findall(r"\w+", tree.text(name))) for name in tree.files if name.endswith(".rs")]
+    for (owner, member), where in sorted(named.items()):
+        if not any(owner in words and member in words for words in code):
+            yield "%s: names %s::%s, which no file has" % (where, owner, member)
+
+
 def white_space(tree):
     """No space ends a line, and every file ends in a line feed."""
     for name in tree.files:
@@ -254,7 +273,7 @@ def white_space(tree):
 
 HABITS = [long_files, long_lines, circles, open_structs, metric_helps, flag_helps, unsafe_elsewhere,
           unsafe_without_reason, missing_forbid, unfinished, machine_paths, registries, documents, broken_links,
-          named_files, white_space]
+          named_files, named_code, white_space]
 
 
 def main():

@@ -1,8 +1,9 @@
-"""The texts that users read one at a time: the help of metrics and of flags. Each must be understood without its neighbours.
+"""The texts that users read one at a time: the help of metrics and of flags. Each must be clear without its neighbours.
 
-A text of a metric (`# HELP`) is a sentence or a phrase of at least four words that begins with a capital and ends in a full
-stop. A text of a flag has at least three words and no full stop, because its default follows in brackets. Neither begins
-with a preposition or "its", has a pronoun among its first four words, or points at a neighbour as "Bytes of them." does.
+A text of a metric (`# HELP`) is a sentence or a phrase of at least four words that begins with a capital and ends in a
+full stop. A text of a flag has at least three words and no full stop, because its default follows in brackets. Neither
+begins with a preposition or "its", has a pronoun among its first four words, or points at a neighbour as "Bytes of
+them." does.
 """
 
 import re
@@ -11,9 +12,10 @@ METRIC_WORDS_MIN = 4
 FLAG_WORDS_MIN = 3
 PRONOUNS = ("it", "they", "them", "those", "ones")
 PRONOUN_WORDS = 4
-# Words that stand for something of the text before: "Bytes of them.", "Of these, without a read.", "accepted, as above".
+# Words that stand for something of the text before: "Bytes of them.", "Those of the log.", "accepted, as above".
 POINTING = re.compile(
-    r"\b(?:of|in|for|from|by|with|to|on|than) them\b|\b(?:of|than) (?:these|those)\b(?! \w)|\bthose of\b|\bones\b|"
+    r"(?<!all )(?<!one )(?<!each )(?<!some )\bof them\b|"
+    r"\b(?:of|than) (?:these|those)\b(?! \w)|\bthose of\b|\breplaced ones\b|"
     r"\bdid\b(?! not)|\bas (?:above|below|before)\b|\bsee above\b|\b(?:ditto|likewise|whoever)\b", re.IGNORECASE)
 NOT_FIRST = ("of", "by", "in", "on", "with", "without", "below", "above", "from", "among", "besides", "its",
                 "their", "which", "who")
@@ -52,7 +54,7 @@ def wrong_in_text(text):
 
 def wrong_in_metric(text):
     """What is wrong with the help of a metric, or None."""
-    if not text[:1].isupper():
+    if not (text[:1].isupper() or text[:1].isdigit()):
         return "it does not begin with a capital"
     if not text.endswith(".") or text.endswith(".."):
         return "it does not end in one full stop"
@@ -78,7 +80,8 @@ def metrics(name, text):
     if "Family" in text:
         found += [(match.start(1), plain(match.group(1))) for match in FIELD.finditer(text)]
     for block in COUNTERS.finditer(text):
-        found += [(block.start(1) + match.start(1), documented(match.group(1))) for match in COUNTED.finditer(block.group(1))]
+        found += [(block.start(1) + match.start(1), documented(match.group(1)))
+                  for match in COUNTED.finditer(block.group(1))]
     for at, help_text in found:
         if help_text[:1].isupper() or " " in help_text:
             yield text.count("\n", 0, at) + 1, help_text

@@ -104,7 +104,8 @@ func compareAndSwap(c *memcache.Client) error {
 	}
 	second, _ := c.Get("d")
 	first.Value, second.Value = []byte("2"), []byte("3")
-	err = errors.Join(c.CompareAndSwap(first), want(c.CompareAndSwap(second), memcache.ErrCASConflict), holds(c, "d", []byte("2")))
+	err = errors.Join(c.CompareAndSwap(first), want(c.CompareAndSwap(second), memcache.ErrCASConflict),
+		holds(c, "d", []byte("2")))
 	third, _ := c.Get("d")
 	return errors.Join(err, c.Delete("d"), want(c.CompareAndSwap(third), memcache.ErrCacheMiss))
 }

@@ -44,12 +44,16 @@ function scaled(value, step, units, digits = 3) {
   if (value === undefined || value === null || Number.isNaN(value)) return "–";
   let unit = 0;
   while (Math.abs(value) >= step && unit < units.length - 1) { value /= step; unit += 1; }
-  const text = Math.abs(value) >= 100 || Number.isInteger(value) ? Math.round(value).toString() : value.toPrecision(digits);
+  const whole = Math.abs(value) >= 100 || Number.isInteger(value);
+  const text = whole ? Math.round(value).toString() : value.toPrecision(digits);
   return units[unit] ? `${text} ${units[unit]}` : text;
 }
 const plain = (value) => scaled(value, 1000, ["", "k", "M", "G", "T"]);
 const bytes = (value) => scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
-const time = (value) => (value === undefined || value === null ? "–" : value < 1 ? scaled(value * 1e9, 1000, ["ns", "µs", "ms", "s"]) : `${value.toPrecision(3)} s`);
+const time = (value) => {
+  if (value === undefined || value === null) return "–";
+  return value < 1 ? scaled(value * 1e9, 1000, ["ns", "µs", "ms", "s"]) : `${value.toPrecision(3)} s`;
+};
 const percent = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(1)} %` : "–");
 function span(value) {
   if (value === undefined) return "";
@@ -130,7 +134,8 @@ function memory(now) {
   at("memory-bar").replaceChildren(...parts.map((part, index) => {
     const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
     const width = part.value / limit * 1000;
-    for (const [name, value] of [["x", left], ["y", 0], ["width", width], ["height", 20], ["class", `k${index % 8}`]]) bar.setAttribute(name, value);
+    const attributes = [["x", left], ["y", 0], ["width", width], ["height", 20], ["class", `k${index % 8}`]];
+    for (const [name, value] of attributes) bar.setAttribute(name, value);
     left += width;
     return bar;
   }));
@@ -182,8 +187,8 @@ async function zones(now) {
   const read = (name) => single(now, name);
   show("flash-sum", `${plain(read("flash_items"))} records, ${bytes(read("flash_live"))} wanted`);
   const ratio = (name) => (read(name) === undefined ? "–" : read(name).toFixed(2));
-  show("flash-facts", `write amplification ${ratio("flash_alwa")}, reads for a hit ${ratio("flash_reads_per_hit")}, for a miss ` +
-    `${ratio("flash_reads_per_miss")}, ${ratio("flash_index_bytes_per_item")} bytes of memory for a record`);
+  show("flash-facts", `write amplification ${ratio("flash_alwa")}, reads for a hit ${ratio("flash_reads_per_hit")}, ` +
+    `for a miss ${ratio("flash_reads_per_miss")}, ${ratio("flash_index_bytes_per_item")} bytes of memory for a record`);
 }
 
 function latency(then, now) {
@@ -193,18 +198,22 @@ function latency(then, now) {
     const count = recent.reduce((sum, [, more]) => sum + more, 0);
     const rate = then ? plain(Math.round(count / seconds(then, now))) : "–";
     const quantiles = [0.5, 0.9, 0.99, 0.999].map((q) => time(quantile(recent, q)));
-    return [Object.values(each.labels).join(" "), rate, ...quantiles, plain(each.count), time(each.sum / each.count), time(each.quantiles["0.99"])];
+    return [Object.values(each.labels).join(" "), rate, ...quantiles, plain(each.count), time(each.sum / each.count),
+      time(each.quantiles["0.99"])];
   });
   rows("latency", lines);
 }
 
 function rest(then, now) {
-  const lines = now.families.filter((each) => !headed.includes(each.name)).flatMap((each) => each.samples.map((sample) => {
+  const others = now.families.filter((each) => !headed.includes(each.name));
+  const lines = others.flatMap((each) => each.samples.map((sample) => {
     const labels = Object.entries(sample.labels).map(([name, value]) => `${name}=${value}`).join(" ");
     const before = sampleOf(then, each.name, sample.labels);
     const read = (one) => one?.value ?? one?.count;
-    const rate = each.kind !== "gauge" && before ? `${plain(Math.max(read(sample) - read(before), 0) / seconds(then, now))}/s` : "";
-    const value = each.kind === "histogram" ? `${plain(sample.count)}, p99 ${time(sample.quantiles["0.99"])}` : inUnit(sample.value, each.unit);
+    const grown = each.kind !== "gauge" && before ? Math.max(read(sample) - read(before), 0) : null;
+    const rate = grown === null ? "" : `${plain(grown / seconds(then, now))}/s`;
+    const value = each.kind === "histogram" ?
+      `${plain(sample.count)}, p99 ${time(sample.quantiles["0.99"])}` : inUnit(sample.value, each.unit);
     return [labels ? `${each.name} ${labels}` : each.name, value, rate, each.help];
   }));
   rows("rest", lines);
