@@ -1,8 +1,8 @@
-//! GET of random resident keys against what the memory itself allows.
+//! GET of random resident keys, compared with the limit that memory itself sets.
 //!
-//! The floor is two dependent accesses for each key, both prefetched for a whole batch before they are needed, in an
-//! arena as large as the cache and on the same pages: a bucket's line that leads to an item's line. Larder's GET is
-//! `GetBatch`. Both run in the same process, in rounds that take turns; the medians are printed.
+//! The limit ("floor") is two dependent memory accesses per key: a bucket's line leads to an item's line. Both are
+//! prefetched for a whole batch before they are needed, in an arena of the size and page kind of the cache. Larder's
+//! GET is `GetBatch`. Both run in the same process in alternating rounds; the medians are printed.
 //!
 //! `cargo bench --bench get_floor -- --gib 4 [--value 32] [--rounds 9]`
 
@@ -15,9 +15,9 @@ use std::hint::black_box;
 use std::ops::Range;
 use support::{BATCH_MAX, Batch, KEY_BYTES, KeyPool, Random, SEED};
 
-/// Keys got, or lines read, in one measurement.
+/// Keys read, or lines read, per measurement.
 const KEYS: usize = 1 << 18;
-/// Keys in the pool: with their lines more than any cache keeps from one measurement to the next over the same keys.
+/// Keys in the pool: with their lines more than any CPU cache holds between two measurements of the same keys.
 const POOL_KEYS: usize = 1 << 22;
 const BATCHES: [usize; 5] = [1, 8, 16, 32, BATCH_MAX];
 const LINE_BYTES: usize = 64;
@@ -33,11 +33,11 @@ fn main() {
     }
 }
 
-/// What is measured, each with every size of batch.
+/// The variants, each measured with every batch size.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Subject {
-    /// The floor. Batches are kept apart by letting the next one's places depend on what the last one read: no access
-    /// of a batch begins before the one before has ended.
+    /// The floor. `apart` makes the locations of a batch depend on the last line of the batch before, so that no
+    /// access of a batch starts before the previous batch has ended.
     Floor { apart: bool },
     /// Larder, with or without the same dependence.
     Larder { apart: bool },
@@ -71,7 +71,7 @@ fn compare(bytes: u64, value_bytes: usize, rounds: usize) {
     );
     support::print_machine(&cache);
     for pass in ["first", "second", "third"] {
-        // The pool is passed three times before the table: then all of its entries are as warm as they get.
+        // The pool is read three times before the measurement, so that all entries have the maximum warmth.
         let ns =
             support::time_each(POOL_KEYS as u64, || larder::<true>(&mut worker, &pool, 0..POOL_KEYS, 16));
         println!("{pass} hits, each marks its entry: {ns:.1} ns per key, batch of 16");
@@ -81,7 +81,7 @@ fn compare(bytes: u64, value_bytes: usize, rounds: usize) {
     for _ in 0..rounds {
         for (cell, samples) in samples.iter_mut().enumerate() {
             let (subject, batch) = (SUBJECTS[cell / BATCHES.len()].1, BATCHES[cell % BATCHES.len()]);
-            // Each measurement has other keys than the ones before it.
+            // Each measurement uses other keys than those before it.
             let keys = turn..turn + KEYS;
             turn = keys.end % POOL_KEYS;
             let ns = support::time_each(KEYS as u64, || match subject {
@@ -139,7 +139,7 @@ fn hash(worker: &Worker, pool: &KeyPool, keys: Range<usize>) {
     black_box(sum);
 }
 
-/// An arena of lines, each of which names another.
+/// An arena of lines, each of which contains the number of another.
 struct Floor {
     arena: MmapMut,
     random: Random,
@@ -158,7 +158,7 @@ impl Floor {
         Floor { arena, random }
     }
 
-    /// Reads [`KEYS`] random lines and the lines they name.
+    /// Reads [`KEYS`] random lines and the lines whose numbers they contain.
     #[inline(never)]
     fn read<const APART: bool>(&mut self, batch: usize) {
         let lines = self.arena.as_chunks::<LINE_BYTES>().0;
@@ -186,7 +186,7 @@ impl Floor {
     }
 }
 
-/// The number at the front of a line.
+/// The number at the start of a line.
 #[inline(always)]
 fn named_by(line: &[u8; LINE_BYTES]) -> u64 {
     u64::from_ne_bytes(line[..8].try_into().expect("eight bytes"))

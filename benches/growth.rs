@@ -1,12 +1,12 @@
-//! What inserting costs while the index grows: a table of insert latencies by window of items. A doubling that
-//! stopped the world would show as a step in the maximum of its window.
+//! The cost of inserting while the index grows: a table of insert latencies by window of items. A doubling of the
+//! index that stopped all threads would show as a step in the maximum of its window.
 //!
 //! `cargo bench --bench growth [-- --from 1000000 --to 8000000 --window 500000 --value 32]`
 
 mod support;
 
 use std::time::Instant;
-use support::TURN_OPS;
+use support::OPS_PER_QUIESCE;
 
 fn main() {
     let args = support::Args::read(&["from", "to", "window", "value", "core"]);
@@ -30,7 +30,7 @@ fn main() {
             let key = support::key_of(number);
             support::set(&mut worker, cache.hash(&key), &key, &value);
             number += 1;
-            if number.is_multiple_of(TURN_OPS) {
+            if number.is_multiple_of(OPS_PER_QUIESCE) {
                 worker.quiesce();
             }
             let now = Instant::now();

@@ -1,7 +1,8 @@
-//! Instruction counts of the hot paths: a guard against creeping cost that no noise of the machine hides.
+//! Instruction counts of the hot paths: they reveal small increases in cost that timings on a noisy machine would
+//! hide.
 //!
-//! Needs valgrind and the runner; see `README.md` here. Each figure is for 16 operations over a cache that is small,
-//! warm and the same in every run, so the same build gives the same count.
+//! The benchmark needs valgrind and the runner; see `README.md` in this folder. Each figure is for 16 operations on a
+//! small, warm cache that is the same in every run, so the same build gives the same count.
 #![allow(missing_docs, reason = "the benchmark macros make items that have none")]
 
 mod support;
@@ -12,19 +13,19 @@ use larder_protocol::{ParseOptions, Step, compose, parse};
 use std::hint::black_box;
 use support::{Batch, KeyPool};
 
-/// Operations counted together.
+/// Operations per figure.
 const OPS: usize = 16;
 const ITEMS: u64 = 4096;
 const VALUE_BYTES: usize = 32;
 
-/// A small cache and the keys that are asked of it.
+/// A small cache and the keys to request from it.
 struct Bench {
     worker: Worker,
     pool: &'static KeyPool,
     room: Batch<'static>,
 }
 
-/// `ITEMS` items; the keys of the pool are resident, and all warm enough that a hit writes nothing.
+/// A cache of `ITEMS` items. The keys of the pool are resident and so warm that a hit writes nothing.
 fn resident() -> Bench {
     let cache = support::cache(64 << 20, 1, Some(10));
     let mut worker = cache.worker();
@@ -38,17 +39,17 @@ fn resident() -> Bench {
     Bench { worker, pool, room }
 }
 
-/// The keys of `numbers`, for good.
+/// A pool of the keys of `numbers`, kept until the process ends.
 fn pool(numbers: impl Iterator<Item = u64>) -> &'static KeyPool {
     Box::leak(Box::new(KeyPool::new(numbers)))
 }
 
-/// The same, but the keys of the pool are not there yet.
+/// Like `resident`, but the keys of the pool are absent.
 fn absent() -> Bench {
     Bench { pool: pool((0..OPS as u64).map(|number| ITEMS + number)), ..resident() }
 }
 
-/// A pipeline of `OPS` requests, each made of its number.
+/// A pipeline of `OPS` requests, each made from its number.
 fn pipeline(request: fn(u64) -> Vec<u8>) -> Vec<u8> {
     (0..OPS as u64).flat_map(request).collect()
 }

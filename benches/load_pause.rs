@@ -1,9 +1,10 @@
-//! No pause: a load of many items beside a steady reader, and what the reader feels of the index's growth.
+//! Checks that the index grows without a pause: one thread loads many items while a reader records its latencies.
 //!
-//! One thread sets new keys as fast as it can; another gets batches of 16 keys that were set already and notes how long
-//! each batch took. For every window of time one row: items, size of the index, the reader's latencies. A doubling that
-//! stopped readers would be a step in the p99.9 of the window in which `hashpower` changes. The reader also looks at every
-//! key it did not find once more at the end: one that is there then was hidden by growth, which must not happen.
+//! One thread sets new keys as fast as possible. Another thread gets batches of 16 existing keys and records the
+//! latency of each batch. Each window of time gives one row: items, size of the index, the reader's latencies. A
+//! doubling that stopped readers would be a step in the p99.9 of the window in which `hashpower` changes. At the end
+//! the reader looks again for every key that it did not find. A key that is present then was hidden by the growth,
+//! which must not happen.
 //!
 //! `cargo bench --bench load_pause [-- --items 20000000 --value 64 --window-ms 500 --csv pause.csv]`
 
@@ -16,9 +17,9 @@ use std::time::{Duration, Instant};
 use support::{Batch, KeyPool, Random, SEED};
 
 const BATCH: usize = 16;
-/// Items there are before the reader starts.
+/// Items stored before the reader starts.
 const HEAD_START: u64 = 100_000;
-/// Items set between two announcements of how many there are.
+/// Items set between two announcements of their number.
 const ANNOUNCED_EVERY: u64 = 1024;
 const COLUMNS: &str = "at_s,items,hashpower,index_mib,sets,batches,p50_ns,p99_ns,p999_ns,max_us";
 
@@ -35,7 +36,7 @@ fn main() {
             support::pin(0);
             for first in (0..items).step_by(ANNOUNCED_EVERY as usize) {
                 support::fill(&mut writer, first..first + ANNOUNCED_EVERY, value_bytes);
-                // Release, pairs with the Acquire in `watch`: what is announced can be found.
+                // Release pairs with the Acquire in `watch`: the announced items can be found.
                 set.store(first + ANNOUNCED_EVERY, Ordering::Release);
             }
             finished.store(true, Ordering::Relaxed);
@@ -48,7 +49,7 @@ fn main() {
     }
 }
 
-/// Reads until the load is finished; prints the table, and returns it as CSV.
+/// Reads until the load is finished. Prints the table and returns it as CSV.
 fn watch(
     worker: &mut Worker,
     cache: &Cache,
@@ -77,7 +78,7 @@ fn watch(
             let sum = room.get(worker, &keys, 0, BATCH);
             worker.quiesce();
             latencies.saturating_record(before.elapsed().as_nanos() as u64);
-            // Every value is full of the letter v: the sum of their first bytes tells whether one was not found.
+            // Every value consists of the letter v, so the sum of the first bytes reveals a missing value.
             if sum != BATCH as u64 * u64::from(b'v') {
                 missed.push(keys);
             }

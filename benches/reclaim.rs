@@ -1,16 +1,16 @@
-//! The keeper's pass: what it costs for each item it evicts or moves, and what writers feel of it.
+//! The keeper's pass: its cost for each item that it evicts or moves, and its effect on writers.
 //!
-//! A full cache is written with new keys while a share of the resident ones is read, which makes them warm: the pass
-//! moves those and evicts the rest.
+//! New keys are written to a full cache while a share of the resident keys is read, which makes these keys warm. The
+//! pass moves the warm items and evicts the others.
 //!
 //! `cargo bench --bench reclaim [-- --mib 256 --value 300 --writes 1000000]`
 
 mod support;
 
 use std::time::Instant;
-use support::{Random, SEED, TURN_OPS};
+use support::{OPS_PER_QUIESCE, Random, SEED};
 
-/// Reads for each write, in tenths.
+/// Reads per write, in tenths.
 const READ_TENTHS: [u64; 3] = [0, 5, 20];
 
 fn main() {
@@ -48,7 +48,7 @@ fn run(limit_bytes: u64, value_bytes: usize, writes: u64, read_tenths: u64) {
         }
         let key = support::key_of(number);
         support::set(&mut worker, cache.hash(&key), &key, &value);
-        if number.is_multiple_of(TURN_OPS) {
+        if number.is_multiple_of(OPS_PER_QUIESCE) {
             worker.quiesce();
         }
     }

@@ -1,12 +1,12 @@
-//! What a GET pays for temperature: the same keys in caches of each kind, in turns, with `off` as the measure.
+//! The cost of temperature for a GET: the same keys in caches of each kind, in alternating rounds, relative to `off`.
 //!
-//! The caches are filled to more than half, so that the keeper samples or logs as it would in a full one, and every entry is
-//! as warm as it gets before anything counts: that is the state of a cache that is used. Nothing is evicted.
+//! The caches are filled to more than half, so that the keeper samples and logs as in a full cache. Every entry has
+//! the maximum warmth before the measurement, which is the state of a cache in use. Nothing is evicted.
 //!
 //! `cargo bench --bench temperature -- [--mib 256] [--value 32] [--rounds 21] [--batch 16] [--only KIND]`
 //!
-//! Which pages a cache got decides more than temperature does: with `--only`, instructions can be counted instead, under
-//! `valgrind --tool=callgrind --toggle-collect='temperature::get'`.
+//! The memory pages of a cache influence the time more than temperature does. With `--only`, instructions can be
+//! counted instead, under `valgrind --tool=callgrind --toggle-collect='temperature::get'`.
 
 mod support;
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use support::{Batch, KEY_BYTES, KeyPool, Random, SEED};
 
-/// Keys got in one measurement.
+/// Keys read per measurement.
 const KEYS: usize = 1 << 18;
 const POOL_KEYS: usize = 1 << 20;
 
@@ -47,7 +47,7 @@ fn main() {
     for subject in &mut subjects {
         (0..3).for_each(|_| get(&mut subject.worker, &pool, 0, POOL_KEYS, batch));
     }
-    // Time to learn how many items there are.
+    // Gives the keeper time to learn the number of items.
     std::thread::sleep(Duration::from_millis(300));
     for round in 0..args.number("rounds", 21) {
         let first = round * KEYS % POOL_KEYS;

@@ -1,4 +1,4 @@
-//! Two workers against one: threads bound to two processors, GET in batches of 16 and SET over resident keys.
+//! Two workers compared with one: threads bound to two processors, GET in batches of 16 and SET over resident keys.
 //!
 //! `cargo bench --bench workers [-- --mib 512 --value 32 --ms 400 --rounds 5]`
 
@@ -16,7 +16,7 @@ fn main() {
     let args = support::Args::read(&["mib", "value", "ms", "rounds"]);
     let (bytes, value_bytes) = (args.number("mib", 512u64) << 20, args.number("value", 32usize));
     let time = Duration::from_millis(args.number("ms", 400));
-    // Replaced items stay where they are until a pass, so the keeper runs; a large limit keeps it mostly idle.
+    // Replaced items keep their memory until a pass, so the keeper runs; a large limit keeps it mostly idle.
     let cache = support::cache(bytes * 4 + (256 << 20), 2, None);
     let keeper = cache.keep().expect("a thread can be started");
     let mut workers = [cache.worker(), cache.worker()];
@@ -56,7 +56,7 @@ enum Kind {
     Set,
 }
 
-/// Millions of operations a second of all `workers` together, the first of which is bound to `core`.
+/// Millions of operations per second of all `workers` together, the first of which is bound to `core`.
 fn throughput(
     workers: &mut [Worker],
     pools: &[KeyPool; 2],

@@ -1,4 +1,4 @@
-//! Writes, one at a time and staged as a server's turn does them.
+//! Writes, one at a time and staged in batches as a server does them.
 //!
 //! `cargo bench --bench writes [-- --items 2000000 --value 300 --rounds 5]`
 
@@ -6,18 +6,18 @@ mod support;
 
 use larder_cache::Worker;
 use std::hint::black_box;
-use support::{KeyPool, Random, SEED, TURN_OPS};
+use support::{KeyPool, OPS_PER_QUIESCE, Random, SEED};
 
-/// Operations in one measurement.
+/// Operations per measurement.
 const OPS: u64 = 1 << 18;
-/// Keys of a pipeline that a server takes in one turn.
+/// Commands of a pipeline that a server executes together.
 const BATCH: usize = 16;
 
 fn main() {
     let args = support::Args::read(&["items", "value", "rounds", "core"]);
     let (items, value_bytes) = (args.number("items", 2_000_000u64), args.number("value", 300usize));
     support::pin(args.number("core", 1));
-    // Room for all that the rounds replace: no pass runs here (see the reclaim benchmark).
+    // Memory for everything that the rounds replace, so that no pass of the keeper runs (see the reclaim benchmark).
     let rounds: u64 = args.number("rounds", 5);
     let record_bytes = value_bytes as u64 + 100;
     let cache = support::cache((items + rounds * 4 * OPS) * record_bytes * 5 / 4 + (256 << 20), 1, None);
@@ -44,7 +44,7 @@ fn main() {
 
 type Kind = (&'static str, fn(&mut Worker, &KeyPool, usize, &[u8]));
 
-/// What is measured, in the order of a round: what is deleted is set again before the round ends.
+/// The kinds of writes, in the order of a round. Deleted items are set again before the round ends.
 const KINDS: [Kind; 6] = [
     ("get, one at a time", get_single),
     ("set over, one at a time", set_single),
@@ -68,7 +68,7 @@ fn set_single(worker: &mut Worker, pool: &KeyPool, first: usize, value: &[u8]) {
     for at in first..first + OPS as usize {
         let hash = worker.cache().hash(pool.key(at));
         support::set(worker, hash, pool.key(at), value);
-        if (at as u64).is_multiple_of(TURN_OPS) {
+        if (at as u64).is_multiple_of(OPS_PER_QUIESCE) {
             worker.quiesce();
         }
     }
@@ -109,7 +109,7 @@ fn delete_single(worker: &mut Worker, pool: &KeyPool, first: usize, _value: &[u8
     for at in first..first + OPS as usize {
         let hash = worker.cache().hash(pool.key(at));
         black_box(support::delete(worker, hash, pool.key(at)));
-        if (at as u64).is_multiple_of(TURN_OPS) {
+        if (at as u64).is_multiple_of(OPS_PER_QUIESCE) {
             worker.quiesce();
         }
     }

@@ -18,26 +18,26 @@ use crate::procfs::{CoreTime, CpuMeter, thread_cpu};
 use crate::reply::{Reply, parse};
 use crate::wire::Wire;
 
-/// How long nothing may come back before the server is given up.
+/// A server that sends nothing for this long is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 
-/// How often the server's threads are looked at while it is measured.
+/// Interval at which the server's threads are sampled during a measurement.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 
-/// Where the requests come from.
+/// The source of the requests.
 pub(crate) enum Source<'a> {
-    /// The ring, from a position on, for a time.
+    /// The ring of requests from a position on, for some time.
     Ring {
         /// The requests.
         ring: &'a Ring,
-        /// The next one; moves on.
+        /// The position of the next request, which is advanced.
         position: &'a mut usize,
-        /// Time before measuring.
+        /// Duration of the warm-up.
         warmup: Duration,
-        /// Time measured.
+        /// Duration of the measurement.
         measure: Duration,
     },
-    /// One SET of every key number in the range, all of it measured.
+    /// One SET of every key number in the range; all of them are measured.
     Store(std::ops::Range<u32>),
 }
 
@@ -54,25 +54,25 @@ impl Source<'_> {
     }
 }
 
-/// How the load is put on the wire.
+/// The shape of the load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// Connections.
+    /// Number of connections.
     pub(crate) connections: usize,
     /// Requests in a batch, all in flight together.
     pub(crate) depth: usize,
-    /// Requests per second, all connections together; `None` is a closed loop.
+    /// Requests per second over all connections; `None` is a closed loop.
     pub(crate) rate: Option<f64>,
 }
 
 /// The server under load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) address: SocketAddr,
-    /// Its process.
+    /// Its process id.
     pub(crate) pid: u32,
-    /// Cores of server and client together.
+    /// The cores of server and client together.
     pub(crate) cores: &'a [usize],
 }
 
@@ -81,11 +81,11 @@ pub(crate) struct Target<'a> {
 pub(crate) struct Counts {
     /// GETs answered with a value.
     pub(crate) hits: u64,
-    /// GETs answered without.
+    /// GETs answered without a value.
     pub(crate) misses: u64,
     /// SETs done.
     pub(crate) stored: u64,
-    /// Requests the server said no to.
+    /// Requests refused by the server.
     pub(crate) refused: u64,
 }
 
@@ -105,12 +105,12 @@ impl Counts {
     }
 }
 
-/// What one round measured.
+/// The measurements of one round.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     /// Replies in the measured time.
     pub(crate) counts: Counts,
-    /// The first thing a server said no with.
+    /// The first refusal of the server.
     pub(crate) refusal: Option<String>,
     /// The measured time.
     pub(crate) elapsed: Duration,
@@ -122,7 +122,7 @@ pub(crate) struct Measured {
     pub(crate) server_cpu_unseen: Duration,
     /// Processor time of this client.
     pub(crate) client_cpu: Duration,
-    /// What the cores did meanwhile.
+    /// The activity of the cores during the measurement.
     pub(crate) cores: CoreTime,
 }
 
@@ -134,13 +134,13 @@ struct Connection {
     filled: usize,
     pending: Vec<Request>,
     answered: usize,
-    /// Nanoseconds after the start from which latency counts.
+    /// The time from which latency counts, in nanoseconds after the start.
     since_ns: u64,
     /// Open loop: when the next batch is due, in nanoseconds after the start.
     due_ns: u64,
 }
 
-/// Puts a load on a server and measures it.
+/// Runs a load on a server and measures it.
 pub(crate) fn run(target: Target<'_>, wire: &Wire, shape: Shape, source: Source<'_>) -> Result<Measured> {
     let mut poll = Poll::new()?;
     let connections = connect(target.address, wire, shape, &mut poll)?;
@@ -325,7 +325,7 @@ impl Client<'_> {
         connection.flush()
     }
 
-    /// Takes what a ready connection has for us; with the whole batch answered, sends the next one in a closed loop.
+    /// Reads the replies of a ready connection. When the whole batch is answered, a closed loop sends the next one.
     fn serve(&mut self, at: usize, go_on: bool) -> Result<()> {
         let connection = &mut self.connections[at];
         connection.flush()?;
@@ -352,7 +352,7 @@ impl Client<'_> {
                 self.live -= 1;
                 return if go_on && self.shape.rate.is_none() { self.send_batch(at, now_ns) } else { Ok(()) };
             }
-            // Readiness is reported anew for every arrival, so a read that left room was the last.
+            // Readiness is reported again for every arrival, so a read that left room was the last.
             if read < room_bytes {
                 return Ok(());
             }
@@ -361,7 +361,7 @@ impl Client<'_> {
 }
 
 impl Connection {
-    /// Writes what is left of the batch, as far as the socket takes it.
+    /// Writes the rest of the batch, as far as the socket takes it.
     fn flush(&mut self) -> Result<()> {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {
@@ -374,7 +374,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads, counts and verifies the replies that are complete.
+    /// Parses, counts and verifies the complete replies.
     fn take_replies(&mut self, wire: &Wire, counts: &mut Counts, refusal: &mut Option<String>) -> Result<()> {
         let mut at = 0;
         while let Some(request) = self.pending.get(self.answered) {
@@ -407,7 +407,7 @@ impl Connection {
     }
 }
 
-/// The start of something unexpected, printable.
+/// The printable start of an unexpected reply.
 fn bad_reply(bytes: &[u8]) -> String {
     format!("`{}`", bytes[..bytes.len().min(80)].escape_ascii())
 }

@@ -1,4 +1,4 @@
-//! The comparison: which server runs which load when.
+//! The comparison: decides which server runs which load at which time.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -17,20 +17,20 @@ use crate::report::LoadReport;
 use crate::servers::{Family, Process, Server, Setting};
 use crate::wire::{KEY_BYTES, ValueBytes, Wire};
 
-/// Requests drawn in advance at full size.
+/// Requests sampled in advance, at full size.
 const RING_REQUESTS: f64 = 8_388_608.0;
 
-/// Bytes that memcached keeps in memory in the place of a value that is on flash.
+/// Bytes that memcached keeps in memory for a value on flash.
 const HEADER_BYTES: u32 = 12;
-/// Servers with a flash tier get so many items, and the next ones so much later: 50,000 a second.
+/// Items stored at once in a server with a flash tier. Together with the pause this gives 50,000 items per second.
 const FLASH_STORED_AT_ONCE: u32 = 5_000;
 /// See [`FLASH_STORED_AT_ONCE`].
 const FLASH_STORE_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a server may tidy up after its items were stored.
+/// Maximum time for a server to become idle after its items were stored.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Runs the comparison; `show` gets each load's report as soon as it is complete.
+/// Runs the comparison. `show` gets the report of each load as soon as it is complete.
 pub(crate) fn run(
     options: &CompareOptions,
     servers: &[Server],
@@ -51,7 +51,7 @@ pub(crate) fn run(
     Ok(reports)
 }
 
-/// Takes memory, at most half of what is free, writes to every page of it, and gives it back.
+/// Allocates memory, at most half of what is free, writes to every page of it, and frees it.
 fn touch_memory(bytes: u64) {
     let mut memory = vec![0u8; bytes.min(procfs::available_bytes() / 2) as usize];
     memory.chunks_mut(4096).for_each(|page| page[0] = 1);
@@ -89,7 +89,7 @@ struct Bench<'a> {
 struct Running {
     process: Process,
     wire: Wire,
-    /// Where in the ring the next round goes on.
+    /// The position in the ring where the next round continues.
     position: usize,
     notes: Vec<String>,
 }
@@ -113,7 +113,7 @@ impl<'a> Bench<'a> {
         procfs::pin(&options.client_cores.0).context("pin the client")?;
         let unpinned = options.server_cores.0.is_empty() || options.client_cores.0.is_empty();
         let server_cores = match &options.server_cores {
-            // What this program is pinned to must not be inherited.
+            // The pinning of this program must not be inherited.
             Cores(none) if none.is_empty() => Cores(allowed.clone()),
             some => some.clone(),
         };
@@ -128,7 +128,7 @@ impl<'a> Bench<'a> {
         Ok(Self { options, servers, server_cores, watched_cores, watched, progress })
     }
 
-    /// Loads with fewer items where the memory of this machine is too small for them.
+    /// Reduces the items of loads for which the memory of this machine is too small.
     fn fit_to_memory(&self, group: &[Load]) -> Vec<(Load, Option<String>)> {
         let usable = procfs::available_bytes() / 10 * 8;
         let fit = |load: &Load| {
@@ -148,7 +148,7 @@ impl<'a> Bench<'a> {
         let storing = self.servers.iter().filter(|server| server.family != Family::Empty).count() as u64;
         let side_by_side =
             first.footprint_bytes().saturating_mul(storing) <= procfs::available_bytes() / 10 * 7;
-        // One file is one server's at a time.
+        // A file belongs to one server at a time.
         let keep = side_by_side && !self.options.fresh && self.keeps_items(first) && first.flash_mib == 0;
         let mut running: Vec<Option<Running>> = self.servers.iter().map(|_| None).collect();
         let mut reports = Vec::new();
@@ -158,7 +158,7 @@ impl<'a> Bench<'a> {
             running.iter_mut().flatten().for_each(|running| running.position = 0);
             for round in 0..rounds_of(load, self.options) {
                 for turn in 0..self.servers.len() {
-                    // Whoever went first in this round goes last in the next.
+                    // The order alternates: the server that ran first in this round runs last in the next.
                     let at = (turn + round) % self.servers.len();
                     self.progress.set_message(format!("{} {}", load.name, self.servers[at].name));
                     if self.takes(at, load) && rows[at].failed.is_none() {
@@ -214,7 +214,7 @@ impl<'a> Bench<'a> {
             }
             Kind::Churn { window, .. } => Some(Ring::churn(load.items, window, seed, length.max(1 << 21))),
             Kind::Memory => {
-                // To look whether the items are still there.
+                // Checks whether the items are still stored.
                 Some(Ring::resident(&mut KeyPicker::new(load.items, Popularity::Uniform, seed), 100, 1 << 18))
             }
             Kind::Store | Kind::HitRatio { .. } | Kind::Pressure { .. } => None,
@@ -285,7 +285,7 @@ impl<'a> Bench<'a> {
             },
         };
         if let (Some(path), true) = (&self.options.flash_file, load.flash_mib > 0) {
-            // What another server left there.
+            // Removes the file of another server.
             std::fs::remove_file(path).or_else(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => Ok(()),
                 _ => Err(error),
@@ -300,7 +300,7 @@ impl<'a> Bench<'a> {
         Ok(Running { process, wire, position: 0, notes: Vec::new() })
     }
 
-    /// Starts a server and stores the items of a load, not measured.
+    /// Starts a server and stores the items of a load, without measuring.
     fn start_and_store(&self, server: &Server, load: &Load) -> Result<Running> {
         let mut running = self.start(server, load)?;
         if server.family == Family::Empty {
@@ -322,8 +322,9 @@ impl<'a> Bench<'a> {
         Ok(running)
     }
 
-    /// Whatever size comes first gets memcached's memory, and its mover gives none of it back in time: without this, the headers
-    /// of what is on flash find none. So items as small as headers come first, under the same keys.
+    /// Stores items as small as headers first, under the same keys. memcached assigns its memory to the first size
+    /// class that needs it, and its page mover is too slow to give it back; otherwise there would be no memory for
+    /// the headers of values on flash.
     fn make_room_for_headers(
         &self,
         server: &Server,
@@ -345,7 +346,7 @@ impl<'a> Bench<'a> {
 
     fn store(&self, running: &Running, load: &Load, row: &mut Row) -> Result<Measured> {
         let shape = Shape { connections: STORE_CONNECTIONS, depth: STORE_DEPTH, rate: None };
-        // memcached drops what comes faster than it writes to its file; that is not what is to be compared.
+        // memcached drops items that arrive faster than it can write them to its file, which shall not be compared.
         let at_once = if load.flash_mib > 0 { FLASH_STORED_AT_ONCE.min(load.items) } else { load.items };
         let first = load.items - (load.items - 1) / at_once * at_once;
         let mut done = first;
@@ -430,12 +431,12 @@ impl<'a> Bench<'a> {
         let (mut warmup, mut batches) =
             (readthrough::draw(&mut picker, requests), readthrough::draw(&mut picker, requests));
         let roomy = Load { limit_mib: load.roomy_limit_mib(), ..load.clone() };
-        // Stored in both: the short one is then full from the start.
+        // The items are stored in both, so that the small server is full from the start.
         let (short, roomy) = (self.start_and_store(server, load)?, self.start_and_store(server, &roomy)?);
         roomy.notes.iter().for_each(|note| row.note(format!("all resident: {note}")));
         let (mut on_short, mut on_roomy) = (short.visit()?, roomy.visit()?);
         readthrough::side_by_side(&mut on_short, &mut on_roomy, &mut warmup)?;
-        // Forgets the warm-up.
+        // Drops the measurements of the warm-up.
         on_short.measured()?;
         on_roomy.measured()?;
         readthrough::side_by_side(&mut on_short, &mut on_roomy, &mut batches)?;
@@ -452,7 +453,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Rounds of a load: memory and hit ratio come out alike every time, so one does.
+/// The number of rounds of a load. Memory and hit ratio are the same every time, so one round suffices.
 fn rounds_of(load: &Load, options: &CompareOptions) -> usize {
     match load.kind {
         Kind::Memory | Kind::HitRatio { .. } => 1,

@@ -1,4 +1,4 @@
-//! The empty server: no cache at all, only the wire. What it costs is what no server can go below.
+//! The empty server: only the wire, without a cache. Its cost is the lower bound for every server.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::wire::key;
 
 const LISTENER: Token = Token(usize::MAX);
 
-/// Replies prepared in one piece; more lines than this in one read are answered with several writes.
+/// Replies prepared in one piece. More lines than this in one read are answered with several writes.
 const REPLIES_AHEAD: usize = 1024;
 
 /// One client. A reply that the socket did not take at once waits in `unsent`.
@@ -80,7 +80,7 @@ fn accept_all(listener: &TcpListener, poll: &Poll, clients: &mut Vec<Option<Clie
     }
 }
 
-/// Sends what waits, reads what is there and answers it; false when the client is gone.
+/// Sends unsent replies, reads what is available and answers it. Returns false when the client is gone.
 fn answer(client: &mut Client, input: &mut [u8], replies: &[u8], reply_bytes: usize) -> bool {
     let waiting = std::mem::take(&mut client.unsent);
     if !waiting.is_empty() && !send(client, &waiting) {
@@ -100,7 +100,7 @@ fn answer(client: &mut Client, input: &mut [u8], replies: &[u8], reply_bytes: us
             }
             lines -= now;
         }
-        // Readiness is reported anew for every arrival, so a read that did not fill the buffer was the last.
+        // Readiness is reported again for every arrival, so a read that did not fill the buffer was the last.
         if read < input.len() {
             return true;
         }

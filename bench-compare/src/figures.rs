@@ -1,4 +1,4 @@
-//! What is kept of each round, medians over rounds, ratios between servers, and what to warn about.
+//! The figures of each round, medians over rounds, ratios between servers, and warnings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::readthrough::HitRatio;
 /// One round of one load on one server.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Round {
-    /// Which round, from 0.
+    /// Ordinal of the round, from 0.
     pub(crate) round: usize,
     /// Requests answered.
     pub(crate) requests: u64,
@@ -23,31 +23,31 @@ pub(crate) struct Round {
     pub(crate) server_us_per_request: f64,
     /// Processor time of the client per request, in microseconds.
     pub(crate) client_us_per_request: f64,
-    /// Cores' worth of time the server used.
+    /// Busy cores of the server.
     pub(crate) server_busy: f64,
     /// Share of the time the client was busy.
     pub(crate) client_busy: f64,
-    /// Share of the cores' time that others used.
+    /// Share of the cores' time used by other programs.
     pub(crate) foreign_busy: f64,
     /// Share of the cores' time that the hypervisor withheld.
     pub(crate) stolen: f64,
-    /// Share of the server's time that no living thread shows.
+    /// Share of the server's processor time that no living thread accounts for.
     pub(crate) server_unseen: f64,
     /// GETs answered with a value.
     pub(crate) hits: u64,
-    /// GETs answered without.
+    /// GETs answered without a value.
     pub(crate) misses: u64,
     /// SETs done.
     pub(crate) stored: u64,
-    /// Requests the server said no to.
+    /// Requests refused by the server.
     pub(crate) refused: u64,
-    /// Resident memory of the server afterwards, in bytes.
+    /// Resident memory of the server after the round, in bytes.
     pub(crate) resident_bytes: u64,
-    /// Memory loads only.
+    /// Present for memory loads only.
     pub(crate) memory: Option<MemoryFigures>,
     /// Hit ratio of the first, second and third third of the read-through load.
     pub(crate) hit_ratio_thirds: Option<[f64; 3]>,
-    /// Pressure load only.
+    /// Present for the pressure load only.
     pub(crate) pressure: Option<PressureFigures>,
 }
 
@@ -75,28 +75,29 @@ pub(crate) struct MemoryFigures {
     pub(crate) overhead_per_item: f64,
 }
 
-/// Processor time of a server that evicts beside one that holds everything, for the same commands, in microseconds.
+/// Processor time of a server that evicts, compared with one that holds everything, for the same commands, in
+/// microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct PressureFigures {
-    /// Per GET or SET, everything resident.
+    /// Per GET or SET, with everything resident.
     pub(crate) resident_us_per_request: f64,
-    /// Per GET, that of the SETs included, under pressure.
+    /// Per GET including its SETs, under pressure.
     pub(crate) us_per_get: f64,
-    /// The same, everything resident.
+    /// Per GET including its SETs, with everything resident.
     pub(crate) resident_us_per_get: f64,
-    /// Under pressure divided by everything resident.
+    /// The cost under pressure divided by the cost with everything resident.
     pub(crate) cost: f64,
 }
 
-/// The cores that were watched, to tell who else used them.
+/// The watched cores, which reveal the load of other programs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watched {
-    /// How many.
+    /// The number of cores.
     pub(crate) cores: usize,
 }
 
 impl Round {
-    /// From what the load generator measured; `resident_bytes` is the server's memory after it.
+    /// The figures of a load; `resident_bytes` is the server's memory after it.
     pub(crate) fn of(round: usize, measured: &Measured, watched: Watched, resident_bytes: u64) -> Self {
         let counts = measured.counts;
         let requests = counts.total();
@@ -133,7 +134,7 @@ impl Round {
         }
     }
 
-    /// From the read-through load.
+    /// The figures of the read-through load.
     pub(crate) fn of_hit_ratio(measured: &HitRatio, resident_bytes: u64) -> Self {
         let requests = measured.requests;
         let seconds = measured.elapsed.as_secs_f64().max(1e-9);
@@ -160,7 +161,7 @@ impl Round {
         }
     }
 
-    /// From the pressure load: requests are GETs and SETs, of the server under pressure.
+    /// The figures of the pressure load. Requests are GETs and SETs of the server under pressure.
     pub(crate) fn of_pressure(
         round: usize,
         pressed: &HitRatio,
@@ -185,13 +186,13 @@ impl Round {
         }
     }
 
-    /// Share of the GETs that were answered with a value, if there were any.
+    /// The share of the GETs that were answered with a value; `None` without GETs.
     pub(crate) fn hit_ratio(&self) -> Option<f64> {
         let gets = self.hits + self.misses;
         (gets > 0).then(|| self.hits as f64 / gets as f64)
     }
 
-    /// The client was the bottleneck: throughput and latency say little about the server.
+    /// Whether the client was the bottleneck, so that throughput and latency say little about the server.
     pub(crate) fn client_bound(&self) -> bool {
         self.client_busy > 0.95 && self.server_busy < 0.9
     }
@@ -206,15 +207,15 @@ fn per_request(time: Duration, requests: u64) -> f64 {
 pub(crate) struct Row {
     /// The server.
     pub(crate) server: String,
-    /// Why there is nothing to compare.
+    /// The reason why there is no result, if any.
     pub(crate) failed: Option<String>,
     /// Medians over the rounds.
     pub(crate) median: Option<Median>,
     /// Server time per request divided by that of each other server: the median of the rounds' ratios.
     pub(crate) ratios: BTreeMap<String, f64>,
-    /// What a reader should know.
+    /// Remarks for the reader.
     pub(crate) notes: Vec<String>,
-    /// Everything measured.
+    /// All rounds.
     pub(crate) rounds: Vec<Round>,
 }
 
@@ -227,7 +228,7 @@ pub(crate) struct Median {
     pub(crate) latency: Option<Latency>,
     /// Processor time of the server per request, in microseconds.
     pub(crate) server_us_per_request: f64,
-    /// The largest less the smallest of that, as a share of the median.
+    /// The difference between the largest and the smallest of these times, as a share of the median.
     pub(crate) server_spread: f64,
     /// Processor time of the client per request, in microseconds.
     pub(crate) client_us_per_request: f64,
@@ -250,8 +251,8 @@ impl Row {
         }
     }
 
-    /// Works out medians and warnings from the rounds. `resident` says that every GET should have hit; `rate` is that
-    /// of the open loop, in requests per second.
+    /// Computes medians and warnings from the rounds. `resident`: every GET should have hit. `rate` is that of the
+    /// open loop, in requests per second.
     pub(crate) fn conclude(&mut self, resident: bool, rate: Option<f64>) {
         if self.rounds.is_empty() {
             return;
@@ -301,7 +302,7 @@ fn warnings(rounds: &[Round], resident: bool, rate: Option<f64>) -> Vec<String> 
         notes.push(format!("fell behind its schedule: {slowest:.0} requests/s were answered"));
     }
     let bound = rounds.iter().filter(|round| round.client_bound()).count();
-    // The client of the open loop is always busy: it watches the clock.
+    // The client of the open loop is always busy, because it watches the clock.
     if rate.is_none() && 2 * bound > rounds.len() {
         notes.push(
             "the client was the bottleneck: requests/s and latency are the client's, time per request is not"
@@ -326,7 +327,7 @@ fn warnings(rounds: &[Round], resident: bool, rate: Option<f64>) -> Vec<String> 
     notes
 }
 
-/// Fills in every row's ratios to all others, from the rounds both have.
+/// Computes every row's ratios to all others, from the rounds that both have.
 pub(crate) fn compare_rows(rows: &mut [Row]) {
     let costs: Vec<(String, BTreeMap<usize, f64>)> = rows
         .iter()
@@ -346,7 +347,7 @@ pub(crate) fn compare_rows(rows: &mut [Row]) {
     }
 }
 
-/// The middle value, or the mean of the two in the middle; 0 of nothing.
+/// The middle value, or the mean of the two in the middle; 0 without values.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {

@@ -1,19 +1,19 @@
-//! Which key comes next: popularity laws, and the precomputed ring of requests.
+//! Chooses the next key: popularity laws, and the precomputed ring of requests.
 
 use crate::rng::Rng;
 
-/// How requests are spread over the keys.
+/// The distribution of requests over the keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Popularity {
-    /// Every key alike.
+    /// All keys are equally popular.
     Uniform,
     /// The k-th most popular key with probability proportional to `k^-theta`.
     Zipf(f64),
 }
 
-/// Exact Zipf ranks by Vose's alias method: two table look-ups per draw, no rejection.
+/// Exact Zipf ranks by Vose's alias method: two table look-ups per sample, without rejection.
 pub(crate) struct Zipf {
-    /// Probability to keep the drawn column.
+    /// Probability of keeping the sampled column.
     keep: Vec<f64>,
     /// The rank taken otherwise.
     other: Vec<u32>,
@@ -37,22 +37,22 @@ impl Zipf {
                 small.push(giver);
             }
         }
-        // What is left differs from 1 by rounding only.
+        // The remaining values differ from 1 only by rounding.
         for rank in small.into_iter().chain(large) {
             keep[rank as usize] = 1.0;
         }
         Self { keep, other }
     }
 
-    /// Draws a rank; 0 is the most popular.
+    /// Samples a rank; 0 is the most popular.
     pub(crate) fn rank(&self, rng: &mut Rng) -> u32 {
         let column = rng.below(self.keep.len() as u32);
         if rng.unit() < self.keep[column as usize] { column } else { self.other[column as usize] }
     }
 }
 
-/// Draws key numbers in `0..items`. Popular keys are scattered over the numbers, so that keys loaded one after the
-/// other are not alike in popularity.
+/// Samples key numbers in `0..items`. Popular keys are scattered over the numbers, so that keys loaded one after
+/// another differ in popularity.
 pub(crate) struct KeyPicker {
     items: u32,
     zipf: Option<Zipf>,
@@ -120,7 +120,7 @@ impl Request {
     }
 }
 
-/// Requests drawn before the clock starts, so that drawing them costs the client nothing while it measures.
+/// Requests sampled in advance, so that sampling costs the client nothing during the measurement.
 pub(crate) struct Ring {
     packed: Vec<u32>,
 }

@@ -1,4 +1,4 @@
-//! The loads: what is stored, and what is asked.
+//! The loads: what is stored, and what is requested.
 
 use crate::keys::Popularity;
 use crate::wire::{KEY_BYTES, ValueBytes};
@@ -8,56 +8,56 @@ use crate::wire::{KEY_BYTES, ValueBytes};
 pub(crate) struct Load {
     /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// One line on what it does.
+    /// One line of description.
     pub(crate) about: &'static str,
-    /// Different keys stored.
+    /// Number of distinct keys stored.
     pub(crate) items: u32,
     /// Length of their values.
     pub(crate) value_bytes: ValueBytes,
-    /// What is asked.
+    /// The requests.
     pub(crate) kind: Kind,
-    /// Memory limit given to the server, in MiB; what its flash tier takes is inside.
+    /// Memory limit of the server in MiB, including the memory for its flash tier.
     pub(crate) limit_mib: u64,
-    /// Size of the file for its flash tier, in MiB; 0 = memory only.
+    /// Size of the file for the flash tier in MiB; 0 = memory only.
     pub(crate) flash_mib: u64,
 }
 
-/// What is asked.
+/// The kind of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
-    /// All items are stored first and fit in memory; then `get_percent` of a hundred requests are GETs.
+    /// All items are stored first and fit in memory. Then `get_percent` of a hundred requests are GETs.
     Resident {
-        /// Which keys.
+        /// The popularity of the keys.
         popularity: Popularity,
         /// GETs in a hundred requests; the others are SETs of stored keys.
         get_percent: u32,
         /// Requests in flight per connection.
         depth: usize,
     },
-    /// Storing the items is what is measured.
+    /// Storing the items is measured.
     Store,
-    /// Storing the items, and the memory they take.
+    /// Storing the items, and the memory they take, are measured.
     Memory,
-    /// Read-through under a memory limit: every miss is then stored.
+    /// Read-through under a memory limit: every miss is stored.
     HitRatio {
         /// GETs in all.
         requests: u32,
     },
-    /// Read-through under a memory limit beside the very same commands with memory for everything.
+    /// Read-through under a memory limit, compared with the same commands in memory for everything.
     Pressure {
-        /// GETs measured; as many come before to warm up.
+        /// Number of measured GETs; as many come before to warm up.
         requests: u32,
     },
-    /// All items are stored first, far more than the memory holds; a file takes the others. Then GETs.
+    /// All items are stored first, far more than the memory holds; a file takes the rest. Then GETs are measured.
     Flash {
         /// Requests in flight per connection.
         depth: usize,
     },
-    /// Half of the requests store keys never seen before, far beyond the memory limit; the others GET recent ones.
+    /// Half of the requests store new keys, far beyond the memory limit; the others GET recent keys.
     Churn {
         /// Requests in flight per connection.
         depth: usize,
-        /// How many of the newest keys are asked for.
+        /// The number of the newest keys that are requested.
         window: u32,
     },
 }
@@ -68,8 +68,8 @@ pub(crate) const STORE_CONNECTIONS: usize = 4;
 pub(crate) const STORE_DEPTH: usize = 64;
 /// Batch of the read-through loads.
 pub(crate) const HIT_RATIO_BATCH: usize = 64;
-/// Batches that one server gets before it is the other's turn: some tenths of a second, so that the processor's
-/// caches, which the other has filled, matter little.
+/// Batches sent to one server before the other one follows: a few tenths of a second, so that the contents of the CPU
+/// caches matter little.
 pub(crate) const PRESSURE_SLICE: usize = 4_000;
 /// Memory limit of the pressure load in MiB at full size: about one GET in ten misses in Larder.
 const PRESSURE_LIMIT_MIB: f64 = 144.0;
@@ -77,7 +77,7 @@ const PRESSURE_LIMIT_MIB: f64 = 144.0;
 const MIB: u64 = 1 << 20;
 
 impl Load {
-    /// True where two loads can share servers that hold the items already.
+    /// Whether two loads can share servers that already hold the items.
     pub(crate) fn shares_items_with(&self, other: &Load) -> bool {
         let kept = |load: &Load| matches!(load.kind, Kind::Resident { .. } | Kind::Flash { .. });
         kept(self)
@@ -86,7 +86,7 @@ impl Load {
             && (self.items, self.value_bytes) == (other.items, other.value_bytes)
     }
 
-    /// Memory that the items should need in any server, in bytes, bookkeeping included: a generous guess.
+    /// A generous estimate of the memory that the items need in any server, in bytes, including bookkeeping.
     pub(crate) fn footprint_bytes(&self) -> u64 {
         let value = self.value_bytes.mean();
         (f64::from(self.items) * (KEY_BYTES as f64 + value + 100.0 + value / 4.0)) as u64
@@ -97,12 +97,12 @@ impl Load {
         (self.footprint_bytes() * 13 / 10).div_ceil(MIB) + 64
     }
 
-    /// True if the empty server can take it: it answers GETs only, all with values of one length.
+    /// Whether the empty server can take the load: GETs only, with values of one length.
     pub(crate) fn fits_empty(&self) -> bool {
         matches!(self.kind, Kind::Resident { get_percent: 100, .. })
     }
 
-    /// Lowers the number of items until they fit `bytes` of memory; true if that was necessary.
+    /// Lowers the number of items until they fit `bytes` of memory. Returns whether that was necessary.
     pub(crate) fn shrink_to(&mut self, bytes: u64) -> bool {
         let needed = self.footprint_bytes();
         if needed <= bytes {
@@ -113,7 +113,7 @@ impl Load {
     }
 }
 
-/// All loads, in the order they run, for `scale` times the items of the full size.
+/// All loads in the order of running, with `scale` times the items of the full size.
 pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
     let items = |full: u32| ((f64::from(full) * scale) as u32).clamp(1_000, 1_000_000_000);
     let million = items(1_000_000);
@@ -224,8 +224,8 @@ fn flash(
     }
 }
 
-/// A load whose items fit in memory with room to spare.
-/// The limit is far above what the items need, so that it shows who grows and who stays near them.
+/// A load whose items fit in memory with room to spare. The limit is far above what the items need, so that it shows
+/// which servers grow.
 fn overwrite(items: u32) -> Load {
     let kind = Kind::Resident { popularity: Popularity::Uniform, get_percent: 0, depth: 16 };
     let load = roomy(
@@ -245,7 +245,7 @@ fn roomy(name: &'static str, about: &'static str, items: u32, bytes: u32, kind: 
     load
 }
 
-/// Below an eighth of the full size, the slabs of some servers are too coarse for the limit to mean anything.
+/// Below an eighth of the full size, the slabs of some servers are too coarse for the limit to have an effect.
 fn limited_scale(scale: f64) -> f64 {
     scale.max(0.125)
 }
@@ -253,7 +253,7 @@ fn limited_scale(scale: f64) -> f64 {
 fn hit_ratio(scale: f64) -> Load {
     let requests = 3_000_000.0 * scale;
     let scale = limited_scale(scale);
-    // One GET for every key at least, or the cache is never full.
+    // At least one GET per key, or the cache would never be full.
     let requests = requests.max(1_000_000.0 * scale) as u32;
     Load {
         name: "hit-ratio-64mb",
@@ -284,7 +284,7 @@ fn churn(scale: f64) -> Load {
     Load {
         name: "churn",
         about: "every second request a SET of a new key of 50-550 B, far beyond 64 MiB; GETs of recent keys; depth 16",
-        // Twice what fits: the limit is reached before the measurement starts.
+        // Twice what fits, so that the limit is reached before the measurement starts.
         items: (400_000.0 * scale) as u32,
         value_bytes: ValueBytes { min: 50, max: 550 },
         kind: Kind::Churn { depth: 16, window: (50_000.0 * scale) as u32 },

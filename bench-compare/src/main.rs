@@ -1,4 +1,4 @@
-//! Side-by-side benchmark of Larder and its peers: the same loads, on the same cores, in turn.
+//! Side-by-side benchmark of Larder and its peers: the same loads on the same cores, in alternation.
 
 #![forbid(unsafe_code)]
 
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// True if every server got through every load.
+/// Runs a comparison. Returns whether every server completed every load.
 fn compare(options: CompareOptions) -> Result<bool> {
     let options = options.settle().map_err(anyhow::Error::msg)?;
     if options.list {
@@ -59,7 +59,7 @@ fn compare(options: CompareOptions) -> Result<bool> {
     if servers.is_empty() {
         bail!("there is no server to measure");
     }
-    // Opened first: nobody should wait for measurements that cannot be written.
+    // The file is opened first, so that a wrong path is reported before the measurements.
     let json = options
         .json
         .as_ref()

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Loads Larder and its peers alike, one after the other on the same cores, and compares what each request costs.
+/// Loads Larder and its peers alike, one after another on the same cores, and compares the cost of each request.
 #[derive(Debug, Parser)]
 #[command(name = "larder-bench-compare", version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
-    /// Something other than a comparison.
+    /// A command other than a comparison.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     /// The comparison.
@@ -16,19 +16,19 @@ pub(crate) struct Options {
     pub(crate) compare: CompareOptions,
 }
 
-/// What this program does besides comparing.
+/// The commands other than a comparison.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Answer every line with the same value: the floor of the wire
+    /// Answer every line with the same value: the lower bound set by the wire
     Empty {
         /// Port on the loopback address
         #[arg(short, long)]
         port: u16,
-        /// Length of the value, in bytes
+        /// Length of the value in bytes
         #[arg(long, default_value_t = 32)]
         value_bytes: usize,
     },
-    /// Become another program, pinned, that dies together with its parent
+    /// Run another program on given cores, to be killed when its parent ends
     #[command(hide = true)]
     Launch {
         /// Cores to run on
@@ -46,75 +46,77 @@ pub(crate) enum Command {
 /// Flags of a comparison.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CompareOptions {
-    /// Loads to run, by name, comma-separated; `--list` names them all
+    /// Names of the loads to run, separated by commas; --list shows them [default: all]
     #[arg(long, value_delimiter = ',')]
     pub(crate) load: Vec<String>,
-    /// List the loads and end
+    /// List the loads and exit
     #[arg(long)]
     pub(crate) list: bool,
-    /// Servers to run, by name, comma-separated; all that are found if not given
+    /// Names of the servers to run, separated by commas [default: all that are found]
     #[arg(long, value_delimiter = ',')]
     pub(crate) only: Vec<String>,
-    /// The larder executable
+    /// Path of the larder executable
     #[arg(long, default_value = "target/release/larder")]
     pub(crate) larder: PathBuf,
-    /// Further arguments of larder, such as "--temperature hitmap"; to see two modes side by side, name the other with --peer
+    /// Further arguments of larder, such as "--temperature hitmap"; to compare two modes, add the other one with
+    /// --peer
     #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]
     pub(crate) larder_args: String,
     /// File for the flash tier of the servers that have one, overwritten by each in turn; without it, the loads that
-    /// need one are left out
+    /// need one are skipped
     #[arg(long, value_name = "PATH")]
     pub(crate) flash_file: Option<PathBuf>,
-    /// One more server, or another memcached or redis: name=path[:arguments]; may be repeated
+    /// A further server as name=path[:arguments], such as another memcached or redis; may be repeated
     #[arg(long, value_name = "NAME=PATH[:ARGS]")]
     pub(crate) peer: Vec<String>,
-    /// Rounds per load; medians are reported
+    /// Number of rounds per load; medians are reported
     #[arg(long, default_value_t = 5)]
     pub(crate) rounds: usize,
-    /// Seconds measured per round
+    /// Measured time per round in seconds
     #[arg(long, default_value_t = 2.0)]
     pub(crate) seconds: f64,
-    /// Seconds of the same load before each measurement
+    /// Warm-up before each measurement in seconds, with the same load
     #[arg(long, default_value_t = 0.5)]
     pub(crate) warmup: f64,
-    /// Connections of the GET and mixed loads
+    /// Number of connections of the GET and mixed loads
     #[arg(long, default_value_t = 50)]
     pub(crate) connections: usize,
-    /// Requests per second, sent on schedule whether or not replies come back (open loop); closed loop if not given
+    /// Send this many requests per second on schedule, whether or not replies arrive (open loop) [default: closed
+    /// loop]
     #[arg(long)]
     pub(crate) rate: Option<f64>,
-    /// Multiplies items, requests and memory limits
+    /// Factor for items, requests and memory limits
     #[arg(long, default_value_t = 1.0)]
     pub(crate) scale: f64,
-    /// One short round of each load
+    /// Run one short round of each load
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Start every server afresh for every round
+    /// Start every server anew for every round
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// Touch and free as much memory as a server will need just before each is started, so that none pays for pages
-    /// that the machine's host has taken back (free page reporting in a virtual machine)
+    /// Just before each server starts, touch and free as much memory as it will need, so that no server pays for
+    /// pages that the machine's host has taken back (free page reporting in a virtual machine)
     #[arg(long)]
     pub(crate) warm_memory: bool,
-    /// Cores of the server: numbers, comma-separated, or `none`
+    /// Cores of the server: numbers separated by commas, or none
     #[arg(long, default_value = "0")]
     pub(crate) server_cores: Cores,
-    /// Cores of the client: numbers, comma-separated, or `none`
+    /// Cores of the client: numbers separated by commas, or none
     #[arg(long, default_value = "1")]
     pub(crate) client_cores: Cores,
-    /// Worker threads of every server
+    /// Number of worker threads of every server
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
     /// Seed of the request sequence
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
-    /// Write everything measured, every round of it, to this file
+    /// Write all measurements of all rounds to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
 
 impl CompareOptions {
-    /// Rejects values that cannot work, and applies `--quick`.
+    /// Checks the values and applies `--quick`.
     pub(crate) fn settle(mut self) -> Result<Self, String> {
         if self.quick {
             self.rounds = 1;
@@ -133,7 +135,7 @@ impl CompareOptions {
     }
 }
 
-/// Core numbers; none means that nothing is pinned.
+/// Core numbers; an empty list means that nothing is pinned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Cores(pub(crate) Vec<usize>);
 

@@ -1,4 +1,4 @@
-//! What the kernel says about processes and cores: processor time, memory, and who else was running.
+//! Reads processor time and memory of processes, and the load of cores, from the kernel.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustix::thread::CpuSet;
 
-/// Adds up the processor time of all threads of one process, those that come and go included: what a thread had used
-/// when it was last seen stays counted.
+/// Adds up the processor time of all threads of one process, including threads that start and end. The time of a
+/// thread at its last sample stays counted.
 #[derive(Debug)]
 pub(crate) struct CpuMeter {
     pid: u32,
@@ -18,7 +18,7 @@ pub(crate) struct CpuMeter {
 }
 
 impl CpuMeter {
-    /// A meter that counts from now.
+    /// A meter that counts from now on.
     pub(crate) fn new(pid: u32) -> io::Result<Self> {
         let mut meter = Self { pid, last_seen: HashMap::new(), total_ns: 0, ticks_at_start: None };
         meter.sample()?;
@@ -27,8 +27,8 @@ impl CpuMeter {
         Ok(meter)
     }
 
-    /// Looks again; returns what was used since the meter was made. Call it a few times a second: a thread that
-    /// starts and ends between two calls is not seen.
+    /// Samples the threads. Returns the time used since the meter was made. Call it a few times per second: a thread
+    /// that starts and ends between two calls is missed.
     pub(crate) fn sample(&mut self) -> io::Result<Duration> {
         for entry in fs::read_dir(format!("/proc/{}/task", self.pid))? {
             let name = entry?.file_name();
@@ -46,12 +46,12 @@ impl CpuMeter {
 
     fn seen(&mut self, thread: u32, used_ns: u64) {
         let before = self.last_seen.insert(thread, used_ns).unwrap_or(0);
-        // Less than before: the number was given to a new thread.
+        // Less than before: the id was reused for a new thread.
         self.total_ns += if used_ns >= before { used_ns - before } else { used_ns };
     }
 
-    /// What the kernel's own total, which knows ended threads too, says beyond the sum over the threads. It counts in
-    /// hundredths of a second and is not read at the same instant, so a difference of a few hundredths is none.
+    /// The time by which the kernel's own total, which includes ended threads, exceeds the sum over the threads. The
+    /// total counts in hundredths of a second and is read at another instant, so a few hundredths mean nothing.
     pub(crate) fn unseen(&self) -> Duration {
         const COARSE: Duration = Duration::from_millis(40);
         let ticks = process_ticks(self.pid).zip(self.ticks_at_start).map_or(0, |(now, then)| now - then);
@@ -63,12 +63,13 @@ impl CpuMeter {
 /// User and system time of a process, ended threads included, in hundredths of a second.
 fn process_ticks(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold blanks; the fields after it are user time 11 and system time 12.
+    // The name in parentheses may contain blanks. Of the fields after it, number 11 is user time and number 12 is
+    // system time.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }
 
-/// Resident memory of a process in bytes, pages from the reserved pool of huge pages included.
+/// Resident memory of a process in bytes, including reserved huge pages.
 pub(crate) fn resident_bytes(pid: u32) -> io::Result<u64> {
     Ok(resident_of(&fs::read_to_string(format!("/proc/{pid}/status"))?))
 }
@@ -77,7 +78,7 @@ fn resident_of(status: &str) -> u64 {
     kibibytes(status, "VmRSS:").unwrap_or(0) + kibibytes(status, "HugetlbPages:").unwrap_or(0)
 }
 
-/// Memory that could be taken without swapping, in bytes; the largest number if the kernel does not say.
+/// Memory in bytes that could be allocated without swapping; the largest number if the kernel does not tell.
 pub(crate) fn available_bytes() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     kibibytes(&meminfo, "MemAvailable:").unwrap_or(u64::MAX)
@@ -88,17 +89,17 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
 }
 
-/// Time some cores spent busy, and time a hypervisor withheld them.
+/// Busy time of some cores, and time withheld by a hypervisor.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CoreTime {
-    /// Running anything at all.
+    /// Time running anything.
     pub(crate) busy: Duration,
-    /// Wanted, but not given by the hypervisor.
+    /// Time wanted, but not given by the hypervisor.
     pub(crate) stolen: Duration,
 }
 
 impl CoreTime {
-    /// Since boot, of the cores in `cores` (all if empty).
+    /// The times since boot of the given cores (all if empty).
     pub(crate) fn now(cores: &[usize]) -> io::Result<Self> {
         Ok(Self::of(&fs::read_to_string("/proc/stat")?, cores))
     }
@@ -123,7 +124,7 @@ impl CoreTime {
         time
     }
 
-    /// What passed since `earlier`.
+    /// The difference to `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             busy: self.busy.saturating_sub(earlier.busy),
@@ -132,13 +133,13 @@ impl CoreTime {
     }
 }
 
-/// Processor time the calling thread has used.
+/// Processor time of the calling thread.
 pub(crate) fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Keeps the calling thread, and what it starts from now on, on `cores`; leaves it alone if there are none.
+/// Binds the calling thread, and what it starts from now on, to `cores`; does nothing if the list is empty.
 pub(crate) fn pin(cores: &[usize]) -> io::Result<()> {
     if cores.is_empty() {
         return Ok(());

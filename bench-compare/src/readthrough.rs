@@ -1,7 +1,9 @@
-//! The read-through loads: what a cache in front of something slow does all day, one deterministic sequence for all.
+//! The read-through loads: a cache in front of something slow, with one deterministic sequence of requests for all
+//! servers.
 //!
-//! What eviction costs is told by two servers of one kind: one too small, one with memory for everything. The small one
-//! is read through; the other gets the very same commands, SETs included, so only what happens inside differs.
+//! The cost of eviction is measured with two servers of one kind: one is too small, the other has memory for
+//! everything. The small one is read through. The other gets exactly the same commands, including the SETs, so that
+//! only the work inside the servers differs.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +17,7 @@ use crate::procfs::{CpuMeter, thread_cpu};
 use crate::reply::{Reply, parse};
 use crate::wire::Wire;
 
-/// What a read-through load measured on one server.
+/// The measurements of a read-through load on one server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HitRatio {
     /// GETs sent.
@@ -26,7 +28,7 @@ pub(crate) struct HitRatio {
     pub(crate) thirds: [f64; 3],
     /// SETs sent.
     pub(crate) sets: u64,
-    /// SETs the server said no to.
+    /// SETs refused by the server.
     pub(crate) refused: u64,
     /// Time taken.
     pub(crate) elapsed: Duration,
@@ -43,16 +45,16 @@ pub(crate) struct Batch {
     sets: Vec<u32>,
 }
 
-/// Which SETs follow the GETs of a batch.
+/// The SETs that follow the GETs of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sets {
-    /// One for every key that was missing; the batch remembers them.
+    /// One for every missing key; the batch remembers the keys.
     Missing,
-    /// Those that the batch remembers.
+    /// Those for the keys that the batch remembers.
     Remembered,
 }
 
-/// Draws `requests` GETs, in batches.
+/// Samples `requests` GETs, in batches.
 pub(crate) fn draw(picker: &mut KeyPicker, requests: u32) -> Vec<Batch> {
     let batch = |at: u32| {
         let size = (HIT_RATIO_BATCH as u32).min(requests - at);
@@ -61,7 +63,7 @@ pub(crate) fn draw(picker: &mut KeyPicker, requests: u32) -> Vec<Batch> {
     (0..requests).step_by(HIT_RATIO_BATCH).map(batch).collect()
 }
 
-/// Sends `requests` GETs over one connection in batches, and after each batch a SET for every key that was missing.
+/// Sends `requests` GETs over one connection in batches, and after each batch a SET for every missing key.
 pub(crate) fn run(
     stream: TcpStream,
     pid: u32,
@@ -82,8 +84,8 @@ pub(crate) fn run(
     Ok(HitRatio { thirds, ..visit.measured()? })
 }
 
-/// Reads `batches` through the server of `short` and repeats all of it on the server of `roomy`. They take turns, a
-/// slice each, so that whatever slows the machine down slows both.
+/// Reads `batches` through the server of `short` and repeats all commands on the server of `roomy`. The servers
+/// alternate in slices, so that disturbances of the machine affect both.
 pub(crate) fn side_by_side(
     short: &mut Visit<'_>,
     roomy: &mut Visit<'_>,
@@ -96,17 +98,17 @@ pub(crate) fn side_by_side(
     Ok(())
 }
 
-/// One connection to one server, and what was measured on it so far.
+/// One connection to one server, with its measurements so far.
 pub(crate) struct Visit<'a> {
     exchange: Exchange<'a>,
     pid: u32,
-    /// Runs between two calls of `send` too: what a server puts off until it is idle counts.
+    /// The meter also runs between two calls of `send`, because work that a server puts off until it is idle counts.
     meter: CpuMeter,
     total: HitRatio,
 }
 
 impl<'a> Visit<'a> {
-    /// Measures from now on.
+    /// Starts to measure.
     pub(crate) fn new(stream: TcpStream, pid: u32, wire: &'a Wire) -> Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -115,7 +117,7 @@ impl<'a> Visit<'a> {
         Ok(Self { exchange, pid, meter: CpuMeter::new(pid)?, total: HitRatio::default() })
     }
 
-    /// Sends batches, each when the one before has been answered.
+    /// Sends batches, each when the previous one has been answered.
     pub(crate) fn send(&mut self, batches: &mut [Batch], sets: Sets) -> Result<()> {
         let (start, client) = (Instant::now(), thread_cpu());
         let mut sampled = start;
@@ -142,7 +144,7 @@ impl<'a> Visit<'a> {
         Ok(())
     }
 
-    /// What was measured since the beginning or the last call; starts over.
+    /// The measurements since the start or the last call; starts again.
     pub(crate) fn measured(&mut self) -> Result<HitRatio> {
         let server_cpu = self.meter.sample()?;
         self.meter = CpuMeter::new(self.pid)?;
@@ -150,7 +152,7 @@ impl<'a> Visit<'a> {
     }
 }
 
-/// One connection on which a batch goes out and all its replies come back.
+/// One connection on which a batch is sent and all its replies are received.
 struct Exchange<'a> {
     stream: TcpStream,
     wire: &'a Wire,
@@ -159,7 +161,7 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// GETs a batch; returns the hits and adds to `missing` every key that was missing, once.
+    /// GETs a batch. Returns the hits and adds every missing key to `missing` once.
     fn get(&mut self, ids: &[u32], missing: &mut Vec<u32>) -> Result<u64> {
         self.out.clear();
         ids.iter().for_each(|&id| self.wire.put_get(&mut self.out, id));
@@ -178,7 +180,7 @@ impl Exchange<'_> {
         Ok(hits)
     }
 
-    /// SETs a batch; returns how many were refused.
+    /// SETs a batch. Returns how many were refused.
     fn set(&mut self, ids: &[u32]) -> Result<u64> {
         self.out.clear();
         ids.iter().for_each(|&id| self.wire.put_set(&mut self.out, id));

@@ -1,4 +1,4 @@
-//! Replies on the wire: one parser per protocol, for just the replies that GET and SET have.
+//! Parses the replies to GET and SET, with one parser per protocol.
 
 use crate::wire::{KEY_BYTES, Protocol};
 
@@ -7,11 +7,11 @@ use crate::wire::{KEY_BYTES, Protocol};
 pub(crate) enum Reply<'a> {
     /// A value.
     Hit(&'a [u8]),
-    /// No such key.
+    /// The key does not exist.
     Miss,
     /// The SET was done.
     Stored,
-    /// The server said no; its line without the line end.
+    /// The request was refused; the line without its end.
     Refused(&'a [u8]),
 }
 
@@ -19,10 +19,10 @@ pub(crate) enum Reply<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NotAReply;
 
-/// The longest line taken for one, in bytes.
+/// The longest accepted line in bytes.
 const LINE_BYTES_MAX: usize = 2048;
 
-/// Reads the reply at the start of `input`, and how many bytes it takes; `None` while it is incomplete.
+/// Parses the reply at the start of `input`. Returns it with its length; `None` while it is incomplete.
 pub(crate) fn parse(protocol: Protocol, input: &[u8]) -> Result<Option<(Reply<'_>, usize)>, NotAReply> {
     match protocol {
         Protocol::Text => parse_text(input),
@@ -43,7 +43,7 @@ fn parse_text(input: &[u8]) -> Result<Option<(Reply<'_>, usize)>, NotAReply> {
             (reply, consumed)
         }));
     }
-    // All keys are equally long, so the flags start at a known place: no byte of the key is looked at.
+    // All keys have the same length, so the position of the flags is known without examining the key.
     let Some((key, rest)) = input.split_at_checked(VALUE.len() + KEY_BYTES + 1) else { return Ok(None) };
     if !key.starts_with(VALUE) || key.last() != Some(&b' ') {
         return Err(NotAReply);
@@ -94,7 +94,7 @@ fn framed<'a>(
     Ok(Some((Reply::Hit(&input[start..end]), end + trailer.len())))
 }
 
-/// The number at the start of `input` and its digits, once the byte after it is there too.
+/// The number at the start of `input` and its digits, once the byte after it has arrived.
 fn decimal(input: &[u8]) -> Result<Option<(usize, usize)>, NotAReply> {
     let mut number = 0usize;
     for (at, byte) in input.iter().enumerate() {

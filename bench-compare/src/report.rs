@@ -17,7 +17,7 @@ use crate::servers::Server;
 pub(crate) struct LoadReport {
     /// The load.
     pub(crate) load: &'static str,
-    /// One line on what it does, at full size.
+    /// One line of description, for the full size.
     pub(crate) about: &'static str,
     /// Items stored, after scaling.
     pub(crate) items: u32,
@@ -27,13 +27,13 @@ pub(crate) struct LoadReport {
     pub(crate) value_bytes_max: u32,
     /// Memory limit of the servers, in MiB.
     pub(crate) limit_mib: u64,
-    /// Connections measured.
+    /// Number of connections.
     pub(crate) connections: usize,
-    /// Requests in flight on each.
+    /// Requests in flight per connection.
     pub(crate) depth: usize,
     /// Requests per second of the open loop.
     pub(crate) rate: Option<f64>,
-    /// What a reader should know about all rows.
+    /// A remark about all rows.
     pub(crate) note: Option<String>,
     /// The servers.
     pub(crate) rows: Vec<Row>,
@@ -60,7 +60,7 @@ impl LoadReport {
         }
     }
 
-    /// The table with a title above it and the notes below.
+    /// The table with a title above it and the remarks below.
     pub(crate) fn text(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
@@ -171,7 +171,7 @@ fn thirds(row: &Row) -> String {
     thirds.map_or("-".to_owned(), |[first, second, third]| format!("{first:.3} {second:.3} {third:.3}"))
 }
 
-/// The median of the rounds' ratios, and the smallest and largest of them.
+/// The median of the rounds' ratios, with the smallest and the largest.
 fn cost_of_eviction(row: &Row) -> String {
     let costs: Vec<f64> =
         row.rounds.iter().filter_map(|round| round.pressure.map(|figures| figures.cost)).collect();
@@ -191,7 +191,7 @@ fn latency(median: &Median, which: usize) -> String {
     format!("{value:.1}")
 }
 
-/// How to read the tables, once above them.
+/// The explanation of the tables, printed once above them.
 pub(crate) fn preamble(machine: &Machine, options: &CompareOptions) -> String {
     format!(
         "{}, {} cores, kernel {}; server on core {}, client on core {}, {} worker thread(s)\n\
@@ -210,7 +210,7 @@ pub(crate) fn preamble(machine: &Machine, options: &CompareOptions) -> String {
 /// The JSON document.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
-    /// Where it ran.
+    /// The machine.
     pub(crate) machine: &'a Machine,
     /// Rounds per load.
     pub(crate) rounds: usize,
@@ -228,7 +228,7 @@ pub(crate) struct Document<'a> {
     pub(crate) server_cores: &'a [usize],
     /// Cores of the client, empty if it was not pinned.
     pub(crate) client_cores: &'a [usize],
-    /// What each server says it is.
+    /// The servers by name.
     pub(crate) servers: BTreeMap<&'a str, ServerReport>,
     /// The loads.
     pub(crate) loads: &'a [LoadReport],

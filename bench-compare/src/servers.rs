@@ -1,4 +1,4 @@
-//! The servers: which there are, how each is started, and that none outlives this program.
+//! The servers: which ones exist, how each is started, and how they are killed with this program.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,15 +13,15 @@ use crate::options::{CompareOptions, Cores};
 use crate::procfs;
 use crate::wire::Protocol;
 
-/// How long a server may take until it answers.
+/// Maximum time until a started server answers.
 const START_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Command lines that this program knows how to write.
+/// The kinds of servers whose command line this program can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// This program's empty server.
     Empty,
-    /// memcached and what takes its flags.
+    /// memcached and servers with the same flags.
     Memcached,
     /// Redis and Valkey.
     Redis,
@@ -44,23 +44,23 @@ pub(crate) struct Server {
     pub(crate) arguments: Vec<String>,
 }
 
-/// What a server is started with.
+/// The settings with which a server is started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting<'a> {
     /// Memory limit in MiB.
     pub(crate) limit_mib: u64,
     /// Worker threads.
     pub(crate) threads: usize,
-    /// Length of the empty server's value, in bytes.
+    /// Length of the empty server's value in bytes.
     pub(crate) value_bytes: u32,
-    /// Cores it may run on.
+    /// The cores for the server.
     pub(crate) cores: &'a Cores,
-    /// The file of its flash tier, and how large that is, in MiB.
+    /// The file of the flash tier, and its size in MiB.
     pub(crate) flash: Option<(&'a Path, u64)>,
 }
 
 impl Server {
-    /// All servers of a comparison, in the order of the table; each that is missing costs one line on stderr.
+    /// All servers of a comparison, in the order of the table. A missing server is reported in one line on stderr.
     pub(crate) fn all(options: &CompareOptions) -> Result<Vec<Self>> {
         let found = |name: &str, family, path: PathBuf, arguments| {
             let server = Self { name: name.to_owned(), family, path, arguments };
@@ -98,12 +98,12 @@ impl Server {
         Ok(wanted.filter_map(|(name, family, path, rest)| found(&name, family, path, rest)).collect())
     }
 
-    /// The protocol it is spoken to in.
+    /// The protocol used with the server.
     pub(crate) fn protocol(&self) -> Protocol {
         if self.family == Family::Redis { Protocol::Resp } else { Protocol::Text }
     }
 
-    /// What it says about its version, if it has a flag for that.
+    /// The version, if the server has a flag that prints it.
     pub(crate) fn version(&self) -> Option<String> {
         if self.family == Family::Empty || self.is_template() {
             return None;
@@ -146,7 +146,7 @@ impl Server {
             Family::Larder if setting.flash.is_some() => format!("serve -p {port} -U 0 -t {threads}"),
             Family::Larder => format!("serve -p {port} -U 0 -t {threads} -m {limit_mib}"),
         };
-        // Two blanks stand for an empty argument.
+        // Two blanks in a row stand for an empty argument.
         words.extend(flags.split(' ').map(str::to_owned));
         if let Some((path, mib)) = setting.flash {
             words.extend(self.flash_flags(path, mib, *limit_mib));
@@ -167,17 +167,17 @@ impl Server {
                 );
                 words(&flags)
             }
-            // Smaller values than its default of 512 B, or nothing of the small items would go to the file.
+            // extstore's default minimum is 512 B, so that no small item would go to the file.
             _ => words(&format!("-o ext_path={path}:{mib}m,ext_item_size=32")),
         }
     }
 
-    /// Whether it can put items on flash.
+    /// Whether the server can put items on flash.
     pub(crate) fn has_flash(&self) -> bool {
         matches!(self.family, Family::Memcached | Family::Larder)
     }
 
-    /// Starts it on a free port and waits until it answers.
+    /// Starts the server on a free port and waits until it answers.
     pub(crate) fn start(&self, setting: &Setting<'_>) -> Result<Process> {
         let port = free_port()?;
         let command = self.command(port, setting);
@@ -196,7 +196,7 @@ impl Server {
 }
 
 impl Family {
-    /// The family of a peer, by its name or the name of its executable; memcached if neither tells.
+    /// The family of a peer, from its name or from the name of its executable; memcached if neither is known.
     fn guess(name: &str, path: &str) -> Self {
         let file = Path::new(path).file_name().map(|file| file.to_string_lossy().to_lowercase());
         let name = name.to_lowercase();
@@ -213,7 +213,7 @@ impl Family {
     }
 }
 
-/// Takes `name=path[:arguments]` apart.
+/// Splits `name=path[:arguments]`.
 fn peer_parts(text: &str) -> Result<(&str, &str, Vec<String>)> {
     let (name, rest) =
         text.split_once('=').with_context(|| format!("--peer {text}: want name=path[:args]"))?;
@@ -237,21 +237,21 @@ pub(crate) fn on_path(path: &Path) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(path)).find(|file| file.is_file())
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago. Another program may have taken it since.
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// A running server; killed when dropped, and by the kernel if this program ends in any other way.
+/// A running server. It is killed when this value is dropped, and by the kernel if this program ends in another way.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) address: SocketAddr,
 }
 
 impl Process {
-    /// Its process number.
+    /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -270,8 +270,8 @@ impl Process {
         }
     }
 
-    /// Waits until it has nothing left to do (growing its tables, tidying up): below a twentieth of a core for three
-    /// tenths of a second. False if it was still at work after `patience`.
+    /// Waits until the server is idle (done with growing tables and tidying up): below a twentieth of a core for 0.3
+    /// s. Returns false if it was still busy after `patience`.
     pub(crate) fn settle(&self, patience: Duration) -> Result<bool> {
         let deadline = Instant::now() + patience;
         let mut quiet = 0;
@@ -287,7 +287,7 @@ impl Process {
     }
 }
 
-/// Asks something harmless and waits for any reply.
+/// Sends a harmless request and waits for any reply.
 fn greet(mut stream: TcpStream, protocol: Protocol) -> Result<()> {
     stream.set_read_timeout(Some(START_TIME_MAX))?;
     let greeting: &[u8] = match protocol {
@@ -304,13 +304,14 @@ fn greet(mut stream: TcpStream, protocol: Protocol) -> Result<()> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be gone already, which is what is wanted.
+        // The process may have ended already, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Becomes `program`, on `cores`, to be killed by the kernel as soon as `parent` ends. Returns only on failure.
+/// Replaces this process by `program` on `cores`, to be killed by the kernel as soon as `parent` ends. Returns only
+/// on failure.
 pub(crate) fn launch(cores: &Cores, parent: i32, program: &[String]) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {

@@ -1,18 +1,18 @@
-//! Requests on the wire: keys, values, and the two protocols that carry them.
+//! Encodes requests: keys, values, and the two protocols.
 
 use crate::rng::{Rng, mix};
 
-/// Length of every key, in bytes.
+/// Length of every key in bytes.
 pub(crate) const KEY_BYTES: usize = 30;
 
-/// What every key starts with; ten digits follow.
+/// The start of every key; ten digits follow.
 const PREFIX: &[u8; KEY_BYTES - DIGITS] = b"larder:bench:object:";
 const DIGITS: usize = 10;
 
-/// Bytes of random letters that values are cut from.
+/// Bytes of random letters from which values are cut.
 const POOL_BYTES: usize = 64 * 1024;
 
-/// The longest value, in bytes: one that may start anywhere in the first half of the letters.
+/// The longest value in bytes. A value may start anywhere in the first half of the letters.
 pub(crate) const VALUE_BYTES_MAX: usize = POOL_BYTES / 2;
 
 /// The protocol a server speaks.
@@ -24,7 +24,7 @@ pub(crate) enum Protocol {
     Resp,
 }
 
-/// Length of the values in bytes, both ends included; where they differ, a key's length is fixed by its number.
+/// Minimum and maximum length of the values in bytes. The length for a key depends only on its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ValueBytes {
     /// The shortest.
@@ -54,7 +54,7 @@ impl ValueBytes {
     }
 }
 
-/// Writes requests, and knows the value that belongs to a key.
+/// Encodes requests, and knows the value of each key.
 pub(crate) struct Wire {
     /// The protocol spoken.
     pub(crate) protocol: Protocol,
@@ -64,7 +64,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// `verify` false accepts any value in a reply: for a server that answers everything alike.
+    /// With `verify` false, any value in a reply is accepted: for a server that answers everything alike.
     pub(crate) fn new(protocol: Protocol, value_bytes: ValueBytes, verify: bool) -> Self {
         assert!(value_bytes.min <= value_bytes.max && value_bytes.max as usize <= VALUE_BYTES_MAX);
         const LETTERS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._";

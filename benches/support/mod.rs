@@ -1,4 +1,4 @@
-//! What the in-process benchmarks share: arguments, keys, filling a cache, pinning, printing.
+//! Code shared by the in-process benchmarks: arguments, keys, filling a cache, pinning, printing.
 #![allow(dead_code, unreachable_pub, reason = "each benchmark uses its part of one module")]
 
 use hdrhistogram::Histogram;
@@ -9,21 +9,21 @@ use larder_cache::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Length of every key, bytes.
+/// Length of every key in bytes.
 pub const KEY_BYTES: usize = 30;
-/// The seed of everything random, so that two runs do the same.
+/// Seed of all random numbers, so that two runs do the same.
 pub const SEED: u64 = 0x5eed;
-/// Operations between two quiescent points, as many as a server's turn may have.
-pub const TURN_OPS: u64 = 64;
+/// Operations between two quiescent points, as many as a server executes for one batch of events.
+pub const OPS_PER_QUIESCE: u64 = 64;
 
 /// `--name value` pairs of the command line.
 pub struct Args(Vec<(String, String)>);
 
 impl Args {
-    /// Reads the command line. `cargo bench` adds `--bench`, which is dropped.
+    /// Reads the command line. Drops `--bench`, which `cargo bench` adds.
     ///
     /// # Panics
-    /// If the arguments are not pairs, or a name is not among `known`.
+    /// If the arguments are not pairs, or if a name is not among `known`.
     pub fn read(known: &[&str]) -> Args {
         let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
         let pairs = words.chunks(2).map(|pair| {
@@ -43,14 +43,14 @@ impl Args {
     /// The number given as `name`, or `default`.
     ///
     /// # Panics
-    /// If it is no number.
+    /// If the value is not a number.
     pub fn number<T: std::str::FromStr>(&self, name: &str, default: T) -> T {
         self.text(name)
             .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("--{name} {text}: not a number")))
     }
 }
 
-/// A small generator of 64-bit numbers (xorshift).
+/// A small generator of 64-bit random numbers (xorshift).
 pub struct Random(u64);
 
 impl Random {
@@ -68,7 +68,7 @@ impl Random {
         self.0
     }
 
-    /// Lets all that follows depend on `number`; 0 changes nothing.
+    /// Makes all later numbers depend on `number`; 0 changes nothing.
     #[inline]
     pub fn mix(&mut self, number: u64) {
         self.0 ^= number;
@@ -91,10 +91,10 @@ pub fn key_of(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Keys made ahead, one behind the other, so that making them is not measured.
+/// Keys prepared in advance, one after another, so that making them is not measured.
 pub struct KeyPool {
     bytes: Vec<u8>,
-    /// Kept from the compiler, which must not build a comparison for this very length.
+    /// Hidden from the compiler, which must not specialise the comparison for this length.
     key_bytes: usize,
 }
 
@@ -104,7 +104,7 @@ impl KeyPool {
         KeyPool { bytes: numbers.flat_map(key_of).collect(), key_bytes: std::hint::black_box(KEY_BYTES) }
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.bytes.len() / self.key_bytes
     }
@@ -122,7 +122,7 @@ impl KeyPool {
     }
 }
 
-/// A cache of `limit_bytes` for `workers`, seeded, on the pages a server would get.
+/// A seeded cache of `limit_bytes` for `workers`, on the kind of pages that a server would get.
 pub fn cache(limit_bytes: u64, workers: usize, hashpower: Option<u32>) -> Arc<Cache> {
     let options = CacheOptions {
         limit_bytes,
@@ -135,7 +135,7 @@ pub fn cache(limit_bytes: u64, workers: usize, hashpower: Option<u32>) -> Arc<Ca
     Cache::new(options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A plain set.
+/// A SET without conditions.
 #[inline]
 pub fn set(worker: &mut Worker, hash: KeyHash, key: &[u8], value: &[u8]) {
     let outcome = worker.store(&Store {
@@ -154,7 +154,7 @@ pub fn set(worker: &mut Worker, hash: KeyHash, key: &[u8], value: &[u8]) {
     assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
 }
 
-/// A plain delete; whether there was something.
+/// A DELETE without conditions. Returns whether the item existed.
 #[inline]
 pub fn delete(worker: &mut Worker, hash: KeyHash, key: &[u8]) -> bool {
     let outcome = worker.delete(&Delete {
@@ -170,14 +170,14 @@ pub fn delete(worker: &mut Worker, hash: KeyHash, key: &[u8]) -> bool {
     outcome == DeleteOutcome::Deleted
 }
 
-/// Sets items `numbers`, whose values are `value_bytes` long.
+/// Sets items `numbers` with values of `value_bytes` bytes.
 pub fn fill(worker: &mut Worker, numbers: std::ops::Range<u64>, value_bytes: usize) {
     let value = vec![b'v'; value_bytes];
     let cache = worker.cache().clone();
     for number in numbers {
         let key = key_of(number);
         set(worker, cache.hash(&key), &key, &value);
-        if number.is_multiple_of(TURN_OPS) {
+        if number.is_multiple_of(OPS_PER_QUIESCE) {
             worker.quiesce();
         }
     }
@@ -186,7 +186,7 @@ pub fn fill(worker: &mut Worker, numbers: std::ops::Range<u64>, value_bytes: usi
 /// The largest batch.
 pub const BATCH_MAX: usize = GetBatch::KEYS_MAX;
 
-/// The staged get of keys of a pool.
+/// A staged GET of the keys of a pool.
 pub struct Batch<'p> {
     keys: [&'p [u8]; BATCH_MAX],
     room: GetBatch,
@@ -198,13 +198,14 @@ impl<'p> Batch<'p> {
         Batch { keys: [&[]; BATCH_MAX], room: GetBatch::default() }
     }
 
-    /// Gets `count` keys of the pool from `first` on, touches the first byte of each value, and returns their sum.
+    /// Gets `count` keys of the pool from `first` on, reads the first byte of each value, and returns the sum of
+    /// these bytes.
     #[inline(always)]
     pub fn get(&mut self, worker: &Worker, pool: &'p KeyPool, first: usize, count: usize) -> u64 {
         let keys = &mut self.keys[..count];
         keys.iter_mut().zip(pool.keys_from(first)).for_each(|(room, key)| *room = key);
         let mut sum = 0;
-        // About one key in a million lost its place in a full bucket while the cache was filled.
+        // About one key in a million was displaced from a full bucket while the cache was filled.
         let each = |_, hit: Option<Hit<'_>>| sum += hit.map_or(0, |hit| first_byte(&hit));
         self.room.get(worker, keys, each);
         sum
@@ -230,7 +231,7 @@ pub fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("three digits are a precision")
 }
 
-/// One line about the machine at this moment, to be printed above every table.
+/// Prints one line about the present state of the machine, above every table.
 pub fn print_machine(cache: &Cache) {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!(
@@ -241,12 +242,12 @@ pub fn print_machine(cache: &Cache) {
     );
 }
 
-/// Nanoseconds per operation of `operations` that took `time`.
+/// Nanoseconds per operation, if `operations` took `time`.
 pub fn ns_each(time: Duration, operations: u64) -> f64 {
     time.as_nanos() as f64 / operations as f64
 }
 
-/// Runs `f` and returns how long it took, in nanoseconds for each of `operations`.
+/// Runs `f`. Returns its time in nanoseconds per operation.
 pub fn time_each(operations: u64, f: impl FnOnce()) -> f64 {
     let started = Instant::now();
     f();

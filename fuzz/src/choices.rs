@@ -1,4 +1,4 @@
-//! Decisions taken from an input: bytes first, then a fixed sequence of numbers.
+//! Turns an input into decisions: first its bytes, then a fixed sequence of numbers.
 
 /// The rest of an input, read as decisions.
 pub(crate) struct Choices<'a> {
@@ -13,7 +13,7 @@ impl<'a> Choices<'a> {
         Choices { input, state }
     }
 
-    /// Whether the input has decided everything it can.
+    /// Whether all bytes of the input are used.
     pub(crate) fn is_empty(&self) -> bool {
         self.input.is_empty()
     }

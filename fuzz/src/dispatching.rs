@@ -1,21 +1,21 @@
-//! Any bytes, in any pieces, to a dispatcher over a small cache.
+//! Sends any bytes, in any pieces, to a dispatcher over a small cache.
 
 use crate::choices::Choices;
 use crate::talk::{Client, Talk, dispatcher};
 use larder_protocol::limits::LINE_BYTES_MAX;
 use larder_server::settings::Settings;
 
-/// `-m` of the cache, in bytes.
+/// Memory limit of the cache (`-m`) in bytes.
 const MEMORY_BYTES: u64 = 10 << 20;
-/// Output that may be ready at once: what is backed up, and one more answer of the longest kind.
+/// Maximum output that may be ready at once: the backlog, and one more answer of the longest kind.
 const OUTPUT_BYTES_MAX: usize = (64 << 10) + (4 << 20);
 
-/// Serves the input twice, in one piece and in pieces that its first bytes choose, and compares the answers.
+/// Serves the input twice, in one piece and in pieces chosen by its first bytes, and compares the answers.
 pub(crate) fn run(input: &[u8], client: &Client<'_>) {
     let (head, stream) = input.split_at(input.len().min(4));
     let whole = answers(stream, client, &mut |left| left);
     check_form(&whole);
-    // A dump and a watch must come alone, and what comes alone depends on the pieces.
+    // A dump and a watch must be the only request, which depends on the pieces.
     if [&b"lru_crawler"[..], b"watch"]
         .iter()
         .any(|word| stream.windows(word.len()).any(|window| window == *word))
@@ -25,7 +25,7 @@ pub(crate) fn run(input: &[u8], client: &Client<'_>) {
     let mut choices = Choices::new(head);
     let longest = choices.of(&[1, 2, 7, 30, 200, 3000, 20_000]);
     let cut = answers(stream, client, &mut |left| left.min(1 + choices.below(longest)));
-    // A long line that comes without its end closes the connection: what was answered before it stands.
+    // A long line without an end closes the connection; the answers before it remain.
     let is_long = stream.split(|&byte| byte == b'\n').any(|line| line.len() > LINE_BYTES_MAX);
     let (seen, seen_cut) = (without_numbers(&whole), without_numbers(&cut));
     assert!(
@@ -36,7 +36,7 @@ pub(crate) fn run(input: &[u8], client: &Client<'_>) {
     );
 }
 
-/// What a fresh dispatcher answers to `stream`, sent in pieces whose lengths `next` chooses.
+/// The answers of a fresh dispatcher to `stream`, sent in pieces whose lengths `next` chooses.
 fn answers(stream: &[u8], client: &Client<'_>, next: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
     let settings = Settings { memory_bytes: MEMORY_BYTES, threads: 1, ..Settings::default() };
     let (mut dispatcher, cache) = dispatcher(settings, Some(1), None);
@@ -56,13 +56,13 @@ fn answers(stream: &[u8], client: &Client<'_>, next: &mut dyn FnMut(usize) -> us
     talk.answered
 }
 
-/// The answers' lines, with what is never the same twice left out.
+/// The lines of the answers without the parts that vary.
 fn without_numbers(answers: &[u8]) -> Vec<&[u8]> {
     let lines = answers.split_inclusive(|&byte| byte == b'\n');
     lines.map(|line| if line.starts_with(b"STAT ") { &b"STAT"[..] } else { line }).collect()
 }
 
-/// How a line of an answer may begin.
+/// The possible starts of a line of an answer.
 const BEGINNINGS: [&str; 37] = [
     "STORED",
     "NOT_STORED",
@@ -103,7 +103,7 @@ const BEGINNINGS: [&str; 37] = [
     "NF ",
 ];
 
-/// Every line is one that a client can know, and every value is as long as its line says.
+/// Checks that every line is one that a client can know, and that every value has the announced length.
 fn check_form(answers: &[u8]) {
     let mut rest = answers;
     while !rest.is_empty() {

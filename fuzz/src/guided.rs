@@ -1,6 +1,7 @@
-//! The same targets, guided by coverage: a libFuzzer binary. `run.sh` builds it and says how it is called.
+//! The same targets, guided by coverage: a libFuzzer binary. `run.sh` builds it and explains how to call it.
 //!
-//! `LARDER_FUZZ_TARGET` names the target. With `LARDER_FUZZ_WRITE_SEEDS` it writes first inputs to that folder and ends.
+//! `LARDER_FUZZ_TARGET` names the target. With `LARDER_FUZZ_WRITE_SEEDS` it writes the initial inputs to that folder
+//! and ends.
 #![no_main]
 
 use larder_fuzz::{Bench, Target, seeds};
@@ -19,7 +20,7 @@ fn begin() -> (Target, Mutex<Bench>) {
         let written = seeds::write(target, folder.as_ref());
         std::process::exit(i32::from(written.is_err()));
     }
-    // A panic ends on the bench's thread; libFuzzer has to hear of it on its own.
+    // A panic ends on the thread of [`Bench`], so libFuzzer must be told of it here.
     std::panic::set_hook(Box::new(|_| {}));
     (target, Mutex::new(Bench::start()))
 }

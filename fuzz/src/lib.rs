@@ -1,7 +1,8 @@
-//! Fuzz targets for both protocols, and what drives them without a coverage tool.
+//! Fuzz targets for both protocols, and a driver that needs no coverage tool.
 //!
-//! A [`Target`] takes bytes and panics if something is wrong. [`Bench`] runs targets on a worker's thread, where
-//! dispatchers live; [`seeds`] takes first inputs from the transcripts, and [`mutate`] changes them.
+//! A [`Target`] takes bytes and panics if something is wrong. [`Bench`] runs targets on a thread of its own, because
+//! dispatchers cannot move between threads. [`seeds`] takes the initial inputs from the transcripts, and [`mutate`]
+//! changes them.
 
 mod choices;
 mod dispatching;
@@ -19,14 +20,14 @@ pub use target::{INPUT_BYTES_MAX, Target};
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Runs inputs on a thread that dispatchers can live on.
+/// Runs inputs on a thread that dispatchers can use.
 pub struct Bench {
     inputs: SyncSender<(Target, Vec<u8>)>,
     results: Receiver<Result<(), String>>,
 }
 
 impl Bench {
-    /// Starts the thread; it ends with the process.
+    /// Starts the thread, which ends with the process.
     pub fn start() -> Bench {
         let (inputs, to_run) = sync_channel::<(Target, Vec<u8>)>(1);
         let (done, results) = sync_channel(1);

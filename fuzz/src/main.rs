@@ -1,7 +1,7 @@
-//! Fuzzes without a coverage tool: inputs from the transcripts, changed at random, for so many seconds; or the
-//! inputs in the files that are named.
+//! Fuzzes without a coverage tool: mutates inputs from the transcripts at random for some seconds, or runs the inputs
+//! in given files.
 
-use larder_fuzz::mutate::{Numbers, mutate};
+use larder_fuzz::mutate::{Rng, mutate};
 use larder_fuzz::{Bench, Target, seeds};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,10 +42,10 @@ fn arguments() -> Result<Arguments, String> {
     Ok(found)
 }
 
-/// Runs inputs until the time is up; returns how many, or the first that failed and why.
+/// Runs inputs until the time is over. Returns their number, or the first failing input with its error.
 fn fuzz(bench: &Bench, target: Target, seconds: f64, seed: u64) -> Result<u64, (Vec<u8>, String)> {
     let until = Instant::now() + Duration::from_secs_f64(seconds);
-    let mut numbers = Numbers(seed);
+    let mut rng = Rng(seed);
     let seeds = seeds::of(target);
     let mut count = 0;
     for seed in &seeds {
@@ -53,19 +53,19 @@ fn fuzz(bench: &Bench, target: Target, seconds: f64, seed: u64) -> Result<u64, (
         count += 1;
     }
     while Instant::now() < until {
-        let mut input = seeds[numbers.below(seeds.len())].clone();
+        let mut input = seeds[rng.below(seeds.len())].clone();
         if target == Target::Structured {
-            input = (0..20 + numbers.below(1500)).map(|_| numbers.draw() as u8).collect();
+            input = (0..20 + rng.below(1500)).map(|_| rng.next() as u8).collect();
         }
-        let other = numbers.below(seeds.len());
-        mutate(&mut input, &seeds[other], &mut numbers);
+        let other = rng.below(seeds.len());
+        mutate(&mut input, &seeds[other], &mut rng);
         bench.run(target, &input).map_err(|error| (input, error))?;
         count += 1;
     }
     Ok(count)
 }
 
-/// Takes pieces out of a failing input for as long as it goes on failing.
+/// Removes pieces from a failing input as long as it still fails.
 fn shrink(bench: &Bench, target: Target, mut input: Vec<u8>) -> Vec<u8> {
     let until = Instant::now() + Duration::from_secs(5);
     let mut piece = input.len() / 2;
@@ -99,7 +99,7 @@ fn replay(bench: &Bench, targets: &[Target], files: &[PathBuf]) -> Result<(u64, 
             std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         for &target in targets {
-            // A saved input says in its name whose it is.
+            // The name of a saved input starts with its target.
             if Target::ALL.iter().any(|other| *other != target && name.starts_with(other.name())) {
                 continue;
             }

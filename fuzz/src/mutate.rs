@@ -1,11 +1,11 @@
-//! Changes to inputs that keep them nearly right.
+//! Mutations that keep inputs almost valid.
 
-/// Numbers that a seed begins.
-pub struct Numbers(pub u64);
+/// A sequence of random numbers (SplitMix64) that starts from a seed.
+pub struct Rng(pub u64);
 
-impl Numbers {
-    /// The next number.
-    pub fn draw(&mut self) -> u64 {
+impl Rng {
+    /// The next random number.
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -13,13 +13,13 @@ impl Numbers {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`, which is not 0.
+    /// A random number below `limit`, which must not be 0.
     pub fn below(&mut self, limit: usize) -> usize {
-        (self.draw() % limit as u64) as usize
+        (self.next() % limit as u64) as usize
     }
 }
 
-/// Words that mean something to a parser.
+/// Words that a parser knows.
 pub const WORDS: [&str; 64] = [
     "get ",
     "gets ",
@@ -87,27 +87,27 @@ pub const WORDS: [&str; 64] = [
     "ms a 16400\r\n",
 ];
 
-/// Changes `input` in a few places; `other` lends a piece now and then.
-pub fn mutate(input: &mut Vec<u8>, other: &[u8], numbers: &mut Numbers) {
-    for _ in 0..1 + numbers.below(6) {
-        let at = numbers.below(input.len() + 1);
-        let end = (at + numbers.below(20)).min(input.len());
-        match numbers.below(9) {
-            0 if at < input.len() => input[at] = numbers.draw() as u8,
-            1 if at < input.len() => input[at] ^= 1 << numbers.below(8),
+/// Changes `input` at a few positions, sometimes with a piece of `other`.
+pub fn mutate(input: &mut Vec<u8>, other: &[u8], rng: &mut Rng) {
+    for _ in 0..1 + rng.below(6) {
+        let at = rng.below(input.len() + 1);
+        let end = (at + rng.below(20)).min(input.len());
+        match rng.below(9) {
+            0 if at < input.len() => input[at] = rng.next() as u8,
+            1 if at < input.len() => input[at] ^= 1 << rng.below(8),
             2 => drop(input.drain(at..end)),
             3 => {
                 let copy = input[at..end].to_vec();
                 input.splice(at..at, copy);
             }
-            4 | 5 => drop(input.splice(at..at, WORDS[numbers.below(WORDS.len())].bytes())),
-            6 => drop(input.splice(at..end, WORDS[numbers.below(WORDS.len())].bytes())),
+            4 | 5 => drop(input.splice(at..at, WORDS[rng.below(WORDS.len())].bytes())),
+            6 => drop(input.splice(at..end, WORDS[rng.below(WORDS.len())].bytes())),
             7 if !other.is_empty() => {
-                let from = numbers.below(other.len());
-                let until = (from + numbers.below(200)).min(other.len());
+                let from = rng.below(other.len());
+                let until = (from + rng.below(200)).min(other.len());
                 input.splice(at..at, other[from..until].iter().copied());
             }
-            8 if numbers.below(20) == 0 => drop(input.splice(at..at, vec![b'v'; numbers.below(20_000)])),
+            8 if rng.below(20) == 0 => drop(input.splice(at..at, vec![b'v'; rng.below(20_000)])),
             _ => {}
         }
     }

@@ -1,11 +1,11 @@
-//! The parser alone.
+//! Fuzzes the parser alone.
 
 use larder_protocol::{ParseOptions, Step, parse};
 
-/// Inputs whose every prefix is tried are cut off here.
+/// Only inputs up to this length are tried with every prefix; longer ones are cut.
 const PREFIX_BYTES_MAX: usize = 300;
 
-/// Parses a stream of requests, and every prefix of each.
+/// Parses a stream of requests, and every prefix of each request.
 pub(crate) fn run(input: &[u8]) {
     for whole_bytes_max in [0, 40, 16 << 10] {
         let options = ParseOptions { whole_bytes_max, line_bytes_max: 3000 };

@@ -1,7 +1,9 @@
-//! Requests that an input chooses, classic and meta, against a model that knows nothing of caches: a map.
+//! Sends requests chosen by the input, classic and meta, and compares the answers with a model: a map without any
+//! cache.
 //!
-//! The model says what must be answered, to the byte, except CAS numbers: those it learns, and each one learnt again
-//! must be the same. The cache is roomy and the clock stands still until the input moves it, so a miss is a failure.
+//! The model predicts every byte of an answer except CAS numbers. It learns these, and a number that is learned again
+//! must be the same. The cache is large enough and the clock only moves when the input says so; therefore a miss is a
+//! failure.
 
 use crate::choices::Choices;
 use crate::talk::{Client, Talk, dispatcher};
@@ -9,17 +11,17 @@ use larder_server::dispatch::Dispatcher;
 use larder_server::settings::Settings;
 use std::collections::HashMap;
 
-/// Requests of one run, at most.
+/// Maximum number of requests per run.
 const REQUESTS_MAX: usize = 120;
-/// Bytes of values of one run, at most: far from what the cache holds.
+/// Maximum bytes of values per run, far below the memory of the cache.
 const VALUE_BYTES_MAX: usize = 4 << 20;
-/// Six keys; the last is the longest there is.
+/// Number of keys; the last one has the maximum length.
 const KEYS: usize = 6;
 
 struct Item {
     value: Vec<u8>,
     flags: u32,
-    /// When it ends, in seconds on the model's clock.
+    /// Expiry in seconds on the model's clock.
     ends_s: Option<i64>,
     cas: Option<u64>,
     stale: bool,
@@ -35,7 +37,7 @@ struct Play<'a, 'c> {
     now_s: i64,
     value_bytes: usize,
     count: u32,
-    /// Requests so far, for the text of a failure.
+    /// The requests so far, for the text of a failure.
     told: Vec<String>,
 }
 
@@ -95,12 +97,12 @@ impl Play<'_, '_> {
         }
     }
 
-    /// Sends bytes, in pieces now and then.
+    /// Sends bytes, sometimes in pieces.
     fn send(&mut self, bytes: &[u8]) {
         let head = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
         self.told.push(format!("{} ({} bytes)", head.escape_ascii(), bytes.len()));
         let longest = self.choices.of(&[usize::MAX, usize::MAX, 1, 3, 50, 5000]);
-        // A large value byte by byte would only take long.
+        // A large value byte by byte would only take time.
         let longest = if bytes.len() > 4000 { longest.max(5000) } else { longest };
         for piece in bytes.chunks(longest.min(bytes.len())) {
             self.talk.send(&mut self.dispatcher, piece);
@@ -112,7 +114,7 @@ impl Play<'_, '_> {
         panic!("{text}\nafter:\n{}", self.told[from..].join("\n"));
     }
 
-    /// The whole answer to what was just sent.
+    /// The whole answer to the last request.
     fn answer(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.talk.answered)
     }
@@ -125,7 +127,7 @@ impl Play<'_, '_> {
         }
     }
 
-    /// Like `expect`, where `#` in `expected` stands for a CAS number, which is returned.
+    /// Like `expect`, but `#` in `expected` stands for a CAS number, which is returned.
     fn expect_cas(&mut self, before: &[u8], after: &[u8]) -> u64 {
         let answer = self.answer();
         let number = answer
@@ -157,7 +159,7 @@ impl Play<'_, '_> {
         }
     }
 
-    /// Forgets what has ended, and returns whether the key is there.
+    /// Forgets an expired item. Returns whether the key exists.
     fn is_live(&mut self, key: usize) -> bool {
         let now_s = self.now_s;
         self.items.retain(|_, item| item.ends_s.is_none_or(|ends_s| ends_s > now_s));
@@ -178,18 +180,18 @@ impl Play<'_, '_> {
         (0..bytes as u32).map(|at| (at.wrapping_mul(count | 1) ^ at >> 7) as u8).collect()
     }
 
-    /// A CAS number to compare with: the right one, if it is known, or a wrong one.
+    /// A CAS number for a comparison: the right one if it is known, or a wrong one.
     fn compare(&mut self, key: usize) -> u64 {
         let known = if self.is_live(key) { self.items[&key].cas } else { None };
         match (known, self.choices.below(3)) {
             (Some(cas), 0 | 1) => cas,
             (Some(cas), _) => cas.wrapping_add(1),
-            // Nothing is numbered so high by itself.
+            // No item gets such a high number by itself.
             (None, _) => u64::MAX - 7,
         }
     }
 
-    /// What a store does to the model. `mode` is the letter of `ms`.
+    /// Applies a store to the model. `mode` is the letter of `ms`.
     fn stored(&mut self, key: usize, mode: u8, value: &[u8], flags: u32, ttl: i64, cas: Option<u64>) {
         let ends_s = self.ends_s(ttl);
         let mut item = Item { value: value.to_vec(), flags, ends_s, cas, stale: false, token_sent: false };
@@ -200,7 +202,7 @@ impl Play<'_, '_> {
         self.items.insert(key, item);
     }
 
-    /// Whether an append or prepend of so much keeps the item below the limit.
+    /// Whether an append or prepend of this length keeps the item below the limit.
     fn joins(&self, key: usize, more: usize) -> bool {
         self.items.get(&key).is_none_or(|item| item.value.len() + more < 1_000_000)
     }
@@ -293,7 +295,7 @@ impl Play<'_, '_> {
         }
     }
 
-    /// `get`, `gets`, `gat`, `gats` of several keys.
+    /// `get`, `gets`, `gat` or `gats` of several keys.
     fn get(&mut self, keys: &[usize], with_cas: bool, touch: Option<i64>) {
         let mut line = match (with_cas, touch) {
             (false, None) => "get".to_owned(),
@@ -394,7 +396,7 @@ impl Play<'_, '_> {
         self.expect_marks(&answer);
     }
 
-    /// Like `expect`; the marks `W`, `X` and `Z` may stand in any order.
+    /// Like `expect`, but the marks `W`, `X` and `Z` may be in any order.
     fn expect_marks(&mut self, expected: &[u8]) {
         let sorted = |bytes: &[u8]| {
             let end = bytes.iter().position(|&byte| byte == b'\r').unwrap_or(bytes.len());
@@ -438,7 +440,7 @@ impl Play<'_, '_> {
         line += if quiet { " q" } else { "" };
         self.send(format!("{line}\r\n").as_bytes());
         if !live {
-            // A miss is what a quiet delete is about as well.
+            // A quiet delete hides a miss as well.
             let answer = self.answer();
             if !(answer == b"NF\r\n" || (quiet && answer.is_empty())) {
                 self.fail(&format!("NF expected, not {}", answer.escape_ascii()));
@@ -466,7 +468,8 @@ impl Play<'_, '_> {
         self.expect(if quiet { b"" } else { b"HD\r\n" });
     }
 
-    /// The number an item holds; `Err` if it is none. An item of a length at which servers differ is left alone.
+    /// The number that an item holds; `Err` if its value is not a number. An item of a length for which servers
+    /// differ is skipped.
     fn number(&self, key: usize) -> Option<Result<u64, ()>> {
         let value = &self.items.get(&key)?.value;
         if value.is_empty() || value.first().is_some_and(u8::is_ascii_whitespace) {
@@ -555,7 +558,7 @@ impl Play<'_, '_> {
         self.expect(if live { b"TOUCHED\r\n" } else { b"NOT_FOUND\r\n" });
     }
 
-    /// What is about no key: time, a flush, another connection.
+    /// Requests that concern no key: time, a flush, another connection.
     fn around(&mut self) {
         match self.choices.below(4) {
             0 | 1 => {

@@ -1,24 +1,24 @@
-//! What is fuzzed, and how long an input may be.
+//! The fuzz targets, and the maximum length of an input.
 
-/// Longest input a target is given, in bytes: long enough for a value that arrives in pieces.
+/// Maximum length of an input in bytes: long enough for a value that arrives in pieces.
 pub const INPUT_BYTES_MAX: usize = 40_000;
 
-/// What is fuzzed.
+/// A fuzz target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// The parser: no panic, progress, the same answer for every prefix.
+    /// The parser: it must not panic, must make progress, and must give the same answer for every prefix.
     Parser,
-    /// The dispatcher over a small cache: well-formed answers, the same however the input is cut.
+    /// The dispatcher over a small cache: answers must be well-formed and independent of how the input is cut.
     Dispatcher,
-    /// Requests that the input chooses, against a naive model of both protocols.
+    /// Requests chosen by the input, compared with a simple model of both protocols.
     Structured,
 }
 
 impl Target {
-    /// All of them.
+    /// All targets.
     pub const ALL: [Target; 3] = [Target::Parser, Target::Dispatcher, Target::Structured];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Target::Parser => "parser",
@@ -27,7 +27,7 @@ impl Target {
         }
     }
 
-    /// The target of that name.
+    /// The target with that name.
     pub fn named(name: &str) -> Option<Target> {
         Target::ALL.into_iter().find(|target| target.name() == name)
     }

@@ -1,9 +1,10 @@
-//! How long a request of each law takes, through `fill`, on one core.
+//! Measures the time per request of each law, through `fill`, on one core.
 //!
 //!     cargo bench -p larder-sim --bench workload
 //!
-//! The best of five rounds, in nanoseconds of processor time per request, so that other load on the machine counts
-//! little (wall-clock time where Linux's schedstat is not there); words after `--` are workloads to time instead.
+//! The result is the best of five rounds in nanoseconds of processor time per request, so that other load on the
+//! machine has little influence (wall-clock time where Linux's schedstat is missing). Words after `--` are workloads
+//! to measure instead of the usual ones.
 
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ fn main() {
     }
 }
 
-/// Every law with ETC's sizes and each kind of penalty, and laws that are harder than the usual.
+/// Every law with ETC's sizes and each kind of penalty, and laws that are harder than usual.
 fn usual() -> Vec<String> {
     let laws = workload::laws().flat_map(|law| {
         ["lognormal", "tenants:correlated"].map(|kind| format!("{law}:{ATTRIBUTES},penalties={kind}"))
@@ -57,7 +58,7 @@ fn round_ns(words: &str) -> f64 {
     spent_ns / requests as f64
 }
 
-/// Nanoseconds that this thread has run.
+/// Nanoseconds of processor time of this thread.
 fn processor_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().next()?.parse().ok()

@@ -1,8 +1,9 @@
-//! What Catalyst's policy does, and what each of its parts is worth (Wang and Chen, "Catalyst", PVLDB 16(13), 2023).
+//! Measures Catalyst's policy and the contribution of each of its parts (Wang and Chen, "Catalyst", PVLDB 16(13),
+//! 2023).
 //!
-//! `catalyst [KEYS [PART,...]]`: KEYS are those of each workload (1 million), a PART is one of [`PARTS`] (all). Prints tables
-//! in Markdown; hit ratios are those of the gets in the second half of the requests, in %. `docs/evidence/catalyst.md` has
-//! them beside the paper's claims.
+//! `catalyst [KEYS [PART,...]]`: KEYS is the number of keys of each workload (1 million), a PART is one of [`PARTS`]
+//! (all). Prints tables in Markdown. Hit ratios are those of the gets in the second half of the requests, in percent.
+//! `docs/evidence/catalyst.md` shows them beside the paper's claims.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,10 +18,10 @@ use larder_sim::simulate::Interner;
 use larder_sim::{CHUNK_REQUESTS, Op, workload};
 use larder_temperature::{Digest, HashCounter, Hitmap, PublishedHitmap, PublishedOptions, Reference, mix};
 
-/// A part of the page: its name, and what prints it.
+/// A part of the output: its name, and the function that prints it.
 type Section = (&'static str, fn(&Lab));
 
-/// The parts, in the order in which they are printed.
+/// The parts, in the order of printing.
 const PARTS: &[Section] = &[
     ("policies", policies),
     ("bound", bound),
@@ -40,15 +41,15 @@ const PARTS: &[Section] = &[
 ];
 
 const LAWS: [&str; 5] = ["zipfian", "hotspot", "latest", "uniform", "mix"];
-/// Of the cache, in parts of the keys: the paper's tenth, and a hundredth.
+/// Cache sizes as shares of the keys: the paper's tenth, and a hundredth.
 const SHARES: [f64; 2] = [0.1, 0.01];
-/// Requests, in keys.
+/// Requests per key.
 const REQUESTS_PER_KEY: u64 = 4;
 const SEED: u64 = 1;
-/// Most levels of a map, and zone 0.
+/// The largest number of levels, plus zone 0.
 const ZONES: usize = 7;
 
-/// Requests with dense keys; the highest bit marks a write.
+/// Requests with dense keys. The highest bit marks a write.
 struct Trace {
     law: &'static str,
     requests: Vec<u32>,
@@ -71,7 +72,7 @@ impl Trace {
         Trace { law, requests: all }
     }
 
-    /// For each request, when its key is asked for again.
+    /// For each request, the ordinal of the next request of its key.
     fn next_uses(&self) -> Vec<u64> {
         let keys = self.requests.iter().map(|request| request & !WRITE).max().map_or(0, |id| id as usize + 1);
         let mut seen = vec![u64::MAX; keys];
@@ -83,13 +84,13 @@ impl Trace {
     }
 }
 
-/// Catalyst's numbers; the default is the paper's, with a batch of a half per cent of the cache.
+/// Catalyst's parameters. The default is the paper's, with batches of half a percent of the cache.
 #[derive(Clone, Copy, Default)]
 struct Catalyst {
     hitmap: PublishedOptions,
     policy: PublishedPolicyOptions,
     batch: Option<usize>,
-    /// All levels have as many bits as level 1 of a pyramid, times this.
+    /// Every level has the bits of level 1 of a pyramid, times this.
     equal_levels: Option<u64>,
 }
 
@@ -102,7 +103,7 @@ impl Catalyst {
     }
 }
 
-/// A hitmap whose levels are all alike, the shape that the paper compares its pyramid with (section 4.3.3).
+/// A hitmap of equal levels, with which the paper compares its pyramid (section 4.3.3).
 struct EqualLevels {
     levels: Vec<HashCounter>,
     set_counter: HashCounter,
@@ -164,7 +165,7 @@ impl Hitmap for EqualLevels {
     }
 }
 
-/// A hitmap that is looked at while a policy has it.
+/// A hitmap that can be inspected while a policy uses it.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<Box<dyn Hitmap>>>);
 
@@ -173,7 +174,7 @@ impl Shared {
         self.0.lock().expect("nobody panics with it")
     }
 
-    /// The share of keys that nobody ever asked for that are not in zone 0.
+    /// The share of never requested keys that are not in zone 0.
     fn wrong(&self) -> f64 {
         let strangers: Vec<Digest> = (0..100_000u32).map(|n| Digest::from_bits(n * 21_383)).collect();
         let mut zones = Vec::new();
@@ -216,10 +217,10 @@ impl Hitmap for Shared {
     }
 }
 
-/// What was seen of a policy since the run began.
+/// Counts of a policy since the start of the run.
 #[derive(Clone, Copy, Default)]
 struct PolicyCounts {
-    /// Victims by the zone they were in when they left.
+    /// Victims by the zone they were in.
     victims: [u64; ZONES],
     agings: u64,
     drained: u64,
@@ -241,7 +242,7 @@ impl PolicyCounts {
     }
 }
 
-/// Catalyst's policy, watched.
+/// Catalyst's policy with counters.
 struct Watched {
     inner: Published,
     hitmap: Shared,
@@ -304,7 +305,7 @@ impl Temperature for Watched {
     }
 }
 
-/// A cache that runs Catalyst's policy over single items.
+/// A cache of single items under Catalyst's policy.
 struct Watch {
     policy: Box<dyn Policy>,
     hitmap: Shared,
@@ -335,23 +336,23 @@ impl Watch {
     }
 }
 
-/// Who runs.
+/// The policy that runs.
 #[derive(Clone, Copy)]
 enum Who {
     Named(&'static str),
     Catalyst(Catalyst),
 }
 
-/// What came of it.
+/// The result of a run.
 struct Outcome {
     hit_ratio: f64,
     seen: PolicyCounts,
-    /// Share of strangers that the map takes for known, at the end.
+    /// The share of unknown keys that the map takes for known, at the end.
     wrong: f64,
     bits: f64,
 }
 
-/// Requests a cache; returns the hit ratio of its gets.
+/// Sends requests to a cache. Returns the hit ratio of the gets.
 fn request(policy: &mut dyn Policy, requests: &[u32], next: &[u64]) -> f64 {
     let (mut gets, mut hits) = (0u64, 0u64);
     for (at, &request) in requests.iter().enumerate() {
@@ -390,7 +391,7 @@ fn run(trace: &Trace, who: Who, capacity: u64) -> Outcome {
     }
 }
 
-/// The workloads, and who does the work.
+/// The workloads, and the threads that do the work.
 struct Lab {
     keys: u64,
     traces: Vec<Trace>,
@@ -405,7 +406,7 @@ impl Lab {
         (self.keys as f64 * share).round() as u64
     }
 
-    /// Does all jobs on as many threads as there are processors; the answers in the order of the jobs.
+    /// Runs all jobs on one thread per processor. Returns the results in the order of the jobs.
     fn all<T: Send>(&self, count: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::new());
@@ -428,7 +429,7 @@ impl Lab {
         done.into_iter().map(|(_, outcome)| outcome).collect()
     }
 
-    /// A table: a row for each of `who`, a column for each of `cells`.
+    /// A table with a row for each of `who` and a column for each of `cells`.
     fn table(&self, title: &str, who: &[(String, Who)], cells: &[(&str, f64)]) -> Vec<Vec<Outcome>> {
         let outcomes = self.all(who.len() * cells.len(), |number| {
             let (law, share) = cells[number % cells.len()];
@@ -447,7 +448,7 @@ impl Lab {
         rows
     }
 
-    /// A table of Catalysts, with LRU below.
+    /// A table of variants of Catalyst, with LRU below.
     fn ablation(
         &self,
         title: &str,
@@ -461,10 +462,10 @@ impl Lab {
     }
 }
 
-/// Where most parts are measured.
+/// The workloads and sizes on which most parts are measured.
 const CELLS: &[(&str, f64)] =
     &[("zipfian", 0.1), ("latest", 0.1), ("mix", 0.1), ("zipfian", 0.01), ("mix", 0.01)];
-/// Where the paper has all workloads.
+/// The workloads and sizes for which the paper shows all workloads.
 const ALL_CELLS: &[(&str, f64)] = &[
     ("zipfian", 0.1),
     ("hotspot", 0.1),
@@ -501,8 +502,8 @@ fn policies(lab: &Lab) {
     }
 }
 
-/// What is hit if the most popular keys of a Zipf law are there and nothing else: no policy without foresight does better
-/// where popularity does not change, on `zipfian` as on `mix`.
+/// The hit ratio if exactly the most popular keys of a Zipf law were stored. No policy without foresight does better
+/// where popularity does not change, on `zipfian` and on `mix`.
 fn bound(lab: &Lab) {
     const THETA: f64 = 0.99;
     let weight = |ranks: u64| -> f64 { (1..=ranks).map(|rank| (rank as f64).powf(-THETA)).sum() };
@@ -582,7 +583,7 @@ fn threshold(lab: &Lab) {
     }
 }
 
-/// Hit ratios in windows.
+/// Hit ratios in windows of time.
 fn time(lab: &Lab) {
     const WINDOWS: usize = 10;
     let requests = 8 * REQUESTS_PER_KEY * lab.keys;
@@ -680,7 +681,7 @@ fn victims(lab: &Lab) {
     }
 }
 
-/// Shares of a cohort of one-time items that are still there, by turnovers and by compactions.
+/// The share of a cohort of one-time items that is still stored, by turnovers and by compactions.
 fn zombies(lab: &Lab) {
     const STEPS: [f64; 10] = [0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0];
     let capacity = lab.capacity(0.1);
@@ -732,7 +733,7 @@ fn zombies(lab: &Lab) {
     rows.iter().for_each(|row| println!("{row}"));
 }
 
-/// Mean bytes of key and value of a data set.
+/// Mean size of key and value of a data set, in bytes.
 fn mean_bytes(sizes: &str) -> f64 {
     let mut source = workload::parse(&format!("uniform:requests=1m,sizes={sizes}")).expect("a law of sizes");
     let (mut buffer, mut sum, mut count) = (Vec::new(), 0u64, 0u64);
@@ -743,10 +744,10 @@ fn mean_bytes(sizes: &str) -> f64 {
     sum as f64 / count as f64
 }
 
-/// LRU's pointers, bytes per item.
+/// LRU's pointers, in bytes per item.
 const POINTERS: f64 = 16.0;
 
-/// What the room of the pointers is worth when it is given to items.
+/// The value of the pointers' memory if it is given to items.
 fn room(lab: &Lab) {
     let item = mean_bytes("app");
     let more = (item + POINTERS) / item;
@@ -777,7 +778,7 @@ fn room(lab: &Lab) {
     }
 }
 
-/// Memory for 100 GB of items.
+/// Memory of the bookkeeping for 100 GB of items.
 fn memory(_: &Lab) {
     println!(
         "\n| data set | octets an item | items, M | LRU's pointers, GB | three levels, GB | of LRU | four levels, GB | of LRU | \

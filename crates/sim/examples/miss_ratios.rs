@@ -1,11 +1,10 @@
-//! Miss ratios of every policy over one trace, at shares of its footprint: share, capacity, policy, miss
-//! ratio in %, nanoseconds per request.
+//! Prints the miss ratios of every policy on one trace, at shares of its footprint: share, capacity, policy, miss
+//! ratio in percent, nanoseconds per request.
 //!
-//! `miss_ratios TRACE 0.01,0.1 items|bytes [POLICY,...]`: TRACE has one key in a line, or is CSV with a
-//! header that has a column `key`. Every line is a request. With `items` each item has size 1 and the
-//! footprint is the number of keys; with `bytes` an item has the sizes of key and value (columns `key_size`,
-//! `value_size`), and the footprint is the sum of the sizes at the first request of each key. Capacities are
-//! rounded down.
+//! `miss_ratios TRACE 0.01,0.1 items|bytes [POLICY,...]`: TRACE has one key per line, or is CSV with a header that
+//! has a column `key`. Every line is a request. With `items` each item has size 1, and the footprint is the number of
+//! keys. With `bytes` an item has the size of its key and value (columns `key_size`, `value_size`), and the footprint
+//! is the sum of the sizes at the first request of each key. Capacities are rounded down.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -213,7 +213,7 @@ fn unit(text: &str) -> Result<Unit, String> {
     match text {
         "objects" => Ok(Unit::Objects),
         "bytes" => Ok(Unit::Bytes),
-        _ => Err("units are objects, bytes".to_owned()),
+        _ => Err("expected objects or bytes".to_owned()),
     }
 }
 

@@ -232,7 +232,7 @@ fn credentials(target: &TargetArgs) -> Result<Option<Credentials>, Failure> {
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     match count(text)? {
-        0 => Err("at least 1 is needed".to_owned()),
+        0 => Err("expected a number of at least 1".to_owned()),
         number => usize::try_from(number).map_err(|error| error.to_string()),
     }
 }
@@ -242,7 +242,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is no number of seconds, such as 10 or 0.5");
+    let wrong = || format!("'{text}' is not a number of seconds: give one such as 10 or 0.5");
     let number: f64 = text.strip_suffix('s').unwrap_or(text).parse().map_err(|_| wrong())?;
     Duration::try_from_secs_f64(number).ok().filter(|time| time.as_secs() < 1 << 30).ok_or_else(wrong)
 }

@@ -115,8 +115,8 @@ impl SimulateArgs {
 fn warmup(text: &str) -> Result<Warmup, String> {
     match text.parse::<f64>() {
         Ok(share) if share > 0.0 && share < 1.0 => Ok(Warmup::Share(share)),
-        _ => count(text)
-            .map(Warmup::Requests)
-            .map_err(|_| format!("'{text}' is no warm-up: give a share such as 0.2, or a count such as 10k")),
+        _ => count(text).map(Warmup::Requests).map_err(|_| {
+            format!("'{text}' is not a warm-up: give a share such as 0.2, or a count such as 10k")
+        }),
     }
 }

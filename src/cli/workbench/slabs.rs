@@ -190,7 +190,7 @@ fn simulations(args: &SlabsArgs) -> Result<Vec<Simulation>, Failure> {
 
 /// Parses a size such as `64k`, `512m`, `4g` (powers of 1024).
 fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no size, such as 64k, 512m, 4g");
+    let wrong = || format!("'{text}' is not a size: give one such as 64k, 512m or 4g");
     let (digits, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 1_u64 << 10),
         Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
@@ -206,7 +206,7 @@ fn passes(text: &str) -> Result<u32, String> {
     text.parse()
         .ok()
         .filter(|&passes| passes > 0)
-        .ok_or_else(|| "expected a whole number from 1 on".to_owned())
+        .ok_or_else(|| "expected a whole number of at least 1".to_owned())
 }
 
 #[cfg(test)]

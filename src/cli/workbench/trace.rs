@@ -112,7 +112,7 @@ pub(super) fn run(args: TraceArgs) -> Result<(), Failure> {
 
 fn unnamed(out: &Path) -> Failure {
     Failure::Usage(format!(
-        "{}: the name does not tell the format; --to oracle-general, twitter, csv or keys does",
+        "{}: the name does not tell the format: give it with --to oracle-general, twitter, csv or keys",
         out.display()
     ))
 }
@@ -126,7 +126,7 @@ pub(super) fn copy(
 ) -> Result<(), Failure> {
     if target.out.exists() && !target.force {
         return Err(Failure::Failed(format!(
-            "{}: exists already; --force overwrites it",
+            "{}: exists already: give --force to overwrite it",
             target.out.display()
         )));
     }
@@ -162,7 +162,7 @@ pub(super) fn copy(
         print(&format!("notice: {} has no room for {}\n", to.name(), lost.join(", ")))?;
     }
     print(&format!(
-        "{}: {} requests, {} octets ({})\n",
+        "{}: {} requests, {} bytes ({})\n",
         target.out.display(),
         written.requests,
         written.file_bytes,

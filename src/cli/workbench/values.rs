@@ -10,7 +10,7 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
         Some((at, 'g' | 'G')) => (&text.trim()[..at], 1_000_000_000),
         _ => (text.trim(), 1),
     };
-    let wrong = || format!("'{text}' is no count, such as 250, 10k, 5m");
+    let wrong = || format!("'{text}' is not a count: give one such as 250, 10k or 5m");
     let whole: f64 = digits.parse().map_err(|_| wrong())?;
     let value = whole * unit as f64;
     if !(0.0..=1e18).contains(&value) || value.fract() != 0.0 {
@@ -29,7 +29,7 @@ pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
 
 /// A size such as `4096`, `64m`, `1.5g` (powers of 1024), in bytes.
 pub(super) fn size(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is no size, such as 4096, 64m, 90g");
+    let wrong = || format!("'{text}' is not a size: give one such as 4096, 64m or 90g");
     let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
     let power = match unit.to_ascii_lowercase().as_str() {
         "" => 0,
@@ -49,6 +49,6 @@ pub(super) fn format(text: &str) -> Result<Format, String> {
         "twitter" => Ok(Format::Twitter),
         "csv" => Ok(Format::Csv),
         "keys" => Ok(Format::Keys),
-        _ => Err("formats are oracle-general, twitter, csv, keys".to_owned()),
+        _ => Err("expected oracle-general, twitter, csv or keys".to_owned()),
     }
 }

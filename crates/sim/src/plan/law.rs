@@ -32,7 +32,7 @@ impl Zipf {
             return Err(format!("alpha must be above 0 and at most 20, not {}", self.alpha));
         }
         if self.keys * self.item_bytes > 9e18 {
-            return Err("a Zipf law of more than 2^63 octets".to_owned());
+            return Err("a Zipf law of more than 2^63 bytes".to_owned());
         }
         let bytes = self.keys * self.item_bytes / ranks;
         let sums = PowerSums::new(self.alpha);

@@ -254,12 +254,12 @@ mod tests {
                 put += 1024;
             }
             connection.flush().expect("an open socket");
-            assert!(connection.out.len() <= 1024 * 1024, "{} octets", connection.out.len());
+            assert!(connection.out.len() <= 1024 * 1024, "{} bytes", connection.out.len());
             if let Ok(bytes) = peer.read(&mut piece) {
                 read.extend_from_slice(&piece[..bytes]);
             }
         }
-        assert!(read.len() > 4 * 1024 * 1024, "{} octets", read.len());
+        assert!(read.len() > 4 * 1024 * 1024, "{} bytes", read.len());
         let expected: Vec<u8> = (0..put).flat_map(u32::to_le_bytes).take(read.len()).collect();
         assert!(read == expected);
     }

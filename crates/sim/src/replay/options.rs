@@ -198,7 +198,7 @@ impl Options {
         let plain = |byte: u8| byte > b' ' && byte != 0x7f;
         if self.key_prefix.len() > 200 || !self.key_prefix.bytes().all(plain) {
             return Err(
-                "a key prefix has at most 200 octets, without spaces and control characters".to_owned()
+                "a key prefix has at most 200 bytes, without spaces and control characters".to_owned()
             );
         }
         Ok(())

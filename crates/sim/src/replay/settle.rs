@@ -293,8 +293,8 @@ impl Worker {
         };
         let values = &shared.wire.values;
         let differs = values.first_difference(data, command.identity);
-        let at_octet = differs.map_or(String::new(), |octet| format!(", different from octet {octet} on"));
-        let text = format!("{} octets{at_octet}: '{}'", data.len(), shown(data));
+        let at_octet = differs.map_or(String::new(), |octet| format!(", different from byte {octet} on"));
+        let text = format!("{} bytes{at_octet}: '{}'", data.len(), shown(data));
         if flaw == Flaw::Key || !self.may_be_of_earlier_run(known) {
             return self.wrong(at, command, wrong, || text);
         }

@@ -185,7 +185,7 @@ fn names(rules: &Rules, build: &Build<'_>) -> Result<Vec<String>, SourceError> {
             }
         }
     }
-    if names.is_empty() { Err(SourceError::new("no policy is asked for")) } else { Ok(names) }
+    if names.is_empty() { Err(SourceError::new("no policy is given: use --policies")) } else { Ok(names) }
 }
 
 /// The error for a policy that cannot be built: the name is unknown, or `error`.
@@ -202,22 +202,22 @@ fn check(rules: &Rules, unit: Unit, fields: Fields, source: &dyn Source) -> Resu
     let lacks = |what: &str| Err(SourceError(format!("{}: {what}", source.describe())));
     if unit == Unit::Bytes && !fields.sizes {
         return lacks(
-            "the trace has no item sizes, so a cache cannot be measured in octets: give sizes in items",
+            "the trace has no item sizes, so a cache cannot be measured in bytes: give --sizes in items, such as 10000",
         );
     }
     if rules.ttls && !(fields.ttls && fields.times) {
-        return lacks("--ttls needs a trace with times and times to live");
+        return lacks("the trace has no times or no times to live: leave out --ttls");
     }
     if rules.ops == Some(OpsRule::Obey) && !fields.ops {
-        return lacks("--ops obey needs a trace with operations");
+        return lacks("the trace has no commands: leave out --ops obey");
     }
     if rules.sizes.is_empty() {
-        return Err(SourceError::new("no size is asked for"));
+        return Err(SourceError::new("no cache size is given: use --sizes"));
     }
     match rules.warmup {
-        Warmup::Share(share) if !(0.0..1.0).contains(&share) => {
-            Err(SourceError(format!("a warm-up of {share} of the trace: give 0 to less than 1")))
-        }
+        Warmup::Share(share) if !(0.0..1.0).contains(&share) => Err(SourceError(format!(
+            "a warm-up of {share} of the trace is not possible: give --warmup a share from 0 to below 1"
+        ))),
         _ => Ok(()),
     }
 }

@@ -38,7 +38,11 @@ impl Size {
     /// One line that says what is wrong with the text.
     pub fn parse(text: &str) -> Result<Size, String> {
         let text = text.trim();
-        let wrong = || format!("'{text}' is no size, such as 1% (of the trace), 10000 (items), 64m (octets)");
+        let wrong = || {
+            format!(
+                "'{text}' is not a size: give one such as 1% (of the trace), 10000 (items) or 64m (bytes)"
+            )
+        };
         let number = |digits: &str| digits.trim().parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
         if let Some(digits) = text.strip_suffix('%') {
             let share = number(digits).ok_or_else(wrong)? / 100.0;
@@ -87,8 +91,7 @@ pub fn unit_of(sizes: &[Size]) -> Result<Unit, String> {
     let items = sizes.iter().any(|size| matches!(size, Size::Plain(_)));
     match (octets, items) {
         (true, true) => {
-            Err("sizes in octets (64m) and in items (10000) side by side: say --unit objects or \
-                             --unit bytes"
+            Err("sizes in bytes (64m) and in items (10000) are mixed: give --unit objects or --unit bytes"
                 .to_owned())
         }
         (true, false) => Ok(Unit::Bytes),

@@ -396,7 +396,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     assert!(refused(bare, &Rules { ttls: true, ..rules(&["lru"], &["10"]) }).contains("--ttls"));
     assert!(refused(bare, &Rules { ops: Some(OpsRule::Obey), ..rules(&["lru"], &["10"]) }).contains("--ops"));
     assert!(refused(bare, &rules(&["best"], &["10"])).contains("there is no policy 'best'; there are"));
-    assert!(refused(bare, &rules(&["lru"], &["10", "64m"])).contains("side by side"));
+    assert!(refused(bare, &rules(&["lru"], &["10", "64m"])).contains("are mixed"));
     assert!(refused(ALL_FIELDS, &rules(&["larder"], &["1m"])).contains("too small"));
 }
 

@@ -34,7 +34,7 @@ impl SlabClasses {
     /// A slab below 64 bytes or above 1 GiB, a factor outside 1.01 to 16, or no class.
     pub fn new(slab_bytes: u64, factor: f64, classes_max: Option<usize>) -> Result<SlabClasses, String> {
         if !(SLOT_BYTES_MIN..=1 << 30).contains(&slab_bytes) {
-            return Err(format!("a slab has {SLOT_BYTES_MIN} octets to 1 GiB, not {slab_bytes}"));
+            return Err(format!("a slab has {SLOT_BYTES_MIN} bytes to 1 GiB, not {slab_bytes}"));
         }
         if !(1.01..=16.0).contains(&factor) {
             return Err(format!("the growth factor is from 1.01 to 16, not {factor}"));

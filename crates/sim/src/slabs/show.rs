@@ -48,7 +48,7 @@ fn facts(settings: &Settings, options: &ReportOptions) -> Vec<(String, String)> 
         ("slab".to_owned(), size(classes.slab_bytes())),
         (
             "classes".to_owned(),
-            format!("{}, slots of 64 to {} octets", classes.len(), classes.slot_bytes(classes.len() - 1)),
+            format!("{}, slots of 64 to {} bytes", classes.len(), classes.slot_bytes(classes.len() - 1)),
         ),
         ("service time of a hit".to_owned(), format!("{} us", settings.hit_us)),
         ("window of the report".to_owned(), format!("{} GETs", settings.window_gets)),
@@ -206,7 +206,7 @@ fn audits(outcomes: &[Outcome]) -> Table {
 
 /// Memory per class at the end.
 fn allocation(classes: &SlabClasses, outcomes: &[&Outcome]) -> Table {
-    let mut table = Table::new("Memory per class at the end, %", &["class", "slot octets"]);
+    let mut table = Table::new("Memory per class at the end, %", &["class", "slot bytes"]);
     table.columns.extend(outcomes.iter().map(|outcome| label(outcome, outcomes)));
     for class in 0..classes.len() {
         let mut row = vec![Cell::Count(class as u64), Cell::Count(classes.slot_bytes(class))];
@@ -258,7 +258,7 @@ fn charts(classes: &SlabClasses, outcomes: &[&Outcome], options: &ReportOptions)
     for outcome in outcomes {
         let name = label(outcome, outcomes);
         let of_classes = (0..classes.len()).map(|class| {
-            let name = format!("class {class}, {} octets", classes.slot_bytes(class));
+            let name = format!("class {class}, {} bytes", classes.slot_bytes(class));
             (name, outcome.windows.iter().map(|window| class_slabs(outcome, &window.slabs, class)).collect())
         });
         let title = format!("Memory per class, {name}, {memory}");
@@ -316,6 +316,6 @@ fn size(bytes: u64) -> String {
         bytes if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
         bytes if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
         bytes if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
-        bytes => format!("{bytes} octets"),
+        bytes => format!("{bytes} bytes"),
     }
 }

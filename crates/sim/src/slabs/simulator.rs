@@ -126,7 +126,7 @@ impl Simulator {
         let built = build(scheme, &settings.scheme, settings.classes.len())?;
         let slabs = memory_bytes / settings.classes.slab_bytes();
         if slabs == 0 || slabs > u64::from(u32::MAX) {
-            return Err(format!("{memory_bytes} octets of memory are {slabs} slabs; 1 to 2^32 are possible"));
+            return Err(format!("{memory_bytes} bytes of memory are {slabs} slabs; 1 to 2^32 are possible"));
         }
         if settings.window_gets == 0 {
             return Err("a window of the report has at least one GET".to_owned());

@@ -128,7 +128,7 @@ impl Input {
         let read_bytes = self.read_bytes.load(Ordering::Relaxed);
         match self.compression {
             Some(compression) => SourceError::new(format!(
-                "{}: broken {compression} data within the first {read_bytes} octets: {error}",
+                "{}: broken {compression} data within the first {read_bytes} bytes: {error}",
                 self.name()
             )),
             None => SourceError::new(format!("{}: {error}", self.name())),

@@ -108,7 +108,7 @@ impl Lines {
             searched = pending.len();
             if searched > LINE_BYTES_MAX {
                 self.line_number += 1;
-                let why = format!("is longer than {LINE_BYTES_MAX} octets");
+                let why = format!("is longer than {LINE_BYTES_MAX} bytes");
                 if !skip_long {
                     return Err(self.error(&why));
                 }

@@ -136,7 +136,7 @@ impl Source for OracleGeneral {
     fn notices(&self) -> Vec<String> {
         let half = (self.half_bytes > 0).then(|| {
             format!(
-                "{}: ends within record {}: {} of its {RECORD_BYTES} octets are left out",
+                "{}: ends within record {}: {} of its {RECORD_BYTES} bytes are left out",
                 self.input.name(),
                 self.records + 1,
                 self.half_bytes

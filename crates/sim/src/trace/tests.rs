@@ -605,7 +605,7 @@ fn an_item_beyond_32_bits_is_refused_by_oracle_general() {
     let folder = TempDir::new().unwrap();
     let mut writer = Writer::create(&folder.path().join("a"), Format::OracleGeneral, ALL, false).unwrap();
     let large = Request { value_bytes: u32::MAX, key_bytes: 1, ..Request::default() };
-    assert!(writer.write(&[large]).unwrap_err().0.contains("request 1: an item of 4294967296 octets"));
+    assert!(writer.write(&[large]).unwrap_err().0.contains("request 1: an item of 4294967296 bytes"));
 }
 
 #[test]

@@ -220,7 +220,7 @@ impl Writer {
                 Body::Records { records, octets, .. } => {
                     let Ok(size_bytes) = u32::try_from(request.item_bytes()) else {
                         return Err(SourceError::new(format!(
-                            "{}: request {}: an item of {} octets does not fit into 32 bits",
+                            "{}: request {}: an item of {} bytes does not fit into 32 bits",
                             self.path.display(),
                             self.requests,
                             request.item_bytes()

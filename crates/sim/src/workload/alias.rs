@@ -1,11 +1,11 @@
-//! Walker's alias method in Vose's construction: one of m outcomes by its weight, in constant time.
+//! Walker's alias method in Vose's construction: samples one of m outcomes by weight, in constant time.
 
-/// An outcome, and the other one that shares its cell.
+/// A cell of the table: an outcome, and another one that shares the cell.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
-    /// Below this the outcome is the cell's own.
+    /// Random bits below this select the cell's own outcome.
     own_below: u64,
-    /// Else it is this one.
+    /// Other random bits select this outcome.
     other: u32,
 }
 
@@ -16,7 +16,8 @@ pub(super) struct Alias {
 }
 
 impl Alias {
-    /// By these weights, which need not add up to one. At least one weight, none negative, not all zero.
+    /// A table with these weights, which need not add up to one. There must be at least one weight, none negative,
+    /// and not all zero.
     pub(super) fn new(weights: &[f64]) -> Alias {
         let m = weights.len();
         let sum: f64 = weights.iter().sum();
@@ -35,7 +36,7 @@ impl Alias {
         Alias { cells }
     }
 
-    /// The outcome of 64 random bits.
+    /// The outcome for 64 random bits.
     #[inline]
     pub(super) fn pick(&self, bits: u64) -> usize {
         let product = bits as u128 * self.cells.len() as u128;

@@ -1,4 +1,4 @@
-//! What belongs to a key: its sizes, its time to live, its penalty, its tenant. The same at every request.
+//! The attributes of a key: sizes, time to live, penalty and tenant. They are the same at every request.
 
 use super::penalties::{PenaltyLaw, TENANTS};
 use super::rng::{below, mix64};
@@ -7,10 +7,10 @@ use super::sizes::SizeLaw;
 use super::ttls::Ttls;
 use crate::{Op, Request};
 
-/// Keys whose sizes are looked at to keep the mean of correlated penalties.
+/// Keys sampled to keep the mean of correlated penalties.
 const SAMPLE_KEYS: u64 = 16_384;
 
-/// A function of the seed and the key.
+/// The attributes as a function of the seed and the key.
 pub(super) struct Attributes {
     salt: u64,
     sizes: SizeLaw,
@@ -40,7 +40,7 @@ impl Attributes {
         self.sized(key, time_s, op, bits, key_bytes, value_bytes)
     }
 
-    /// A request of this key, with the sizes of a key and value of `item_bytes` together.
+    /// A request of this key, with `item_bytes` as the length of key and value together.
     pub(super) fn request_of_size(&self, key: u64, time_s: u32, op: Op, item_bytes: u32) -> Request {
         let bits = bits(self.salt, key);
         let key_bytes = u32::from(self.sizes.pick(bits).0).min(item_bytes);

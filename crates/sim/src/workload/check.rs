@@ -1,4 +1,4 @@
-//! What a stream of requests is really like: counts, rates, sizes, penalties, popularity.
+//! Describes a stream of requests as it really is: counts, rates, sizes, penalties, popularity.
 
 use hdrhistogram::Histogram;
 
@@ -6,17 +6,17 @@ use crate::progress::Progress;
 use crate::report::{Cell, Chart, Part, Report, Scale, Series, Style, Table};
 use crate::{CHUNK_REQUESTS, Op, Request, Source, SourceError};
 
-/// Keys are counted over the first requests, up to this many.
+/// Popularity is counted over at most this many initial requests.
 const COUNTED_REQUESTS: usize = 20_000_000;
-/// The percentiles of a table.
+/// The percentiles in a table.
 const PERCENTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
-/// Points of the rate's curve.
+/// Points of the curve of the rate.
 const RATE_POINTS: u64 = 96;
 
-/// Reads a source to its end and says what is in it.
+/// Reads a source to its end and describes it.
 ///
-/// Sizes, times to live and penalties are counted per request, so that popular keys weigh more. Popularity is counted
-/// over the first 20 million requests.
+/// Sizes, times to live and penalties are counted per request, so popular keys weigh more. Popularity is counted over
+/// the first 20 million requests.
 ///
 /// # Errors
 /// Those of the source.
@@ -31,7 +31,7 @@ pub fn check(source: &mut dyn Source, progress: &mut Progress) -> Result<Report,
     Ok(counts.report(source))
 }
 
-/// A field's values; recorded with three significant digits.
+/// The values of a field, recorded with three significant digits.
 struct Field {
     name: &'static str,
     values: Histogram<u64>,
@@ -53,7 +53,7 @@ impl Field {
         self.sum / self.values.len().max(1) as f64
     }
 
-    /// (value, share of requests at or below it).
+    /// (value, share of the requests at or below it).
     fn distribution(&self) -> Vec<(f64, f64)> {
         let total = self.values.len().max(1) as f64;
         let mut below = 0;
@@ -174,7 +174,7 @@ impl StreamCounts {
     fn rate_chart(&self) -> Chart {
         let mut chart = Chart::new("Requests per second", "hours", "requests per s");
         let step = (self.per_minute.len() as u64).div_ceil(RATE_POINTS).max(1) as usize;
-        // What is left at the end is no whole step and would look like a fall.
+        // The incomplete step at the end would look like a fall of the rate.
         let whole = self.per_minute.len().saturating_sub(1) / step * step;
         let points = self.per_minute[..whole].chunks(step).zip(0u32..).map(|(minutes, at)| {
             let rate = minutes.iter().sum::<u64>() as f64 / (minutes.len() as f64 * 60.0);
@@ -222,7 +222,7 @@ fn popularity_chart(counts: &[u64]) -> Chart {
     chart
 }
 
-/// At most about `most` of the points, the last among them.
+/// About `most` of the points or fewer, including the last one.
 fn thinned(points: Vec<(f64, f64)>, most: usize) -> Vec<(f64, f64)> {
     let step = points.len().div_ceil(most).max(1);
     let last = points.len().saturating_sub(1);

@@ -1,23 +1,23 @@
-//! How a request chooses its key.
+//! The laws: how a request chooses its key.
 
 use super::rng::{Permutation, Rng, SplitMix, below, mix64, threshold};
 use super::settings::Settings;
 use super::zipf::Zipf;
 
-/// A key, and whether the law itself says that it is stored.
+/// A chosen key, and whether the law itself requires that it is stored.
 #[derive(Clone, Copy)]
 pub(super) struct Choice {
     pub(super) key: u64,
-    /// The key is new: the request is a set.
+    /// Whether the key is new, so that the request is a set.
     pub(super) new: bool,
 }
 
 /// Chooses keys.
 pub(super) trait Keys: Send {
-    /// The next one.
+    /// The next key.
     fn choose(&mut self, rng: &mut Rng) -> Choice;
 
-    /// Told now and then how late it is, at the same requests always.
+    /// Tells the law the time from time to time, always at the same requests.
     fn time_is(&mut self, _time_s: f64) {}
 }
 
@@ -49,7 +49,7 @@ impl Keys for Zipfian {
     }
 }
 
-/// Every key alike.
+/// Equal popularity of all keys.
 pub(super) struct Uniform {
     keys: u64,
 }
@@ -67,7 +67,7 @@ impl Keys for Uniform {
     }
 }
 
-/// Few keys get most of the requests (YCSB's HotspotIntegerGenerator, with spread keys).
+/// A few keys get most of the requests (YCSB's HotspotIntegerGenerator, with spread keys).
 pub(super) struct Hotspot {
     hot: u64,
     cold: u64,
@@ -100,7 +100,8 @@ impl Keys for Hotspot {
 /// Zipf's law by recency (YCSB's SkewedLatestGenerator): the key inserted last is the most popular.
 pub(super) struct Latest {
     theta: f64,
-    /// Over at least as many ranks as there are keys, and at most twice as many; ranks beyond are drawn again.
+    /// Has at least as many ranks as there are keys, and at most twice as many. Ranks beyond the keys are sampled
+    /// again.
     zipf: Zipf,
     ranks: u64,
     keys: u64,
@@ -173,12 +174,12 @@ impl Keys for Mix {
     }
 }
 
-/// Zipf's law whose ranks change hands in the course of a day.
+/// Zipf's law whose popular keys change in the course of a day.
 ///
-/// The ranks are cut into as many bands as there are audiences, and the keys at the same place of each band form a
-/// group. In a group the keys move up by one band, the first to the last, once per day and audience, each group at its
-/// own time of that span. So at any moment every rank has exactly one key; a key is hot for one part of the day and
-/// returns a day later. Ranks that do not fill a band (fewer than audiences) stay where they are.
+/// The ranks are cut into as many bands as there are audiences. The keys at the same position of each band form a
+/// group. Once per day and audience, each group at its own time, the keys of a group move up by one band, and the
+/// first moves to the last band. So at any moment every rank has exactly one key; a key is hot for one part of the
+/// day and is hot again a day later. Ranks that do not fill a band (fewer than the audiences) keep their keys.
 pub(super) struct Drift {
     zipfian: Zipfian,
     audiences: u64,
@@ -187,9 +188,9 @@ pub(super) struct Drift {
     reciprocal: Option<u64>,
     salt: u64,
     turn_s: f64,
-    /// Turns that every group has made.
+    /// The number of moves that every group has made.
     turns: u64,
-    /// The part of the next turn that is over: groups below it have made it.
+    /// Progress of the next move: the groups below this value have made it.
     part: u64,
 }
 
@@ -217,7 +218,7 @@ impl Drift {
         }
     }
 
-    /// Which key, before spreading, has this rank now.
+    /// The key, before spreading, that has this rank now.
     #[inline]
     pub(super) fn holder(&self, rank: u64) -> u64 {
         let band = self.band_of(rank);
@@ -225,7 +226,8 @@ impl Drift {
             return rank;
         }
         let group = rank - band * self.band;
-        // Multiples of the golden ratio fall evenly and in no order: at any part that many groups have turned.
+        // Multiples of the golden ratio are evenly distributed and unordered, so the moves of the groups are spread
+        // over the time.
         let own_time = (group ^ self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let holder = band + self.turns + u64::from(own_time < self.part);
         let over = std::hint::select_unpredictable(holder >= self.audiences, self.audiences, 0);

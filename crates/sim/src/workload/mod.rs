@@ -1,12 +1,13 @@
-//! Workloads: laws that generate requests; the same seed gives the same stream on any machine.
+//! Workloads: laws that generate requests. The same seed gives the same stream on any machine.
 //!
 //! A workload is written `law:parameter=value,parameter=value`, such as
-//! `zipfian:keys=1m,requests=10m,theta=0.99,sizes=etc,penalties=lognormal,seed=7`; [`list`] names what there is.
+//! `zipfian:keys=1m,requests=10m,theta=0.99,sizes=etc,penalties=lognormal,seed=7`; [`list`] gives all laws and
+//! parameters.
 //!
-//! A request is made in three steps: a law chooses the key (`laws`, over `zipf`), the stream adds the time and the
-//! operation (`stream`), and the key's own attributes follow from the seed and the key alone (`attributes`, over `sizes`,
-//! `ttls`, `penalties`). Everything that costs more than a multiplication is in tables that are built once (`alias`,
-//! `quantile`). Keys are numbers: those that exist at first are `0..keys`, new ones follow upwards.
+//! A request is made in three steps. A law chooses the key (`laws`, over `zipf`). The stream adds the time and the
+//! command (`stream`). The attributes of the key follow from the seed and the key alone (`attributes`, over `sizes`,
+//! `ttls` and `penalties`). Everything that costs more than a multiplication is in tables that are built once
+//! (`alias`, `quantile`). Keys are numbers: the initial keys are `0..keys`, and new keys continue upwards.
 
 mod alias;
 mod attributes;
@@ -31,12 +32,13 @@ use stream::{Burst, Stream};
 
 pub use check::check;
 
-/// Builds a workload from words such as `zipfian:keys=1m,requests=10m,theta=0.99,sizes=etc,penalties=lognormal,seed=7`.
+/// Builds a workload from words such as
+/// `zipfian:keys=1m,requests=10m,theta=0.99,sizes=etc,penalties=lognormal,seed=7`.
 ///
 /// Its [`Source::describe`] is the law with every parameter; parsed again, it gives the same stream.
 ///
 /// # Errors
-/// An unknown law, parameter or value, with the ones that exist.
+/// An unknown law, parameter or value; the error lists the known ones.
 pub fn parse(words: &str) -> Result<Box<dyn Source>, SourceError> {
     let settings = Settings::parse(words)?;
     let base = if settings.law == Law::Burst { settings.base } else { settings.law };
@@ -59,7 +61,7 @@ pub fn laws() -> impl Iterator<Item = &'static str> {
     LAWS.iter().map(|(_, name, _)| *name)
 }
 
-/// Every law and parameter with its default and meaning, for a terminal.
+/// Every law and parameter with its default and meaning, as text for a terminal.
 pub fn list() -> String {
     let mut text = String::from("A workload is law:parameter=value,parameter=value,...\n\nLaws\n");
     for (_, name, what) in LAWS {

@@ -1,28 +1,31 @@
-//! What a miss costs, as a function of 64 random bits of the key, its tenant and its size.
+//! The cost of a miss, as a function of 64 random bits of the key, its tenant and its size.
 //!
 //! No trace with penalties is public. PAMA (Ou et al., Fig. 1 and section IV) reports misses "as small as a few
-//! milliseconds and as large as several seconds", a mean of roughly 100 ms, and nothing above 5 s kept. From it:
+//! milliseconds and as large as several seconds", a mean of roughly 100 ms, and nothing above 5 s kept. Two laws
+//! follow from it:
 //!
-//! * `lognormal`: mean 100 ms. Our choice: sigma 1.5, so the median is 32 ms and one in a hundred above 1.06 s.
-//! * `tenants`: the penalty is learnable from whose key it is. Twenty tenants with as many keys each; nine have
-//!   log-normal penalties with a median of 2 ms (sigma 0.6), six 20 ms (0.8), four 120 ms (0.8), one 1,200 ms (0.6). All
-//!   of it is our choice; the mean is 113 ms.
+//! * `lognormal`: mean 100 ms. Sigma 1.5 is Larder's choice; the median is then 32 ms, and one penalty in a hundred
+//!   is above 1.06 s.
+//! * `tenants`: the penalty depends on the tenant of the key and can therefore be learned. There are twenty tenants
+//!   with equally many keys. Nine have log-normal penalties with a median of 2 ms (sigma 0.6), six 20 ms (0.8), four
+//!   120 ms (0.8), one 1,200 ms (0.6). All of these are Larder's choices; the mean is 113 ms.
 //!
-//! Both are clipped to 0.2 ms .. 5 s. `:correlated` multiplies by size^0.1, `:anti` by size^-0.1, a further number takes
-//! the place of 0.1; the factor is 1 on average over the keys, so that the mean stays (but for the clipping).
+//! Both are limited to 0.2 ms .. 5 s. `:correlated` multiplies by size^0.1, `:anti` by size^-0.1; a further number
+//! replaces 0.1. The mean of the factor over the keys is 1, so that the mean penalty stays the same (except for the
+//! limits).
 
 use std::fmt;
 
 use super::quantile::{PowerTable, QuantileTable, lognormal};
 
-/// Penalties are kept within these, in microseconds.
+/// Penalties are limited to this range, in microseconds.
 const CLIP_US: (f64, f64) = (200.0, 5_000_000.0);
-/// Median in microseconds and sigma of `lognormal`: the mean is median * exp(sigma^2 / 2) = 100 ms.
+/// Median in microseconds and sigma of `lognormal`. The mean is median * exp(sigma^2 / 2) = 100 ms.
 const LOGNORMAL: (f64, f64) = (32_465.246_735_834_97, 1.5);
 /// (tenants, median in microseconds, sigma).
 const TENANT_KINDS: [(u32, f64, f64); 4] =
     [(9, 2_000.0, 0.6), (6, 20_000.0, 0.8), (4, 120_000.0, 0.8), (1, 1_200_000.0, 0.6)];
-/// How many tenants there are.
+/// The number of tenants.
 pub(super) const TENANTS: u32 = 20;
 /// The exponent of `:correlated` and, negated, of `:anti`.
 const EXPONENT_DEFAULT: f64 = 0.1;
@@ -31,11 +34,11 @@ const EXPONENT_DEFAULT: f64 = 0.1;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Penalties {
     None,
-    /// Microseconds.
+    /// A fixed penalty in microseconds.
     Fixed(u32),
-    /// The exponent of size.
+    /// Log-normal, with the exponent of size.
     Lognormal(f64),
-    /// The exponent of size.
+    /// By tenant, with the exponent of size.
     Tenants(f64),
 }
 
@@ -47,7 +50,7 @@ impl Penalties {
         "tenants[:correlated[:E] | :anti[:E]]",
     ];
 
-    /// Reads the parameter's value; `None` = not one of the values that exist.
+    /// Parses the value of the parameter; `None` if it is not valid.
     pub(super) fn parse(text: &str) -> Option<Penalties> {
         let (kind, rest) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
         match (kind, rest) {
@@ -63,7 +66,7 @@ impl Penalties {
     }
 }
 
-/// Reads what follows the law: nothing, or the sign and size of the correlation.
+/// Parses the text after the law: nothing, or the sign and strength of the correlation.
 fn exponent(rest: Option<&str>) -> Option<f64> {
     let Some(rest) = rest else { return Some(0.0) };
     let (word, strength) = rest.split_once(':').map_or((rest, None), |(word, s)| (word, Some(s)));
@@ -103,18 +106,18 @@ impl fmt::Display for Penalties {
 enum Base {
     Fixed(u32),
     One(QuantileTable),
-    /// By kind, and the kind of each tenant.
+    /// A table per kind of tenant, and the kind of each tenant.
     Tenants(Vec<QuantileTable>, [u8; TENANTS as usize]),
 }
 
-/// Draws penalties.
+/// Samples penalties.
 pub(super) struct PenaltyLaw {
     base: Base,
     by_size: Option<PowerTable>,
 }
 
 impl PenaltyLaw {
-    /// `item_bytes`: bytes of a sample of keys with their values, over which the factor of size is 1 on average.
+    /// `item_bytes` are the sizes of a sample of items, over which the mean of the size factor is 1.
     pub(super) fn new(penalties: Penalties, item_bytes: impl Iterator<Item = u32>) -> PenaltyLaw {
         let table = |median, sigma| QuantileTable::new(lognormal(median, sigma), CLIP_US.0, CLIP_US.1);
         let (base, exponent) = match penalties {
@@ -139,12 +142,12 @@ impl PenaltyLaw {
         PenaltyLaw { base, by_size }
     }
 
-    /// Whether a key belongs to a tenant.
+    /// Whether keys belong to tenants.
     pub(super) fn has_tenants(&self) -> bool {
         matches!(self.base, Base::Tenants(..))
     }
 
-    /// Microseconds, of the key with these random bits.
+    /// The penalty in microseconds of the key with these random bits.
     #[inline]
     pub(super) fn pick(&self, bits: u64, tenant: u32, item_bytes: u32) -> u32 {
         let penalty = match &self.base {

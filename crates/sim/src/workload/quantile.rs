@@ -1,12 +1,12 @@
-//! Quantile functions as tables: a draw from any smooth law for one multiplication.
+//! Quantile functions as tables: a sample of any smooth law for the cost of one multiplication.
 
-/// Octaves of tail probability that have cells of their own on each side.
+/// Octaves of tail probability on each side that have cells of their own.
 const OCTAVES: u32 = 24;
-/// Bits of a cell's number in its octave.
+/// Bits of the number of a cell within its octave.
 const CELL_BITS: u32 = 7;
 const CELLS: usize = 1 << CELL_BITS;
 
-/// A side of a law: below or above its median.
+/// The side of a law: below or above its median.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tail {
     Lower,
@@ -15,17 +15,17 @@ pub(super) enum Tail {
 
 /// A quantile function in 2 x 24 x 128 straight pieces.
 ///
-/// Cells are of even width within an octave of tail probability and halve from octave to octave towards both ends: a
-/// piece near the median spans 1/512 of the probability, one far out a 1/128 of what is left. The outermost 2^-24 on
-/// each side is straight up to the end of the law.
+/// Cells have equal widths within an octave of tail probability. The widths halve from octave to octave towards both
+/// ends: a piece near the median spans 1/512 of the probability, a piece far out 1/128 of the remaining probability.
+/// The outermost 2^-24 on each side is one straight piece up to the end of the law.
 #[derive(Clone, Debug)]
 pub(super) struct QuantileTable {
-    /// Where a piece begins and how far it rises.
+    /// Start and rise of each piece.
     pieces: Vec<[f32; 2]>,
 }
 
 impl QuantileTable {
-    /// From the quantile function by tail probability (from 0 to 1/2), clipped to `from..=to`.
+    /// Tabulates a quantile function, given by tail probability (from 0 to 1/2) and limited to `from..=to`.
     pub(super) fn new(quantile: impl Fn(Tail, f64) -> f64, from: f64, to: f64) -> QuantileTable {
         let mut pieces = Vec::with_capacity(2 * OCTAVES as usize * CELLS);
         for tail in [Tail::Lower, Tail::Upper] {
@@ -47,7 +47,7 @@ impl QuantileTable {
         QuantileTable { pieces }
     }
 
-    /// The draw of 64 random bits.
+    /// The sample for 64 random bits.
     #[inline]
     pub(super) fn pick(&self, bits: u64) -> f32 {
         let side = bits >> 63;
@@ -64,8 +64,8 @@ impl QuantileTable {
 
 /// The standard normal quantile by tail probability.
 pub(super) fn normal(tail: Tail, p: f64) -> f64 {
-    // Newton's method on the logarithm of the distribution, which is concave: from a point left of the answer it goes
-    // right and never beyond.
+    // Newton's method on the logarithm of the distribution function, which is concave: starting left of the result,
+    // it moves right and never beyond the result.
     let mut z = -libm::sqrt(-2.0 * libm::log(p));
     for _ in 0..64 {
         let below = 0.5 * libm::erfc(-z * std::f64::consts::FRAC_1_SQRT_2);
@@ -103,14 +103,15 @@ pub(super) fn extreme(mu: f64, sigma: f64, k: f64) -> impl Fn(Tail, f64) -> f64 
     }
 }
 
-/// Size to a power, by octave and the six bits below the leading one, straight in between.
+/// A size raised to a power, tabulated by octave and by the six bits below the leading one, with straight lines in
+/// between.
 #[derive(Clone, Debug)]
 pub(super) struct PowerTable {
     pieces: Vec<[f32; 2]>,
 }
 
 impl PowerTable {
-    /// `factor` times size to the `exponent`.
+    /// `factor` times the size to the power of `exponent`.
     pub(super) fn new(exponent: f64, factor: f64) -> PowerTable {
         let of = |size: f64| factor * libm::pow(size, exponent);
         let pieces = (0..32 * 64)
@@ -123,7 +124,7 @@ impl PowerTable {
         PowerTable { pieces }
     }
 
-    /// At this size; 0 counts as 1.
+    /// The value for this size; 0 counts as 1.
     #[inline]
     pub(super) fn at(&self, size: u32) -> f32 {
         let octave = size.max(1).leading_zeros();

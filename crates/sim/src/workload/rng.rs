@@ -6,7 +6,7 @@ pub(super) use crate::mix::{SplitMix, mix64};
 pub(super) struct Rng([u64; 4]);
 
 impl Rng {
-    /// Its state is filled by SplitMix64, as its authors advise.
+    /// A generator whose state is filled by SplitMix64, as its authors recommend.
     pub(super) fn new(seed: u64) -> Rng {
         let mut split = SplitMix::new(seed);
         Rng(std::array::from_fn(|_| split.next()))
@@ -27,14 +27,14 @@ impl Rng {
         result
     }
 
-    /// A whole number below `n`, each as likely to within `n` / 2^64.
+    /// A random number below `n`. The probabilities are equal to within `n` / 2^64.
     #[inline]
     pub(super) fn below(&mut self, n: u64) -> u64 {
         below(self.draw(), n)
     }
 }
 
-/// Maps 64 random bits to a whole number below `n` by multiplication (Lemire, ACM TOMACS 2019, without rejection).
+/// Maps 64 random bits to a number below `n` by multiplication (Lemire, ACM TOMACS 2019, without rejection).
 #[inline]
 pub(super) fn below(bits: u64, n: u64) -> u64 {
     ((bits as u128 * n as u128) >> 64) as u64
@@ -45,11 +45,12 @@ pub(super) fn threshold(probability: f64) -> u64 {
     (probability * 18_446_744_073_709_551_616.0) as u64
 }
 
-/// A random permutation of `0..n`, computed and not stored: it spreads ranks over the keys, one key to a rank.
+/// A random permutation of `0..n` that is computed instead of stored. It spreads ranks over the keys, one key per
+/// rank.
 ///
-/// Three rounds of add, multiply by an odd number and xor with the upper half are a bijection of the next power of two;
-/// what falls outside `0..n` is sent through again (cycle walking: Black and Rogaway, CT-RSA 2002), fewer than one time
-/// in two.
+/// Three rounds of "add, multiply by an odd number, xor with the upper half" are a bijection of the next power of
+/// two. A result outside `0..n` is permuted again (cycle walking: Black and Rogaway, CT-RSA 2002), which happens for
+/// fewer than half of the inputs.
 #[derive(Clone, Debug)]
 pub(super) struct Permutation {
     n: u64,
@@ -70,7 +71,7 @@ impl Permutation {
         }
     }
 
-    /// Where `x`, below `n`, goes.
+    /// The image of `x`, which must be below `n`.
     #[inline]
     pub(super) fn apply(&self, mut x: u64) -> u64 {
         loop {

@@ -1,4 +1,4 @@
-//! The laws and parameters that exist, their defaults, and how they are read and written.
+//! The laws and parameters with their defaults, and how they are parsed and written.
 
 use super::penalties::Penalties;
 use super::sizes::{KEY_BYTES_MAX, Sizes};
@@ -6,7 +6,7 @@ use super::ttls::Ttls;
 use super::words::{amount, count, meant, number, seconds};
 use crate::SourceError;
 
-/// How requests choose their keys.
+/// The law by which requests choose their keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Law {
     Zipfian,
@@ -18,30 +18,38 @@ pub(super) enum Law {
     Drift,
 }
 
-/// Every law with its name and what it does.
+/// Every law with its name and description.
 pub(super) const LAWS: &[(Law, &str, &str)] = &[
     (
         Law::Zipfian,
         "zipfian",
-        "Rank r is asked for in proportion to 1 / r^theta; ranks are spread over the keys (YCSB)",
+        "The key of rank r is requested in proportion to 1 / r^theta; ranks are spread over the keys (YCSB)",
     ),
     (
         Law::Hotspot,
         "hotspot",
-        "A share of the keys gets a share of the requests, evenly on both sides (YCSB)",
+        "A share of the keys gets a share of the requests; keys on either side are equally popular (YCSB)",
     ),
-    (Law::Latest, "latest", "Zipfian by recency, while new keys are inserted (YCSB, workload D)"),
-    (Law::Uniform, "uniform", "Every key alike"),
+    (
+        Law::Latest,
+        "latest",
+        "Zipfian by recency: the key inserted last is the most popular (YCSB, workload D)",
+    ),
+    (Law::Uniform, "uniform", "All keys are equally popular"),
     (Law::Mix, "mix", "Zipfian mixed with keys that are written once and never read (Catalyst, section 4.3)"),
-    (Law::Burst, "burst", "A base law; at one request, many cold keys are set at once (PAMA, section IV.C)"),
+    (
+        Law::Burst,
+        "burst",
+        "A base law, interrupted once by a burst of sets of cold keys (PAMA, section IV.C)",
+    ),
     (
         Law::Drift,
         "drift",
-        "Zipfian over a day: the rate swings, audiences take turns (after Atikoglu et al.)",
+        "Zipfian over a day: the rate rises and falls, and the hot keys change (after Atikoglu et al.)",
     ),
 ];
 
-/// A parameter: its name, the laws that have it (empty = all), what it means.
+/// A parameter: its name, the laws that have it (empty = all), and its meaning.
 pub(super) struct Parameter {
     pub(super) name: &'static str,
     pub(super) laws: &'static [Law],
@@ -55,37 +63,45 @@ const fn parameter(name: &'static str, laws: &'static [Law], what: &'static str)
     Parameter { name, laws, what }
 }
 
-/// Every parameter, in the order in which a description lists them.
+/// Every parameter, in the order of a description.
 pub(super) const PARAMETERS: &[Parameter] = &[
-    parameter("keys", &[], "how many keys there are at first"),
-    parameter("requests", &[], "how many requests (a burst's come on top)"),
+    parameter("keys", &[], "number of keys at the start"),
+    parameter("requests", &[], "number of requests, without those of a burst"),
     parameter("theta", ZIPF, "skew, above 0 to 5; 1 is the classic law"),
     parameter("hot-keys", HOT, "share of the keys that are hot"),
     parameter("hot-requests", HOT, "share of the requests that go to hot keys"),
     parameter("inserts", &[Law::Latest], "share of the requests that set a new key"),
-    parameter("one-time", &[Law::Mix], "share of the requests that set a key never asked for again"),
+    parameter("one-time", &[Law::Mix], "share of the requests that set a key that is never requested again"),
     parameter("base", &[Law::Burst], "the law around the burst: zipfian, hotspot or uniform"),
-    parameter("at", &[Law::Burst], "requests before the burst"),
-    parameter("burst-bytes", &[Law::Burst], "octets of keys and values in the burst; about 10 % of a cache"),
+    parameter("at", &[Law::Burst], "number of requests before the burst"),
+    parameter(
+        "burst-bytes",
+        &[Law::Burst],
+        "total bytes of keys and values in the burst; about 10 % of a cache",
+    ),
     parameter(
         "burst-sizes",
         &[Law::Burst],
-        "octets of an item of the burst, FROM:TO, TO at least twice FROM",
+        "bytes of an item of the burst, FROM:TO, where TO is at least twice FROM",
     ),
     parameter("day", &[Law::Drift], "length of a day: 90s, 30m, 12h, 1d"),
-    parameter("swing", &[Law::Drift], "busiest rate of a day over the quietest"),
-    parameter("audiences", &[Law::Drift], "groups of keys that take turns at being hot; 1 = none"),
-    parameter("reads", &[], "share of gets in the requests that choose an operation; the rest sets"),
-    parameter("deletes", &[], "share of deletes in them"),
+    parameter("swing", &[Law::Drift], "highest rate of a day divided by the lowest"),
+    parameter(
+        "audiences",
+        &[Law::Drift],
+        "number of groups of keys that are hot one after another; 1 = no change",
+    ),
+    parameter("reads", &[], "share of gets among the requests whose command is free; the rest are sets"),
+    parameter("deletes", &[], "share of deletes among the same requests"),
     parameter("rate", &[], "requests per second of trace time"),
     parameter("sizes", &[], "sizes of keys and values"),
-    parameter("key-bytes", &[], "one key size in place of the law's: a number, or 'law'"),
-    parameter("ttls", &[], "time to live"),
+    parameter("key-bytes", &[], "one key size in bytes that replaces the law's, or 'law'"),
+    parameter("ttls", &[], "times to live of the keys"),
     parameter("penalties", &[], "cost of a miss"),
-    parameter("seed", &[], "another seed, another stream"),
+    parameter("seed", &[], "seed of the random numbers: another seed gives another stream"),
 ];
 
-/// All parameters, those of other laws at their defaults.
+/// The values of all parameters; those of other laws have their defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Settings {
     pub(super) law: Law,
@@ -143,7 +159,7 @@ impl Settings {
         }
     }
 
-    /// Reads `law:name=value,name=value`.
+    /// Parses `law:name=value,name=value`.
     pub(super) fn parse(text: &str) -> Result<Settings, SourceError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let law = law_by_name(name).ok_or_else(|| unknown_law(name))?;
@@ -168,7 +184,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Sets one parameter; the error says what it takes.
+    /// Sets one parameter. The error describes valid values.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "keys" => self.keys = whole(value, 1, 1 << 40)?,
@@ -189,7 +205,7 @@ impl Settings {
             }
             "at" => self.at = whole(value, 0, 1 << 48)?,
             "burst-bytes" => self.burst_bytes = whole(value, 1, 1 << 44)?,
-            "burst-sizes" => self.burst_sizes = range(value).ok_or("FROM:TO in octets, both from 1 to 1g")?,
+            "burst-sizes" => self.burst_sizes = range(value).ok_or("FROM:TO in bytes, both from 1 to 1g")?,
             "day" => {
                 self.day_s =
                     seconds(value).filter(|s| *s > 0).ok_or("a duration such as 90s, 30m, 12h, 1d")?;
@@ -219,7 +235,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What no parameter shows alone.
+    /// Checks conditions that involve several parameters.
     fn check(&self) -> Result<(), String> {
         if self.reads + self.deletes > 1.0 {
             return Err(format!("reads={} and deletes={} are more than 1", self.reads, self.deletes));
@@ -256,7 +272,7 @@ impl Settings {
         Ok(())
     }
 
-    /// A parameter's value, as [`Settings::parse`] reads it.
+    /// The value of a parameter, in the form that [`Settings::parse`] reads.
     pub(super) fn show(&self, name: &str) -> String {
         match name {
             "keys" => self.keys.to_string(),
@@ -294,7 +310,7 @@ impl Settings {
 }
 
 impl Law {
-    /// Its name.
+    /// The name of the law.
     pub(super) fn name(self) -> &'static str {
         LAWS.iter().find(|(law, ..)| *law == self).map_or("", |(_, name, _)| name)
     }

@@ -1,22 +1,23 @@
-//! How large keys and values are, as a function of 64 random bits of the key.
+//! The sizes of keys and values, as a function of 64 random bits of the key.
 //!
-//! After Atikoglu, Xu, Frachtenberg, Jiang and Paleczny, "Workload Analysis of a Large-Scale Key-Value Store",
-//! SIGMETRICS 2012, which describes five pools of memcached at Facebook. What is published and what is not:
+//! The laws follow Atikoglu, Xu, Frachtenberg, Jiang and Paleczny, "Workload Analysis of a Large-Scale Key-Value
+//! Store", SIGMETRICS 2012, which describes five memcached pools at Facebook. The following parts are published:
 //!
-//! * `etc`: key sizes follow the published generalized extreme value law (mu 30.7984, sigma 8.20449, k 0.078688); value
-//!   sizes follow the published table of probabilities for 0 to 14 bytes (44 % of the keys) and the published
-//!   generalized Pareto law (theta 0, sigma 214.476, k 0.348238) above, counted from 15 bytes on, where the table ends
-//!   (as the load generator mutilate reads them, whose figures these are). Our reading: the key sizes are rounded and
-//!   kept within 1 to 250, the values within 1 MB.
-//! * `usr`: keys of 16 and 21 bytes and values of 2 ("two key size values (16B and 21B) and almost only one value size
-//!   (2B)", Ou et al., PAMA, section IV). Our approximations: half of the keys each; no other value size.
+//! * `etc`: key sizes follow the published generalized extreme value law (mu 30.7984, sigma 8.20449, k 0.078688).
+//!   Value sizes of 0 to 14 bytes (44 % of the keys) follow the published table of probabilities. Larger values
+//!   follow the published generalized Pareto law (theta 0, sigma 214.476, k 0.348238), counted from 15 bytes on,
+//!   where the table ends. The load generator mutilate reads the law in the same way. Larder's choices: key sizes are
+//!   rounded and limited to 1 to 250 bytes, values to 1 MB.
+//! * `usr`: keys of 16 and 21 bytes and values of 2 bytes ("two key size values (16B and 21B) and almost only one
+//!   value size (2B)", Ou et al., PAMA, section IV). Larder's approximations: half of the keys have each size; there
+//!   is no other value size.
 //! * `app`: "the majority of the items are around 300 bytes, following a generalized extreme value distribution"
-//!   (Wang and Chen, Catalyst, section 4.2). Our approximations: value sizes with mu 270, sigma 40, k 0.1; the key
-//!   sizes of `etc`.
-//! * `sys`: "the same distribution but comprises more larger items; most are around 600 bytes" (ibid.). Our
+//!   (Wang and Chen, Catalyst, section 4.2). Larder's approximations: value sizes with mu 270, sigma 40, k 0.1; the
+//!   key sizes of `etc`.
+//! * `sys`: "the same distribution but comprises more larger items; most are around 600 bytes" (ibid.). Larder's
 //!   approximations: value sizes with mu 560, sigma 80, k 0.1; the key sizes of `etc`.
-//! * `var`: no law is published that we know. Our approximations throughout: keys of 31 bytes, values log-normal with
-//!   a median of 100 bytes and sigma 0.8.
+//! * `var`: no law is published. Larder's approximations: keys of 31 bytes, and log-normal values with a median of
+//!   100 bytes and sigma 0.8.
 
 use std::fmt;
 
@@ -24,11 +25,11 @@ use super::alias::Alias;
 use super::quantile::{QuantileTable, extreme, lognormal, pareto};
 use super::rng::{below, mix64};
 
-/// The largest value, in bytes, that a law with a long tail yields: memcached's usual limit less room for the header.
+/// The largest value of a law with a long tail, in bytes: memcached's usual limit less room for the header.
 const VALUE_BYTES_MAX: f64 = 1_000_000.0;
-/// The largest key of the protocol.
+/// The longest key of the protocol.
 pub(super) const KEY_BYTES_MAX: u16 = 250;
-/// Key size where no law gives one.
+/// Length of a key where no law gives one.
 const KEY_BYTES_DEFAULT: u16 = 24;
 /// Probabilities of ETC's value sizes 0 to 14.
 pub(super) const ETC_SMALL: [f64; 15] = [
@@ -53,7 +54,7 @@ impl Sizes {
     pub(super) const VALUES: &[&str] =
         &["none", "fixed:N", "uniform:FROM:TO", "app", "etc", "sys", "usr", "var"];
 
-    /// Reads the parameter's value; `None` = not one of the values that exist.
+    /// Parses the value of the parameter; `None` if it is not valid.
     pub(super) fn parse(text: &str) -> Option<Sizes> {
         let octets = |text: &str| {
             super::words::count(text).filter(|n| *n <= 1 << 30).and_then(|n| u32::try_from(n).ok())
@@ -105,14 +106,14 @@ enum Values {
     SmallOrTable(Alias, QuantileTable),
 }
 
-/// Draws sizes.
+/// Samples sizes.
 pub(super) struct SizeLaw {
     keys: Keys,
     values: Values,
 }
 
 impl SizeLaw {
-    /// `key_bytes`: a fixed size in place of the law's.
+    /// `key_bytes` is a fixed length that replaces the law's.
     pub(super) fn new(sizes: Sizes, key_bytes: Option<u16>) -> SizeLaw {
         let table = |quantile: &dyn Fn(_, f64) -> f64| QuantileTable::new(quantile, 1.0, VALUE_BYTES_MAX);
         let values = match sizes {
@@ -143,7 +144,7 @@ impl SizeLaw {
         SizeLaw { keys, values }
     }
 
-    /// Bytes of key and value of the key with these random bits.
+    /// Lengths of key and value in bytes of the key with these random bits.
     #[inline]
     pub(super) fn pick(&self, bits: u64) -> (u16, u32) {
         let other = mix64(bits ^ 0xa076_1d64_78bd_642f);
@@ -156,7 +157,7 @@ impl SizeLaw {
             Values::Fixed(n) => *n,
             Values::Uniform { from, width } => from + below(bits, *width) as u32,
             Values::Table(table) => table.pick(bits) as u32,
-            // Both are drawn: which one counts cannot be foretold, and a wrong guess costs more than a draw.
+            // Both are sampled, because a mispredicted branch would cost more than a sample.
             Values::SmallOrTable(small, table) => {
                 let (small, large) = (small.pick(mix64(other)) as u32, table.pick(bits) as u32);
                 std::hint::select_unpredictable(small < ETC_SMALL.len() as u32, small, large)

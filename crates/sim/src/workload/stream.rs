@@ -1,4 +1,4 @@
-//! A law as a source: keys get a time, an operation and their attributes.
+//! Turns a law into a source: adds a time, a command and the attributes to each key.
 
 use super::attributes::Attributes;
 use super::laws::{Choice, Keys};
@@ -7,17 +7,17 @@ use super::settings::{Law, Settings};
 use crate::{Fields, Op, Request, Source, SourceError};
 use crate::{workload::penalties::Penalties, workload::sizes::Sizes, workload::ttls::Ttls};
 
-/// The rate and a law's idea of the time change after this many requests.
+/// The rate, and the time that a law knows, change after this many requests.
 const BLOCK: u64 = 1024;
 
-/// What time it is.
+/// The time of the requests.
 struct Clock {
-    /// At the beginning of the block.
+    /// Time at the start of the block.
     begin_s: f64,
-    /// Between two requests of the block.
+    /// Time between two requests of the block.
     step_s: f64,
     mean_step_s: f64,
-    /// The rate goes from 1 - this to 1 + this times the mean in the course of a day; 0 = it is steady.
+    /// In the course of a day the rate swings between 1 - this and 1 + this times the mean; 0 = a constant rate.
     amplitude: f64,
     day_s: f64,
 }
@@ -32,7 +32,7 @@ impl Clock {
         Clock { begin_s: 0.0, step_s: mean_step_s, mean_step_s, amplitude, day_s: settings.day_s as f64 }
     }
 
-    /// A block of requests begins, this many after the first.
+    /// Starts a block of requests at this ordinal.
     fn block(&mut self, position: u64) {
         if self.amplitude == 0.0 {
             self.begin_s = position as f64 * self.mean_step_s;
@@ -51,16 +51,16 @@ impl Clock {
     }
 }
 
-/// Requests by one law.
+/// A stream of requests by one law.
 pub(super) struct Stream<K> {
     keys: K,
     settings: Settings,
     attributes: Attributes,
     clock: Clock,
     rng: Rng,
-    /// Below this a request is a get.
+    /// Random bits below this make the request a get.
     get_below: u64,
-    /// From there on and below this it is a delete; else a set.
+    /// Random bits from there and below this make it a delete; all others make it a set.
     delete_below: u64,
     /// Requests so far.
     position: u64,
@@ -135,11 +135,11 @@ impl<K: Keys> Source for Stream<K> {
     }
 }
 
-/// A stream into which, at one request, cold keys are set.
+/// A stream with a burst: at one request, cold keys are set.
 pub(super) struct Burst<K> {
     base: Stream<K>,
     cold: ColdItems,
-    /// Cold keys in all.
+    /// The number of cold keys.
     cold_keys: u64,
 }
 
@@ -153,7 +153,7 @@ struct ColdItems {
 }
 
 impl ColdItems {
-    /// The next item's key and bytes. The last two give way to the sum; every item stays within the range.
+    /// The next item's key and size. The last two items are adapted to the sum; every item stays within the range.
     fn next(&mut self, attributes: &Attributes) -> Option<(u64, u32)> {
         if self.bytes_left == 0 {
             return None;

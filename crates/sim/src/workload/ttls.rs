@@ -1,4 +1,4 @@
-//! How long keys live, as a function of 64 random bits of the key.
+//! The time to live of a key, as a function of its 64 random bits.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ const MINUTE_S: u64 = 60;
 const HOUR_S: u64 = 3_600;
 const DAY_S: u64 = 86_400;
 
-/// The parts of `mix`: (cumulative share of 2^16, from, up to in seconds). All of it is our assumption: a cache whose
-/// keys mostly live for days, with sessions of hours, counters of minutes, and some that nobody gave an end.
+/// The parts of `mix`: (cumulative share of 2^16, shortest, longest time in seconds). The parts are an assumption:
+/// most keys live for days, sessions for hours, counters for minutes, and some keys never expire.
 const MIX: [(u64, u64, u64); 4] = [
     (3_277, 0, 0),               // 5 %: for ever
     (9_830, MINUTE_S, HOUR_S),   // 10 %
@@ -26,7 +26,7 @@ pub(super) enum Ttls {
 impl Ttls {
     pub(super) const VALUES: &[&str] = &["none", "fixed:DURATION", "mix"];
 
-    /// Reads the parameter's value; `None` = not one of the values that exist.
+    /// Parses the value of the parameter; `None` if it is not valid.
     pub(super) fn parse(text: &str) -> Option<Ttls> {
         match text.split_once(':') {
             None if text == "none" => Some(Ttls::None),
@@ -39,14 +39,14 @@ impl Ttls {
         }
     }
 
-    /// Seconds to live of the key with these random bits; 0 = for ever.
+    /// Time to live in seconds of the key with these random bits; 0 = the key never expires.
     #[inline]
     pub(super) fn pick(self, bits: u64) -> u32 {
         match self {
             Ttls::None => 0,
             Ttls::Fixed(seconds) => seconds,
             Ttls::Mix => {
-                // Counted rather than searched: where the search would end cannot be foretold.
+                // Counting all parts avoids a branch that would be mispredicted.
                 let at: usize = MIX[..3].iter().map(|(share, ..)| usize::from(bits >> 48 >= *share)).sum();
                 let part = &MIX[at];
                 (part.1 + (((bits & 0xffff_ffff) * (part.2 - part.1)) >> 32)) as u32

@@ -1,6 +1,6 @@
-//! Words into numbers, and which word was probably meant.
+//! Parses numbers with suffixes, and finds the word that was probably meant.
 
-/// A count such as `250`, `10k`, `1.5m`, `2g` (powers of ten); `None` = no whole number.
+/// A count such as `250`, `10k`, `1.5m`, `2g` (powers of ten); `None` if it is not a whole number.
 pub(super) fn count(text: &str) -> Option<u64> {
     let value = amount(text)?;
     ((0.0..=1e18).contains(&value) && value.fract() == 0.0).then_some(value as u64)
@@ -36,7 +36,7 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
     (value <= f64::from(u32::MAX) && value.fract() == 0.0).then_some(value as u64)
 }
 
-/// `did you mean 'zipfian'? `, if one of the words is near.
+/// `did you mean 'zipfian'? `, if one of the words is similar.
 pub(super) fn meant<'a>(word: &str, all: impl Iterator<Item = &'a str>) -> String {
     let nearest = all.map(|other| (distance(word, other), other)).min();
     match nearest {
@@ -45,7 +45,7 @@ pub(super) fn meant<'a>(word: &str, all: impl Iterator<Item = &'a str>) -> Strin
     }
 }
 
-/// Bytes to change, to add and to take away (Levenshtein); words that begin alike count as near.
+/// The number of bytes to change, add and remove (Levenshtein). Words with the same start count as similar.
 fn distance(a: &str, b: &str) -> usize {
     if a.len() > 2 && (b.starts_with(a) || a.starts_with(b)) {
         return 1;

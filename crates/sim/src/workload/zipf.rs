@@ -1,32 +1,34 @@
-//! Zipf's law over any number of ranks, exactly, without a table of all of them.
+//! Zipf's law over any number of ranks, exactly, without a table of all ranks.
 
 use super::alias::Alias;
 use super::rng::Rng;
 
-/// Ranks up to here have an outcome of their own.
+/// Ranks up to here are outcomes of their own.
 const SINGLE_RANKS: u64 = 1024;
-/// A run of ranks is this part of its first rank wide.
+/// The width of a run of ranks is its first rank divided by this.
 const RUN_PART: u64 = 32;
 
 /// Neighbouring ranks under one step of the envelope.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// The first rank, from 1.
+    /// The first rank, counted from 1.
     first: u64,
-    /// How many.
+    /// The number of ranks.
     width: u64,
-    /// Below this a rank is taken without looking at its probability: the last rank would be.
+    /// Random bits below this accept a rank without computing its probability, because they would accept even the
+    /// last rank.
     taken_below: u64,
 }
 
-/// Rank r of 1 to n with a probability proportional to 1 / r^theta.
+/// Rank r from 1 to n with a probability proportional to 1 / r^theta.
 ///
-/// Rejection from a staircase: the first ranks are outcomes of their own, the others lie in runs whose every rank is
-/// given the probability of the run's first. An alias table picks a step, a uniform draw the rank in it, and the rank is
-/// taken with the ratio of its true probability to the step's height. The last rank of a run bounds that ratio from
-/// below, so that only about one draw in forty needs a power. The law is exact but for the rounding of 64 bits; set-up
-/// grows with the logarithm of n. (Hormann and Derflinger's rejection-inversion, ACM TOMACS 1996, does the same with an
-/// integral for an envelope, at the price of a logarithm and an exponential per draw.)
+/// The method is rejection from a staircase. The first ranks are outcomes of their own. The others lie in runs, and
+/// every rank of a run gets the probability of the run's first rank. An alias table selects a step, a uniform number
+/// selects the rank in it, and the rank is accepted with the ratio of its true probability to the height of the step.
+/// The last rank of a run bounds that ratio from below, so only about one sample in forty computes a power. The law
+/// is exact except for rounding to 64 bits, and the set-up grows with the logarithm of n. (Hormann and Derflinger's
+/// rejection-inversion, ACM TOMACS 1996, uses an integral as the envelope, at the cost of a logarithm and an
+/// exponential per sample.)
 #[derive(Clone, Debug)]
 pub(super) struct Zipf {
     theta: f64,
@@ -35,7 +37,7 @@ pub(super) struct Zipf {
 }
 
 impl Zipf {
-    /// Over `n` ranks, at least one.
+    /// A sampler over `n` ranks, at least one.
     pub(super) fn new(n: u64, theta: f64) -> Zipf {
         let mut runs = Vec::new();
         let mut first = 1;
@@ -56,7 +58,7 @@ impl Zipf {
         Zipf { theta, steps: Alias::new(&weights), runs }
     }
 
-    /// A rank, from 0.
+    /// A rank, counted from 0.
     #[inline]
     pub(super) fn draw(&self, rng: &mut Rng) -> u64 {
         loop {
@@ -70,14 +72,14 @@ impl Zipf {
         }
     }
 
-    /// Whether the lot falls below the rank's part of the step's height.
+    /// Whether the random bits fall below the rank's part of the step's height.
     #[cold]
     fn taken(&self, rank: u64, first: u64, lot: u64) -> bool {
         lot < super::rng::threshold(relative(rank, first, self.theta))
     }
 }
 
-/// The probability of a rank, that of another being 1.
+/// The probability of a rank relative to that of another.
 fn relative(rank: u64, to: u64, theta: f64) -> f64 {
     libm::pow(rank as f64 / to as f64, -theta)
 }

@@ -170,9 +170,7 @@ impl PlanArgs {
         notices.extend(analysis.check_sample().map_err(|why| Failure::Failed(format!("{name}: {why}")))?);
         let curve = analysis.curve(&name).thinned(TOLERANCE);
         if curve.requests == 0 {
-            return Err(Failure::Failed(format!(
-                "{name}: there were no requests that read; nothing can be planned"
-            )));
+            return Err(Failure::Failed(format!("{name}: it contains no reads, so nothing can be planned")));
         }
         Ok((curve, notices))
     }
@@ -232,24 +230,24 @@ impl PlanArgs {
 }
 
 fn item_bytes_unknown() -> Failure {
-    Failure::Usage("the curve does not know how large items are; --item-bytes is needed".to_owned())
+    Failure::Usage("the curve does not know the size of items: give it with --item-bytes".to_owned())
 }
 
 /// Parses an amount of money above 0.
 fn money(text: &str) -> Result<f64, String> {
     let amount = text.parse().ok().filter(|amount: &f64| *amount > 0.0 && amount.is_finite());
-    amount.ok_or_else(|| format!("'{text}' is no amount of money above 0"))
+    amount.ok_or_else(|| format!("'{text}' is not an amount of money above 0"))
 }
 
 /// Parses a factor of at least 1.
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor| (1.0..=1e9).contains(factor));
-    factor.ok_or_else(|| format!("'{text}' is no factor from 1 to 1000000000"))
+    factor.ok_or_else(|| format!("'{text}' is not a factor from 1 to 1000000000"))
 }
 
 /// Parses a duration such as `500us`, `10ms`, `1s` into microseconds.
 fn micros(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is no duration, such as 500us, 10ms, 1s");
+    let wrong = || format!("'{text}' is not a duration: give one such as 500us, 10ms or 1s");
     match number_and_unit(text).ok_or_else(wrong)? {
         (number, "us") => Ok(number),
         (number, "ms") => Ok(number * 1e3),
@@ -265,7 +263,7 @@ fn zipf(text: &str) -> Result<Zipf, String> {
     let (mut keys, mut alpha, mut item_bytes, mut parts) = (None, None, None, None);
     for word in text.split(',') {
         let (name, value) = word.split_once('=').ok_or(KNOWN)?;
-        let number = || value.parse::<f64>().map_err(|_| format!("'{value}' is no number for {name}"));
+        let number = || value.parse::<f64>().map_err(|_| format!("'{value}' is not a number for {name}"));
         match name.trim() {
             "keys" => keys = Some(count(value)? as f64),
             "alpha" => alpha = Some(number()?),

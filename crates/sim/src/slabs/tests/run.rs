@@ -99,7 +99,7 @@ fn bad_parameters_are_refused_with_a_reason() {
     let error = |scheme: &str, memory| Simulator::new(scheme, memory, &settings).err().unwrap();
     assert!(error("clever", 1 << 20).contains("there are static, automove"));
     assert!(error("static", 4095).contains("0 slabs"));
-    assert!(SlabClasses::new(32, 2.0, None).unwrap_err().contains("a slab has 64 octets"));
+    assert!(SlabClasses::new(32, 2.0, None).unwrap_err().contains("a slab has 64 bytes"));
     assert!(SlabClasses::new(4096, 1.0, None).unwrap_err().contains("growth factor"));
     assert!(Rollover::parse("never").unwrap_err().contains("sliding, reset, last, decay"));
     let no_m = SchemeSettings { m: 17, ..SchemeSettings::default() };

@@ -191,7 +191,7 @@ fn a_burst_is_a_tenth_of_the_memory_in_its_classes() {
     let mut cache = Simulator::new("static", 100 * SLAB, &settings).unwrap();
     (0..200).for_each(|_| cache.request(&get(1, 60, 1000)));
     let bytes: u64 = burst.requests(100 * SLAB, &settings.classes).map(|request| request.item_bytes()).sum();
-    assert!((2_300..=2_560).contains(&bytes), "{bytes} octets");
+    assert!((2_300..=2_560).contains(&bytes), "{bytes} bytes");
     let items = burst.requests(100 * SLAB, &settings.classes).count();
     assert_eq!(cache.store().items(1) + cache.store().items(2), items);
     assert_eq!(cache.store().slabs()[0], 1);

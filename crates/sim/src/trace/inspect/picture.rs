@@ -63,8 +63,8 @@ fn facts(found: &Inspector, keys: &KeyFindings) -> Vec<(String, String)> {
         None => fact("Zipf theta", "too few keys are asked for twice to tell".to_owned()),
     }
     if found.fields.sizes {
-        fact("footprint", format!("{} octets{about}", keys.footprint_bytes));
-        fact("traffic", format!("{} octets", found.bytes));
+        fact("footprint", format!("{} bytes{about}", keys.footprint_bytes));
+        fact("traffic", format!("{} bytes", found.bytes));
     }
     if found.fields.times {
         let rate = found.requests as f64 / f64::from(found.last_s.max(1));
@@ -102,9 +102,9 @@ fn distributions(found: &Inspector) -> Option<Table> {
     let columns = ["of each request", "mean", "p1", "p10", "p50", "p90", "p99", "p99.9", "most"];
     let mut table = Table::new("Distributions over the requests (quantiles to three digits)", &columns);
     let rows = [
-        ("key, octets", &found.key_bytes),
-        ("value, octets", &found.value_bytes),
-        ("item, octets", &found.item_bytes),
+        ("key, bytes", &found.key_bytes),
+        ("value, bytes", &found.value_bytes),
+        ("item, bytes", &found.item_bytes),
         ("TTL where there is one, s", &found.ttl_s),
         ("penalty where there is one, us", &found.penalty_us),
     ];
@@ -133,7 +133,7 @@ fn windows_table(found: &Inspector) -> Table {
     let from = format!("from {}", unit(found));
     let mut columns = vec![from.as_str(), "requests", "keys", "keys so far"];
     if found.fields.sizes {
-        columns.push("octets of these keys");
+        columns.push("bytes of these keys");
     }
     let length = found.keys.window_length();
     let title = format!("Working set in windows of {length} {}", unit(found));
@@ -187,7 +187,7 @@ fn windows_charts(found: &Inspector) -> Vec<Chart> {
     keys.line("so far", over(&|window| window.keys_so_far));
     let mut charts = vec![keys];
     if found.fields.sizes {
-        let mut bytes = Chart::new("Octets of the working set over time", x, "octets");
+        let mut bytes = Chart::new("Bytes of the working set over time", x, "bytes");
         bytes.line("in the window", over(&|window| window.bytes));
         charts.push(bytes);
     }
@@ -200,7 +200,7 @@ fn windows_charts(found: &Inspector) -> Vec<Chart> {
 }
 
 fn sizes_chart(found: &Inspector) -> Option<Chart> {
-    let mut chart = chart_of(&found.item_bytes, "Sizes", "octets")?;
+    let mut chart = chart_of(&found.item_bytes, "Sizes", "bytes")?;
     chart.series[0].name = "item".to_owned();
     let mut more = |name: &str, of: &Distribution| {
         if of.histogram.max() > 0 {

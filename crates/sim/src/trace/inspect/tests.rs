@@ -173,7 +173,7 @@ fn the_report_has_its_facts_tables_and_pictures() {
     let expected = [
         "Popularity by rank",
         "Working set over time",
-        "Octets of the working set over time",
+        "Bytes of the working set over time",
         "Request rate over time",
         "Sizes",
         "Time to live",
