@@ -1,8 +1,8 @@
 //! The one place that chooses which column goes next.
 //!
 //! Every route asks [`Selector::next`] for its victims: the keeper's pass, a writer that helps the pass, the search for
-//! sparse columns before fresh memory is taken, and a cache that may not evict (`-M`). What differs is the [`Need`] of the
-//! search:
+//! sparse columns before fresh memory is taken, and a cache that may not evict (`-M`). What differs is the [`Need`] of
+//! the search:
 //!
 //! | need | candidates | threshold | what the pass may do |
 //! |---|---|---|---|
@@ -11,8 +11,8 @@
 //! | [`Need::FreeColumn`], while much of memory is dead | 32 random columns | [`Sparse::BEFORE_EVICTION`] | move |
 //! | [`Need::FreeColumn`], else | the policy's order | (`-M`: [`Sparse::BEFORE_ITS_TURN`]) | evict (`-M`: move) |
 //!
-//! How columns are compared is in `ranking.rs`; the order of a policy is in `temperature/`. The caller tells the outcome
-//! back through [`Selector::settle`], so that a column that was refused is not chosen again and again.
+//! How columns are compared is in `ranking.rs`; the order of a policy is in `temperature/`. The caller tells the
+//! outcome back through [`Selector::settle`], so that a column that was refused is not chosen again and again.
 
 use crate::index_sampler::IndexSampler;
 use crate::item_store::ItemStore;
@@ -24,12 +24,12 @@ use larder_temperature::Reference;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-/// Items are moved out of sparse columns, and nothing is evicted, while more than one part in so many of the used bytes is
-/// dead. With a quarter, a set of items that fills 0.8 of the columns and is overwritten at random lost a tenth of its
-/// items; with an eighth it lost nothing, for 28 % more CPU time.
+/// Items are moved out of sparse columns, and nothing is evicted, while more than one part in so many of the used bytes
+/// is dead. With a quarter, a set of items that fills 0.8 of the columns and is overwritten at random lost a tenth of
+/// its items; with an eighth it lost nothing, for 28 % more CPU time.
 const MUCH_DEAD_SHARE: u64 = 8;
-/// Where nothing may be evicted, a pass is worth its while when more than one part in so many of the mapped bytes is not
-/// live.
+/// Where nothing may be evicted, a pass is worth its while when more than one part in so many of the mapped bytes is
+/// not live.
 const WORTH_A_PASS_SHARE: u64 = 10;
 /// Random columns among which the cheapest sparse one is looked for.
 const SAMPLED_COLUMNS: u32 = 32;
@@ -132,7 +132,8 @@ pub(crate) enum Emptied {
     NoRoom,
 }
 
-/// Columns that were sealed since the selector last looked. It has a lock of its own, so that no worker waits for a pass.
+/// Columns that were sealed since the selector last looked. It has a lock of its own, so that no worker waits for a
+/// pass.
 #[derive(Default)]
 pub(crate) struct SealedQueue(Mutex<Vec<ColumnId>>);
 
@@ -281,8 +282,8 @@ impl Selector {
         Victim { column, may_evict, chosen: Chosen::ByCaller }
     }
 
-    /// Tells the policy of the columns that were sealed since. When the policy knows twice as many columns as there are, it
-    /// forgets those that went without being its choice.
+    /// Tells the policy of the columns that were sealed since. When the policy knows twice as many columns as there
+    /// are, it forgets those that went without being its choice.
     pub(crate) fn learn_sealed(&mut self, store: &ItemStore, queue: &SealedQueue) {
         for column in queue.0.lock().expect("no panic under this lock").drain(..) {
             self.policy.sealed(column, store.memory.column(column).birth(), queue_of(store, column));
@@ -297,8 +298,8 @@ impl Selector {
         self.policy.sealed(column, store.memory.column(column).birth(), queue_of(store, column));
     }
 
-    /// Appends the policy's verdict on each live item of a victim. The items that are kept have at most `keep_bytes_max`
-    /// bytes together.
+    /// Appends the policy's verdict on each live item of a victim. The items that are kept have at most
+    /// `keep_bytes_max` bytes together.
     pub(crate) fn judge(
         &mut self,
         queue: Queue,
