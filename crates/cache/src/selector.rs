@@ -383,3 +383,125 @@ pub(crate) fn set_queue(store: &ItemStore, column: &OpenColumn, queue: Queue) {
     };
     store.memory.column(column.id()).group.store(group, Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::CacheOptions;
+    use crate::temperature::TemperatureKind;
+    use larder_item::{Expiry, State};
+    use larder_memory::{NewItem, PagesWanted};
+
+    const COLUMN_BYTES: u32 = 32 << 10;
+    const ITEM_BYTES: usize = 1000;
+
+    fn store(evict: bool) -> ItemStore {
+        let options = CacheOptions {
+            limit_bytes: 16 << 20,
+            workers: 1,
+            evict,
+            pages: PagesWanted::Small,
+            column_bytes: Some(COLUMN_BYTES),
+            ..CacheOptions::default()
+        };
+        ItemStore::new(&options, None, 0).expect("a small store can be made")
+    }
+
+    /// Fills and seals a column of which about `live_eighths` eighths are live, and tells the selector of it.
+    fn column(store: &ItemStore, selector: &mut Selector, live_eighths: u32) -> ColumnId {
+        let mut open = store.take_any_column().expect("a free column");
+        let (expiry, state) = (Expiry::NEVER, State::at(2, 0));
+        let item = NewItem { key: b"key", value: [&[0; ITEM_BYTES], &[]], flags: 0, expiry, cas: 1, state };
+        while open.place(&item).is_some() {}
+        let id = open.seal_at(2);
+        let found = store.memory.column(id);
+        let stored = found.live_bytes();
+        found.died(stored - stored / 8 * live_eighths);
+        let counters = store.keeper_counters();
+        counters.bytes_stored.add(stored.into());
+        counters.bytes_died.add((stored - found.live_bytes()).into());
+        selector.sealed(store, id);
+        id
+    }
+
+    fn selector() -> Selector {
+        Selector::new(TemperatureKind::Off.build())
+    }
+
+    /// The next victim of a new search, and whether live items in it may be evicted.
+    fn first(selector: &mut Selector, store: &ItemStore, need: Need) -> Option<(ColumnId, bool)> {
+        selector.next(store, &mut Search::new(need)).map(|victim| (victim.column, victim.may_evict))
+    }
+
+    #[test]
+    fn while_little_is_dead_the_policy_chooses_and_items_may_be_evicted() {
+        let (store, mut selector) = (store(true), selector());
+        let columns: Vec<_> = (0..40).map(|_| column(&store, &mut selector, 8)).collect();
+        assert!(!is_much_dead(&store));
+        assert_eq!(first(&mut selector, &store, Need::FreeColumn), Some((columns[0], true)));
+        assert_eq!(first(&mut selector, &store, Need::EmptyColumn), None);
+        assert_eq!(first(&mut selector, &store, Need::BeforeFreshMemory), None);
+    }
+
+    #[test]
+    fn while_much_is_dead_sparse_columns_go_and_nothing_is_evicted() {
+        let (store, mut selector) = (store(true), selector());
+        let columns: Vec<_> =
+            (0..40).map(|n| column(&store, &mut selector, if n == 30 { 0 } else { 4 })).collect();
+        assert!(is_much_dead(&store));
+        let (_, may_evict) = first(&mut selector, &store, Need::FreeColumn).expect("sparse columns");
+        assert!(!may_evict);
+        for need in [Need::BeforeFreshMemory, Need::EmptyColumn] {
+            assert_eq!(first(&mut selector, &store, need), Some((columns[30], false)), "{need:?}");
+        }
+    }
+
+    #[test]
+    fn where_nothing_may_be_evicted_only_sparse_columns_go() {
+        let (store, mut selector) = (store(false), selector());
+        let full: Vec<_> = (0..40).map(|_| column(&store, &mut selector, 8)).collect();
+        assert_eq!(first(&mut selector, &store, Need::FreeColumn), None);
+        let sparse = column(&store, &mut selector, 3);
+        // The first search has sent the full columns to the end of the policy's queue: it finds the sparse one by and
+        // by.
+        let found = (0..full.len()).find_map(|_| first(&mut selector, &store, Need::FreeColumn));
+        assert_eq!(found, Some((sparse, false)));
+    }
+
+    #[test]
+    fn a_victim_of_the_policy_that_stays_is_known_to_the_policy_again() {
+        let (store, mut selector) = (store(true), selector());
+        let columns: Vec<_> = (0..3).map(|_| column(&store, &mut selector, 8)).collect();
+        let mut take = |emptied| {
+            let mut search = Search::new(Need::FreeColumn);
+            let victim = selector.next(&store, &mut search).expect("a column");
+            selector.settle(&store, &mut search, victim, emptied);
+            assert!(selector.next(&store, &mut search).is_none(), "the policy is asked once in a search");
+            victim.column
+        };
+        // Without room the same column is next; a column that was refused is last.
+        assert_eq!(take(Emptied::NoRoom), columns[0]);
+        assert_eq!(take(Emptied::Refused), columns[0]);
+        assert_eq!(take(Emptied::Yes), columns[1]);
+        assert_eq!(take(Emptied::Yes), columns[2]);
+        assert_eq!(take(Emptied::Yes), columns[0]);
+    }
+
+    #[test]
+    fn a_sampled_column_that_holds_something_unmovable_is_not_sampled_again() {
+        let (store, mut selector) = (store(true), selector());
+        let columns: Vec<_> = (0..40).map(|_| column(&store, &mut selector, 4)).collect();
+        let mut search = Search::new(Need::FreeColumn);
+        let mut refused = Vec::new();
+        while let Some(victim) = selector.next(&store, &mut search) {
+            if victim.may_evict {
+                break;
+            }
+            assert!(!refused.contains(&victim.column));
+            selector.settle(&store, &mut search, victim, Emptied::Refused);
+            refused.push(victim.column);
+        }
+        assert_eq!(refused.len(), SAMPLED_REFUSED_MAX, "then the policy is asked");
+        assert!(columns.len() > refused.len());
+    }
+}
