@@ -1,9 +1,9 @@
 //! Which evicted items are worth a write to flash. Pure arithmetic: no clock, no threads, no device.
 //!
 //! Three questions, each off by default, are asked in this order. Was the item ever read? Was it evicted before, lately
-//! (CacheLib's reject-first policy)? Is it within the budget of bytes a day that the device's life allows? The budget is
-//! spread evenly, as CacheLib's dynamic random policy does it: when more is offered than may be written, each item is admitted
-//! with the probability that fits, and not just the first items of each day.
+//! (CacheLib's reject-first policy)? Is it within the budget of bytes a day that the device's life allows? The budget
+//! is spread evenly, as CacheLib's dynamic random policy does it: when more is offered than may be written, each item
+//! is admitted with the probability that fits, and not just the first items of each day.
 
 use crate::random::Random;
 use larder_item::KeyHash;
@@ -127,15 +127,17 @@ impl Admission {
     }
 }
 
-/// Remembers for a while which keys were evicted: a table of fingerprints in sets of four, of which the least recently used makes
-/// room. A yes is wrong about once in 2^18 times. A no is wrong when too many keys are evicted within the window.
+/// Remembers for a while which keys were evicted: a table of fingerprints in sets of four, of which the least recently
+/// used makes room. A yes is wrong about once in 2^18 times. A no is wrong when too many keys are evicted within the
+/// window.
 struct Returns {
     sets: Vec<[u32; SET_FINGERPRINTS]>,
     tick_s: u32,
 }
 
 const SET_FINGERPRINTS: usize = 4;
-/// A word of the table is a fingerprint and, in its low bits, the tick of the last eviction. A window has [`WINDOW_TICKS`] ticks.
+/// A word of the table is a fingerprint and, in its low bits, the tick of the last eviction. A window has
+/// [`WINDOW_TICKS`] ticks.
 const TICK_BITS: u32 = 12;
 const TICKS_MASK: u32 = (1 << TICK_BITS) - 1;
 const WINDOW_TICKS: u32 = 16;
@@ -163,8 +165,8 @@ impl Returns {
 }
 
 const DAY_S: u64 = 24 * 60 * 60;
-/// Bytes that were not written are saved up for an hour at most. The budget protects the device's life, which a burst does not
-/// harm, but a whole day's bytes at once would delay reads.
+/// Bytes that were not written are saved up for an hour at most. The budget protects the device's life, which a burst
+/// does not harm, but a whole day's bytes at once would delay reads.
 const BURST_S: u64 = 60 * 60;
 /// How long offers are watched before the probability follows them.
 const WATCH_S: u32 = 60;
@@ -310,8 +312,8 @@ mod tests {
         for n in 0..1_000_000 {
             returns.was_evicted(offered(n).hash, 100 + n as u32 / 1000);
         }
-        // On average four of the last thousand keys fall into a set of four, and sets with more keep four: about four in five
-        // keys are remembered. Each check that finds nothing displaces another key.
+        // On average four of the last thousand keys fall into a set of four, and sets with more keep four: about four
+        // in five keys are remembered. Each check that finds nothing displaces another key.
         let remembered =
             (999_000..1_000_000).rev().filter(|n| returns.was_evicted(offered(*n).hash, 1100)).count();
         assert!(remembered > 500, "{remembered}");

@@ -6,14 +6,14 @@
 //! limit = columns + index + connection buffers (their cap) + bookkeeping + temperature
 //! ```
 //!
-//! Columns get what the others leave. As the index grows, the share of the columns shrinks by whole slabs, and the keeper
-//! empties slabs to give them back. Once the index has had its share, it stops growing.
+//! Columns get what the others leave. As the index grows, the share of the columns shrinks by whole slabs, and the
+//! keeper empties slabs to give them back. Once the index has had its share, it stops growing.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Connection buffers get one part in so many of the limit, within the two bounds below. Code, stacks, the allocator and
-/// logs are not in the budget: the promise "`-m` plus 5 % plus 16 MiB" leaves room for them.
+/// Connection buffers get one part in so many of the limit, within the two bounds below. Code, stacks, the allocator
+/// and logs are not in the budget: the promise "`-m` plus 5 % plus 16 MiB" leaves room for them.
 const BUFFERS_SHARE: u64 = 16;
 const BUFFERS_MIN_BYTES: u64 = 4 << 20;
 const BUFFERS_MAX_BYTES: u64 = 256 << 20;

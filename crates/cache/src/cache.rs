@@ -44,8 +44,8 @@ impl Cache {
         Cache::with_flash(options, None)
     }
 
-    /// Reserves the arena and the index. With a flash tier, keys are hashed with the tier's seed, and CAS numbers go on above
-    /// those on flash. The caller opens the tier before, and starts and ends the tier's threads.
+    /// Reserves the arena and the index. With a flash tier, keys are hashed with the tier's seed, and CAS numbers go on
+    /// above those on flash. The caller opens the tier before, and starts and ends the tier's threads.
     ///
     /// # Errors
     /// When the limit is too small, or when the pages asked for are not to be had.
@@ -126,8 +126,8 @@ impl Cache {
         self.keeper.cpu_ns()
     }
 
-    /// Takes all memory for columns from the machine now, `threads` slabs at a time, so that no write waits later for the
-    /// kernel to fill pages with zeros. Gives up between two slabs when `go_on` says no.
+    /// Takes all memory for columns from the machine now, `threads` slabs at a time, so that no write waits later for
+    /// the kernel to fill pages with zeros. Gives up between two slabs when `go_on` says no.
     pub fn prefault(&self, threads: usize, go_on: impl Fn() -> bool + Sync) {
         self.store.prefault(threads, go_on);
     }
@@ -149,6 +149,7 @@ impl Cache {
     }
 
     /// The largest item in bytes (`-I`).
+    #[inline]
     pub fn item_bytes_max(&self) -> u64 {
         self.item_bytes_max
     }
@@ -224,8 +225,8 @@ impl Cache {
         self.store.evicted_idle_s()
     }
 
-    /// About how many seconds ago the oldest column that holds items was begun. An item in it is older only if it was moved
-    /// there.
+    /// About how many seconds ago the oldest column that holds items was begun. An item in it is older only if it was
+    /// moved there.
     pub fn age_s(&self) -> u32 {
         self.store.age_s()
     }
@@ -236,8 +237,8 @@ impl Cache {
         self.store.live_in_columns()
     }
 
-    /// `cache_memlimit`: a new limit in bytes. The keeper gives back columns beyond it. Returns whether the limit was taken:
-    /// it can go down to 8 MiB, and up to what was reserved at the start.
+    /// `cache_memlimit`: a new limit in bytes. The keeper gives back columns beyond it. Returns whether the limit was
+    /// taken: it can go down to 8 MiB, and up to what was reserved at the start.
     pub fn set_limit(&self, bytes: u64) -> bool {
         let is_set = self.store.limits.set(bytes);
         if is_set {
@@ -269,8 +270,8 @@ impl Cache {
         let now_s = self.store.clock.tick();
         let due_s = self.flush_due_s.load(Ordering::Relaxed);
         if due_s != 0 && due_s <= now_s {
-            // One of the threads that see the flush due carries it out, and the others wait for it. So a store after a tick is
-            // not removed by a flush that was due before.
+            // One of the threads that see the flush due carries it out, and the others wait for it. So a store after a
+            // tick is not removed by a flush that was due before.
             let _one_at_a_time = self.flush_when_due.lock().expect("no panic under this lock");
             if self.flush_due_s.load(Ordering::Relaxed) == due_s {
                 self.flush_now();
@@ -281,10 +282,10 @@ impl Cache {
         now_s
     }
 
-    /// At a graceful stop, after the workers have stopped and before the tier is closed: puts what is live in memory on flash,
-    /// the coldest first, so that the warmest is the newest there. Items that flash does not take, and items that have
-    /// expired, are invalidated. Admission is not asked. Waits for a device that is behind, but for ten seconds at most while
-    /// it takes nothing.
+    /// At a graceful stop, after the workers have stopped and before the tier is closed: puts what is live in memory on
+    /// flash, the coldest first, so that the warmest is the newest there. Items that flash does not take, and items
+    /// that have expired, are invalidated. Admission is not asked. Waits for a device that is behind, but for ten
+    /// seconds at most while it takes nothing.
     ///
     /// A tier that is closed without this, or [`Cache::leave_to_flash`], comes back with the versions that memory had
     /// replaced. A delayed flush is carried out now, for after the restart nobody would remember it.

@@ -8,8 +8,9 @@ const CLOCK_START_S: u32 = 2;
 
 /// Whole seconds since shortly before the server started.
 ///
-/// Reading the time is one relaxed load. The server calls [`Clock::tick`] at least once a second. All orderings are relaxed: the
-/// clock orders nothing, and a reader that is one tick late answers as if it had been asked a little earlier.
+/// Reading the time is one relaxed load. The server calls [`Clock::tick`] at least once a second. All orderings are
+/// relaxed: the clock orders nothing, and a reader that is one tick late answers as if it had been asked a little
+/// earlier.
 pub struct Clock {
     now_s: AtomicU32,
     /// Seconds that `debugtime` added.

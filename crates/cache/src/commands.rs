@@ -2,7 +2,7 @@
 
 use larder_item::{Expiry, KeyHash};
 
-/// When a store goes through.
+/// On which condition a store goes through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// Always.
@@ -11,32 +11,33 @@ pub enum Mode {
     Add,
     /// Only if the key is present.
     Replace,
-    /// Behind the present value.
+    /// Only if the key is present. The value is added behind the present one.
     Append,
-    /// Before the present value.
+    /// Only if the key is present. The value is added before the present one.
     Prepend,
 }
 
-/// A store of a value that is here in one piece.
+/// A store of a value that has arrived completely.
 #[derive(Clone, Copy, Debug)]
 pub struct Store<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// Its hash.
+    /// Hash of the key.
     pub hash: KeyHash,
-    /// When it goes through.
+    /// On which condition the store goes through.
     pub mode: Mode,
     /// Client flags.
     pub flags: u32,
-    /// Expiry of the new item (append and prepend keep the old one).
+    /// Expiry of the new item. Append and prepend keep the present item's expiry.
     pub expiry: Expiry,
     /// The value.
     pub value: &'a [u8],
     /// Only if the present item has this CAS number.
     pub compare: Option<u64>,
-    /// The new item's CAS number, else the next one.
+    /// The new item's CAS number; `None` = the next one.
     pub explicit_cas: Option<u64>,
-    /// With `compare`: if the number given is lower than the item's, store all the same, but marked stale.
+    /// With `compare`: if that number is lower than the present item's, store all the same, but mark the new item as
+    /// stale.
     pub invalidate: bool,
     /// Append and prepend create an absent item, with this expiry.
     pub vivify: Option<Expiry>,
@@ -45,31 +46,31 @@ pub struct Store<'a> {
 }
 
 impl Store<'_> {
-    /// Whether it adds to the present value.
+    /// Whether the value is added to the present one.
     pub(crate) fn joins(&self) -> bool {
         matches!(self.mode, Mode::Append | Mode::Prepend)
     }
 }
 
-/// What came of a store.
+/// The outcome of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreOutcome {
-    /// It is stored.
+    /// The value is stored.
     Stored {
         /// CAS number of the new item.
         cas: u64,
         /// Length of the whole value now, bytes.
         value_bytes: u32,
     },
-    /// The mode did not allow it.
+    /// The condition of the mode was not met.
     NotStored,
-    /// The CAS number differs.
+    /// The present item has another CAS number.
     Exists,
-    /// Compared with an absent item.
+    /// There is no item to compare the CAS number with.
     NotFound,
     /// The item would be larger than the limit.
     TooLarge,
-    /// No memory, and none could be made.
+    /// There is no memory, and none could be made.
     NoRoom,
 }
 
@@ -78,32 +79,32 @@ pub enum StoreOutcome {
 pub struct Delete<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// Its hash.
+    /// Hash of the key.
     pub hash: KeyHash,
     /// Only if the item has this CAS number.
     pub compare: Option<u64>,
-    /// CAS number of what stays behind.
+    /// CAS number of an item that is kept.
     pub explicit_cas: Option<u64>,
-    /// Keep the item, but mark it stale.
+    /// Keep the item, but mark it as stale.
     pub invalidate: bool,
-    /// Keep an empty item.
+    /// Keep the item, but without its value.
     pub drop_value: bool,
-    /// New expiry of what stays behind.
+    /// New expiry of an item that is kept.
     pub expiry: Option<Expiry>,
-    /// Client flags of an emptied item.
+    /// Client flags of an item that is kept without its value.
     pub flags: u32,
 }
 
-/// What came of a delete.
+/// The outcome of a delete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeleteOutcome {
-    /// Gone, or marked.
+    /// The item is gone, or marked.
     Deleted,
-    /// There was nothing.
+    /// There was no item.
     NotFound,
-    /// The CAS number differs.
+    /// The item has another CAS number.
     Exists,
-    /// No memory for what should have stayed behind.
+    /// There is no memory for the item that is to be kept.
     NoRoom,
 }
 
@@ -112,55 +113,55 @@ pub enum DeleteOutcome {
 pub struct Arith<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// Its hash.
+    /// Hash of the key.
     pub hash: KeyHash,
-    /// Up (wrapping at 2^64) or down (stopping at 0).
+    /// Increment (wraps at 2^64) or decrement (stops at 0).
     pub increment: bool,
-    /// By how much.
+    /// How much is added or subtracted.
     pub delta: u64,
     /// Create an absent item with this expiry and value.
     pub initial: Option<(Expiry, u64)>,
     /// Only if the item has this CAS number.
     pub compare: Option<u64>,
-    /// The new CAS number, else the next one.
+    /// The new CAS number; `None` = the next one.
     pub explicit_cas: Option<u64>,
-    /// New expiry.
+    /// New expiry; `None` = the present item's.
     pub expiry: Option<Expiry>,
     /// The key was sent in base64.
     pub binary_key: bool,
 }
 
-/// What came of an increment or decrement.
+/// The outcome of an increment or decrement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ArithOutcome {
-    /// Done.
+    /// The number was changed, or created.
     Done {
         /// The number now.
         value: u64,
         /// The item's CAS number now.
         cas: u64,
-        /// The item's expiry before this request gave it another; that of `initial` if it was created.
+        /// The item's expiry before the request changed it. For an item that was created, its first expiry.
         expiry: Expiry,
         /// Whether the item was created.
         created: bool,
     },
-    /// There was nothing.
+    /// There was no item.
     NotFound,
-    /// The value is no decimal number of 64 bits.
+    /// The value is not a decimal number of 64 bits.
     NonNumeric,
-    /// The CAS number differs.
+    /// The item has another CAS number.
     Exists,
-    /// No memory.
+    /// There is no memory.
     NoRoom,
 }
 
-/// What came of a touch.
+/// The outcome of a touch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Touched {
     /// The expiry is set.
     Done,
-    /// There was nothing.
+    /// There was no item.
     NotFound,
-    /// The item had to be rewritten and there was no memory.
+    /// The item had to be rewritten, and there was no memory.
     NoRoom,
 }

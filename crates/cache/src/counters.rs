@@ -1,7 +1,7 @@
 //! Counters of events, one block for each worker, without contention.
 //!
-//! A worker writes only its own block, with a plain load and store. A reader adds the blocks up. A sum that is taken while workers
-//! run may be a few events behind, but no event is lost.
+//! A worker writes only its own block, with a plain load and store. A reader adds the blocks up. A sum that is taken
+//! while workers run may be a few events behind, but no event is lost.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -114,7 +114,8 @@ counters! {
     evicted_active,
     /// Evicted items that had an expiry time.
     evicted_nonzero,
-    /// Sum over all evicted items of the seconds since their last use; divided by evictions, the mean idle time at eviction.
+    /// Sum over all evicted items of the seconds since their last use; divided by evictions, the mean idle time at
+    /// eviction.
     evicted_idle_s,
     /// Items dropped by the pass because they had expired.
     reclaimed,

@@ -1,9 +1,9 @@
 //! The way of items out of memory: to flash, or for good.
 //!
-//! One rule keeps the two levels consistent: **the thread that removes the last entry of a key first makes flash right, under
-//! the writer bit of the key's bucket.** Either it puts the item itself on flash, where the item is then the newest version,
-//! or it invalidates whatever flash has of the key. (A *clean* item is on flash already, and nothing is written.) So for a
-//! key without an entry in memory, the newest version is on flash, if there is one at all.
+//! One rule keeps the two levels consistent: **the thread that removes the last entry of a key first makes flash right,
+//! under the writer bit of the key's bucket.** Either it puts the item itself on flash, where the item is then the
+//! newest version, or it invalidates whatever flash has of the key. (A *clean* item is on flash already, and nothing is
+//! written.) So for a key without an entry in memory, the newest version is on flash, if there is one at all.
 //!
 //! [`Levels`] is what the callers hold: the store, and the [`Demoter`] if there is a flash tier.
 
@@ -50,8 +50,8 @@ pub(crate) enum SentParts {
 }
 
 impl Levels<'_> {
-    /// Before the bucket is locked: sends the parts of a long value after the first one to flash, if the item is worth it.
-    /// They cannot be found before the first part is there.
+    /// Before the bucket is locked: sends the parts of a long value after the first one to flash, if the item is worth
+    /// it. They cannot be found before the first part is there.
     #[inline]
     pub(crate) fn send_parts(
         &self,
@@ -66,8 +66,9 @@ impl Levels<'_> {
         }
     }
 
-    /// Under the writer bit of the item's bucket, before its entry is removed for another reason than a client's request:
-    /// puts the item on flash if it is live and worth a write, and otherwise makes sure that nothing older is found there.
+    /// Under the writer bit of the item's bucket, before its entry is removed for another reason than a client's
+    /// request: puts the item on flash if it is live and worth a write, and otherwise makes sure that nothing older is
+    /// found there.
     #[inline]
     pub(crate) fn leave(&self, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) {
         if let Some(demoter) = self.demoter {
@@ -83,8 +84,8 @@ impl Levels<'_> {
         }
     }
 
-    /// Items that are evicted while flash is behind are lost. So the keeper waits for flash a little, as long as writers find
-    /// free columns enough.
+    /// Items that are evicted while flash is behind are lost. So the keeper waits for flash a little, as long as
+    /// writers find free columns enough.
     pub(crate) fn wait_for_flash(&self) {
         let Some(demoter) = self.demoter else { return };
         let memory = &self.store.memory;
@@ -145,8 +146,8 @@ impl Demoter {
         self.admission.lock().expect("no panic under this lock").bytes()
     }
 
-    /// Under the writer bit of the key's bucket: nothing of the key is found on flash from now on. The caller removes the
-    /// key's entry, or memory holds none.
+    /// Under the writer bit of the key's bucket: nothing of the key is found on flash from now on. The caller removes
+    /// the key's entry, or memory holds none.
     #[inline]
     pub(crate) fn invalidate(&self, hash: KeyHash, key: &[u8]) -> Option<Commit> {
         self.flash.invalidate(hash, key)

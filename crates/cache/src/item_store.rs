@@ -1,7 +1,7 @@
 //! The items in memory: columns, index and clock, and the rules about items that every read and every write needs.
 //!
-//! [`ItemStore`] is the bottom of this crate. Workers, the keeper and the demoter all work on it; it knows none of them. It
-//! takes no lock on the way of a lookup.
+//! [`ItemStore`] is the bottom of this crate. Workers, the keeper and the demoter all work on it; it knows none of
+//! them. It takes no lock on the way of a lookup.
 
 use crate::budget::{Budget, LIMIT_BYTES_MIN, Limits, SetAside};
 use crate::clock::Clock;
@@ -16,11 +16,11 @@ use larder_memory::{
 };
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Entries per bucket at which the index grows: 13 to 14 bytes of index per item, and about one lookup in seven goes on to a
-/// sub-bucket. With 7 entries it would be 13 bytes, and one lookup in five.
+/// Entries per bucket at which the index grows: 13 to 14 bytes of index per item, and about one lookup in seven goes on
+/// to a sub-bucket. With 7 entries it would be 13 bytes, and one lookup in five.
 const INDEX_FILL_TARGET: u32 = 6;
-/// Below this limit the index is made of small pages: rounding its three parts up to 2 MiB would cost more memory than the
-/// misses of the TLB cost time.
+/// Below this limit the index is made of small pages: rounding its three parts up to 2 MiB would cost more memory than
+/// the misses of the TLB cost time.
 const HUGE_INDEX_LIMIT_BYTES: u64 = 512 << 20;
 /// What a bucket costs together with its share of sub-buckets at the fill target.
 const INDEX_BYTES_PER_BUCKET: u64 = 86;
@@ -106,7 +106,8 @@ impl ItemStore {
                 columns / COLUMNS_PER_WORKER_MIN
             )));
         }
-        // With flash behind memory, a burst of writes should find columns while earlier items are being written to flash.
+        // With flash behind memory, a burst of writes should find columns while earlier items are being written to
+        // flash.
         let ready_share = if flash.is_some() { 16 } else { 128 };
         let free_columns_wanted =
             (columns / ready_share).min(FREE_COLUMNS_MAX).max(options.workers + 3 + RESERVED_COLUMNS);
@@ -227,7 +228,8 @@ impl ItemStore {
         self.flush_floor.0.load(Ordering::Acquire)
     }
 
-    /// Flushes everything that is stored now: raises the flush floor above the birth of every column that holds an item.
+    /// Flushes everything that is stored now: raises the flush floor above the birth of every column that holds an
+    /// item.
     pub(crate) fn raise_flush_floor(&self) {
         loop {
             let floor = self.last_birth.load(Ordering::SeqCst) + 1;
@@ -270,8 +272,8 @@ impl ItemStore {
         Some(taken)
     }
 
-    /// How many free columns are held ready: what was wanted at the start, but at most an eighth of all columns, also under a
-    /// lower limit.
+    /// How many free columns are held ready: what was wanted at the start, but at most an eighth of all columns, also
+    /// under a lower limit.
     pub(crate) fn free_columns_target(&self) -> usize {
         let columns = (self.memory.limit_bytes() / self.column_bytes()) as usize;
         self.free_columns_wanted.min(columns / 8).max(RESERVED_COLUMNS + 1)
@@ -294,8 +296,8 @@ impl ItemStore {
         is_short || (free < self.columns_ahead / 2 && available > free)
     }
 
-    /// Takes all memory for columns from the machine now, `threads` slabs at a time, so that no write waits later for the
-    /// kernel to fill pages with zeros. Gives up between two slabs when `go_on` says no.
+    /// Takes all memory for columns from the machine now, `threads` slabs at a time, so that no write waits later for
+    /// the kernel to fill pages with zeros. Gives up between two slabs when `go_on` says no.
     pub(crate) fn prefault(&self, threads: usize, go_on: impl Fn() -> bool + Sync) {
         std::thread::scope(|scope| {
             for _ in 0..threads {
@@ -432,7 +434,8 @@ fn index_for(options: &CacheOptions, budget: &Budget, limit_bytes_max: u64) -> R
     .map_err(|error| CacheError(format!("cannot reserve the index: {error}; lower -m or -o hashpower")))
 }
 
-/// About one bucket for every 8 KiB of the limit: a 128th of the memory, enough for items of 1 KiB before the first split.
+/// About one bucket for every 8 KiB of the limit: a 128th of the memory, enough for items of 1 KiB before the first
+/// split.
 fn first_buckets_log2(limit_bytes: u64) -> u32 {
     (limit_bytes / 8192).max(1 << 10).ilog2()
 }
@@ -442,9 +445,9 @@ fn largest_buckets_log2(limit_bytes: u64) -> u32 {
     (limit_bytes / 128).max(1 << 12).next_power_of_two().ilog2().min(BUCKETS_LOG2_MAX)
 }
 
-/// The number that CAS numbers go on from, when the highest one on flash is `floor`. Only a client can have chosen a number
-/// in the upper half. What the server itself gave out is then unknown, but it was not more than 2^30 numbers for each
-/// second of unix time.
+/// The number that CAS numbers go on from, when the highest one on flash is `floor`. Only a client can have chosen a
+/// number in the upper half. What the server itself gave out is then unknown, but it was not more than 2^30 numbers for
+/// each second of unix time.
 fn first_cas(floor: u64, clock: &Clock) -> u64 {
     if floor < 1 << 63 { floor } else { (clock.unix_s(clock.now_s()).max(0) as u64) << 30 }
 }

@@ -25,8 +25,8 @@ pub struct FlashLevel {
     pub exclusive: Exclusive,
     /// Which evicted items are worth a write.
     pub admission: AdmissionOptions,
-    /// What the tier was opened with. With [`Recover::Journal`], a store over a key that flash may hold is an invalidation
-    /// that is committed before the store is answered.
+    /// What the tier was opened with. With [`Recover::Journal`], a store over a key that flash may hold is an
+    /// invalidation that is committed before the store is answered.
     pub recover: Recover,
 }
 

@@ -3,8 +3,8 @@
 //! * [`Cache`] is shared by all threads. It is a facade over the store of items, the keeper and the demoter.
 //! * [`Worker`] is one thread's handle: its epoch reader, its open columns, its counters. Every request runs through a
 //!   worker, and no request is handed to another thread.
-//! * The keeper ([`Cache::keep`]) is the background thread that reclaims columns. A request leaves at most a trace of warmth.
-//!   Every decision about an item is taken in the keeper's pass.
+//! * The keeper ([`Cache::keep`]) is the background thread that reclaims columns. A request leaves at most a trace of
+//!   warmth. Every decision about an item is taken in the keeper's pass.
 //!
 //! The cache knows nothing of sockets or of the words of a protocol.
 //!
@@ -23,22 +23,23 @@
 //!
 //! # With flash behind memory
 //!
-//! [`Cache::with_flash`] gives evicted items a second level. The pass puts items that leave memory on flash, if they are worth it
-//! ([`AdmissionOptions`]). If memory has an entry of a key, flash is never asked for the key. Every operation of a [`Worker`]
-//! works **on memory alone**, and sees a key that only flash holds as absent. So the caller that serves requests does this:
+//! [`Cache::with_flash`] gives evicted items a second level. The pass puts items that leave memory on flash, if they
+//! are worth it ([`AdmissionOptions`]). If memory has an entry of a key, flash is never asked for the key. Every
+//! operation of a [`Worker`] works **on memory alone**, and sees a key that only flash holds as absent. So the caller
+//! that serves requests does this:
 //!
 //! * A **get** that misses asks [`Worker::flash_may_hold`], then [`Worker::fetch`]. The item comes at once or through
 //!   [`Worker::poll_fetches`]. It is the answer, and it is promoted if it is [warm](Found::warm).
 //! * A command that **depends on the present item** (add, replace, append, prepend, a store or delete that compares CAS
 //!   numbers, marking as stale, arithmetic, touch) fetches the key first and promotes the item, warm or not, by
-//!   [`Worker::promote`]. Then the command runs, whether the promotion came about or not: if not, something newer is in memory,
-//!   or the item is lost, as any item of a cache may be.
-//! * A plain **set** or **delete** runs at once. A delete leaves nothing on flash, whatever it answers. If the answer has to say
-//!   whether flash had the item, the caller fetches the key before.
-//! * A value whose [`Found::value`] is shorter than [`Found::value_bytes`] goes on in parts: [`Worker::fetch_part`] fetches them, and
-//!   [`Worker::begin_promotion`] brings them into memory.
-//! * Replies to writes wait while [`Worker::take_commit`] names a commit that [`Worker::flash_committed`] has not reached. That
-//!   happens only in mode `journal`.
+//!   [`Worker::promote`]. Then the command runs, whether the promotion came about or not: if not, something newer is in
+//!   memory, or the item is lost, as any item of a cache may be.
+//! * A plain **set** or **delete** runs at once. A delete leaves nothing on flash, whatever it answers. If the answer
+//!   has to say whether flash had the item, the caller fetches the key before.
+//! * A value whose [`Found::value`] is shorter than [`Found::value_bytes`] goes on in parts: [`Worker::fetch_part`]
+//!   fetches them, and [`Worker::begin_promotion`] brings them into memory.
+//! * Replies to writes wait while [`Worker::take_commit`] names a commit that [`Worker::flash_committed`] has not
+//!   reached. That happens only in mode `journal`.
 //! * At a graceful stop, when no worker runs any more, [`Cache::save_to_flash`] is called before the tier is closed.
 //!
 //! `docs/concurrency.md`, "Two levels", explains why no stale value comes of it.

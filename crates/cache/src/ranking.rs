@@ -1,9 +1,9 @@
 //! The measure by which columns are ranked: which of them goes first.
 //!
-//! The selector and the policies show this file a [`ColumnStatus`], a snapshot of a column. [`ColumnStatus::cost`] says what
-//! taking the column costs, and the column with the lowest cost goes first. The cost is the number of live bytes today: the
-//! bytes that the pass has to move or to evict before it can reuse the column. Whoever changes the measure (for example to
-//! "expected hits times miss penalty, per byte freed") changes this file, and every route follows.
+//! The selector and the policies show this file a [`ColumnStatus`], a snapshot of a column. [`ColumnStatus::cost`] says
+//! what taking the column costs, and the column with the lowest cost goes first. The cost is the number of live bytes
+//! today: the bytes that the pass has to move or to evict before it can reuse the column. Whoever changes the measure
+//! (for example to "expected hits times miss penalty, per byte freed") changes this file, and every route follows.
 //!
 //! A *sparse* column has few live bytes. How few depends on what the column is wanted for, so [`Sparse`] has one named
 //! threshold for each purpose.
@@ -40,15 +40,15 @@ pub(crate) struct Sparse(u64);
 impl Sparse {
     /// The column has no live item. Taking it is worth a look even where a write is about to be refused.
     pub(crate) const EMPTY: Sparse = Sparse(0);
-    /// Less than an eighth is live: the column is emptied before fresh memory is taken from the machine. If every item is
-    /// as likely to be overwritten as any other, the columns in use come to 2.4 times the live bytes.
+    /// Less than an eighth is live: the column is emptied before fresh memory is taken from the machine. If every item
+    /// is as likely to be overwritten as any other, the columns in use come to 2.4 times the live bytes.
     pub(crate) const BEFORE_FRESH_MEMORY: Sparse = Sparse(1);
-    /// Less than a half is live: the column goes before its turn in the policy's order. Where nothing may be evicted, only
-    /// such a column is worth the pass.
+    /// Less than a half is live: the column goes before its turn in the policy's order. Where nothing may be evicted,
+    /// only such a column is worth the pass.
     pub(crate) const BEFORE_ITS_TURN: Sparse = Sparse(4);
-    /// Less than three quarters are live: the column's items are moved before anything is evicted. The threshold must stay
-    /// below what a full column can have: a record takes up to a little more than an eighth of a column, and as much may
-    /// be left over at the column's end.
+    /// Less than three quarters are live: the column's items are moved before anything is evicted. The threshold must
+    /// stay below what a full column can have: a record takes up to a little more than an eighth of a column, and as
+    /// much may be left over at the column's end.
     pub(crate) const BEFORE_EVICTION: Sparse = Sparse(6);
 }
 

@@ -1,8 +1,9 @@
-//! How references to keys get from the workers to the keeper: pages and a bounded queue (Catalyst's reference pools, section
-//! 3.2.1 of the paper).
+//! How references to keys get from the workers to the keeper: pages and a bounded queue (Catalyst's reference pools,
+//! section 3.2.1 of the paper).
 //!
-//! A worker writes to a page of its own, which it shares with nobody. It exchanges a full page for an empty one at the queue.
-//! If the keeper is late, the oldest page in the queue is dropped and counted: bookkeeping never slows a request.
+//! A worker writes to a page of its own, which it shares with nobody. It exchanges a full page for an empty one at the
+//! queue. If the keeper is late, the oldest page in the queue is dropped and counted: bookkeeping never slows a
+//! request.
 
 use crossbeam_queue::ArrayQueue;
 use larder_temperature::Reference;
@@ -13,8 +14,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 const PAGE_BYTES: usize = 4096;
 /// References that fit into a page.
 const PAGE_REFERENCES: usize = PAGE_BYTES / size_of::<Reference>();
-/// The most pages in the queue, if every reference is logged: a keeper that is busy with a pass for some milliseconds loses none.
-/// And the same if only a sample is logged.
+/// The most pages in the queue, if every reference is logged: a keeper that is busy with a pass for some milliseconds
+/// loses none. And the same if only a sample is logged.
 const QUEUE_PAGES_FOR_ALL: usize = 64;
 const QUEUE_PAGES_FOR_A_SAMPLE: usize = 4;
 
@@ -62,7 +63,8 @@ impl ReferenceQueue {
         }
     }
 
-    /// Queues a page and puts an empty one in its place. Returns whether so many pages wait now that the keeper should be woken.
+    /// Queues a page and puts an empty one in its place. Returns whether so many pages wait now that the keeper should
+    /// be woken.
     fn exchange(&self, page: &mut Page) -> bool {
         let full = std::mem::take(page);
         if let Some(oldest) = self.full.force_push(full) {

@@ -24,8 +24,8 @@ pub struct Saved {
     pub lost: u64,
 }
 
-/// Walks over all items in memory, the coldest first, so that the warmest are the newest on flash. With `write` they are put
-/// there; without it only the older versions of changed items are invalidated. The workers must have stopped.
+/// Walks over all items in memory, the coldest first, so that the warmest are the newest on flash. With `write` they
+/// are put there; without it only the older versions of changed items are invalidated. The workers must have stopped.
 pub(crate) fn settle_flash(store: &ItemStore, demoter: &Demoter, write: bool) -> Saved {
     let mut save = Save { store, demoter, writes: write, may_wait: true, saved: Saved::default() };
     let mut reader = store.memory.register();

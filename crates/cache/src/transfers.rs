@@ -1,7 +1,8 @@
 //! How many bytes of large values are on their way in and out.
 //!
-//! The columns of a large value are pinned while it is received or sent, and a pinned column cannot be reclaimed. So slow
-//! clients must not be able to pin everything: the bytes of all uploads together are bounded, and so are those of all reads.
+//! The columns of a large value are pinned while it is received or sent, and a pinned column cannot be reclaimed. So
+//! slow clients must not be able to pin everything: the bytes of all uploads together are bounded, and so are those of
+//! all reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,8 +34,8 @@ impl Transfers {
         }
     }
 
-    /// Counts `more` bytes of a transfer that counts `own` bytes already, beside columns of `columns_bytes`. Returns false if
-    /// that would be too many. A single transfer is always let through: `-I` has bounded it already.
+    /// Counts `more` bytes of a transfer that counts `own` bytes already, beside columns of `columns_bytes`. Returns
+    /// false if that would be too many. A single transfer is always let through: `-I` has bounded it already.
     pub(crate) fn try_add(&self, direction: Direction, more: u64, own: u64, columns_bytes: u64) -> bool {
         let share = if direction == Direction::Upload { UPLOADS_SHARE } else { READS_SHARE };
         let before = self.bytes(direction).fetch_add(more, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The cache through its public face, one thread, with the keeper run by hand or as a thread.
+//! The cache through its public API, mostly on one thread, with the keeper called by the test or running as a thread.
 
 use larder_cache::*;
 use std::sync::Arc;
@@ -69,7 +69,8 @@ fn a_batch_finds_what_each_get_finds() {
     let keys: Vec<Vec<u8>> = (0..30_000u32).map(|number| format!("key {number}").into_bytes()).collect();
     let expiry = Expiry(cache.clock().now_s() + 5);
     for (number, key) in keys.iter().enumerate() {
-        // Values behind the key, of several lines, and apart from it; every fifth is not there, every seventh expires.
+        // Values behind the key, values of several lines, values apart from the key. Every fifth key is absent, and
+        // every seventh expires.
         let value = vec![number as u8; [10, 200, 1500][number % 3]];
         let expiry = if number % 7 == 0 { expiry } else { Expiry::NEVER };
         if number % 5 != 0 {
@@ -106,10 +107,11 @@ fn a_batch_finds_what_each_get_finds() {
     }
 }
 
-/// A limit that leaves columns for little more than the set that is overwritten.
+/// A limit, in MiB, that leaves columns for little more than the set that is overwritten.
 const TIGHT_MIB: u64 = 17;
 
-/// Overwrites a set of 8 MB, key by key or drawn, until more than twice as much was stored as `limit_mib` would hold. It must not grow to the limit, lose an item, or forget which columns there are.
+/// Overwrites a set of 8 MB, in order or at random, until more than twice as much was stored as `limit_mib` would hold.
+/// The cache must not grow to the limit, lose an item, or lose track of a column.
 fn overwrite_a_small_set(limit_mib: u64, is_drawn: bool, evict: bool, temperature: TemperatureKind) {
     const KEYS: u64 = 20_000;
     let options = CacheOptions {
@@ -124,7 +126,7 @@ fn overwrite_a_small_set(limit_mib: u64, is_drawn: bool, evict: bool, temperatur
     let mut versions = vec![0u32; KEYS as usize];
     let (mut lot, mut stored) = (1u64, 0u64);
     let mut highest = 0;
-    // Large values are never moved; their last chunks stand in the way here and there.
+    // Large values are never moved, so some columns hold chunks that have to stay.
     let large: Vec<Vec<u8>> = (0..10u8).map(|n| vec![n; 100_000 + 7_777 * usize::from(n)]).collect();
     for turn in 0..40 * KEYS {
         lot = lot.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -146,7 +148,7 @@ fn overwrite_a_small_set(limit_mib: u64, is_drawn: bool, evict: bool, temperatur
     }
     let live = KEYS * 400 + large.iter().map(Vec::len).sum::<usize>() as u64;
     assert!(stored > (2 * limit_mib) << 20);
-    // Drawn, the two shares balance at 2.4 times the live bytes; what is open or on its way back comes on top.
+    // At random, the columns in use come to 2.4 times the live bytes. Open and returning columns come on top.
     assert!(highest < live * 3 + (6 << 20), "{highest} bytes of columns for {live} live ones");
     assert_eq!(cache.totals().evictions, 0, "{temperature:?}, {} MB of columns", highest >> 20);
     let facts = cache.temperature_facts();
@@ -177,15 +179,15 @@ fn a_small_set_that_is_overwritten_at_random_stays_small() {
 #[test]
 fn a_set_that_is_overwritten_at_random_needs_little_more_room_than_it_has_items() {
     for temperature in TemperatureKind::ALL {
-        // A hitmap needs room too.
+        // The hitmap takes a part of the limit.
         let more_mib = u64::from(temperature != TemperatureKind::Entry);
         overwrite_a_small_set(TIGHT_MIB + more_mib, true, true, temperature);
     }
     overwrite_a_small_set(TIGHT_MIB, true, false, TemperatureKind::Entry);
 }
 
-/// A pass moves what it can out of a column before it meets a part of a large value, which stays. When that is gone, so is
-/// the column.
+/// A pass moves items out of a column until it meets a part of a large value, which stays. When the large value is
+/// gone, the column comes back.
 #[test]
 fn without_eviction_every_column_comes_back_when_what_was_not_moved_is_gone() {
     const KEYS: u32 = 20_000;
@@ -200,7 +202,7 @@ fn without_eviction_every_column_comes_back_when_what_was_not_moved_is_gone() {
         let number = if turn < KEYS { turn } else { (lot >> 33) as u32 % KEYS };
         let outcome = set(&mut worker, format!("small {number}").as_bytes(), &small);
         assert!(is_stored(outcome), "turn {turn}: {outcome:?}");
-        // Chunks lie in many columns.
+        // Chunks are in many columns.
         if turn < KEYS && turn % 200 == 0 {
             set(&mut worker, format!("large {}", turn / 200).as_bytes(), &[b'l'; 5_000]);
         }
@@ -221,7 +223,7 @@ fn without_eviction_every_column_comes_back_when_what_was_not_moved_is_gone() {
         cache.tend();
     }
     assert_eq!(cache.items(), 0);
-    // As much as fits into an empty cache of this size.
+    // As many items as fit into an empty cache of this size.
     let mut fits = 0;
     while is_stored(set(&mut worker, format!("later {fits}").as_bytes(), &small)) {
         fits += 1;
@@ -274,7 +276,7 @@ fn values_of_every_size_come_back_whole() {
         assert!(is_stored(set(&mut worker, key.as_bytes(), &bytes[..length])), "{length}");
         assert!(get(&worker, key.as_bytes()).unwrap() == bytes[..length], "{length}");
     }
-    // Appending makes a short value long, and keeps a long one long.
+    // Appends to a short value, which becomes a chain, and to a long one.
     let append = |key| Store { mode: Mode::Append, ..store(&cache, key, &bytes[..20_000]) };
     assert!(is_stored(worker.store(&append(b"length-1"))));
     let mut expected = bytes[..1].to_vec();
@@ -343,7 +345,7 @@ fn what_is_evicted_is_counted_by_how_long_nobody_asked_for_it() {
 fn a_write_gives_up_when_another_worker_stands_still_and_goes_on_when_it_moves() {
     let cache = cache(16);
     let mut worker = cache.worker();
-    // Whatever it looked up before it stood still is not reused.
+    // The columns that it looked something up in before it stood still are not reused.
     let mut still = cache.worker();
     let value = [b'v'; 1000];
     let mut number = 0;
@@ -358,7 +360,7 @@ fn a_write_gives_up_when_another_worker_stands_still_and_goes_on_when_it_moves()
             outcome => assert!(is_stored(outcome), "{outcome:?}"),
         }
     };
-    // A second, and what a busy machine adds.
+    // One second, and what a busy machine adds to it.
     assert!(waited.as_secs_f64() < 10.0, "{waited:?}");
     still.offline();
     assert!((0..20_000).all(|_| is_stored(set_next(&mut worker))));
@@ -383,7 +385,7 @@ fn without_eviction_a_full_cache_refuses_and_loses_nothing() {
     for n in 0..stored {
         assert!(get(&worker, format!("key-{n}").as_bytes()).is_some(), "{n} of {stored}");
     }
-    // What is deleted makes room again.
+    // Deleted items make room again.
     for n in 0..stored / 2 {
         let key = format!("key-{n}");
         let delete = delete(&cache, key.as_bytes());
@@ -469,7 +471,7 @@ fn compare_and_swap_and_the_stale_protocol() {
         worker.store(&Store { compare: Some(1), ..store(&cache, b"absent", b"w") }),
         StoreOutcome::NotFound
     );
-    // A lower number with `invalidate` stores, but stale.
+    // With `invalidate`, a lower number stores the value, but marks it as stale.
     assert!(is_stored(worker.store(&Store { invalidate: true, ..with(cas) })));
     let hit = worker.get(cache.hash(b"k"), b"k").unwrap();
     assert!(hit.item.state().has(State::STALE));
@@ -533,7 +535,7 @@ fn small_items_find_room_beside_large_values_that_come_slowly() {
     let cache = cache(64);
     let mut worker = cache.worker();
     let piece = [b'v'; 8 << 10];
-    // Comes and goes, so that the slow ones do not lie side by side.
+    // Values that come and go, so that the chunks of the slow ones are not side by side.
     let quick = [b'q'; 50_000];
     let mut uploads: Vec<(usize, Upload)> = Vec::new();
     let (mut begun, mut refused) = (0, 0);
@@ -599,11 +601,11 @@ fn what_is_added_to_a_large_value_stands_before_or_behind_it() {
             assert!(is_stored(set(&mut worker, b"key", b"")));
         }
     }
-    // Marked stale, it is written anew as well.
+    // Marking as stale writes the item anew as well.
     let delete = Delete { invalidate: true, ..delete(&cache, b"key") };
     assert_eq!(worker.delete(&delete), DeleteOutcome::Deleted);
     assert!(get(&worker, b"key").as_deref() == Some(&expected[..]));
-    // Nobody is left who pins anything: all of it goes.
+    // Nothing is pinned any more, so everything goes.
     cache.flush(None);
     worker.quiesce();
     drop(worker);
@@ -611,8 +613,8 @@ fn what_is_added_to_a_large_value_stands_before_or_behind_it() {
     assert_eq!((cache.live_in_columns(), cache.memory_use().items_bytes), (0, 0));
 }
 
-/// Appends of large values and of small ones to the same item, by two workers: each comes whole and once, and what had to be
-/// done over leaves nothing behind.
+/// Two workers append large and small values to the same item: each value arrives whole and once, and an append that
+/// had to be repeated leaves nothing behind.
 #[test]
 fn appends_that_meet_are_done_over_and_leave_nothing_behind() {
     const ROUNDS: usize = 400;
@@ -798,7 +800,7 @@ fn what_is_derived_from_an_item_keeps_what_was_changed_meanwhile() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 start.wait();
-                // The copy takes some time: in many rounds the last touch comes in the middle of it.
+                // The copy takes some time, so in many rounds the last touch comes in the middle of it.
                 let touches = 1 + round % 100;
                 for left in (0..touches).rev() {
                     worker.touch(cache.hash(b"key"), b"key", Expiry(late.0 - left));

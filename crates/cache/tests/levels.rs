@@ -1,4 +1,4 @@
-//! Memory and flash: where an item is, and when.
+//! Memory and flash: on which level an item is, and when.
 
 mod tier;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The least memory there may be.
+/// The smallest limit, in bytes.
 const LIMIT_BYTES: u64 = 8 << 20;
 const VALUE_BYTES: usize = 2000;
 
@@ -88,7 +88,7 @@ impl Both {
         Some(value)
     }
 
-    /// What a server finds on flash of a key that memory has nothing of.
+    /// The value that a server finds on flash, if memory has no entry of the key.
     fn on_flash(&mut self, key: &[u8], promote: bool) -> Option<Vec<u8>> {
         let hash = self.hash(key);
         if !self.worker.flash_may_hold(hash, key) {
@@ -99,7 +99,7 @@ impl Both {
         Some(tier::take_in(&mut self.worker, hash, key, &found, promote)?.0)
     }
 
-    /// Stores `count` items, more than memory holds, slowly enough for the device.
+    /// Stores `count` items, more than memory holds, no faster than the device writes.
     fn fill(&mut self, name: &str, count: usize) {
         for number in 0..count {
             self.set(&key_of(name, number), &value_of(name, number));
@@ -110,7 +110,7 @@ impl Both {
         self.settle();
     }
 
-    /// Lets the pass and the tier come to rest.
+    /// Waits until the pass and the tier have nothing left to do.
     fn settle(&mut self) {
         self.worker.quiesce();
         self.cache.tend();
@@ -118,7 +118,7 @@ impl Both {
         std::thread::sleep(Duration::from_millis(2));
     }
 
-    /// Pushes out whatever is in memory now.
+    /// Stores so many items that all present ones leave memory.
     fn push_out(&mut self, name: &str) {
         self.fill(name, 3 * LIMIT_BYTES as usize / VALUE_BYTES / 2);
     }
@@ -134,7 +134,7 @@ fn value_of(name: &str, number: usize) -> Vec<u8> {
     value
 }
 
-/// A lookup that would need a third read is a miss: once in some thousand.
+/// A lookup that would need a third read is a miss: about one in some thousand.
 fn is_nearly_all(found: u64, there: u64) -> bool {
     found <= there + there / 200 && there <= found + there / 200
 }
@@ -174,11 +174,11 @@ fn what_was_evicted_and_admitted_is_found_again() {
     assert_eq!(both.cache.totals().flash_hits, flash);
 }
 
-/// Evicts, promotes and evicts again; the second time by what was stored in between.
+/// Evicts an item, promotes it, and evicts it again by storing others.
 fn there_and_back(exclusive: Exclusive) -> (Both, u64) {
     const COUNT: usize = 200;
     let mut both = Both::new(|level, _| level.exclusive = exclusive);
-    // What is oldest on flash may be dropped soon, and is written again for that.
+    // Items that are oldest on flash may be dropped soon, and are written again for that reason.
     both.push_out("older");
     both.push_out("old");
     both.fill("item", COUNT);
@@ -216,7 +216,7 @@ fn exclusive_levels_write_again() {
 
 #[test]
 fn a_change_after_promotion_is_what_is_found_later() {
-    // First in, first out: what was changed does not stay in memory for it.
+    // First in, first out, so that a change does not keep an item in memory.
     let mut both = Both::new(|_, options| options.temperature = TemperatureKind::Off);
     let far = Expiry(both.cache.clock().now_s() + 5000);
     for number in 0..50 {
@@ -254,7 +254,7 @@ fn a_change_after_promotion_is_what_is_found_later() {
             1 => Some((b"new".to_vec(), far.0.into())),
             _ => None,
         };
-        // Flash may have been behind; then there is nothing.
+        // Flash may have been behind. Then it has nothing of the key.
         assert!(told.is_none() || told == expected, "item {number}: {told:?}");
         found_again += usize::from(told.is_some());
     }
@@ -310,7 +310,7 @@ fn a_restart_keeps_what_was_in_memory_and_on_flash() {
     drop(both);
 
     let mut both = Both::open(device, |_, _| {});
-    // While it recovers it answers what it knows already, and may miss the rest.
+    // During recovery the tier answers with what it knows already, and may miss the rest.
     let until = Instant::now() + Duration::from_secs(60);
     while both.flash.stats().is_recovering {
         both.settle();
@@ -429,8 +429,8 @@ fn what_has_expired_in_memory_does_not_come_back_younger() {
     }
 }
 
-/// The hook of admission stands between the look at an item's life and its put: a flush from there is the one that a second
-/// look at the flush floor has to catch.
+/// The hook of admission is called between the look at an item's life and its put. A flush at this moment is the one
+/// that the second look at the flush floor has to catch.
 #[test]
 fn a_flush_between_the_look_and_the_put_is_not_survived() {
     let flushed: Arc<std::sync::OnceLock<Arc<Cache>>> = Arc::default();
@@ -453,7 +453,7 @@ fn a_flush_between_the_look_and_the_put_is_not_survived() {
         number += 1;
         assert!(number < 100_000, "nothing is evicted");
     }
-    // Nothing was stored after the flush but the last item, if anything.
+    // At most the last item was stored after the flush.
     both.settle();
     let alive = (0..number - 1).filter(|number| both.on_flash(&key_of("item", *number), false).is_some());
     assert_eq!(alive.count(), 0, "of {number}");
@@ -465,7 +465,7 @@ fn the_write_budget_bounds_what_goes_to_flash() {
     both.fill("item", 10_000);
     let totals = both.cache.totals();
     assert!(totals.admission_rejected > 1000, "{totals:?}");
-    // An hour's share is there at the start.
+    // The budget of one hour is there at the start.
     assert!(totals.demoted * (VALUE_BYTES as u64) < 1_100_000, "{totals:?}");
     assert!(totals.demoted > 100, "{totals:?}");
 }

@@ -1,9 +1,9 @@
-//! Many threads, memory and flash: nobody may ever read what was not stored, or what is out of date.
+//! Many threads, memory and flash: no read may ever return a value that was not stored, or that is out of date.
 //!
-//! The frame of [`stress`](../stress.rs), with a tier behind memory: readers look on flash for what memory misses, several keys
-//! at once, and promote half of what comes, late. Now and then everything is flushed.
+//! As [`stress`](../stress.rs), but with a flash tier. Readers look on flash for keys that memory misses, several keys
+//! at once, and promote half of the items that come, late. Now and then everything is flushed.
 //!
-//! `LARDER_STRESS_SECONDS` makes it longer, `LARDER_STRESS_SEED` repeats a choice of operations.
+//! `LARDER_STRESS_SECONDS` sets how long it runs; `LARDER_STRESS_SEED` repeats a choice of operations.
 
 mod frame;
 mod tier;
@@ -26,7 +26,7 @@ const FLUSH_EVERY: Duration = Duration::from_millis(150);
 const TOGETHER: u64 = 24;
 
 struct Known {
-    /// Version whose store (odd), or whose absence (even), was acknowledged last.
+    /// The version whose store (odd) or absence (even) was acknowledged last.
     acknowledged: AtomicU64,
     /// Versions up to this one were flushed.
     flushed: AtomicU64,
@@ -73,7 +73,7 @@ fn plain_store<'a>(hash: KeyHash, key: &'a [u8], value: &'a [u8]) -> Store<'a> {
     }
 }
 
-/// What may not be read: what is older than the version acknowledged, or was flushed.
+/// The bounds of what may be read: nothing older than the acknowledged version, and nothing that was flushed.
 #[derive(Clone, Copy)]
 struct Floor {
     acknowledged: u64,
@@ -92,7 +92,7 @@ impl Stage {
     }
 
     fn floor(&self, key: usize) -> Floor {
-        // Acquire pairs with the Release of whoever was told so: what was acknowledged by then has to be seen.
+        // Acquire pairs with the writer's Release: a version that was acknowledged by then has to be seen.
         Floor {
             acknowledged: self.known[key].acknowledged.load(Ordering::Acquire),
             flushed: self.known[key].flushed.load(Ordering::Acquire),
@@ -168,7 +168,7 @@ impl Stage {
     fn write(&self, worker: &mut Worker, numbers: &mut Numbers, key: usize, value: &mut Vec<u8>) {
         let known = &self.known[key];
         let (name, hash) = (name_of(key), self.cache.hash(&name_of(key)));
-        // Whoever waited here would hold back the columns that the other writer may be waiting for.
+        // A thread that waits here online would hold back the columns that the other writer may be waiting for.
         let Ok(mut last) = known.turn.try_lock() else { return };
         match numbers.below(100) {
             0..20 => {
@@ -200,7 +200,7 @@ impl Stage {
         }
     }
 
-    /// After a delete, with no writer of the key about: it is nowhere.
+    /// After a delete, while no writer of the key runs: the key is on neither level.
     fn is_absent(&self, worker: &mut Worker, key: usize, hash: KeyHash, name: &[u8]) {
         assert!(worker.get(hash, name).is_none(), "key {key} is in memory after its delete");
         if worker.flash_may_hold(hash, name) {
@@ -246,7 +246,7 @@ impl Stage {
     }
 }
 
-/// Ends everybody when one thread panics.
+/// Ends all threads when one of them panics.
 struct StopOnPanic<'a>(&'a Stage);
 
 impl Drop for StopOnPanic<'_> {

@@ -1,8 +1,8 @@
 //! Sequences of operations against a map that forgets nothing.
 //!
-//! Four caches are compared with it: one with room to spare and one that may not evict, where a hit is required; and a
-//! small one under pressure, in memory alone or with flash behind it, where a miss is always allowed. Another value than the
-//! last one stored, or any value after its delete, its expiry or a flush, is allowed nowhere.
+//! Four caches are compared with the map: one with room to spare and one that may not evict, where a hit is required;
+//! and a small one under pressure, in memory alone or with flash behind it, where a miss is always allowed. No cache
+//! may return a value other than the last one stored, or any value after a delete, an expiry or a flush.
 
 mod model_ops;
 mod tier;
@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tier::unix_now_s;
 
-/// Items of one `Fill`, and the bytes of each: 2 MiB, so that a few of them go once around the smallest cache.
+/// Items of one `Fill`, and the bytes of each: 2 MiB together, so that a few fills replace all items of the smallest
+/// cache.
 const FILL_ITEMS: u32 = 2048;
 const FILL_BYTES: usize = 1000;
 
@@ -27,7 +28,7 @@ const FILL_BYTES: usize = 1000;
 struct Known {
     value: Vec<u8>,
     flags: u32,
-    /// `None` until it is seen, after a write that does not tell it.
+    /// `None` after a write that does not return the number, until the item is read.
     cas: Option<u64>,
     expiry: Expiry,
     stale: bool,
@@ -45,7 +46,7 @@ struct Wanted {
     pieces: usize,
 }
 
-/// A value that comes in while other things happen.
+/// A value that arrives while other operations run.
 struct Arriving {
     upload: Upload,
     worker: usize,
@@ -54,7 +55,7 @@ struct Arriving {
     filled: usize,
 }
 
-/// What came of looking on flash.
+/// The result of a lookup on flash.
 enum Brought {
     Nothing,
     Served,
@@ -68,7 +69,7 @@ struct Setup {
     /// A miss is always allowed.
     lossy: bool,
     keeper: bool,
-    /// Flash behind memory. What memory misses is looked for there, and brought in before it is worked on.
+    /// Flash behind memory. Keys that memory misses are looked for there, and promoted before a command works on them.
     levels: Option<Levels>,
 }
 
@@ -93,11 +94,11 @@ struct Play {
     reading: Option<(LargeRead, usize, Vec<u8>, Vec<u8>)>,
     lossy: bool,
     evict: bool,
-    /// Makes every value another one.
+    /// A number that makes every value different.
     count: u32,
-    /// The clock of the tier, which goes with the cache's.
+    /// The clock of the tier, which follows the cache's.
     tier_now_s: Option<Arc<AtomicU32>>,
-    /// What was found on flash a while ago and is to be promoted, whatever happened since.
+    /// An item that was found on flash a while ago and is to be promoted, whatever happened since.
     late: Option<(u8, Found)>,
 }
 
@@ -124,7 +125,7 @@ impl Play {
         cache
     }
 
-    /// A graceful stop and a start: the map stays, on another clock.
+    /// A graceful stop and a start. The map stays, but the clock is another one.
     fn restart(&mut self) {
         if self.device.is_none() || self.setup.keeper {
             return;
@@ -146,7 +147,7 @@ impl Play {
         self.cache = cache;
     }
 
-    /// Ends what is on its way in or out.
+    /// Ends all transfers of large values.
     fn let_go(&mut self) {
         if let Some(arriving) = self.arriving.take() {
             self.hand(arriving.worker).abandon_upload(arriving.upload);
@@ -205,7 +206,7 @@ impl Play {
         self.hand(self.turn)
     }
 
-    /// One of the workers; the other one sleeps, since nobody can move it on while this one waits for room.
+    /// One of the workers. The other one is offline, because nothing moves it on while this one waits for room.
     fn hand(&mut self, number: usize) -> &mut Worker {
         self.workers[1 - number].offline();
         self.workers[number].online();
@@ -219,7 +220,7 @@ impl Play {
             "{by}: key {key} is gone, but had {:?}",
             self.told(key)
         );
-        // A miss on flash need not mean that it is not there.
+        // A miss on flash does not prove that the item is not there.
         if self.tier_now_s.is_none() || by == "delete" {
             self.known.remove(&key);
         }
@@ -237,7 +238,7 @@ impl Play {
         })
     }
 
-    /// No memory: only where nothing may be evicted.
+    /// There was no memory. That is allowed only where nothing may be evicted.
     fn no_room(&self, by: &str) {
         assert!(!self.evict, "{by}: no room although everything may be evicted");
     }
@@ -275,7 +276,7 @@ impl Play {
             }
         });
         let Some(seen) = seen else {
-            // Sometimes it is served from flash and stays there.
+            // Sometimes the item is served from flash and not promoted.
             let is_wanted = self.count.is_multiple_of(3);
             return match self.bring(key, is_wanted) {
                 Brought::Nothing => self.absent(key, "get"),
@@ -290,7 +291,7 @@ impl Play {
         self.agrees(key, seen);
     }
 
-    /// Compares what came with everything the map knows.
+    /// Compares an item with everything the map knows of it.
     fn agrees(&mut self, key: u8, seen: Known) {
         let told = self.told(key);
         let Some(known) = self.live(key).cloned() else {
@@ -307,10 +308,10 @@ impl Play {
         self.known.insert(key, seen);
     }
 
-    /// The numbers to send for the terms of a write.
+    /// The CAS numbers to send with a write.
     fn terms(&mut self, key: u8, cas: Cas) -> (Option<u64>, Option<u64>, bool) {
         if !matches!(cas, Cas::Any | Cas::Chosen(_)) {
-            // Learn the number first.
+            // The number has to be learnt first.
             self.check(key, false);
         }
         let now = self.live(key).and_then(|known| known.cas);
@@ -357,7 +358,8 @@ impl Play {
         Brought::Served
     }
 
-    /// Promotes what was found a while ago. Whether that was still the newest version shows when the key is looked up.
+    /// Promotes the item that was found a while ago. The next lookup of the key shows whether it was still the newest
+    /// version.
     fn promote_late(&mut self) {
         let Some((key, found)) = self.late.take() else { return };
         let name = key_of(key);
@@ -381,7 +383,7 @@ impl Play {
         let hash = self.cache.hash(&name);
         let flags = self.count;
         let expiry = self.expiry(ttl);
-        // Where the old item may be gone, the new length tells whether it was; an empty one leaves that open.
+        // If the old item may be gone, the new length tells whether it was. With an empty old value it does not.
         let is_open = self.lossy && self.live(key).is_some_and(|known| known.value.is_empty());
         let vivify = vivify.filter(|_| !is_open).map(|ttl| self.expiry(ttl));
         let store = Store {
@@ -423,7 +425,7 @@ impl Play {
         match outcome {
             StoreOutcome::Stored { cas, value_bytes } => {
                 assert!(store.explicit_cas.is_none_or(|wanted| wanted == cas));
-                // What was stored in the place of an absent item proves that the old one is lost.
+                // A store that needed an absent key proves that the old item is lost.
                 let is_new = joins && store.vivify.is_some() && fresh.value.len() == value_bytes as usize;
                 let now = now.filter(|_| !(self.lossy && (is_new || store.mode == Mode::Add)));
                 let stale = match (store.compare, &now) {
@@ -436,7 +438,7 @@ impl Play {
                         );
                         now.cas != Some(compare)
                     }
-                    // An add, or what creates an absent item, compares with nothing.
+                    // An add, and a write that creates an absent item, compares with nothing.
                     (Some(_), None) => false,
                 };
                 match now {
@@ -485,7 +487,7 @@ impl Play {
     }
 
     fn delete(&mut self, key: u8, cas: Cas, invalidate: bool, drop_value: bool, ttl: Option<Ttl>) {
-        // A plain delete needs not know what it deletes.
+        // A plain delete does not depend on the present item.
         if invalidate || drop_value || !matches!(cas, Cas::Any) {
             self.bring(key, true);
         }
@@ -658,7 +660,7 @@ impl Play {
         let worker = &*self.hand(turn);
         let Some(hit) = worker.get(hash, &name) else { return };
         if matches!(hit.value(), Value::Chunked { .. }) {
-            // Readers together may pin only so much.
+            // All readers together may pin only a part of the columns.
             let Some(read) = worker.begin_large_read(&hit) else { return };
             let expected = self.known[&key].value.clone();
             if let Some((old, worker, ..)) = self.reading.replace((read, turn, Vec::new(), expected)) {
@@ -689,7 +691,8 @@ impl Play {
             let name = key_of(key);
             let mut of_key = listed.iter().filter(|item| item.key == name);
             let first = of_key.next();
-            // The keeper splits buckets: what was shown before its bucket was split is shown again. It is one item all the same.
+            // The keeper splits buckets during the walk. An item whose bucket is split may be listed twice, but it is
+            // one item.
             assert!(
                 of_key.all(|again| first.is_some_and(|first| first.cas == again.cas)),
                 "key {key} is listed twice"
@@ -728,7 +731,7 @@ impl Play {
         let value = vec![b'f'; FILL_BYTES];
         for number in 0..FILL_ITEMS {
             self.count += 1;
-            // Where nothing goes by itself, the same items are stored again.
+            // Where nothing is evicted, the same items are stored again.
             let name = format!("fill-{}-{number}", if self.evict { self.count } else { 0 }).into_bytes();
             let store = Store {
                 key: &name,
@@ -832,7 +835,7 @@ fn play(setup: &Setup, ops: Vec<Op>) {
     let mut play = Play::new(setup);
     let keeper = setup.keeper.then(|| play.cache.keep().expect("a thread can be started"));
     let cache = play.cache.clone();
-    // The keeper must end however the play ends.
+    // The keeper must end, however the play ends.
     let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
         for op in ops {
             play.play(op);

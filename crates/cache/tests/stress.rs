@@ -1,10 +1,10 @@
-//! Many threads, few keys, little memory: nobody may ever read what was not stored, or what is out of date.
+//! Many threads, few keys, little memory: no read may ever return a value that was not stored, or that is out of date.
 //!
-//! Every value says which key it belongs to, which version it is, and ends in a sum over itself. One lock per key orders
-//! its writers; the number of the last version that was acknowledged stands in an atomic beside it. A reader notes that
-//! number, reads, and checks: the value is the key's own, whole, and no older than the version it noted.
+//! Every value contains its key, its version, and a checksum at its end. One lock per key orders the key's writers, and
+//! an atomic beside the lock holds the last acknowledged version. A reader loads that number, reads, and checks that
+//! the value belongs to the key, is whole, and is no older than the number.
 //!
-//! `LARDER_STRESS_SECONDS` makes it longer, `LARDER_STRESS_SEED` repeats a choice of operations.
+//! `LARDER_STRESS_SECONDS` sets how long it runs; `LARDER_STRESS_SEED` repeats a choice of operations.
 
 mod frame;
 
@@ -18,22 +18,22 @@ const WRITERS: usize = 3;
 const READERS: usize = 2;
 const KEYS: usize = 400;
 const SECONDS: u64 = 4;
-/// Keys that are stored once each, to push the others out and to make the index grow.
+/// Keys that are stored once each, so that others are evicted and the index grows.
 const FILLER_SHARE_PERCENT: u64 = 30;
 
-/// What is known of one key, beside the cache.
+/// What the test knows of one key.
 struct Known {
-    /// Version whose store, or whose absence, was acknowledged last. Writers count it up under `turn`.
+    /// The version whose store or absence was acknowledged last. Writers count it up under `turn`.
     acknowledged: AtomicU64,
     turn: Mutex<Last>,
 }
 
-/// What the last writer of a key left behind.
+/// The state in which the last writer left a key.
 #[derive(Default)]
 struct Last {
-    /// The version given out last; versions that were deleted count too.
+    /// The last version given out, deletes included.
     version: u64,
-    /// CAS number of the item, if the writer knows it to be there.
+    /// CAS number of the item, if the writer knows that the item is there.
     cas: Option<u64>,
 }
 
@@ -74,7 +74,8 @@ struct Stage {
     reads: AtomicU64,
     hits: AtomicU64,
     writes: AtomicU64,
-    /// Stores that found no room: a thread may lose its processor while others wait for its quiescent point.
+    /// Stores that found no room. It happens: a thread may lose its processor while others wait for its quiescent
+    /// point.
     refused: AtomicU64,
 }
 
@@ -83,12 +84,12 @@ impl Stage {
         Instant::now() < self.until && !self.failed.load(Ordering::Relaxed)
     }
 
-    /// Reads one key and checks what comes.
+    /// Reads one key and checks the value.
     fn read(&self, worker: &Worker, numbers: &mut Numbers, key: usize, value: &mut Vec<u8>) {
         let known = &self.known[key];
         let name = name_of(key);
         let hash = self.cache.hash(&name);
-        // Acquire pairs with the writer's Release: whatever was acknowledged by then has to be seen.
+        // Acquire pairs with the writer's Release: a version that was acknowledged by then has to be seen.
         let floor = known.acknowledged.load(Ordering::Acquire);
         let mut hit = None;
         if numbers.below(2) == 0 {
@@ -116,7 +117,7 @@ impl Stage {
         self.hits.fetch_add(u64::from(hit), Ordering::Relaxed);
     }
 
-    /// Reads one key slowly, in pieces, if it is large: the value stays whole whatever becomes of the item.
+    /// Reads one key slowly, in pieces, if its value is large. The value stays whole, whatever becomes of the item.
     fn read_slowly(&self, worker: &mut Worker, numbers: &mut Numbers, key: usize, value: &mut Vec<u8>) {
         let name = name_of(key);
         let hash = self.cache.hash(&name);
@@ -140,7 +141,7 @@ impl Stage {
         let known = &self.known[key];
         let name = name_of(key);
         let hash = self.cache.hash(&name);
-        // Whoever waited here would hold back the columns that the other writer may be waiting for.
+        // A thread that waits here online would hold back the columns that the other writer may be waiting for.
         let Ok(mut last) = known.turn.try_lock() else { return };
         match numbers.below(100) {
             0..15 => {
@@ -212,14 +213,14 @@ impl Stage {
         worker.complete_upload(upload, store)
     }
 
-    /// Reads the value and appends its own second half to its first, by way of an add: what an append leaves behind
-    /// is whole only if nothing came between its look and its store.
+    /// Stores the first half of a value under another key and appends the second half. The result is whole only if
+    /// nothing came between the append's look and its store.
     fn append(&self, worker: &mut Worker, key: usize, hash: KeyHash, name: &[u8], last: &mut Last) {
         let version = (last.version + 1) | 1;
         let mut value = Vec::new();
         value_of(key, version, 600, &mut value);
         let (head, tail) = value.split_at(FRAME_BYTES + 80);
-        // Under another name, so that no reader meets the half of a value.
+        // Under another key, so that no reader meets half a value.
         let half = [name, b"-half"].concat();
         let half_hash = self.cache.hash(&half);
         worker.store(&plain_store(half_hash, &half, head));
@@ -278,7 +279,7 @@ impl Stage {
     }
 }
 
-/// Ends everybody when one thread panics, and says so.
+/// Ends all threads when one of them panics, and says so.
 struct StopOnPanic<'a>(&'a Stage);
 
 impl Drop for StopOnPanic<'_> {
@@ -325,7 +326,7 @@ fn play(seed: u64, seconds: u64, limit_mib: u64) {
                 if number < WRITERS { stage.writer(worker, numbers) } else { stage.reader(worker, numbers) }
             });
         }
-        // Memory stays inside its bound all the while.
+        // Memory stays within the limit all the time.
         while stage.goes_on() {
             let used = cache.memory_use();
             let held =

@@ -110,8 +110,8 @@ impl KeeperHandle {
         pool.flush(&self.references);
     }
 
-    /// Whether a pass may give a starved writer room. Where nothing may be evicted and too little is dead for a pass, this
-    /// reclaims an empty column if there is one.
+    /// Whether a pass may give a starved writer room. Where nothing may be evicted and too little is dead for a pass,
+    /// this reclaims an empty column if there is one.
     pub(crate) fn can_help(&self, levels: Levels<'_>) -> bool {
         levels.store.evicts() || is_worth_a_pass(levels.store) || self.reclaim(levels, Need::EmptyColumn)
     }

@@ -1,10 +1,10 @@
 //! The pass over one column: every item in it is dropped, moved or evicted.
 //!
-//! The pass reads the key rows of the column, 32 records at a time. Dead, expired and flushed items are dropped. The policy
-//! judges the live ones together: those that stay are moved to the keeper's own open column, the others are evicted. A move
-//! replaces, under the bucket's writer bit, exactly the entry that pointed at the old record. If the entry points elsewhere
-//! by then, a writer has replaced the item and there is nothing to do. After the pass nothing in the column can be found,
-//! and the column is reused once every worker has passed a quiescent point.
+//! The pass reads the key rows of the column, 32 records at a time. Dead, expired and flushed items are dropped. The
+//! policy judges the live ones together: those that stay are moved to the keeper's own open column, the others are
+//! evicted. A move replaces, under the bucket's writer bit, exactly the entry that pointed at the old record. If the
+//! entry points elsewhere by then, a writer has replaced the item and there is nothing to do. After the pass nothing in
+//! the column can be found, and the column is reused once every worker has passed a quiescent point.
 
 use super::time_slice::TimeSlice;
 use crate::counters::Counters;
@@ -150,8 +150,8 @@ impl Pass {
     }
 }
 
-/// Reads the key rows of a column into `met`, and its live items into `judged`. Returns false if the column cannot be read
-/// now.
+/// Reads the key rows of a column into `met`, and its live items into `judged`. Returns false if the column cannot be
+/// read now.
 fn meet(
     store: &ItemStore,
     guard: &Guard<'_>,
@@ -242,8 +242,8 @@ impl Settle<'_, '_> {
                 }
                 Some(new) => store.record_died(new, guard.item(new).bytes()),
                 None if life != Life::Live => {}
-                // Columns are on their way back and come as soon as every worker has passed a quiescent point. Warm items
-                // are not evicted just because the pass did not wait for that.
+                // Columns are on their way back and come as soon as every worker has passed a quiescent point. Warm
+                // items are not evicted just because the pass did not wait for that.
                 None if store.memory.returning_columns() > 0 => return Emptied::NoRoom,
                 None if !self.may_evict => return Emptied::Refused,
                 None => {}
@@ -253,8 +253,8 @@ impl Settle<'_, '_> {
         Emptied::Yes
     }
 
-    /// Decides about a chunk of a large value: if its owner can still be found, the whole item goes. Large items are never
-    /// moved, for that would copy megabytes.
+    /// Decides about a chunk of a large value: if its owner can still be found, the whole item goes. Large items are
+    /// never moved, for that would copy megabytes.
     fn chunk(&mut self, met: &Met) -> Emptied {
         let Levels { store, demoter } = self.levels;
         // Only this pass moves an owner. If a writer replaces it meanwhile, nothing refers to the parts that were sent.
@@ -289,8 +289,8 @@ impl Settle<'_, '_> {
     /// Makes the entry lead to the copy at `new`.
     fn replace(&self, bucket: &mut BucketGuard<'_>, found: &Found, new: Location, warmth: u8) {
         let (old_item, new_item) = (self.guard.item(found.entry.location), self.guard.item(new));
-        // The sizes may differ: a copy leaves out the word of an expiry that was taken away, and may need a word for its
-        // CAS number.
+        // The sizes may differ: a copy leaves out the word of an expiry that was taken away, and may need a word for
+        // its CAS number.
         let (old_bytes, new_bytes) = (old_item.bytes(), new_item.bytes());
         self.counters.bytes_died.add(old_bytes.saturating_sub(new_bytes).into());
         self.counters.bytes_stored.add(new_bytes.saturating_sub(old_bytes).into());
@@ -298,7 +298,8 @@ impl Settle<'_, '_> {
         new_item.copy_state_from(&old_item);
         bucket.replace(found, new, warmth);
         self.counters.moved.add(1);
-        // The column's own count of live bytes must be right, for the column may have to stay because of a later record.
+        // The column's own count of live bytes must be right, for the column may have to stay because of a later
+        // record.
         old_item.mark_dead();
         self.levels.store.memory.column(self.column).died(old_bytes);
     }

@@ -9,7 +9,8 @@ use crate::selector::{Need, Search, is_much_dead};
 use larder_memory::{ColumnId, SlabId};
 use std::time::{Duration, Instant};
 
-/// The keeper gives references at most one part in so many of its period. Pages it does not get to are dropped in the queue.
+/// The keeper gives references at most one part in so many of its period. Pages it does not get to are dropped in the
+/// queue.
 const REFERENCES_SHARE: u32 = 4;
 /// Slabs that may be held up by one of their columns before a round of giving back ends.
 const STUCK_SLABS_MAX: usize = 8;
@@ -18,8 +19,8 @@ const ROUNDS_OF_REST: u32 = 20;
 /// If the policy needs so few bytes more or less than what is set aside for it, the limit is not shared out anew.
 const TEMPERATURE_STEP_BYTES: u64 = 64 << 10;
 
-/// One round: read references, bring retired columns back, hold enough free ones ready, give slabs back that the limit no
-/// longer allows, and reclaim what was flushed.
+/// One round: read references, bring retired columns back, hold enough free ones ready, give slabs back that the limit
+/// no longer allows, and reclaim what was flushed.
 pub(crate) struct Round<'a> {
     keeper: &'a KeeperHandle,
     levels: Levels<'a>,
@@ -28,7 +29,8 @@ pub(crate) struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// A round of the keeper's thread. It leaves time to other threads, and ends after one period with what is done by then.
+    /// A round of the keeper's thread. It leaves time to other threads, and ends after one period with what is done by
+    /// then.
     pub(crate) fn run_calmly(keeper: &KeeperHandle, levels: Levels<'_>) {
         read_references(keeper, levels.store, Some(ROUND_PERIOD / REFERENCES_SHARE));
         Round { keeper, levels, store: levels.store, slice: TimeSlice::begin(Pace::Calm) }.run();
@@ -66,8 +68,8 @@ impl Round<'_> {
         !self.slice.is_round_over() && !self.keeper.is_stopping()
     }
 
-    /// Sizes what the policy keeps about items. Once half of the columns are taken, it is known about how many items there
-    /// will be. Until then room is set aside for those that are there.
+    /// Sizes what the policy keeps about items. Once half of the columns are taken, it is known about how many items
+    /// there will be. Until then room is set aside for those that are there.
     fn fit_policy(&self) {
         let store = self.store;
         let columns = store.memory.limit_bytes() / store.column_bytes();
@@ -86,9 +88,9 @@ impl Round<'_> {
         }
     }
 
-    /// Empties sparse columns before fresh memory is taken or anything is evicted: a small set of items that is overwritten
-    /// all the time stays small. Live items are moved, and none is judged. Returns whether enough columns are on their way
-    /// back.
+    /// Empties sparse columns before fresh memory is taken or anything is evicted: a small set of items that is
+    /// overwritten all the time stays small. Live items are moved, and none is judged. Returns whether enough columns
+    /// are on their way back.
     fn reclaim_sparse(&mut self) -> bool {
         let store = self.store;
         let mut search = Search::new(Need::BeforeFreshMemory);
@@ -147,8 +149,8 @@ impl Round<'_> {
         if !self.store.evicts() && (found_none || stuck.len() > STUCK_SLABS_MAX) {
             self.keeper.lock().slab_rests = ROUNDS_OF_REST;
         }
-        // A column that a worker fills, or that is pinned or still read, holds up its slab. The slab's columns are handed
-        // out again for now, and another slab goes instead in this round or the next.
+        // A column that a worker fills, or that is pinned or still read, holds up its slab. The slab's columns are
+        // handed out again for now, and another slab goes instead in this round or the next.
         for slab in stuck {
             if memory.over_limit_slabs() == 0 || !memory.finish_release(slab) {
                 memory.cancel_release(slab);
@@ -180,7 +182,8 @@ impl Round<'_> {
                 return;
             }
             if memory.column(column).birth() < floor {
-                // A live record in such a column is a part of a value that was stored after the flush: it is not evicted.
+                // A live record in such a column is a part of a value that was stored after the flush: it is not
+                // evicted.
                 let is_empty = self.keeper.lock().drain(self.levels, column, false, &mut self.slice);
                 sweep.left_some |= !is_empty;
             }
@@ -191,8 +194,8 @@ impl Round<'_> {
             self.keeper.lock().learn_sealed(self.store);
         }
         memory.recycle();
-        // A reader that found an entry before it was removed may still be about to ask whether its item was flushed. It has
-        // passed a quiescent point once no column waits for one.
+        // A reader that found an entry before it was removed may still be about to ask whether its item was flushed. It
+        // has passed a quiescent point once no column waits for one.
         if !sweep.left_some && memory.retired_columns() == 0 {
             self.store.forget_flush(floor);
         }

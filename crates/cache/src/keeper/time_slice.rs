@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-/// How often the keeper begins a round without being woken. A round that takes longer is ended, and the next one goes on.
+/// How often the keeper begins a round without being woken. A round that takes longer is ended, and the next one goes
+/// on.
 pub(super) const ROUND_PERIOD: Duration = Duration::from_millis(100);
-/// How long the keeper works in one go, unless a writer waits for it. A worker on the same core may have requests to answer.
+/// How long the keeper works in one go, unless a writer waits for it. A worker on the same core may have requests to
+/// answer.
 const SLICE_MAX: Duration = Duration::from_micros(100);
 /// How long the keeper sleeps between two slices, at least.
 const PAUSE: Duration = Duration::from_micros(300);
@@ -48,8 +50,8 @@ impl TimeSlice {
     pub(super) fn yield_if_due(&mut self, may_pause: impl FnOnce() -> bool) {
         if self.pace == Pace::Calm && self.slice_began.elapsed() > SLICE_MAX && may_pause() {
             self.worked_before = self.worked();
-            // A mere yield would not do: the scheduler owes more time to a thread that slept for long than to one that was
-            // at work all along.
+            // A mere yield would not do: the scheduler owes more time to a thread that slept for long than to one that
+            // was at work all along.
             std::thread::sleep(PAUSE);
             self.slice_began = Instant::now();
         }

@@ -37,7 +37,8 @@ impl ColumnQueue {
         self.0.len()
     }
 
-    /// The oldest column that may go, or the cheapest sparse one among the first few. Columns that are gone are forgotten.
+    /// The oldest column that may go, or the cheapest sparse one among the first few. Columns that are gone are
+    /// forgotten.
     pub(super) fn next(&mut self, status_of: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<Next> {
         let mut sparse = CheapestSparse::new(Sparse::BEFORE_ITS_TURN);
         let mut position = 0;

@@ -37,9 +37,9 @@ impl HitmapMaker {
         }
     }
 
-    /// Makes the same maps on a device, or on the CPU if there is no device. A small map is made on the device now, so that the
-    /// log says at the start whether the device works. The map's bytes count as main memory all the same: if the device fails
-    /// later, the map comes back to the CPU.
+    /// Makes the same maps on a device, or on the CPU if there is no device. A small map is made on the device now, so
+    /// that the log says at the start whether the device works. The map's bytes count as main memory all the same: if
+    /// the device fails later, the map comes back to the CPU.
     pub(super) fn on(self, cuda: Option<CudaOptions>, layout: Layout) -> HitmapMaker {
         let Some(CudaOptions { number, managed }) = cuda else { return self };
         let mode = if managed { MemoryMode::Managed } else { MemoryMode::Explicit };

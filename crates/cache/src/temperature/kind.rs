@@ -56,8 +56,8 @@ impl TemperatureKind {
         self.build_on(None)
     }
 
-    /// The policy of this kind, with its hitmap on a CUDA device if there is one. One line of the log says which device was
-    /// found, or why none was.
+    /// The policy of this kind, with its hitmap on a CUDA device if there is one. One line of the log says which device
+    /// was found, or why none was.
     pub fn build_on(self, cuda: Option<CudaOptions>) -> Box<dyn Temperature> {
         let options = PublishedOptions::default();
         match self {

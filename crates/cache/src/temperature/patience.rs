@@ -2,9 +2,9 @@
 
 use super::policy::Judged;
 
-/// How much of a column may stay: all of it, at first. Keys that are wanted were often stored one after another, and none of
-/// them should go just because they share a column. But a cache of nothing but warm items must give some room in the end, or
-/// a writer would wait until the sweep has cooled all of them.
+/// How much of a column may stay: all of it, at first. Keys that are wanted were often stored one after another, and
+/// none of them should go just because they share a column. But a cache of nothing but warm items must give some room
+/// in the end, or a writer would wait until the sweep has cooled all of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// Passes in a row that gave less than an eighth of a column.
@@ -47,8 +47,8 @@ impl Patience {
     }
 }
 
-/// Sets the level of items to 0, which evicts them, until the items with a higher level have at most `keep_bytes_max` bytes. The
-/// least warm items go first, and of equally warm ones the first.
+/// Sets the level of items to 0, which evicts them, until the items with a higher level have at most `keep_bytes_max`
+/// bytes. The least warm items go first, and of equally warm ones the first.
 pub(super) fn keep_within(levels: &mut [u8], items: &[Judged], keep_bytes_max: u64) {
     let kept = |(level, item): (&u8, &Judged)| if *level > 0 { u64::from(item.bytes) } else { 0 };
     let mut kept_bytes: u64 = levels.iter().zip(items).map(kept).sum();

@@ -104,15 +104,15 @@ impl TemperatureStats {
 
 /// A policy: an order of columns, and a judgement of the items in them.
 ///
-/// A policy knows the columns that were sealed, each by number and birth. The birth number tells this use of a column from
-/// later ones. Columns may go without being the policy's choice; the policy learns of it when `status_of` answers
+/// A policy knows the columns that were sealed, each by number and birth. The birth number tells this use of a column
+/// from later ones. Columns may go without being the policy's choice; the policy learns of it when `status_of` answers
 /// [`Candidate::Gone`].
 pub trait Temperature: Send {
     /// A column was filled and sealed.
     fn sealed(&mut self, column: ColumnId, birth: u64, queue: Queue);
 
-    /// The next column to reclaim. The policy forgets it. `status_of` answers whether a column may go. If the column cannot
-    /// be emptied after all, the caller calls [`Temperature::sealed`] for it again.
+    /// The next column to reclaim. The policy forgets it. `status_of` answers whether a column may go. If the column
+    /// cannot be emptied after all, the caller calls [`Temperature::sealed`] for it again.
     fn victim(&mut self, status_of: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<ColumnId>;
 
     /// There was no room for the items of a victim that stay: the column is to be the next victim again.

@@ -1,11 +1,12 @@
 //! Catalyst's policy as published (section 3.2 of the paper), applied to columns.
 //!
-//! With each batch of references the policy samples as many random items and looks up their zones. A column's rank in the
-//! victim pool is the mean zone of the items sampled from it, and the coldest column goes first. When a column goes, its items
-//! are looked up once more, and those in zone 0 are evicted. Where a column holds one item, this is the paper's pool of items.
-//! The paper leaves two things open: how large the pool is (here as many columns as items were sampled for one batch, 16 at
-//! least), and in which order items of one zone leave (here the first sampled first). When fewer than 5 % of the sampled items
-//! are in zone 0, the hitmap is compacted. `docs/evidence/catalyst.md` says what each of these numbers is worth.
+//! With each batch of references the policy samples as many random items and looks up their zones. A column's rank in
+//! the victim pool is the mean zone of the items sampled from it, and the coldest column goes first. When a column
+//! goes, its items are looked up once more, and those in zone 0 are evicted. Where a column holds one item, this is the
+//! paper's pool of items. The paper leaves two things open: how large the pool is (here as many columns as items were
+//! sampled for one batch, 16 at least), and in which order items of one zone leave (here the first sampled first). When
+//! fewer than 5 % of the sampled items are in zone 0, the hitmap is compacted. `docs/evidence/catalyst.md` says what
+//! each of these numbers is worth.
 
 use super::column_queue::LOOK_AHEAD_COLUMNS;
 use super::hitmap_maker::HitmapMaker;
@@ -16,10 +17,11 @@ use larder_memory::ColumnId;
 use larder_temperature::{Digest, Hitmap, Reference};
 use std::collections::{BTreeMap, HashMap};
 
-/// The victim pool has room for so many columns even if batches are smaller. A pool of one keeps the column that was coldest
-/// when it was sampled, however warm it has become: that cost 5 points of the hit ratio of the workload Mix.
+/// The victim pool has room for so many columns even if batches are smaller. A pool of one keeps the column that was
+/// coldest when it was sampled, however warm it has become: that cost 5 points of the hit ratio of the workload Mix.
 const POOL_COLUMNS_MIN: usize = 16;
-/// A column's rank is the mean of so many sampled items at most. Where a column holds one item, only the last sample counts.
+/// A column's rank is the mean of so many sampled items at most. Where a column holds one item, only the last sample
+/// counts.
 const SAMPLED_REMEMBERED_MAX: u64 = 8;
 /// The parts of a zone that a rank distinguishes.
 const ZONE_PARTS: u64 = 256;
@@ -27,12 +29,13 @@ const ZONE_PARTS: u64 = 256;
 /// The numbers of [`Published`] beside those of its hitmap. The defaults are the paper's, if it names one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PublishedPolicyOptions {
-    /// Compaction begins when a smaller share than this of the sampled items is in zone 0 (section 3.1.4: 0.05); 0 = never.
+    /// Compaction begins when a smaller share than this of the sampled items is in zone 0 (section 3.1.4: 0.05); 0 =
+    /// never.
     pub compact_below: f64,
     /// Items sampled for each reference, above 0 (section 3.2.3: 1).
     pub drawn_per_reference: f64,
-    /// Items sampled before the share of cold ones is looked at. A smaller batch counts together with the batches before it. The
-    /// paper looks at every batch (Algorithm 1), but the share of a few items is chance.
+    /// Items sampled before the share of cold ones is looked at. A smaller batch counts together with the batches
+    /// before it. The paper looks at every batch (Algorithm 1), but the share of a few items is chance.
     pub drawn_min: usize,
 }
 

@@ -9,10 +9,11 @@
 //!                     +-- warm ---+ a little colder
 //! ```
 //!
-//! This is S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023) on columns, with three changes
-//! that the measurements on traces asked for. One read is enough to leave the probation. The ghost also remembers what the sweep
-//! of the main columns evicts. And the probation's share of the columns is not a constant: shadows try several shares (see
-//! [`Shadows`]). The ghost is asked when an item's probation ends, not when the item is stored, so that a request stays cheap.
+//! This is S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023) on columns, with three
+//! changes that the measurements on traces asked for. One read is enough to leave the probation. The ghost also
+//! remembers what the sweep of the main columns evicts. And the probation's share of the columns is not a constant:
+//! shadows try several shares (see [`Shadows`]). The ghost is asked when an item's probation ends, not when the item is
+//! stored, so that a request stays cheap.
 
 use super::column_queue::ColumnQueue;
 use super::hitmap_maker::HitmapMaker;
@@ -98,8 +99,8 @@ impl Sweep {
         items >= self.fitted_items * REFIT_MORE || items < self.fitted_items / REFIT_FEWER
     }
 
-    /// Ages the hitmap by as much of it as was judged of the main columns: while the sweep goes round once, each key's zone goes
-    /// down by one, as the counter in an entry would.
+    /// Ages the hitmap by as much of it as was judged of the main columns: while the sweep goes round once, each key's
+    /// zone goes down by one, as the counter in an entry would.
     fn age(&mut self, examined: usize) {
         let columns = self.columns().max(1) as u64;
         let Some(hitmap) = &mut self.hitmap else { return };

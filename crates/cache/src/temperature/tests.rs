@@ -1,4 +1,4 @@
-//! The policies, asked directly.
+//! The policies, without a cache around them.
 
 use super::patience::keep_within;
 use super::*;
@@ -8,7 +8,7 @@ use larder_memory::ColumnId;
 use larder_temperature::{Digest, Reference};
 use proptest::prelude::*;
 
-/// Every column may go, and all of it is alive.
+/// Every column may go, and all bytes in it are live.
 fn all_ready(column: ColumnId, _: u64) -> Candidate {
     Candidate::Ready(ColumnStatus { column, live_bytes: 100, column_bytes: 100 })
 }
@@ -23,10 +23,10 @@ fn verdicts(of: &mut dyn Temperature, queue: Queue, items: &[Judged]) -> Vec<Ver
     verdicts
 }
 
-/// Nobody lives here.
-struct Nobody;
+/// A cache without items.
+struct Empty;
 
-impl Residents for Nobody {
+impl Residents for Empty {
     fn sample(&mut self, _: usize, _: &mut Vec<Resident>) {}
 }
 
@@ -47,13 +47,13 @@ fn probation_asks_for_one_read_and_the_main_columns_for_one_a_sweep() {
 }
 
 #[test]
-fn who_was_evicted_lately_comes_back_to_stay() {
+fn an_item_that_was_evicted_lately_is_kept_when_it_comes_back() {
     let mut sweep = Sweep::by_entry();
     sweep.fit(1000);
     for queue in [Queue::Probation, Queue::Main] {
         assert_eq!(verdicts(&mut sweep, queue, &[item(7, 0)]), [Verdict::Evict]);
         assert_eq!(verdicts(&mut sweep, Queue::Probation, &[item(7, 0)]), [KEEP], "{queue:?}");
-        // The ghost has forgotten it: once is once.
+        // The ghost has forgotten the key: one eviction counts once.
         assert_eq!(verdicts(&mut sweep, Queue::Probation, &[item(7, 0)]), [Verdict::Evict]);
         assert_eq!(verdicts(&mut sweep, Queue::Probation, &[item(7, 0)]), [KEEP]);
     }
@@ -85,14 +85,14 @@ fn the_probation_gives_when_it_has_more_than_its_share() {
         let queue = if n < 10 { Queue::Probation } else { Queue::Main };
         sweep.sealed(ColumnId(n), u64::from(n), queue);
     }
-    // Ten of forty are more than a tenth; four of thirty-four too; three of thirty-three not.
+    // Ten of forty columns are more than a tenth, and so are four of 34; three of 33 are not.
     let order: Vec<u32> =
         (0..9).filter_map(|_| sweep.victim(&mut all_ready)).map(|column| column.0).collect();
     assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 10, 11]);
 }
 
 #[test]
-fn a_column_that_is_mostly_dead_goes_first_and_one_that_is_gone_is_forgotten() {
+fn a_sparse_column_goes_first_and_one_that_is_gone_is_forgotten() {
     for kind in TemperatureKind::ALL {
         let mut policy = kind.build();
         for n in 0..12 {
@@ -114,29 +114,29 @@ fn a_column_that_is_mostly_dead_goes_first_and_one_that_is_gone_is_forgotten() {
 #[test]
 fn a_hitmap_keeps_what_was_read_until_it_has_aged() {
     let mut sweep = Sweep::by_hitmap(HitmapMaker::line());
-    // Nothing is known before it is known how many items there are.
+    // Before the number of items is known, there is no hitmap.
     assert_eq!(sweep.wanted_below(), 0);
     sweep.fit(1000);
     assert_eq!(sweep.wanted_below(), 1 << 31);
     let read: Vec<Judged> = (0..600).map(|n| item(n, 0)).collect();
     let marks: Vec<Reference> = read.iter().map(|item| Reference::read(Digest::of(item.hash))).collect();
-    sweep.refer(&marks, &mut Nobody);
+    sweep.refer(&marks, &mut Empty);
     let stored: Vec<_> = (1000..1600).map(|n| Reference::store(Digest::of(item(n, 0).hash))).collect();
-    sweep.refer(&stored, &mut Nobody);
+    sweep.refer(&stored, &mut Empty);
     assert_eq!(sweep.facts().references, 1200);
     assert!(verdicts(&mut sweep, Queue::Probation, &read).iter().all(|verdict| *verdict == KEEP));
     let cold: Vec<Judged> = (1000..1600).map(|n| item(n, 3)).collect();
     let stay = verdicts(&mut sweep, Queue::Probation, &cold).iter().filter(|v| **v == KEEP).count();
     assert!(stay < 200, "{stay} of 600 that were only stored");
-    // All of the main columns are warm: that begins an aging, and afterwards they are cold.
+    // A sweep over the main columns ages the hitmap once. Afterwards its items are cold.
     assert!(verdicts(&mut sweep, Queue::Main, &read).iter().all(|verdict| *verdict == KEEP));
     assert_eq!(sweep.facts().agings, 1);
-    sweep.refer(&[], &mut Nobody);
+    sweep.refer(&[], &mut Empty);
     let left = verdicts(&mut sweep, Queue::Main, &read).iter().filter(|v| **v == KEEP).count();
     assert!(left < 100, "{left} of 600 after an aging");
 }
 
-/// So many columns of one item each.
+/// A cache of so many columns of one item each, which are sampled in turn.
 struct Singles(u32, u32);
 
 impl Residents for Singles {
@@ -150,17 +150,17 @@ impl Residents for Singles {
 }
 
 #[test]
-fn the_victim_pool_offers_the_coldest_that_were_drawn() {
+fn the_victim_pool_offers_the_coldest_sampled_columns() {
     let mut published = Published::new(HitmapMaker::published(Default::default()));
     published.fit(1000);
     for n in 0..1000 {
         published.sealed(ColumnId(n), u64::from(n), Queue::Probation);
     }
-    // Whoever is even is read, who is divisible by four twice, and the first hundred are not drawn.
+    // Even items are read once, items divisible by four twice, and the first hundred are not sampled.
     for step in [2, 4] {
         let reads: Vec<_> =
             (0..1000).step_by(step).map(|n| Reference::read(Digest::of(item(n, 0).hash))).collect();
-        published.refer(&reads, &mut Nobody);
+        published.refer(&reads, &mut Empty);
     }
     let mut rest = Singles(1000, 99);
     published.sample(900, &mut rest);

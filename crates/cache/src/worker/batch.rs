@@ -1,28 +1,31 @@
-//! A batch of lookups whose waits for memory overlap.
+//! Lookups of many keys whose waits for memory overlap.
 //!
-//! A stage is done for all keys before the next one begins, so that what a stage asks memory for has come when the next
-//! one reads it. Two things decide how well the waits overlap: how many accesses follow each other closely, because a
-//! processor that waits for the translation of an address goes on only as far as its window of instructions reaches; and
-//! that nobody stands in line behind the few keys that need a third access, those in sub-buckets. So keys are hashed
-//! before the first bucket is asked for, and those from sub-buckets are confirmed last.
+//! Each stage is done for all keys before the next one begins, so that a cache line that one stage has prefetched has
+//! arrived when the next stage reads it. Two things decide how well the waits overlap.
+//!
+//! * How many memory accesses follow each other closely: a processor that waits for the translation of an address goes
+//!   on only as far as its window of instructions reaches. So a few keys are hashed together before their buckets are
+//!   prefetched.
+//! * That no key waits behind the few keys that need a third access, those in sub-buckets. So these are confirmed last.
 
 use super::Worker;
 use super::read::{Hit, Lookup};
 use larder_index::{BucketPlace, Peek, Seen, SubPlace};
 use larder_item::KeyHash;
 
-/// Keys that are hashed, and whose buckets are then asked for, together. Of 128 at once some were asked for in vain.
+/// Keys that are hashed together, and whose buckets are then prefetched together. With 128 keys some prefetches were
+/// lost.
 const HASHED_TOGETHER: usize = 4;
-/// So many keys ahead of the one that is confirmed, the lines of the value are asked for.
+/// The lines of a value are prefetched so many keys before the key is confirmed.
 const VALUE_AHEAD: usize = 4;
 
-/// Room for one batch of keys, to be used again and again.
+/// Room for one batch of keys. It is used again for the next one.
 pub struct GetBatch {
     hashes: [KeyHash; GetBatch::KEYS_MAX],
     buckets: [BucketPlace; GetBatch::KEYS_MAX],
-    /// Numbers of keys, and what was seen of them, in the order in which they are confirmed.
+    /// Numbers of keys and what the index showed of them, in the order in which they are confirmed.
     seen: [(u32, Option<Seen>); GetBatch::KEYS_MAX],
-    /// Numbers of keys that are to be looked for in sub-buckets.
+    /// Numbers of keys that may be in sub-buckets.
     below: [(u32, SubPlace); GetBatch::KEYS_MAX],
 }
 
@@ -41,8 +44,8 @@ impl GetBatch {
     /// The largest batch, in keys.
     pub const KEYS_MAX: usize = 128;
 
-    /// Looks up `keys`, each as [`Worker::get`] would, and tells `each` the number of the key and the item, once for every
-    /// key, in an order of its own. Every answer was true at some moment during the call.
+    /// Looks up `keys`, each as [`Worker::get`] does. Calls `each` once for every key, in any order, with the key's
+    /// number and its item. Every answer was true at some moment during the call.
     ///
     /// # Panics
     /// If there are more than [`GetBatch::KEYS_MAX`] keys.
@@ -54,14 +57,14 @@ impl GetBatch {
         mut each: impl FnMut(usize, Option<Hit<'w>>),
     ) {
         let lookup = worker.lookup();
-        self.ask(&lookup, worker, keys);
+        self.prefetch_buckets(&lookup, worker, keys);
         self.locate(&lookup, keys.len());
         self.confirm(&lookup, worker, keys, &mut each);
     }
 
-    /// Stage 1. The stages are functions of their own so that each has all registers.
+    /// Stage 1. Each stage is a function of its own, so that each has all registers.
     #[inline(never)]
-    fn ask(&mut self, lookup: &Lookup<'_>, worker: &Worker, keys: &[&[u8]]) {
+    fn prefetch_buckets(&mut self, lookup: &Lookup<'_>, worker: &Worker, keys: &[&[u8]]) {
         let (hashes, buckets) = (&mut self.hashes[..keys.len()], &mut self.buckets[..keys.len()]);
         let together = hashes.chunks_mut(HASHED_TOGETHER).zip(buckets.chunks_mut(HASHED_TOGETHER));
         for ((hashes, buckets), keys) in together.zip(keys.chunks(HASHED_TOGETHER)) {
@@ -74,15 +77,15 @@ impl GetBatch {
         }
     }
 
-    /// Stages 2 and 3: every key gets its place in `seen`.
+    /// Stages 2 and 3: fills `seen`.
     #[inline(never)]
     fn locate(&mut self, lookup: &Lookup<'_>, count: usize) {
         let (mut seen, mut below) = (0, 0);
         let (hashes, buckets) = (&self.hashes[..count], &self.buckets[..count]);
         for (at, (hash, bucket)) in hashes.iter().zip(buckets).enumerate() {
             match lookup.locate(*hash, *bucket) {
-                Peek::Below(place) => {
-                    self.below[below] = (at as u32, place);
+                Peek::Below(position) => {
+                    self.below[below] = (at as u32, position);
                     below += 1;
                 }
                 found => {
@@ -91,13 +94,13 @@ impl GetBatch {
                 }
             }
         }
-        for (at, place) in &self.below[..below] {
-            self.seen[seen] = (*at, lookup.locate_below(hashes[*at as usize], *place));
+        for (at, position) in &self.below[..below] {
+            self.seen[seen] = (*at, lookup.locate_below(hashes[*at as usize], *position));
             seen += 1;
         }
     }
 
-    /// Stage 4.
+    /// Stage 4: compares the keys.
     #[inline(never)]
     fn confirm<'w>(
         &self,
@@ -118,15 +121,15 @@ impl GetBatch {
             {
                 each(at, Some(hit));
             } else {
-                each(at, get_alone(worker, hash, key));
+                each(at, get_one(worker, hash, key));
             }
         }
     }
 }
 
-/// The word of the index and memory themselves, where what the stages saw says nothing: for a miss, most of the time.
+/// Asks the index exactly, where the stages found nothing: for a miss, most of the time.
 #[cold]
 #[inline(never)]
-fn get_alone<'w>(worker: &'w Worker, hash: KeyHash, key: &[u8]) -> Option<Hit<'w>> {
+fn get_one<'w>(worker: &'w Worker, hash: KeyHash, key: &[u8]) -> Option<Hit<'w>> {
     worker.get(hash, key)
 }

@@ -1,4 +1,4 @@
-//! Chains of chunks, in which large values stand: filled as the bytes arrive, and read as the socket takes them.
+//! Chains of chunks, which hold large values: filled as the bytes arrive, and read as the socket takes them.
 
 use super::read::Hit;
 use super::{ColumnUse, Worker};
@@ -10,9 +10,9 @@ use larder_memory::{ChunkSpace, ColumnPin, Guard, Memory, NewChunked, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// While more columns are pinned, in sixteenths of all columns, no more bytes are received or sent. An upload that is the only
-/// one may go on for longer than others. A chunk pins its column as a whole: where chunks are spread among other records, a
-/// few bytes can pin many columns.
+/// While more columns are pinned, in sixteenths of all columns, no more bytes are received or sent. An upload that is
+/// the only one may go on for longer than others. A chunk pins its column as a whole: where chunks are spread among
+/// other records, a few bytes can pin many columns.
 const UPLOADS_PIN_SIXTEENTHS: u64 = 12;
 const SOLE_PIN_SIXTEENTHS: u64 = 15;
 const READS_PIN_SIXTEENTHS: u64 = 15;
@@ -120,8 +120,8 @@ pub(super) struct PinnedChain {
 }
 
 impl PinnedChain {
-    /// Pins the chain that begins at `first`. The location was looked up since the last quiescent point, or the chain is pinned
-    /// already.
+    /// Pins the chain that begins at `first`. The location was looked up since the last quiescent point, or the chain
+    /// is pinned already.
     fn new(guard: &Guard<'_>, first: Location) -> PinnedChain {
         let mut pins: VecDeque<ColumnPin> = VecDeque::new();
         let mut next = Some(first);
@@ -144,8 +144,8 @@ impl PinnedChain {
     }
 }
 
-/// A large value on its way out. The chunks that are not sent yet are pinned, so the whole value is sent, whatever becomes of the
-/// item.
+/// A large value on its way out. The chunks that are not sent yet are pinned, so the whole value is sent, whatever
+/// becomes of the item.
 pub struct LargeRead {
     chain: PinnedChain,
     /// Bytes of the present chunk that were sent.
@@ -184,8 +184,8 @@ impl OldValue {
 #[derive(Clone, Copy)]
 pub(super) enum Piece<'a> {
     Bytes(&'a [u8]),
-    /// A pinned chain of chunks. The chunks are copied one by one, because a copy of the whole value might not fit on the heap
-    /// beside the columns.
+    /// A pinned chain of chunks. The chunks are copied one by one, because a copy of the whole value might not fit on
+    /// the heap beside the columns.
     Chain {
         total: u32,
         first: Location,
@@ -237,8 +237,8 @@ impl Worker {
         })
     }
 
-    /// Reserves the next chunk for a value of which `wanted` bytes have no chunk yet. Returns the chunk, and how many bytes have
-    /// none now.
+    /// Reserves the next chunk for a value of which `wanted` bytes have no chunk yet. Returns the chunk, and how many
+    /// bytes have none now.
     fn reserve_chunk(
         &mut self,
         owner: KeyHash,
@@ -313,22 +313,23 @@ impl Worker {
         self.chain_died(upload.first);
     }
 
-    /// Counts every chunk from `first` on as dead. The chain was never published, so its bytes were never counted as stored.
+    /// Counts every chunk from `first` on as dead. The chain was never published, so its bytes were never counted as
+    /// stored.
     pub(super) fn chain_died(&self, first: Location) {
         let guard = self.reader.pin();
         let mut next = Some(first);
         while let Some(at) = next {
             let chunk = guard.chunk(at);
-            // Without the mark, the pass would take the chunk for one of a published item if other chunks of the same chain
-            // number are part of one.
+            // A published item may have chunks with the same chain number, for example after an append was done over.
+            // Without the mark, the pass would take this chunk for one of them.
             guard.item(at).mark_dead();
             self.cache.store.record_died(at, chunk.held_bytes());
             next = chunk.next;
         }
     }
 
-    /// Places a long value that is here already: its chunks, then their owner record. The upload that is returned pins the chunks
-    /// until the record is published.
+    /// Places a long value that is here already: its chunks, then their owner record. The upload that is returned pins
+    /// the chunks until the record is published.
     pub(super) fn place_long(
         &mut self,
         hash: KeyHash,

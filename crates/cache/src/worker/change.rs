@@ -8,7 +8,7 @@ use crate::commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, S
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{NewItem, Value};
 
-/// What memcached counts for an item beside key and value: its header, its suffix and the terminators.
+/// Bytes that memcached counts for an item beside key and value: its header, its suffix and the terminators.
 const COUNTED_BYTES: u64 = 48 + 8 + 1 + 2;
 
 impl Worker {
@@ -33,19 +33,19 @@ impl Worker {
         }
     }
 
-    /// One attempt: look, decide, place, publish. `None` when somebody else changed the item in between.
+    /// One attempt: look, decide, place, publish. `None`: another thread changed the item in between.
     fn store_once(&mut self, store: &Store<'_>) -> Option<StoreOutcome> {
         let outcome = match self.admit(store) {
             Err(refused) => return Some(refused),
             Ok((Expected::Unchanged { at, .. }, _)) if store.joins() => self.extend(store, at),
             Ok((expected, stale_of)) => self.store_over(store, expected, stale_of),
         };
-        // `Exists` from a publish that lost the race means: look again.
+        // `Exists` means here that the publish lost a race: look again.
         (outcome != StoreOutcome::Exists).then_some(outcome)
     }
 
-    /// Whether the store may go through as things stand, and what it then expects to find. The second part is the
-    /// present item if the new one is to be marked stale after it.
+    /// Whether the store may go through now, and what it then expects to find. The second value is the present item, if
+    /// the new one is to be marked as stale.
     pub(super) fn admit(&self, store: &Store<'_>) -> Result<(Expected, Option<Location>), StoreOutcome> {
         let Some(hit) = self.peek(store.hash, store.key) else {
             return match store.mode {
@@ -69,14 +69,14 @@ impl Worker {
                 return Ok((self.expect_unchanged(hit.at), Some(hit.at)));
             }
             Some(_) => return Err(StoreOutcome::Exists),
-            // Only what depends on the present item has to find it again.
+            // A plain set does not depend on the present item.
             None if store.mode == Mode::Set => return Ok((Expected::Anything, None)),
             None => {}
         }
         Ok((self.expect_unchanged(hit.at), None))
     }
 
-    /// State and expiry of a new item; a stale one keeps the expiry and the token of the item at `stale_of`.
+    /// State and expiry of a new item. A stale one keeps the expiry and the token of the item at `stale_of`.
     pub(super) fn new_state(&self, store: &Store<'_>, stale_of: Option<Location>) -> (State, Expiry) {
         let mut bits = if store.binary_key { State::BINARY_KEY } else { 0 };
         let mut expiry = store.vivify.filter(|_| store.joins()).unwrap_or(store.expiry);
@@ -88,7 +88,7 @@ impl Worker {
         (State::at(self.cache.store.clock.now_s(), bits), expiry)
     }
 
-    /// Places the value and publishes it. `Exists` if what was expected has changed.
+    /// Places the value and publishes it. `Exists`: the present item is not as expected.
     fn store_over(
         &mut self,
         store: &Store<'_>,
@@ -101,7 +101,8 @@ impl Worker {
         self.put(store.key, store.hash, [Piece::Bytes(store.value), Piece::NOTHING], &of, expected)
     }
 
-    /// Places key and value, in one piece or in chunks, and publishes them. `Exists` if what was expected has changed.
+    /// Places key and value, in one piece or in chunks, and publishes them. `Exists`: the present item is not as
+    /// expected.
     #[inline]
     fn put(
         &mut self,
@@ -112,7 +113,7 @@ impl Worker {
         expected: Expected,
     ) -> StoreOutcome {
         let total = value[0].length() + value[1].length();
-        // A state that comes from an older version says nothing about this one.
+        // The state may come from an older version of the item. Only that version is on flash unchanged.
         let of = &RecordFields { state: State(of.state.0 & !State::CLEAN), ..*of };
         let (new, upload) = match value {
             [Piece::Bytes(first), Piece::Bytes(second)]
@@ -136,10 +137,10 @@ impl Worker {
 
     /// Append or prepend to the item at `at`.
     fn extend(&mut self, store: &Store<'_>, at: Location) -> StoreOutcome {
-        // The old value is copied out first: making room may take its column.
+        // The old value is copied first: making room may reclaim its column.
         let expected = self.expect_unchanged(at);
         let (old, of) = self.old_record(at);
-        // Each part may be stored, both together may not: memcached calls that not stored.
+        // If each part may be stored but both together are too large, memcached answers "not stored".
         if !self.fits(store.key.len(), old.length() as u64 + store.value.len() as u64) {
             return StoreOutcome::NotStored;
         }
@@ -240,7 +241,7 @@ impl Worker {
             let (flags, state) = (hit.item.flags(), hit.item.state());
             let mut digits = [b' '; DIGITS_MAX];
             let length = decimal(value, &mut digits).max(old_bytes);
-            // A short number in a long field leaves it as long as it was.
+            // A short number in a long value is padded with blanks, so that the value stays as long as it was.
             let (number, blanks) = (&digits[..length.min(DIGITS_MAX)], length.saturating_sub(DIGITS_MAX));
             let cas = arith.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
             let of = RecordFields { flags, expiry, cas, state };
@@ -280,7 +281,7 @@ impl Worker {
             let Some(hit) = self.get(hash, key) else { return Touched::NotFound };
             let at = hit.at;
             {
-                // Under the writer bit, so that the pass cannot move the item with the old expiry in between.
+                // Under the writer bit, so that the pass cannot move the item with its old expiry in between.
                 let guard = self.reader.pin();
                 let keys = self.cache.store.key_reader(&guard);
                 let bucket = self.cache.store.index.lock(hash);
@@ -298,7 +299,7 @@ impl Worker {
                     _ => continue,
                 }
             }
-            // The record has no word for an expiry: write it anew with one.
+            // The record has no word for an expiry: it is written anew with one.
             let expected = self.expect_unchanged(at);
             let (value, old) = self.old_record(at);
             let of = RecordFields { expiry, ..old };
@@ -316,8 +317,8 @@ impl Worker {
 /// Room for the digits of any number.
 const DIGITS_MAX: usize = 24;
 
-/// The number a value spells, blanks around it and zeros before it aside, and the value's length; `None` if it is none, or
-/// larger than 64 bits.
+/// The decimal number in a value, and the value's length. Blanks around the number and zeros before it are allowed.
+/// `None`: the value is not a number, or the number is larger than 64 bits.
 fn number(hit: &Hit<'_>) -> Option<(u64, usize)> {
     let Value::Whole(bytes) = hit.value() else { return None };
     let digits = bytes.trim_ascii();
@@ -334,7 +335,7 @@ fn number(hit: &Hit<'_>) -> Option<(u64, usize)> {
     Some((value, bytes.len()))
 }
 
-/// Writes `value` in decimal to the front of `buffer`; returns how many digits.
+/// Writes `value` in decimal to the front of `buffer`. Returns the number of digits.
 fn decimal(value: u64, buffer: &mut [u8; DIGITS_MAX]) -> usize {
     let digits = value.checked_ilog10().unwrap_or(0) as usize + 1;
     let mut rest = value;

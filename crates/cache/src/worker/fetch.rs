@@ -1,8 +1,8 @@
 //! Looking on flash, and bringing items back into memory.
 //!
-//! If memory has an entry of a key, the key is never looked for on flash, even if its item has expired or was flushed: what
-//! flash has of it is older. An item that was found on flash is published in memory only if, under the writer bit of its
-//! bucket, memory still has no entry of the key and the stamp taken before the lookup still holds.
+//! If memory has an entry of a key, the key is never looked for on flash, even if its item has expired or was flushed:
+//! what flash has of it is older. An item that was found on flash is published in memory only if, under the writer bit
+//! of its bucket, memory still has no entry of the key and the stamp taken before the lookup still holds.
 
 use super::Worker;
 use super::chain::{Piece, RecordFields, Upload};
@@ -47,8 +47,8 @@ fn is_expired(store: &ItemStore, found: &Found) -> bool {
 }
 
 impl Worker {
-    /// Whether it is worth looking on flash for a key that was not found in memory. About one yes in a hundred is wrong; a no
-    /// never is. False if memory has an entry of the key, live or not, or if there is no flash.
+    /// Whether it is worth looking on flash for a key that was not found in memory. About one yes in a hundred is
+    /// wrong; a no never is. False if memory has an entry of the key, live or not, or if there is no flash.
     #[inline]
     pub fn flash_may_hold(&self, hash: KeyHash, key: &[u8]) -> bool {
         self.fetcher.is_some() && self.looks_beyond(hash, key)
@@ -65,7 +65,8 @@ impl Worker {
         false
     }
 
-    /// The same as [`Worker::flash_may_hold`], for a key that no client has asked for yet: a no is not counted as a miss.
+    /// The same as [`Worker::flash_may_hold`], for a key that no client has asked for yet: a no is not counted as a
+    /// miss.
     pub fn flash_might_be_asked(&self, hash: KeyHash, key: &[u8]) -> bool {
         let demoter = self.cache.demoter.as_ref().filter(|_| self.fetcher.is_some());
         demoter.is_some_and(|demoter| demoter.flash().may_hold(hash)) && !self.has_entry(hash, key)
@@ -76,8 +77,8 @@ impl Worker {
         self.cache.store.has_entry(&self.reader.pin(), hash, key)
     }
 
-    /// Looks for a key on flash. Ask [`Worker::flash_may_hold`] first: if memory has an entry of the key, what flash has of it is
-    /// out of date. Reads that were started go to the device with [`Worker::kick_fetches`].
+    /// Looks for a key on flash. Ask [`Worker::flash_may_hold`] first: if memory has an entry of the key, what flash
+    /// has of it is out of date. Reads that were started go to the device with [`Worker::kick_fetches`].
     pub fn fetch(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Fetch {
         let Some(fetcher) = &mut self.fetcher else { return Fetch::Absent };
         let begun = fetcher.begin(token, hash, key);
@@ -96,8 +97,8 @@ impl Worker {
         }
     }
 
-    /// Looks for part `part` (from 1) of a value whose first part is in `found`. Works as [`Worker::fetch`] does, but only the
-    /// value of the result means anything.
+    /// Looks for part `part` (from 1) of a value whose first part is in `found`. Works as [`Worker::fetch`] does, but
+    /// only the value of the result means anything.
     pub fn fetch_part(&mut self, token: u64, hash: KeyHash, key: &[u8], found: &Found, part: u32) -> Fetch {
         let Some(fetcher) = &mut self.fetcher else { return Fetch::Absent };
         match fetcher.begin_part(token, hash, key, found.cas, part) {
@@ -134,8 +135,8 @@ impl Worker {
         });
     }
 
-    /// A descriptor that is readable when [`Worker::poll_fetches`] has results, or [`Worker::flash_committed`] went up. `None` if
-    /// there is no flash.
+    /// A descriptor that is readable when [`Worker::poll_fetches`] has results, or [`Worker::flash_committed`] went up.
+    /// `None` if there is no flash.
     pub fn fetch_fd(&self) -> Option<RawFd> {
         self.fetcher.as_ref().map(|fetcher| fetcher.fd())
     }
@@ -152,15 +153,15 @@ impl Worker {
         }
     }
 
-    /// Invalidations up to this one are durable: see [`Worker::take_commit`]. If the device has failed for good, all count as
-    /// durable, so that no client waits for ever.
+    /// Invalidations up to this one are durable: see [`Worker::take_commit`]. If the device has failed for good, all
+    /// count as durable, so that no client waits for ever.
     pub fn flash_committed(&self) -> Commit {
         let flash = self.cache.demoter.as_ref().map(Demoter::flash);
         flash.filter(|flash| !flash.commits_nothing()).map_or(Commit(u64::MAX), |flash| flash.committed())
     }
 
-    /// The last invalidation that this worker's writes made since the last call. If there is one, the replies to those writes
-    /// wait until [`Worker::flash_committed`] has reached it.
+    /// The last invalidation that this worker's writes made since the last call. If there is one, the replies to those
+    /// writes wait until [`Worker::flash_committed`] has reached it.
     #[inline]
     pub fn take_commit(&self) -> Option<Commit> {
         self.commit.take()
@@ -182,9 +183,10 @@ impl Worker {
             && !self.has_entry(hash, key)
     }
 
-    /// Brings an item from flash into memory, with its CAS number, flags, expiry and state, if it is still the newest version
-    /// of the key. Returns whether it did; then [`Worker::get`] finds the item. If not, memory has something newer, or there is
-    /// no room. The value must be complete: values of several parts take the way of [`Worker::begin_promotion`].
+    /// Brings an item from flash into memory, with its CAS number, flags, expiry and state, if it is still the newest
+    /// version of the key. Returns whether it did; then [`Worker::get`] finds the item. If not, memory has something
+    /// newer, or there is no room. The value must be complete: values of several parts take the way of
+    /// [`Worker::begin_promotion`].
     pub fn promote(&mut self, hash: KeyHash, key: &[u8], found: &Found) -> bool {
         let is_promoted = self.promote_whole(hash, key, found);
         self.count_promotion(is_promoted)
@@ -236,8 +238,9 @@ impl Worker {
     }
 
     /// Begins to bring in a value of which `found` holds the first part. The caller fetches the other parts,
-    /// [`Promotion::next_part`], with [`Worker::fetch_part`], adds them in their order with [`Worker::fill_promotion`], and
-    /// publishes the item with [`Worker::complete_promotion`]. `None`: the item is out of date already, or there is no room.
+    /// [`Promotion::next_part`], with [`Worker::fetch_part`], adds them in their order with [`Worker::fill_promotion`],
+    /// and publishes the item with [`Worker::complete_promotion`]. `None`: the item is out of date already, or there is
+    /// no room.
     pub fn begin_promotion(&mut self, hash: KeyHash, key: &[u8], found: &Found) -> Option<Promotion> {
         let total = u32::try_from(found.value_bytes).ok()?;
         if !self.may_promote(hash, key, found) || found.value.len() > total as usize {
@@ -253,8 +256,8 @@ impl Worker {
         }
     }
 
-    /// Adds the next part. Returns false if the part is too long or there is no room for it: then the caller abandons the
-    /// promotion.
+    /// Adds the next part. Returns false if the part is too long or there is no room for it: then the caller abandons
+    /// the promotion.
     pub fn fill_promotion(&mut self, promotion: &mut Promotion, part: &Found) -> bool {
         // A part without bytes would be fetched again and again.
         if part.value.is_empty() || part.value.len() > promotion.upload.missing_bytes() {
@@ -264,7 +267,8 @@ impl Worker {
         self.fill_upload(&mut promotion.upload, &part.value)
     }
 
-    /// Publishes a value of which all parts are here, on the same conditions as [`Worker::promote`]. `found` is its first part.
+    /// Publishes a value of which all parts are here, on the same conditions as [`Worker::promote`]. `found` is its
+    /// first part.
     pub fn complete_promotion(
         &mut self,
         promotion: Promotion,
@@ -299,8 +303,8 @@ impl Worker {
         self.counters().promotion_lost.add(1);
     }
 
-    /// Publishes the record at `new`, a copy of the item that was found on flash at `stamp`, if that is still the newest version.
-    /// Otherwise the record is taken back.
+    /// Publishes the record at `new`, a copy of the item that was found on flash at `stamp`, if that is still the
+    /// newest version. Otherwise the record is taken back.
     fn publish_found(&mut self, hash: KeyHash, key: &[u8], stamp: Stamp, new: Location) -> bool {
         let store = &self.cache.store;
         let guard = self.reader.pin();

@@ -1,18 +1,18 @@
-//! Walking over all items, a bucket at a time, for dumps and size statistics.
+//! A walk over all items, bucket by bucket, for dumps and size statistics.
 
 use super::Worker;
 use crate::item_store::Life;
 use larder_item::{Location, State};
 
-/// Buckets looked at in one call, however few items they hold.
+/// The most buckets that one call looks at, however few items they hold.
 const BUCKETS_AT_ONCE: usize = 4096;
 
-/// What a dump tells of one item.
+/// One item, as a dump shows it.
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// The key.
     pub key: Vec<u8>,
-    /// Whether it was sent in base64.
+    /// Whether the key was sent in base64.
     pub binary_key: bool,
     /// Expiry as unix time in seconds; -1 = never.
     pub expires_unix_s: i64,
@@ -20,9 +20,9 @@ pub struct Listed {
     pub accessed_unix_s: i64,
     /// CAS number.
     pub cas: u64,
-    /// Whether it was ever read.
+    /// Whether the item was ever read.
     pub fetched: bool,
-    /// Bytes it takes, chunks included.
+    /// Bytes that the item takes, its chunks included.
     pub bytes: u64,
     /// Length of its value, bytes.
     pub value_bytes: u32,
@@ -31,8 +31,9 @@ pub struct Listed {
 }
 
 impl Worker {
-    /// Lists the live items of the buckets from `bucket` on, at least `least` of them if some thousand buckets hold as many, and returns
-    /// the bucket to go on from; `None` at the end. Items stored meanwhile may be listed or not, items of a bucket that is split meanwhile twice.
+    /// Appends the live items of the buckets from `bucket` on to `out`, at least `least` of them if a few thousand
+    /// buckets hold as many. Returns the bucket to go on from; `None` at the end. An item that is stored during the
+    /// walk may be listed or not. An item whose bucket is split during the walk may be listed twice.
     pub fn list(&mut self, mut bucket: u64, least: usize, out: &mut Vec<Listed>) -> Option<u64> {
         let wanted = out.len() + least;
         let mut looked = 0;

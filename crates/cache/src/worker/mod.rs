@@ -1,7 +1,8 @@
 //! A worker: what one thread needs to serve requests.
 //!
 //! * `read.rs` looks up one key, `batch.rs` many keys whose waits for memory overlap, `list.rs` walks over all items.
-//! * `write.rs` locations records and publishes them; `change.rs` is what clients ask for: store, delete, arithmetic, touch.
+//! * `write.rs` locations records and publishes them; `change.rs` is what clients ask for: store, delete, arithmetic,
+//!   touch.
 //! * `chain.rs` fills and reads the chains of chunks of large values; `upload.rs` stores a value that arrives in parts.
 //! * `fetch.rs` looks on flash and brings items back into memory.
 
@@ -53,8 +54,8 @@ pub struct Worker {
     commit: Cell<Option<Commit>>,
 }
 
-/// What a worker fills a column with. Chunks have columns of their own, so that large values that arrive slowly pin no more
-/// columns than they need.
+/// What a worker fills a column with. Chunks have columns of their own, so that large values that arrive slowly pin no
+/// more columns than they need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ColumnUse {
     /// Items, and the owner records of chains of chunks.
@@ -104,7 +105,8 @@ impl Worker {
         self.cache.store.worker_counters(self.number)
     }
 
-    /// Between batches: the worker holds nothing that it has looked up, so columns that were retired since can be reused.
+    /// Between batches: the worker holds nothing that it has looked up, so columns that were retired since can be
+    /// reused.
     #[inline]
     pub fn quiesce(&mut self) {
         self.quiesced += 1;
@@ -128,8 +130,8 @@ impl Worker {
         self.quiesced
     }
 
-    /// Once a second: lets go of open columns that were flushed, so that the flush can be forgotten, and queues the references
-    /// that were noted so far.
+    /// Once a second: lets go of open columns that were flushed, so that the flush can be forgotten, and queues the
+    /// references that were noted so far.
     pub fn tick(&mut self) {
         self.cache.keeper.flush_references(&self.references);
         let floor = self.cache.store.flush_floor();

@@ -1,4 +1,4 @@
-//! Looking up: one key at a time, or a batch in stages.
+//! Lookups: one key at a time, or many keys in stages.
 
 use super::Worker;
 use crate::item_store::Life;
@@ -9,9 +9,9 @@ use larder_temperature::{Digest, Reference};
 
 /// A live item, borrowed from memory until the worker's next quiescent point.
 pub struct Hit<'g> {
-    /// Where it is.
+    /// Location of its record.
     pub at: Location,
-    /// Its bytes.
+    /// The record.
     pub item: Item<'g>,
 }
 
@@ -39,8 +39,7 @@ impl<'g> Hit<'g> {
     }
 }
 
-/// What the stages of a batch need, at hand. Its stages are for one turn of the worker: nothing that they return means
-/// anything after the next quiescent point.
+/// The stages of a lookup of many keys. What a stage returns is valid until the worker's next quiescent point.
 #[derive(Clone, Copy)]
 pub struct Lookup<'w> {
     worker: &'w Worker,
@@ -49,14 +48,14 @@ pub struct Lookup<'w> {
 }
 
 impl<'w> Lookup<'w> {
-    /// Stage 1 of a batch: asks for the key's bucket.
+    /// Stage 1: prefetches the key's bucket.
     #[inline(always)]
     pub fn prefetch_bucket(&self, hash: KeyHash) -> BucketPlace {
         self.sight.prefetch(hash)
     }
 
-    /// Stage 2: where the key probably is, after asking for its record. Wrong once in about ten thousand times: stage 4
-    /// compares the key. [`Peek::Below`] goes through stage 3 first.
+    /// Stage 2: compares tags, and prefetches the record that the key probably has. The guess is wrong once in about
+    /// ten thousand times; stage 4 compares the key. [`Peek::Below`] goes through stage 3 first.
     #[inline(always)]
     pub fn locate(&self, hash: KeyHash, place: BucketPlace) -> Peek {
         let found = self.sight.peek_first(hash, place);
@@ -66,7 +65,7 @@ impl<'w> Lookup<'w> {
         found
     }
 
-    /// Stage 3, for the one key in seven that is not in its bucket's own line: as stage 2.
+    /// Stage 3: as stage 2, for the one key in seven whose entry is in a sub-bucket.
     #[inline(always)]
     pub fn locate_below(&self, hash: KeyHash, below: SubPlace) -> Option<Seen> {
         let seen = self.sight.peek_below(hash, below)?;
@@ -74,22 +73,22 @@ impl<'w> Lookup<'w> {
         Some(seen)
     }
 
-    /// Between stages 3 and 4: asks for the lines of the value beyond those that came with the record.
+    /// Between stages 3 and 4: prefetches the lines of the value that did not come with the record.
     #[inline(always)]
     pub fn prefetch_value(&self, seen: Seen) {
         self.guard.prefetch_value(seen.at());
     }
 
-    /// Stage 4: the item that was seen, if it holds `key` and may be served; its entry is marked as used. `None` says
-    /// nothing: ask [`Worker::get`].
+    /// Stage 4: the item of the record that was found, if it holds `key` and may be served. Its entry is marked as
+    /// used. After `None` the caller asks [`Worker::get`], for the key may be present all the same.
     #[inline(always)]
     pub fn confirm(&self, hash: KeyHash, seen: Seen, key: &[u8]) -> Option<Hit<'w>> {
         let hit = self.read(seen, key)?;
-        // The entry is looked at once more: another request of the batch may have shown its client a newer item.
+        // The entry is looked at once more: another request of the batch may have answered with a newer item.
         self.sight.confirm(hash, seen).then(|| self.noted(hash, hit))
     }
 
-    /// Stage 4 where nobody was shown anything since stage 2: as [`Lookup::confirm`], of the key as it was then.
+    /// Stage 4, if nothing was answered since stage 2: as [`Lookup::confirm`], but with the item as it was at stage 2.
     #[inline(always)]
     pub(super) fn take(&self, hash: KeyHash, seen: Seen, key: &[u8]) -> Option<Hit<'w>> {
         let hit = self.read(seen, key)?;
@@ -112,18 +111,18 @@ impl<'w> Lookup<'w> {
 }
 
 impl Worker {
-    /// For lookups in stages.
+    /// Begins a lookup in stages.
     #[inline(always)]
     pub fn lookup(&self) -> Lookup<'_> {
         Lookup { worker: self, sight: self.cache.store.index.sight(), guard: self.reader.pin() }
     }
 
-    /// Bytes the item takes in memory, its chunks included.
+    /// Bytes that the item takes in memory, its chunks included.
     pub fn bytes_of(&self, hit: &Hit<'_>) -> u64 {
         self.cache.store.bytes_of(&self.reader.pin(), hit.at)
     }
 
-    /// The item of `key`, if it may be served. Leaves a mark of warmth.
+    /// The item of `key`, if it may be served. Raises the warmth of its entry.
     #[inline]
     pub fn get(&self, hash: KeyHash, key: &[u8]) -> Option<Hit<'_>> {
         let guard = self.reader.pin();
@@ -141,7 +140,7 @@ impl Worker {
         None
     }
 
-    /// Like [`Worker::get`], without a trace: no warmth, no counters.
+    /// As [`Worker::get`], but leaves no trace: warmth and counters stay as they are.
     pub fn peek(&self, hash: KeyHash, key: &[u8]) -> Option<Hit<'_>> {
         let guard = self.reader.pin();
         let keys = self.cache.store.key_reader(&guard);
@@ -150,15 +149,15 @@ impl Worker {
         (self.life(at, &item) == Life::Live).then_some(Hit { at, item })
     }
 
-    /// Notes on the item that it was read: the fetched bit once, the last access at most once a minute.
+    /// Writes to the item that it was read: the fetched bit once, the time of the last access at most once a minute.
     #[inline]
     pub fn note_fetch(&self, hit: &Hit<'_>) {
         hit.item.mark_fetched();
         hit.item.touch_last_access(self.cache.store.clock.now_s());
     }
 
-    /// Claims the right to recache a stale or soon expiring item. Returns whether the caller won it. Under the writer
-    /// bit, so that a move by the pass cannot lose the claim.
+    /// Claims the right to recache a stale or soon expiring item. Returns whether the caller won it. The claim is made
+    /// under the writer bit, so that a move by the pass cannot lose it.
     pub fn claim_token(&self, hash: KeyHash, key: &[u8]) -> bool {
         let guard = self.reader.pin();
         let keys = self.cache.store.key_reader(&guard);

@@ -54,8 +54,8 @@ impl Worker {
         }
     }
 
-    /// Appends a complete upload to the item at `at`, or prepends it: the old value is copied to chunks of the same chain.
-    /// `Exists`: the item has changed meanwhile, and the upload is as it was.
+    /// Appends a complete upload to the item at `at`, or prepends it: the old value is copied to chunks of the same
+    /// chain. `Exists`: the item has changed meanwhile, and the upload is as it was.
     fn join_upload(&mut self, upload: &mut Upload, store: &Store<'_>, at: Location) -> StoreOutcome {
         let expected = self.expect_unchanged(at);
         let (old, of) = self.old_record(at);

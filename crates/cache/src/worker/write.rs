@@ -1,8 +1,8 @@
 //! Placing records and publishing them: what every write is made of.
 //!
-//! A write places its record first, without any lock, and then publishes it under the bucket's writer bit. If the bucket does
-//! not hold what the write expected, the record is taken back and the write starts over. No lock is held while room is being
-//! made.
+//! A write places its record first, without any lock, and then publishes it under the bucket's writer bit. If the
+//! bucket does not hold what the write expected, the record is taken back and the write starts over. No lock is held
+//! while room is being made.
 
 use super::{ColumnUse, Worker};
 use crate::demoter::{Leaving, SentParts};
@@ -26,8 +26,8 @@ pub(super) enum Expected {
         at: Location,
         /// The birth number that its column had. If the column has another one by now, another record is at `at`.
         birth: u64,
-        /// What may change in place, and is carried over to the new record: when the item expires, and whether its token was
-        /// given away.
+        /// What may change in place, and is carried over to the new record: when the item expires, and whether its
+        /// token was given away.
         expiry: Expiry,
         token_sent: bool,
     },
@@ -44,8 +44,8 @@ pub(super) enum Published {
     Full,
 }
 
-/// How long a writer helps the pass, and waits for other workers to pass their quiescent points, before it gives up for lack of
-/// room. A worker passes one within microseconds, unless the machine has taken its CPU away.
+/// How long a writer helps the pass, and waits for other workers to pass their quiescent points, before it gives up for
+/// lack of room. A worker passes one within microseconds, unless the machine has taken its CPU away.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
 /// So often a waiting writer only yields. After that it sleeps between its looks.
 const ROOM_YIELDS: u32 = 64;
@@ -55,8 +55,8 @@ const GROW_EVERY: u32 = 32;
 const SPLITS_AT_ONCE: usize = 16;
 
 impl Worker {
-    /// Places a record in this worker's open column. Takes a new column, or helps the pass, as needed. `None`: there is no room
-    /// and none can be made.
+    /// Places a record in this worker's open column. Takes a new column, or helps the pass, as needed. `None`: there is
+    /// no room and none can be made.
     pub(super) fn place(&mut self, item: &NewItem<'_>) -> Option<Location> {
         self.place_with(ColumnUse::Records, |open| open.place(item))
     }
@@ -66,7 +66,8 @@ impl Worker {
         self.place_with(ColumnUse::Records, |open| open.place_chunked(item))
     }
 
-    /// What a write expects that depends on the record at `at`. The record was looked up since the last quiescent point.
+    /// What a write expects that depends on the record at `at`. The record was looked up since the last quiescent
+    /// point.
     pub(super) fn expect_unchanged(&self, at: Location) -> Expected {
         let guard = self.reader.pin();
         let item = guard.item(at);
@@ -124,8 +125,8 @@ impl Worker {
             self.quiesce();
             self.cache.keeper.wake();
             let (store, memory) = (&self.cache.store, &self.cache.store.memory);
-            // Columns enough may be on their way back already. Then only the quiescent points of other workers are missing,
-            // and to reclaim more would empty the cache while one of them is slow.
+            // Columns enough may be on their way back already. Then only the quiescent points of other workers are
+            // missing, and to reclaim more would empty the cache while one of them is slow.
             let helped = memory.returning_columns() < store.free_columns_target()
                 && self.cache.keeper.help(self.cache.levels());
             memory.recycle();
@@ -149,7 +150,8 @@ impl Worker {
         }
     }
 
-    /// Publishes the record at `new` under its key if the present item is as `expected`. Otherwise the record is taken back.
+    /// Publishes the record at `new` under its key if the present item is as `expected`. Otherwise the record is taken
+    /// back.
     pub(super) fn publish(
         &mut self,
         hash: KeyHash,
@@ -214,8 +216,8 @@ impl Worker {
         Published::Done
     }
 
-    /// Inserts an entry. If its bucket has grown as far as it may, the least warm entry of the bucket makes room. Returns false
-    /// if nothing may be evicted.
+    /// Inserts an entry. If its bucket has grown as far as it may, the least warm entry of the bucket makes room.
+    /// Returns false if nothing may be evicted.
     pub(super) fn insert_making_room(
         &self,
         guard: &Guard<'_>,
@@ -278,7 +280,8 @@ impl Worker {
         true
     }
 
-    /// Makes sure that a key without a live item in memory is not on flash either. Returns false if there is a live item by now.
+    /// Makes sure that a key without a live item in memory is not on flash either. Returns false if there is a live
+    /// item by now.
     pub(super) fn make_absent(&self, hash: KeyHash, key: &[u8]) -> bool {
         if self.cache.demoter.is_none() {
             return true;

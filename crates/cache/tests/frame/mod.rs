@@ -1,6 +1,6 @@
-//! Values that say which key and version they are, and end in a sum over themselves.
+//! Values that contain their key, their version and a checksum.
 
-/// Key, version and sum of a value, 8 bytes each.
+/// Key, version and checksum of a value, 8 bytes each.
 pub(crate) const FRAME_BYTES: usize = 24;
 
 /// Pseudo-random numbers: splitmix64.
@@ -41,7 +41,7 @@ pub(crate) fn value_of(key: usize, version: u64, bytes: usize, out: &mut Vec<u8>
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// The version that a value says it is, after it was checked.
+/// The version that a value contains, after the value was checked.
 pub(crate) fn version_of(key: usize, value: &[u8]) -> u64 {
     assert!(value.len() >= FRAME_BYTES, "key {key}: a value of {} bytes", value.len());
     let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));

@@ -1,12 +1,12 @@
-//! What the sequences are made of: operations, keys, values.
+//! The operations, keys and values of the sequences.
 
 use larder_cache::Mode;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// How many keys the sequences speak of.
+/// How many keys the sequences use.
 pub(crate) const KEYS: u8 = 12;
-/// What a client may ask of one key, in numbers that the map gives a meaning.
+/// What a client may do with one key, in numbers that the map gives a meaning.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Store { key: u8, mode: Mode, bytes: usize, ttl: Ttl, cas: Cas, vivify: bool },
@@ -39,7 +39,7 @@ pub(crate) enum Ttl {
     Seconds(u32),
 }
 
-/// The terms of a write that concern CAS numbers.
+/// What a write says about CAS numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cas {
     Any,
@@ -126,7 +126,7 @@ pub(crate) fn key_of(key: u8) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that tell whose they are: no two values agree in more than a few places.
+/// A value that belongs to one key and version: no two values agree in more than a few bytes.
 pub(crate) fn value_of(key: u8, count: u32, bytes: usize) -> Vec<u8> {
     let mut x = u64::from(count) << 8 | u64::from(key);
     let mut value = Vec::with_capacity(bytes + 8);
@@ -138,7 +138,7 @@ pub(crate) fn value_of(key: u8, count: u32, bytes: usize) -> Vec<u8> {
     value
 }
 
-/// The number a value spells, by the rule that the cache states: up to 20 digits, blanks around them.
+/// The number in a value, by the rule of the cache: up to 20 digits, with blanks around them.
 pub(crate) fn number_of(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     (value.len() <= 24 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))

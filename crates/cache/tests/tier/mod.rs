@@ -1,4 +1,4 @@
-//! A flash tier for tests, and a server's way of using it, one key at a time.
+//! A flash tier for tests, used as a server uses it, but one key at a time.
 #![allow(dead_code)]
 
 use larder_cache::*;
@@ -8,19 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A device in memory answers at once; this is for a machine that is busy otherwise.
+/// How long a test waits. A device in memory answers at once, but the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn unix_now_s() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32)
 }
 
-/// Opens the tier on `device`. Without `now_s` it goes by the machine's clock.
+/// Opens the tier on `device`. Without `now_s` it uses the machine's clock.
 pub(crate) fn open(device: &MemoryDevice, recover: Recover, now_s: Option<Arc<AtomicU32>>) -> Arc<Flash> {
     open_with(device, recover, now_s, true)
 }
 
-/// The same, with generations or without.
+/// As [`open`], with generations or without.
 pub(crate) fn open_with(
     device: &MemoryDevice,
     recover: Recover,
@@ -50,7 +50,7 @@ pub(crate) fn open_with(
     flash
 }
 
-/// Waits for what comes with `token`.
+/// Waits for the result of the fetch with `token`.
 fn wait(worker: &mut Worker, token: u64) -> Option<Found> {
     let until = Instant::now() + PATIENCE;
     worker.kick_fetches();
@@ -92,7 +92,7 @@ fn fetch_part(worker: &mut Worker, hash: KeyHash, key: &[u8], found: &Found, par
     }
 }
 
-/// The whole value of what was found, and whether it was promoted. `None` if a part of it is gone.
+/// The whole value of an item that was found, and whether it was promoted. `None`: a part of it is gone.
 pub(crate) fn take_in(
     worker: &mut Worker,
     hash: KeyHash,
