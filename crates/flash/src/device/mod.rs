@@ -27,8 +27,12 @@ mod zoned;
 pub use buffer::PageBuffer;
 pub use disk::DiskDevice;
 pub use error::{DeviceError, OpenError};
+#[doc(hidden)]
+pub use open::open_reading_by;
 pub use open::{default_zone_bytes, open};
-pub use options::{DeviceOptions, Direct, ReadsBy};
+#[doc(hidden)]
+pub use options::ReadsBy;
+pub use options::{DeviceOptions, Direct};
 
 use std::os::fd::BorrowedFd;
 
