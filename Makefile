@@ -1,9 +1,13 @@
 # make test      everything, on a machine with Rust, a C and a C++ compiler, Python 3 and make
-# make quick     formatting, lints, unit tests and the house habits
+# make quick     formatting, lints, unit tests and the habits of the repository
 # make bench     how to measure
 #
 # Each stage is also a target of its own: install fmt clippy tidy unit zns loom miri fuzz release transcripts reference
-# clients process stress. What the tests install stays in .tools, what they build in target.
+# clients process stress. Tests install what they need in .tools and build in target.
+#
+# `make test` runs two lanes of stages side by side (tests/lanes.py). The first lane compiles and keeps the processor
+# busy. The second lane mostly waits: for downloads, and for servers that answer. `@release` waits for the program that
+# the first lane builds. `make test SIDE_BY_SIDE=no` runs one stage after another.
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -11,7 +15,10 @@ SERVER ?= target/release/larder serve
 FUZZ_SECONDS ?= 20
 STRESS_SECONDS ?= 10
 STAGE := $(PYTHON) tests/stage.py
+LANE_THAT_COMPILES := release clippy unit loom miri@install fuzz
+LANE_THAT_WAITS := install fmt tidy transcripts@release reference clients process stress zns
 STAGES := install fmt clippy tidy unit zns loom miri release fuzz transcripts reference clients process stress
+SIDE_BY_SIDE ?= yes
 
 # The release whose binary the transcripts are checked against, where it is installed.
 REFERENCE_RELEASE := 1.6.18
@@ -24,8 +31,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 test:
 	@$(STAGE) --begin
-	@failed=; for stage in $(STAGES); do $(MAKE) --no-print-directory $$stage || failed="$$failed $$stage"; done; \
-	$(STAGE) --summary || failed=yes; [ -z "$$failed" ]
+	@MAKE=$(MAKE) $(PYTHON) tests/lanes.py $(if $(filter no,$(SIDE_BY_SIDE)),--one-after-another) \
+		"$(LANE_THAT_COMPILES)" "$(LANE_THAT_WAITS)"; ended=$$?; $(STAGE) --summary && exit $$ended
 
 quick: fmt clippy tidy unit
 
@@ -39,10 +46,11 @@ clippy:
 	@$(STAGE) clippy cargo clippy --workspace --all-targets --locked -- -D warnings
 
 tidy:
-	@$(STAGE) tidy $(PYTHON) tests/tidy/tidy.py
+	@$(STAGE) tidy sh -c "$(PYTHON) tests/tidy/test_tidy.py; shown=\$$?; $(PYTHON) tests/tidy/tidy.py && exit \$$shown"
 
 unit:
-	@$(STAGE) unit cargo test --workspace --locked --no-fail-fast
+	@$(STAGE) unit cargo test --workspace --locked --no-fail-fast --tests || failed=yes; \
+	$(STAGE) "unit doc" cargo test --workspace --locked --no-fail-fast --doc || failed=yes; [ -z "$$failed" ]
 
 zns:
 	@$(STAGE) zns tests/zns/run.sh

@@ -1,4 +1,4 @@
-//! `larder`: the command line, and the process around the server.
+//! The program `larder`: the command line, and the process around the server.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -11,16 +11,16 @@ use larder_server::settings::Settings;
 use self::cli::process::{self, Pidfile, Side};
 use self::cli::{Action, Failure};
 
-/// The status of a command line or a setting that cannot be obeyed (`EX_USAGE`).
+/// Exit status for a command line or a setting that cannot be obeyed (`EX_USAGE`).
 const STATUS_USAGE: u8 = 64;
-/// The status of a server that could not start or had to stop, and of a command that failed.
+/// Exit status for a server that could not start or had to stop, and for a command that failed.
 const STATUS_FAILED: u8 = 1;
-/// The status of a replay whose server could not be reached.
+/// Exit status for a replay whose server could not be reached.
 const STATUS_UNREACHABLE: u8 = 2;
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os()) {
-        // A reader that has seen enough, such as `head -1`, closes the pipe early: that is no failure.
+        // A reader such as `head -1` closes the pipe early, which is no failure.
         Ok(Action::Print(text)) => {
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
@@ -44,8 +44,8 @@ fn fail(status: u8, what: &str) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// Prepares the process and runs the server until it is told to stop. The background is entered before any thread
-/// starts; the pidfile is written, limits are raised and memory is locked while the process may still be root.
+/// Prepares the process and runs the server until it is told to stop. The process enters the background before any
+/// thread starts. The pidfile is written, limits are raised and memory is locked while the process may still be root.
 fn serve(mut settings: Settings) -> Result<u8, (u8, String)> {
     settings
         .tcp_sockets()
@@ -65,7 +65,7 @@ fn serve(mut settings: Settings) -> Result<u8, (u8, String)> {
     Ok(0)
 }
 
-/// Runs the server: the one place where the command line hands over to it.
+/// Runs the server.
 fn run(settings: Settings) -> Result<(), String> {
     larder_server::run(settings).map_err(|error| error.to_string())
 }

@@ -38,7 +38,8 @@ fi
 
 if command -v rustup >/dev/null && ! cargo +nightly miri --version >/dev/null 2>&1; then
     if rustup toolchain list | grep -q '^nightly'; then
-        rustup component add --toolchain nightly miri rust-src || echo "missing: Miri could not be added to the nightly toolchain"
+        rustup component add --toolchain nightly miri rust-src ||
+            echo "missing: Miri could not be added to the nightly toolchain"
     else
         rustup toolchain install nightly --profile minimal --component miri --component rust-src ||
             echo "missing: a nightly toolchain with Miri could not be installed"

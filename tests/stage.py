@@ -9,6 +9,7 @@ A stage's counts are those of its closing lines `N passed, N failed, N skipped`,
 stage that prints neither counts as one.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -32,19 +33,30 @@ def counts_of(line):
 
 
 def results():
-    """What the stages so far came to."""
+    """When the run began, and what the stages so far came to."""
     try:
         with open(KEPT) as file:
             return json.load(file)
     except (OSError, ValueError):
-        return []
+        return {"began": time.time(), "stages": []}
 
 
-def keep(found):
-    """Writes the results."""
+def begin():
+    """Forgets the results of an earlier run."""
     os.makedirs(os.path.dirname(KEPT), exist_ok=True)
     with open(KEPT, "w") as file:
-        json.dump(found, file)
+        json.dump({"began": time.time(), "stages": []}, file)
+
+
+def keep(stage):
+    """Adds the result of a stage. Stages may end at the same time, so the file is locked."""
+    os.makedirs(os.path.dirname(KEPT), exist_ok=True)
+    with open(KEPT + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = results()
+        found["stages"].append(stage)
+        with open(KEPT, "w") as file:
+            json.dump(found, file)
 
 
 def run(name, command):
@@ -67,28 +79,32 @@ def run(name, command):
     elif status and not totals[1]:
         totals[1] = 1
     seconds = time.monotonic() - started
-    keep(results() + [{"name": name, "seconds": seconds, "totals": totals, "status": status}])
-    print("== %s: %s after %.0f s" % (name, "done" if status == 0 else "FAILED, status %d," % status, seconds), flush=True)
+    keep({"name": name, "seconds": seconds, "totals": totals, "status": status})
+    ended = "done" if status == 0 else "FAILED, status %d," % status
+    print("== %s: %s after %.0f s" % (name, ended, seconds), flush=True)
     return status
 
 
 def summary():
     """The table of stages and the total; returns 1 if a stage failed, or none ran."""
     found = results()
-    totals = [sum(column) for column in zip(*(stage["totals"] for stage in found))] or [0, 0, 0]
+    stages = found["stages"]
+    totals = [sum(column) for column in zip(*(stage["totals"] for stage in stages))] or [0, 0, 0]
     print("== summary")
-    for stage in found:
-        print("   %-22s %6.0f s   %5d passed %4d failed %4d skipped" % (stage["name"], stage["seconds"], *stage["totals"]))
-    print("   %-22s %6.0f s" % ("all", sum(stage["seconds"] for stage in found)))
+    for stage in stages:
+        shown = (stage["name"], stage["seconds"], *stage["totals"], "" if stage["status"] == 0 else "   FAILED")
+        print("   %-22s %6.0f s   %5d passed %4d failed %4d skipped%s" % shown)
+    print("   %-22s %6.0f s" % ("all stages, added up", sum(stage["seconds"] for stage in stages)))
+    print("   %-22s %6.0f s" % ("from begin to end", time.time() - found["began"]))
     print("%d passed, %d failed, %d skipped" % tuple(totals))
-    return int(not found or any(stage["status"] for stage in found))
+    return int(not stages or any(stage["status"] for stage in stages))
 
 
 def main():
     """Reads the command line."""
     words = sys.argv[1:]
     if words == ["--begin"]:
-        keep([])
+        begin()
         return 0
     if words == ["--summary"]:
         return summary()

@@ -111,5 +111,5 @@ pub fn mutate(input: &mut Vec<u8>, other: &[u8], numbers: &mut Numbers) {
             _ => {}
         }
     }
-    input.truncate(crate::INPUT_BYTES_MAX);
+    input.truncate(crate::target::INPUT_BYTES_MAX);
 }

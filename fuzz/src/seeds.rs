@@ -1,7 +1,7 @@
 //! First inputs: what the cases of the transcripts send.
 
-use crate::Target;
 use crate::mutate::Numbers;
+use crate::target::Target;
 use crate::transcript;
 use std::path::Path;
 

@@ -1,13 +1,10 @@
-//! What memcached's command line may say that means nothing, or something else, here.
+//! Options of memcached's command line that have no effect here, or another one.
 
 use larder_server::settings::{Protocol, Settings, WithoutEffect};
 
-use super::flags::{Takes, by_option_name};
-use super::nearest;
-
-/// memcached's extended options that change nothing here: there is no chunk class to move pages between, no queue of
-/// recency to maintain or crawl, and no thread whose buffers could be sized.
-const WITHOUT_EFFECT: &[&str] = &[
+/// Extended options of memcached that change nothing here: Larder has no slab classes to move pages between, no LRU
+/// queue to maintain or crawl, and no threads whose buffers could be sized.
+pub(super) const WITHOUT_EFFECT: &[&str] = &[
     "slab_reassign",
     "no_slab_reassign",
     "slab_automove",
@@ -58,8 +55,8 @@ const WITHOUT_EFFECT: &[&str] = &[
     "ext_max_sleep",
 ];
 
-/// Options whose silent loss would surprise: what they begin with, and what to do.
-const REFUSED: &[(&str, &str)] = &[
+/// Options that must not be ignored silently: the start of their name, and what to do instead.
+pub(super) const REFUSED: &[(&str, &str)] = &[
     ("ssl_", "TLS is not served: leave it out, and put a TLS proxy in front"),
     ("proxy_", "the proxy is not served: leave it out, and run a proxy beside the server"),
     (
@@ -68,52 +65,12 @@ const REFUSED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Takes memcached's `-o` list apart. An option that is also a flag sets what the flag sets.
-pub(super) fn extended(settings: &mut Settings, list: &str) -> Result<(), String> {
-    for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-        let (name, value) = match word.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (word, None),
-        };
-        if let Some((flag, value)) = as_flag(name, value)? {
-            (flag.set)(settings, value).map_err(|expected| format!("{name}: {expected}"))?;
-        } else if WITHOUT_EFFECT.contains(&name) {
-            without_effect(settings, name, value);
-        } else if let Some((_, why)) = REFUSED.iter().find(|(start, _)| name.starts_with(start)) {
-            return Err(format!("{name}: {why}"));
-        } else {
-            let known = super::flags::FLAGS.iter().filter_map(|flag| flag.option);
-            let near = nearest(name, known.chain(WITHOUT_EFFECT.iter().copied()));
-            return Err(format!("there is no option '{name}'; the nearest is '{near}'"));
-        }
-    }
-    Ok(())
-}
-
-/// The flag that an option stands for, and the value it gives it: `no_` before a switch turns it off.
-fn as_flag<'a>(
-    name: &str,
-    value: Option<&'a str>,
-) -> Result<Option<(&'static super::flags::Flag, &'a str)>, String> {
-    if let Some(flag) = by_option_name(name) {
-        return match (flag.takes, value) {
-            (Takes::Nothing, None) => Ok(Some((flag, "true"))),
-            (_, Some(value)) => Ok(Some((flag, value))),
-            (_, None) => Err(format!("{name} needs a value: write {name}=NUM")),
-        };
-    }
-    match name.strip_prefix("no_").and_then(by_option_name) {
-        Some(flag) if flag.takes == Takes::Nothing && value.is_none() => Ok(Some((flag, "false"))),
-        _ => Ok(None),
-    }
-}
-
-/// Notes an option of memcached that was given and changes nothing.
+/// Records that an option of memcached was given and has no effect.
 pub(super) fn without_effect(settings: &mut Settings, name: &str, value: Option<&str>) {
     settings.without_effect.push(WithoutEffect { name: name.to_owned(), value: value.map(str::to_owned) });
 }
 
-/// The protocols of memcached's `-B`; the binary one is known by name only.
+/// The protocols of memcached's `-B`. The binary protocol is only known by name.
 pub(super) fn protocol(text: &str) -> Result<Protocol, String> {
     match text {
         "auto" => Ok(Protocol::Auto),

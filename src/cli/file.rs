@@ -1,14 +1,14 @@
-//! The settings file: TOML, one key for each flag, called as the flag's long name. There are no sections.
+//! The settings file: TOML, one key for each flag, named like the long flag, without sections.
 
 use std::path::Path;
 
 use larder_server::settings::Settings;
 use toml::de::{DeTable, DeValue};
 
+use super::error::{CliError, nearest};
 use super::flags::{FLAGS, Flag, Takes, Topic, by_long_name};
-use super::{CliError, nearest};
 
-/// Reads the file at `path` over `settings`.
+/// Reads the file at `path` into `settings`.
 pub(super) fn read(path: &Path, settings: &mut Settings) -> Result<(), CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         CliError::new(format!("cannot read the settings file {} (--config): {error}", path.display()))
@@ -17,7 +17,7 @@ pub(super) fn read(path: &Path, settings: &mut Settings) -> Result<(), CliError>
         .map_err(|(line, what)| CliError::new(format!("{} line {line}: {what}", path.display())))
 }
 
-/// Sets what the text says. An error carries its line, counted from 1.
+/// Applies the text of a settings file. An error carries its line, counted from 1.
 pub(super) fn apply(text: &str, settings: &mut Settings) -> Result<(), (usize, String)> {
     let line_of = |at: usize| 1 + text.bytes().take(at).filter(|octet| *octet == b'\n').count();
     let table = DeTable::parse(text).map_err(|error| {
@@ -44,7 +44,7 @@ pub(super) fn apply(text: &str, settings: &mut Settings) -> Result<(), (usize, S
     Ok(())
 }
 
-/// A value as it would be written behind the flag.
+/// A value as it would be written after the flag.
 fn value_text(flag: &Flag, value: &DeValue<'_>) -> Result<String, &'static str> {
     match (flag.takes, value) {
         (Takes::Nothing, DeValue::Boolean(on)) => Ok(on.to_string()),

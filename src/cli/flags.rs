@@ -1,12 +1,13 @@
-//! Every flag of the server, once: its names, its help with unit and default, what a value of it must be, and the
-//! setting it sets. The command line, the settings file, memcached's `-o` list, both helps and the tests are all made
-//! from this table; a new flag is one more row.
+//! The table of all flags of the server. A row gives the names of the flag, its help with unit and default, the rule
+//! for its value, and the setting it sets. The command line, the settings file, memcached's `-o` list, both helps and
+//! the tests are made from this table; a new flag is one more row.
 
 use larder_server::settings::{
     Backend, Direct, LogFormat, Pages, Promote, ReclaimPolicy, Recover, Settings, Temperature,
 };
 
 use super::compatible;
+use super::error::nearest;
 use super::values::{
     address, admin, admit, bytes, cpus, device, on_off, one_of, ops, path, path_and_size, port, switch, whole,
 };
@@ -17,37 +18,37 @@ pub(crate) struct Flag {
     pub(crate) short: Option<char>,
     /// The long name, which is also the key in the settings file.
     pub(crate) long: &'static str,
-    /// The name within memcached's `-o` list, if it is known there.
+    /// The name in memcached's `-o` list, if any.
     pub(crate) option: Option<&'static str>,
-    /// What follows the flag.
+    /// The value that follows the flag.
     pub(crate) takes: Takes,
-    /// Where it stands in the help.
+    /// The section of the help.
     pub(crate) topic: Topic,
-    /// One sentence for a person, with the unit.
+    /// One sentence for the help, with the unit.
     pub(crate) help: &'static str,
-    /// The default as it would be written; empty when there is none.
+    /// The default as it would be written; empty if there is none.
     pub(crate) default: &'static str,
-    /// A good value that differs from the default, for errors and tests; empty for a switch.
+    /// A valid value that differs from the default, for errors and tests; empty for a switch.
     pub(crate) example: &'static str,
     /// Checks a value and sets it. A switch gets `true` or `false`, a counter the number of times it was given. The
-    /// error says what a good value looks like.
+    /// error describes a valid value.
     pub(crate) set: fn(&mut Settings, &str) -> Result<(), String>,
 }
 
-/// What follows a flag.
+/// The value that follows a flag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     /// Nothing, or `=true` or `=false`.
     Nothing,
-    /// Nothing; what counts is how often it is given, or `=N`.
+    /// Nothing, or `=N`. The number of times the flag is given counts.
     Count,
-    /// One value, named so in the help.
+    /// One value with this name in the help.
     Value(&'static str),
-    /// Values with commas between them; the flag may be repeated.
+    /// Values separated by commas; the flag may be repeated.
     List(&'static str),
 }
 
-/// The groups of the help, in their order.
+/// The sections of the help, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     Network,
@@ -58,11 +59,11 @@ pub(crate) enum Topic {
     Process,
     Watching,
     Compatibility,
-    /// Known, so that its error can say why it is not there; in no help.
+    /// Known only so that the error can explain why the flag is not supported; in no help.
     Refused,
 }
 
-/// A row of the table with everything optional left out.
+/// A row with all optional fields at their defaults.
 const ROW: Flag = Flag {
     short: None,
     long: "",
@@ -75,12 +76,12 @@ const ROW: Flag = Flag {
     set: |_, _| Ok(()),
 };
 
-/// The flag called `name` by its long name.
+/// The flag with this long name.
 pub(crate) fn by_long_name(name: &str) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.long == name)
 }
 
-/// The flag that memcached's `-o` calls `name`.
+/// The flag with this name in memcached's `-o` list.
 pub(crate) fn by_option_name(name: &str) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.option == Some(name))
 }
@@ -91,31 +92,32 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- network ----
     Flag {
         short: Some('p'), long: "port", takes: Takes::Value("NUM"), topic: Topic::Network,
-        help: "TCP port to listen on; 0 is off, -1 lets the system choose",
+        help: "TCP port to listen on; 0 turns TCP off, -1 picks any free port",
         default: "11211", example: "-1",
         set: |s, v| { s.tcp_port = port(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('U'), long: "udp-port", takes: Takes::Value("NUM"), topic: Topic::Network,
-        help: "UDP port to listen on; 0 is off, -1 lets the system choose",
+        help: "UDP port to listen on; 0 turns UDP off, -1 picks any free port",
         default: "0", example: "11311",
         set: |s, v| { s.udp_port = port(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('l'), long: "listen", takes: Takes::List("ADDR"), topic: Topic::Network,
-        help: "addresses to listen on, as host, host:port or [v6]:port, commas between; all addresses if not given",
+        help: "addresses to listen on, separated by commas, each as host, host:port or [v6]:port; all addresses if not \
+               given",
         example: "127.0.0.1:11300,[::1]:11301,localhost",
         set: |s, v| { s.addresses = v.split([',', ';']).map(address).collect::<Result<_, _>>()?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('s'), long: "unix-socket", takes: Takes::Value("FILE"), topic: Topic::Network,
-        help: "UNIX socket to listen on; turns TCP and UDP off",
+        help: "path of a UNIX socket to listen on instead of TCP and UDP",
         example: "/tmp/larder.sock",
         set: |s, v| { s.unix_socket = Some(path(v)?); Ok(()) }, ..ROW
     },
     Flag {
         short: Some('a'), long: "unix-mask", takes: Takes::Value("MODE"), topic: Topic::Network,
-        help: "permission bits of the UNIX socket, in octal",
+        help: "permission bits of the UNIX socket (-s), in octal",
         default: "700", example: "0755",
         set: |s, v| {
             s.unix_mask = u32::from_str_radix(v, 8).ok().filter(|mode| *mode <= 0o777)
@@ -125,13 +127,14 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('b'), long: "listen-backlog", takes: Takes::Value("NUM"), topic: Topic::Network,
-        help: "connections that may wait to be accepted, for each listener",
+        help: "maximum number of connections that wait to be accepted, per listener",
         default: "1024", example: "77",
         set: |s, v| { s.backlog = whole(v, 1, 1 << 30)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "backend", takes: Takes::Value("NAME"), topic: Topic::Network,
-        help: "how workers wait for the network: auto, ring (io_uring) or poll; auto is the ring where the kernel allows it",
+        help: "how workers wait for the network: ring (io_uring), poll (epoll), or auto, which takes the ring where \
+               the kernel allows it",
         default: "auto", example: "poll",
         set: |s, v| {
             s.backend = one_of(v, &[("auto", Backend::Auto), ("ring", Backend::Ring), ("poll", Backend::Poll)])?;
@@ -140,8 +143,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "admin", takes: Takes::Value("ADDR"), topic: Topic::Network,
-        help: "address of the admin page and metrics, as host:port (port 0: any), or off; if the default one is taken, \
-               the server starts without it",
+        help: "address of the admin page and of the metrics, as host:port (port 0 picks any free port), or off; if the \
+               default address is in use, the server starts without the page",
         default: "127.0.0.1:11219", example: "127.0.0.1:0",
         set: |s, v| { s.admin = admin(v)?; Ok(()) }, ..ROW
     },
@@ -149,24 +152,27 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- memory ----
     Flag {
         short: Some('m'), long: "memory-limit", takes: Takes::Value("NUM"), topic: Topic::Memory,
-        help: "memory for everything: items, index, buffers; in MiB, or with k, m, g or t behind the number",
+        help: "memory for items, index and buffers together, in MiB, or with a suffix k, m, g or t",
         default: "64", example: "4g",
         set: |s, v| { s.memory_bytes = bytes(v, 1 << 20, 1 << 20, 1 << 45)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('I'), long: "max-item-size", takes: Takes::Value("NUM"), topic: Topic::Memory,
-        help: "largest item, 1k to 1g, at most half of the memory; in bytes, or with k, m or g behind the number",
+        help: "maximum size of an item in bytes, or with a suffix k, m or g; from 1k to 1g, and at most half of the \
+               memory",
         default: "1m", example: "2m",
         set: |s, v| { s.item_bytes_max = bytes(v, 1, 1 << 10, 1 << 30)? as u32; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('M'), long: "disable-evictions", topic: Topic::Memory,
-        help: "answer \"out of memory\" when memory is full, instead of making room",
+        help: "answer \"out of memory\" when memory is full, instead of evicting items",
         set: |s, v| { s.evict = !switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "pages", takes: Takes::Value("NAME"), topic: Topic::Memory,
-        help: "pages that hold the items: auto, huge, transparent, small or coloured; auto takes the best there is",
+        help: "kind of memory pages for items: huge (2 MiB, reserved by the system), transparent (huge where the \
+               kernel finds room), small (4 KiB), coloured (4 KiB, sorted by CPU cache set), or auto, which takes the \
+               best available",
         default: "auto", example: "coloured",
         set: |s, v| {
             s.pages = one_of(v, &[("auto", Pages::Auto), ("huge", Pages::Huge), ("transparent", Pages::Transparent),
@@ -176,8 +182,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "temperature", takes: Takes::Value("NAME"), topic: Topic::Memory,
-        help: "how the cache knows what is warm when it has to make room: entry (two bits in the index), hitmap, \
-               hitmap-published (both log every access for the keeper) or off (first in, first out)",
+        help: "how eviction tells hot items from cold ones: entry (two bits per item in the index), hitmap or \
+               hitmap-published (bit maps fed by a log of all accesses), or off (first in, first out)",
         default: "entry", example: "hitmap",
         set: |s, v| {
             s.temperature = one_of(v, &Temperature::ALL.map(|kind| (kind.name(), kind)))?;
@@ -186,35 +192,37 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "device", takes: Takes::Value("NAME"), topic: Topic::Memory,
-        help: "where the work on a hitmap is done: cpu, cuda or cuda:N for the GPU of number N; the CPU takes over where \
-               there is none, or when it fails",
+        help: "device that works on a hitmap: cpu, cuda, or cuda:N for GPU number N; the CPU takes over if there is no \
+               GPU or if it fails",
         default: "cpu", example: "cuda:1",
         set: |s, v| { s.device = device(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "device-managed-memory", topic: Topic::Memory,
-        help: "keep a hitmap on a GPU in managed memory, which may be larger than the GPU's own, and slower",
+        help: "keep a hitmap on a GPU (--device cuda) in managed memory, which may exceed the memory of the GPU but is \
+               slower",
         set: |s, v| { s.device_managed = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('L'), long: "enable-largepages", topic: Topic::Memory,
-        help: "use large pages, huge or transparent, where the machine has them; the same as --pages auto",
+        help: "use large pages where the machine has them; the same as --pages auto",
         set: |s, v| { if switch(v)? { s.pages = Pages::Auto; } Ok(()) }, ..ROW
     },
     Flag {
         short: Some('k'), long: "lock-memory", topic: Topic::Memory,
-        help: "lock memory into RAM as it is used, so that it never goes to swap",
+        help: "lock memory into RAM as it is used, so that it is never swapped out",
         set: |s, v| { s.lock_memory = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "prefault", topic: Topic::Memory,
-        help: "take all memory for items from the machine before the first request, not as it is needed: writes into memory \
-               that was never used then cost no more than others",
+        help: "take all memory for items from the system at start instead of when it is first used: the first write to \
+               a page then costs no more than later ones",
         set: |s, v| { s.prefault = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "column-bytes", takes: Takes::Value("NUM"), topic: Topic::Memory,
-        help: "bytes of one column, a power of two, 32k to 1m; read from the machine's cache if not given",
+        help: "size of a column, the unit in which memory is filled and reclaimed: a power of two from 32k to 1m; \
+               derived from the CPU cache if not given",
         example: "64k",
         set: |s, v| {
             let column_bytes = bytes(v, 1, 32 << 10, 1 << 20)?;
@@ -227,13 +235,14 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "inline-value-bytes", takes: Takes::Value("NUM"), topic: Topic::Memory,
-        help: "values up to this many bytes stand beside their key, 0 to 4096",
+        help: "values of at most this many bytes are stored next to their key; 0 to 4096",
         default: "1024", example: "128",
         set: |s, v| { s.inline_value_bytes = bytes(v, 1, 0, 4096)? as u32; Ok(()) }, ..ROW
     },
     Flag {
         long: "hashpower", option: Some("hashpower"), takes: Takes::Value("NUM"), topic: Topic::Memory,
-        help: "two to this power, 12 to 32, is the number of items the index is first made for; it grows by itself",
+        help: "initial size of the index as a power of two, 12 to 32: 22 means 4 million items; the index grows by \
+               itself",
         example: "22",
         set: |s, v| { s.hashpower = Some(whole(v, 12, 32)?); Ok(()) }, ..ROW
     },
@@ -241,23 +250,28 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- flash ----
     Flag {
         long: "flash", option: Some("ext_path"), takes: Takes::Value("PATH[:SIZE]"), topic: Topic::Flash,
-        help: "keep what leaves memory on flash: a file, a block device or a zoned block device, and how much of it is \
-               used (k, m, g or t behind the number; all there is if not given); a new file needs a size",
+        help: "keep evicted items on flash: a file, a block device or a zoned block device, and the size to use \
+               (suffix k, m, g or t; the whole device if not given); a new file needs a size",
         example: "/var/cache/larder.flash:10g",
-        set: |s, v| { (s.flash.path, s.flash.size_bytes) = path_and_size(v).map(|(path, size)| (Some(path), size))?; Ok(()) },
+        set: |s, v| {
+            let (path, size_bytes) = path_and_size(v)?;
+            (s.flash.path, s.flash.size_bytes) = (Some(path), size_bytes);
+            Ok(())
+        },
         ..ROW
     },
     Flag {
         long: "flash-memory", takes: Takes::Value("NUM"), topic: Topic::Flash,
-        help: "memory for flash, beside that of -m: buffers, tables and filters, never more; in MiB, or with k, m, g or t \
-               behind the number; a 64th of the flash, and at least 16m, if not given",
+        help: "memory for the buffers, tables and filters of flash, in addition to -m, in MiB or with a suffix k, m, g \
+               or t; a 64th of the flash size, and at least 16m, if not given",
         example: "256m",
         set: |s, v| { s.flash.memory_bytes = Some(bytes(v, 1 << 20, 64 << 10, 1 << 45)?); Ok(()) }, ..ROW
     },
     Flag {
         long: "flash-recover", takes: Takes::Value("NAME"), topic: Topic::Flash,
-        help: "what is kept after a crash: clean (nothing), journal (what was on flash; deletes and overwrites are answered \
-               once they are durable) or best-effort (as journal, but old values may come back); after a stop all is kept",
+        help: "what a crash leaves on flash: clean (nothing), journal (everything written; a delete or overwrite is \
+               answered once it is durable) or best-effort (like journal without that wait, so old values may come \
+               back); a normal stop keeps everything",
         default: "clean", example: "journal",
         set: |s, v| {
             s.flash.recover = one_of(v, &[("clean", Recover::Clean), ("journal", Recover::Journal),
@@ -267,8 +281,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "flash-promote", takes: Takes::Value("NAME"), topic: Topic::Flash,
-        help: "what reading does: lazy (an item read again goes to memory, its copy on flash stays) or strict (every item \
-               read goes to memory and is removed from flash)",
+        help: "what a read from flash does: lazy (an item read again moves to memory, its copy on flash stays) or \
+               strict (each item read moves to memory and is removed from flash)",
         default: "lazy", example: "strict",
         set: |s, v| {
             s.flash.promote = one_of(v, &[("lazy", Promote::Lazy), ("strict", Promote::Strict)])?;
@@ -277,28 +291,32 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "flash-admit", takes: Takes::List("WHAT"), topic: Topic::Flash,
-        help: "evicted items that are written: all, or read (only those that were read) and reject-first=SECONDS (only \
-               those evicted before, within that time), commas between",
+        help: "evicted items that are written to flash: all, or one or both of read (only items that were read) and \
+               reject-first=SECONDS (only keys that were also evicted within the last SECONDS), separated by a comma",
         default: "all", example: "read,reject-first=600",
         set: |s, v| { s.flash.admit = admit(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "flash-write-budget", takes: Takes::Value("NUM"), topic: Topic::Flash,
-        help: "most bytes of items written in a day, spread over it, with k, m, g or t behind the number; 0 is no bound",
+        help: "maximum bytes of items written to flash per day, spread evenly, or with a suffix k, m, g or t; 0 is no \
+               limit",
         default: "0", example: "500g",
-        set: |s, v| { s.flash.write_budget_bytes = Some(bytes(v, 1, 0, 1 << 60)?).filter(|bytes| *bytes > 0); Ok(()) }, ..ROW
+        set: |s, v| {
+            s.flash.write_budget_bytes = Some(bytes(v, 1, 0, 1 << 60)?).filter(|bytes| *bytes > 0);
+            Ok(())
+        }, ..ROW
     },
     Flag {
         long: "flash-ops", takes: Takes::Value("NAME"), topic: Topic::Flash,
-        help: "how much erased space is held ready: queuing (from the rates of writing and erasing), heuristic (doubled \
-               when it runs short) or static=PERCENT",
+        help: "how much erased flash space is kept in reserve: queuing (computed from the rates of writing and \
+               erasing), heuristic (doubled whenever it runs short) or static=PERCENT",
         default: "queuing", example: "static=10",
         set: |s, v| { s.flash.ops = ops(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "flash-reclaim", takes: Takes::Value("NAME"), topic: Topic::Flash,
-        help: "how space is made: adaptive, greedy (the zone with the fewest live bytes; the rest is written again) or \
-               quick (the oldest zone, whole)",
+        help: "how flash space is freed: greedy (empty the zone with the fewest live bytes and rewrite its live \
+               items), quick (drop the oldest zone) or adaptive (greedy, but quick while space is short)",
         default: "adaptive", example: "quick",
         set: |s, v| {
             s.flash.reclaim = one_of(v, &[("adaptive", ReclaimPolicy::Adaptive), ("greedy", ReclaimPolicy::Greedy),
@@ -308,19 +326,21 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "flash-keep", takes: Takes::Value("PERCENT"), topic: Topic::Flash,
-        help: "of live items that nobody has read on flash, the part that is written again when space is made",
+        help: "percentage of the live but never read items that are rewritten when flash space is freed; the rest is \
+               dropped",
         default: "50", example: "100",
         set: |s, v| { s.flash.keep_percent = whole(v, 0, 100)? as u8; Ok(()) }, ..ROW
     },
     Flag {
         long: "flash-cutoff", takes: Takes::Value("SECONDS"), topic: Topic::Flash,
-        help: "when space is made, an item with less time to live than this counts as expired",
+        help: "an item that expires within this many seconds is dropped when flash space is freed",
         default: "0", example: "300",
         set: |s, v| { s.flash.cutoff_s = whole(v, 0, i32::MAX as u32)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "flash-direct", takes: Takes::Value("NAME"), topic: Topic::Flash,
-        help: "bypass the system's page cache: auto (where the file system is able to), on or off",
+        help: "bypass the system's page cache (O_DIRECT): on, off, or auto, which does so where the file system \
+               supports it",
         default: "auto", example: "off",
         set: |s, v| {
             s.flash.direct = one_of(v, &[("auto", Direct::Auto), ("on", Direct::On), ("off", Direct::Off)])?;
@@ -329,38 +349,39 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "flash-zone", takes: Takes::Value("NUM"), topic: Topic::Flash,
-        help: "bytes of a zone, the unit that is erased, of a file or plain block device; 64k to 16g, about a 256th of it \
-               if not given",
+        help: "size of a zone, the unit of erasing, in bytes or with a suffix k, m or g; 64k to 16g, for a file or a \
+               plain block device; about a 256th of the flash size if not given",
         example: "64m",
         set: |s, v| { s.flash.zone_bytes = Some(bytes(v, 1, 64 << 10, 16 << 30)?); Ok(()) }, ..ROW
     },
     Flag {
         long: "flash-segment", takes: Takes::Value("NUM"), topic: Topic::Flash,
-        help: "bytes of a segment, the unit that is written, 64k to 1g; from the zones and the memory if not given",
+        help: "size of a segment, the unit of writing, in bytes or with a suffix k, m or g; 64k to 1g; derived from \
+               zone size and memory if not given",
         example: "4m",
         set: |s, v| { s.flash.segment_bytes = Some(bytes(v, 1, 64 << 10, 1 << 30)?); Ok(()) }, ..ROW
     },
     Flag {
         long: "flash-generations", takes: Takes::Value("on|off"), topic: Topic::Flash,
-        help: "merge old segments into generations: about a third less memory for each item, which is written twice instead \
-               of once",
+        help: "merge old segments into sorted generations: each item takes about a third less memory, but is written \
+               twice instead of once",
         default: "on", example: "off",
         set: |s, v| { s.flash.generations = on_off(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "flash-save", takes: Takes::Value("on|off"), topic: Topic::Flash,
-        help: "write what is in memory to flash at a stop, so that it is there after the next start",
+        help: "write the items in memory to flash when the server stops, so that they are there after the next start",
         default: "on", example: "off",
         set: |s, v| { s.flash.save = on_off(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "flash-format", topic: Topic::Flash,
-        help: "erase whatever the device holds, even if it is not ours",
+        help: "erase the flash device at start, even if it holds data of another program",
         set: |s, v| { s.flash.format = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "flash-depth", takes: Takes::Value("NUM"), topic: Topic::Flash,
-        help: "reads that one worker has under way at a time",
+        help: "maximum number of concurrent flash reads per worker",
         default: "64", example: "16",
         set: |s, v| { s.flash.depth = whole(v, 1, 4096)?; Ok(()) }, ..ROW
     },
@@ -368,13 +389,14 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- limits ----
     Flag {
         short: Some('c'), long: "conn-limit", takes: Takes::Value("NUM"), topic: Topic::Limits,
-        help: "client connections at the same time",
+        help: "maximum number of client connections at the same time",
         default: "1024", example: "10000",
         set: |s, v| { s.connections_max = whole(v, 1, 1 << 30)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "maxconns-fast", option: Some("maxconns_fast"), topic: Topic::Limits,
-        help: "tell a connection beyond the limit so and close it; with =false it waits until another one closes",
+        help: "answer a connection beyond the limit (-c) with an error and close it; with =false it waits until \
+               another one closes",
         default: "true",
         set: |s, v| { s.maxconns_fast = switch(v)?; Ok(()) }, ..ROW
     },
@@ -386,19 +408,19 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('t'), long: "threads", takes: Takes::Value("NUM"), topic: Topic::Limits,
-        help: "worker threads",
+        help: "number of worker threads",
         default: "4", example: "2",
         set: |s, v| { s.threads = whole(v, 1, 1024)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "pin-cpus", takes: Takes::List("CPUS"), topic: Topic::Limits,
-        help: "keep each worker on its own CPU: off, auto, or a list such as 0-3,8 with one CPU for each worker",
+        help: "bind each worker to its own CPU: off, auto, or a list with one CPU per worker, such as 0-3,8",
         default: "off", example: "0-3,8",
         set: |s, v| { s.pin_cpus = cpus(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('R'), long: "max-reqs-per-event", takes: Takes::Value("NUM"), topic: Topic::Limits,
-        help: "requests of one connection answered before another connection has its turn",
+        help: "maximum number of requests answered on one connection before the worker turns to the next one",
         default: "20", example: "100",
         set: |s, v| { s.requests_per_event = whole(v, 1, i32::MAX as u32)?; Ok(()) }, ..ROW
     },
@@ -406,45 +428,45 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- protocol ----
     Flag {
         short: Some('B'), long: "protocol", takes: Takes::Value("NAME"), topic: Topic::Protocol,
-        help: "protocol of a connection: auto or ascii",
+        help: "protocol of the connections: auto or ascii; both accept memcached's text and meta commands",
         default: "auto", example: "ascii",
         set: |s, v| { s.protocol = compatible::protocol(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('C'), long: "disable-cas", topic: Topic::Protocol,
-        help: "tell no compare-and-swap numbers, and take none for right",
+        help: "do not use CAS numbers: answers contain none, and no compare-and-swap succeeds",
         set: |s, v| { s.cas_enabled = !switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('F'), long: "disable-flush-all", topic: Topic::Protocol,
-        help: "refuse flush_all, and debugtime, which moves the clock that items expire by",
+        help: "refuse flush_all, and debugtime, which moves the clock of expiry",
         set: |s, v| { s.flush_enabled = !switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('X'), long: "disable-dumping", topic: Topic::Protocol,
-        help: "refuse stats cachedump and lru_crawler metadump",
+        help: "refuse stats cachedump and lru_crawler metadump, which list keys",
         set: |s, v| { s.dump_enabled = !switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('W'), long: "disable-watch", topic: Topic::Protocol,
-        help: "refuse the watch command (live log)",
+        help: "refuse the watch command, which streams a log to the client",
         set: |s, v| { s.watch_enabled = !switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('A'), long: "enable-shutdown", topic: Topic::Protocol,
-        help: "obey the shutdown command",
+        help: "allow clients to stop the server with the shutdown command",
         set: |s, v| { s.shutdown_enabled = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('Y'), long: "auth-file", takes: Takes::Value("FILE"), topic: Topic::Protocol,
-        help: "ask every connection for a user and password; the file has a user:password line for each; \
-               SIGHUP reads it again",
+        help: "require a user name and password on every connection; the file has one user:password per line and is \
+               read again on SIGHUP",
         example: "/tmp/larder.auth",
         set: |s, v| { s.auth_file = Some(path(v)?); Ok(()) }, ..ROW
     },
     Flag {
         short: Some('D'), long: "prefix-delimiter", takes: Takes::Value("CHAR"), topic: Topic::Protocol,
-        help: "character that ends a key's prefix in stats detail; giving it turns the counting on",
+        help: "character that ends the prefix of a key in stats detail; giving it also turns that counting on",
         default: ":", example: "/",
         set: |s, v| {
             let [delimiter] = v.as_bytes() else { return Err("expected one character, such as : or /".to_owned()) };
@@ -455,25 +477,26 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "track-sizes", option: Some("track_sizes"), topic: Topic::Protocol,
-        help: "count item sizes for stats sizes",
+        help: "count item sizes for the command stats sizes",
         set: |s, v| { s.track_sizes = switch(v)?; Ok(()) }, ..ROW
     },
 
     // ---- process ----
     Flag {
         short: Some('d'), long: "daemon", topic: Topic::Process,
-        help: "run in the background; returns when the server answers, or when it could not start",
+        help: "run in the background; the command returns once the server answers, or with an error if it could not \
+               start",
         set: |s, v| { s.daemonize = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('P'), long: "pidfile", takes: Takes::Value("FILE"), topic: Topic::Process,
-        help: "file that holds the process number while the server runs",
+        help: "file that holds the process id while the server runs",
         example: "/tmp/larder.pid",
         set: |s, v| { s.pidfile = Some(path(v)?); Ok(()) }, ..ROW
     },
     Flag {
         short: Some('u'), long: "user", takes: Takes::Value("USER"), topic: Topic::Process,
-        help: "user to become when started as root, by name or number; without it a server started as root stays root",
+        help: "user to run as when started as root, by name or number; without it the server stays root",
         example: "nobody",
         set: |s, v| {
             if v.is_empty() {
@@ -485,20 +508,20 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('r'), long: "enable-coredumps", topic: Topic::Process,
-        help: "let a core file be as large as the system allows",
+        help: "raise the size limit of core files to the maximum that the system allows",
         set: |s, v| { s.core_dumps = switch(v)?; Ok(()) }, ..ROW
     },
 
     // ---- watching ----
     Flag {
         short: Some('v'), long: "verbose", takes: Takes::Count, topic: Topic::Watching,
-        help: "say what happens on stderr; -vv also what is asked and answered, -vvv also inner steps",
+        help: "log events to stderr; -vv also requests and answers, -vvv also internal steps",
         example: "2",
         set: |s, v| { s.verbosity = whole(v, 0, 255)?.min(3) as u8; Ok(()) }, ..ROW
     },
     Flag {
         long: "log-format", takes: Takes::Value("NAME"), topic: Topic::Watching,
-        help: "how a line of the log is written: compact (for people) or json (for machines)",
+        help: "format of the log: compact (text for people) or json (one object per line)",
         default: "compact", example: "json",
         set: |s, v| {
             s.log_format = one_of(v, &[("compact", LogFormat::Compact), ("json", LogFormat::Json)])?;
@@ -509,15 +532,15 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- compatibility ----
     Flag {
         short: Some('o'), long: "extended", takes: Takes::List("OPTIONS"), topic: Topic::Compatibility,
-        help: "memcached's extended options, commas between: hashpower, idle_timeout, maxconns_fast and track_sizes are \
-               the flags of those names (no_ before a switch turns it off), the path of its flash storage is --flash; \
-               memcached's others are accepted and ignored",
+        help: "memcached's extended options, separated by commas: hashpower, idle_timeout, maxconns_fast and \
+               track_sizes set the flags of these names (no_ before a switch turns it off), and the path of \
+               memcached's flash storage sets --flash; other options of memcached are accepted and ignored",
         example: "hashpower=20,no_maxconns_fast,lru_crawler",
-        set: compatible::extended, ..ROW
+        set: extended, ..ROW
     },
     Flag {
         short: Some('f'), long: "slab-growth-factor", takes: Takes::Value("NUM"), topic: Topic::Compatibility,
-        help: "accepted and ignored: items are not sorted into chunk sizes here",
+        help: "accepted and ignored: Larder has no slab classes",
         example: "1.05",
         set: |s, v| {
             v.parse().ok().filter(|factor: &f64| *factor > 1.0 && factor.is_finite())
@@ -528,13 +551,13 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('n'), long: "slab-min-size", takes: Takes::Value("BYTES"), topic: Topic::Compatibility,
-        help: "accepted and ignored, as above",
+        help: "accepted and ignored: Larder has no slab classes",
         example: "96",
         set: |s, v| { whole(v, 1, 1 << 30)?; compatible::without_effect(s, "slab-min-size", Some(v)); Ok(()) }, ..ROW
     },
     Flag {
         short: Some('N'), long: "napi-ids", takes: Takes::Value("NUM"), topic: Topic::Compatibility,
-        help: "accepted and ignored: a connection goes to the worker that has the fewest",
+        help: "accepted and ignored: a new connection goes to the worker with the fewest connections",
         example: "4",
         set: |s, v| { whole(v, 1, 1 << 30)?; compatible::without_effect(s, "napi-ids", Some(v)); Ok(()) }, ..ROW
     },
@@ -551,7 +574,45 @@ pub(crate) static FLAGS: &[Flag] = &[
     Flag {
         short: Some('e'), long: "memory-file", takes: Takes::Value("FILE"), topic: Topic::Refused,
         example: "/tmp/memory",
-        set: |_, _| Err("items are not kept over a restart in a memory file: leave it out, and use --flash FILE:SIZE".to_owned()),
-        ..ROW
+        set: |_, _| {
+            Err("items are not kept over a restart in a memory file: leave it out, and use --flash FILE:SIZE".to_owned())
+        }, ..ROW
     },
 ];
+
+/// Applies memcached's `-o` list. An option that is also a flag sets what the flag sets.
+fn extended(settings: &mut Settings, list: &str) -> Result<(), String> {
+    for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        if let Some((flag, value)) = as_flag(name, value)? {
+            (flag.set)(settings, value).map_err(|expected| format!("{name}: {expected}"))?;
+        } else if compatible::WITHOUT_EFFECT.contains(&name) {
+            compatible::without_effect(settings, name, value);
+        } else if let Some((_, why)) = compatible::REFUSED.iter().find(|(start, _)| name.starts_with(start)) {
+            return Err(format!("{name}: {why}"));
+        } else {
+            let known = FLAGS.iter().filter_map(|flag| flag.option);
+            let near = nearest(name, known.chain(compatible::WITHOUT_EFFECT.iter().copied()));
+            return Err(format!("there is no option '{name}'; the nearest is '{near}'"));
+        }
+    }
+    Ok(())
+}
+
+/// The flag that an option stands for, and the value that the option gives it. `no_` before a switch turns it off.
+fn as_flag<'a>(name: &str, value: Option<&'a str>) -> Result<Option<(&'static Flag, &'a str)>, String> {
+    if let Some(flag) = by_option_name(name) {
+        return match (flag.takes, value) {
+            (Takes::Nothing, None) => Ok(Some((flag, "true"))),
+            (_, Some(value)) => Ok(Some((flag, value))),
+            (_, None) => Err(format!("{name} needs a value: write {name}=NUM")),
+        };
+    }
+    match name.strip_prefix("no_").and_then(by_option_name) {
+        Some(flag) if flag.takes == Takes::Nothing && value.is_none() => Ok(Some((flag, "false"))),
+        _ => Ok(None),
+    }
+}

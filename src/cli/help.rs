@@ -1,14 +1,16 @@
 //! The two helps, and the version.
 //!
-//! `-h` is read by programs: wrappers and test suites of memcached take the version from its first line and search the
-//! rest for the features it names, so it names those that are served and no other. `--help` is read by people.
+//! `-h` is read by programs. Wrappers and test suites of memcached take the version from its first line and search
+//! the rest for the names of features, so it names only what Larder supports. `--help` is written for people.
 
-use super::MEMCACHED_VERSION;
 use super::flags::{FLAGS, Flag, Takes, Topic};
 
-/// Columns of a line of help.
+/// The release of memcached whose behaviour Larder follows. Wrappers read it from the first line of `-h`.
+const MEMCACHED_VERSION: &str = "1.6.45";
+
+/// Width of a line of help in columns.
 const WIDTH: usize = 96;
-/// Where the sentence of a flag begins.
+/// Column at which the help of a flag starts.
 const INDENT: usize = 32;
 
 const TOPICS: &[(Topic, &str)] = &[
@@ -18,35 +20,35 @@ const TOPICS: &[(Topic, &str)] = &[
     (Topic::Limits, "Limits"),
     (Topic::Protocol, "Protocol"),
     (Topic::Process, "Process"),
-    (Topic::Watching, "Watching"),
-    (Topic::Compatibility, "Kept for memcached's command lines"),
+    (Topic::Watching, "Logging"),
+    (Topic::Compatibility, "Compatibility with memcached's command line"),
 ];
 
-/// What `larder --help` prints.
+/// The text of `larder --help`.
 pub(super) fn overview() -> String {
     format!(
         "larder {}: a cache server for memcached clients\n\n\
          usage: larder serve [flags]      start a server\n\
-         \x20      larder trace ...          look into a trace, convert it, take a sample of it\n\
-         \x20      larder workload ...       write down the requests of a generated workload\n\
-         \x20      larder replay ...         drive a memcached or RESP server with a trace or a workload\n\
-         \x20      larder simulate ...       eviction policies side by side over a trace\n\
-         \x20      larder slabs ...          slab allocation schemes side by side over a trace\n\
-         \x20      larder mrc ...            the miss-ratio curve of a trace\n\
-         \x20      larder plan ...           what to buy: the best split of DRAM and flash\n\
-         \x20      larder COMMAND --help     its flags\n\
-         \x20      larder --version          the version\n\n\
+         \x20      larder trace ...          inspect, convert or sample a trace of requests\n\
+         \x20      larder workload ...       generate requests by a law, such as Zipf's, and write them to a file\n\
+         \x20      larder replay ...         send a trace or a workload to a memcached or RESP server\n\
+         \x20      larder simulate ...       compare eviction policies on a trace\n\
+         \x20      larder slabs ...          compare slab allocation schemes on a trace\n\
+         \x20      larder mrc ...            compute the miss-ratio curve of a trace\n\
+         \x20      larder plan ...           find the cheapest or fastest split of DRAM and flash\n\
+         \x20      larder COMMAND --help     show the flags of a command\n\
+         \x20      larder --version          show the version\n\n\
          A memcached command line works too: 'larder -p 11211 -m 64' is 'larder serve -p 11211 -m 64',\n\
-         and a link to this program that is called 'memcached' takes memcached's place.\n",
+         and a link named 'memcached' to this program can replace memcached.\n",
         env!("CARGO_PKG_VERSION")
     )
 }
 
-/// What `larder serve --help` prints.
+/// The text of `larder serve --help`.
 pub(super) fn for_people() -> String {
     let mut text = "usage: larder serve [flags]\n\n\
-        Flags win over the settings file, and the file over the defaults. A flag that takes no value can\n\
-        be turned off with =false. The keys of the file are the long names: memory-limit = \"4g\".\n"
+        A flag overrides the settings file (--config), and the file overrides the defaults. A flag without a\n\
+        value is turned off with =false. The file is TOML with the long names as keys: memory-limit = \"4g\".\n"
         .to_owned();
     for (topic, title) in TOPICS {
         text.push_str(&format!("\n{title}\n"));
@@ -54,29 +56,32 @@ pub(super) fn for_people() -> String {
             text.push_str(&entry(&left_side(flag, ' '), &sentence(flag, "[", "]")));
         }
         if *topic == Topic::Process {
-            text.push_str(&entry("      --config FILE", "settings file (TOML)"));
+            text.push_str(&entry(
+                "      --config FILE",
+                "settings file in TOML, with the long flag names as keys",
+            ));
         }
     }
-    text.push_str("\nTelling\n");
+    text.push_str("\nInformation\n");
     for (flag, help) in [
-        ("      --help", "this page"),
-        ("  -h", "the short list, in memcached's form"),
-        ("  -V, --version", "the version"),
-        ("  -i, --license", "the licence"),
+        ("      --help", "show this page"),
+        ("  -h", "show the flags in the format of memcached"),
+        ("  -V, --version", "show the version"),
+        ("  -i, --license", "show the licence"),
     ] {
         text.push_str(&entry(flag, help));
     }
     text
 }
 
-/// What `-h` prints.
+/// The text of `-h`.
 pub(super) fn for_wrappers() -> String {
     let mut text = format!("{}{}", version_memcached(), version());
     for flag in FLAGS.iter().filter(|flag| flag.topic != Topic::Refused) {
         text.push_str(&entry(left_side(flag, '=').trim_start(), &sentence(flag, "(default: ", ")")));
     }
     for (flag, help) in [
-        ("--config=FILE", "settings file (TOML)"),
+        ("--config=FILE", "settings file in TOML, with the long flag names as keys"),
         ("-h", "print this list and exit"),
         ("--help", "print the flags by topic and exit"),
         ("-i, --license", "print the licence and exit"),
@@ -87,17 +92,17 @@ pub(super) fn for_wrappers() -> String {
     text
 }
 
-/// What `--version` prints.
+/// The text of `--version`.
 pub(super) fn version() -> String {
     format!("larder {} (answers as memcached {MEMCACHED_VERSION})\n", env!("CARGO_PKG_VERSION"))
 }
 
-/// What `--version` prints under memcached's name.
+/// The text of `--version` when started as `memcached`.
 pub(super) fn version_memcached() -> String {
     format!("memcached {MEMCACHED_VERSION}\n")
 }
 
-/// What `--license` prints.
+/// The text of `--license`.
 pub(super) fn license() -> String {
     format!("larder {}: {}\n", env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_LICENSE"))
 }
@@ -119,7 +124,7 @@ fn sentence(flag: &Flag, open: &str, close: &str) -> String {
     }
 }
 
-/// A flag and its sentence, in two columns.
+/// A flag and its help in two columns.
 fn entry(left: &str, sentence: &str) -> String {
     let mut text = format!("{left:<INDENT$}");
     if left.len() >= INDENT {

@@ -1,9 +1,10 @@
 //! The command line: what the words after the program's name ask for.
 //!
-//! A setting is found in this order: a flag, else the settings file (`--config`), else the default. Every error is one
-//! line that says what to do.
+//! The value of a setting comes from a flag, else from the settings file (`--config`), else from the default. Every
+//! error is one line that says what to do.
 
 mod compatible;
+mod error;
 mod file;
 mod flags;
 mod help;
@@ -16,49 +17,30 @@ pub(crate) mod process;
 mod tests;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use larder_server::settings::Settings;
 
+use self::error::{CliError, nearest};
 use self::flags::{FLAGS, Flag, Takes};
 use self::workbench::COMMANDS;
 pub(crate) use self::workbench::{Failure, run as run_workbench};
 
-/// The release of memcached whose behaviour is answered for; wrappers read it from the first line of `-h`.
-pub(crate) const MEMCACHED_VERSION: &str = "1.6.45";
-
-/// What the command line asks for.
+/// The action that a command line asks for.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
     /// Run a server.
     Serve(Box<Settings>),
-    /// Print this text and leave.
+    /// Print this text and exit.
     Print(String),
-    /// Run a command of the workbench: the command and the words behind it.
+    /// Run a command of the workbench: the command and the words after it.
     Workbench(Vec<OsString>),
 }
 
-/// Why a command line is refused: one line, without the program's name.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct CliError(String);
-
-impl CliError {
-    fn new(text: impl Into<String>) -> CliError {
-        CliError(text.into())
-    }
-}
-
-impl fmt::Display for CliError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Reads a whole command line, the program's name first. Under the name `memcached`, or with a flag as the first word,
-/// it is a memcached command line: the wrappers that start one can start this program.
+/// Parses a whole command line, starting with the program's name. If the name is `memcached`, or if the first word is
+/// a flag, the words are a memcached command line; so wrappers that start memcached can start this program.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Action, CliError> {
     let mut words = words.into_iter();
     let program = words.next().unwrap_or_default();
@@ -67,7 +49,9 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Action,
         return serve(&words, true);
     }
     let Some(first) = words.first() else {
-        return Err(CliError::new("no command: 'larder serve' starts a server, 'larder --help' tells more"));
+        return Err(CliError::new(
+            "no command given: 'larder serve' starts a server, 'larder --help' lists all commands",
+        ));
     };
     match first.to_string_lossy().as_ref() {
         "serve" => serve(&words[1..], false),
@@ -87,7 +71,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Action,
     }
 }
 
-/// Reads the flags of the server. `as_memcached`: help and version are asked by memcached's name.
+/// Parses the flags of the server. `as_memcached`: help and version have memcached's format.
 fn serve(words: &[OsString], as_memcached: bool) -> Result<Action, CliError> {
     let found = command().try_get_matches_from(words).map_err(one_line)?;
     if found.get_flag("help-short") || (as_memcached && found.get_flag("help")) {
@@ -111,7 +95,8 @@ fn serve(words: &[OsString], as_memcached: bool) -> Result<Action, CliError> {
     Ok(Action::Serve(Box::new(settings)))
 }
 
-/// Sets what the flags say, in the order of the command line, so that the later of two that speak of the same wins.
+/// Applies the given flags in the order of the command line, so that the later of two flags for the same setting
+/// wins.
 fn apply(found: &ArgMatches, settings: &mut Settings) -> Result<(), CliError> {
     let mut given: Vec<(usize, &Flag)> = FLAGS
         .iter()
@@ -137,7 +122,7 @@ fn apply(found: &ArgMatches, settings: &mut Settings) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A flag as an error names it.
+/// The name of a flag in an error.
 fn spelling(flag: &Flag) -> String {
     match flag.short {
         Some(short) => format!("-{short} (--{})", flag.long),
@@ -145,7 +130,7 @@ fn spelling(flag: &Flag) -> String {
     }
 }
 
-/// The flags as clap knows them: how words are split is its work, what values mean is the table's.
+/// The flags for clap. Clap splits the words; the table decides what values mean.
 fn command() -> Command {
     let mut command = Command::new("larder serve")
         .no_binary_name(true)
@@ -174,7 +159,7 @@ fn command() -> Command {
     command
 }
 
-/// One line for an error of clap's.
+/// Turns an error of clap into one line.
 fn one_line(error: clap::Error) -> CliError {
     let word = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.clone()),
@@ -182,7 +167,7 @@ fn one_line(error: clap::Error) -> CliError {
         _ => None,
     };
     let argument = word(ContextKind::InvalidArg).unwrap_or_default();
-    // clap names an argument with the name of its value behind it.
+    // Clap appends the name of the value to the name of an argument.
     let name = argument.split([' ', '[', '=']).next().unwrap_or_default().to_owned();
     CliError(match error.kind() {
         ErrorKind::UnknownArgument if !argument.starts_with('-') => {
@@ -208,12 +193,4 @@ fn one_line(error: clap::Error) -> CliError {
         ErrorKind::InvalidUtf8 => "a word of the command line is not UTF-8: write it in UTF-8".to_owned(),
         _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
     })
-}
-
-/// The known name that looks most like `name`.
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> &'a str {
-    let plain = |name: &str| name.to_ascii_lowercase().replace('_', "-");
-    let name = plain(name);
-    let likeness = |known: &str| strsim::jaro_winkler(&name, &plain(known));
-    known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or_default()
 }

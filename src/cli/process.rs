@@ -1,4 +1,4 @@
-//! What is done to the process around the server: going into the background, the log, limits, the user, the pidfile.
+//! Prepares the process around the server: background, log, limits, user and pidfile.
 
 use std::io::{self, IsTerminal};
 use std::os::linux::net::SocketAddrExt;
@@ -16,25 +16,25 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// In the environment of the process in the background: the number of the process that started it. A stale value,
-/// inherited from further up, is not the parent's number and means nothing.
+/// Environment variable of the background process: the id of the process that started it. An inherited value that is
+/// not the parent's id is ignored.
 const BACKGROUND: &str = "LARDER_STARTED_BY";
-/// How long the foreground waits for the background to answer before it leaves it alone.
+/// How long the foreground process waits for the server to be ready.
 const START_MAX: Duration = Duration::from_secs(60);
-/// Files a server has open besides its clients: listeners, rings, the log, the admin page and its readers.
+/// Open files of a server in addition to its clients: listeners, rings, the log, the admin page and its readers.
 const FILES_BESIDE: u64 = 256;
 
-/// What [`daemonize`] found.
+/// The role of this process after [`daemonize`].
 pub(crate) enum Side {
-    /// This process goes on and becomes the server.
+    /// This process becomes the server.
     Server,
-    /// The server runs in the background, or could not start: leave with this status.
+    /// The server runs in the background, or could not start. Exit with this status.
     Done(u8),
 }
 
-/// Goes into the background when the settings ask for it. Must run before any thread: the program is started a second
-/// time, so nothing is forked that holds a lock. Returns in the foreground when the server says that it is ready (as it
-/// does to a service manager), or ends.
+/// Enters the background if the settings ask for it. It must run before any thread starts: the program is started a
+/// second time, so no lock is forked. In the foreground it returns when the server reports that it is ready (as to a
+/// service manager), or when the server ends.
 pub(crate) fn daemonize(settings: &mut Settings) -> io::Result<Side> {
     if !settings.daemonize {
         return Ok(Side::Server);
@@ -108,8 +108,8 @@ pub(crate) fn start_log(settings: &Settings) {
     }
 }
 
-/// Says in a line each: which of memcached's options change nothing here, and that there are more threads than CPUs.
-/// The default number of threads is nobody's wish and stays unmentioned.
+/// Warns, in one line each, about options of memcached without effect and about more threads than CPUs. The default
+/// number of threads causes no warning.
 pub(crate) fn tell_doubts(settings: &Settings) {
     if !settings.without_effect.is_empty() {
         let names: Vec<&str> = settings.without_effect.iter().map(|option| option.name.as_str()).collect();
@@ -124,8 +124,8 @@ pub(crate) fn tell_doubts(settings: &Settings) {
     }
 }
 
-/// Raises the limits of the process: files for every connection, core files and locked memory when asked for. The
-/// text of an error is one line that says what to do.
+/// Raises the limits of the process: open files for every connection, and core files and locked memory if asked for.
+/// An error is one line that says what to do.
 pub(crate) fn raise_limits(settings: &Settings) -> Result<(), String> {
     let files = u64::from(settings.connections_max) + 16 * u64::from(settings.threads) + FILES_BESIDE;
     raise(Resource::Nofile, files).map_err(|highest| {
@@ -146,7 +146,7 @@ pub(crate) fn raise_limits(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Raises one limit to at least `wanted`; the error is the highest there is.
+/// Raises one limit to at least `wanted`. The error is the maximum.
 fn raise(resource: Resource, wanted: u64) -> Result<(), u64> {
     let now = getrlimit(resource);
     if now.current.is_none_or(|current| current >= wanted) {
@@ -156,19 +156,19 @@ fn raise(resource: Resource, wanted: u64) -> Result<(), u64> {
     setrlimit(resource, Rlimit { current: Some(wanted), maximum }).map_err(|_| now.maximum.unwrap_or(wanted))
 }
 
-/// Locks every page from the moment it is first used, so that reserved and untouched memory stays free. As in
-/// memcached, a machine that does not allow it is told so and served all the same.
+/// Locks each page when it is first used, so that reserved but unused memory stays free. As in memcached, the server
+/// warns and continues if the system refuses.
 fn lock_memory() {
     use rustix::mm::{MlockAllFlags, mlockall};
-    // Only root may raise it; for others the limit they have decides below.
+    // Only root may raise the limit; for other users the existing limit decides below.
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
     if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT) {
         tracing::warn!("memory is not locked (-k): {error}; raise 'ulimit -l'");
     }
 }
 
-/// Becomes the user of `-u`. Only root can; for others the flag means nothing, as in memcached. A server started as
-/// root without `-u` stays root and says so: inside a container that is often the only user there is.
+/// Changes to the user of `-u`. Only root can; for other users the flag has no effect, as in memcached. A server
+/// started as root without `-u` stays root and says so, because a container often has no other user.
 pub(crate) fn become_user(settings: &Settings) -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -192,19 +192,23 @@ pub(crate) fn become_user(settings: &Settings) -> Result<(), String> {
         .map_err(|error| format!("cannot become the user '{name}' (-u): {error}"))
 }
 
-/// A pidfile that lasts as long as this value.
+/// A pidfile that exists as long as this value.
 pub(crate) struct Pidfile(Option<PathBuf>);
 
 impl Pidfile {
-    /// Writes the number of this process, if the settings name a file. Has to come before [`become_user`]: its
-    /// directory is often root's.
+    /// Writes the id of this process if the settings name a file. It must run before [`become_user`], because the
+    /// directory often belongs to root.
     pub(crate) fn write(settings: &Settings) -> Result<Pidfile, String> {
         let Some(path) = &settings.pidfile else { return Ok(Pidfile(None)) };
         if let Some(other) = running(path) {
             tracing::warn!("{} held the number of a running process, {other}", path.display());
         }
-        std::fs::write(path, format!("{}\n", std::process::id()))
-            .map_err(|error| format!("cannot write the pidfile {} (-P): {error}; name a file in a folder that exists and may be written to", path.display()))?;
+        std::fs::write(path, format!("{}\n", std::process::id())).map_err(|error| {
+            format!(
+                "cannot write the pidfile {} (-P): {error}; name a file in a writable folder",
+                path.display()
+            )
+        })?;
         Ok(Pidfile(Some(path.clone())))
     }
 }
@@ -214,13 +218,13 @@ impl Drop for Pidfile {
         if let Some(path) = &self.0
             && let Err(error) = std::fs::remove_file(path)
         {
-            // After -u its directory may be another user's.
+            // After `-u`, the directory may belong to another user.
             tracing::info!("could not remove the pidfile {}: {error}", path.display());
         }
     }
 }
 
-/// The process that a pidfile names, if it runs.
+/// The process named in a pidfile, if it is running.
 fn running(path: &Path) -> Option<i32> {
     let number: i32 = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
     let pid = rustix::process::Pid::from_raw(number)?;

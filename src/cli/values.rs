@@ -1,4 +1,4 @@
-//! What the text of a value must look like. Every error is the end of a sentence that says what was expected.
+//! Parsers for the values of flags. Each error completes a sentence and says what was expected.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(super) fn bytes(text: &str, unit: u64, least: u64, most: u64) -> Result<u64,
         .ok_or_else(|| format!("expected a size from {} to {}", size(least), size(most)))
 }
 
-/// A size as it could be written: `1k`, `64m`.
+/// A size as it would be written: `1k`, `64m`.
 fn size(bytes: u64) -> String {
     for (letter, power) in [('t', 40), ('g', 30), ('m', 20), ('k', 10)] {
         if bytes != 0 && bytes.is_multiple_of(1 << power) {
@@ -40,7 +40,7 @@ fn size(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// A port: 0 off, -1 random.
+/// A port; 0 is off, -1 any free port.
 pub(super) fn port(text: &str) -> Result<Port, String> {
     match text.parse::<i32>() {
         Ok(-1) => Ok(Port::Random),
@@ -61,7 +61,8 @@ pub(super) fn device(text: &str) -> Result<Device, String> {
     number.map(Device::Cuda).ok_or_else(|| "expected cpu, cuda or cuda:N".to_owned())
 }
 
-/// `PATH` or `PATH:SIZE`. What is behind the last colon is a size if it reads as one; else it belongs to the path.
+/// `PATH` or `PATH:SIZE`. The part after the last colon is a size if it looks like one; otherwise it belongs to the
+/// path.
 pub(super) fn path_and_size(text: &str) -> Result<(PathBuf, Option<u64>), String> {
     if let Some((before, behind)) = text.rsplit_once(':')
         && behind.starts_with(|first: char| first.is_ascii_digit())
@@ -72,7 +73,7 @@ pub(super) fn path_and_size(text: &str) -> Result<(PathBuf, Option<u64>), String
     Ok((path(text)?, None))
 }
 
-/// Evicted items that are written: `all`, or conditions with commas between.
+/// The evicted items to write to flash: `all`, or conditions separated by commas.
 pub(super) fn admit(text: &str) -> Result<Admit, String> {
     let mut found = Admit::default();
     for word in text.split(',').map(str::trim) {
@@ -119,7 +120,7 @@ pub(super) fn one_of<T: Clone>(text: &str, names: &[(&str, T)]) -> Result<T, Str
     }
 }
 
-/// The name of a file.
+/// The path of a file.
 pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("expected the name of a file".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
@@ -150,7 +151,7 @@ pub(super) fn address(text: &str) -> Result<Address, String> {
     Ok(Address { host: host.to_owned(), port })
 }
 
-/// `off`, or the address of the admin page: then it is required.
+/// `off`, or the address of the admin page, which is then required.
 pub(super) fn admin(text: &str) -> Result<Option<AdminAddress>, String> {
     if text == "off" {
         return Ok(None);

@@ -49,14 +49,14 @@ class FlashCase(Case):
             self.wait_for_flash(connection)
 
     def wait_for_flash(self, connection):
-        """Waits until flash has written what is ready to be written, so that it has buffers for what leaves memory next."""
+        """Waits until flash has written every full buffer, so that it has room for what leaves memory next."""
         end = time.monotonic() + FLASH_WAIT_SECONDS_MAX
         while self.number(connection, b"segments_waiting", b"flash") > 0 and time.monotonic() < end:
             time.sleep(0.002)
 
     def cold(self, connection, items, mebibytes=4 * MEMORY_MIB, flags=0, exptime=0):
-        """Stores the items and has them on flash, nearly all of them there alone. Flash may shed any of them, so it is tried a few
-        times, with items that nobody has read yet."""
+        """Stores the items and pushes nearly all of them out of memory, so that only flash has them. Flash may refuse an item
+        when the device is behind, so this is tried a few times, with items that nobody has read yet."""
         for attempt in range(6):
             stored = 0
             for key, value in items.items():

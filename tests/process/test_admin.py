@@ -1,12 +1,17 @@
 """The admin page: metrics, health."""
 
+import os
 import re
+import sys
 import unittest
 import urllib.error
 import urllib.request
 
-import support
-from process_support import Case, larder_only
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tidy"))
+
+import support  # noqa: E402
+import wording  # noqa: E402
+from process_support import Case, larder_only  # noqa: E402
 
 SAMPLE = re.compile(r"^[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^}]*\})? [-+0-9.eEInfNa]+$")
 
@@ -46,6 +51,15 @@ class Admin(Case):
         for line in text.splitlines():
             if line and not line.startswith("#"):
                 self.assertRegex(line, SAMPLE)
+
+    @larder_only
+    def test_the_help_of_each_metric_can_be_understood_by_itself(self):
+        flash = os.path.join(self.folder(), "flash")
+        self.server("--admin", "127.0.0.1:%d" % self.port, "--flash", flash + ":64m")
+        helps = re.findall(r"^# HELP (\S+) (.*)$", self.fetch("/metrics")[1], re.MULTILINE)
+        self.assertGreater(len(helps), 100)
+        wrong = ["%s: %s: %s" % (name, text, wording.wrong_in_metric(text)) for name, text in helps]
+        self.assertEqual([line for line in wrong if not line.endswith(": None")], [])
 
     @larder_only
     def test_a_page_that_does_not_exist(self):

@@ -157,8 +157,8 @@ class Levels(FlashCase):
         for number, key in enumerate(keys):
             asked += [b"get %b\r\n" % key, b"incr %b 1\r\n" % key, b"mn\r\n", b"set s%d 0 0 1\r\nx\r\n" % number,
                       b"get %b\r\n" % key]
-            expected += [b"VALUE %b 0 %d" % (key, len(str(number))), b"%d" % number, b"END", b"%d" % (number + 1), b"MN",
-                         b"STORED", b"VALUE %b 0 %d" % (key, len(str(number + 1))), b"%d" % (number + 1), b"END"]
+            expected += [b"VALUE %b 0 %d" % (key, len(str(number))), b"%d" % number, b"END", b"%d" % (number + 1),
+                         b"MN", b"STORED", b"VALUE %b 0 %d" % (key, len(str(number + 1))), b"%d" % (number + 1), b"END"]
         self.client.send(b"".join(asked))
         for line in expected:
             self.assertEqual(self.client.line(), line)

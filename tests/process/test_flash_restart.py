@@ -135,9 +135,9 @@ class Log:
 class Crashes(FlashCase):
     """kill -9 under load, again and again: what was answered is never taken back.
 
-    A writer numbers what it does to each of its keys and keeps a log of what was answered. After the restart a hit has to
-    show a version that is at least the last one answered, and at most the last one sent; a deleted key shows nothing older
-    than its delete.
+    A writer numbers its changes of each key and keeps a log of the changes that were answered. After the restart a hit has
+    to show a version that is at least the last one answered and at most the last one sent. A deleted key shows no version
+    from before its delete.
     """
 
     def write(self, port, log, stop):

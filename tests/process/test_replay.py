@@ -129,7 +129,8 @@ class Replay(Case):
         self.check(through, 100000)
         self.assertGreater(through.total("hit ratio"), 0.8)
         self.assertEqual(*through.done("fill"))
-        trace = replay(address, self.all_operations(), "--format", "twitter", "--ttls", "--key-prefix", "o:", *LOAD, *flags)
+        trace = replay(address, self.all_operations(), "--format", "twitter", "--ttls", "--key-prefix", "o:", *LOAD,
+                       *flags)
         self.check(trace, 11000)
         for operation in ("set", "add", "append", "delete", "incr", "decr"):
             self.assertGreater(trace.done(operation)[1], 0, operation)
@@ -207,8 +208,8 @@ class Replay(Case):
     def test_a_server_that_is_killed_for_good(self):
         server = support.Server()
         self.addCleanup(server.__exit__)
-        running = begin("127.0.0.1:%d" % server.port, "--workload", ZIPFIAN % "100k", "--rate", "5000", "--seconds", "30",
-                        "--repeat", "0", "--give-up", "1", *LOAD)
+        running = begin("127.0.0.1:%d" % server.port, "--workload", ZIPFIAN % "100k", "--rate", "5000",
+                        "--seconds", "30", "--repeat", "0", "--give-up", "1", *LOAD)
         time.sleep(1)
         server.stop(signal.SIGKILL)
         played = Replayed(running)

@@ -74,8 +74,8 @@ class Kinds(Case):
 
     def test_hitmap_published(self):
         kept, stats = self.kept("--temperature", "hitmap-published")
-        # Every new item is marked as if it had been read, twice with the set counter: that is the paper's way, and in a flood
-        # it leaves little time to tell who is hot.
+        # As in the paper, a new item is marked as if it had been read, and marked again in the set counter. In a flood of new
+        # items this leaves little time to tell which items are hot.
         self.assertGreater(kept, HOT_KEYS // 20)
         self.assertGreater(int(stats[b"references"]), COLD_KEYS // 4)
         self.assertGreater(int(stats[b"agings"]), 0)

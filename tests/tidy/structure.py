@@ -1,10 +1,15 @@
-"""What the source files of a crate know of each other, and who writes whose fields.
+"""Which source files of a crate know each other, and which files write the fields of a struct.
 
-    tests/tidy/structure.py [--circles] [--fields] [FOLDER]     what `make tidy` holds against the limits
+    tests/tidy/structure.py [--circles] [--fields] [FOLDER]     prints every circle and every large struct
 
-A file knows another when it names the module of that file, or something that is defined there, by a path that begins with
-`crate`, `self` or `super`. A re-export (`pub use`) is followed to the file that defines the name. The declaration `mod x;` is
-no such path, and tests (`#[cfg(test)]`, files called `tests.rs` or in folders called `tests`) are left out.
+A file knows another file when it names the module of that file, or something that is defined there, by a path that
+begins with `crate`, `self`, `super` or the name of a child module. A re-export (`pub use`) is followed to the file that
+defines the name; a file that re-exports a name knows the file of the name only if its own code uses the name too. The
+declaration `mod x;` is no such path. Tests are left out: `#[cfg(test)]`, files called `tests.rs`, folders called `tests`.
+
+A file writes a field if it assigns to `.field`, borrows it mutably, or calls one of `WRITING_CALLS` on it. The field is
+found by its name alone, so a field of another struct with the same name counts too: only structs with more than
+`FIELDS_WRITTEN_MAX` visible fields are looked at.
 """
 
 import os
@@ -18,10 +23,11 @@ ITEM = re.compile(
     r"^\s*(?:pub(?:\([^)]*\))?\s+)?(?:unsafe\s+|const\s+|async\s+|extern\s+\"C\"\s+)*"
     r"(?:fn|struct|enum|union|trait|type|const|static)\s+(?:mut\s+)?(\w+)", re.M)
 MACRO = re.compile(r"^\s*macro_rules!\s+(\w+)", re.M)
-STRUCT = re.compile(r"^[ \t]*pub(?:\([^)]*\))?\s+struct\s+(\w+)[^;{(]*\{(.*?)^[ \t]*\}", re.M | re.S)
-FIELD = re.compile(r"^\s*pub(?:\([^)]*\))?\s+(\w+)\s*:", re.M)
-WRITING_CALLS = ("store|swap|fetch_\\w+|compare_exchange\\w*|lock|try_lock|write|set|replace|push|push_back|push_front|insert|"
-                 "remove|clear|take|drain|truncate|extend\\w*|retain|resize|pop\\w*|get_mut|as_mut|iter_mut|append|sort\\w*")
+STRUCT = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))?\s+)?struct\s+(\w+)[^;{(]*\{(.*?)^[ \t]*\}", re.M | re.S)
+FIELD = re.compile(r"^\s*(pub(?:\([^)]*\))?\s+)?(\w+)\s*:(?!:)", re.M)
+WRITING_CALLS = ("store|swap|fetch_\\w+|compare_exchange\\w*|lock|try_lock|write|set|replace|push|push_back|push_front|"
+                 "insert|remove|clear|take|drain|truncate|extend\\w*|retain|resize|pop\\w*|get_mut|as_mut|iter_mut|append|"
+                 "sort\\w*")
 
 
 def code_of(text):
@@ -29,7 +35,8 @@ def code_of(text):
     def blank(match):
         found = match.group(0)
         return '""' if found.startswith(('"', 'r', 'b')) and '"' in found else re.sub(r"[^\n]", "", found)
-    return re.sub(r'//[^\n]*|/\*.*?\*/|\bb?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"', blank, text, flags=re.S)
+    character = r"""'(?:\\u\{[^}]*\}|\\.|[^'\\\n])'|"""
+    return re.sub(character + r'''//[^\n]*|/\*.*?\*/|\bb?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"''', blank, text, flags=re.S)
 
 
 def block_end(text, start):
@@ -104,7 +111,8 @@ class Crate:
                 if name.endswith(".rs") and name != "tests.rs":
                     self.add(os.path.join(folder, name))
         for module, text in self.texts.items():
-            self.exports[module] = {name: self.absolute(module, path) for path, name, exported in uses_of(text) if exported}
+            self.exports[module] = {
+                name: self.absolute(module, path) for path, name, exported in uses_of(text) if exported}
 
     def add(self, path):
         """Reads one file."""
@@ -154,8 +162,9 @@ class Crate:
         found = {}
         for module, text in self.texts.items():
             known = found.setdefault(module, set())
-            paths = [path for path, _, exported in uses_of(text) if not exported]
             plain = re.sub(r"\buse\s+[^;]+;", "", text)
+            paths = [path for path, name, exported in uses_of(text)
+                     if not exported or re.search(r"\b%s\b" % re.escape(name), plain)]
             paths += [match.split("::") for match in re.findall(r"\b(?:crate|super|self)(?:::\w+)+", plain)]
             children = {child[-1] for child in self.texts if child[:-1] == module and child}
             paths += [match.split("::") for match in re.findall(r"(?<![:\w])[a-z_]\w*(?:::\w+)+", plain)
@@ -200,20 +209,45 @@ def circles(edges):
 
 
 def written_elsewhere(crate):
-    """For each struct with many open fields: (module, name, the fields that other files of the crate write)."""
+    """For each struct with many fields that other files see: (module, name, the fields that other files write)."""
     for module, text in crate.texts.items():
         for name, body in STRUCT.findall(text):
             fields = FIELD.findall(body)
             if len(fields) <= FIELDS_WRITTEN_MAX:
                 continue
-            written = []
-            for field in fields:
-                writes = re.compile(
-                    r"\.%s\b(?:\[[^\]]*\])?(?:\s*(?:[-+*/|&^]|<<|>>)?=(?![=>])|\s*(?:\.0)?\.(?:%s)\()|&mut\s+[\w.]+\.%s\b"
-                    % (field, WRITING_CALLS, field))
-                if any(writes.search(other) for where, other in crate.texts.items() if where != module):
-                    written.append(field)
+            written = [field for visible, field in fields if any(
+                where != module and sees(where, module, visible.strip()) and writes(field, other)
+                for where, other in crate.texts.items())]
             yield module, name, written
+
+
+def sees(where, module, visible):
+    """Whether the module `where` sees a field of `module` that was declared with `visible`."""
+    if visible == "":
+        return where[:len(module)] == module
+    if visible == "pub(super)":
+        return where[:max(0, len(module) - 1)] == module[:-1]
+    return True
+
+
+def writes(field, text):
+    """Whether the code writes a field of this name."""
+    return re.search(
+        r"\.%s\b(?:\[[^\]]*\])?(?:\s*(?:[-+*/|&^]|<<|>>)?=(?![=>])|\s*(?:\.0)?\.(?:%s)\()|&mut\s+[\w.]+\.%s\b"
+        % (field, WRITING_CALLS, field), text) is not None
+
+
+def too_much(source):
+    """What breaks the limits in the crate whose sources lie in the folder `source`, one line each."""
+    sys.setrecursionlimit(10_000)
+    crate = Crate(source)
+    for group in circles(crate.edges()):
+        if len(group) > CIRCLE_FILES_MAX:
+            yield "circle of %d: %s" % (len(group), " ".join(sorted(crate.path_of(module) for module in group)))
+    for module, name, written in written_elsewhere(crate):
+        if len(written) > FIELDS_WRITTEN_MAX:
+            yield "%s: %s: %d fields are written by other files: %s" % (
+                crate.path_of(module), name, len(written), " ".join(written))
 
 
 def sources(folder):

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""The house habits, kept by a test and not by a reviewer. Looks at every file that git tracks or would track.
+"""The habits of this repository that a machine can check. Looks at every file that git tracks or would track.
 
-The last line says `N passed, N failed, N skipped`: one for each habit.
+    tests/tidy/tidy.py [FOLDER]     FOLDER is the root of the repository if none is given
+
+`test_tidy.py` shows for each habit that a violation is found. The last line says `N passed, N failed, N skipped`, one
+for each habit.
 """
 
 import os
@@ -9,16 +12,26 @@ import re
 import subprocess
 import sys
 
-REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+REPOSITORY = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, HERE)
+
+import structure  # noqa: E402
+import wording  # noqa: E402
+
 FILE_LINES_MAX = 900
+LINE_CHARACTERS_MAX = 120
 SAFETY_LINES_MAX = 12
-UNSAFE_ALLOWED = ("crates/index/", "crates/memory/", "crates/server/src/io/", "crates/temperature/",
+UNSAFE_ALLOWED = ("crates/index/", "crates/memory/", "crates/server/src/io/", "crates/temperature/", "crates/cuda/",
                   "crates/flash/src/device/")
+FORBID_NOT_NEEDED = ("crates/index/", "crates/memory/", "crates/server/", "crates/temperature/", "crates/cuda/",
+                     "crates/flash/")
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", "docs/numbers.md", "docs/decisions",
              "tests/transcripts/README.md"]
 TEXT_SUFFIXES = (".rs", ".py", ".md", ".toml", ".txt", ".sh", ".go", ".java", ".js", ".json", ".xml", ".yml", ".yaml",
-                 ".html", ".css", ".mod", ".sum", ".lock", ".cfg", ".service")
+                 ".html", ".css", ".mod", ".sum", ".lock", ".cfg", ".service", ".cu")
 TEXT_NAMES = ("Makefile", "run", ".gitignore", "LICENSE", "Dockerfile")
+# Written by programs, not by people.
 LENGTH_EXEMPT = (".lock", ".json", ".sum", ".svg", ".csv")
 
 # The words are put together here, so that this file does not contain what it looks for.
@@ -32,34 +45,48 @@ UNSAFE = re.compile(r"\bunsafe\b(?!_)")
 FORBIDS = re.compile(r"#!\[forbid\(unsafe_code\)\]")
 
 
-def tracked():
-    """Paths, relative to the repository, of every file that is or would be part of it."""
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=REPOSITORY,
-                            stdout=subprocess.PIPE, check=False)
+class Tree:
+    """The text files of a repository, each read once."""
+
+    def __init__(self, root):
+        self.root = root
+        self.all = tracked(root)
+        self.files = [name for name in self.all if name.endswith(TEXT_SUFFIXES) or os.path.basename(name) in TEXT_NAMES]
+        self.kept = {}
+
+    def text(self, name):
+        """What a file holds."""
+        if name not in self.kept:
+            with open(os.path.join(self.root, name), encoding="utf-8", errors="replace") as file:
+                self.kept[name] = file.read()
+        return self.kept[name]
+
+    def lines(self, name):
+        """The lines of a file; the last one is empty if the file ends in a line feed."""
+        return self.text(name).split("\n")
+
+    def has(self, name):
+        """Whether a file, or a folder that is not empty, is there."""
+        path = os.path.join(self.root, name)
+        return bool(os.listdir(path)) if os.path.isdir(path) else os.path.exists(path)
+
+
+def tracked(root):
+    """Paths, relative to the root, of every file that is or would be part of the repository."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=root, check=False,
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     if listed.returncode == 0:
         names = [name for name in listed.stdout.decode().split("\0") if name]
     else:
-        names = [os.path.relpath(os.path.join(folder, name), REPOSITORY) for folder, folders, files in walk()
-                 for name in files]
-    return sorted(name for name in names if os.path.isfile(os.path.join(REPOSITORY, name)))
+        names = [os.path.relpath(os.path.join(folder, name), root) for folder, files in walk(root) for name in files]
+    return sorted(name for name in names if os.path.isfile(os.path.join(root, name)))
 
 
-def walk():
-    """The tree without what is built."""
-    for folder, folders, files in os.walk(REPOSITORY):
+def walk(root):
+    """The folders without what is built, each with its files."""
+    for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name not in ("target", ".tools", ".git", "node_modules")]
-        yield folder, folders, files
-
-
-def is_text(name):
-    """Whether to read the file."""
-    return name.endswith(TEXT_SUFFIXES) or os.path.basename(name) in TEXT_NAMES
-
-
-def read(name):
-    """The lines of a file."""
-    with open(os.path.join(REPOSITORY, name), encoding="utf-8", errors="replace") as file:
-        return file.read().split("\n")
+        yield folder, files
 
 
 def code_of(line):
@@ -67,30 +94,81 @@ def code_of(line):
     return re.sub(r'"(\\.|[^"\\])*"', '""', line.split("//", 1)[0])
 
 
-def long_files(files):
+def long_files(tree):
     """No file is longer than a person reads in one sitting."""
-    for name in files:
+    for name in tree.files:
         if not name.endswith(LENGTH_EXEMPT):
-            count = len(read(name)) - 1
+            count = len(tree.lines(name)) - 1
             if count > FILE_LINES_MAX:
                 yield "%s: %d lines, at most %d" % (name, count, FILE_LINES_MAX)
 
 
-def unsafe_elsewhere(files):
-    """`unsafe` stays in the rooms that may use it."""
-    for name in files:
+def long_lines(tree):
+    """No line is wider than 120 characters."""
+    for name in tree.files:
+        # A transcript holds what goes over the wire, line by line.
+        if name.endswith(LENGTH_EXEMPT) or re.match(r"tests/transcripts/\w+\.txt$", name):
+            continue
+        for number, line in enumerate(tree.lines(name), 1):
+            # Markdown has no way to break a row of a table, nor an address.
+            row = name.endswith(".md") and (line.startswith("|") or re.match(r"\S*://\S*$", line.strip()))
+            if len(line) > LINE_CHARACTERS_MAX and not row:
+                yield "%s:%d: %d characters, at most %d" % (name, number, len(line), LINE_CHARACTERS_MAX)
+
+
+def circles(tree):
+    """No more than three files of a crate know each other in a circle."""
+    return (line for source in structure.sources(tree.root) for line in structure.too_much(source)
+            if line.startswith("circle"))
+
+
+def open_structs(tree):
+    """No struct has more than fifteen fields that other files of its crate write."""
+    return (line for source in structure.sources(tree.root) for line in structure.too_much(source)
+            if not line.startswith("circle"))
+
+
+def metric_helps(tree):
+    """The help of each metric can be understood by itself."""
+    for name in tree.files:
+        if re.match(r"crates/(server|cache)/src/.*\.rs$", name):
+            for number, text in wording.metrics(name, tree.text(name)):
+                wrong = wording.wrong_in_metric(text)
+                if wrong:
+                    yield "%s:%d: %s: %s" % (name, number, text, wrong)
+
+
+def flag_helps(tree):
+    """The help of each flag can be understood by itself, and a flag with a value has an example of one."""
+    for name in tree.files:
+        if not re.match(r"(src|bench-compare/src)/.*\.rs$", name):
+            continue
+        text = tree.text(name)
+        for number, flag, help_text, example, takes_value in wording.flags(text):
+            wrong = wording.wrong_in_flag(help_text) or (not example and takes_value and "no example of a value")
+            if wrong:
+                yield "%s:%d: --%s: %s: %s" % (name, number, flag, help_text, wrong)
+        for number, help_text in wording.arguments(text):
+            wrong = wording.wrong_in_flag(help_text)
+            if wrong:
+                yield "%s:%d: %s: %s" % (name, number, help_text, wrong)
+
+
+def unsafe_elsewhere(tree):
+    """`unsafe` stays in the crates that may use it."""
+    for name in tree.files:
         if name.endswith(".rs") and not name.startswith(UNSAFE_ALLOWED):
-            for number, line in enumerate(read(name), 1):
+            for number, line in enumerate(tree.lines(name), 1):
                 if UNSAFE.search(code_of(line)):
-                    yield "%s:%d: unsafe outside index, memory, temperature, the server's io and flash's devices" % (name, number)
+                    yield "%s:%d: unsafe outside %s" % (name, number, " ".join(UNSAFE_ALLOWED))
 
 
-def unsafe_without_reason(files):
+def unsafe_without_reason(tree):
     """Every unsafe block or impl has its reason near; every unsafe function says what the caller must keep."""
-    for name in files:
+    for name in tree.files:
         if not name.endswith(".rs"):
             continue
-        lines = read(name)
+        lines = tree.lines(name)
         for number, line in enumerate(lines, 1):
             if not UNSAFE.search(code_of(line)) or re.search(r"unsafe\s+extern|deny\(|forbid\(|allow\(", line):
                 continue
@@ -99,82 +177,92 @@ def unsafe_without_reason(files):
                 yield "%s:%d: unsafe without a SAFETY comment near" % (name, number)
 
 
-def rooms_without_a_lock(files):
+def missing_forbid(tree):
     """A crate that needs no unsafe says so in its first lines."""
-    for name in files:
-        if re.fullmatch(r"(crates/\w+/src/lib|src/main)\.rs", name) and not name.startswith(
-                ("crates/index/", "crates/memory/", "crates/server/", "crates/temperature/", "crates/flash/")):
-            if not any(FORBIDS.search(line) for line in read(name)):
+    for name in tree.files:
+        if re.fullmatch(r"(crates/\w+/src/lib|src/main)\.rs", name) and not name.startswith(FORBID_NOT_NEEDED):
+            if not any(FORBIDS.search(line) for line in tree.lines(name)):
                 yield "%s: no #![forbid(unsafe_code)]" % name
 
 
-def unfinished(files):
+def unfinished(tree):
     """Nothing is left to be done later."""
-    return findings(files, UNFINISHED, "left unfinished")
+    return findings(tree, UNFINISHED, "left unfinished")
 
 
-def machine_paths(files):
+def machine_paths(tree):
     """Nothing names a folder of one machine."""
-    return findings(files, MACHINE_PATH, "a path of one machine")
+    return findings(tree, MACHINE_PATH, "a path of one machine")
 
 
-def registries(files):
+def registries(tree):
     """Nothing names where packages come from: that is the machine's own setting."""
-    return findings(files, REGISTRY, "the address of a package registry", skip=("Cargo.lock", "fuzz/Cargo.lock"))
+    return findings(tree, REGISTRY, "the address of a package registry", skip=("Cargo.lock", "fuzz/Cargo.lock"))
 
 
-def findings(files, pattern, what, skip=()):
+def findings(tree, pattern, what, skip=()):
     """Every line on which the pattern is found."""
-    for name in files:
+    for name in tree.files:
         if name in skip:
             continue
-        for number, line in enumerate(read(name), 1):
+        for number, line in enumerate(tree.lines(name), 1):
             if pattern.search(line):
                 yield "%s:%d: %s: %s" % (name, number, what, line.strip()[:100])
 
 
-def documents(files):
-    """What a reader looks for first is there."""
+def documents(tree):
+    """The documents that a reader looks for first are there."""
     for name in DOCUMENTS:
-        path = os.path.join(REPOSITORY, name)
-        if not os.path.exists(path) or (os.path.isdir(path) and not os.listdir(path)):
+        if not tree.has(name):
             yield "%s is missing" % name
 
 
-def broken_links(files):
+def broken_links(tree):
     """Links between documents lead somewhere."""
-    for name in files:
+    for name in tree.files:
         if not name.endswith(".md"):
             continue
-        for number, line in enumerate(read(name), 1):
+        for number, line in enumerate(tree.lines(name), 1):
             for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", line):
                 if "://" not in target and not target.startswith("mailto:"):
-                    path = os.path.join(REPOSITORY, os.path.dirname(name), target)
-                    if not os.path.exists(path):
+                    if not os.path.exists(os.path.join(tree.root, os.path.dirname(name), target)):
                         yield "%s:%d: a link to %s, which is not there" % (name, number, target)
 
 
-def white_space(files):
+def named_files(tree):
+    """A file that a document names with its folder is there."""
+    roots = {name.split("/")[0] for name in tree.all if "/" in name}
+    for name in tree.files:
+        if not name.endswith(".md"):
+            continue
+        for number, line in enumerate(tree.lines(name), 1):
+            for path in re.findall(r"`([\w.-]+(?:/[\w.-]+)+/?)`", line):
+                if path.split("/")[0] in roots and path.split("/")[0] != "target" and not tree.has(path):
+                    yield "%s:%d: names %s, which is not there" % (name, number, path)
+
+
+def white_space(tree):
     """No space ends a line, and every file ends in a line feed."""
-    for name in files:
-        lines = read(name)
-        if len(lines) > 1 and lines[-1] != "":
+    for name in tree.files:
+        lines = tree.lines(name)
+        if lines[-1] != "":
             yield "%s: the last line has no end" % name
         for number, line in enumerate(lines, 1):
             if line != line.rstrip() and not name.endswith((".md", ".txt")):
                 yield "%s:%d: space at the end of the line" % (name, number)
 
 
-HABITS = [long_files, unsafe_elsewhere, unsafe_without_reason, rooms_without_a_lock, unfinished, machine_paths, registries,
-          documents, broken_links, white_space]
+HABITS = [long_files, long_lines, circles, open_structs, metric_helps, flag_helps, unsafe_elsewhere,
+          unsafe_without_reason, missing_forbid, unfinished, machine_paths, registries, documents, broken_links,
+          named_files, white_space]
 
 
 def main():
     """Looks at each habit; returns the exit status."""
-    files = [name for name in tracked() if is_text(name)]
+    tree = Tree(sys.argv[1] if len(sys.argv) > 1 else REPOSITORY)
     failed = 0
     for habit in HABITS:
-        found = list(habit(files))
+        found = list(habit(tree))
         failed += bool(found)
         print("%-4s %s" % ("FAIL" if found else "ok", habit.__doc__), flush=True)
         for line in found[:20]:

@@ -102,6 +102,7 @@ chmod +x "$initramfs/init"
 # 16 zones of 4 MiB, of which 3 MiB can be written.
 rm -f "$tools/namespace"
 truncate -s 64M "$tools/namespace"
+zones=zoned=true,zoned.zone_size=4M,zoned.zone_capacity=3M,zoned.max_open=6,zoned.max_active=8
 log=$tools/log
 libraries=$(find "$tools/unpacked" -name '*.so*' -printf '%h\n' | sort -u | tr '\n' ':')
 folders=()
@@ -115,8 +116,9 @@ boot() {
         -display none -vga none -monitor none -serial stdio \
         -kernel "$vmlinuz" -initrd "$tools/initramfs.gz" -append "console=ttyS0 panic=-1 quiet" \
         -drive file="$tools/namespace",id=namespace,format=raw,if=none -device nvme,serial=zns,id=nvme \
-        -device nvme-ns,drive=namespace,bus=nvme,zoned=true,zoned.zone_size=4M,zoned.zone_capacity=3M,zoned.max_open=6,zoned.max_active=8,logical_block_size=4096,physical_block_size=4096 \
-        </dev/null 2>&1 | tr -d '\r' | tee "$log" | awk '/^(note|ok|FAIL|skip)[: ]/ { begun = 1 } begun && !/^\[ / { print; fflush() }' || true
+        -device "nvme-ns,drive=namespace,bus=nvme,$zones,logical_block_size=4096,physical_block_size=4096" \
+        </dev/null 2>&1 | tr -d '\r' | tee "$log" |
+        awk '/^(note|ok|FAIL|skip)[: ]/ { begun = 1 } begun && !/^\[ / { print; fflush() }' || true
 }
 # The emulated machine's own start panics once in a while, before the program has begun: then it is started anew.
 for _ in 1 2 3; do

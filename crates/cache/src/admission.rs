@@ -1,31 +1,32 @@
-//! Which evicted items are worth a write to flash. Arithmetic on what it is told: no clock, no threads, no device.
+//! Which evicted items are worth a write to flash. Pure arithmetic: no clock, no threads, no device.
 //!
-//! Four questions, each off by default, asked in this order: was the item ever read; would a miss cost enough; was it evicted
-//! before, lately (CacheLib's reject-first policy); is it within the budget of bytes a day that the device's life allows. The budget is
-//! shared out evenly, as CacheLib's dynamic random policy does it: when more is offered than may be written, each item is
-//! admitted with the probability that fits, and not the first of each day.
+//! Three questions, each off by default, are asked in this order. Was the item ever read? Was it evicted before, lately
+//! (CacheLib's reject-first policy)? Is it within the budget of bytes a day that the device's life allows? The budget is
+//! spread evenly, as CacheLib's dynamic random policy does it: when more is offered than may be written, each item is admitted
+//! with the probability that fits, and not just the first items of each day.
 
+use crate::random::Random;
 use larder_item::KeyHash;
 use std::sync::Arc;
 
-/// Tells what a miss of a key costs, in milliseconds.
-pub type PenaltyHook = Arc<dyn Fn(KeyHash) -> u32 + Send + Sync>;
+/// A test's own answer: whether the key's item is admitted.
+#[doc(hidden)]
+pub type AdmissionHook = Arc<dyn Fn(KeyHash) -> bool + Send + Sync>;
 
-/// What admission asks for. The default admits everything.
+/// What admission asks of an item. The default admits everything.
 #[derive(Clone)]
 pub struct AdmissionOptions {
-    /// Reject first: an item is admitted when it is evicted a second time within so many seconds. 0 = at once.
+    /// Reject first: an item is admitted when it is evicted a second time within so many seconds. 0 = off.
     pub reject_first_s: u32,
     /// How many keys reject-first remembers, at 4 bytes each.
     pub reject_first_keys: u32,
-    /// Most bytes of items written in a day; `None` = no bound.
+    /// The most bytes of items that are written in a day; `None` = no bound.
     pub write_bytes_per_day: Option<u64>,
-    /// Only items that were read since they were stored.
+    /// Admit only items that were read since they were stored.
     pub only_fetched: bool,
-    /// Only items whose miss costs at least so many milliseconds, by `penalty_ms`.
-    pub penalty_min_ms: u32,
-    /// What a miss of a key costs; `None` = unknown, and everything is worth it.
-    pub penalty_ms: Option<PenaltyHook>,
+    /// For tests, which decide about single keys, or act in the middle of a demotion.
+    #[doc(hidden)]
+    pub hook: Option<AdmissionHook>,
 }
 
 impl Default for AdmissionOptions {
@@ -35,8 +36,7 @@ impl Default for AdmissionOptions {
             reject_first_keys: 1 << 20,
             write_bytes_per_day: None,
             only_fetched: false,
-            penalty_min_ms: 0,
-            penalty_ms: None,
+            hook: None,
         }
     }
 }
@@ -48,49 +48,48 @@ impl std::fmt::Debug for AdmissionOptions {
             .field("reject_first_keys", &self.reject_first_keys)
             .field("write_bytes_per_day", &self.write_bytes_per_day)
             .field("only_fetched", &self.only_fetched)
-            .field("penalty_min_ms", &self.penalty_min_ms)
             .finish_non_exhaustive()
     }
 }
 
 /// An evicted item.
 #[derive(Clone, Copy, Debug)]
-pub struct Offered {
-    /// Its key's hash.
-    pub hash: KeyHash,
+pub(crate) struct Offered {
+    /// Hash of its key.
+    pub(crate) hash: KeyHash,
     /// Bytes of key and value.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Warmth of its entry, 0..=3.
-    pub warmth: u8,
+    pub(crate) warmth: u8,
     /// Whether it was read since it was stored.
-    pub fetched: bool,
+    pub(crate) fetched: bool,
 }
 
-/// The answer, and what was missing.
+/// The answer of admission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Admitted {
-    /// It is worth a write.
+pub(crate) enum Admitted {
+    /// The item is worth a write.
     Yes,
-    /// Nobody read it.
+    /// It was never read.
     NeverRead,
-    /// A miss is too cheap.
-    Cheap,
+    /// A test's hook rejected it.
+    ByHook,
     /// It was not evicted before, lately.
     First,
-    /// The day's bytes are spoken for.
+    /// The budget of bytes is used up for now.
     OverBudget,
 }
 
-/// The policy and what it remembers.
-pub struct Admission {
+/// Decides about evicted items.
+pub(crate) struct Admission {
     options: AdmissionOptions,
     returns: Option<Returns>,
     budget: Option<WriteBudget>,
 }
 
 impl Admission {
-    /// A policy that has seen nothing yet.
-    pub fn new(options: AdmissionOptions) -> Admission {
+    /// An admission that has seen no item yet.
+    pub(crate) fn new(options: AdmissionOptions) -> Admission {
         Admission {
             returns: (options.reject_first_s > 0)
                 .then(|| Returns::new(options.reject_first_keys, options.reject_first_s)),
@@ -99,18 +98,18 @@ impl Admission {
         }
     }
 
-    /// Whether an item that is evicted at `now_s` goes to flash. The budget counts it as written if so.
-    pub fn judge(&mut self, offered: &Offered, now_s: u32) -> Admitted {
+    /// Whether an item that is evicted at `now_s` goes to flash. If so, the budget counts it as written.
+    pub(crate) fn judge(&mut self, offered: &Offered, now_s: u32) -> Admitted {
         if self.options.only_fetched && !offered.fetched && offered.warmth == 0 {
             return Admitted::NeverRead;
         }
-        if let Some(penalty_ms) = &self.options.penalty_ms
-            && penalty_ms(offered.hash) < self.options.penalty_min_ms
+        if let Some(hook) = &self.options.hook
+            && !hook(offered.hash)
         {
-            return Admitted::Cheap;
+            return Admitted::ByHook;
         }
         if let Some(returns) = &mut self.returns
-            && !returns.seen(offered.hash, now_s)
+            && !returns.was_evicted(offered.hash, now_s)
         {
             return Admitted::First;
         }
@@ -122,68 +121,68 @@ impl Admission {
         Admitted::Yes
     }
 
-    /// Bytes of what is remembered.
-    pub fn bytes(&self) -> u64 {
-        self.returns.as_ref().map_or(0, |returns| size_of_val(&returns.slots[..]) as u64)
+    /// Bytes of the table of evicted keys.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.returns.as_ref().map_or(0, |returns| size_of_val(&returns.sets[..]) as u64)
     }
 }
 
-/// Remembers for a while which keys were evicted: a table of fingerprints with four places for each key, the
-/// least lately used of which makes room. Wrong with yes about once in 2^18, and with no when too many keys come within the window.
+/// Remembers for a while which keys were evicted: a table of fingerprints in sets of four, of which the least recently used makes
+/// room. A yes is wrong about once in 2^18 times. A no is wrong when too many keys are evicted within the window.
 struct Returns {
-    slots: Vec<[u32; RETURN_PLACES]>,
+    sets: Vec<[u32; SET_FINGERPRINTS]>,
     tick_s: u32,
 }
 
-const RETURN_PLACES: usize = 4;
-/// A slot is a fingerprint and, in its low bits, the tick of the last eviction. A window has so many ticks.
+const SET_FINGERPRINTS: usize = 4;
+/// A word of the table is a fingerprint and, in its low bits, the tick of the last eviction. A window has [`WINDOW_TICKS`] ticks.
 const TICK_BITS: u32 = 12;
 const TICKS_MASK: u32 = (1 << TICK_BITS) - 1;
 const WINDOW_TICKS: u32 = 16;
 
 impl Returns {
     fn new(keys: u32, window_s: u32) -> Returns {
-        let sets = (keys as usize / RETURN_PLACES).max(1);
-        Returns { slots: vec![[0; RETURN_PLACES]; sets], tick_s: window_s.div_ceil(WINDOW_TICKS).max(1) }
+        let sets = (keys as usize / SET_FINGERPRINTS).max(1);
+        Returns { sets: vec![[0; SET_FINGERPRINTS]; sets], tick_s: window_s.div_ceil(WINDOW_TICKS).max(1) }
     }
 
-    /// Whether the key was seen within the window; from now on it was.
-    fn seen(&mut self, hash: KeyHash, now_s: u32) -> bool {
-        // The low half of the hash chooses the set, its top bits are the fingerprint; no fingerprint is 0.
-        let set = ((u64::from(hash.0 as u32) * self.slots.len() as u64) >> 32) as usize;
+    /// Whether the key was evicted within the window. From now on it was.
+    fn was_evicted(&mut self, hash: KeyHash, now_s: u32) -> bool {
+        // The low half of the hash chooses the set, and its top bits are the fingerprint. No fingerprint is 0.
+        let set = ((u64::from(hash.0 as u32) * self.sets.len() as u64) >> 32) as usize;
         let fingerprint = ((hash.0 >> (32 + TICK_BITS)) as u32).max(1) << TICK_BITS;
         let tick = (now_s / self.tick_s) & TICKS_MASK;
-        let set = &mut self.slots[set];
-        let at = set.iter().position(|slot| slot & !TICKS_MASK == fingerprint);
+        let set = &mut self.sets[set];
+        let at = set.iter().position(|word| word & !TICKS_MASK == fingerprint);
         let was_lately = at.is_some_and(|at| tick.wrapping_sub(set[at]) & TICKS_MASK < WINDOW_TICKS);
-        // The places stand in the order of their last use.
-        set[..=at.unwrap_or(RETURN_PLACES - 1)].rotate_right(1);
+        // The words of a set are in the order of their last use.
+        set[..=at.unwrap_or(SET_FINGERPRINTS - 1)].rotate_right(1);
         set[0] = fingerprint | tick;
         was_lately
     }
 }
 
 const DAY_S: u64 = 24 * 60 * 60;
-/// What was not written is saved up for an hour at most: the budget is for the device's life, and a burst does no harm, but
-/// a day's worth at once would keep the device from its reads.
+/// Bytes that were not written are saved up for an hour at most. The budget protects the device's life, which a burst does not
+/// harm, but a whole day's bytes at once would delay reads.
 const BURST_S: u64 = 60 * 60;
 /// How long offers are watched before the probability follows them.
 const WATCH_S: u32 = 60;
 
-/// So many bytes a day, evenly.
+/// A budget of bytes a day, spread evenly.
 struct WriteBudget {
     per_day: u64,
     /// Bytes that may be written now. One item may overdraw it.
     left: i64,
-    /// What fraction of a byte the filling has left over, in bytes / [`DAY_S`].
+    /// The fraction of a byte that was left over when `left` was last filled, in 1 / [`DAY_S`] bytes.
     rest: u64,
     filled_s: Option<u32>,
     /// Bytes offered since `watched_s`.
     offered: u64,
     watched_s: u32,
-    /// Of 2^32.
+    /// The probability of admission, as a fraction of 2^32.
     probability: u64,
-    lots: u64,
+    random: Random,
 }
 
 impl WriteBudget {
@@ -196,7 +195,7 @@ impl WriteBudget {
             offered: 0,
             watched_s: 0,
             probability: 1 << 32,
-            lots: 0x9e37_79b9_7f4a_7c15,
+            random: Random::new(0x9e37_79b9_7f4a_7c15),
         }
     }
 
@@ -207,7 +206,7 @@ impl WriteBudget {
             self.filled_s = Some(now_s);
         }
         self.watch(bytes, now_s);
-        if self.left <= 0 || self.lot() >= self.probability {
+        if self.left <= 0 || u64::from(self.random.next_u32()) >= self.probability {
             return false;
         }
         self.left = self.left.saturating_sub_unsigned(bytes);
@@ -221,14 +220,14 @@ impl WriteBudget {
         self.left = self.left.saturating_add(gained).min(burst(self.per_day));
     }
 
-    /// Once a minute: what may be written, over what was offered, half way from the last figure.
+    /// Once a minute, the probability goes half the way to what may be written over what was offered.
     fn watch(&mut self, bytes: u64, now_s: u32) {
         if self.offered == 0 {
             self.watched_s = now_s;
         }
         let passed_s = now_s.saturating_sub(self.watched_s);
         if passed_s >= WATCH_S {
-            // What was saved up may be written within the next hour.
+            // The bytes that were saved up may be written within the next hour.
             let saved =
                 u128::from(self.left.max(0).unsigned_abs()) * u128::from(passed_s) / u128::from(BURST_S);
             let may = u128::from(self.per_day) * u128::from(passed_s) / u128::from(DAY_S) + saved;
@@ -238,16 +237,9 @@ impl WriteBudget {
         }
         self.offered = self.offered.saturating_add(bytes.max(1));
     }
-
-    /// 32 random bits: xorshift64* (Vigna, An experimental exploration of Marsaglia's xorshift generators, scrambled, 2016).
-    fn lot(&mut self) -> u64 {
-        self.lots ^= self.lots >> 12;
-        self.lots ^= self.lots << 25;
-        self.lots ^= self.lots >> 27;
-        self.lots.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32
-    }
 }
 
+/// The most bytes that are saved up.
 fn burst(per_day: u64) -> i64 {
     i64::try_from(u128::from(per_day) * u128::from(BURST_S) / u128::from(DAY_S)).unwrap_or(i64::MAX)
 }
@@ -271,36 +263,35 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_read_and_what_is_cheap_stays_out() {
+    fn items_that_nobody_read_and_items_that_the_hook_rejects_stay_out() {
         let mut admission =
             Admission::new(AdmissionOptions { only_fetched: true, ..AdmissionOptions::default() });
         assert_eq!(admission.judge(&offered(1), 5), Admitted::NeverRead);
         assert_eq!(admission.judge(&Offered { fetched: true, ..offered(1) }, 5), Admitted::Yes);
         assert_eq!(admission.judge(&Offered { warmth: 1, ..offered(1) }, 5), Admitted::Yes);
 
-        let dear = offered(1).hash;
+        let wanted = offered(1).hash;
         let mut admission = Admission::new(AdmissionOptions {
-            penalty_min_ms: 10,
-            penalty_ms: Some(Arc::new(move |hash| if hash == dear { 10 } else { 9 })),
+            hook: Some(Arc::new(move |hash| hash == wanted)),
             ..AdmissionOptions::default()
         });
         assert_eq!(admission.judge(&offered(1), 5), Admitted::Yes);
-        assert_eq!(admission.judge(&offered(2), 5), Admitted::Cheap);
+        assert_eq!(admission.judge(&offered(2), 5), Admitted::ByHook);
     }
 
-    /// Against a map that forgets nothing: as long as there is room for all keys, the sketch says the same, up to a tick.
+    /// As long as there is room for all keys, the table says the same as a map that forgets nothing, up to a tick.
     #[test]
     fn the_second_time_within_the_window_is_admitted() {
         const WINDOW_S: u32 = 160;
         let tick_s = WINDOW_S / WINDOW_TICKS;
         let mut returns = Returns::new(1 << 16, WINDOW_S);
         let mut last: HashMap<u64, u32> = HashMap::new();
-        let mut lots = WriteBudget::new(0);
+        let mut random = Random::new(1);
         let (mut yes, mut no) = (0, 0);
         for now_s in 100..3000 {
             for _ in 0..10 {
-                let n = lots.lot() % 2000;
-                let seen = returns.seen(offered(n).hash, now_s);
+                let n = random.below(2000);
+                let seen = returns.was_evicted(offered(n).hash, now_s);
                 let age_s = last.insert(n, now_s).map(|then_s| now_s - then_s);
                 match age_s {
                     Some(age_s) if age_s <= WINDOW_S - tick_s => assert!(seen, "{n} after {age_s} s"),
@@ -317,13 +308,14 @@ mod tests {
     fn a_crowd_forgets_the_oldest() {
         let mut returns = Returns::new(1000, 1600);
         for n in 0..1_000_000 {
-            returns.seen(offered(n).hash, 100 + n as u32 / 1000);
+            returns.was_evicted(offered(n).hash, 100 + n as u32 / 1000);
         }
-        // Four in a set of four on average, of which the sets with more keep four: four in five. Each check that finds nothing
-        // takes the place of another.
-        let remembered = (999_000..1_000_000).rev().filter(|n| returns.seen(offered(*n).hash, 1100)).count();
+        // On average four of the last thousand keys fall into a set of four, and sets with more keep four: about four in five
+        // keys are remembered. Each check that finds nothing displaces another key.
+        let remembered =
+            (999_000..1_000_000).rev().filter(|n| returns.was_evicted(offered(*n).hash, 1100)).count();
         assert!(remembered > 500, "{remembered}");
-        let older = (900_000..901_000).filter(|n| returns.seen(offered(*n).hash, 1100)).count();
+        let older = (900_000..901_000).filter(|n| returns.was_evicted(offered(*n).hash, 1100)).count();
         assert!(older < 10, "{older}");
     }
 
@@ -344,7 +336,7 @@ mod tests {
     fn the_budget_holds_and_is_spread_over_the_day() {
         const PER_DAY: u64 = 86_400_000;
         let mut budget = WriteBudget::new(PER_DAY);
-        // The first hour may take what was there at the start as well.
+        // The first hour may also take what is there at the start.
         day(&mut budget, 100, 4000, 500);
         for n in 1..4 {
             let hours = day(&mut budget, 100 + n * DAY_S as u32, 4000, 500);
@@ -368,7 +360,7 @@ mod tests {
         let mut budget = WriteBudget::new(2400);
         assert!(budget.spend(10_000, 10));
         let admitted = (11..11 + 5 * DAY_S as u32).find(|now_s| budget.spend(1, *now_s));
-        // 9900 bytes in debt, at 100 bytes an hour.
+        // The debt is 9900 bytes, and 100 bytes come in an hour.
         assert!(admitted.is_some_and(|at_s| at_s > 10 + 99 * 3600), "{admitted:?}");
     }
 }

@@ -1,60 +1,116 @@
-//! `-m` is a hard promise: everything the server keeps is inside it.
+//! How the limit `-m` is shared out.
+//!
+//! Everything that the server keeps is inside the limit:
 //!
 //! ```text
 //! limit = columns + index + connection buffers (their cap) + bookkeeping + temperature
 //! ```
 //!
-//! The columns get what the others leave. As the index grows, the columns' share shrinks by whole slabs, and
-//! the keeper empties slabs to give back; when the index has had its share it stops growing instead.
+//! Columns get what the others leave. As the index grows, the share of the columns shrinks by whole slabs, and the keeper
+//! empties slabs to give them back. Once the index has had its share, it stops growing.
 
-/// The fixed part of what the process holds beside the budget: code, stacks, allocator, logs. It is what the
-/// promise "-m plus 5 % plus 16 MiB" leaves room for.
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Connection buffers get one part in so many of the limit, within the two bounds below. Code, stacks, the allocator and
+/// logs are not in the budget: the promise "`-m` plus 5 % plus 16 MiB" leaves room for them.
 const BUFFERS_SHARE: u64 = 16;
 const BUFFERS_MIN_BYTES: u64 = 4 << 20;
 const BUFFERS_MAX_BYTES: u64 = 256 << 20;
-/// The index may take at most this share of the limit: items smaller than about 40 bytes reach it.
+/// The index may take at most one part in so many of the limit. Items smaller than about 40 bytes reach that.
 const INDEX_SHARE: u64 = 3;
+/// Smallest limit that leaves room for columns, in bytes.
+pub(crate) const LIMIT_BYTES_MIN: u64 = 8 << 20;
+/// What connection buffers get at least for each worker, in bytes, if that is not more than a quarter of the limit.
+pub const WORKER_BUFFERS_BYTES: u64 = 256 << 10;
+/// Memory's bookkeeping for one column, in bytes (see `larder_memory::Column`).
+const COLUMN_META_BYTES: u64 = 64;
 
-/// How the limit is shared out, in bytes.
+/// The shares of one limit, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// `-m`.
-    pub limit_bytes: u64,
-    /// Most that connection buffers of all workers may hold.
-    pub buffers_bytes: u64,
-    /// Bookkeeping that grows with the number of columns, pages of references, and what admission to flash remembers.
-    pub bookkeeping_bytes: u64,
+pub(crate) struct Budget {
+    /// The limit, `-m`.
+    pub(crate) limit_bytes: u64,
+    /// The most that the connection buffers of all workers may hold.
+    pub(crate) buffers_bytes: u64,
+    /// Bookkeeping that grows with the number of columns, and what [`SetAside`] names.
+    pub(crate) bookkeeping_bytes: u64,
 }
 
 impl Budget {
-    /// Shares out `limit_bytes`, with `column_meta_bytes` of bookkeeping for each column of `column_bytes`.
-    pub fn new(limit_bytes: u64, column_bytes: u64, column_meta_bytes: u64) -> Budget {
+    /// Shares out `limit_bytes`.
+    pub(crate) fn new(limit_bytes: u64, set_aside: &SetAside) -> Budget {
+        let buffers_bytes = (limit_bytes / BUFFERS_SHARE).clamp(BUFFERS_MIN_BYTES, BUFFERS_MAX_BYTES);
+        let buffers_bytes_max = (limit_bytes / 4).max(buffers_bytes);
+        let buffers_wanted = set_aside.workers as u64 * WORKER_BUFFERS_BYTES;
         Budget {
             limit_bytes,
-            buffers_bytes: (limit_bytes / BUFFERS_SHARE).clamp(BUFFERS_MIN_BYTES, BUFFERS_MAX_BYTES),
-            bookkeeping_bytes: limit_bytes / column_bytes * column_meta_bytes,
+            buffers_bytes: buffers_bytes.max(buffers_wanted).min(buffers_bytes_max),
+            bookkeeping_bytes: limit_bytes / set_aside.column_bytes * COLUMN_META_BYTES
+                + set_aside.kept_bytes,
         }
     }
 
-    /// Gives connection buffers at least `bytes`, but no more than a quarter of all.
-    pub fn with_buffers(self, bytes: u64) -> Budget {
-        let most = (self.limit_bytes / 4).max(self.buffers_bytes);
-        Budget { buffers_bytes: self.buffers_bytes.max(bytes).min(most), ..self }
+    /// What is left for columns beside `others_bytes` of index and temperature.
+    pub(crate) fn columns_bytes(&self, others_bytes: u64) -> u64 {
+        self.limit_bytes.saturating_sub(self.buffers_bytes + self.bookkeeping_bytes + others_bytes)
     }
 
-    /// Sets `bytes` more aside, for pages of references and the like.
-    pub fn with_pages(self, bytes: u64) -> Budget {
-        Budget { bookkeeping_bytes: self.bookkeeping_bytes + bytes, ..self }
-    }
-
-    /// What is left for columns beside an index of `index_bytes`.
-    pub fn columns_bytes(&self, index_bytes: u64) -> u64 {
-        self.limit_bytes.saturating_sub(self.buffers_bytes + self.bookkeeping_bytes + index_bytes)
-    }
-
-    /// The most the index may take.
-    pub fn index_bytes_max(&self) -> u64 {
+    /// The most that the index may take.
+    pub(crate) fn index_bytes_max(&self) -> u64 {
         self.limit_bytes / INDEX_SHARE
+    }
+}
+
+/// What is taken from any limit before the columns get theirs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SetAside {
+    /// Workers, each with connection buffers.
+    pub(crate) workers: usize,
+    /// Bytes of one column. Each column costs bookkeeping.
+    pub(crate) column_bytes: u64,
+    /// Bytes of pages of references, and of what admission to flash remembers.
+    pub(crate) kept_bytes: u64,
+}
+
+/// The limit, which `cache_memlimit` moves while the cache runs.
+pub(crate) struct Limits {
+    budget: Mutex<Budget>,
+    set_aside: SetAside,
+    /// Address space was reserved for a limit of so many bytes. A higher one is refused.
+    bytes_max: u64,
+    /// Bytes of ghost, hitmap and shadows, or what is set aside for them.
+    temperature_bytes: AtomicU64,
+}
+
+impl Limits {
+    /// A limit that starts at `budget` and may be raised to `bytes_max`.
+    pub(crate) fn new(budget: Budget, set_aside: SetAside, bytes_max: u64) -> Limits {
+        Limits { budget: Mutex::new(budget), set_aside, bytes_max, temperature_bytes: AtomicU64::new(0) }
+    }
+
+    /// The shares of the present limit.
+    pub(crate) fn budget(&self) -> Budget {
+        *self.budget.lock().expect("no panic under this lock")
+    }
+
+    /// Moves the limit to `bytes`. Returns false, and changes nothing, if `bytes` is too low or too high.
+    pub(crate) fn set(&self, bytes: u64) -> bool {
+        if bytes < LIMIT_BYTES_MIN || bytes > self.bytes_max {
+            return false;
+        }
+        *self.budget.lock().expect("no panic under this lock") = Budget::new(bytes, &self.set_aside);
+        true
+    }
+
+    /// Bytes of ghost, hitmap and shadows.
+    pub(crate) fn temperature_bytes(&self) -> u64 {
+        self.temperature_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets aside `bytes` for ghost, hitmap and shadows.
+    pub(crate) fn set_temperature_bytes(&self, bytes: u64) {
+        self.temperature_bytes.store(bytes, Ordering::Relaxed);
     }
 }
 
@@ -66,12 +122,15 @@ mod tests {
     fn the_shares_never_exceed_the_limit() {
         for limit_mib in [16u64, 64, 1024, 100_000] {
             let limit = limit_mib << 20;
-            let budget = Budget::new(limit, 65536, 128);
-            for index in [0, limit / 100, limit / 4] {
-                let sum =
-                    budget.columns_bytes(index) + index + budget.buffers_bytes + budget.bookkeeping_bytes;
-                assert!(sum <= limit, "{limit_mib} MiB: {sum} > {limit}");
-                assert!(budget.columns_bytes(index) > 0);
+            for workers in [1, 4, 1000] {
+                let set_aside = SetAside { workers, column_bytes: 65536, kept_bytes: 1 << 20 };
+                let budget = Budget::new(limit, &set_aside);
+                for index in [0, limit / 100, limit / 4] {
+                    let sum =
+                        budget.columns_bytes(index) + index + budget.buffers_bytes + budget.bookkeeping_bytes;
+                    assert!(sum <= limit, "{limit_mib} MiB: {sum} > {limit}");
+                    assert!(budget.columns_bytes(index) > 0);
+                }
             }
         }
     }

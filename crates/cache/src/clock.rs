@@ -3,18 +3,18 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What the server's clock reads when it starts; 1 must stay free to mean "already expired".
+/// What the server's clock reads when it starts. The reading 1 stays free to mean "already expired".
 const CLOCK_START_S: u32 = 2;
 
 /// Whole seconds since shortly before the server started.
 ///
-/// `now_s` is one relaxed load; somebody calls [`Clock::tick`] at least once a second. All orderings are
-/// relaxed: the clock orders nothing, and a reader one tick late answers as if it had been asked a little earlier.
+/// Reading the time is one relaxed load. The server calls [`Clock::tick`] at least once a second. All orderings are relaxed: the
+/// clock orders nothing, and a reader that is one tick late answers as if it had been asked a little earlier.
 pub struct Clock {
     now_s: AtomicU32,
     /// Seconds that `debugtime` added.
     shift_s: AtomicI64,
-    /// The reading while `debugtime p` holds the clock; negative = running.
+    /// The reading at which `debugtime p` holds the clock; negative = the clock runs.
     held_s: AtomicI64,
     started: Instant,
     started_unix_s: i64,
@@ -54,7 +54,7 @@ impl Clock {
         self.started_unix_s + at_s as i64
     }
 
-    /// Takes the time from the machine. Returns the new reading.
+    /// Sets the clock to the machine's time. Returns the new reading.
     pub fn tick(&self) -> u32 {
         let held_s = self.held_s.load(Relaxed);
         let base_s =

@@ -1,7 +1,7 @@
-//! What happened, counted per worker without contention.
+//! Counters of events, one block for each worker, without contention.
 //!
-//! Each worker writes only its own block, with a plain load and store; whoever wants the totals adds the
-//! blocks up. A sum taken while workers run may be a few events behind; no event is lost.
+//! A worker writes only its own block, with a plain load and store. A reader adds the blocks up. A sum that is taken while workers
+//! run may be a few events behind, but no event is lost.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -62,13 +62,13 @@ counters! {
     cmd_touch,
     /// Meta commands.
     cmd_meta,
-    /// Keys found.
+    /// Keys that were found.
     get_hits,
-    /// Keys not found.
+    /// Keys that were not found.
     get_misses,
-    /// Keys found but expired.
+    /// Keys that were found but had expired.
     get_expired,
-    /// Keys found but flushed.
+    /// Keys that were found but had been flushed.
     get_flushed,
     /// Deletes of an absent key.
     delete_misses,
@@ -76,15 +76,15 @@ counters! {
     delete_hits,
     /// incr of an absent key.
     incr_misses,
-    /// incr done.
+    /// incr of a present key.
     incr_hits,
     /// decr of an absent key.
     decr_misses,
-    /// decr done.
+    /// decr of a present key.
     decr_hits,
     /// Compare-and-swap of an absent key.
     cas_misses,
-    /// Compare-and-swap done.
+    /// Compare-and-swap with the right CAS number.
     cas_hits,
     /// Compare-and-swap with another CAS number.
     cas_badval,
@@ -102,9 +102,9 @@ counters! {
     auth_errors,
     /// Items stored since the start.
     total_items,
-    /// Bytes of items that came to life.
+    /// Bytes of items that were stored, headers included.
     bytes_stored,
-    /// Bytes of items that died.
+    /// Bytes of items that were deleted, replaced, evicted or expired.
     bytes_died,
     /// Items evicted to make room.
     evictions,
@@ -112,9 +112,9 @@ counters! {
     evicted_unfetched,
     /// Evicted items that had been read while their warmth was not zero.
     evicted_active,
-    /// Evicted items that would have expired.
+    /// Evicted items that had an expiry time.
     evicted_nonzero,
-    /// Seconds since the last use of each evicted item, summed up: over the evictions, how long an item nobody asks for stays.
+    /// Sum over all evicted items of the seconds since their last use; divided by evictions, the mean idle time at eviction.
     evicted_idle_s,
     /// Items dropped by the pass because they had expired.
     reclaimed,
@@ -122,29 +122,29 @@ counters! {
     expired_unfetched,
     /// Items the pass moved because they were warm.
     moved,
-    /// Columns the pass gave back.
+    /// Columns that the pass emptied.
     columns_reclaimed,
-    /// Nanoseconds spent in the pass.
+    /// Nanoseconds spent in the pass over columns.
     pass_ns,
-    /// Nanoseconds the keeper spent on references.
+    /// Nanoseconds that the keeper spent on reading references.
     note_ns,
     /// Writers that found no free column and helped the pass.
     starved,
-    /// Items that went from memory to flash.
+    /// Evicted items that were written to flash.
     demoted,
     /// Evicted items that flash did not take because it was behind.
     demotions_shed,
-    /// Evicted items that were not found worth a write to flash.
+    /// Evicted items that admission did not find worth a write to flash.
     admission_rejected,
     /// Evicted items that flash held already, so that nothing was written.
     elided,
-    /// Items that went from flash to memory.
+    /// Items that were brought from flash into memory.
     promoted,
     /// Items found on flash.
     flash_hits,
     /// Items looked for on flash and not found.
     flash_misses,
-    /// Items from flash that had changed, or found no room, on their way to memory.
+    /// Items from flash that were not promoted because they had changed meanwhile, or because there was no room.
     promotion_lost,
 }
 

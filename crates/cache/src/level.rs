@@ -1,18 +1,18 @@
-//! The second level, as the cache holds it.
+//! What the cache is told about the flash tier behind memory.
 
-use crate::admission::{Admission, AdmissionOptions};
+use crate::admission::AdmissionOptions;
 use crate::clock::Clock;
 use larder_flash::{Flash, Recover};
 use larder_item::Expiry;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Whether an item may be in memory and on flash at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Exclusive {
-    /// The flash copy of a promoted item stays; if the item leaves memory unchanged, nothing is written. The default.
+    /// The flash copy of a promoted item stays. If the item leaves memory unchanged, nothing is written. The default.
     #[default]
     Lazy,
-    /// A promoted item is removed from flash, and written again when it leaves memory (Mlcached's exclusive levels).
+    /// A promoted item is removed from flash, and is written again when it leaves memory (Mlcached's exclusive levels).
     Strict,
 }
 
@@ -25,8 +25,8 @@ pub struct FlashLevel {
     pub exclusive: Exclusive,
     /// Which evicted items are worth a write.
     pub admission: AdmissionOptions,
-    /// What the tier was opened with: with [`Recover::Journal`] a store over what flash may hold is an invalidation that is
-    /// committed before it is answered.
+    /// What the tier was opened with. With [`Recover::Journal`], a store over a key that flash may hold is an invalidation
+    /// that is committed before the store is answered.
     pub recover: Recover,
 }
 
@@ -41,36 +41,7 @@ impl From<Arc<Flash>> for FlashLevel {
     }
 }
 
-/// The level that a cache holds.
-pub(crate) struct Level {
-    pub(crate) flash: Arc<Flash>,
-    pub(crate) lazy: bool,
-    pub(crate) journal: bool,
-    /// A leaf: taken under a bucket's writer bit.
-    pub(crate) admission: Mutex<Admission>,
-    /// One flush at a time, so that one's end is not taken for another's.
-    pub(crate) flushing: Mutex<()>,
-}
-
-impl Level {
-    pub(crate) fn new(level: FlashLevel) -> Level {
-        Level {
-            flash: level.flash,
-            lazy: level.exclusive == Exclusive::Lazy,
-            journal: level.recover == Recover::Journal,
-            admission: Mutex::new(Admission::new(level.admission)),
-            flushing: Mutex::new(()),
-        }
-    }
-
-    /// Bytes that admission remembers evictions with.
-    pub(crate) fn admission_bytes(&self) -> u64 {
-        self.admission.lock().expect("no panic under this lock").bytes()
-    }
-}
-
-/// An expiry on the server's clock as flash keeps it: unix seconds, 0 = never. What lies beyond 2106 is brought forward to
-/// there.
+/// An expiry on the server's clock as flash keeps it: unix seconds, 0 = never. A time beyond 2106 becomes 2106.
 pub(crate) fn to_unix_s(clock: &Clock, expiry: Expiry) -> u32 {
     match expiry {
         Expiry::NEVER => 0,

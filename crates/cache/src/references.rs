@@ -1,7 +1,8 @@
-//! The way of references to the keeper: pages, and a bounded queue (Catalyst's reference pools, section 3.2.1).
+//! How references to keys get from the workers to the keeper: pages and a bounded queue (Catalyst's reference pools, section
+//! 3.2.1 of the paper).
 //!
-//! A worker writes into a page of its own, without any sharing. A full page goes into the queue and an empty one comes
-//! back. If the keeper is late the oldest page in the queue is dropped, and counted: bookkeeping never slows a request.
+//! A worker writes to a page of its own, which it shares with nobody. It exchanges a full page for an empty one at the queue.
+//! If the keeper is late, the oldest page in the queue is dropped and counted: bookkeeping never slows a request.
 
 use crossbeam_queue::ArrayQueue;
 use larder_temperature::Reference;
@@ -9,23 +10,26 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a page.
-pub(crate) const PAGE_BYTES: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 /// References that fit into a page.
-pub(crate) const PAGE_REFERENCES: usize = PAGE_BYTES / size_of::<Reference>();
-/// Pages in the queue, at most, where every reference is logged: so many that a keeper that is busy with a pass for some
-/// milliseconds loses none. And where a sample is.
+const PAGE_REFERENCES: usize = PAGE_BYTES / size_of::<Reference>();
+/// The most pages in the queue, if every reference is logged: a keeper that is busy with a pass for some milliseconds loses none.
+/// And the same if only a sample is logged.
 const QUEUE_PAGES_FOR_ALL: usize = 64;
 const QUEUE_PAGES_FOR_A_SAMPLE: usize = 4;
 
+/// A page of references.
 pub(crate) type Page = Vec<Reference>;
 
 fn empty_page() -> Page {
     Vec::with_capacity(PAGE_REFERENCES)
 }
 
-/// What the workers and the keeper share.
+/// The queue that all workers write to and the keeper reads.
 pub(crate) struct ReferenceQueue {
+    /// Pages that wait for the keeper.
     full: ArrayQueue<Page>,
+    /// Pages that were read.
     empty: ArrayQueue<Page>,
     /// Only references whose digest is below this number are wanted.
     below: AtomicU32,
@@ -33,7 +37,7 @@ pub(crate) struct ReferenceQueue {
 }
 
 impl ReferenceQueue {
-    /// For all references, or for a sample.
+    /// A queue for all references, or for a sample.
     pub(crate) fn new(for_all: bool) -> ReferenceQueue {
         let pages = queue_pages(for_all);
         ReferenceQueue {
@@ -51,13 +55,14 @@ impl ReferenceQueue {
         reference.digest().bits() < self.below.load(Relaxed)
     }
 
+    /// Only references whose digest is below `below` are wanted from now on.
     pub(crate) fn want_below(&self, below: u32) {
         if self.below.load(Relaxed) != below {
             self.below.store(below, Relaxed);
         }
     }
 
-    /// Queues a page and gives an empty one for it. Returns whether so many wait now that the keeper should be woken.
+    /// Queues a page and puts an empty one in its place. Returns whether so many pages wait now that the keeper should be woken.
     fn exchange(&self, page: &mut Page) -> bool {
         let full = std::mem::take(page);
         if let Some(oldest) = self.full.force_push(full) {
@@ -76,7 +81,7 @@ impl ReferenceQueue {
     /// A page that has been read.
     pub(crate) fn give_back(&self, mut page: Page) {
         page.clear();
-        // Where enough empty ones wait already, this one's memory goes back.
+        // If there are enough empty pages already, the memory of this one is freed.
         let _ = self.empty.push(page);
     }
 
@@ -86,11 +91,12 @@ impl ReferenceQueue {
     }
 }
 
+/// Pages that the queue holds.
 fn queue_pages(for_all: bool) -> usize {
     if for_all { QUEUE_PAGES_FOR_ALL } else { QUEUE_PAGES_FOR_A_SAMPLE }
 }
 
-/// Bytes that pages may take when `workers` workers write all references, or a sample, to them.
+/// The most bytes of pages, if `workers` workers log all references, or a sample.
 pub(crate) fn pages_bytes_max(workers: usize, for_all: bool) -> u64 {
     ((2 * queue_pages(for_all) + workers) * PAGE_BYTES) as u64
 }
@@ -99,7 +105,7 @@ pub(crate) fn pages_bytes_max(workers: usize, for_all: bool) -> u64 {
 #[derive(Default)]
 pub(crate) struct ReferencePool(RefCell<Page>);
 
-/// One in so many places of the queue taken is worth waking the keeper for.
+/// The keeper is woken when one part in so many of the queue is full.
 const WAKE_SHARE: usize = 8;
 
 impl ReferencePool {
@@ -107,9 +113,9 @@ impl ReferencePool {
     #[inline]
     pub(crate) fn push(&self, reference: Reference, queue: &ReferenceQueue) -> bool {
         let mut page = self.0.borrow_mut();
-        // A page that was never exchanged has no room at all.
+        // A new pool's page has no room at all.
         if page.len() == page.capacity() {
-            Self::turn(&mut page, reference, queue)
+            Self::turn_page(&mut page, reference, queue)
         } else {
             page.push(reference);
             false
@@ -118,7 +124,7 @@ impl ReferencePool {
 
     #[cold]
     #[inline(never)]
-    fn turn(page: &mut Page, reference: Reference, queue: &ReferenceQueue) -> bool {
+    fn turn_page(page: &mut Page, reference: Reference, queue: &ReferenceQueue) -> bool {
         let wake = page.capacity() > 0 && queue.exchange(page);
         if page.capacity() == 0 {
             *page = empty_page();
@@ -127,7 +133,7 @@ impl ReferencePool {
         wake
     }
 
-    /// Queues what was written so far.
+    /// Queues the references that were written so far.
     pub(crate) fn flush(&self, queue: &ReferenceQueue) {
         let mut page = self.0.borrow_mut();
         if !page.is_empty() {
@@ -173,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_wanted_is_wanted() {
+    fn only_references_below_the_bound_are_wanted() {
         let queue = ReferenceQueue::new(false);
         assert!(!queue.wants(reference(0)));
         queue.want_below(10);

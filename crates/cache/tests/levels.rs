@@ -437,13 +437,13 @@ fn a_flush_between_the_look_and_the_put_is_not_survived() {
     let (asked, flushed_by_hook) = (Arc::new(AtomicU32::new(0)), flushed.clone());
     let count = asked.clone();
     let mut both = Both::new(move |level, _| {
-        level.admission.penalty_ms = Some(Arc::new(move |_| {
+        level.admission.hook = Some(Arc::new(move |_| {
             if count.fetch_add(1, Relaxed) == 100
                 && let Some(cache) = flushed_by_hook.get()
             {
                 cache.flush(None);
             }
-            0
+            true
         }));
     });
     assert!(flushed.set(both.cache.clone()).is_ok());

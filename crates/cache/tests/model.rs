@@ -108,8 +108,7 @@ impl Play {
             level.exclusive = levels.exclusive;
             level.recover = levels.recover;
             if levels.choosy {
-                level.admission.penalty_min_ms = 1;
-                level.admission.penalty_ms = Some(Arc::new(|hash| u32::from(hash.0 % 4 != 0)));
+                level.admission.hook = Some(Arc::new(|hash| hash.0 % 4 != 0));
             }
             level
         });

@@ -14,13 +14,14 @@
 
 use crate::device::{Device, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::fence::Fences;
-use crate::generation::GENERATIONS_MAX;
 use crate::page::{self, PAYLOAD_BYTES};
 use crate::segment::{Run, SegmentFacts};
 use crate::shim::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Generations there may be at a time. One more drops the oldest.
+pub(crate) const GENERATIONS_MAX: usize = 24;
 /// Bits of a hash that an entry keeps.
 const PREFIX_BITS: u32 = 44;
 const HEADER_BYTES: usize = 12;
@@ -200,7 +201,7 @@ fn entries_of_page(payload: &[u8], hash: u64, found: &mut impl FnMut(u64)) -> bo
 
 /// An address page to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PageWhere {
+pub(crate) struct AddressPages {
     /// Its zone, and its number in it.
     pub(crate) zone: ZoneId,
     /// See `zone`.
@@ -211,7 +212,7 @@ pub(crate) struct PageWhere {
     pub(crate) sequence: u64,
 }
 
-impl PageWhere {
+impl AddressPages {
     /// What it is cached under.
     pub(crate) fn key(&self) -> PageKey {
         PageKey { sequence: self.sequence, page: self.page }
@@ -285,11 +286,11 @@ impl AddressRun {
     }
 
     /// The page that names the generations of a hash, if any does.
-    pub(crate) fn page(&self, hash: u64) -> Option<PageWhere> {
+    pub(crate) fn page(&self, hash: u64) -> Option<AddressPages> {
         let index = self.segments.partition_point(|segment| segment.first_hash <= hash).checked_sub(1)?;
         let segment = &self.segments[index];
         let found = segment.fences.begins(hash);
-        (found.count > 0).then_some(PageWhere {
+        (found.count > 0).then_some(AddressPages {
             zone: segment.run.zone,
             page: segment.run.first_data_page + found.first,
             pages: found.count,

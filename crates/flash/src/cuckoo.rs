@@ -1,62 +1,70 @@
-//! A hash table of small slots: a few bits of the hash (the tag) and a payload, in one of two buckets.
+//! A cuckoo hash table of small slots. A slot has a few bits of the hash (the tag) and a payload, and is in one of two buckets.
 //!
-//! Readers take no lock and never wait. One writer at a time makes room by moving slots to their other bucket: it
-//! writes the copy first, counts the move, and only then overwrites the slot the copy was made of. A reader that saw
-//! neither has seen the overwritten slot, hence the count, hence that its own count from before is old: it looks again. The other
-//! bucket of a slot follows from its bucket and its tag alone, so a slot moves without its hash being known. What finds no place
-//! goes to a small stash.
+//! ```text
+//!  bucket, one word     | slot 3 | slot 2 | slot 1 | slot 0 |      slot   | tag | payload |      0 = empty
+//! ```
 //!
-//! The same entry may be in the table more than once (two keys whose hashes agree that far): each insertion is one entry, each
-//! removal takes one.
+//! The second bucket of a slot follows from its first bucket and its tag, so the writer can move a slot to its other bucket without
+//! knowing its hash. An entry that finds no slot goes to a small stash.
+//!
+//! Readers take no lock and never wait. One writer at a time makes room by moving slots. It writes the copy, then counts the move,
+//! then overwrites the original. A reader that finds the entry in neither bucket has seen the overwritten original, so it also
+//! sees the new count, and looks again.
+//!
+//! The same entry may be in the table more than once, for two keys whose hashes agree so far. Each insertion adds one entry, and
+//! each removal takes one.
+//!
+//! Lock: `writer`, a leaf.
 
 use crate::shim::{AtomicU64, Mutex, MutexGuard};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Entries that may stand in the stash.
+/// Entries that fit into the stash.
 pub(crate) const STASH_SLOTS: usize = if cfg!(loom) { 2 } else { 32 };
-/// Buckets looked at for a way to an empty slot.
+/// Buckets that the writer searches for an empty slot.
 const SEARCH_MAX: usize = if cfg!(loom) { 8 } else { 512 };
 
-/// Neither of its two buckets has room, nor can be given any, and the stash is full.
+/// There is no room for an entry: not in its two buckets, not after moves, and not in the stash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableFull;
 
-/// `SLOTS` slots of `SLOT_BITS` bits a bucket, the upper `TAG_BITS` of each the tag, the rest the payload. A slot of zeros is
-/// empty: a payload is never 0. Slots of a bucket share one word, or have 64 bits each.
+/// A table with `SLOTS` slots of `SLOT_BITS` bits in each bucket. The upper `TAG_BITS` of a slot are the tag, the others the payload. A
+/// slot of zeros is empty, and no payload is 0. All slots of a bucket share one word, or each has 64 bits.
 pub(crate) struct Cuckoo<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> {
     words: Box<[AtomicU64]>,
     buckets: u64,
-    /// Slots that were moved since the table began. Goes up between the copy and what overwrites the original.
+    /// How many slots were moved. Counted after the copy is written, and before the original is overwritten.
     moves: AtomicU64,
+    /// Entries in the stash.
     stashed: AtomicU64,
     stash: [Stashed; STASH_SLOTS],
     writer: Mutex<Writer>,
 }
 
-/// An entry in the stash: its slot, and the lesser of its buckets, which is valid while the slot is not 0.
+/// An entry in the stash: its slot (0: none), and the lower of its two buckets.
 struct Stashed {
     slot: AtomicU64,
     bucket: AtomicU64,
 }
 
-/// A hash, as the table sees it.
+/// Where the entries of a hash are: its two buckets, and the tag of its slots.
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     first: u64,
     second: u64,
     tag: u64,
 }
 
-/// What only the writer has.
+/// What only the writer uses.
 pub(crate) struct Writer {
     entries: u64,
     search: Vec<Step>,
 }
 
-/// A bucket that can be reached by moving slots.
+/// A bucket that an empty slot can be moved from.
 struct Step {
     bucket: u64,
-    /// The step before it, and the slot in that one's bucket whose other bucket this is.
+    /// The step before it, and the slot of that step's bucket whose other bucket this is.
     from: Option<(usize, usize)>,
 }
 
@@ -64,10 +72,10 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
     const PAYLOAD_BITS: u32 = SLOT_BITS - TAG_BITS;
     const WORDS: usize = if SLOT_BITS == 64 { SLOTS } else { 1 };
     const SLOT_MASK: u64 = u64::MAX >> (64 - SLOT_BITS);
-    /// Bytes of a bucket.
+    /// Length of a bucket, bytes.
     pub(crate) const BUCKET_BYTES: u64 = 8 * Self::WORDS as u64;
 
-    /// As many buckets as fit into so many bytes, but two at least.
+    /// A table of as many buckets as fit into `bytes_max`, but at least two.
     pub(crate) fn new(bytes_max: u64) -> Self {
         const { assert!(SLOT_BITS == 64 || SLOT_BITS as usize * SLOTS <= 64) };
         let fixed = size_of::<Self>() as u64 + (SEARCH_MAX * size_of::<Step>()) as u64;
@@ -83,16 +91,17 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         }
     }
 
-    /// Bytes of memory it takes.
+    /// Memory taken, bytes.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.words) + SEARCH_MAX * size_of::<Step>()
     }
 
-    /// Slots of all buckets together.
+    /// The number of slots.
     pub(crate) fn slots(&self) -> u64 {
         self.buckets * SLOTS as u64
     }
 
+    /// The writer's lock: nothing is inserted or removed while it is held.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().expect("no panic under this lock")
     }
@@ -103,28 +112,28 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
     }
 
     #[inline]
-    fn place(&self, hash: u64) -> Place {
+    fn position(&self, hash: u64) -> Position {
         let mixed = hash.wrapping_mul(0x9FB2_1C65_1E98_DF25);
         let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
         let tag = mixed & (u64::MAX >> (64 - TAG_BITS));
         let first = ((mixed >> 32) * self.buckets) >> 32;
-        Place { first, second: self.other(first, tag), tag }
+        Position { first, second: self.other(first, tag), tag }
     }
 
-    /// The other bucket of what has this tag and is in this bucket; the other one's other is this one.
+    /// The other bucket of a slot with this tag in this bucket. The other bucket of that one is this bucket.
     #[inline]
     fn other(&self, bucket: u64, tag: u64) -> u64 {
-        // Not merely a multiple of the tag: then moves would lead to few places, and the table be full too soon.
+        // The tag is mixed: with a plain multiple of it, moves would reach few buckets, and the table would be full too soon.
         let spread = (tag + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let spread = (spread ^ (spread >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32;
         let sum = (spread * self.buckets) >> 32;
         if sum >= bucket { sum - bucket } else { sum + self.buckets - bucket }
     }
 
-    /// The same for all hashes that the table cannot tell from this one; it may be the same for others, hardly ever.
+    /// The class of a hash: equal for all hashes that the table cannot tell apart, and seldom equal for others.
     pub(crate) fn class(&self, hash: u64) -> u64 {
-        let place = self.place(hash);
-        place.first.min(place.second) << TAG_BITS | place.tag
+        let position = self.position(hash);
+        position.first.min(position.second) << TAG_BITS | position.tag
     }
 
     #[inline]
@@ -141,8 +150,8 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         Self::part(self.word(bucket, slot).load(Relaxed), slot)
     }
 
-    /// By the writer only, so that nothing is lost between load and store. Release: pairs with the readers' Acquire, so
-    /// that who sees what overwrote a slot sees that it was moved.
+    /// Called only by the writer, so nothing changes between the load and the store. Release pairs with the readers' Acquire: a
+    /// reader that sees what overwrote a slot also sees that the slot was moved.
     fn set(&self, bucket: u64, slot: usize, value: u64) {
         let word = self.word(bucket, slot);
         if SLOT_BITS == 64 {
@@ -154,31 +163,32 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         }
     }
 
-    /// Asks for the lines that a lookup of this hash needs: loads whose results nothing waits for.
+    /// Prefetches the cache lines that a lookup of this hash reads, by loads whose results are not used.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
-        let place = self.place(hash);
-        let loaded = (self.word(place.first, 0).load(Relaxed), self.word(place.second, 0).load(Relaxed));
+        let position = self.position(hash);
+        let loaded =
+            (self.word(position.first, 0).load(Relaxed), self.word(position.second, 0).load(Relaxed));
         std::hint::black_box(loaded);
     }
 
-    /// Calls `found` with the payload of every entry that may be of this hash, and with some of them again if something moved
-    /// meanwhile.
+    /// Calls `found` with the payload of each entry that may be of this hash. If a slot was moved meanwhile, some payloads come
+    /// more than once.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut found: impl FnMut(u64)) {
-        let place = self.place(hash);
+        let position = self.position(hash);
         loop {
             let before = self.moves.load(Acquire);
-            // Both lines are asked for before either is looked at.
-            let words = [place.first, place.second].map(|bucket| self.word(bucket, 0).load(Acquire));
-            self.scan(place.first, words[0], place.tag, &mut found);
-            if place.second != place.first {
-                self.scan(place.second, words[1], place.tag, &mut found);
+            // Both buckets are loaded before either is searched, so that their cache misses overlap.
+            let words = [position.first, position.second].map(|bucket| self.word(bucket, 0).load(Acquire));
+            self.scan(position.first, words[0], position.tag, &mut found);
+            if position.second != position.first {
+                self.scan(position.second, words[1], position.tag, &mut found);
             }
             if self.stashed.load(Acquire) != 0 {
-                self.scan_stash(place, &mut found);
+                self.scan_stash(position, &mut found);
             }
-            // The loads above were Acquire: this one comes after them.
+            // The loads above are Acquire, so this one comes after them.
             if self.moves.load(Relaxed) == before {
                 return;
             }
@@ -200,21 +210,23 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
     }
 
     #[cold]
-    fn scan_stash(&self, place: Place, found: &mut impl FnMut(u64)) {
+    fn scan_stash(&self, position: Position, found: &mut impl FnMut(u64)) {
         for stashed in &self.stash {
             let slot = stashed.slot.load(Acquire);
             let bucket = stashed.bucket.load(Acquire);
-            if slot != 0 && slot >> Self::PAYLOAD_BITS == place.tag && bucket == place.first.min(place.second)
+            if slot != 0
+                && slot >> Self::PAYLOAD_BITS == position.tag
+                && bucket == position.first.min(position.second)
             {
                 found(slot & (u64::MAX >> (64 - Self::PAYLOAD_BITS)));
             }
         }
     }
 
-    /// Adds an entry. Slots for whose payload `dead` says yes count as empty.
+    /// Adds an entry. A slot counts as empty if `dead` says yes to its payload.
     ///
     /// # Errors
-    /// [`TableFull`], and nothing was changed that a reader could tell.
+    /// [`TableFull`]. Then the table has the same entries as before.
     pub(crate) fn insert(
         &self,
         hash: u64,
@@ -222,34 +234,34 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         dead: impl Fn(u64) -> bool,
     ) -> Result<(), TableFull> {
         debug_assert!(payload != 0 && payload >> Self::PAYLOAD_BITS == 0);
-        let place = self.place(hash);
-        let slot = place.tag << Self::PAYLOAD_BITS | payload;
+        let position = self.position(hash);
+        let slot = position.tag << Self::PAYLOAD_BITS | payload;
         let mut writer = self.lock();
         let empty = |slot: u64| slot == 0 || dead(slot & (u64::MAX >> (64 - Self::PAYLOAD_BITS)));
-        match self.make_room(&mut writer, place, &empty) {
+        match self.make_room(&mut writer, position, &empty) {
             Some((bucket, at)) => self.set(bucket, at, slot),
-            None => self.put_aside(place, slot)?,
+            None => self.add_to_stash(position, slot)?,
         }
         writer.entries += 1;
         Ok(())
     }
 
-    /// An empty slot in one of the two buckets: of the nearest empty one that can be reached by moves, after those moves.
+    /// Makes a slot in one of the two buckets empty: finds the nearest empty slot that moves can bring there, and moves it.
     fn make_room(
         &self,
         writer: &mut Writer,
-        place: Place,
+        position: Position,
         empty: &impl Fn(u64) -> bool,
     ) -> Option<(u64, usize)> {
         let Writer { entries, search } = writer;
         search.clear();
-        search.push(Step { bucket: place.first, from: None });
-        search.push(Step { bucket: place.second, from: None });
+        search.push(Step { bucket: position.first, from: None });
+        search.push(Step { bucket: position.second, from: None });
         let mut next = 0;
         while next < search.len() {
             let bucket = search[next].bucket;
             if let Some(slot) = (0..SLOTS).find(|slot| empty(self.get(bucket, *slot))) {
-                // What is dead and still counted is overwritten.
+                // A dead entry is overwritten; it was counted until now.
                 *entries -= (self.get(bucket, slot) != 0) as u64;
                 return Some(self.move_along(search, next, slot));
             }
@@ -266,7 +278,7 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         None
     }
 
-    /// Whether the way to a step comes through a bucket: a way that crosses itself would move what it has moved.
+    /// Whether the way to a step comes through a bucket. A way through a bucket twice would move a slot that it has moved already.
     fn leads_through(&self, search: &[Step], mut step: usize, bucket: u64) -> bool {
         loop {
             if search[step].bucket == bucket {
@@ -279,7 +291,7 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         }
     }
 
-    /// Moves slots towards an empty one, the last first, until one in the first step's bucket may be overwritten.
+    /// Moves slots along a way, the last one first, until a slot in the first step's bucket may be overwritten.
     fn move_along(&self, search: &[Step], mut step: usize, mut slot: usize) -> (u64, usize) {
         while let Some((from, moved)) = search[step].from {
             let source = search[from].bucket;
@@ -290,16 +302,17 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         (search[step].bucket, slot)
     }
 
-    /// Release: comes after the copy. What overwrites the original is a Release store and comes after this.
+    /// Release: this store comes after that of the copy. The store that overwrites the original is Release as well, and comes after
+    /// this one.
     fn count_move(&self) {
         self.moves.store(self.moves.load(Relaxed) + 1, Release);
     }
 
-    /// Into the stash. By the writer only.
-    fn put_aside(&self, place: Place, slot: u64) -> Result<(), TableFull> {
+    /// Adds an entry to the stash. Called only by the writer.
+    fn add_to_stash(&self, position: Position, slot: u64) -> Result<(), TableFull> {
         let free = self.stash.iter().find(|stashed| stashed.slot.load(Relaxed) == 0).ok_or(TableFull)?;
-        // Release: who sees it sees why the place was free.
-        free.bucket.store(place.first.min(place.second), Release);
+        // Release: a reader that sees the new entry also sees that the old one was moved.
+        free.bucket.store(position.first.min(position.second), Release);
         free.slot.store(slot, Release);
         self.stashed.store(self.stashed.load(Relaxed) + 1, Release);
         Ok(())
@@ -310,14 +323,16 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         self.stashed.load(Relaxed)
     }
 
-    /// Takes out entries that may be of this hash and whose payload `wanted` says yes to; all of them, or the first. How many.
+    /// Removes entries that may be of this hash, if `wanted` says yes to their payload: all of them, or the first one. Says how many.
     pub(crate) fn remove(&self, hash: u64, all: bool, wanted: impl Fn(u64) -> bool) -> u64 {
-        let place = self.place(hash);
+        let position = self.position(hash);
         let mut writer = self.lock();
         let payload = |slot: u64| slot & (u64::MAX >> (64 - Self::PAYLOAD_BITS));
-        let goes = |slot: u64| slot != 0 && slot >> Self::PAYLOAD_BITS == place.tag && wanted(payload(slot));
+        let goes =
+            |slot: u64| slot != 0 && slot >> Self::PAYLOAD_BITS == position.tag && wanted(payload(slot));
         let mut removed = 0;
-        let buckets = [Some(place.first), Some(place.second).filter(|second| *second != place.first)];
+        let buckets =
+            [Some(position.first), Some(position.second).filter(|second| *second != position.first)];
         for bucket in buckets.into_iter().flatten() {
             for slot in 0..SLOTS {
                 if (all || removed == 0) && goes(self.get(bucket, slot)) {
@@ -327,7 +342,7 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
             }
         }
         for stashed in &self.stash {
-            let here = stashed.bucket.load(Relaxed) == place.first.min(place.second);
+            let here = stashed.bucket.load(Relaxed) == position.first.min(position.second);
             if (all || removed == 0) && here && goes(stashed.slot.load(Relaxed)) {
                 self.clear(stashed);
                 removed += 1;
@@ -342,9 +357,9 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         self.stashed.store(self.stashed.load(Relaxed) - 1, Release);
     }
 
-    /// Takes out every entry whose payload `dead` says yes to, a few thousand buckets at a time, so that no writer waits for
-    /// long; `between` is called after each few thousand. Meanwhile [`Cuckoo::insert`] must be told of the same dead ones, or it
-    /// may move them behind the sweep. How many.
+    /// Removes all entries to whose payload `dead` says yes, and says how many. It takes the lock for 4096 buckets at a time, and
+    /// calls `between` after each time. Meanwhile [`Cuckoo::insert`] must get the same `dead`, or it may move dead entries
+    /// to buckets that were swept already.
     pub(crate) fn sweep(&self, dead: impl Fn(u64) -> bool, between: &mut dyn FnMut()) -> u64 {
         const BUCKETS: u64 = 4096;
         let goes = |slot: u64| slot != 0 && dead(slot & (u64::MAX >> (64 - Self::PAYLOAD_BITS)));
@@ -368,7 +383,7 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         all + self.sweep_stash(goes)
     }
 
-    /// Takes the dead out of the stash, and puts back into the table what has found room there.
+    /// Removes dead entries from the stash, and moves others to buckets that have room again.
     fn sweep_stash(&self, goes: impl Fn(u64) -> bool) -> u64 {
         let mut writer = self.lock();
         let mut removed = 0;
@@ -381,8 +396,8 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
                 removed += 1;
             } else {
                 let tag = slot >> Self::PAYLOAD_BITS;
-                let place = Place { first: bucket, second: self.other(bucket, tag), tag };
-                let Some((bucket, at)) = self.make_room(&mut writer, place, &|slot| slot == 0) else {
+                let position = Position { first: bucket, second: self.other(bucket, tag), tag };
+                let Some((bucket, at)) = self.make_room(&mut writer, position, &|slot| slot == 0) else {
                     continue;
                 };
                 self.set(bucket, at, slot);
@@ -394,7 +409,7 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         removed
     }
 
-    /// Slots that were moved so far.
+    /// How many slots were moved.
     #[cfg(all(test, loom))]
     pub(crate) fn moves(&self) -> u64 {
         self.moves.load(Relaxed)
@@ -403,7 +418,7 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
     /// Whether both buckets of `a` are the first one of `b`, and `b` has another one.
     #[cfg(all(test, loom))]
     pub(crate) fn only_bucket_is_first_of(&self, a: u64, b: u64) -> bool {
-        let (a, b) = (self.place(a), self.place(b));
+        let (a, b) = (self.position(a), self.position(b));
         a.first == a.second && a.first == b.first && b.second != b.first
     }
 }

@@ -1,32 +1,36 @@
-//! Extents that lie on the device and are not the newest of their keys any more.
+//! Dead extents: extents on the device that are not the newest version of their key any more.
 //!
-//! The extent table forgets an extent that something newer replaced. The device does not: until its zone is erased, a
-//! restart would find it again, were it not for the mark that what replaced it carries in its segment's foot
-//! ([`crate::record::Record::supersedes_extent`]). What replaces *that* must carry the mark on, and a tombstone that carries it must
-//! stay: this set says so. It is exact but for hashes whose 32 bits are the same; a mark too many costs eight bytes in a foot.
+//! When something newer replaces an extent, the extent table drops its entry. The device still has the extent until its zone is
+//! erased, and a restart would find it. Therefore the record that replaced it carries a mark in the foot of its segment
+//! ([`crate::record::Record::supersedes_extent`]). A record that replaces the marked one must carry the mark too, and a tombstone
+//! with the mark must be kept. This set says for which hashes that is so.
 //!
-//! Where it would outgrow its memory it forgets, and takes every hash to be in it until all segments that it forgot of are
-//! gone.
+//! Example: a value of 8 KB is stored under key `a` (an extent), then a value of 10 bytes. The second record carries the mark. If
+//! `a` is deleted before the extent's zone is erased, the tombstone carries the mark as well.
+//!
+//! The set keeps 32 bits of a hash, so it may name a hash too many; a needless mark costs eight bytes in a foot. If the set would
+//! outgrow its memory, it forgets an extent, and from then on names every hash until the segments of all forgotten extents are
+//! erased.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Bytes that one takes: its place in the list of its segment, and in the table of counts at the load a hash map has at worst.
+/// Memory for one extent, bytes: its entry in the list of its segment, and in the map of counts at the map's lowest load.
 const EACH_BYTES: u64 = 8 + 18;
 
-/// The set. Guarded by the append lock, as everything is that makes something the newest.
+/// The set. The append lock guards it.
 #[derive(Default)]
 pub(crate) struct DeadExtents {
     /// How many dead extents have this hash.
     counts: HashMap<u32, u32>,
-    /// Those of each extents segment, by its sequence.
+    /// The dead extents of each extents segment, by its sequence.
     segments: HashMap<u64, Vec<u32>>,
     len: u64,
     bytes_max: u64,
-    /// Newest segment that some were forgotten of.
+    /// The newest segment of which dead extents were forgotten.
     forgotten: Option<u64>,
-    /// Whether there is any, for those who have not got the lock.
+    /// Whether the set has any hash: to be read without the lock.
     any: Arc<AtomicBool>,
 }
 
@@ -35,17 +39,17 @@ fn folded(hash: u64) -> u32 {
 }
 
 impl DeadExtents {
-    /// Of so many bytes.
+    /// An empty set that takes at most `bytes_max`.
     pub(crate) fn new(bytes_max: u64) -> DeadExtents {
         DeadExtents { bytes_max, ..DeadExtents::default() }
     }
 
-    /// True while there is one: seen by whoever finds that the extent table has forgotten it.
+    /// True while the set has any hash. A thread that does not find an extent in the table any more, because it died, sees true.
     pub(crate) fn any(&self) -> Arc<AtomicBool> {
         self.any.clone()
     }
 
-    /// An extent of this segment is dead.
+    /// Adds an extent of a segment.
     pub(crate) fn add(&mut self, hash: u64, segment: u64) {
         self.any.store(true, SeqCst);
         if (self.len + 1) * EACH_BYTES > self.bytes_max {
@@ -57,12 +61,12 @@ impl DeadExtents {
         self.len += 1;
     }
 
-    /// Whether an extent of this hash may lie dead on the device.
+    /// Whether an extent of this hash may be dead on the device.
     pub(crate) fn contains(&self, hash: u64) -> bool {
         self.forgotten.is_some() || self.counts.contains_key(&folded(hash))
     }
 
-    /// The segment is erased, and a restart will not find it. `oldest` is the oldest extents segment that is left.
+    /// Removes the extents of a segment that no restart finds any more. `oldest` is the oldest extents segment that is left.
     pub(crate) fn release(&mut self, segment: u64, oldest: Option<u64>) {
         let dead = self.segments.remove(&segment).unwrap_or_default();
         self.len -= dead.len() as u64;
@@ -83,12 +87,12 @@ impl DeadExtents {
         self.any.store(!self.is_empty(), SeqCst);
     }
 
-    /// Whether there is none.
+    /// Whether the set names no hash.
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0 && self.forgotten.is_none()
     }
 
-    /// Bytes of memory.
+    /// Memory taken, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.len * EACH_BYTES
     }

@@ -1,14 +1,15 @@
-//! How many bytes of a segment expire when, so that what is still alive is known without reading.
+//! When the records of a segment expire: with it, the live bytes of a segment are known without reading the segment.
 
 /// Buckets of a histogram.
 const BUCKETS: usize = 64;
-/// The last one: bytes that never expire, or so late that it does not matter.
+/// The last bucket: bytes that never expire, or later than 42 days.
 const NEVER: usize = BUCKETS - 1;
-/// Seconds of the narrowest bucket. From here on there are four to each doubling: the 63rd ends after 42 days.
+/// The width of the first four buckets, seconds. After them there are four buckets for each doubling of the time. Bucket 62 ends
+/// after 42 days.
 const NARROWEST_S: u32 = 32;
 
-/// Bytes by the time they expire, counted from the moment it was begun. A bucket is a quarter as wide as the time until it,
-/// so an answer is wrong by at most that.
+/// Bytes by the time at which they expire, counted from the moment when the histogram was begun. A bucket is at most a quarter as
+/// wide as the time from the beginning to it, so the answer for a time is that of a time at most a quarter off.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExpiryHistogram {
     base_unix_s: u32,
@@ -16,12 +17,12 @@ pub struct ExpiryHistogram {
 }
 
 impl ExpiryHistogram {
-    /// Nothing yet.
+    /// An empty histogram that is begun now.
     pub fn new(now_unix_s: u32) -> ExpiryHistogram {
         ExpiryHistogram { base_unix_s: now_unix_s, bytes: [0; BUCKETS] }
     }
 
-    /// Seconds after the base at which a bucket begins.
+    /// When a bucket begins, seconds after the beginning of the histogram.
     fn begin_s(bucket: usize) -> u64 {
         let units = match bucket {
             0..4 => bucket as u64,
@@ -45,13 +46,13 @@ impl ExpiryHistogram {
         bucket.min(NEVER)
     }
 
-    /// So many bytes more expire then; 0 = never.
+    /// Adds bytes that expire at a time, unix seconds; 0 = never.
     pub fn add(&mut self, expires_unix_s: u32, bytes: u32) {
         let bucket = self.bucket(expires_unix_s);
         self.bytes[bucket] = self.bytes[bucket].saturating_add(bytes);
     }
 
-    /// As much as `other` counts, once more; both counted from about the same time.
+    /// Adds all bytes of another histogram. Both should have been begun at about the same time.
     pub fn add_all(&mut self, other: &ExpiryHistogram) {
         for (bucket, bytes) in other.bytes.iter().enumerate() {
             let expires = other.base_unix_s as u64 + Self::begin_s(bucket);
@@ -60,7 +61,7 @@ impl ExpiryHistogram {
         }
     }
 
-    /// About how many bytes have not expired by now: those of the bucket that is ending now, in proportion.
+    /// Estimates how many bytes have not expired at a time. The bucket of that time counts in proportion.
     pub fn live_bytes(&self, now_unix_s: u32) -> u64 {
         let now = now_unix_s.saturating_sub(self.base_unix_s) as u64;
         let live = |(bucket, bytes): (usize, &u32)| {
@@ -75,16 +76,16 @@ impl ExpiryHistogram {
         self.bytes.iter().enumerate().map(live).sum()
     }
 
-    /// Bytes that [`ExpiryHistogram::to_bytes`] appends.
+    /// How many bytes [`ExpiryHistogram::to_bytes`] appends.
     pub const ENCODED_BYTES: usize = 4 + 4 * BUCKETS;
 
-    /// Appends what [`ExpiryHistogram::from_bytes`] takes.
+    /// Appends the histogram in the form that [`ExpiryHistogram::from_bytes`] reads: the beginning and the buckets, little endian.
     pub fn to_bytes(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.base_unix_s.to_le_bytes());
         self.bytes.iter().for_each(|bytes| out.extend_from_slice(&bytes.to_le_bytes()));
     }
 
-    /// The histogram that was written, or `None` if the length is wrong.
+    /// Reads a histogram; `None` if the length is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Option<ExpiryHistogram> {
         if bytes.len() != Self::ENCODED_BYTES {
             return None;

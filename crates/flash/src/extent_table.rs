@@ -1,7 +1,13 @@
-//! Where the records too long for a hash-ordered segment are: eight bytes each.
+//! The extent table: where the records are that are too long for a hash-ordered segment. Eight bytes for each.
 //!
-//! An entry is a tag of 14 bits, the pages the record takes, and the page on which it begins. How readers and the writer
-//! meet: see `cuckoo`.
+//! ```text
+//!  63           50 49        40 39                                         0
+//! +---------------+------------+--------------------------------------------+
+//! |      tag      |   pages    |  page of the device it begins on, not 0    |     pages: 0 = more than 1023
+//! +---------------+------------+--------------------------------------------+
+//! ```
+//!
+//! How readers and the writer work side by side: see `cuckoo`.
 
 use crate::cuckoo::{Cuckoo, STASH_SLOTS, TableFull};
 use crate::shim::AtomicU64;
@@ -9,19 +15,19 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 const ADDRESS_BITS: u32 = 40;
-/// The highest page that can be named: 4 PiB of pages.
+/// The highest address of a page: enough for 4 PiB.
 pub(crate) const ADDRESS_MAX: u64 = (1 << ADDRESS_BITS) - 1;
-/// Longest record whose pages can be told, in pages.
+/// The length of the longest record whose length an entry can keep, pages.
 pub(crate) const PAGES_MAX: u32 = (1 << 10) - 1;
-/// Room for what two buckets and the stash may hold.
+/// Entries that two buckets and the stash have together.
 const EXTENTS_MAX: usize = 8 + STASH_SLOTS;
 
-/// One place.
+/// The position of a long record on the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Extent {
-    /// Page of the device, counted over all zones; never 0.
+    /// The page that the record begins on, counted over all zones; never 0.
     pub address: u64,
-    /// Pages it takes; 0 = more than 1023.
+    /// How many pages the record takes; 0 = more than 1023.
     pub pages: u32,
 }
 
@@ -36,15 +42,15 @@ impl Extent {
     }
 }
 
-/// The table. Shared by all threads.
+/// The extent table. Shared by all threads.
 pub struct ExtentTable {
     table: Cuckoo<4, 64, 14>,
-    /// Addresses whose entries are being swept out.
+    /// Addresses whose entries are being swept out: the first one, and the one behind the last.
     dying: [AtomicU64; 2],
 }
 
 impl ExtentTable {
-    /// As large as fits into so many bytes.
+    /// A table as large as fits into `bytes_max`.
     pub fn new(bytes_max: u64) -> ExtentTable {
         let left = bytes_max.saturating_sub(2 * size_of::<AtomicU64>() as u64);
         ExtentTable { table: Cuckoo::new(left), dying: std::array::from_fn(|_| AtomicU64::new(0)) }
@@ -55,10 +61,10 @@ impl ExtentTable {
         (self.dying[0].load(Relaxed)..self.dying[1].load(Relaxed)).contains(&address)
     }
 
-    /// A record of the hash is there from now on.
+    /// Adds the position of a record with this hash.
     ///
     /// # Errors
-    /// [`TableFull`]: at about 97 % of the slots, or when one hash has more than eight.
+    /// [`TableFull`]: when about 97 % of the slots are taken, or one hash has more than eight entries.
     pub fn insert(&self, hash: u64, extent: Extent) -> Result<(), TableFull> {
         if extent.address == 0 || extent.address > ADDRESS_MAX {
             return Err(TableFull);
@@ -66,8 +72,8 @@ impl ExtentTable {
         self.table.insert(hash, extent.pack(), |payload| self.is_dying(payload))
     }
 
-    /// Every place that was inserted for this hash and not removed, and hardly ever another one, each once, the highest
-    /// address first.
+    /// Every position that was inserted for this hash and not removed, and seldom one of another hash. Each comes once, the
+    /// highest address first.
     pub fn candidates(&self, hash: u64) -> Extents {
         let mut found = Extents { extents: [Extent { address: 0, pages: 0 }; EXTENTS_MAX], len: 0 };
         self.table.find(hash, |payload| {
@@ -81,18 +87,19 @@ impl ExtentTable {
         found
     }
 
-    /// Takes out every entry that may be of this hash, and with it, once in 4000 times, that of another key: whoever
-    /// inserts sees to it that nothing older of that key is found then. How many.
+    /// Removes all entries that may be of this hash, and says how many. Once in 4000 times the entry of another key goes as well;
+    /// the caller makes sure that no older version of that key is found then.
     pub fn remove_matching(&self, hash: u64) -> u64 {
         self.table.remove(hash, true, |_| true)
     }
 
-    /// Takes the entry of this hash with this address out; false if there is none.
+    /// Removes the entry of this hash with this address; `false` if there is none.
     pub fn remove(&self, hash: u64, address: u64) -> bool {
         self.table.remove(hash, false, |payload| Extent::unpack(payload).address == address) > 0
     }
 
-    /// Takes out all entries with these addresses. Nothing may be inserted there meanwhile. One sweep at a time. How many.
+    /// Removes all entries with these addresses, and says how many. No such entry may be inserted meanwhile. One sweep at a time;
+    /// `between` is called now and then, without the writer's lock.
     pub fn sweep_zone(&self, addresses: Range<u64>, between: &mut dyn FnMut()) -> u64 {
         self.mark_dying(&addresses);
         let swept = self.table.sweep(|payload| addresses.contains(&Extent::unpack(payload).address), between);
@@ -106,39 +113,39 @@ impl ExtentTable {
         self.dying[1].store(addresses.end, Relaxed);
     }
 
-    /// The same for all hashes that the table cannot tell from this one.
+    /// The class of a hash: equal for all hashes that the table cannot tell apart.
     pub(crate) fn class(&self, hash: u64) -> u64 {
         self.table.class(hash)
     }
 
-    /// Asks for the lines that [`ExtentTable::candidates`] will read.
+    /// Prefetches the cache lines that [`ExtentTable::candidates`] reads.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.table.prefetch(hash);
     }
 
-    /// Entries.
+    /// The number of entries.
     pub fn len(&self) -> u64 {
         self.table.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Entries that are sure to find room, if no hash has more than a few.
+    /// So many entries find room for certain, if no hash has more than a few.
     pub fn capacity(&self) -> u64 {
         self.table.slots() * 95 / 100
     }
 
-    /// Bytes of memory it takes.
+    /// Memory taken, bytes.
     pub fn bytes(&self) -> usize {
         self.table.bytes() + size_of_val(&self.dying)
     }
 }
 
-/// The places of a hash.
+/// Positions of records with one hash.
 #[derive(Clone, Copy, Debug)]
 pub struct Extents {
     extents: [Extent; EXTENTS_MAX],

@@ -1,61 +1,65 @@
-//! Fences: in which page of a hash-ordered segment the records of a hash begin, for two bytes a page.
+//! Fences: on which page of a hash-ordered segment the records of a hash begin. Two bytes for each page.
 //!
-//! The exact first hash of every 128th page is kept (an anchor), and of every page the place of its first hash between
-//! the two anchors around it, in 1/32767 of the way: 1/256 of a page where hashes are spread evenly, and never outside the
-//! range however they lie. One more bit says that the page before holds records which that precision cannot tell from this
-//! page's first. So the answer is a range of pages that always has the one wanted, and nearly always only it, and the page
-//! after, onto which a record may run on.
+//! ```text
+//!  page      0        1        2    ...     128       129   ...            last
+//!  anchors   exact first hash                exact first hash              last hash of all
+//!  fences    | 15 bits | S |  one for each page: its first hash, as a fraction (n / 32767) between the anchors around it
+//! ```
+//!
+//! The anchors are exact: the first hash of every 128th page. The fence of a page says where its first hash lies between the two
+//! anchors around it. Where hashes are spread evenly, a step of a fence is 1/256 of a page. The bit S says that the page before
+//! has records with the same fence as the first record of this page. So the answer is a range of pages that always contains
+//! the right one, and is seldom wider than that page and the next one, onto which its last record may run on.
 
-/// Pages between two anchors: `2 + 8 / 128` bytes a page.
+/// Pages between two anchors: fences and anchors take `2 + 8 / 128` bytes a page.
 const BLOCK: usize = 128;
 /// Steps between two anchors.
 const STEPS: u64 = (1 << 15) - 1;
 
-/// Data pages to read.
+/// Data pages of a segment, to be read together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pages {
-    /// The first one, counted from the segment's first data page.
+    /// Number of the first one, counted from the segment's first data page.
     pub first: u32,
-    /// How many: 2, at the end of a segment 1, hardly ever 3 or more; 0 if no record of the segment can have the hash.
+    /// How many. 2 in most cases, 1 at the end of a segment, seldom 3 or more; 0 if no record of the segment can have the hash.
     pub count: u32,
 }
 
-/// Finds the pages of a hash. See the module.
+/// The fences of a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fences {
-    /// First hash of every 128th page, and at the end the last hash of all.
+    /// The first hash of every 128th page, and at the end the last hash of the segment.
     anchors: Box<[u64]>,
-    /// Of each page: its first hash between the anchors, shifted by one, and the bit.
+    /// The fence of each page: 15 bits of position between the anchors, and the lowest bit, S.
     pages: Box<[u16]>,
 }
 
-/// Where a hash lies between two anchors.
+/// The position of a hash between two anchors, in steps.
 #[inline]
 fn step(hash: u64, anchor: u64, next: u64) -> u64 {
-    // Shifted so that the product fits; what is lost is far below a step, and a greater hash never gets a smaller one.
+    // Shifted so that the product fits into 64 bits. The bits that are lost are far below a step, and the order of hashes stays.
     let span = next - anchor;
     let shift = 32u32.saturating_sub(span.leading_zeros());
     let (way, span) = ((hash - anchor) >> shift, span >> shift);
     (way * STEPS).checked_div(span).unwrap_or(0)
 }
 
-/// Takes the hashes of a segment's records as they are written.
+/// Builds fences from the hashes of a segment's records, as they are written.
 #[derive(Default, Debug)]
 pub struct FenceBuilder {
-    /// Of each page: the first hash that begins there, and the last one that begins before. `u64::MAX` for the first until
-    /// one does.
+    /// For each page: the hash of the first record that begins there, and the hash of the last record that begins before the page.
     pages: Vec<(u64, u64)>,
     begun: bool,
     last: u64,
 }
 
 impl FenceBuilder {
-    /// None yet.
+    /// A builder that has seen no record.
     pub fn new() -> FenceBuilder {
         FenceBuilder::default()
     }
 
-    /// The next record has this hash and begins in this data page. Neither may fall.
+    /// Adds the next record: its hash, and the data page that it begins on. Neither may be lower than that of the record before.
     pub fn push(&mut self, page: u32, hash: u64) {
         debug_assert!(self.pages.len() <= page as usize + 1 && (self.last <= hash || !self.begun));
         let begins = page as usize >= self.pages.len();
@@ -65,7 +69,7 @@ impl FenceBuilder {
         (self.begun, self.last) = (true, hash);
     }
 
-    /// Bytes of memory it takes while a segment of so many pages is built.
+    /// Memory that the builder takes for a segment of so many pages, bytes.
     pub fn bytes_for(pages: u64) -> u64 {
         pages * size_of::<(u64, u64)>() as u64
     }
@@ -75,7 +79,7 @@ impl FenceBuilder {
         if !self.begun {
             return Fences { anchors: Box::default(), pages: Box::default() };
         }
-        // Pages in which only the last record ends.
+        // Pages at the end on which no record begins, because the last one runs over them.
         self.pages.resize((data_pages as usize).max(self.pages.len()), (self.last, self.last));
         let mut anchors: Vec<u64> = self.pages.iter().step_by(BLOCK).map(|(first, _)| *first).collect();
         anchors.push(self.last);
@@ -91,14 +95,14 @@ impl FenceBuilder {
 }
 
 impl Fences {
-    /// From the first hash that begins in each data page (pages in which none begins repeat the next one's), where nothing
-    /// else is known: a hash that is a page's first is then looked for in the page before as well, and one above
-    /// the last page's first hash is always looked for. [`FenceBuilder`] does better.
+    /// Builds fences where only the first hash of each data page is known (a page on which no record begins repeats that of the next
+    /// page). They are less exact than those of a [`FenceBuilder`]: a hash that is a page's first is looked for on the page
+    /// before as well, and a hash above the last page's first is always looked for.
     pub fn build(first_hashes: &[u64]) -> Fences {
         let mut builder = FenceBuilder::new();
         let last = first_hashes.len().saturating_sub(1);
         for (page, hash) in first_hashes.iter().enumerate() {
-            // As if the page before ended with the same hash.
+            // As if the page before ended with a record of the same hash.
             if page > 0 {
                 builder.push(page as u32 - 1, *hash);
             }
@@ -110,14 +114,14 @@ impl Fences {
         builder.finish(first_hashes.len() as u32)
     }
 
-    /// Data pages in which every record of this hash begins, and the one after them, onto which it may run on.
+    /// The data pages on which the records of this hash begin, and the page after them, onto which a record may run on.
     pub fn page(&self, hash: u64) -> Pages {
         let begins = self.begins(hash);
         let end = (begins.first + begins.count + 1).min(self.pages());
         Pages { count: if begins.count == 0 { 0 } else { end - begins.first }, ..begins }
     }
 
-    /// Data pages in which every record of this hash begins: one, seldom two.
+    /// The data pages on which the records of this hash begin: one, seldom two.
     pub fn begins(&self, hash: u64) -> Pages {
         const NONE: Pages = Pages { first: 0, count: 0 };
         let Some((last, anchors)) = self.anchors.split_last() else { return NONE };
@@ -130,12 +134,12 @@ impl Fences {
         let end = self.pages.len().min(blocks * BLOCK);
         let within = &self.pages[block * BLOCK..end];
         let end = block * BLOCK + within.partition_point(|fence| (*fence >> 1) as u64 <= at);
-        // The block's first page is at step 0, so `end` is beyond it.
+        // The fence of the block's first page is 0, so `end` is behind that page.
         let mut first = end.saturating_sub(1);
         while first > 0 && self.pages[first] & 1 == 1 && (self.pages[first] >> 1) as u64 == at {
             first -= 1;
             if first / BLOCK < block {
-                // Of the block before, this anchor is the end.
+                // In the block before, this anchor is at the last step.
                 (block, at) = (block - 1, STEPS);
                 let (anchor, next) = (self.anchors[block], self.anchors[block + 1]);
                 at = if anchor == next { 0 } else { at };
@@ -144,30 +148,30 @@ impl Fences {
         Pages { first: first as u32, count: (end - first) as u32 }
     }
 
-    /// Data pages of the segment.
+    /// The number of data pages of the segment.
     pub fn pages(&self) -> u32 {
         self.pages.len() as u32
     }
 
-    /// Bytes of memory it takes.
+    /// Memory taken, bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Fences>() + size_of_val(&*self.anchors) + size_of_val(&*self.pages)
     }
 
-    /// Bytes of memory for a segment of so many data pages.
+    /// Memory for a segment of so many data pages, bytes.
     pub fn bytes_for(pages: u64) -> u64 {
         size_of::<Fences>() as u64 + 2 * pages + 8 * (pages.div_ceil(BLOCK as u64) + 1)
     }
 
-    /// Appends what [`Fences::from_bytes`] takes.
+    /// Appends the fences in the form that [`Fences::from_bytes`] reads: the number of pages, anchors, fences, little endian.
     pub fn to_bytes(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.pages.len() as u32).to_le_bytes());
         self.anchors.iter().for_each(|anchor| out.extend_from_slice(&anchor.to_le_bytes()));
         self.pages.iter().for_each(|page| out.extend_from_slice(&page.to_le_bytes()));
     }
 
-    /// The fences that were written, or `None` if these are none. Whatever the bytes are, no page beyond the last one
-    /// they name is ever answered.
+    /// Reads fences; `None` if the bytes are no fences. Whatever the bytes are, no answer names a page beyond the number of pages at
+    /// their beginning.
     pub fn from_bytes(bytes: &[u8]) -> Option<Fences> {
         let (pages, rest) = bytes.split_first_chunk::<4>()?;
         let pages = u32::from_le_bytes(*pages) as usize;

@@ -1,14 +1,18 @@
-//! One thread's lookups: none of them blocks.
+//! The reader of one thread: its lookups, none of which blocks.
+//!
+//! The caller begins a lookup with a token ([`Fetcher::begin`]). If it needs a read, the read is queued; [`Fetcher::kick`] hands all
+//! queued reads to the device, and [`Fetcher::poll`] returns the results by their tokens once [`Fetcher::fd`] is readable.
 
-use crate::address::PageWhere;
-use crate::device::{DeviceError, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue};
-use crate::flash::{Flash, FlashError, Found, Stamp};
-use crate::generation::{Next, Search, Where};
+use crate::address::AddressPages;
+use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue};
+use crate::error::FlashError;
+use crate::generation::{DataPages, Next, Search};
+use crate::item::{Found, Stamp};
 use crate::page;
 use crate::record::part_hash;
-use crate::tier::buffer::Wanted;
-use crate::tier::directory::Segment;
-use crate::tier::lookup::{Look, PageRun, READS_MAX, Target};
+use crate::tier::buffer::Query;
+use crate::tier::directory::{PageRun, Segment};
+use crate::tier::lookup::{Look, Lookup, READS_MAX, Target};
 use larder_item::KeyHash;
 use rustix::event::epoll;
 use rustix::event::{EventfdFlags, eventfd};
@@ -25,22 +29,37 @@ const DEPTH_MAX: u64 = 128;
 /// Times a lookup begins again because its buffer was written, or its zone reclaimed, while it looked.
 const RESTARTS_MAX: u32 = 8;
 
-/// One thread's reads.
+/// How much memory reading may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadLimits {
+    /// Memory of all readers together, bytes.
+    pub(crate) bytes_max: u64,
+    /// Longest value or part, bytes.
+    pub(crate) part_bytes_max: usize,
+}
+
+/// The reader of one thread. It begins lookups, and hands over their results when the device has answered.
 pub struct Fetcher {
-    flash: Arc<Flash>,
+    lookup: Lookup,
     reads: Box<dyn ReadQueue>,
-    /// Readable when one of the two below is.
+    /// Memory that all readers together may take, bytes.
+    bytes_max: u64,
+    /// Readable when the queue of reads or `commits` is.
     epoll: OwnedFd,
     /// Written to when commits become durable.
     commits: Arc<OwnedFd>,
+    /// Buffers of [`POOLED_PAGES`] pages for the next reads.
     pool: Vec<PageBuffer>,
+    /// Lookups that wait for a read, by the token of the read.
     pending: Vec<Option<Pending>>,
+    /// Tokens that are free.
     vacant: Vec<usize>,
     done: Vec<ReadDone>,
-    /// Reads in flight, at most.
+    /// Reads in flight at most.
     depth: u32,
-    /// Bytes of buffers in flight, and how many of them are beyond the reserve.
+    /// Memory of buffers in flight, bytes.
     bytes: u64,
+    /// How much of it is beyond the reserve, bytes.
     borrowed: u64,
 }
 
@@ -60,8 +79,8 @@ pub enum Begun {
 /// What is being read.
 enum Reading {
     Segment(Arc<Segment>, PageRun),
-    Generation(Where),
-    Address(PageWhere),
+    Generation(DataPages),
+    Address(AddressPages),
 }
 
 impl Reading {
@@ -98,8 +117,8 @@ impl Pending {
         self.reading.as_ref().map_or(0, |reading| reading.run().count as u64 * PAGE_BYTES as u64)
     }
 
-    fn wanted(&self) -> Wanted<'_> {
-        Wanted { hash: self.hash, key: &self.key, cas: self.cas, part: self.part }
+    fn query(&self) -> Query<'_> {
+        Query { hash: self.hash, key: &self.key, cas: self.cas, part: self.part }
     }
 }
 
@@ -111,22 +130,26 @@ enum Went {
 }
 
 impl Fetcher {
-    pub(crate) fn new(flash: &Arc<Flash>) -> Result<Fetcher, FlashError> {
+    pub(crate) fn new(
+        lookup: Lookup,
+        device: &dyn Device,
+        limits: ReadLimits,
+    ) -> Result<Fetcher, FlashError> {
         let failed =
             |what: &str, error: &dyn std::fmt::Display| FlashError(format!("flash: {what}: {error}"));
-        let longest = (flash.part_bytes_max() + 4 * PAGE_BYTES) as u64;
+        let longest = (limits.part_bytes_max + 4 * PAGE_BYTES) as u64;
         // What is left has to do for the longest read, whoever needs it.
-        let left = flash.shape.reads.saturating_sub(longest);
-        let taken = flash.counters.read_bytes.fetch_add(RESERVE_BYTES, Relaxed) + RESERVE_BYTES;
+        let left = limits.bytes_max.saturating_sub(longest);
+        let taken = lookup.status.counters.read_bytes.fetch_add(RESERVE_BYTES, Relaxed) + RESERVE_BYTES;
         if taken > left {
-            flash.counters.read_bytes.fetch_sub(RESERVE_BYTES, Relaxed);
+            lookup.status.counters.read_bytes.fetch_sub(RESERVE_BYTES, Relaxed);
             return Err(FlashError(format!(
                 "the memory for flash does for {} threads only: more memory, or fewer threads",
                 left / RESERVE_BYTES
             )));
         }
-        let depth = (flash.shape.reads / (POOLED_PAGES * PAGE_BYTES) as u64).clamp(2, DEPTH_MAX) as u32;
-        let reads = flash.device.reads(depth).map_err(|error| failed("a queue of reads", &error))?;
+        let depth = (limits.bytes_max / (POOLED_PAGES * PAGE_BYTES) as u64).clamp(2, DEPTH_MAX) as u32;
+        let reads = device.reads(depth).map_err(|error| failed("a queue of reads", &error))?;
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let commits = Arc::new(event.map_err(|error| failed("eventfd", &error))?);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| failed("epoll", &error))?;
@@ -136,10 +159,11 @@ impl Fetcher {
         // The kernel forgets it when the queue closes it.
         epoll::add(&epoll, reads.fd(), epoll::EventData::new_u64(1), epoll::EventFlags::IN)
             .map_err(|error| failed("epoll", &error))?;
-        flash.fetchers.lock().expect("no panic under this lock").push(Arc::downgrade(&commits));
+        lookup.meta.listen(&commits);
         Ok(Fetcher {
-            flash: flash.clone(),
+            lookup,
             reads,
+            bytes_max: limits.bytes_max,
             epoll,
             commits,
             pool: Vec::new(),
@@ -169,23 +193,23 @@ impl Fetcher {
 
     /// Looks for the newest version of a key.
     pub fn begin(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Begun {
-        self.begin_search(token, Wanted { hash: hash.0, key, cas: 0, part: 0 })
+        self.begin_search(token, Query { hash: hash.0, key, cas: 0, part: 0 })
     }
 
     /// Looks for part `part` (from 1) of the long value whose part 0 had this CAS number.
     pub fn begin_part(&mut self, token: u64, hash: KeyHash, key: &[u8], cas: u64, part: u32) -> Begun {
         let hash = part_hash(hash, cas, part);
-        self.begin_search(token, Wanted { hash, key, cas, part })
+        self.begin_search(token, Query { hash, key, cas, part })
     }
 
-    fn begin_search(&mut self, token: u64, wanted: Wanted<'_>) -> Begun {
+    fn begin_search(&mut self, token: u64, query: Query<'_>) -> Begun {
         if !self.reads.has_room() {
             return Begun::Busy;
         }
         // Before anything is looked at.
-        let stamp = self.flash.stamps.get(wanted.hash);
-        let Some(mut targets) = self.flash.targets(&wanted) else {
-            self.flash.counters.misses.fetch_add(1, Relaxed);
+        let stamp = self.lookup.meta.stamp(query.hash);
+        let Some(mut targets) = self.lookup.targets(&query) else {
+            self.lookup.status.counters.misses.fetch_add(1, Relaxed);
             return Begun::Absent;
         };
         // Most of what is absent ends here: nothing was kept for it.
@@ -194,16 +218,16 @@ impl Fetcher {
             false => Next::Nowhere,
         };
         if targets.list.is_empty() && ahead == Next::Nowhere {
-            self.flash.counters.misses.fetch_add(1, Relaxed);
+            self.lookup.status.counters.misses.fetch_add(1, Relaxed);
             return Begun::Absent;
         }
         targets.list.reverse();
         let mut pending = Pending {
             token,
-            hash: wanted.hash,
-            key: wanted.key.to_vec(),
-            cas: wanted.cas,
-            part: wanted.part,
+            hash: query.hash,
+            key: query.key.to_vec(),
+            cas: query.cas,
+            part: query.part,
             stamp,
             targets: targets.list,
             generations: targets.generations,
@@ -241,7 +265,7 @@ impl Fetcher {
                     return self.read_generation(pending, next);
                 }
                 Some(Target::Memory(buffer)) => {
-                    match self.flash.look_in_buffer(&buffer, &pending.wanted(), pending.stamp) {
+                    match self.lookup.look_in_buffer(&buffer, &pending.query(), pending.stamp) {
                         Look::End(found) => return Went::End(found),
                         Look::Next => {}
                         Look::Again | Look::Unknown => {
@@ -253,7 +277,7 @@ impl Fetcher {
                 }
                 Some(Target::Flash(segment, run)) => {
                     if pending.reads == READS_MAX {
-                        self.flash.counters.misses_for_reads.fetch_add(1, Relaxed);
+                        self.lookup.status.counters.misses_for_reads.fetch_add(1, Relaxed);
                         return Went::End(None);
                     }
                     pending.reads += 1;
@@ -272,7 +296,7 @@ impl Fetcher {
             Next::Address(place) => (Reading::Address(place), 2),
         };
         if pending.reads + needs > READS_MAX {
-            self.flash.counters.misses_for_reads.fetch_add(1, Relaxed);
+            self.lookup.status.counters.misses_for_reads.fetch_add(1, Relaxed);
             return Went::End(None);
         }
         pending.reads += 1;
@@ -286,7 +310,7 @@ impl Fetcher {
         if pending.restarts > RESTARTS_MAX {
             return false;
         }
-        let Some(targets) = self.flash.targets(&pending.wanted()) else { return false };
+        let Some(targets) = self.lookup.targets(&pending.query()) else { return false };
         pending.targets = targets.list;
         pending.generations = targets.generations;
         pending.targets.reverse();
@@ -297,7 +321,7 @@ impl Fetcher {
     fn take_bytes(&mut self, bytes: u64, regardless: bool) -> bool {
         let lacking = (self.bytes + bytes).saturating_sub(RESERVE_BYTES + self.borrowed);
         if lacking > 0 {
-            let (all, most) = (&self.flash.counters.read_bytes, self.flash.shape.reads);
+            let (all, most) = (&self.lookup.status.counters.read_bytes, self.bytes_max);
             let fits = |taken: u64| (regardless || taken + lacking <= most).then_some(taken + lacking);
             if all.fetch_update(Relaxed, Relaxed, fits).is_err() {
                 return false;
@@ -312,7 +336,7 @@ impl Fetcher {
         self.bytes -= bytes;
         let borrowed = self.bytes.saturating_sub(RESERVE_BYTES);
         if borrowed < self.borrowed {
-            self.flash.counters.read_bytes.fetch_sub(self.borrowed - borrowed, Relaxed);
+            self.lookup.status.counters.read_bytes.fetch_sub(self.borrowed - borrowed, Relaxed);
             self.borrowed = borrowed;
         }
     }
@@ -351,7 +375,7 @@ impl Fetcher {
     }
 
     fn keep_buffer(&mut self, buffer: PageBuffer) {
-        // Where there is no borrowed memory, none may lie here that is not of the reserve.
+        // DataPages there is no borrowed memory, none may lie here that is not of the reserve.
         let room = (RESERVE_BYTES.max(self.bytes) / (POOLED_PAGES * PAGE_BYTES) as u64).min(DEPTH_MAX);
         if buffer.pages() == POOLED_PAGES && (self.pool.len() as u64) < room {
             self.pool.push(buffer);
@@ -409,9 +433,9 @@ impl Fetcher {
         let look = match &result {
             Ok(()) => self.look(pending, &reading, &mut buffer),
             Err(error) => {
-                self.flash.device_error("read", run.zone, error);
+                self.lookup.status.device_error("read", run.zone, error);
                 if *error == DeviceError::Gone {
-                    self.flash.turn_off("the device is gone");
+                    self.lookup.meta.turn_off("the device is gone");
                 }
                 Look::Unknown
             }
@@ -421,17 +445,17 @@ impl Fetcher {
             Look::End(found) => Went::End(found),
             Look::Next if matches!(reading, Reading::Address(_)) => self.advance(pending),
             Look::Next => {
-                self.flash.counters.false_reads.fetch_add(1, Relaxed);
+                self.lookup.status.counters.false_reads.fetch_add(1, Relaxed);
                 self.advance(pending)
             }
-            // Where the segment stands no more, its records may stand elsewhere.
-            _ if matches!(&reading, Reading::Segment(segment, _) if !self.flash.stands(segment))
+            // DataPages the segment stands no more, its records may stand elsewhere.
+            _ if matches!(&reading, Reading::Segment(segment, _) if !self.lookup.index.has_segment(segment))
                 && self.restart(pending) =>
             {
                 self.advance(pending)
             }
             _ => {
-                self.flash.counters.misses_for_damage.fetch_add(1, Relaxed);
+                self.lookup.status.counters.misses_for_damage.fetch_add(1, Relaxed);
                 Went::End(None)
             }
         }
@@ -439,13 +463,13 @@ impl Fetcher {
 
     /// Looks into what was read.
     fn look(&self, pending: &mut Pending, reading: &Reading, pages: &mut [u8]) -> Look {
-        let flash = &self.flash;
+        let lookup = &self.lookup;
         match reading {
             Reading::Segment(segment, run) => {
-                flash.look_in_pages(segment, run, pages, &pending.wanted(), pending.stamp)
+                lookup.look_in_segment(segment, run, pages, &pending.query(), pending.stamp)
             }
             Reading::Generation(place) => {
-                flash.look_in_generation(place, pages, &pending.wanted(), pending.stamp)
+                lookup.look_in_generation(place, pages, &pending.query(), pending.stamp)
             }
             Reading::Address(place) => {
                 let Ok((payload, _)) = page::compact(pages, place.sequence, place.page) else {
@@ -455,7 +479,7 @@ impl Fetcher {
                     return Look::Unknown;
                 }
                 if place.pages == 1 {
-                    flash.generations.keep_page(*place, payload);
+                    lookup.generations.keep_page(*place, payload);
                 }
                 Look::Next
             }
@@ -463,7 +487,7 @@ impl Fetcher {
     }
 
     fn count(&self, pending: &Pending, hit: bool) {
-        let counters = &self.flash.counters;
+        let counters = &self.lookup.status.counters;
         let (lookups, reads) = match hit {
             true => (&counters.hits, &counters.reads_for_hits),
             false => (&counters.misses, &counters.reads_for_misses),
@@ -475,6 +499,6 @@ impl Fetcher {
 
 impl Drop for Fetcher {
     fn drop(&mut self) {
-        self.flash.counters.read_bytes.fetch_sub(RESERVE_BYTES + self.borrowed, Relaxed);
+        self.lookup.status.counters.read_bytes.fetch_sub(RESERVE_BYTES + self.borrowed, Relaxed);
     }
 }

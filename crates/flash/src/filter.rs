@@ -1,37 +1,36 @@
-//! Static filters: whether a segment may hold a hash, for about nine bits a key.
+//! Static filters: whether a segment may hold a hash. About nine bits for each key.
 //!
 //! A 3-wise binary fuse filter with 8-bit fingerprints (Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than
-//! Xor Filters", 2022): three bytes of one array, near each other, xor to the fingerprint of every hash it was built from,
-//! and to anything else for one in 256 of the others.
+//! Xor Filters", 2022). For each hash that the filter was built from, the xor of three bytes of one array is the fingerprint of
+//! the hash. For another hash that is so once in 256 times. The three bytes are near each other.
 
-/// Seeds tried before a filter gives up and says yes to everything. Each fails for about one set in a hundred at worst.
+/// Seeds that are tried before a filter gives up, and says yes to everything. A seed fails one time in three at worst.
 const SEEDS_MAX: u64 = 64;
-/// Longest segment of the array, log2: beyond, locality is lost and nothing is won.
+/// Longest segment of the array, log2. Longer ones make the three bytes lie farther apart, and gain nothing.
 const SEGMENT_LOG2_MAX: u32 = 18;
-/// Bytes in front of the fingerprints: seed, log2 of a segment, segments, kind.
+/// Bytes in front of the fingerprints: seed, first slots, log2 of a segment, kind.
 const HEADER_BYTES: usize = 16;
 
-/// Whether a hash was among those it was built from: never a wrong no, one yes in 256 wrong.
+/// A filter. It says whether a hash was among those it was built from: a no is never wrong, one yes in 256 is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Filter {
     seed: u64,
-    /// Slots a hash's first byte may fall into: whole segments.
+    /// Slots that the first byte of a hash may be in: all segments except the last two.
     first_slots: u32,
     segment_log2: u32,
-    /// What it says where there are no fingerprints: yes to everything, or no to everything.
+    /// The answer to every hash if there are no fingerprints.
     otherwise: bool,
     fingerprints: Box<[u8]>,
 }
 
-/// Where the three bytes of a hash are, and what they xor to.
+/// The three slots of a hash, and the fingerprint that their bytes xor to.
 struct Probe {
     slots: [usize; 3],
     fingerprint: u8,
 }
 
 impl Filter {
-    /// A filter of these hashes, in any order; a hash may come more than once. Takes about 18 bytes a key while it
-    /// works.
+    /// Builds a filter of hashes, given in any order; a hash may come more than once. Needs about 18 bytes of memory a key.
     pub fn build(hashes: &[u64]) -> Filter {
         let mut mixed = Vec::with_capacity(hashes.len());
         let mut work = Peeling::default();
@@ -39,7 +38,7 @@ impl Filter {
             let seed = mix(seed, 0);
             mixed.clear();
             mixed.extend(hashes.iter().map(|hash| mix(*hash, seed)));
-            // The first slot rises with the mixed hash: sorted, the array is walked once, from left to right.
+            // A higher mixed hash has a higher first slot: in sorted order the array is walked once, from left to right.
             mixed.sort_unstable();
             mixed.dedup();
             let mut filter = Filter::shape(mixed.len(), seed);
@@ -50,7 +49,7 @@ impl Filter {
         Filter { otherwise: true, ..Filter::shape(0, 0) }
     }
 
-    /// An array for so many different hashes, all zeros.
+    /// A filter with an array for so many different hashes, all zeros.
     fn shape(keys: usize, seed: u64) -> Filter {
         let (segments, segment_log2) = Filter::sizes(keys);
         let first_slots = (segments.saturating_sub(2) << segment_log2) as u32;
@@ -58,21 +57,21 @@ impl Filter {
         Filter { seed, first_slots, segment_log2, otherwise: false, fingerprints }
     }
 
-    /// Segments of the array for so many hashes, and the log2 of their slots: those of the paper.
+    /// How many segments the array has for so many hashes, and the log2 of the slots of a segment.
     fn sizes(keys: usize) -> (u64, u32) {
         if keys == 0 {
             return (0, 0);
         }
         let of = (keys as f64).max(2.0);
-        // Half as long segments as the paper has, and a fortieth fewer slots: the first seed does it two times of three and more
-        // (it takes a second try in theirs hardly ever), and a filter of 20,000 keys is 2 % smaller, one of 40,000 4 %.
+        // Segments are half as long as in the paper, and there is a fortieth fewer slots. The first seed then works two times in
+        // three (in the paper nearly always), and a filter of 20,000 keys is 2 % smaller, one of 40,000 keys 4 %.
         let segment_log2 = ((of.ln() / 3.33f64.ln() + 1.25) as u32).min(SEGMENT_LOG2_MAX);
         let factor = (0.85 + 0.25 * 1e6f64.ln() / of.ln()).max(1.125);
         (((of * factor) as u64).div_ceil(1 << segment_log2).max(3), segment_log2)
     }
 
-    /// Whether this may be one of the hashes. Three loads that wait for nothing but the hash, and no branch on what they
-    /// say: of several filters asked one after the other the processor waits for all at once.
+    /// Whether this may be one of the hashes. The three loads depend only on the hash, and no branch depends on them: when several
+    /// filters are asked one after the other, their cache misses overlap.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         if self.fingerprints.is_empty() {
@@ -91,18 +90,18 @@ impl Filter {
         Probe { slots: [a, b, c], fingerprint: (mixed ^ (mixed >> 32)) as u8 }
     }
 
-    /// Bytes of memory it takes.
+    /// Memory taken, bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Filter>() + self.fingerprints.len()
     }
 
-    /// Bytes that [`Filter::to_bytes`] appends for so many hashes.
+    /// How many bytes [`Filter::to_bytes`] appends for so many hashes.
     pub fn bytes_for(keys: usize) -> usize {
         let (segments, segment_log2) = Filter::sizes(keys);
         HEADER_BYTES + (segments << segment_log2) as usize
     }
 
-    /// Appends what [`Filter::from_bytes`] takes.
+    /// Appends the filter in the form that [`Filter::from_bytes`] reads.
     pub fn to_bytes(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.seed.to_le_bytes());
         out.extend_from_slice(&self.first_slots.to_le_bytes());
@@ -110,7 +109,7 @@ impl Filter {
         out.extend_from_slice(&self.fingerprints);
     }
 
-    /// The filter that was written, or `None` if this is none.
+    /// Reads a filter; `None` if the bytes are no filter.
     pub fn from_bytes(bytes: &[u8]) -> Option<Filter> {
         let (header, fingerprints) = bytes.split_at_checked(HEADER_BYTES)?;
         let seed = u64::from_le_bytes(header[..8].try_into().ok()?);
@@ -127,7 +126,7 @@ impl Filter {
     }
 }
 
-/// Spreads a hash, differently for every seed; no two hashes become one.
+/// Mixes a hash, differently for each seed. Different hashes stay different.
 #[inline]
 fn mix(hash: u64, seed: u64) -> u64 {
     let x = hash.wrapping_add(seed).wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -136,28 +135,29 @@ fn mix(hash: u64, seed: u64) -> u64 {
     x ^ (x >> 33)
 }
 
-/// The graph of hashes and slots, from which one hash after the other is taken that has a slot for itself.
+/// The graph of hashes and slots while a filter is built. Hashes are taken out one after the other, each when it is the only one
+/// left in one of its slots.
 #[derive(Default)]
 struct Peeling {
-    /// Hashes left in each slot.
+    /// How many hashes are left in each slot.
     counts: Vec<u8>,
-    /// Their xor: the last one's name.
+    /// The xor of the hashes left in each slot: where one is left, that hash.
     xors: Vec<u64>,
     /// Slots with one hash left.
-    alone: Vec<u32>,
-    /// What was taken, and which of its three slots it has for itself.
+    single: Vec<u32>,
+    /// The hashes that were taken out, each with the number (0 to 2) of the slot in which it was the only one.
     order: Vec<(u64, u8)>,
 }
 
 impl Peeling {
-    /// Writes the fingerprints of different hashes, already mixed; false if this seed does not work for them.
+    /// Writes the fingerprints of different hashes, which are mixed already; `false` if this seed does not work for them.
     fn fill(&mut self, filter: &mut Filter, mixed: &[u64]) -> bool {
         let slots = filter.fingerprints.len();
         self.counts.clear();
         self.counts.resize(slots, 0);
         self.xors.clear();
         self.xors.resize(slots, 0);
-        self.alone.clear();
+        self.single.clear();
         self.order.clear();
         for hash in mixed {
             for slot in filter.probe(*hash).slots {
@@ -168,8 +168,8 @@ impl Peeling {
                 }
             }
         }
-        self.alone.extend((0..slots as u32).filter(|slot| self.counts[*slot as usize] == 1));
-        while let Some(slot) = self.alone.pop() {
+        self.single.extend((0..slots as u32).filter(|slot| self.counts[*slot as usize] == 1));
+        while let Some(slot) = self.single.pop() {
             if self.counts[slot as usize] == 1 {
                 self.take(filter, slot);
             }
@@ -177,7 +177,8 @@ impl Peeling {
         if self.order.len() != mixed.len() {
             return false;
         }
-        // What was taken last has slots that nobody before it may change any more: it goes first.
+        // In reverse order: the own slot of a hash is in none of the hashes that were taken out after it, so writing it does not
+        // change their xor.
         for (hash, own) in self.order.iter().rev() {
             let probe = filter.probe(*hash);
             let others = probe.slots.iter().enumerate().filter(|(at, _)| *at != *own as usize);
@@ -187,7 +188,7 @@ impl Peeling {
         true
     }
 
-    /// Takes the one hash left in a slot.
+    /// Takes out the one hash that is left in a slot.
     fn take(&mut self, filter: &Filter, slot: u32) {
         let hash = self.xors[slot as usize];
         for (at, other) in filter.probe(hash).slots.into_iter().enumerate() {
@@ -197,7 +198,7 @@ impl Peeling {
             self.xors[other] ^= hash;
             self.counts[other] -= 1;
             if self.counts[other] == 1 {
-                self.alone.push(other as u32);
+                self.single.push(other as u32);
             }
         }
     }

@@ -1,161 +1,56 @@
-//! The tier as the cache sees it.
+//! The flash tier as the cache sees it: it puts the components together, and hands each call to the one that does it.
 
-use crate::device::Device;
-use crate::extent_table::ExtentTable;
-use crate::fetcher::Fetcher;
+use crate::device::{Device, PAGE_BYTES};
+use crate::error::FlashError;
+use crate::fetcher::{Fetcher, ReadLimits};
 use crate::generation::Generations;
-use crate::hit_bits::HitBits;
-use crate::log_table::LogTable;
-use crate::meta::MetaLog;
-use crate::options::FlashOptions;
-use crate::tier::append::Append;
-use crate::tier::directory::Directory;
-use crate::tier::fallback::Fallback;
-use crate::tier::recover::Recovering;
+use crate::item::{Commit, FlashItem, Put, Stamp};
+use crate::meta::{META_ZONES, MetaLog, MetaOptions, Start};
+use crate::options::{FlashOptions, Recover};
+use crate::record::{PartOfValue, Record, part_hash};
+use crate::tier::index::Index;
+use crate::tier::log::{Log, NoRoom};
+use crate::tier::lookup::Lookup;
+use crate::tier::merging::Merging;
+use crate::tier::meta::Meta;
+use crate::tier::picture::ZoneView;
+use crate::tier::reclaim::Reclaim;
+use crate::tier::recover::Restart;
+use crate::tier::release::Release;
 use crate::tier::shape::Shape;
-use crate::tier::stamps::Stamps;
-use crate::tier::stats::Counters;
-use crate::tier::threads::Threads;
-use crate::tier::write::Writing;
-use crate::tier::zones::Zones;
-use arc_swap::ArcSwap;
+use crate::tier::space::Space;
+use crate::tier::stats::{FlashStats, MemoryUse};
+use crate::tier::status::{NAP, Status};
+use crate::tier::survivors::Survivors;
+use crate::tier::threads::{Threads, lower_priority};
+use crate::tier::writer::LogWriter;
 use larder_item::{KeyHash, KeyHasher};
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long [`Flash::put_part`] waits for a buffer, and how long between two looks.
+/// How long [`Flash::put_part`] waits for a buffer.
 const PART_WAIT_MAX: Duration = Duration::from_millis(50);
+/// How long it sleeps between two tries.
 const PART_PAUSE: Duration = Duration::from_millis(1);
+/// Rounds of writing and reclaiming when the tier is closed, until everything is on the device.
+const CLOSING_ROUNDS_MAX: u32 = 64;
 
-/// Why a flash tier could not be opened: one line that says what to do.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct FlashError(pub String);
-
-/// An item on its way to flash.
-#[derive(Clone, Copy, Debug)]
-pub struct FlashItem<'a> {
-    /// The key, 1 to 250 bytes.
-    pub key: &'a [u8],
-    /// The value, or its first part if it is longer than [`Flash::part_bytes_max`].
-    pub value: &'a [u8],
-    /// Bytes of the whole value.
-    pub value_bytes: u64,
-    /// Client flags.
-    pub flags: u32,
-    /// When it expires, unix seconds; 0 = never.
-    pub expires_unix_s: u32,
-    /// Its CAS number.
-    pub cas: u64,
-    /// The state bits of [`larder_item::State`] that are kept.
-    pub state: u8,
-}
-
-/// What came of putting an item.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Put {
-    /// It can be found from now on.
-    Stored,
-    /// The device is behind, failed or full: nothing was stored, and nothing waited.
-    Shed,
-}
-
-/// Names a moment: whether anything was put, invalidated or flushed under hashes like this one since.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stamp(pub u64);
-
-/// An invalidation that is not durable yet (mode `journal`); see [`Flash::committed`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Commit(pub u64);
-
-/// An item that came from flash. Owns its bytes.
-#[derive(Debug)]
-pub struct Found {
-    /// The value, or its first part.
-    pub value: Vec<u8>,
-    /// Bytes of the whole value.
-    pub value_bytes: u64,
-    /// Client flags.
-    pub flags: u32,
-    /// When it expires, unix seconds; 0 = never.
-    pub expires_unix_s: u32,
-    /// Its CAS number.
-    pub cas: u64,
-    /// State bits.
-    pub state: u8,
-    /// Whether it was read from flash before, lately: worth a place in memory.
-    pub warm: bool,
-    /// Taken before the lookup: if [`Flash::stamp`] is the same still, this is still the newest version.
-    pub stamp: Stamp,
-}
-
-/// The tier. Shared by all threads.
+/// The flash tier. Shared by all threads.
 pub struct Flash {
-    pub(crate) device: Arc<dyn Device>,
-    pub(crate) options: FlashOptions,
-    pub(crate) hasher: KeyHasher,
-    pub(crate) seed: u64,
-    pub(crate) uuid: [u8; 16],
-    pub(crate) cas_floor: AtomicU64,
-    pub(crate) shape: Shape,
-    /// Which segments of the log may hold a hash.
-    pub(crate) table: LogTable,
-    /// Where extents are.
-    pub(crate) extents: ExtentTable,
-    pub(crate) directory: Directory,
-    pub(crate) stamps: Stamps,
-    pub(crate) fallback: Fallback,
-    pub(crate) append: Mutex<Append>,
-    pub(crate) writing: Mutex<Writing>,
-    pub(crate) zones: Mutex<Zones>,
-    /// One reclaim at a time.
-    pub(crate) reclaiming: Mutex<()>,
-    /// Held by who chooses a zone that nothing is to be found in any more until it has forgotten and erased it: two that chose
-    /// the same would erase it twice, and the second time it may have been written again. Below `reclaiming`.
-    pub(crate) releasing: Mutex<()>,
-    pub(crate) generations: Generations,
-    /// Whether something of generations is not looked for any more, and a restart would still find it: until that is written
-    /// down, anything may be held.
-    pub(crate) unreleased: AtomicBool,
-    /// Extents below this sequence go before any zone of a generation is freed: what said of some of them that they are superseded
-    /// is gone. 0: none has to.
-    pub(crate) unmarked: AtomicU64,
-    /// Whether some extent lies dead: see [`crate::dead_extents::DeadExtents::any`].
-    pub(crate) any_dead: Arc<AtomicBool>,
-    /// The log's zone is to be closed, full or not, so that it can be merged or dropped: the log table has no room for another
-    /// version of some key, and all those that it has are there.
-    pub(crate) close_log: AtomicBool,
-    /// The extent table had no room.
-    pub(crate) extents_full: AtomicBool,
-    /// Which items of generations were read since the last merge.
-    pub(crate) generation_hits: ArcSwap<HitBits>,
-    /// One sweep of the log table at a time.
-    pub(crate) sweeping: Mutex<()>,
-    pub(crate) meta: Arc<MetaLog>,
-    /// Segments below this sequence do not exist any more.
-    pub(crate) floor: AtomicU64,
-    /// See [`Zones::oldest_quarter`].
-    pub(crate) oldest_quarter: AtomicU64,
-    /// Flushes that have begun and not ended.
-    pub(crate) flushing: AtomicU32,
-    pub(crate) on: AtomicBool,
-    pub(crate) recovering: AtomicBool,
-    /// There are threads: what reclaims shares a core with others.
-    pub(crate) threaded: AtomicBool,
-    pub(crate) recovery: Mutex<Option<Recovering>>,
-    pub(crate) table_full: AtomicBool,
-    pub(crate) stop: AtomicBool,
-    /// Goes up when there is something to do.
-    pub(crate) work: Mutex<u64>,
-    pub(crate) woken: Condvar,
-    pub(crate) threads: Mutex<Threads>,
-    /// Who is told of commits.
-    pub(crate) fetchers: Mutex<Vec<Weak<OwnedFd>>>,
-    pub(crate) committed: AtomicU64,
-    pub(crate) counters: Counters,
-    pub(crate) started: Instant,
+    device: Arc<dyn Device>,
+    options: FlashOptions,
+    shape: Shape,
+    seed: u64,
+    cas_floor: u64,
+    status: Arc<Status>,
+    meta: Arc<Meta>,
+    lookup: Lookup,
+    space: Arc<Space>,
+    log: Arc<Log>,
+    reclaim: Arc<Reclaim>,
+    writer: Arc<LogWriter>,
+    restart: Arc<Restart>,
+    threads: Threads,
 }
 
 impl Flash {
@@ -164,31 +59,68 @@ impl Flash {
     /// # Errors
     /// The device holds something else, has too few zones, or the memory is too small for its geometry.
     pub fn open(device: Arc<dyn Device>, options: FlashOptions) -> Result<Arc<Flash>, FlashError> {
-        Flash::open_device(device, options)
+        let shape = Shape::new(&device.geometry(), META_ZONES, &options)?;
+        let meta_options =
+            MetaOptions { seed: options.seed, recover: options.recover, format: options.format };
+        let opened = MetaLog::open(device.clone(), meta_options)?;
+        if let Start::Dropped(why) = opened.start {
+            tracing::warn!("flash: {}: everything on it is dropped: {why}", device.describe());
+        }
+        let (seed, cas_floor) = (opened.superblock.seed, opened.superblock.cas_floor);
+        let hasher = KeyHasher::with_seed(seed);
+        let status = Arc::new(Status::new(options.now_unix_s.clone()));
+        let meta = Arc::new(Meta::new(status.clone(), &opened, options.recover, shape.stamps));
+        let generations = Generations::new(shape.filters, shape.address_cache);
+        let hits = shape.generation_hits * 8;
+        generations.reset_hits(hits);
+        let lookup = Lookup {
+            status: status.clone(),
+            meta: meta.clone(),
+            index: Arc::new(Index::new(&shape)),
+            generations: Arc::new(generations),
+            has_generations: options.generations,
+        };
+        let space = Space::new(device.clone(), status.clone(), meta.clone(), META_ZONES, &options);
+        let space = Arc::new(space);
+        let log = Arc::new(Log::new(lookup.clone(), space.clone(), shape, hasher.clone(), cas_floor));
+        let parts = || (lookup.clone(), space.clone(), log.clone());
+        let reads = || (device.clone(), hasher.clone());
+        let release = Arc::new(Release::new(parts(), hits));
+        let merging = Merging::new(release.clone(), parts(), reads(), shape, &options);
+        let survivors = Survivors::new(parts(), reads(), shape.chunk_pages as u32, &options);
+        let zone_bytes = shape.zone_pages as u64 * PAGE_BYTES as u64;
+        let reclaim = Reclaim::new(parts(), release.clone(), merging, survivors, zone_bytes, &options);
+        let reclaim = Arc::new(reclaim);
+        let writer = LogWriter::new(parts(), (release, reclaim.clone()), device.clone(), shape);
+        let restart = Arc::new(Restart::begin(parts(), device.clone(), &writer, &opened)?);
+        let (writer, threads) = (Arc::new(writer), Threads::new(status.clone()));
+        Ok(Arc::new(Flash {
+            device,
+            options,
+            shape,
+            seed,
+            cas_floor,
+            status,
+            meta,
+            lookup,
+            space,
+            log,
+            reclaim,
+            writer,
+            restart,
+            threads,
+        }))
     }
 
-    /// Seed of the key hash: positions depend on it, so every hash that is given here must be
+    /// Seed of the key hash. Positions on flash depend on it, so every hash that is given to the tier must be
     /// [`KeyHasher::with_seed`] with this seed of the key.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Above every CAS number that an item on the device has.
+    /// A number above every CAS number of an item on the device.
     pub fn cas_floor(&self) -> u64 {
-        self.cas_floor.load(Ordering::Relaxed)
-    }
-
-    /// Starts the threads that write, reclaim and recover.
-    ///
-    /// # Errors
-    /// Of the operating system.
-    pub fn start(self: &Arc<Flash>) -> std::io::Result<()> {
-        self.start_threads()
-    }
-
-    /// One round of what the threads do, for a caller that runs the tier without them.
-    pub fn tend(&self) {
-        self.tend_once();
+        self.cas_floor
     }
 
     /// Longest value, or part of one, that one [`Flash::put`] takes, bytes.
@@ -196,91 +128,287 @@ impl Flash {
         self.shape.part_bytes_max
     }
 
-    /// Stores the newest version of an item. Never blocks on the device, unless there is no thread to write.
+    // Storing and invalidating.
+
+    /// Stores the newest version of an item. It never waits for the device, unless there is no thread to write.
     ///
-    /// When it is shed, what was here of the key is here still: whoever has a newer version must invalidate it.
+    /// If the item is shed, older versions on flash stay: the caller, who has a newer version, must invalidate the key.
     pub fn put(&self, hash: KeyHash, item: &FlashItem<'_>) -> Put {
-        self.put_item(hash, item)
+        let part = (item.value_bytes != item.value.len() as u64)
+            .then_some(PartOfValue { value_bytes: item.value_bytes, number: 0 });
+        let record = Record {
+            key: item.key,
+            value: item.value,
+            flags: item.flags,
+            expires_unix_s: item.expires_unix_s,
+            cas: item.cas,
+            state: item.state,
+            tombstone: false,
+            supersedes_extent: false,
+            part,
+        };
+        self.store(hash.0, &record)
     }
 
-    /// Whether the device is behind: so few buffers are free that the next puts may be shed.
-    pub fn is_behind(&self) -> bool {
-        self.is_on() && self.append().free.len() < 2
-    }
-
-    /// Whether invalidations wait for room. If too many do, everything is dropped.
-    pub fn owes_invalidations(&self) -> bool {
-        self.is_on() && !self.fallback.is_empty()
-    }
-
-    /// Stores part `part` (from 1) of a long value, before part 0 makes it visible. May wait for the device.
+    /// Stores part `part` (from 1) of a long value, before part 0 makes the value visible. It may wait for the device.
     pub fn put_part(&self, hash: KeyHash, key: &[u8], cas: u64, part: u32, value: &[u8]) -> Put {
+        let of_value = Some(PartOfValue { value_bytes: value.len() as u64, number: part });
+        let record = Record { value, cas, part: of_value, tombstone: false, ..Record::tombstone(key, false) };
+        let hash = part_hash(hash, cas, part);
         let started = Instant::now();
         loop {
-            let put = self.put_part_of(hash, key, cas, part, value);
-            // A long value is longer than what is free of the buffers: all of it is worth nothing if one part is shed.
-            if put == Put::Stored || !self.is_on() || started.elapsed() > PART_WAIT_MAX {
+            let put = self.store(hash, &record);
+            // A long value may be longer than the free buffers together, and is worth nothing if one part is shed.
+            if put == Put::Stored || !self.meta.is_on() || started.elapsed() > PART_WAIT_MAX {
                 return put;
             }
             std::thread::sleep(PART_PAUSE);
         }
     }
 
-    /// Whether a version of a key with this hash may be here. Wrong about once in thirty, and then with yes.
-    pub fn may_hold(&self, hash: KeyHash) -> bool {
-        self.may_hold_hash(hash.0)
+    fn store(&self, hash: u64, record: &Record<'_>) -> Put {
+        let mut put = Err(NoRoom);
+        if self.log.takes(record) {
+            put = self.log.put(hash, record);
+            if !self.options.background_flush {
+                self.writer.write_sealed();
+                put = put.or_else(|NoRoom| self.log.put(hash, record));
+            }
+        }
+        let put = if put.is_ok() { Put::Stored } else { Put::Shed };
+        self.log.count_put(record, put);
+        put
     }
 
-    /// Whether the version promoted at `stamp` is here still and will be for a while, so that it need not be written again.
-    pub fn still_holds(&self, hash: KeyHash) -> bool {
-        self.holds_for_a_while(hash.0)
-    }
-
-    /// Whatever is here of the key is not the newest version any more: leaves a tombstone where one is needed. In mode
-    /// `journal` the answer to the client waits for the commit.
+    /// No version of the key on flash is the newest one any more: leaves a tombstone where one is needed. In mode `journal` the
+    /// reply to the client waits for the commit.
     pub fn invalidate(&self, hash: KeyHash, key: &[u8]) -> Option<Commit> {
-        self.invalidate_key(hash, key)
+        let (hidden, commit) = self.log.invalidate(hash, key);
+        if hidden && !self.options.background_flush {
+            self.writer.write_sealed();
+        }
+        commit
     }
 
-    /// Commits up to this one are durable.
-    pub fn committed(&self) -> Commit {
-        Commit(self.meta.committed())
+    /// Whether the device is behind: so few buffers are free that the next puts may be shed.
+    pub fn is_behind(&self) -> bool {
+        self.meta.is_on() && self.log.is_behind()
     }
 
-    /// Whether no commit will ever be durable again: the device takes nothing any more, and has to be formatted before it is
-    /// used again.
-    pub fn commits_nothing(&self) -> bool {
-        self.meta.is_broken()
+    /// Whether tombstones wait for room. If too many do, everything on flash is dropped.
+    pub fn owes_invalidations(&self) -> bool {
+        self.meta.is_on() && self.lookup.index.has_waiting_tombstones()
     }
 
-    /// See [`Stamp`].
-    pub fn stamp(&self, hash: KeyHash) -> Stamp {
-        self.stamps.get(hash.0)
-    }
-
-    /// From now on until [`Flash::end_flush`] nothing is found, and nothing is stored.
+    /// Nothing is found or stored from now on, until [`Flash::end_flush`].
     pub fn begin_flush(&self) {
-        self.begin_flush_all();
+        self.meta.begin_flush();
     }
 
-    /// Everything put before is gone, also after a restart.
+    /// Removes everything that was stored before, also from what a restart finds.
     pub fn end_flush(&self) {
-        self.end_flush_all();
+        self.log.flush();
+        self.meta.end_flush();
     }
 
-    /// A thread's hand for reading.
-    ///
-    /// # Errors
-    /// When the device has no room for another queue, or the memory none for its buffers.
-    pub fn fetcher(self: &Arc<Flash>) -> Result<Fetcher, FlashError> {
-        Fetcher::new(self)
+    // Looking.
+
+    /// Whether a version of a key with this hash may be on flash. Wrong about once in thirty, and then with yes.
+    pub fn may_hold(&self, hash: KeyHash) -> bool {
+        self.lookup.may_hold(hash.0)
     }
 
-    /// Writes what is in memory, marks the device as cleanly closed, and ends the threads.
+    /// Whether the newest version under this hash is on flash still, and is not reclaimed soon, so that it need not be written again.
+    pub fn still_holds(&self, hash: KeyHash) -> bool {
+        self.lookup.holds_for_a_while(hash.0, &self.space)
+    }
+
+    /// The stamp of a hash; see [`Stamp`].
+    pub fn stamp(&self, hash: KeyHash) -> Stamp {
+        self.meta.stamp(hash.0)
+    }
+
+    /// Invalidations up to this one are durable.
+    pub fn committed(&self) -> Commit {
+        self.meta.committed()
+    }
+
+    /// Whether no invalidation will ever be durable again: the device takes nothing any more, and has to be formatted before it
+    /// is used again.
+    pub fn commits_nothing(&self) -> bool {
+        self.meta.commits_nothing()
+    }
+
+    /// Makes a reader for one thread.
     ///
     /// # Errors
-    /// The device's; a later open then recovers as after a crash.
+    /// The device has no room for another queue, or there is no memory for the buffers of another reader.
+    pub fn fetcher(&self) -> Result<Fetcher, FlashError> {
+        let limits = ReadLimits { bytes_max: self.shape.reads, part_bytes_max: self.shape.part_bytes_max };
+        Fetcher::new(self.lookup.clone(), &*self.device, limits)
+    }
+
+    // The work of the threads.
+
+    /// Starts the threads that write, reclaim and recover.
+    ///
+    /// # Errors
+    /// Of the operating system.
+    pub fn start(&self) -> std::io::Result<()> {
+        if self.options.background_flush {
+            let writer = self.writer.clone();
+            self.threads
+                .start("flash-write", move |status| status.work_until_stopped(|| writer.write_sealed()))?;
+        }
+        if self.options.background_reclaim {
+            let reclaim = self.reclaim.clone();
+            self.threads.start("flash-reclaim", move |status| {
+                lower_priority();
+                status.work_until_stopped(|| reclaim.round());
+            })?;
+        }
+        if self.status.is_recovering() {
+            let restart = self.restart.clone();
+            self.threads
+                .start("flash-recover", move |status| while !status.is_stopping() && restart.step() {})?;
+        }
+        let (meta, log) = (self.meta.clone(), self.log.clone());
+        if self.options.recover == Recover::Journal {
+            self.threads.start("flash-journal", move |_| {
+                while meta.wait_and_commit(NAP) {
+                    log.make_room_in_journal();
+                }
+            })
+        } else {
+            self.threads.start("flash-meta", move |status| {
+                status.work_until_stopped(|| {
+                    meta.tend();
+                    false
+                });
+            })
+        }
+    }
+
+    /// One round of what the threads do, for a caller that runs the tier without them.
+    pub fn tend(&self) {
+        self.restart.step();
+        self.log.drain_waiting();
+        self.log.make_room_in_journal();
+        self.writer.write_sealed();
+        self.meta.commit();
+        self.reclaim.round();
+        self.writer.write_sealed();
+    }
+
+    /// Ends the threads, writes what is in memory, and marks the device as cleanly closed.
+    ///
+    /// # Errors
+    /// Of the device. A later open then recovers as after a crash.
     pub fn close(&self) -> Result<(), FlashError> {
-        self.close_device()
+        self.threads.stop(|| self.meta.stop());
+        while self.restart.step() {}
+        let failed = |what: &str| FlashError(format!("flash was not closed cleanly: {what}"));
+        if !self.meta.is_on() {
+            return Err(failed("it had failed"));
+        }
+        let mut rounds = 0;
+        let cas_max = loop {
+            if let Some(cas_max) = self.log.seal_for_good() {
+                break cas_max;
+            }
+            rounds += 1;
+            if rounds > CLOSING_ROUNDS_MAX {
+                return Err(failed("invalidations found no room"));
+            }
+            // Buffers may wait for a zone, and zones for a merge.
+            self.tend();
+        };
+        for _ in 0..CLOSING_ROUNDS_MAX {
+            if self.log.next_sealed().is_none() {
+                break;
+            }
+            self.tend();
+        }
+        if self.log.next_sealed().is_some() {
+            return Err(failed("segments could not be written"));
+        }
+        self.device.sync().map_err(|error| failed(&error.to_string()))?;
+        self.meta.commit();
+        self.space.note_segments_durable();
+        self.space.note_generations_durable();
+        self.meta.close(cas_max.saturating_add(1)).map_err(|error| failed(&error.to_string()))
     }
+
+    // What is shown.
+
+    /// The figures of the tier. Looks at every zone and segment: for a person or a monitor, not for each request.
+    pub fn stats(&self) -> FlashStats {
+        let now = self.status.now();
+        let index = self.lookup.index.stats();
+        let counted = self.status.counters.snapshot();
+        let generations = self.lookup.generations.stats(now);
+        let space = self.space.stats(now);
+        let (segments_waiting, dead_extents_bytes) = self.log.stats();
+        let memory = MemoryUse {
+            buffers: self.shape.buffers as u64 * self.shape.buffer.bytes(),
+            log_table: index.log_table_bytes,
+            extent_table: index.extent_table_bytes,
+            segments: generations.chunk_bytes + space.segment_bytes + index.directory_bytes,
+            filters: generations.filter_bytes,
+            address_cache: generations.cache_bytes,
+            hit_bits: counted.hit_bits_bytes + generations.hits_bytes,
+            stamps: self.meta.stamps_bytes(),
+            reads: counted.read_bytes,
+            work: self.shape.work,
+            tombstones: self.shape.waiting_tombstones,
+            dead_extents: dead_extents_bytes,
+            journal: self.meta.journal_bytes(),
+        };
+        FlashStats {
+            items: index.log_entries + index.extents + generations.items,
+            extents: index.extents,
+            generations: generations.generations,
+            generation_items: generations.items,
+            tombstones_kept: space.tombstones,
+            tombstones_waiting: index.tombstones_waiting,
+            segments_waiting,
+            live_bytes: generations.live_bytes + space.live_bytes,
+            dead_bytes: generations.dead_bytes + space.dead_bytes,
+            segments: generations.chunks + space.segments,
+            zones: space.zones,
+            zones_low: space.low,
+            zones_high: space.high,
+            zones_per_s: space.zones_per_s,
+            device: self.device.counters(),
+            memory,
+            memory_cap: self.options.memory_bytes,
+            is_on: self.meta.is_on(),
+            is_recovering: self.status.is_recovering(),
+            ..counted
+        }
+    }
+
+    /// One line for each zone, in their order. For a person, not for each request.
+    pub fn zone_views(&self) -> Vec<ZoneView> {
+        self.space.views(self.status.now())
+    }
+
+    /// The components, for tests of the tier.
+    #[cfg(test)]
+    pub(crate) fn components(&self) -> Components<'_> {
+        let Flash { meta, space, log, reclaim, writer, restart, .. } = self;
+        Components { meta, space, log, reclaim, writer, restart }
+    }
+}
+
+/// What tests of the tier reach into.
+#[cfg(test)]
+#[allow(missing_docs)]
+pub(crate) struct Components<'a> {
+    pub(crate) meta: &'a Meta,
+    pub(crate) space: &'a Space,
+    pub(crate) log: &'a Log,
+    pub(crate) reclaim: &'a Reclaim,
+    pub(crate) writer: &'a LogWriter,
+    pub(crate) restart: &'a Restart,
 }

@@ -1,36 +1,47 @@
-//! Generations: what was merged out of the log, each a row of segments (chunks) in order of hash, newest generation first.
+//! Generations: what was merged out of the log. A generation is a row of segments (chunks) in order of hash.
 //!
-//! A generation holds at most one version of a key, and every version in it is older than the log and newer than
-//! every older generation. A lookup asks the filters of all generations at once, and then reads, newest first, where a filter
-//! said yes. Generations whose filters do not fit into memory are found through the address run (see `address`).
+//! ```text
+//!  log                                       newest
+//!  generation 7   | chunk | chunk | chunk |
+//!  generation 4   | chunk | chunk |
+//!  generation 1   | chunk | chunk | chunk |  oldest
+//!                 hash 0 ------------> max
+//! ```
+//!
+//! A generation holds at most one version of a key. Every version in it is older than the log, and newer than every older
+//! generation. A lookup asks the filters of all generations at once, and then reads, newest first, where a filter said yes.
+//! Generations whose filters do not fit into memory are found through the address run (see `address`).
+//!
+//! Lock: `change`, held while the list is replaced. Lookups take no lock. The log takes it under the append lock when it
+//! flushes or shows a new generation.
 
-use crate::address::{AddressRun, PageCache, PageWhere};
+pub(crate) use crate::address::GENERATIONS_MAX;
+use crate::address::{AddressPages, AddressRun, PageCache};
 use crate::device::ZoneId;
 use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;
 use crate::filter::Filter;
+use crate::hit_bits::HitBits;
 use crate::segment::{Run, SegmentFacts};
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
-
-/// Generations there may be at a time; an install beyond drops the oldest.
-pub(crate) const GENERATIONS_MAX: usize = 24;
 
 /// One segment of a generation.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     /// Its data pages.
     pub(crate) run: Run,
-    /// No record in it has a lower hash.
+    /// The lower end of its range of hashes: no record has a lower one.
     pub(crate) first_hash: u64,
-    /// Bytes of all records.
+    /// Length of all records, bytes.
     pub(crate) record_bytes: u64,
-    /// Whether some record of it says that an extent is superseded: extents older than that must be gone before it.
+    /// Whether some record says that an extent is superseded: older extents must be gone before the chunk goes.
     pub(crate) supersedes_extents: bool,
-    /// When its bytes expire.
+    /// When its records expire.
     pub(crate) histogram: ExpiryHistogram,
     fences: Fences,
 }
@@ -53,37 +64,39 @@ impl Chunk {
     }
 }
 
-/// Where to look for a record.
+/// The pages to read for a record of a generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Where {
-    /// The generation.
+pub(crate) struct DataPages {
+    /// Number of the generation.
     pub(crate) generation: u64,
-    /// The zone, and the first page in it to read.
+    /// The zone.
     pub(crate) zone: ZoneId,
-    /// See `zone`.
+    /// Number of the first page in the zone.
     pub(crate) page: u32,
-    /// Pages to read: the record begins in one of them and ends in one of them. 2, hardly ever more.
+    /// How many pages: the record begins and ends in them. 2, seldom more.
     pub(crate) pages: u32,
-    /// Sequence of the segment: what [`crate::page::compact`] checks.
+    /// Sequence of the segment, which [`crate::page::compact`] checks.
     pub(crate) sequence: u64,
-    /// What the record's CAS number counts from.
+    /// The number that the CAS numbers of its records count from.
     pub(crate) cas_base: u64,
 }
 
-/// A generation. Never changes; one with fewer chunks or without filters is another one in its place.
+/// A generation. It never changes: where chunks or filters go, another generation takes its place in the list.
 #[derive(Clone, Debug)]
 pub(crate) struct Generation {
     number: u64,
-    /// In order of hash; `starts` has their first hashes, `filters` their filters, or nothing.
+    /// In order of hash.
     chunks: Box<[Arc<Chunk>]>,
+    /// The first hash of each chunk.
     starts: Box<[u64]>,
+    /// The filter of each chunk; empty if the generation is found through the address run.
     filters: Box<[Arc<Filter>]>,
 }
 
 impl Generation {
-    /// Of segments as a merge has written them or a restart has found them, those without records (the mark that a merge
-    /// came to its end) included; `None` if that mark is missing: then it never was a generation, and the log
-    /// segments it was made of are still there. Segments of its beginning may be missing: they were dropped.
+    /// The generation of segments that a merge has written or a restart has found, in any order. Among them must be the
+    /// segment without records that marks the end of the merge. If that is missing (`None`), the merge was never completed, and
+    /// the log segments that it read are still there. Segments of the beginning may be missing: they were dropped.
     pub(crate) fn of(segments: Vec<SegmentFacts>) -> Option<Generation> {
         let number = segments.first()?.head.generation;
         let (mark, mut segments): (Vec<_>, Vec<_>) = segments.into_iter().partition(|facts| facts.items == 0);
@@ -101,7 +114,7 @@ impl Generation {
         Generation { number, chunks: chunks.into(), starts, filters: filters.into() }
     }
 
-    /// What it is called: the sequence of its first segment. A newer one has a higher number.
+    /// Its number: the sequence of its first segment. A newer generation has a higher number.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -112,31 +125,32 @@ impl Generation {
     }
 
     /// Records, tombstones included.
+    #[cfg(test)]
     pub(crate) fn items(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.run.items as u64).sum()
     }
 
-    /// Whether it is found through filters.
+    /// Whether lookups find it through filters. If not, they find it through the address run.
     pub(crate) fn has_filters(&self) -> bool {
         !self.filters.is_empty()
     }
 
-    /// Bytes of memory of its filters.
+    /// Memory of its filters, bytes.
     pub(crate) fn filter_bytes(&self) -> u64 {
         self.filters.iter().map(|filter| filter.bytes() as u64 + 8).sum()
     }
 
-    /// Bytes of memory of everything else.
+    /// Memory of everything except filters, bytes.
     pub(crate) fn fence_bytes(&self) -> u64 {
         let chunks: usize = self.chunks.iter().map(|chunk| chunk.bytes() + 16 + 8).sum();
         (size_of::<Generation>() + chunks) as u64
     }
 
-    /// The chunk that holds a hash if any does.
+    /// The number of the chunk that has the range of a hash.
     #[inline]
     fn chunk(&self, hash: u64) -> Option<usize> {
-        // Hashes are spread evenly, so this is it but for those near the border between chunks; and it is a comparison that
-        // the processor guesses right, unlike those of a search, so that it goes on to the next generation meanwhile.
+        // Hashes are spread evenly, so this guess is right except near the border between two chunks. The processor predicts
+        // the comparison well, unlike those of a binary search, and goes on with the next generation meanwhile.
         let likely = ((hash as u128 * self.starts.len() as u128) >> 64) as usize;
         let end = self.starts.get(likely + 1);
         if self.starts.get(likely).is_some_and(|start| *start <= hash) && end.is_none_or(|end| hash < *end) {
@@ -145,18 +159,18 @@ impl Generation {
         self.starts.partition_point(|start| *start <= hash).checked_sub(1)
     }
 
-    /// Whether a filter says that it may hold the hash. No branch depends on what a filter has in memory.
+    /// Whether a filter says that the generation may hold the hash. No branch depends on bytes of a filter.
     #[inline]
     fn filter_says(&self, hash: u64) -> bool {
         self.chunk(hash)
             .is_some_and(|chunk| self.filters.get(chunk).is_some_and(|filter| filter.may_contain(hash)))
     }
 
-    /// Where a record of the hash is, if it is in this generation.
-    fn place(&self, hash: u64) -> Option<Where> {
+    /// The pages that a record of the hash is in, if this generation has one.
+    fn pages_of(&self, hash: u64) -> Option<DataPages> {
         let chunk = &self.chunks[self.chunk(hash)?];
         let found = chunk.fences.page(hash);
-        (found.count > 0).then_some(Where {
+        (found.count > 0).then_some(DataPages {
             generation: self.number,
             zone: chunk.run.zone,
             page: chunk.run.first_data_page + found.first,
@@ -170,7 +184,8 @@ impl Generation {
         Generation { filters: Box::default(), ..self.clone() }
     }
 
-    /// Without the chunks that `goes` says yes to; gives them as well.
+    /// The generation without the chunks that `goes` says yes to, and those chunks. `goes` gets a chunk and the last hash of its
+    /// range.
     fn without(&self, mut goes: impl FnMut(&Chunk, u64) -> bool) -> (Generation, Vec<Arc<Chunk>>) {
         let (mut gone, mut kept, mut filters) = (Vec::new(), Vec::new(), Vec::new());
         for (index, chunk) in self.chunks.iter().enumerate() {
@@ -186,7 +201,7 @@ impl Generation {
     }
 }
 
-/// All generations at one moment.
+/// All generations at one moment. It never changes: another list takes its place.
 #[derive(Default)]
 pub(crate) struct List {
     newest_first: Vec<Arc<Generation>>,
@@ -207,20 +222,20 @@ impl List {
         &self.newest_first
     }
 
-    /// The run that says which of them holds what, if there is one.
+    /// The address run, if there is one.
     pub(crate) fn address(&self) -> Option<&Arc<AddressRun>> {
         self.address.as_ref()
     }
 
-    /// Bit `n` is set where the filter of generation `n` says yes. All filters are asked before any answer is looked at, so
-    /// that the processor waits for all their memory at once.
+    /// Bit `n` is set if the filter of generation `n` says yes. All filters are read before any answer is used, so that their
+    /// cache misses overlap.
     #[inline]
     fn filters_say(&self, hash: u64) -> u32 {
         let generations = self.newest_first.iter().enumerate();
         generations.fold(0, |bits, (n, generation)| bits | (generation.filter_says(hash) as u32) << n)
     }
 
-    /// Whether a filter says that a generation may hold the hash. Those without a filter are not asked.
+    /// Whether some filter says that its generation may hold the hash. Generations without a filter are not asked.
     pub(crate) fn filters_may_hold(&self, hash: u64) -> bool {
         self.filters_say(hash) != 0
     }
@@ -230,12 +245,12 @@ impl List {
         self.unfiltered != 0
     }
 
-    /// Whether this generation is there, and has no filter.
+    /// Whether the generation of this number is in the list, and has no filter.
     pub(crate) fn is_unfiltered(&self, number: u64) -> bool {
         self.position(number).is_some_and(|n| self.unfiltered >> n & 1 == 1)
     }
 
-    /// Where in the list a generation is.
+    /// The position of a generation in the list; 0 is the newest.
     pub(crate) fn position(&self, number: u64) -> Option<usize> {
         self.newest_first.iter().position(|generation| generation.number == number)
     }
@@ -250,8 +265,8 @@ impl List {
     }
 }
 
-/// What became of an install or a drop: segments that nobody finds any more. Their zones may be erased; lookups under way may
-/// still read there and find pages of another epoch.
+/// Segments that an install or a drop took out of the list: no new lookup finds them. Their zones may be erased; a lookup that is
+/// under way may still read there, and then finds pages of another epoch.
 #[derive(Default, Debug)]
 pub(crate) struct Released {
     /// Segments of generations.
@@ -260,84 +275,163 @@ pub(crate) struct Released {
     pub(crate) address: Option<Arc<AddressRun>>,
 }
 
-/// The generations, as all threads see them. Lookups take no lock.
+/// The generations. Shared by all threads.
 pub(crate) struct Generations {
     list: ArcSwap<List>,
-    /// Held while the list is replaced.
+    /// Held while the list is replaced: one change at a time.
     change: Mutex<()>,
-    /// Bytes that filters may take.
-    filter_budget: AtomicU64,
+    /// Memory that filters may take, bytes.
+    filter_budget: u64,
     cache: Arc<PageCache>,
+    /// Which items were read since the last merge.
+    hits: ArcSwap<HitBits>,
+    /// Whether something is not in the list any more that a restart would still find. Until its release is written down, any
+    /// hash may be held.
+    unreleased: AtomicBool,
+    /// Extents below this sequence must go before the zone of a generation is erased: the marks that some of them are superseded
+    /// were in chunks that are gone. 0: none must go.
+    unmarked: AtomicU64,
 }
 
 impl Generations {
-    /// None yet. `filter_budget` is for filters, `cache_bytes` for address pages; fences come on top: see
-    /// [`Generations::bytes`].
+    /// No generations yet. Filters may take `filter_budget` bytes, cached address pages `cache_bytes`; fences come on top.
     pub(crate) fn new(filter_budget: u64, cache_bytes: u64) -> Generations {
         Generations {
             list: ArcSwap::default(),
             change: Mutex::default(),
-            filter_budget: AtomicU64::new(filter_budget),
+            filter_budget,
             cache: Arc::new(PageCache::new(cache_bytes)),
+            hits: ArcSwap::from_pointee(HitBits::new(0)),
+            unreleased: AtomicBool::new(false),
+            unmarked: AtomicU64::new(0),
         }
     }
 
-    /// The generations of this moment: for a merge, and for what is shown.
+    /// Forgets which items were read, and from now on keeps a bit for each of so many items.
+    pub(crate) fn reset_hits(&self, items: u64) {
+        self.hits.store(Arc::new(HitBits::new(items)));
+    }
+
+    /// Notes that an item was read; says whether it was read before.
+    pub(crate) fn mark_hit(&self, hash: u64) -> bool {
+        let hits = self.hits.load();
+        let warm = hits.is_hit(hash);
+        hits.mark(hash);
+        warm
+    }
+
+    /// Whether a restart would find something that is not in the list any more.
+    pub(crate) fn has_unreleased(&self) -> bool {
+        self.unreleased.load(SeqCst)
+    }
+
+    /// Something leaves the list. To be called before it does.
+    pub(crate) fn begin_release(&self) {
+        self.unreleased.store(true, SeqCst);
+    }
+
+    /// It is written down what is not in the list any more.
+    pub(crate) fn end_release(&self) {
+        self.unreleased.store(false, SeqCst);
+    }
+
+    /// Extents below this sequence must go before the zone of a generation is erased; 0: none must.
+    pub(crate) fn unmarked_extents(&self) -> u64 {
+        self.unmarked.load(SeqCst)
+    }
+
+    /// Extents below `sequence` must go before the zone of a generation is erased.
+    pub(crate) fn raise_unmarked_extents(&self, sequence: u64) {
+        self.unmarked.fetch_max(sequence, SeqCst);
+    }
+
+    /// Extents below `sequence` are gone. Unless more must go by now, none must any more.
+    pub(crate) fn unmarked_extents_gone(&self, sequence: u64) {
+        let _ = self.unmarked.compare_exchange(sequence, 0, SeqCst, SeqCst);
+    }
+
+    /// Chunks that went had marks that extents are superseded: those extents must go first.
+    pub(crate) fn note_marks_gone(&self, gone: &Released) {
+        let marks = gone.chunks.iter().filter(|chunk| chunk.supersedes_extents);
+        self.raise_unmarked_extents(marks.map(|chunk| chunk.run.sequence + 1).max().unwrap_or(0));
+    }
+
+    /// The generations of this moment.
     pub(crate) fn list(&self) -> Arc<List> {
         self.list.load_full()
     }
 
-    /// Bytes of memory: filters, fences and all, cached address pages.
+    /// The figures of this moment. Looks at every chunk.
+    pub(crate) fn stats(&self, now_unix_s: u32) -> GenerationsStats {
+        let list = self.list.load();
+        let mut stats = GenerationsStats {
+            generations: list.newest_first.len() as u64,
+            filter_bytes: list.filter_bytes(),
+            cache_bytes: self.cache.bytes(),
+            chunk_bytes: list.fence_bytes(),
+            hits_bytes: self.hits.load().bytes() as u64,
+            ..GenerationsStats::default()
+        };
+        for chunk in list.newest_first.iter().flat_map(|generation| generation.chunks()) {
+            let live = chunk.histogram.live_bytes(now_unix_s).min(chunk.record_bytes);
+            stats.chunks += 1;
+            stats.items += chunk.run.items as u64;
+            stats.live_bytes += live;
+            stats.dead_bytes += chunk.record_bytes - live;
+        }
+        stats
+    }
+
+    /// Memory of filters, fences and all, and cached address pages, bytes.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
-        let list = self.list.load();
-        list.filter_bytes() + list.fence_bytes() + self.cache.bytes()
+        let stats = self.stats(0);
+        stats.filter_bytes + stats.chunk_bytes + stats.cache_bytes
     }
 
-    /// Bytes of the cache of address pages among them.
-    pub(crate) fn cache_bytes(&self) -> u64 {
-        self.cache.bytes()
-    }
-
-    /// Bytes of the filters among them.
+    /// Memory of the filters, bytes.
+    #[cfg(test)]
     pub(crate) fn filter_bytes(&self) -> u64 {
-        self.list.load().filter_bytes()
+        self.stats(0).filter_bytes
     }
 
-    /// What the next merge of about so many records is to make: filters for its chunks, an address run.
-    pub(crate) fn wanted(&self, items: u64) -> Wanted {
+    /// What the next merge, of about so many records, is to write.
+    pub(crate) fn wanted(&self, items: u64) -> MergeOutputs {
         let list = self.list.load();
-        let budget = self.filter_budget.load(Relaxed);
-        // More than filters of small chunks take: too little would cost generations their place.
+        let budget = self.filter_budget;
+        // 12 bits an item, more than filters of small chunks take: with too low an estimate generations would be dropped.
         let coming = items + items / 2;
-        Wanted {
+        MergeOutputs {
             filter: coming <= budget,
             address: list.has_unfiltered() || list.filter_bytes() + coming > budget,
         }
     }
 
-    /// Whether some generation may hold the hash. Without filters for all, the answer is yes.
+    /// Whether some generation may hold the hash. The answer is yes if some generation has no filter.
     pub(crate) fn may_hold(&self, hash: u64) -> bool {
         let list = self.list.load();
         list.has_unfiltered() || list.filters_may_hold(hash)
     }
 
-    /// Looks for a hash.
+    /// Begins to look for a hash.
     #[inline]
     pub(crate) fn search(&self, hash: u64) -> Search {
         let list = self.list.load();
         let says = list.filters_say(hash);
         let unfiltered = list.unfiltered;
-        // Where no filter says yes and all have one, which is what most lookups find, nothing is kept.
+        // Most lookups end here, where no filter says yes and all have one: then the list is not kept.
         let list = (says | unfiltered != 0).then(|| arc_swap::Guard::into_inner(list));
         let cache = (unfiltered != 0).then(|| self.cache.clone());
         Search { hash, list, left: says, cache }
     }
 
-    /// The newest generation from now on. `voids` are ranges of hashes of which a damaged page may have held newer
-    /// versions than older generations do: those chunks go, with all that is in their zones, so that these can be released and no
-    /// later start finds the chunks again; and with each what is still older of all the hashes that it may
-    /// have held, since it may have hidden that. Whatever has neither a filter within the budget nor a place in
-    /// the address run goes as well, and the oldest beyond [`GENERATIONS_MAX`].
+    /// Shows a generation as the newest.
+    ///
+    /// `voids` are ranges of hashes in which the merge met damaged pages. Those pages may have held newer versions than older
+    /// generations do, so chunks of older generations with such hashes go. With a chunk goes all that is in its zone, so
+    /// that the zone can be released and no later start finds the chunk again. What such a chunk may have hidden in still
+    /// older generations goes as well. Generations also go if their filters exceed the budget and the address run
+    /// does not cover them, and if there are more than [`GENERATIONS_MAX`].
     pub(crate) fn install(
         &self,
         generation: Option<Generation>,
@@ -374,7 +468,7 @@ impl Generations {
         self.replace(generations, address, released)
     }
 
-    /// Puts generations of an earlier run in place, in any order.
+    /// Shows the generations of an earlier run, given in any order.
     pub(crate) fn restore(&self, mut generations: Vec<Generation>, address: Option<AddressRun>) -> Released {
         let _change = self.lock();
         generations.sort_unstable_by_key(|generation| std::cmp::Reverse(generation.number));
@@ -382,14 +476,14 @@ impl Generations {
         self.replace(generations, address.map(Arc::new), Released::default())
     }
 
-    /// Makes the generations fit the budget, and shows them.
+    /// Shows generations, newest first, as far as they fit the budget.
     fn replace(
         &self,
         generations: Vec<Arc<Generation>>,
         mut address: Option<Arc<AddressRun>>,
         mut released: Released,
     ) -> Released {
-        let mut budget = self.filter_budget.load(Relaxed);
+        let mut budget = self.filter_budget;
         let mut kept: Vec<Arc<Generation>> = Vec::new();
         let mut ended = false;
         for generation in generations {
@@ -397,7 +491,7 @@ impl Generations {
             let covered = address.as_ref().is_some_and(|run| run.covers(generation.number));
             ended |= kept.len() == GENERATIONS_MAX;
             if ended || (!covered && (!generation.has_filters() || bytes > budget)) {
-                // What is older than a dropped one goes too: nothing may be found behind a gap.
+                // All older ones go too: the dropped one may hide versions in them.
                 ended = true;
                 released.chunks.extend(generation.chunks.iter().cloned());
             } else if bytes <= budget && generation.has_filters() {
@@ -416,19 +510,19 @@ impl Generations {
         released
     }
 
-    /// The zone that goes first when space is needed: the one with the lowest hashes of the oldest generation (the end of a
-    /// generation, with the mark that it is whole, goes last).
+    /// The zone that is dropped first when space is needed: the one with the lowest hashes of the oldest generation. The end of a
+    /// generation, with the mark that it is complete, goes last.
     pub(crate) fn oldest_zone(&self) -> Option<ZoneId> {
         Some(self.list.load().newest_first.last()?.chunks.first()?.run.zone)
     }
 
-    /// Forgets whatever the generations have in a zone. The caller erases it afterwards, and syncs the device before another
-    /// merge is installed: a merge drops tombstones that hide nothing any more, and nothing of this may come back then.
+    /// Drops the chunks in a zone. The caller erases the zone afterwards, and syncs the device before another merge is installed:
+    /// a merge drops tombstones that hide nothing any more, so what they hid here must not come back after that.
     pub(crate) fn drop_zone(&self, zone: ZoneId) -> Released {
         self.drop_chunks(|chunk| chunk.run.zone == zone)
     }
 
-    /// Forgets everything.
+    /// Drops all generations.
     pub(crate) fn drop_all(&self) -> Released {
         self.drop_chunks(|_| true)
     }
@@ -446,8 +540,8 @@ impl Generations {
         self.replace(generations, old.address.clone(), released)
     }
 
-    /// Keeps an address page that was read and made sense, if there is memory for it.
-    pub(crate) fn keep_page(&self, from: PageWhere, payload: &[u8]) {
+    /// Caches an address page that was read and is valid.
+    pub(crate) fn keep_page(&self, from: AddressPages, payload: &[u8]) {
         self.cache.put(from.key(), payload);
     }
 
@@ -456,48 +550,71 @@ impl Generations {
     }
 }
 
-/// What a merge is to make.
+/// The figures of all generations together.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct GenerationsStats {
+    /// Generations.
+    pub(crate) generations: u64,
+    /// Segments of generations.
+    pub(crate) chunks: u64,
+    /// Records, tombstones included.
+    pub(crate) items: u64,
+    /// Estimated length of records that have not expired, bytes.
+    pub(crate) live_bytes: u64,
+    /// Length of the other records, bytes.
+    pub(crate) dead_bytes: u64,
+    /// Memory of filters, bytes.
+    pub(crate) filter_bytes: u64,
+    /// Memory of the cache of address pages, bytes.
+    pub(crate) cache_bytes: u64,
+    /// Memory of fences and everything else that is kept of chunks, bytes.
+    pub(crate) chunk_bytes: u64,
+    /// Memory of the bits that say which items were read, bytes.
+    pub(crate) hits_bytes: u64,
+}
+
+/// What a merge writes beside its records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Wanted {
-    /// Filters of its chunks, since they fit into the budget.
+pub(crate) struct MergeOutputs {
+    /// Filters of its chunks, because they fit into the budget.
     pub(crate) filter: bool,
-    /// An address run, since not all filters do.
+    /// An address run, because not all filters fit.
     pub(crate) address: bool,
 }
 
-/// What to read next.
+/// The next step of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// The record may be there.
-    Data(Where),
-    /// An address page, to be handed to [`Search::address_page`]. A read of data follows: without two reads left it is no use.
-    Address(PageWhere),
-    /// It is nowhere.
+    /// Read these pages: the record may be in them.
+    Data(DataPages),
+    /// Read this address page, and hand it to [`Search::address_page`]. A read of data follows, so two reads must be left.
+    Address(AddressPages),
+    /// No generation has the hash.
     Nowhere,
 }
 
-/// A lookup, step by step. Owns what it looks through, so it may wait for reads as long as it likes.
+/// A search for one hash, step by step. It owns the list that it looks through, so it may wait for reads in between.
 pub(crate) struct Search {
     hash: u64,
     list: Option<Arc<List>>,
-    /// Generations that are still to be read.
+    /// Bit `n`: generation `n` is still to be read.
     left: u32,
-    /// Set while the address run is still to be asked.
+    /// Set while the address run was not asked yet.
     cache: Option<Arc<PageCache>>,
 }
 
 impl Search {
-    /// What to read next: the newest generation first. Not finding it there, the caller asks again.
+    /// The next step: the newest generations come first. If the record is not in the pages, the caller asks again.
     pub(crate) fn next(&mut self) -> Next {
         let Some(list) = &self.list else { return Next::Nowhere };
         while self.left != 0 {
             let generation = self.left.trailing_zeros();
             self.left &= self.left - 1;
-            if let Some(found) = list.newest_first[generation as usize].place(self.hash) {
+            if let Some(found) = list.newest_first[generation as usize].pages_of(self.hash) {
                 return Next::Data(found);
             }
         }
-        // Generations with filters are newer than all without: those were asked first.
+        // Generations with filters are newer than all without, so they were asked first.
         let Some(cache) = self.cache.take() else { return Next::Nowhere };
         let Some(found) = list.address.as_ref().and_then(|run| run.page(self.hash)) else {
             return Next::Nowhere;
@@ -511,8 +628,8 @@ impl Search {
         Next::Address(found)
     }
 
-    /// Takes the payload of address pages that were read and found to be right; `false` if they make no sense, and then the
-    /// lookup is at its end. The caller may keep the page: see [`Generations::keep_page`].
+    /// Takes the payload of address pages that were read and whose checksums fit. `false` if they are not address pages all the
+    /// same; then the search ends. The caller may cache the page: see [`Generations::keep_page`].
     pub(crate) fn address_page(&mut self, payload: &[u8]) -> bool {
         self.address_payload(payload)
     }
@@ -530,8 +647,8 @@ impl Search {
     }
 }
 
-/// Generations with items that do not exist, for the benchmark: `chunks` chunks of `items` hashes each, the `n`th of all being
-/// that of item `n`. What comes back says how many generations would be read for a hash.
+/// Generations without a device, for the benchmark: `chunks` chunks of `items` hashes each. Returns a function that says how many
+/// generations would be read for a hash.
 #[doc(hidden)]
 pub fn generations(generations: u64, chunks: u64, items: u64) -> impl Fn(u64) -> u32 {
     let hash = |n: u64| {

@@ -1,21 +1,23 @@
-//! One bit per item, hashed: which of them were read since they were written.
+//! Which items were read since they were written: one bit for each item, found by hash.
 
 use crate::shim::AtomicU64;
 use std::sync::atomic::Ordering;
 
-/// Bits that are set by hash and never cleared one by one. Two hashes may share a bit, so a cold item may pass for a warm one.
+/// A bit set by hash for each item that was read. Bits are never cleared one by one. Two hashes may share a bit, so an item may
+/// seem to have been read though it was not.
 pub struct HitBits {
     words: Box<[AtomicU64]>,
 }
 
 impl HitBits {
-    /// Room for so many items, one bit each.
+    /// Bits for so many items, none set.
     pub fn new(items: u64) -> HitBits {
         let words = items.div_ceil(64).max(1);
         HitBits { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    fn place(&self, hash: u64) -> (&AtomicU64, u64) {
+    /// The word that has the bit of a hash, and the bit.
+    fn bit(&self, hash: u64) -> (&AtomicU64, u64) {
         let spread =
             hash.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
         let bits = self.words.len() as u128 * 64;
@@ -23,26 +25,26 @@ impl HitBits {
         (&self.words[bit / 64], 1 << (bit % 64))
     }
 
-    /// The item was read. Writes only the first time.
+    /// Notes that an item was read. It writes only the first time, so that later reads leave the cache line shared.
     pub fn mark(&self, hash: u64) {
-        let (word, bit) = self.place(hash);
+        let (word, bit) = self.bit(hash);
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// Whether it was read; sometimes yes because another one was.
+    /// Whether an item was read. The answer may be yes because another item was.
     pub fn is_hit(&self, hash: u64) -> bool {
-        let (word, bit) = self.place(hash);
+        let (word, bit) = self.bit(hash);
         word.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Bytes of memory for so many items.
+    /// Memory for so many items, bytes.
     pub fn bytes_for(items: u64) -> u64 {
         size_of::<HitBits>() as u64 + items.div_ceil(64).max(1) * 8
     }
 
-    /// Bytes of memory it takes.
+    /// Memory taken, bytes.
     pub fn bytes(&self) -> usize {
         size_of::<HitBits>() + size_of_val(&*self.words)
     }

@@ -1,8 +1,14 @@
-//! Which segments of the log may hold a hash: two bytes an entry, or 21 bits.
+//! The log table: which segments of the log may hold a hash. Two bytes an entry, or 21 bits.
 //!
-//! An entry is a tag of 8 bits and a segment's number of 8 (narrow), 7 and 9 (middle), or 10 and 11 (wide). It is a hint:
-//! one absent key in thirty or so has a candidate that is not there (narrow; one in sixteen: middle), one in two hundred (wide). How readers and the
-//! writer meet: see `cuckoo`.
+//! An entry is a tag and the number of a segment. The more segments there are, the more bits the number needs:
+//!
+//! | table | slots a bucket | tag | number | absent keys with a candidate |
+//! |---|---|---|---|---|
+//! | narrow | 4 | 8 bits | 8 bits, up to 255 | about 1 in 30 |
+//! | middle | 4 | 7 bits | 9 bits, up to 511 | about 1 in 16 |
+//! | wide | 3 | 10 bits | 11 bits, up to 2047 | about 1 in 200 |
+//!
+//! How readers and the writer work side by side: see `cuckoo`.
 
 use crate::cuckoo::{Cuckoo, STASH_SLOTS};
 use crate::shim::AtomicU64;
@@ -19,7 +25,7 @@ pub(crate) const WIDE_ID_MAX: u16 = (1 << 11) - 1;
 const NARROW_IDS: u64 = NARROW_ID_MAX as u64;
 const MIDDLE_IDS: u64 = MIDDLE_ID_MAX as u64;
 const ID_WORDS: usize = (WIDE_ID_MAX as usize + 1) / 64;
-/// Room for what two buckets and the stash may hold.
+/// Entries that two buckets and the stash have together.
 const CANDIDATES_MAX: usize = 8 + STASH_SLOTS;
 
 /// A set of numbers of segments.
@@ -27,20 +33,20 @@ const CANDIDATES_MAX: usize = 8 + STASH_SLOTS;
 pub struct IdSet([u64; ID_WORDS]);
 
 impl IdSet {
-    /// None.
+    /// An empty set.
     pub fn new() -> IdSet {
         IdSet([0; ID_WORDS])
     }
 
-    /// This one too.
+    /// Adds a number.
     ///
     /// # Panics
-    /// If it is above [`WIDE_ID_MAX`].
+    /// If the number is above [`WIDE_ID_MAX`].
     pub fn insert(&mut self, id: u16) {
         self.0[id as usize / 64] |= 1 << (id % 64);
     }
 
-    /// Whether it is in the set.
+    /// Whether a number is in the set.
     pub fn contains(&self, id: u16) -> bool {
         self.0.get(id as usize / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
     }
@@ -52,7 +58,7 @@ impl Default for IdSet {
     }
 }
 
-/// Segments that may hold a key, each once, in no order.
+/// Numbers of segments that may hold a key. Each comes once, in no order.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidates {
     ids: [u16; CANDIDATES_MAX],
@@ -60,7 +66,7 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// None.
+    /// No numbers.
     pub fn new() -> Candidates {
         Candidates { ids: [0; CANDIDATES_MAX], len: 0 }
     }
@@ -99,7 +105,7 @@ enum Table {
     Wide(Cuckoo<3, 21, 10>),
 }
 
-/// The same for every kind of table.
+/// Does the same with each kind of table.
 macro_rules! either {
     ($table:expr, $found:ident => $work:expr) => {
         match $table {
@@ -110,16 +116,16 @@ macro_rules! either {
     };
 }
 
-/// The table. Shared by all threads.
+/// The log table. Shared by all threads.
 pub struct LogTable {
     table: Table,
-    /// Numbers whose entries are being swept out.
+    /// A bit for each number whose entries are being swept out.
     dying: [AtomicU64; ID_WORDS],
 }
 
 impl LogTable {
-    /// As large as fits into so many bytes, for segments numbered up to `id_max`: 2.1 bytes an entry up to 511 of them, 2.9
-    /// beyond, where 2047 are the most.
+    /// A table as large as fits into `bytes_max`, for segments with numbers up to `id_max`. An entry takes 2.1 bytes where `id_max` is
+    /// at most 511, and 2.9 bytes above that. The highest number that any table has is 2047.
     pub fn new(bytes_max: u64, id_max: u64) -> LogTable {
         let left = bytes_max.saturating_sub(size_of::<LogTable>() as u64);
         let table = match id_max {
@@ -130,7 +136,7 @@ impl LogTable {
         LogTable { table, dying: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
-    /// Highest number of a segment; numbers begin at 1.
+    /// The highest number of a segment. The lowest one is 1.
     pub fn id_max(&self) -> u16 {
         match self.table {
             Table::Narrow(_) => NARROW_ID_MAX,
@@ -143,31 +149,32 @@ impl LogTable {
         self.dying[id as usize / 64].load(Relaxed) >> (id % 64) & 1 == 1
     }
 
-    /// The segment may hold the hash from now on. Once for every key: two keys that the table cannot tell apart have two
-    /// entries, so that the removal of one leaves the other's.
+    /// Adds an entry: the segment may hold the hash. To be called once for each key, because two keys that the table cannot tell apart
+    /// have two entries, and the removal of one leaves the other.
     ///
     /// # Errors
-    /// [`TableFull`]: at about 97 % of its slots, or 91 % of a wide table's, or when more than eight versions of a hash are
-    /// kept and the stash is full as well.
+    /// [`TableFull`]: when about 97 % of the slots are taken (91 % in a wide table), or more than eight versions of a hash are kept and
+    /// the stash is full.
     pub fn insert(&self, hash: u64, id: u16) -> Result<(), TableFull> {
         debug_assert!(id != 0 && id <= self.id_max() && !self.is_dying(id as u64));
         either!(&self.table, table => table.insert(hash, id as u64, |id| self.is_dying(id)))
     }
 
-    /// Every segment that was inserted for this hash and not removed, and now and then others. `out` is emptied first.
+    /// Writes to `out`, which is emptied first, every segment that was inserted for this hash and not removed, and now and then one
+    /// of another hash.
     #[inline]
     pub fn candidates(&self, hash: u64, out: &mut Candidates) {
         out.len = 0;
         either!(&self.table, table => table.find(hash, |id| out.push(id as u16)));
     }
 
-    /// Takes one entry of the hash and the segment out; false if there is none.
+    /// Removes one entry of the hash and the segment; `false` if there is none.
     pub fn remove(&self, hash: u64, id: u16) -> bool {
         either!(&self.table, table => table.remove(hash, false, |found| found == id as u64) > 0)
     }
 
-    /// Takes out all entries of these segments. Nothing may be inserted for them meanwhile; their numbers can be used again
-    /// when it returns. One sweep at a time; `between` is called now and then. How many entries.
+    /// Removes all entries of these segments, and says how many. No such entry may be inserted meanwhile. When this returns, the
+    /// numbers can be used again. One sweep at a time; `between` is called now and then, without the writer's lock.
     pub fn sweep(&self, dead: &IdSet, between: &mut dyn FnMut()) -> u64 {
         self.mark_dying(dead);
         let swept = either!(&self.table, table => table.sweep(|id| dead.contains(id as u16), between));
@@ -175,7 +182,7 @@ impl LogTable {
         swept
     }
 
-    /// Under the writer's lock, so that no insertion has half seen it.
+    /// Under the writer's lock, so that an insertion sees all of the set or nothing of it.
     fn mark_dying(&self, dead: &IdSet) {
         either!(&self.table, table => {
             let _writer = table.lock();
@@ -183,23 +190,23 @@ impl LogTable {
         });
     }
 
-    /// Asks for the lines that [`LogTable::candidates`] will read.
+    /// Prefetches the cache lines that [`LogTable::candidates`] reads.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         either!(&self.table, table => table.prefetch(hash));
     }
 
-    /// Entries.
+    /// The number of entries.
     pub fn len(&self) -> u64 {
         either!(&self.table, table => table.len())
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Entries that are sure to find room, if no hash has more than a few: 95 % of the slots, of a wide table 88 %.
+    /// So many entries find room for certain, if no hash has more than a few: 95 % of the slots, or 88 % in a wide table.
     pub fn capacity(&self) -> u64 {
         match &self.table {
             Table::Narrow(table) => table.slots() * 95 / 100,
@@ -208,12 +215,12 @@ impl LogTable {
         }
     }
 
-    /// Entries that found no place in their buckets.
+    /// Entries in the stash, because their buckets had no room.
     pub fn stashed(&self) -> u64 {
         either!(&self.table, table => table.stashed())
     }
 
-    /// Bytes of memory it takes.
+    /// Memory taken, bytes.
     pub fn bytes(&self) -> usize {
         let boxed = either!(&self.table, table => table.bytes() - size_of_val(table));
         boxed + size_of::<LogTable>()

@@ -40,7 +40,7 @@ pub(crate) use frame::{JournalRecord, META_ZONES, Superblock, UNPLACED, ZoneBoun
 pub(crate) use open::{MetaOptions, Start};
 
 use crate::device::{Device, DeviceError, PAGE_BYTES, ZoneId};
-use crate::flash::FlashError;
+use crate::error::FlashError;
 use crate::options::Recover;
 use frame::{Body, Frame, LogState};
 use journal::{Batch, Journal};

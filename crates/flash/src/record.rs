@@ -33,7 +33,7 @@ const STATE: u8 = 1 << 7;
 
 /// Which piece of a value that was stored in several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Part {
+pub(crate) struct PartOfValue {
     /// Bytes of the whole value.
     pub(crate) value_bytes: u64,
     /// From 0; part 0 is found under the key itself, the others under [`part_hash`].
@@ -61,7 +61,7 @@ pub(crate) struct Record<'a> {
     /// It was put, or the tombstone left, when the extent table held something under its hash.
     pub(crate) supersedes_extent: bool,
     /// Set if the value is one part of several.
-    pub(crate) part: Option<Part>,
+    pub(crate) part: Option<PartOfValue>,
 }
 
 /// What came of looking at bytes for a record.
@@ -202,7 +202,7 @@ fn decode(bytes: &[u8], cas_base: u64) -> Option<(Record<'_>, usize)> {
         (false, false) => cas_base.wrapping_add(delta as u64),
     };
     let part = match has(PART) {
-        true => Some(Part {
+        true => Some(PartOfValue {
             value_bytes: u64::from_le_bytes(take(&mut rest)?),
             number: u32::from_le_bytes(take(&mut rest)?),
         }),
@@ -254,7 +254,7 @@ mod tests {
             supersedes_extent: bool,
             cut in any::<prop::sample::Index>(),
         ) {
-            let part = part.map(|(value_bytes, number)| Part { value_bytes, number });
+            let part = part.map(|(value_bytes, number)| PartOfValue { value_bytes, number });
             let record = Record {
                 key: &key, value: &value, flags, expires_unix_s, cas, state, tombstone: false, supersedes_extent, part,
             };

@@ -4,7 +4,7 @@ mod common;
 
 use common::{ChainedLines, ChainedList, Random, Records, filled_index};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use larder_index::{HoldsKey, Index};
+use larder_index::{HoldsKey, Index, Peek};
 use larder_item::KeyHash;
 use std::hint::black_box;
 use std::time::Duration;
@@ -12,24 +12,34 @@ use std::time::Duration;
 /// Six for every bucket of a power of two, so that the tables compared are equally full everywhere.
 const ITEMS: u64 = 3 << 20;
 
-/// The stages of a GET over `keys`; returns how many were found.
+/// The stages of a GET over `keys`, at most 128; returns how many were found.
 fn get_batch(index: &Index, records: &Records, keys: &[u64], hashes: &mut [KeyHash]) -> usize {
-    for (key, hash) in keys.iter().zip(&mut *hashes) {
+    let lookup = index.sight();
+    let (mut stages, mut matches) = ([Peek::Absent; 128], [None; 128]);
+    for ((key, hash), stage) in keys.iter().zip(&mut *hashes).zip(&mut stages) {
         *hash = records.hash(*key);
-        index.prefetch(*hash);
+        *stage = Peek::Near(lookup.prefetch(*hash));
     }
-    let mut places = [None; 128];
-    for (hash, place) in hashes.iter().zip(&mut places) {
-        *place = index.peek(*hash);
-        if let Some(at) = *place {
-            records.prefetch(at);
+    for (hash, stage) in hashes.iter().zip(&mut stages) {
+        if let Peek::Near(bucket) = *stage {
+            *stage = lookup.peek_first(*hash, bucket);
+        }
+    }
+    for ((hash, stage), seen) in hashes.iter().zip(&stages).zip(&mut matches) {
+        *seen = match *stage {
+            Peek::Below(below) => lookup.peek_below(*hash, below),
+            stage => stage.seen(),
+        };
+        if let Some(seen) = seen {
+            records.prefetch(seen.at());
         }
     }
     let mut found = 0;
-    for ((key, hash), place) in keys.iter().zip(&*hashes).zip(&places) {
+    for ((key, hash), seen) in keys.iter().zip(&*hashes).zip(&matches) {
         let key = key.to_le_bytes();
-        let settled = place.is_some_and(|at| records.holds(at, &key) && index.confirm_marking(*hash, at));
-        found += (settled || index.get_marking(*hash, &key, records).is_some()) as usize;
+        let confirmed =
+            seen.is_some_and(|seen| records.holds(seen.at(), &key) && lookup.confirm(*hash, seen));
+        found += (confirmed || index.get_marking(*hash, &key, records).is_some()) as usize;
     }
     found
 }

@@ -1,4 +1,4 @@
-//! One bucket: one cache line.
+//! A bucket: one cache line.
 //!
 //! ```text
 //! word 0 (header)  63              35  34  33 32  31                              0
@@ -9,56 +9,47 @@
 //!                 +--------------------------------------------------------------+
 //! ```
 //!
-//! `W` is the writer bit; whoever set it is the only one to write the entries, save that readers may raise the
-//! warmth of an entry they hit. The version goes up by one with every unlock that changed something.
+//! `W` is the writer bit. Only the thread that set it writes the entries, except that a reader may raise the warmth
+//! of an entry it hit. Every unlock that changed something raises the version by one.
 //!
-//! A bucket with more than seven entries has a run of sub-buckets, lines that lie side by side in the pool: none, one,
-//! two or four of them (`size` 0 to 3). The upper bits of the tag's lowest two say which of them an entry may be in. A
-//! sub-bucket is eight entries and no header: the bucket's header guards them all, and names their place in the pool, so
-//! that a reader who has the bucket's line can ask for the sub-bucket's at once. Entries are in sub-buckets only while the
-//! bucket itself is full, so that most hits read one line.
+//! A bucket with more than seven entries has a run of sub-buckets: none, one, two or four lines that lie side by
+//! side in the pool (`size` 0 to 3). Of the two lowest bits of the tag, the upper ones choose the sub-bucket of an
+//! entry: no bit for a run of one, one bit for a run of two, both for a run of four. A sub-bucket has eight entries
+//! and no header, because the header of the bucket guards it. The header also contains the position of the run in
+//! the pool, so a reader that has the line of the bucket can prefetch the line of the sub-bucket at once.
+//! Sub-buckets have entries only while the bucket itself is full, so most hits read one line.
 
 use crate::entry::direction;
-use crate::pool::SubPlace;
 use crate::region::Blank;
 use crate::shim::AtomicU64;
+use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubPlace};
 use std::sync::atomic::Ordering;
 
-/// Entries in the bucket's own line.
+/// Entries in the bucket's own cache line.
 pub(crate) const MAIN_ENTRIES: usize = if cfg!(loom) { 2 } else { 7 };
-/// Entries in a sub-bucket.
-pub(crate) const SUB_ENTRIES: usize = if cfg!(loom) { 2 } else { 8 };
-/// Sub-buckets one bucket may have.
-pub(crate) const SUBS_MAX: usize = 1 << (SIZE_MAX - 1);
-/// The size of the longest run.
-pub(crate) const SIZE_MAX: usize = 3;
+/// Most sub-buckets that a bucket can have.
+const SUBS_MAX: usize = 1 << (RUN_SIZE_MAX - 1);
 
-/// Most entries that keys of one bucket can take: its own line and four sub-buckets.
+/// Most entries that one bucket can hold: in its own line and in four sub-buckets.
 pub const BUCKET_ENTRIES_MAX: usize = MAIN_ENTRIES + SUBS_MAX * SUB_ENTRIES;
 
 const SIZE_SHIFT: u32 = 32;
-/// The bit of the header that a writer holds.
+/// The bit of the header that the writer holds.
 pub(crate) const WRITER: u64 = 1 << 34;
-/// One version.
+/// The lowest bit of the version.
 pub(crate) const VERSION_ONE: u64 = 1 << 35;
 
-/// A cache line of the index.
+/// One cache line of the index: a header and seven entries.
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
-    /// Acquire loads here pair with the Release store in `BucketGuard::drop`.
+    /// Acquire loads of the header pair with the Release store in `BucketGuard::drop`.
     pub(crate) header: AtomicU64,
-    /// Acquire loads here pair with the Release in [`publish`].
+    /// Acquire loads of an entry pair with the Release store in [`publish`].
     pub(crate) entries: [AtomicU64; MAIN_ENTRIES],
 }
 
-/// Eight more entries for a bucket that is full.
-#[repr(C, align(64))]
-pub(crate) struct Sub {
-    pub(crate) entries: [AtomicU64; SUB_ENTRIES],
-}
-
-// SAFETY: an AtomicU64 of zero bytes is the number 0 (outside loom, where `blank` is used instead), and needs no drop.
-// The blank bucket is unlocked, at version 0, and empty.
+// SAFETY: an AtomicU64 of zero bytes is the number 0 (outside loom, where `blank` is used instead), and needs no
+// drop. A blank bucket is unlocked, at version 0, and empty.
 unsafe impl Blank for Bucket {
     #[cfg(loom)]
     fn blank() -> Bucket {
@@ -66,52 +57,45 @@ unsafe impl Blank for Bucket {
     }
 }
 
-// SAFETY: as for Bucket; the word 0 is "no entry".
-unsafe impl Blank for Sub {
-    #[cfg(loom)]
-    fn blank() -> Sub {
-        Sub { entries: std::array::from_fn(|_| AtomicU64::new(0)) }
-    }
-}
-
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Bucket>() == 64 && size_of::<Sub>() == 64);
+const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// The size of the bucket's run: 0 = none, else two to the power of one less.
+/// The size of the bucket's run. 0 means no run; `n` means `2^(n-1)` sub-buckets.
 #[inline(always)]
 pub(crate) fn run_size(header: u64) -> usize {
-    (header >> SIZE_SHIFT & SIZE_MAX as u64) as usize
+    (header >> SIZE_SHIFT & RUN_SIZE_MAX as u64) as usize
 }
 
-/// The first sub-bucket of the bucket's run; means nothing if there is none.
+/// The first sub-bucket of the bucket's run. It has no meaning if there is no run.
 #[inline(always)]
 pub(crate) fn run_first(header: u64) -> SubPlace {
     SubPlace(header as u32)
 }
 
-/// `header` with a run of `size` that begins at `first`.
+/// `header` with the run of size `size` that begins at `first`.
 #[inline]
 pub(crate) fn with_run(header: u64, first: SubPlace, size: usize) -> u64 {
     header & !(WRITER - 1) | (size as u64) << SIZE_SHIFT | u64::from(first.0)
 }
 
-/// The sub-buckets of `header`, in order.
+/// The sub-buckets that `header` names, in order.
 #[inline]
 pub(crate) fn subs(header: u64) -> impl Iterator<Item = SubPlace> {
     let (first, count) = (run_first(header).0, 1 << run_size(header) >> 1);
-    // Wrapping: a run never ends beyond the last number, but its end may be the number after that.
+    // Wrapping: a run never ends beyond the last position, but its end may be one past it.
     (0..count).map(move |k: u32| SubPlace(first.wrapping_add(k)))
 }
 
-/// The sub-bucket for an entry word or tag word.
+/// The sub-bucket in which an entry with the tag of `word` would be. `word` is an entry word or a tag word.
 #[inline(always)]
 pub(crate) fn sub_for(header: u64, word: u64) -> Option<SubPlace> {
     let size = run_size(header);
-    (size != 0)
-        .then(|| SubPlace(run_first(header).0.wrapping_add((direction(word) >> (SIZE_MAX - size)) as u32)))
+    (size != 0).then(|| {
+        SubPlace(run_first(header).0.wrapping_add((direction(word) >> (RUN_SIZE_MAX - size)) as u32))
+    })
 }
 
-/// A bit for every slot whose tag is that of `tag_word`. Empty slots look like tag 0.
+/// A bit for every slot whose tag equals the tag of `tag_word`. An empty slot looks like an entry with tag 0.
 #[inline(always)]
 pub(crate) fn tag_matches<const N: usize>(slots: &[AtomicU64; N], tag_word: u64) -> u32 {
     let mut matches = 0;
@@ -122,7 +106,8 @@ pub(crate) fn tag_matches<const N: usize>(slots: &[AtomicU64; N], tag_word: u64)
     matches
 }
 
-/// As [`tag_matches`], for a look that may be wrong: four loads instead of eight, in no order that others can rely on.
+/// Like [`tag_matches`], for a lookup that may be wrong: four loads instead of eight, in an order that nothing may
+/// rely on.
 #[inline(always)]
 pub(crate) fn tag_hints<const N: usize>(slots: &[AtomicU64; N], tag: u16) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
@@ -131,7 +116,7 @@ pub(crate) fn tag_hints<const N: usize>(slots: &[AtomicU64; N], tag: u16) -> u32
     tag_matches(slots, u64::from(tag) << crate::entry::TAG_SHIFT)
 }
 
-/// Tags of two slots at a time, with what every x86-64 has.
+/// Compares the tags of two slots at a time, with instructions that every x86-64 has.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
 mod simd {
     use super::{AtomicU64, MAIN_ENTRIES, SUB_ENTRIES};
@@ -176,31 +161,24 @@ mod simd {
     }
 }
 
-/// Writes an entry, or 0. For lock holders.
+/// Writes an entry, or 0. For the holder of the writer bit.
 ///
-/// Release, pairs with the Acquire loads of entries: whoever sees the entry sees the record's bytes, and the writer bit
-/// that was set before.
+/// Release pairs with the Acquire loads of entries: a reader that sees the entry also sees the bytes of the record,
+/// and the writer bit that was set before.
 #[inline]
 pub(crate) fn publish(slot: &AtomicU64, word: u64) {
     #[cfg(not(loom))]
     slot.store(word, Ordering::Release);
-    // Loom orders a store and another thread's read-modify-write (a mark) only by happens-before, where the language
-    // orders them by atomicity; a swap tells it.
+    // Loom orders a store and another thread's read-modify-write (a mark) only by happens-before, where the
+    // language orders them by atomicity. A swap tells loom about that order.
     #[cfg(loom)]
     slot.swap(word, Ordering::Release);
 }
 
-/// The first empty slot. For lock holders.
+/// The first empty slot. For the holder of the writer bit.
 #[inline]
 pub(crate) fn empty_slot<const N: usize>(slots: &[AtomicU64; N]) -> Option<&AtomicU64> {
     slots.iter().find(|slot| slot.load(Ordering::Relaxed) == 0)
-}
-
-impl Sub {
-    /// How many entries there are. For lock holders.
-    pub(crate) fn count(&self) -> usize {
-        self.entries.iter().filter(|slot| slot.load(Ordering::Relaxed) != 0).count()
-    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -213,7 +191,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
         #[test]
         fn hints_are_the_matches(words: [u64; 8], tag: u16, same: u8) {
-            // Some slots get the tag; the others have it by accident only, also in their lower bits.
+            // Some slots get the tag. The others have it only by chance, and also in their lower bits.
             let mut words = words;
             for (k, word) in words.iter_mut().enumerate() {
                 if same >> k & 1 != 0 {

@@ -1,16 +1,17 @@
-//! A count that many threads change without meeting.
+//! A counter that many threads change without sharing a cache line.
 
 use crate::shim::AtomicU64;
 use std::sync::atomic::Ordering;
 
-/// Lines the count is spread over; threads beyond that many share.
+/// Number of shards. With more threads than shards, threads share a shard.
 const SHARDS: usize = if cfg!(loom) { 1 } else { 32 };
 
-/// One thread's part, on a line (and its neighbour, which processors fetch along) of its own.
+/// The part of the count that one thread changes. It is aligned to two cache lines, because processors fetch
+/// neighbouring lines in pairs.
 #[repr(align(128))]
 struct Shard(AtomicU64);
 
-/// A sum of per-thread parts. A part alone may be "negative" (wrapped): one thread inserts what another removes.
+/// A sum over shards. A single shard may wrap below zero, because one thread inserts what another removes.
 pub(crate) struct Count {
     shards: [Shard; SHARDS],
 }
@@ -20,27 +21,27 @@ impl Count {
         Count { shards: std::array::from_fn(|_| Shard(AtomicU64::new(0))) }
     }
 
-    /// Adds one; returns the thread's own part after it, for sampling.
+    /// Adds one. Returns the new value of the thread's own shard, for sampling.
     #[inline]
     pub(crate) fn add_one(&self) -> u64 {
         self.shards[own_shard()].0.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
-    /// Takes one off.
+    /// Subtracts one.
     #[inline]
     pub(crate) fn take_one(&self) {
         self.shards[own_shard()].0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The sum; exact when nobody writes.
+    /// The sum. It is exact while no thread writes.
     pub(crate) fn sum(&self) -> u64 {
         let sum = self.shards.iter().fold(0u64, |sum, s| sum.wrapping_add(s.0.load(Ordering::Relaxed)));
-        // Parts read at different times can add up to a little less than nothing.
+        // Shards read at different moments can add up to slightly less than zero.
         if sum as i64 >= 0 { sum } else { 0 }
     }
 }
 
-/// The shard of the calling thread: threads take them in turn.
+/// The shard of the calling thread. Threads take shards in turn.
 #[cfg(not(loom))]
 #[inline]
 fn own_shard() -> usize {

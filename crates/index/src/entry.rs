@@ -1,4 +1,4 @@
-//! One entry: one 64-bit word.
+//! One entry: a 64-bit word.
 //!
 //! ```text
 //!  63            48 47    46 45                                          0
@@ -7,12 +7,13 @@
 //! +----------------+--------+---------------------------------------------+
 //! ```
 //!
-//! The word 0 is "no entry". The location is stored inverted so that the first record of the arena (location 0,
-//! tag 0, warmth 0) is not that word; the one location that would be, flash with all 45 bits set, is nobody's.
+//! The word 0 means "no entry". The location is stored inverted, because otherwise the first record of the arena
+//! (location 0, tag 0, warmth 0) would be that word. With the inversion only the location "on flash, all 45 bits
+//! set" would be it, and no item uses that location.
 
 use larder_item::{KeyHash, Location};
 
-/// The warmth at which hits stop writing.
+/// The highest warmth. At this warmth hits no longer write to the entry.
 pub const WARMTH_MAX: u8 = 3;
 
 pub(crate) const TAG_SHIFT: u32 = 48;
@@ -23,17 +24,17 @@ const LOCATION_MASK: u64 = (1 << Location::BITS) - 1;
 
 const _: () = assert!(Location::BITS + 2 + 16 == 64);
 
-/// What the index knows of an item.
+/// What the index knows about an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// Where the record begins.
     pub location: Location,
-    /// How often the entry was marked since it was inserted, at most [`WARMTH_MAX`]. Marks that raced with a
-    /// writer or with each other may be missing.
+    /// How often the entry was marked since it was inserted, up to [`WARMTH_MAX`]. A mark that races with a writer
+    /// or another mark may be missing.
     pub warmth: u8,
 }
 
-/// The word of an entry.
+/// Packs an entry into its word.
 #[inline]
 pub(crate) fn pack(tag: u16, location: Location, warmth: u8) -> u64 {
     debug_assert!(warmth <= WARMTH_MAX);
@@ -44,13 +45,13 @@ pub(crate) fn pack(tag: u16, location: Location, warmth: u8) -> u64 {
     word
 }
 
-/// The tag of `hash` at its place in an entry, all else 0.
+/// The tag of `hash` at its position in an entry. All other bits are 0.
 #[inline]
 pub(crate) fn tag_word(hash: KeyHash) -> u64 {
     (hash.tag() as u64) << TAG_SHIFT
 }
 
-/// The inverse of [`pack`], less the tag.
+/// The inverse of [`pack`], without the tag.
 #[inline]
 pub(crate) fn unpack(word: u64) -> Entry {
     Entry { location: Location::from_bits(!word), warmth: warmth_of(word) }
@@ -62,13 +63,13 @@ pub(crate) fn warmth_of(word: u64) -> u8 {
     (word >> WARMTH_SHIFT & 3) as u8
 }
 
-/// `word` without its warmth: equal words name the same tag and location.
+/// `word` without its warmth. Equal results mean the same tag and location.
 #[inline]
 pub(crate) fn identity(word: u64) -> u64 {
     word & !WARMTH_MASK
 }
 
-/// The two tag bits that choose a sub-bucket.
+/// The two bits of the tag that choose a sub-bucket.
 #[inline]
 pub(crate) fn direction(word: u64) -> usize {
     (word >> TAG_SHIFT & 3) as usize

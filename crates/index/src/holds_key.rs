@@ -1,19 +1,21 @@
-//! The seam between the index and whoever owns the items.
+//! The interface between the index and the owner of the items.
 
 use larder_item::{KeyHash, Location};
 
 /// The owner of the items whose locations the index keeps.
 ///
-/// Every location given to these methods was in the index a moment ago, and may have been removed since. The
-/// implementor keeps such records readable for as long as the value it was called on lives (a pinned epoch).
+/// Every location passed to these methods was in the index a moment ago, and may have been removed since. The owner
+/// keeps such records readable for as long as the value lives on which the method is called, for example with a
+/// pinned epoch.
 pub trait HoldsKey {
-    /// Whether the record at `at` is that of `key`. Called only after a tag matched, so about once per lookup.
+    /// Whether the record at `at` has the key `key`. The index calls it only when a tag matches, about once per
+    /// lookup.
     fn holds(&self, at: Location, key: &[u8]) -> bool;
 
-    /// The hash of the key of the record at `at`: the same word the entry was inserted under. Called for every
-    /// entry of a bucket that splits.
+    /// The hash of the key of the record at `at`, which is the hash that its entry was inserted under. The index
+    /// calls it for every entry of a bucket that splits.
     fn hash_of(&self, at: Location) -> KeyHash;
 
-    /// A hint that the record at `at` is about to be read.
+    /// Hints that the record at `at` will be read soon.
     fn prefetch(&self, at: Location);
 }

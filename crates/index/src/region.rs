@@ -1,24 +1,24 @@
-//! A long array of zeros of which only the used part costs memory.
+//! A long array of zeros, of which only the used part costs memory.
 //!
-//! The array is one private anonymous mapping, reserved without commitment; the kernel gives a page when one is
-//! first written. It is aligned to 2 MiB so that huge pages fit. Under loom and Miri, which have no mapping, it is a
-//! boxed slice: keep it short under Miri, which looks at all of it with every access.
+//! The array is one private anonymous mapping that is reserved without commitment: the kernel provides a page at
+//! the first write to it. The array is aligned to 2 MiB so that huge pages fit. Loom and Miri have no mapping;
+//! there the array is a boxed slice. Keep it short under Miri, which looks at the whole array at every access.
 
 use std::io;
 
-/// Bytes of a huge page; regions begin on a multiple.
+/// Bytes of a huge page. Regions begin at a multiple of it.
 pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 /// Bytes of a small page.
 pub(crate) const SMALL_PAGE_BYTES: u64 = 4 << 10;
 
-/// Elements of which all-zero bytes are a valid value: the blank one.
+/// A type for which all-zero bytes are a valid value, the blank one.
 ///
 /// # Safety
 /// All-zero bytes must be a valid value of the type, and `blank` must return that value (under loom, its model).
 /// The type must need no drop.
 #[cfg_attr(not(any(loom, miri)), allow(dead_code, reason = "only a bound there"))]
 pub(crate) unsafe trait Blank: Sized {
-    /// The element that all-zero bytes are.
+    /// The value that all-zero bytes represent.
     #[cfg(loom)]
     fn blank() -> Self;
 }
@@ -46,10 +46,10 @@ mod mapped {
     unsafe impl<T: Sync> Sync for Region<T> {}
 
     impl<T: Blank> Region<T> {
-        /// Reserves room for `len` elements, on huge pages if `huge`.
+        /// Reserves `len` elements, on huge pages if `huge`.
         ///
         /// # Errors
-        /// What the kernel says: usually that the address space or the overcommit limit is exhausted.
+        /// The kernel refuses, usually because the address space or the overcommit limit is exhausted.
         pub(crate) fn reserve(len: usize, huge: bool) -> io::Result<Region<T>> {
             let too_long = || io::Error::new(io::ErrorKind::InvalidInput, "the index is longer than memory");
             let bytes = len.checked_mul(size_of::<T>()).ok_or_else(too_long)?;
@@ -58,7 +58,7 @@ mod mapped {
             let mapping_bytes =
                 bytes.checked_add(align).filter(|b| *b < isize::MAX as usize).ok_or_else(too_long)?;
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            // SAFETY: a new mapping at an address of the kernel's choice; it overlaps nothing of ours.
+            // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
             let mapping = unsafe {
                 mmap_anonymous(ptr::null_mut(), mapping_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
             }?;
@@ -66,8 +66,8 @@ mod mapped {
             // SAFETY: the mapping is one alignment longer than `bytes`, so `skip + bytes` lies inside it.
             let first = unsafe { mapping.cast::<u8>().add(skip) };
             let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-            // SAFETY: the range is inside our own mapping, and this advice changes no byte of it.
-            // A kernel without huge pages refuses; then there are only small ones, which is what it would give anyway.
+            // SAFETY: the range is inside our own mapping, and this advice changes no byte of it. A kernel without
+            // huge pages refuses the advice and provides small pages, which is all it has.
             let _ = unsafe { madvise(first.cast(), bytes, advice) };
             Ok(Region { mapping, mapping_bytes, first: first.cast(), len })
         }
@@ -78,8 +78,9 @@ mod mapped {
 
         #[inline(always)]
         fn deref(&self) -> &[T] {
-            // SAFETY: `first` is aligned to 2 MiB and has `len` elements behind it in a mapping that lives as long as
-            // `self`; they were zeros, which `Blank` says is a value, and are written only through atomics since.
+            // SAFETY: `first` is aligned to 2 MiB and has `len` elements behind it in a mapping that lives as long
+            // as `self`. They were zeros, which `Blank` says is a value, and have been written only through atomics
+            // since.
             unsafe { slice::from_raw_parts(self.first, self.len) }
         }
     }

@@ -1,4 +1,4 @@
-//! The atomics, or loom's model of them, and how to wait.
+//! Atomics, which are loom's models under `--cfg loom`, and waiting.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -11,11 +11,11 @@ pub(crate) use std::sync::{
     atomic::{AtomicBool, AtomicU64},
 };
 
-/// Turns after which a waiting thread gives its processor away; a writer holds a bucket for far less.
+/// A waiting thread yields its processor after this many spins. A writer holds a bucket for much less.
 #[cfg(not(loom))]
 const SPINS_MAX: u32 = 64;
 
-/// Waits a little for another thread; `turns` counts the calls.
+/// Waits briefly for another thread. `turns` counts the calls of one wait.
 #[cold]
 pub(crate) fn pause(turns: &mut u32) {
     #[cfg(loom)]
@@ -32,7 +32,7 @@ pub(crate) fn pause(turns: &mut u32) {
     }
 }
 
-/// A hint that the line at `at` is about to be read.
+/// Hints to the processor that the cache line at `at` will be read soon.
 #[inline(always)]
 pub(crate) fn prefetch_read<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -3,7 +3,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-index --release loom_`
 #![cfg(loom)]
 
-use larder_index::{HoldsKey, Index, IndexOptions, Peek};
+use larder_index::{HoldsKey, Index, IndexOptions, Peek, Seen, Sight};
 use larder_item::{KeyHash, Location};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -132,18 +132,23 @@ fn loom_a_split_hides_neither_stayers_nor_movers() {
     });
 }
 
+/// The first entry with the tag of `hash`.
+fn tag_match(lookup: &Sight<'_>, hash: KeyHash) -> Option<Seen> {
+    match lookup.peek_first(hash, lookup.prefetch(hash)) {
+        Peek::Below(below) => lookup.peek_below(hash, below),
+        found => found.seen(),
+    }
+}
+
 /// A staged look at `key`: peek, then what somebody else is shown, then the confirmation of what the peek saw. Whoever
 /// was shown the newer record is never told that the older is the key's.
 fn never_confirms_the_older(shared: &Shared, key: u64, older: usize) {
     let hash = KeyHash(key);
-    let sight = shared.index.sight();
-    let seen = match sight.peek_first(hash, sight.prefetch(hash)) {
-        Peek::Below(below) => sight.peek_below(hash, below),
-        found => found.seen(),
-    };
+    let lookup = shared.index.sight();
+    let seen = tag_match(&lookup, hash);
     let shown = shared.get(key);
     if let Some(seen) = seen
-        && sight.confirm(hash, seen)
+        && lookup.confirm(hash, seen)
     {
         assert!(seen.at() != at(older) || shown == Some(at(older)), "{seen:?} was confirmed after {shown:?}");
     }
@@ -250,8 +255,8 @@ fn loom_an_inserted_entry_shows_its_record() {
         race(
             &shared,
             move |shared| {
-                if let Some(seen) = shared.index.peek(KeyHash(inserted)) {
-                    assert_eq!(shared.records.key(seen), inserted);
+                if let Some(seen) = tag_match(&shared.index.sight(), KeyHash(inserted)) {
+                    assert_eq!(shared.records.key(seen.at()), inserted);
                 }
                 if let Some(seen) = shared.get(inserted) {
                     assert_eq!(shared.records.key(seen), inserted);
@@ -259,7 +264,9 @@ fn loom_an_inserted_entry_shows_its_record() {
             },
             move |shared| shared.insert(1, inserted),
         );
-        assert!(shared.index.confirm_marking(KeyHash(inserted), at(1)));
+        let lookup = shared.index.sight();
+        let seen = tag_match(&lookup, KeyHash(inserted)).unwrap();
+        assert!(seen.at() == at(1) && lookup.confirm(KeyHash(inserted), seen));
     });
 }
 
@@ -273,7 +280,10 @@ fn loom_a_mark_never_undoes_a_replacement() {
             move |shared| {
                 let entry = shared.index.get_marking(KeyHash(marked), &marked.to_le_bytes(), &shared.records);
                 assert!(entry.is_some());
-                shared.index.confirm_marking(KeyHash(marked), at(0));
+                let lookup = shared.index.sight();
+                if let Some(seen) = tag_match(&lookup, KeyHash(marked)) {
+                    lookup.confirm(KeyHash(marked), seen);
+                }
             },
             move |shared| shared.replace(1, marked),
         );
@@ -319,7 +329,8 @@ fn loom_a_removed_key_leaves_no_copy_in_the_bucket_it_was_split_from() {
             &shared,
             move |shared| {
                 shared.remove(removed);
-                assert_ne!(shared.index.peek(KeyHash(same_tag)), Some(at(0)));
+                let seen = tag_match(&shared.index.sight(), KeyHash(same_tag));
+                assert_ne!(seen.map(Seen::at), Some(at(0)));
             },
             |shared| {
                 shared.index.grow(&shared.records, 1);

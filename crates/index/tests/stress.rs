@@ -1,6 +1,9 @@
 //! Real threads: writers, one of which always grows, against readers who know what must be there.
 #![cfg(not(loom))]
 
+mod common;
+
+use common::tag_match;
 use larder_index::{HoldsKey, Index, IndexOptions};
 use larder_item::{KeyHash, KeyHasher, Location};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -108,10 +111,10 @@ impl Stage {
             }
             let key = n * 7919 % (LASTING + PASSING);
             let hash = self.records.hash(key);
-            if let Some(at) = self.index.peek(hash)
-                && self.records.key_at(at) == key
+            if let Some(seen) = tag_match(&self.index, hash)
+                && self.records.key_at(seen.at()) == key
             {
-                self.index.confirm_marking(hash, at);
+                self.index.sight().confirm(hash, seen);
             }
             match self.index.get_marking(hash, &key.to_le_bytes(), &self.records) {
                 Some(entry) => assert_eq!(self.records.key_at(entry.location), key),

@@ -1,8 +1,9 @@
-//! The one hash of a key.
+//! The hash of a key.
 //!
-//! Every room that needs randomness about a key takes it from the same 64 bits: the low bits choose the
-//! bucket, the high 16 are the tag. The hash is seeded at start so that a client cannot aim at a bucket;
-//! a bucket that can grow only so far (see the index) is the defence that does not depend on the seed.
+//! All randomness about a key comes from one 64-bit hash. The low bits choose the bucket in the index, and the high
+//! 16 bits are the tag of the index entry. The hash is seeded when the server starts, so that a client cannot
+//! choose keys that share a bucket. A second defence does not depend on the seed: a bucket of the index never holds
+//! more than a fixed number of entries.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 
@@ -11,27 +12,28 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
 pub struct KeyHash(pub u64);
 
 impl KeyHash {
-    /// The 16 bits kept in the index beside the location. They are the top bits, so they are independent
-    /// of the bucket bits for any table of up to 2^48 buckets.
+    /// The 16 bits that an index entry keeps beside the location. They are the top bits of the hash, and so
+    /// independent of the bits that choose the bucket, for a table of up to 2^48 buckets.
     #[inline]
     pub fn tag(self) -> u16 {
         (self.0 >> 48) as u16
     }
 }
 
-/// A seeded hash function; one per server, drawn at start.
+/// A seeded hash function. A server makes one when it starts.
 #[derive(Clone, Debug)]
 pub struct KeyHasher {
     secrets: RapidSecrets,
 }
 
 impl KeyHasher {
-    /// A hasher whose every secret derives from `seed`. The same seed gives the same hashes on any machine.
+    /// A hasher whose secrets all derive from `seed`. The same seed gives the same hashes on every machine.
     pub fn with_seed(seed: u64) -> Self {
         KeyHasher { secrets: RapidSecrets::seed(seed) }
     }
 
-    /// A hasher seeded from the operating system's randomness (by way of the standard library's map keys).
+    /// A hasher seeded with randomness of the operating system, which the standard library provides for its hash
+    /// maps.
     pub fn random() -> Self {
         use std::hash::{BuildHasher, Hasher};
         let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
@@ -61,7 +63,7 @@ mod tests {
         let hasher = KeyHasher::with_seed(7);
         let tags: std::collections::HashSet<u16> =
             (0..4096u32).map(|n| hasher.hash(&n.to_le_bytes()).tag()).collect();
-        // 4096 draws from 65536: the expected number of distinct tags is about 3970.
+        // 4096 samples of 65536 values: about 3970 distinct tags are expected.
         assert!(tags.len() > 3900, "{}", tags.len());
     }
 }

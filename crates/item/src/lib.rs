@@ -1,15 +1,16 @@
-//! What one item is, and how its place is written down.
+//! What an item is, and how its location is written down.
 //!
-//! The words of the whole project are fixed here; see `docs/layout.md` for the drawings.
+//! The words of the whole project are defined here; `docs/layout.md` has the drawings.
 //!
-//! * an **item** is a key, its value and its header; immutable once published, save for the expiry
-//!   and a few state bits, which are atomic;
-//! * a **record** is what a column holds of an item: header, key, and the value if it is small;
+//! * an **item** is a key, its value and its header. A published item is immutable, except for its expiry and a few
+//!   state bits, which are atomic;
+//! * a **record** is what a column holds of an item: the header, the key, and the value if it is small;
 //! * an **entry** is one 64-bit word in the index: tag, location, warmth;
 //! * a **location** is where a record begins: column and offset, or the mark "on flash";
-//! * a **column** is memory, a **zone** is flash, a **page** is only the operating system's.
+//! * a **column** is a slice of memory, a **zone** is the erase unit of flash, and a **page** belongs to the
+//!   operating system.
 //!
-//! This crate knows nothing of threads or of memory: it packs and unpacks words.
+//! This crate knows nothing of threads or memory: it packs and unpacks words.
 #![forbid(unsafe_code)]
 
 mod hash;
@@ -19,10 +20,10 @@ mod time;
 
 pub use hash::{KeyHash, KeyHasher};
 pub use header::{
-    CAS_DELTA_BITS, HEADER_BYTES, Header, LAST_ACCESS_MASK, State, VALUE_LENGTH_MAX, ValuePlace, word_count,
+    CAS_DELTA_BITS, HEADER_BYTES, Header, LAST_ACCESS_MASK, State, VALUE_LENGTH_MAX, ValueLayout, word_count,
 };
 pub use location::{Location, UNIT_BYTES};
 pub use time::{Expiry, RELATIVE_EXPTIME_MAX_S};
 
-/// Longest key in bytes; memcached's own limit (`memcached.h`, `KEY_MAX_LENGTH`).
+/// Longest key in bytes. The limit is memcached's (`memcached.h`, `KEY_MAX_LENGTH`).
 pub const KEY_BYTES_MAX: usize = 250;

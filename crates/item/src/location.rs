@@ -1,32 +1,33 @@
-//! Where an item's record begins.
+//! Where the record of an item begins.
 //!
 //! ```text
 //!  45   44                                  0
 //! +---+--------------------------------------+
 //! | F |  offset in the arena / 4 bytes       |
 //! +---+--------------------------------------+
-//!   F = on flash: the other 45 bits are the flash tier's
+//!   F = on flash: the other 45 bits belong to the flash tier
 //! ```
 //!
-//! Columns are powers of two and lie one after another in the arena, so the column number is the high
-//! part of the offset and the place in the column the low part; nothing is multiplied.
+//! The size of a column is a power of two, and columns lie side by side in the arena. The column number is
+//! therefore the high part of the offset, and the offset in the column is the low part. Neither takes a
+//! multiplication.
 
-/// Records begin on multiples of this many bytes.
+/// Records begin at multiples of this many bytes.
 pub const UNIT_BYTES: u64 = 4;
 
-/// The 46-bit place of a record: column number and offset in one number.
+/// The 46-bit location of a record: column number and offset in one number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Location(u64);
 
 impl Location {
-    /// How many bits a location takes in an entry.
+    /// Bits that a location takes in an entry.
     pub const BITS: u32 = 46;
     const ON_FLASH: u64 = 1 << 45;
 
     /// The location of the record that begins `offset` bytes into the arena.
     ///
     /// # Panics
-    /// If the offset is not a multiple of [`UNIT_BYTES`] or lies beyond 128 TiB.
+    /// In debug builds, if the offset is not a multiple of [`UNIT_BYTES`] or lies beyond 128 TiB.
     #[inline]
     pub fn from_offset(offset: u64) -> Self {
         let unit = offset / UNIT_BYTES;
@@ -35,25 +36,25 @@ impl Location {
         Location(unit)
     }
 
-    /// From the 46 bits kept in an entry.
+    /// A location from the 46 bits that an entry keeps.
     #[inline]
     pub fn from_bits(bits: u64) -> Self {
         Location(bits & ((1 << Self::BITS) - 1))
     }
 
-    /// The 46 bits kept in an entry.
+    /// The 46 bits that an entry keeps.
     #[inline]
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// Bytes from the start of the arena. Meaningless for a location on flash.
+    /// Offset from the start of the arena, in bytes. It has no meaning for a location on flash.
     #[inline]
     pub fn offset(self) -> u64 {
         self.0 * UNIT_BYTES
     }
 
-    /// Whether the item is on flash rather than in memory.
+    /// Whether the item is on flash and not in memory.
     #[inline]
     pub fn is_on_flash(self) -> bool {
         self.0 & Self::ON_FLASH != 0

@@ -1,22 +1,23 @@
-//! Expiry, on the server's own clock of whole seconds.
+//! Expiry, in seconds of the server's own clock.
 
-/// Above this many seconds a client's exptime is an absolute unix time (30 days, memcached's rule).
+/// A client's exptime above this many seconds is an absolute unix time. The limit is 30 days, as in memcached.
 pub const RELATIVE_EXPTIME_MAX_S: i64 = 60 * 60 * 24 * 30;
 
-/// When an item stops being served, in seconds on the server's clock; 0 = never.
+/// When an item expires, in seconds of the server's clock. 0 means never.
 ///
-/// The server's clock starts at 2 rather than 0, as memcached's does, so that "already expired" (1) can be written down.
+/// The server's clock starts at 2 and not at 0, as memcached's does, so that 1 can mean "already expired".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub struct Expiry(pub u32);
 
 impl Expiry {
-    /// The item lives until it is evicted.
+    /// The item never expires.
     pub const NEVER: Expiry = Expiry(0);
-    /// Stored, but never readable.
+    /// The item is stored, but has already expired.
     pub const AT_ONCE: Expiry = Expiry(1);
 
-    /// Reads a client's exptime: 0 = never; negative = at once; up to 30 days = from `now_s`; beyond =
-    /// unix time, where `started_unix_s` is the unix time at which the server's clock read 0.
+    /// Converts a client's exptime. 0 means never, and a negative number means that the item has expired already.
+    /// Up to 30 days, the exptime counts from `now_s`; a larger one is a unix time. `started_unix_s` is the unix
+    /// time at which the server's clock read 0.
     pub fn from_exptime(exptime: i64, now_s: u32, started_unix_s: i64) -> Expiry {
         if exptime == 0 {
             Expiry::NEVER
@@ -30,13 +31,13 @@ impl Expiry {
         }
     }
 
-    /// Whether an item with this expiry may no longer be served.
+    /// Whether an item with this expiry must no longer be served at `now_s`.
     #[inline]
     pub fn is_past(self, now_s: u32) -> bool {
         self.0 != 0 && self.0 <= now_s
     }
 
-    /// Seconds left, or `None` for an item that never expires.
+    /// Seconds until the expiry, or `None` for an item that never expires.
     pub fn remaining_s(self, now_s: u32) -> Option<u32> {
         (self.0 != 0).then(|| self.0.saturating_sub(now_s))
     }

@@ -1,4 +1,4 @@
-//! The arena: one reservation of address space, made usable a slab at a time.
+//! The arena: one reservation of address space that becomes usable slab by slab.
 //!
 //! ```text
 //!  base, aligned to 2 MiB
@@ -6,8 +6,8 @@
 //!  0                              huge_slabs ...       ... slabs                 + TAIL_BYTES
 //! ```
 //!
-//! The whole reservation can be read at any time; a slab that is not mapped reads as zeros and costs nothing.
-//! The tail exists so that a fixed-size read that begins in the last column stays inside.
+//! The whole reservation can be read at any time. A slab that is not mapped reads as zeros and takes no memory. The
+//! tail keeps a read of fixed size inside the reservation if it begins near the end of the last column.
 
 use crate::coloured::{AssembleError, Colouring};
 use crate::column::SlabId;
@@ -22,31 +22,31 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const TAIL_BYTES: usize = 64 << 10;
 
-/// The reservation and how its slabs are made usable.
+/// The reservation, and how its slabs become usable.
 pub(crate) struct Arena {
     base: *mut u8,
     slabs: u32,
-    /// The mapping as the kernel gave it, before alignment.
+    /// The mapping as the kernel returned it, before alignment.
     mapping: *mut c_void,
     mapping_bytes: usize,
     kind: PageKind,
-    /// The first so many slabs are explicit huge pages.
+    /// The slabs before this number are explicit huge pages.
     huge_slabs: u32,
     colouring: Option<Mutex<Colouring>>,
-    /// Slabs that should have been coloured and are not.
+    /// Slabs that were to be coloured and are not.
     uncoloured_slabs: AtomicU32,
-    /// Why the wish could not be granted, if it could not.
+    /// Why the wanted pages could not be had, if they could not.
     note: Option<&'static str>,
 }
 
-// SAFETY: the arena owns its mapping, and `base` is only handed out as a pointer whose users prove their own
-// accesses; its methods are system calls, which are safe from any thread.
+// SAFETY: the arena owns its mapping. It hands `base` out as a pointer only, and the users of the pointer prove
+// their own accesses. Its methods are system calls, which are safe from any thread.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Reserves `slabs` slabs, of which the first `limit_slabs` will be used first.
+    /// Reserves `slabs` slabs. The first `limit_slabs` of them will be used first.
     pub(crate) fn reserve(
         slabs: u32,
         limit_slabs: u32,
@@ -56,7 +56,7 @@ impl Arena {
         let bytes = slabs as usize * SLAB_BYTES;
         let mapping_bytes = bytes + SLAB_BYTES + TAIL_BYTES;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
         let mapping = unsafe { mmap_anonymous(null_mut(), mapping_bytes, ProtFlags::READ, flags) }
             .map_err(|error| MemoryError::Reserve { bytes: mapping_bytes as u64, error: error.into() })?;
         let base = mapping.cast::<u8>().wrapping_add(mapping.align_offset(SLAB_BYTES));
@@ -116,17 +116,18 @@ impl Arena {
         let rest = self.slab(SlabId(self.huge_slabs));
         let rest_bytes = (self.slabs - self.huge_slabs) as usize * SLAB_BYTES;
         if rest_bytes > 0 {
-            // SAFETY: the range is part of our own mapping; the advice changes no bytes. Its refusal (a kernel
-            // without transparent pages) leaves small ones, which is what such a kernel has.
+            // SAFETY: the range is part of our own mapping, and the advice changes no bytes. A kernel without
+            // transparent pages refuses the advice and provides small pages, which is all it has.
             let _ = unsafe { madvise(rest.cast(), rest_bytes, advice) };
         }
         Ok(())
     }
 
-    /// Replaces the first `slabs` slabs by explicit huge pages; `false` leaves them as they were.
+    /// Replaces the first `slabs` slabs by explicit huge pages. If the result is `false`, they are as they were
+    /// before.
     fn map_explicit_huge(&self, slabs: u32) -> bool {
         let bytes = slabs as usize * SLAB_BYTES;
-        // Without NORESERVE the kernel sets the pages aside now, so that touching them later cannot fail.
+        // Without NORESERVE the kernel reserves the pages now, so that a later access to them cannot fail.
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
         let both = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the range lies in our own mapping, and nothing was placed in it yet.
@@ -137,7 +138,7 @@ impl Arena {
         mapped
     }
 
-    /// Replaces a range that nobody uses by fresh small pages.
+    /// Replaces a range that is not in use by fresh small pages.
     fn remap_fresh(&self, first: SlabId, bytes: usize, prot: ProtFlags) -> io::Result<()> {
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
         // SAFETY: the range lies in our own mapping, and the caller holds all of its columns.
@@ -149,7 +150,7 @@ impl Arena {
         self.base.wrapping_add(slab.0 as usize * SLAB_BYTES)
     }
 
-    /// The arena's first byte.
+    /// The first byte of the arena.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base
     }
@@ -158,11 +159,11 @@ impl Arena {
         self.kind
     }
 
-    /// Makes a slab writable. Its bytes are whatever they are.
+    /// Makes a slab writable. Its bytes are not cleared.
     pub(crate) fn map_slab(&self, slab: SlabId) -> io::Result<()> {
         assert!(slab.0 < self.slabs);
         if slab.0 >= self.huge_slabs && !self.map_coloured(slab)? {
-            // SAFETY: the slab is our own mapping; more rights harm nobody.
+            // SAFETY: the slab is our own mapping, and more access rights affect no other memory.
             unsafe {
                 mprotect(self.slab(slab).cast(), SLAB_BYTES, MprotectFlags::READ | MprotectFlags::WRITE)
             }?;
@@ -170,11 +171,11 @@ impl Arena {
         Ok(())
     }
 
-    /// Assembles the slab from coloured pages, where wanted and possible.
+    /// Assembles the slab from coloured pages, if these are wanted and possible.
     fn map_coloured(&self, slab: SlabId) -> io::Result<bool> {
         let Some(colouring) = &self.colouring else { return Ok(false) };
         let mut colouring = colouring.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // SAFETY: the slab is ours and unmapped as far as the pool is concerned: no column of it is in use.
+        // SAFETY: the slab is ours, and the pool regards it as unmapped: no column of it is in use.
         match unsafe { colouring.assemble(self.slab(slab)) } {
             Ok(()) => return Ok(true),
             Err(AssembleError::MappingsSpent) => {}
@@ -189,23 +190,23 @@ impl Arena {
 
     /// Touches every page of a slab, so that later writers do not wait for the kernel to zero it.
     pub(crate) fn populate(&self, slab: SlabId) {
-        // SAFETY: the slab is mapped, and populating writes no bytes. A kernel older than the advice refuses;
-        // then the pages come at first touch, which is only slower.
+        // SAFETY: the slab is mapped, and populating writes no bytes. A kernel older than the advice refuses it;
+        // the pages then come at the first access, which is only slower.
         let _ = unsafe { madvise(self.slab(slab).cast(), SLAB_BYTES, Advice::LinuxPopulateWrite) };
     }
 
-    /// Gives the slab's memory back to the kernel. The caller holds all of its columns.
+    /// Gives the memory of the slab back to the kernel. The caller holds all of its columns.
     pub(crate) fn give_back(&self, slab: SlabId) -> io::Result<()> {
         if self.colouring.is_some() {
-            // A fresh mapping also joins its neighbours, where the coloured one was many small mappings.
+            // A fresh mapping also merges with its neighbours, whereas the coloured slab was many small mappings.
             return self.remap_fresh(slab, SLAB_BYTES, ProtFlags::READ);
         }
-        // SAFETY: the range lies in our own mapping and holds nothing that anybody may still read.
+        // SAFETY: the range lies in our own mapping, and no thread may still read what it holds.
         unsafe { madvise(self.slab(slab).cast(), SLAB_BYTES, Advice::LinuxDontNeed) }?;
         Ok(())
     }
 
-    /// Bytes held beside the slabs: coloured pages waiting for their place.
+    /// Bytes of coloured pages that are not part of a slab yet.
     pub(crate) fn spare_bytes(&self) -> u64 {
         self.colouring.as_ref().map_or(0, |colouring| {
             let colouring = colouring.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -213,7 +214,7 @@ impl Arena {
         })
     }
 
-    /// One sentence for people.
+    /// A sentence for people that describes the pages.
     pub(crate) fn description(&self) -> String {
         let note = self.note.map(|note| format!(" ({note})")).unwrap_or_default();
         match self.kind {
@@ -240,7 +241,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: every pointer into the arena is held by something that keeps the arena alive.
+        // SAFETY: every pointer into the arena is held by a value that keeps the arena alive.
         let unmapped = unsafe { munmap(self.mapping, self.mapping_bytes) };
         debug_assert!(unmapped.is_ok());
     }

@@ -1,4 +1,4 @@
-//! The arena where there is no kernel to ask (Miri, loom): one zeroed allocation, the same methods.
+//! The arena without a kernel, for Miri and loom: one zeroed allocation with the same methods.
 
 use crate::column::SlabId;
 use crate::options::{MemoryError, PageKind, PagesWanted, SLAB_BYTES};
@@ -7,14 +7,14 @@ use std::io;
 
 const TAIL_BYTES: usize = 64 << 10;
 
-/// The allocation that plays the reservation.
+/// The allocation that stands for the reservation.
 pub(crate) struct Arena {
     base: *mut u8,
     slabs: u32,
 }
 
-// SAFETY: the arena owns its allocation, and `base` is only handed out as a pointer whose users prove their own
-// accesses.
+// SAFETY: the arena owns its allocation. It hands `base` out as a pointer only, and the users of the pointer prove
+// their own accesses.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
@@ -31,7 +31,7 @@ impl Arena {
         _column_bytes: usize,
     ) -> Result<Arena, MemoryError> {
         let layout = Arena::layout(slabs);
-        // SAFETY: the layout has a size other than zero.
+        // SAFETY: the size of the layout is not zero.
         let base = unsafe { alloc_zeroed(layout) };
         if base.is_null() {
             handle_alloc_error(layout);
@@ -54,9 +54,9 @@ impl Arena {
 
     pub(crate) fn populate(&self, _slab: SlabId) {}
 
-    /// Zeroes the slab, as giving it back to a kernel would. The caller holds all of its columns.
+    /// Zeroes the slab, which has the effect of giving it back to a kernel. The caller holds all of its columns.
     pub(crate) fn give_back(&self, slab: SlabId) -> io::Result<()> {
-        // SAFETY: the slab lies in the allocation and holds nothing that anybody may still read.
+        // SAFETY: the slab lies in the allocation, and no thread may still read what it holds.
         unsafe { self.base.add(slab.0 as usize * SLAB_BYTES).write_bytes(0, SLAB_BYTES) };
         Ok(())
     }
@@ -72,7 +72,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: allocated in `reserve` with this layout; whoever holds a pointer into it keeps the arena alive.
+        // SAFETY: allocated in `reserve` with this layout. Every holder of a pointer into the arena keeps the arena
+        // alive.
         unsafe { dealloc(self.base, Arena::layout(self.slabs)) };
     }
 }

@@ -1,16 +1,17 @@
 //! Coloured page pools: columns that cover every cache set equally often, without huge pages.
 //!
-//! The cache chooses a set by physical address. Inside a huge page the low 21 bits of an address are physical
-//! anyway; 4-KiB pages can lie anywhere. The *colour* of a page is its frame number modulo the pages of a column:
-//! pages of one colour fall on the same sets (they are one row), and one page of every colour, in order, is a column.
+//! The CPU cache chooses a set by the physical address. Inside a huge page the low 21 bits of an address are
+//! physical, but pages of 4 KiB can lie anywhere. The *colour* of a page is its frame number modulo the pages of a
+//! column. Pages of one colour use the same cache sets and form one row, and one page of every colour, in order,
+//! forms a column.
 //!
-//! So: take pages from the kernel, read their frames from `/proc/self/pagemap`, keep them in pools by colour, and
-//! move them with `mremap` to where their colour is wanted. Neighbouring frames usually come together, so whole
-//! runs are moved at once; that matters because every run is a mapping of its own and a process may have only
-//! `vm.max_map_count` of them.
+//! The steps: take pages from the kernel, read their frame numbers from `/proc/self/pagemap`, keep the pages in
+//! pools by colour, and move them with `mremap` to addresses where their colour is needed. Neighbouring frames
+//! usually come together, so whole runs of pages are moved at once. Runs matter because each run is a mapping of
+//! its own, and a process may have only `vm.max_map_count` mappings.
 //!
-//! The kernel may later move a page to another frame (compaction, NUMA balancing). Then the column is less evenly
-//! spread over the cache, and nothing else happens.
+//! The kernel may later move a page to another frame, for compaction or NUMA balancing. The column is then spread
+//! less evenly over the cache, and nothing else changes.
 
 use crate::machine;
 use crate::options::{PAGE_BYTES, SLAB_BYTES};
@@ -22,20 +23,20 @@ use std::os::unix::fs::FileExt;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 const PAGES_PER_SLAB: usize = SLAB_BYTES / PAGE_BYTES;
-/// How often to ask the kernel for another slab's worth of pages before taking a page of the wrong colour. Each
-/// round finds a page of a given colour with a chance of nearly 1, so this is reached on a strangely fragmented
-/// machine only.
+/// How often to ask the kernel for the pages of another slab before accepting a page of the wrong colour. Each
+/// round finds a page of a given colour with a probability of nearly 1, so the limit is reached only on an
+/// unusually fragmented machine.
 const GATHER_ROUNDS_MAX: usize = 16;
-/// Pool pages compared when looking for the longest run.
+/// Number of pages in a pool that are compared when looking for the longest run.
 const CANDIDATES: usize = 16;
 
-/// Pages taken from the kernel and not yet placed, by colour.
+/// The pools: pages taken from the kernel and not yet used, by colour.
 pub(crate) struct Colouring {
     colours: usize,
     pagemap: File,
-    /// Address of every page in the pools, with its colour.
+    /// The address of every page in the pools, with its colour.
     spare: BTreeMap<usize, usize>,
-    /// Addresses by colour; one that `spare` does not confirm is out of date.
+    /// Addresses by colour. An address that `spare` does not confirm is out of date.
     by_colour: Vec<Vec<usize>>,
     mappings_made: usize,
     mappings_max: usize,
@@ -44,9 +45,9 @@ pub(crate) struct Colouring {
 
 /// Why a slab has no coloured pages.
 pub(crate) enum AssembleError {
-    /// The process would need more mappings than it may have; the slab is untouched.
+    /// The process would need more mappings than it may have. The slab is untouched.
     MappingsSpent,
-    /// The kernel refused something; the slab's range may be in any state.
+    /// The kernel refused a call. The range of the slab may be in any state.
     Kernel(io::Error),
 }
 
@@ -57,10 +58,10 @@ impl From<rustix::io::Errno> for AssembleError {
 }
 
 impl Colouring {
-    /// Finds out whether the kernel tells us physical addresses.
+    /// Finds out whether the kernel shows physical addresses.
     ///
     /// # Errors
-    /// One clause that says why not.
+    /// A clause that says why it does not.
     pub(crate) fn open(colours: usize) -> Result<Colouring, &'static str> {
         let hidden = "page colours are unknown: the kernel shows physical addresses to CAP_SYS_ADMIN only";
         let pagemap = File::open("/proc/self/pagemap").map_err(|_| hidden)?;
@@ -70,7 +71,8 @@ impl Colouring {
             spare: BTreeMap::new(),
             by_colour: vec![Vec::new(); colours],
             mappings_made: 0,
-            // Half for us; and a run that leaves the middle of a batch splits the batch too.
+            // Half of the mappings are for the arena, and a run taken from the middle of a batch also splits the
+            // batch.
             mappings_max: machine::mappings_max() / 4,
             misplaced: 0,
         };
@@ -91,7 +93,7 @@ impl Colouring {
     /// Puts pages of the right colours under the slab at `target`.
     ///
     /// # Safety
-    /// `target` is the start of a slab of address space that belongs to the caller and that nobody uses.
+    /// `target` is the start of a slab of address space that belongs to the caller and that no thread uses.
     pub(crate) unsafe fn assemble(&mut self, target: *mut u8) -> Result<(), AssembleError> {
         if self.mappings_made + PAGES_PER_SLAB > self.mappings_max {
             return Err(AssembleError::MappingsSpent);
@@ -109,7 +111,7 @@ impl Colouring {
             let bytes = pages * PAGE_BYTES;
             let from = with_exposed_provenance_mut(from);
             let to = target.wrapping_add(position * PAGE_BYTES).cast();
-            // SAFETY: the run was ours alone in the pools, and the caller gives us the target.
+            // SAFETY: the run was in the pools, which are ours alone, and the caller gives us the target.
             unsafe { mremap_fixed(from, bytes, bytes, MremapFlags::MAYMOVE, to) }?;
             self.mappings_made += 1;
             position += pages;
@@ -126,13 +128,13 @@ impl Colouring {
         sizes.into_iter().min().unwrap_or(0)
     }
 
-    /// Takes a slab's worth of pages from the kernel and sorts them into the pools. A page whose frame the kernel
-    /// hides goes straight back.
+    /// Takes the pages of one slab from the kernel and sorts them into the pools. A page whose frame the kernel
+    /// hides is returned at once.
     fn gather(&mut self) -> Result<(), AssembleError> {
         let both = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
         let batch = unsafe { mmap_anonymous(null_mut(), SLAB_BYTES, both, MapFlags::PRIVATE) }?;
-        // SAFETY: advice about our own new mapping. A kernel without huge pages refuses, and need not be told.
+        // SAFETY: advice about our own new mapping. A kernel without huge pages refuses it and need not be told.
         let _ = unsafe { madvise(batch, SLAB_BYTES, Advice::LinuxNoHugepage) };
         for page in 0..PAGES_PER_SLAB {
             // SAFETY: inside the mapping just made. A page has no frame before it is written.
@@ -157,8 +159,8 @@ impl Colouring {
         read.map_err(AssembleError::Kernel)
     }
 
-    /// Takes the longest run found that begins with the colour of `position` and goes on through the colours:
-    /// address and pages.
+    /// Takes the longest run found that begins with the colour of `position` and continues through the colours.
+    /// Returns its address and its number of pages.
     fn take_run(&mut self, position: usize) -> (usize, usize) {
         let colour = position % self.colours;
         let spare = &self.spare;
@@ -182,7 +184,7 @@ impl Colouring {
         (address, pages)
     }
 
-    /// Keeps at most `wanted` pages of each colour and gives the others back.
+    /// Keeps at most `wanted` pages of each colour and returns the others to the kernel.
     fn trim(&mut self, wanted: usize) {
         let mut kept = vec![0; self.colours];
         self.spare.retain(|&address, &mut colour| {
@@ -204,7 +206,7 @@ impl Drop for Colouring {
     }
 }
 
-/// The frame number in a record of `/proc/self/pagemap`, if the page is present and we may know.
+/// The frame number in a record of `/proc/self/pagemap`, if the page is present and the kernel shows the number.
 fn frame(record: u64) -> Option<u64> {
     let present = record >> 63 == 1;
     let frame = record & ((1 << 55) - 1);
@@ -216,7 +218,7 @@ mod tests {
     use super::*;
     use crate::{Memory, MemoryOptions, PageKind, PagesWanted};
 
-    /// Reads every page's frame back: page number i of each column has colour i.
+    /// Reads the frame of every page back: page number i of each column has colour i.
     #[test]
     fn columns_cover_every_colour_once_and_in_order() {
         let slabs = 4;
@@ -243,7 +245,7 @@ mod tests {
             *(if frame as usize % 32 == page % 32 { &mut right } else { &mut wrong }) += 1;
         }
         println!("{right} pages of the right colour, {wrong} of the wrong: {}", memory.pages_description());
-        // The kernel may have moved some page between the arranging and the looking.
+        // The kernel may have moved a page between the assembly and this check.
         assert!(wrong * 50 <= right, "{wrong} of {} pages have the wrong colour", right + wrong);
     }
 

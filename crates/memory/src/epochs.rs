@@ -1,51 +1,52 @@
 //! Quiescent-state reclamation: when may a retired column be written again?
 //!
-//! Goal: a reader pays one load per batch, and one store when the epoch moved. Non-goal: bounding how long a
-//! reader that never announces anything can hold columns back; it must go offline before it sleeps.
+//! Goal: a reader pays one load per batch, and one store if the epoch has moved. Non-goal: a bound on how long a
+//! reader that announces nothing can hold columns back. Such a reader must go offline before it sleeps.
 //!
 //! ```text
 //!   retire (writer)                         quiesce (reader)              reusable_before (scanner)
 //!   remove the entries from the index       ... reads of item bytes ...   fence(SeqCst)             [B]
-//!   now.fetch_add(1, AcqRel)   [A] ------>  now.load(Acquire)     [A]     for every slot:
-//!      = the stamp                          slot.store(Release)   [C] -->   slot.load(Acquire)      [C]
+//!   now.fetch_add(1, AcqRel)   [A] ------>  now.load(Acquire)     [A]     for every reader:
+//!      = the stamp                          epoch.store(Release)  [C] -->   epoch.load(Acquire)     [C]
 //!                                           ... reads of the index ...    stamp < smallest  =>  reusable
-//!   online (reader): now.load(Acquire) [A], slot.store(Release) [C], fence(SeqCst) [B], reads of the index
+//!   online (reader): now.load(Acquire) [A], epoch.store(Release) [C], fence(SeqCst) [B], reads of the index
 //! ```
 //!
-//! The pairs, and what each buys:
+//! What each pair of orderings guarantees:
 //!
-//! * **A** A reader that announces an epoch above a stamp has read `now` from that retirement or a later one
-//!   (the additions form one release sequence), so it sees the index without the column's entries: it cannot
-//!   find the column any more.
-//! * **B** A reader coming online and a scanner cannot miss each other. Either the scanner's load sees the
-//!   announcement, or the reader's fence comes after the scanner's, and then its index loads see every removal
-//!   that happened before the scan.
-//! * **C** What the reader read of the column before it announced (or went offline) happened before the scanner
-//!   saw the announcement, hence before the column is handed out and overwritten.
+//! * **A** A reader that announces an epoch above a stamp has read `now` from that retirement or a later one,
+//!   because the additions form one release sequence. It therefore sees the index without the entries of the
+//!   column, and can no longer find the column.
+//! * **B** A reader that comes online and a scanner cannot miss each other. Either the load of the scanner sees the
+//!   announcement, or the fence of the reader comes after the fence of the scanner. In the second case the reader's
+//!   loads of the index see every removal that happened before the scan.
+//! * **C** What the reader read from the column before it announced an epoch or went offline happened before the
+//!   scanner saw the announcement. It therefore happened before the column is handed out and overwritten.
 //!
 //! Registering and unregistering take the same lock as the scan, which orders them against it.
 
 use crate::shim::{Arc, AtomicU64, Mutex, Ordering, fence, lock};
 
-/// The announced epoch of one reader, alone on its cache line (two, for the adjacent-line prefetcher).
+/// The announced epoch of one reader. It is aligned to two cache lines because processors fetch neighbouring lines
+/// in pairs.
 #[repr(align(128))]
-struct Slot {
-    /// 0 = offline.
+struct Announcement {
+    /// The epoch, or 0 while the reader is offline.
     announced: AtomicU64,
 }
 
 const OFFLINE: u64 = 0;
 
-/// The global epoch and every reader's announcement.
+/// The global epoch and the announcements of all readers.
 pub(crate) struct Epochs {
     now: AtomicU64,
-    slots: Mutex<Vec<Arc<Slot>>>,
+    slots: Mutex<Vec<Arc<Announcement>>>,
 }
 
-/// One reader's part in the epochs. Owned by one thread at a time.
+/// One reader's part in the epochs. One thread owns it at a time.
 pub(crate) struct Participant {
-    slot: Arc<Slot>,
-    /// What the slot holds; only this participant writes it.
+    slot: Arc<Announcement>,
+    /// The value in `slot`, which only this participant writes.
     announced: u64,
 }
 
@@ -56,30 +57,31 @@ impl Epochs {
 
     /// A new participant, online.
     pub(crate) fn register(&self) -> Participant {
-        let slot = Arc::new(Slot { announced: AtomicU64::new(OFFLINE) });
+        let slot = Arc::new(Announcement { announced: AtomicU64::new(OFFLINE) });
         lock(&self.slots).push(slot.clone());
         let mut participant = Participant { slot, announced: OFFLINE };
         participant.online(self);
         participant
     }
 
-    /// Forgets a participant, which holds nothing back from here on.
+    /// Removes a participant, which from then on holds nothing back.
     pub(crate) fn unregister(&self, participant: &mut Participant) {
         participant.offline();
         lock(&self.slots).retain(|slot| !Arc::ptr_eq(slot, &participant.slot));
     }
 
-    /// Stamps something that nobody can find any more. All removals from the index happen before this call.
+    /// Returns the stamp of something that no reader can find any more. All removals from the index happen before
+    /// this call.
     pub(crate) fn retire(&self) -> u64 {
-        // AcqRel: pair A; Acquire also chains this retirement after those of other threads.
+        // AcqRel: Release is pair A. Acquire chains this retirement after those of other threads.
         self.now.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// Whatever was stamped with less than the answer is unreachable and may be written.
+    /// Everything with a stamp below the result is unreachable and may be overwritten.
     pub(crate) fn reusable_before(&self) -> u64 {
         let slots = lock(&self.slots);
-        // Pair B. The removals of everything stamped so far happen before this fence, because the caller got
-        // the stamps from `retire` or from somebody who did.
+        // Pair B. The removals of everything stamped so far happen before this fence: the caller got the stamps
+        // from `retire`, or from a thread that did.
         fence(Ordering::SeqCst);
         let mut before = self.now.load(Ordering::Acquire);
         for slot in slots.iter() {
@@ -91,11 +93,6 @@ impl Epochs {
         }
         before
     }
-
-    /// How many participants are registered.
-    pub(crate) fn participants(&self) -> usize {
-        lock(&self.slots).len()
-    }
 }
 
 impl Participant {
@@ -105,24 +102,25 @@ impl Participant {
         self.announced != OFFLINE
     }
 
-    /// Holds no location and no bytes from before this call. Does nothing offline.
+    /// Announces that the participant holds no location and no bytes from before this call. Does nothing if it is
+    /// offline.
     #[inline]
     pub(crate) fn quiesce(&mut self, epochs: &Epochs) {
         // Pair A.
         let now = epochs.now.load(Ordering::Acquire);
-        // While the epoch stands still nothing was retired since the last announcement, so there is nothing
-        // that a new one could set free.
+        // While the epoch has not moved, nothing was retired since the last announcement, so a new announcement
+        // would free nothing.
         if now != self.announced && self.is_online() {
             self.announce(now);
         }
     }
 
-    /// Holds nothing, and will read nothing until [`Participant::online`].
+    /// Announces that the participant holds nothing, and will read nothing until [`Participant::online`].
     pub(crate) fn offline(&mut self) {
         self.announce(OFFLINE);
     }
 
-    /// Comes back. Does nothing if already online.
+    /// Brings the participant back online. Does nothing if it is online already.
     pub(crate) fn online(&mut self, epochs: &Epochs) {
         if self.is_online() {
             return;
@@ -146,7 +144,7 @@ mod loom_tests {
     use loom::sync::atomic::AtomicUsize;
     use loom::thread;
 
-    /// One entry of an index, and the column it leads to. loom reports a write that races with a read.
+    /// One index entry and the column it leads to. Loom reports a write that races with a read.
     struct Toy {
         epochs: Epochs,
         /// 1 = leads to the column, 0 = empty.
@@ -162,7 +160,7 @@ mod loom_tests {
 
         fn read(&self) {
             if self.entry.load(Ordering::Acquire) == 1 {
-                // SAFETY: loom checks that no write races with this read; that is the point of the test.
+                // SAFETY: loom checks that no write races with this read, which is the purpose of the test.
                 self.column.with(|column| assert_eq!(unsafe { *column }, 7));
             }
         }
@@ -240,7 +238,7 @@ mod loom_tests {
         });
     }
 
-    /// The remover, the one who retires and the one who reuses are three threads.
+    /// Three threads: one removes and retires, one reads, one reuses.
     #[test]
     fn loom_a_scan_by_another_thread_reuses_safely() {
         let mut model = loom::model::Builder::new();
@@ -271,7 +269,7 @@ mod loom_tests {
         });
     }
 
-    /// The test tells the accident: with everybody offline the column is reused at once.
+    /// Shows that the other tests test something: with every reader offline the column is reused at once.
     #[test]
     fn loom_nothing_is_held_back_when_everybody_is_offline() {
         loom::model(|| {

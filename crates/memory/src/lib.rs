@@ -1,8 +1,9 @@
-//! Location to bytes: the arena, its slabs and columns, and when a column may be reused.
+//! The memory: from a location to the bytes of its record. The crate has the arena with its slabs and columns, and
+//! decides when a column may be reused.
 //!
-//! Goal: a record is found by adding two numbers and placed by moving two; nothing is locked and nothing is
-//! counted on either path. Non-goal: deciding who deserves room. The memory hands out empty columns and takes
-//! retired ones back; what they hold, and which goes next, is the caller's.
+//! Goal: reading a record takes one addition to find it, placing a record moves two offsets, and neither takes a
+//! lock or changes a counter that threads share. Non-goal: deciding which items deserve space. The memory hands out
+//! empty columns and takes retired columns back; its caller decides what a column holds and which column goes next.
 //!
 //! ```text
 //!  Memory ── take_column ──> OpenColumn ── place, place_chunk ──> Location      (one owner, no locks)
@@ -13,8 +14,8 @@
 //!  Reader ── pin ──> Guard ── item(Location) ──> Item<'g>: key, value, header   (any thread, no writes)
 //! ```
 //!
-//! [`Guard`] states the one rule that callers must keep; `item.rs` says why the bytes stand still under it;
-//! `epochs.rs` has the orderings.
+//! [`Guard`] states the one rule that callers must keep. `memory/item.rs` explains why the bytes of an item do not
+//! change under that rule, and `epochs.rs` has the memory orderings.
 
 #[cfg(not(any(miri, loom)))]
 mod arena;
@@ -25,25 +26,23 @@ mod arena;
 mod coloured;
 mod column;
 mod epochs;
-mod item;
 mod machine;
 mod memory;
-mod open_column;
 mod options;
 mod pool;
 mod prefetch;
-mod reader;
-mod records;
 mod shim;
 
 pub use column::{Column, ColumnId, ColumnState, SlabId};
-pub use item::{Chunk, Item, LAST_ACCESS_STALE_S, Value};
+pub use memory::chunk::Chunk;
+pub use memory::guard::{Guard, Record, Records};
+pub use memory::item::{Item, LAST_ACCESS_STALE_S, Value};
+pub use memory::open_column::{NewChunked, NewItem, OpenColumn};
+pub use memory::pin::{ChunkSpace, ColumnPin};
+pub use memory::reader::Reader;
 pub use memory::{Memory, RESERVE_BYTES_MAX};
-pub use open_column::{ChunkSpace, ColumnPin, NewChunked, NewItem, OpenColumn};
 pub use options::{
     COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN, Geometry,
     INLINE_VALUE_BYTES_MAX_DEFAULT, MemoryError, MemoryOptions, PageKind, PagesWanted, SLAB_BYTES,
 };
 pub use prefetch::prefetch_read;
-pub use reader::{Guard, Reader};
-pub use records::{Record, Records};

@@ -1,9 +1,10 @@
-//! What the machine says of itself: cache geometry, huge pages, limits. Everything here is a hint read once.
+//! What the machine reports about itself: cache geometry, huge pages, limits. Each value is a hint that is read
+//! once.
 
 use crate::options::{COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN};
 use std::path::Path;
 
-/// Bytes that cover every set of the second-level cache once, if the machine tells.
+/// Bytes that cover every set of the second-level cache once, if the machine describes its cache.
 pub(crate) fn cache_column_bytes(caches: &Path) -> Option<u32> {
     for index in 0..8 {
         let cache = caches.join(format!("index{index}"));
@@ -18,9 +19,9 @@ pub(crate) fn cache_column_bytes(caches: &Path) -> Option<u32> {
     None
 }
 
-/// The column size for a cache whose sets hold `cache_bytes` together: twice that, so that a column covers every set
-/// as often as any other, and what is left over at its end weighs half as much. Halved until `limit_bytes` holds
-/// enough columns.
+/// The column size for a cache whose sets hold `cache_bytes` bytes with one line each: twice that number. A column
+/// then covers every set equally often, and the space left over at its end is a smaller part of it. The size is
+/// halved until `limit_bytes` holds enough columns.
 pub(crate) fn choose_column_bytes(cache_bytes: Option<u32>, limit_bytes: u64) -> u32 {
     let wanted = cache_bytes
         .filter(|bytes| bytes.is_power_of_two() && *bytes <= COLUMN_BYTES_MAX)
@@ -32,15 +33,15 @@ pub(crate) fn choose_column_bytes(cache_bytes: Option<u32>, limit_bytes: u64) ->
     column_bytes
 }
 
-/// How often a column covers every set of the cache, where memory is large enough.
+/// How often a column covers every set of the cache, if the memory is large enough.
 const COVERS: u32 = 2;
 
-/// Where Linux describes the caches of the first processor.
+/// The folder in which Linux describes the caches of the first processor.
 pub(crate) const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
 
 #[cfg(not(any(miri, loom)))]
 mod kernel {
-    /// Explicit huge pages of 2 MiB that are neither used nor promised to somebody.
+    /// Explicit huge pages of 2 MiB that are neither in use nor reserved.
     pub(crate) fn free_huge_pages() -> u64 {
         let read = |name: &str| -> Option<u64> {
             let path = format!("/sys/kernel/mm/hugepages/hugepages-2048kB/{name}");
@@ -49,7 +50,7 @@ mod kernel {
         read("free_hugepages").unwrap_or(0).saturating_sub(read("resv_hugepages").unwrap_or(0))
     }
 
-    /// Whether the kernel gives transparent huge pages to whoever asks by madvise.
+    /// Whether the kernel provides transparent huge pages to a process that asks for them with madvise.
     pub(crate) fn transparent_huge_pages() -> bool {
         std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
             .is_ok_and(|text| text.contains("[always]") || text.contains("[madvise]"))

@@ -1,56 +1,64 @@
-//! The memory as a whole: columns handed out, taken back, and their slabs mapped and given back.
+//! The memory as a whole: it hands out columns, takes them back, and maps and unmaps their slabs.
 //!
-//! Lock order: `retired`, then `pool`. The epochs' own lock is taken under `retired`, and the colouring's under
-//! `pool`; neither takes another. No lock is taken to read or to place an item.
+//! Its parts are child files: `open_column` fills a column, `reader` and `guard` read, `item` and `chunk` are what
+//! is read, `pin` keeps columns from being reused.
+//!
+//! Lock order: `retired`, then `pool`. The lock of the epochs is taken under `retired`, and the lock of the
+//! colouring under `pool`; neither takes another. Reading or placing an item takes no lock.
 
 use crate::arena::Arena;
 use crate::column::{Column, ColumnId, ColumnState, SlabId};
 use crate::epochs::Epochs;
 use crate::machine;
-use crate::open_column::OpenColumn;
 use crate::options::{
     COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, Geometry, MemoryError, MemoryOptions, PageKind, PagesWanted,
     SLAB_BYTES,
 };
 use crate::pool::Pool;
-use crate::reader::{Guard, Reader};
-use crate::records::Records;
 use larder_item::{Location, VALUE_LENGTH_MAX};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Chunks of large values are no longer than this many bytes.
+pub(crate) mod chunk;
+pub(crate) mod guard;
+pub(crate) mod item;
+pub(crate) mod open_column;
+pub(crate) mod pin;
+pub(crate) mod reader;
+
+/// Upper limit for the length of a chunk of a large value, in bytes.
 const CHUNK_BYTES_MAX: u32 = 16 << 10;
-/// The largest reservation: half of what a location can express.
+/// The largest reservation, which is half of what a location can express.
 pub const RESERVE_BYTES_MAX: u64 = 64 << 40;
 
-/// Location to bytes: the arena, its columns, and when they may be reused. A handle; clones are the same memory.
+/// The memory: the arena, its columns, and when they may be reused. The type is a handle, and clones refer to the
+/// same memory.
 #[derive(Clone)]
 pub struct Memory {
-    pub(crate) inner: Arc<Inner>,
+    inner: Arc<Inner>,
 }
 
 /// What the handles share.
-pub(crate) struct Inner {
-    pub(crate) arena: Arena,
-    pub(crate) arena_bytes: u64,
-    pub(crate) column_shift: u32,
-    pub(crate) geometry: Geometry,
-    pub(crate) columns: Box<[Column]>,
-    pub(crate) epochs: Epochs,
+struct Inner {
+    arena: Arena,
+    arena_bytes: u64,
+    column_shift: u32,
+    geometry: Geometry,
+    columns: Box<[Column]>,
+    epochs: Epochs,
     pool: Mutex<Pool>,
     retired: Mutex<Vec<Retired>>,
-    /// Length of `retired`, so that nobody locks it to find it empty.
+    /// The length of `retired`, so that no thread locks it only to find it empty.
     retired_count: AtomicUsize,
-    /// How many of them only a pin held back at the last look.
+    /// How many retired columns only a pin held back at the last [`Memory::recycle`].
     retired_pinned: AtomicUsize,
-    /// Columns that somebody pins.
+    /// Number of columns that have a pin.
     pinned_columns: AtomicUsize,
     limit_slabs: AtomicU32,
 }
 
-/// A column on its way to the free list.
+/// A column on its way to the free columns.
 struct Retired {
     column: ColumnId,
     stamp: u64,
@@ -60,7 +68,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Slabs that fit into `bytes`.
+/// Number of slabs that fit into `bytes`.
 fn slabs_in(bytes: u64) -> u32 {
     u32::try_from(bytes / SLAB_BYTES as u64).unwrap_or(u32::MAX)
 }
@@ -94,17 +102,17 @@ fn settle(options: &MemoryOptions) -> Result<Geometry, MemoryError> {
 }
 
 impl Memory {
-    /// Reserves the address space and settles sizes and kind of pages. Maps nothing yet.
+    /// Reserves the address space and chooses the sizes and the kind of pages. Maps nothing yet.
     ///
     /// # Errors
-    /// Impossible sizes, pages that were demanded and are not there, or no address space.
+    /// Impossible sizes, demanded pages that the machine does not have, or no address space.
     pub fn new(options: MemoryOptions) -> Result<Memory, MemoryError> {
         let geometry = settle(&options)?;
         let slabs = geometry.columns_max / geometry.columns_per_slab;
         let limit_slabs = slabs_in(options.limit_bytes);
         let column_bytes = geometry.column_bytes as usize;
         let arena = Arena::reserve(slabs, limit_slabs, options.pages, column_bytes)?;
-        // SAFETY: a column is made of atomic integers only, for which zero is a value; state 0 is Absent.
+        // SAFETY: a column consists of atomic integers only, for which zero is a value. State 0 is Absent.
         let columns =
             unsafe { Box::<[Column]>::new_zeroed_slice(geometry.columns_max as usize).assume_init() };
         let inner = Inner {
@@ -129,7 +137,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// The sizes that were settled on.
+    /// The sizes that were chosen.
     #[inline]
     pub fn geometry(&self) -> Geometry {
         self.inner.geometry
@@ -140,34 +148,14 @@ impl Memory {
         self.inner.geometry.chunk_bytes_max
     }
 
-    /// Which pages the arena is made of.
+    /// The kind of pages of the arena.
     pub fn pages(&self) -> PageKind {
         self.inner.arena.kind()
     }
 
-    /// The same in a sentence for people, with what could not be had and why.
+    /// The kind of pages in a sentence for people, with the reason if the wanted pages could not be had.
     pub fn pages_description(&self) -> String {
         self.inner.arena.description()
-    }
-
-    /// A new reader, online. One per thread.
-    pub fn register(&self) -> Reader {
-        Reader::new(self.clone())
-    }
-
-    /// Readers registered now.
-    pub fn readers(&self) -> usize {
-        self.inner.epochs.participants()
-    }
-
-    /// An empty column for the caller alone: a free one, else a retired one that nobody reads any more, else one
-    /// of a newly mapped slab. `None` = the limit is reached and all columns are in use (or the kernel has no
-    /// memory left, which is logged). CAS numbers of its items are best taken from `cas_base` up; `now_s` is the
-    /// server's time.
-    pub fn take_column(&self, cas_base: u64, now_s: u32) -> Option<OpenColumn> {
-        let (id, birth) = self.take_free()?;
-        self.inner.columns[id.0 as usize].open(birth, cas_base, now_s);
-        Some(OpenColumn::new(self.clone(), id))
     }
 
     fn take_free(&self) -> Option<(ColumnId, u64)> {
@@ -184,7 +172,7 @@ impl Memory {
         Some((id, pool.birth()))
     }
 
-    /// Maps one more slab if the limit allows.
+    /// Maps one more slab if the limit allows it.
     fn map_one(&self, pool: &mut Pool) -> Option<SlabId> {
         if pool.mapped() >= self.inner.limit_slabs.load(Ordering::Relaxed) {
             return None;
@@ -201,8 +189,9 @@ impl Memory {
         Some(slab)
     }
 
-    /// Maps slabs, and has the kernel fill them with zeros now, until `free_wanted` columns are free or the limit is
-    /// reached. Lets a background thread pay what a SET would otherwise wait for. Returns the free columns.
+    /// Maps slabs and lets the kernel zero them now, until `free_wanted` columns are free or the limit is reached.
+    /// A background thread that calls it saves a SET from waiting for the kernel. Returns the number of free
+    /// columns.
     pub fn map_ahead(&self, free_wanted: usize) -> usize {
         loop {
             let mut pool = lock(&self.inner.pool);
@@ -224,22 +213,23 @@ impl Memory {
         self.inner.limit_slabs.store(slabs_in(bytes).clamp(1, slabs_max), Ordering::Relaxed);
     }
 
-    /// The limit in force, in bytes.
+    /// The current limit, in bytes.
     pub fn limit_bytes(&self) -> u64 {
         u64::from(self.inner.limit_slabs.load(Ordering::Relaxed)) * SLAB_BYTES as u64
     }
 
-    /// How many slabs must be released to obey the limit.
+    /// How many slabs must be released to comply with the limit.
     pub fn over_limit_slabs(&self) -> usize {
         let mapped = lock(&self.inner.pool).mapped();
         mapped.saturating_sub(self.inner.limit_slabs.load(Ordering::Relaxed)) as usize
     }
 
-    /// Takes a sealed column out of use. Nobody can find its records any more: the caller removed or moved every
-    /// entry before. Its bytes stay as they are until every reader that is online now has passed a quiescent point.
+    /// Takes a sealed column out of use. The caller has removed or moved every index entry that led to its records,
+    /// so no reader can find them any more. The bytes stay unchanged until every reader that is online now has
+    /// passed a quiescent point.
     ///
     /// # Panics
-    /// If the column is not sealed: a column retired twice would be handed to two owners.
+    /// If the column is not sealed, because a column that is retired twice would be handed to two owners.
     pub fn retire(&self, id: ColumnId) {
         if let Err(state) = self.column(id).try_retire() {
             panic!("{id:?} cannot be retired: it is {state:?}");
@@ -249,7 +239,7 @@ impl Memory {
         self.inner.retired_count.store(retired.len(), Ordering::Relaxed);
     }
 
-    /// Frees the retired columns that no reader can be reading and nobody pins; returns how many.
+    /// Frees the retired columns that no reader can be reading and that have no pin. Returns their number.
     pub fn recycle(&self) -> usize {
         let mut retired = lock(&self.inner.retired);
         if retired.is_empty() {
@@ -260,7 +250,7 @@ impl Memory {
         let (length, mut pinned) = (retired.len(), 0);
         retired.retain(|entry| {
             let column = self.column(entry.column);
-            // The pin is looked at after the epochs: a reader that pinned under its guard did so before the
+            // The pins are checked after the epochs: a reader that pinned under its guard did so before the
             // announcement that the scan saw.
             let is_pinned = entry.stamp < before && column.is_pinned();
             pinned += usize::from(is_pinned);
@@ -276,54 +266,33 @@ impl Memory {
         length - retired.len()
     }
 
-    /// Columns retired and not yet free.
+    /// Number of columns that are retired and not yet free.
     pub fn retired_columns(&self) -> usize {
         self.inner.retired_count.load(Ordering::Relaxed)
     }
 
-    /// Of them, those that only wait for readers to pass a quiescent point, as of the last [`Memory::recycle`]: the others
-    /// are pinned, for as long as a transfer takes.
+    /// Number of retired columns that only wait for readers to pass a quiescent point, as of the last
+    /// [`Memory::recycle`]. The other retired columns are pinned for the duration of a transfer.
     pub fn returning_columns(&self) -> usize {
         self.retired_columns().saturating_sub(self.inner.retired_pinned.load(Ordering::Relaxed))
     }
 
-    /// Columns that transfers pin ([`ChunkSpace`](crate::ChunkSpace), [`ColumnPin`](crate::ColumnPin)), each counted once.
+    /// Number of columns that transfers pin ([`ChunkSpace`](crate::ChunkSpace), [`ColumnPin`](crate::ColumnPin)). A
+    /// column with several pins counts once.
     pub fn pinned_columns(&self) -> usize {
         self.inner.pinned_columns.load(Ordering::Relaxed)
     }
 
-    #[inline]
-    pub(crate) fn pin(&self, id: ColumnId) {
-        if self.column(id).pin() {
-            self.inner.pinned_columns.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn unpin(&self, id: ColumnId) {
-        if self.column(id).unpin() {
-            self.inner.pinned_columns.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Gives one slab back to the kernel if there is one all of whose columns are free.
-    pub fn release_free_slab(&self) -> bool {
-        let mut pool = lock(&self.inner.pool);
-        let Some(slab) = pool.all_free() else { return false };
-        pool.begin_release(slab);
-        self.unmap(&mut pool, slab)
-    }
-
-    /// Chooses the slab that is cheapest to empty and stops handing out its columns. The caller then moves or
-    /// drops the items of its sealed columns (and seals its open ones), retires them, and calls
-    /// [`Memory::finish_release`] until that succeeds. `None` = no mapped slab is left to choose.
+    /// Chooses the slab that is cheapest to empty and stops handing out its columns. The caller then moves or drops
+    /// the items of its sealed columns, seals its open ones, retires all of them, and calls
+    /// [`Memory::finish_release`] until that succeeds. `None` if no mapped slab is left to choose.
     pub fn begin_release_slab(&self) -> Option<SlabId> {
         let mut pool = lock(&self.inner.pool);
         let columns = &self.inner.columns;
         let slab = pool.choose_release(|range| {
             let cost = |column: &Column| match column.state() {
                 ColumnState::Sealed => u64::from(column.live_bytes()),
-                // Emptying these means waiting for somebody.
+                // Emptying an open column means waiting for its owner.
                 ColumnState::Open => 4 * u64::from(self.inner.geometry.column_bytes),
                 _ => 0,
             };
@@ -333,14 +302,14 @@ impl Memory {
         Some(slab)
     }
 
-    /// The columns of a slab, with what each is doing.
+    /// The columns of a slab and their states.
     pub fn slab_columns(&self, slab: SlabId) -> impl Iterator<Item = (ColumnId, ColumnState)> {
         let per_slab = self.inner.geometry.columns_per_slab;
         (slab.0 * per_slab..(slab.0 + 1) * per_slab)
             .map(|id| (ColumnId(id), self.column(ColumnId(id)).state()))
     }
 
-    /// Gives the slab back to the kernel if all of its columns are free by now.
+    /// Gives the slab back to the kernel if all of its columns are free by now. Returns whether it did.
     ///
     /// # Panics
     /// If the slab is not being released.
@@ -351,7 +320,7 @@ impl Memory {
         pool.is_all_free(slab) && self.unmap(&mut pool, slab)
     }
 
-    /// Changes one's mind after [`Memory::begin_release_slab`]: the slab's columns are handed out again.
+    /// Ends a release that [`Memory::begin_release_slab`] began: the columns of the slab are handed out again.
     ///
     /// # Panics
     /// If the slab is not being released.
@@ -372,7 +341,7 @@ impl Memory {
         true
     }
 
-    /// The book-keeping of a column.
+    /// The bookkeeping of a column.
     ///
     /// # Panics
     /// If there is no such column.
@@ -381,32 +350,26 @@ impl Memory {
         &self.inner.columns[id.0 as usize]
     }
 
-    /// Columns with numbers below this were mapped at some time (those of slabs given back are Absent now); all others
-    /// never.
+    /// Only columns with numbers below this one were ever mapped. Columns of slabs that were given back are Absent
+    /// now.
     pub fn columns_mapped(&self) -> u32 {
         lock(&self.inner.pool).slabs_touched() * self.inner.geometry.columns_per_slab
     }
 
-    /// Every sealed column, by rising number, as its state is when the iterator reaches it.
-    pub fn sealed_columns(&self) -> impl Iterator<Item = (ColumnId, &Column)> {
-        let columns = &self.inner.columns[..self.columns_mapped() as usize];
-        let numbered = columns.iter().enumerate().map(|(id, column)| (ColumnId(id as u32), column));
-        numbered.filter(|(_, column)| column.state() == ColumnState::Sealed)
-    }
-
-    /// The column that holds a location in memory.
+    /// The column of a location in memory.
     #[inline]
     pub fn column_of(&self, at: Location) -> ColumnId {
         debug_assert!(!at.is_on_flash());
         ColumnId((at.offset() >> self.inner.column_shift) as u32)
     }
 
-    /// Columns that can be taken without mapping or waiting.
+    /// Number of columns that can be taken without mapping a slab and without waiting.
     pub fn free_columns(&self) -> usize {
         lock(&self.inner.pool).free_columns()
     }
 
-    /// Columns that can be taken without waiting: the free ones, and those of slabs that may still be mapped.
+    /// Number of columns that can be taken without waiting: the free ones, and those of slabs that may still be
+    /// mapped.
     pub fn available_columns(&self) -> usize {
         let pool = lock(&self.inner.pool);
         let unmapped = self.inner.limit_slabs.load(Ordering::Relaxed).saturating_sub(pool.mapped());
@@ -418,24 +381,13 @@ impl Memory {
         u64::from(lock(&self.inner.pool).mapped()) * SLAB_BYTES as u64
     }
 
-    /// Bytes held beside the slabs: book-keeping of the columns touched so far, and spare coloured pages.
+    /// Bytes held beside the slabs: the bookkeeping of the columns used so far, and spare coloured pages.
     pub fn overhead_bytes(&self) -> u64 {
         let table = u64::from(self.columns_mapped()) * size_of::<Column>() as u64;
         table + self.inner.arena.spare_bytes()
     }
 
-    /// Whether the slab is mapped.
-    pub fn is_mapped(&self, slab: SlabId) -> bool {
-        lock(&self.inner.pool).is_mapped(slab)
-    }
-
-    /// Walks the key rows of a sealed column: every record ever placed in it, dead or alive, in order of placing.
-    /// Empty if the column is not sealed, or somebody pins it (a chunk of it may still be written).
-    pub fn records<'g>(&self, guard: &Guard<'g>, id: ColumnId) -> Records<'g> {
-        guard.records(id)
-    }
-
-    /// The arena's first byte, for tests that ask the kernel about its pages.
+    /// The first byte of the arena, for tests that ask the kernel about its pages.
     #[doc(hidden)]
     pub fn base(&self) -> *const u8 {
         self.inner.arena.base()

@@ -1,4 +1,4 @@
-//! What the caller may choose, what it got, and what can go wrong at start.
+//! What the caller chooses, the sizes that result, and the errors at start.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ pub const SLAB_BYTES: usize = 2 << 20;
 pub const COLUMN_BYTES_MIN: u32 = 32 << 10;
 /// Largest column, in bytes.
 pub const COLUMN_BYTES_MAX: u32 = 1 << 20;
-/// Column size where the machine does not describe its cache: 2048 sets of 64 bytes.
+/// Column size if the machine does not describe its cache: 2048 sets of 64 bytes.
 pub const COLUMN_BYTES_DEFAULT: u32 = 128 << 10;
-/// Columns that a limit should hold at least, before columns get smaller.
+/// The number of columns that a limit should hold. Columns are made smaller to reach it.
 pub const COLUMNS_WANTED_MIN: u64 = 1000;
 /// Default for [`MemoryOptions::inline_value_bytes_max`].
 pub const INLINE_VALUE_BYTES_MAX_DEFAULT: u32 = 1024;
@@ -18,34 +18,35 @@ pub const INLINE_VALUE_BYTES_MAX_DEFAULT: u32 = 1024;
 #[cfg(not(any(miri, loom)))]
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// Which pages the arena should be made of.
+/// The kind of pages that the arena should use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PagesWanted {
-    /// Explicit huge pages as far as the machine has some in reserve, else transparent ones, else small ones.
+    /// Explicit huge pages as far as the machine has them in reserve, otherwise transparent ones, otherwise small
+    /// ones.
     #[default]
     Auto,
     /// Explicit huge pages, or an error.
     Huge,
-    /// Transparent huge pages, or an error where the kernel never gives any.
+    /// Transparent huge pages, or an error if the kernel never provides any.
     Transparent,
     /// 4-KiB pages.
     Small,
-    /// 4-KiB pages sorted by cache colour; plain ones where the kernel hides physical addresses.
+    /// 4-KiB pages sorted by cache colour, or plain ones if the kernel hides physical addresses.
     Coloured,
 }
 
-/// Which pages the arena is made of.
+/// The kind of pages that the arena uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageKind {
     /// 2-MiB pages from the machine's reserve (`vm.nr_hugepages`).
     ExplicitHuge,
-    /// 2-MiB pages that the kernel gives when it can.
+    /// 2-MiB pages that the kernel provides when it can.
     Transparent,
     /// 4-KiB pages.
     Small,
     /// 4-KiB pages arranged so that each column covers every cache set once.
     Coloured {
-        /// How many colours there are: pages per column.
+        /// Number of colours, which is the number of pages of a column.
         colours: u32,
     },
 }
@@ -53,21 +54,23 @@ pub enum PageKind {
 /// How to set up a [`Memory`](crate::Memory).
 #[derive(Clone, Debug)]
 pub struct MemoryOptions {
-    /// Bytes of all columns together; rounded down to whole slabs (but at least one).
+    /// Bytes of all columns together, rounded down to whole slabs, but at least one slab.
     pub limit_bytes: u64,
-    /// How far [`Memory::set_limit`](crate::Memory::set_limit) may raise the limit later, in bytes. Address space
-    /// only. `None` = not at all.
+    /// The highest limit that [`Memory::set_limit`](crate::Memory::set_limit) may set later, in bytes. It costs
+    /// address space only. `None` means that the limit cannot be raised.
     pub reserve_bytes: Option<u64>,
-    /// Bytes of a column, a power of two in 32 KiB..=1 MiB; `None` = from the machine's cache description.
+    /// Bytes of a column, a power of two from 32 KiB to 1 MiB. `None` means that the cache description of the
+    /// machine decides.
     pub column_bytes: Option<u32>,
     /// Which pages to use.
     pub pages: PagesWanted,
-    /// Values up to this many bytes stand behind their key; longer ones at the column's high end.
+    /// Values up to this many bytes are stored behind their key. Longer ones are stored at the high end of the
+    /// column.
     pub inline_value_bytes_max: u32,
 }
 
 impl Default for MemoryOptions {
-    /// 64 MiB, everything else as the machine has it.
+    /// 64 MiB, and the machine decides everything else.
     fn default() -> Self {
         MemoryOptions {
             limit_bytes: 64 << 20,
@@ -79,7 +82,7 @@ impl Default for MemoryOptions {
     }
 }
 
-/// The sizes that were settled on.
+/// The sizes that were chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Bytes of a column, a power of two.
@@ -88,28 +91,28 @@ pub struct Geometry {
     pub slab_bytes: u32,
     /// Columns of a slab, at most 64.
     pub columns_per_slab: u32,
-    /// Columns of the whole reservation.
+    /// Number of columns in the whole reservation.
     pub columns_max: u32,
-    /// Values up to this many bytes stand behind their key.
+    /// Values up to this many bytes are stored behind their key.
     pub inline_value_bytes_max: u32,
-    /// Longest value `OpenColumn::place` should be given: a longer one goes into chunks. No more than
-    /// `VALUE_LENGTH_MAX`, and no more than a quarter of a column.
+    /// Longest value that should be given to `OpenColumn::place`, in bytes. A longer value goes into chunks. At
+    /// most `VALUE_LENGTH_MAX`, and at most a quarter of a column.
     pub whole_value_bytes_max: u32,
     /// Longest chunk, in bytes: 16 KiB or an eighth of a column, whichever is less.
     pub chunk_bytes_max: u32,
 }
 
-/// Why the memory could not be set up. Each text is one line and says what to do.
+/// Why the memory could not be set up. Each message is one line and says what to do.
 #[derive(Debug)]
 pub enum MemoryError {
-    /// The limit is smaller than one slab or larger than a location can express.
+    /// The limit is smaller than one slab, or larger than a location can express.
     Limit {
-        /// The limit asked for.
+        /// The requested limit.
         bytes: u64,
     },
-    /// The column size is not a power of two in range.
+    /// The column size is not a power of two in the allowed range.
     ColumnBytes {
-        /// The size asked for.
+        /// The requested size.
         bytes: u32,
     },
     /// Explicit huge pages were demanded, and the machine has too few.
@@ -123,9 +126,9 @@ pub enum MemoryError {
     TransparentAbsent,
     /// The kernel refused the address space.
     Reserve {
-        /// Bytes asked for.
+        /// Bytes that were requested.
         bytes: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         error: std::io::Error,
     },
 }

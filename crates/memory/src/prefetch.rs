@@ -1,6 +1,7 @@
-//! The processor's hint that a line will be read soon.
+//! The prefetch instruction.
 
-/// Asks for the cache line of `at`. Never faults, whatever the address; does nothing where there is no such hint.
+/// Hints to the processor that the cache line at `at` will be read soon. The call never faults, whatever the
+/// address, and does nothing on processors without such a hint.
 #[inline(always)]
 pub fn prefetch_read(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

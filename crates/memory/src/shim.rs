@@ -1,4 +1,5 @@
-//! The one door to synchronisation for [`crate::epochs`]: the standard library's, or loom's under `--cfg loom`.
+//! The synchronisation primitives of [`crate::epochs`]: those of the standard library, or loom's under `--cfg
+//! loom`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -12,8 +13,8 @@ pub(crate) use std::sync::{
     atomic::{AtomicU64, Ordering, fence},
 };
 
-/// Locks `mutex`; a panic of an earlier holder is no reason to stop (every critical section here leaves its
-/// data whole at every step).
+/// Locks `mutex`, even if an earlier holder panicked: every critical section of this crate leaves its data
+/// consistent at every step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

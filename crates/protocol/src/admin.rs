@@ -2,21 +2,20 @@
 
 use crate::limits::CLASSES_MAX;
 use crate::reply;
-use crate::request::Request;
 use crate::scan::{Words, number_f64, number_i32, number_u32};
 
 /// `debugtime <seconds>|p|r`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugTime {
-    /// Move the clock by so many seconds, either way.
+    /// Move the clock by this many seconds, forward or backward.
     Move(i32),
     /// `p`: stop the clock.
     Pause,
-    /// `r`: let it run again.
+    /// `r`: let the clock run again.
     Resume,
 }
 
-/// What `stats` is asked for.
+/// The statistics that `stats` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatsKind<'a> {
     /// `stats`
@@ -33,7 +32,7 @@ pub enum StatsKind<'a> {
     Sizes,
     /// `stats conns`
     Conns,
-    /// `stats temperature`, which is ours.
+    /// `stats temperature`, which memcached does not have.
     Temperature,
     /// `stats detail on`
     DetailOn,
@@ -45,25 +44,25 @@ pub enum StatsKind<'a> {
     Cachedump {
         /// Slab class, below [`CLASSES_MAX`].
         class: u32,
-        /// Most items to list; 0 is no limit.
+        /// Most items to list. 0 means no limit.
         limit: u32,
     },
     /// `stats extstore`
     Extstore,
-    /// `stats flash`, which memcached does not have
+    /// `stats flash`, which memcached does not have.
     Flash,
-    /// Any other word. memcached answers `ERROR` to those it does not know.
+    /// Any other word. memcached answers `ERROR` to words it does not know.
     Other(&'a [u8]),
 }
 
 /// `slabs ...`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Slabs {
-    /// `slabs reassign <source> <destination>`; a source of -1 means any.
+    /// `slabs reassign <source> <destination>`. A source of -1 means any class.
     Reassign {
-        /// Class that gives.
+        /// The class that gives a page.
         source: i32,
-        /// Class that receives.
+        /// The class that receives a page.
         destination: i32,
     },
     /// `slabs automove 0|1|2`
@@ -79,23 +78,23 @@ pub enum Slabs {
 /// `lru ...`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Lru {
-    /// `lru tune <hot%> <warm%> <hot factor> <warm factor>`, already checked: the percentages sum to at most 80,
-    /// the factors are above 0.
+    /// `lru tune <hot%> <warm%> <hot factor> <warm factor>`. The values are checked: the percentages add up to at
+    /// most 80, and the factors are above 0.
     Tune {
-        /// Share of memory for the hot segment, in percent.
+        /// Share of the hot segment in memory, in percent.
         hot_percent: u32,
-        /// Share of memory for the warm segment, in percent.
+        /// Share of the warm segment in memory, in percent.
         warm_percent: u32,
-        /// Most age of the hot segment relative to the cold one.
+        /// Highest age of the hot segment relative to the cold one.
         hot_factor: f64,
-        /// Most age of the warm segment relative to the cold one.
+        /// Highest age of the warm segment relative to the cold one.
         warm_factor: f64,
     },
     /// `lru mode flat`
     ModeFlat,
     /// `lru mode segmented`
     ModeSegmented,
-    /// `lru temp_ttl <seconds>`; `None` is `-1`, off.
+    /// `lru temp_ttl <seconds>`. `None` stands for `-1`, which switches it off.
     TempTtl(Option<u32>),
 }
 
@@ -123,7 +122,7 @@ pub enum LruCrawler<'a> {
 pub enum CrawlTarget<'a> {
     /// `all`
     All,
-    /// `hash`: everything, in hash table order. Not for `crawl`.
+    /// `hash`: all items, in the order of the hash table. Not allowed for `crawl`.
     Hash,
     /// A comma-separated list of class numbers.
     Classes(Classes<'a>),
@@ -152,29 +151,29 @@ impl Iterator for Classes<'_> {
 /// `extstore <setting> <value>`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Extstore {
-    /// `item_size`: smallest item written to flash, in bytes.
+    /// `item_size`: the smallest item that is written to flash, in bytes.
     ItemSize(u32),
-    /// `item_age`: seconds an item must have been idle.
+    /// `item_age`: how long an item must have been idle, in seconds.
     ItemAge(u32),
-    /// `low_ttl`: items with less time left than this go to their own pages, in seconds.
+    /// `low_ttl`: items that expire sooner than this go to pages of their own, in seconds.
     LowTtl(u32),
-    /// `recache_rate`: one in so many flash hits returns to memory.
+    /// `recache_rate`: one in this many flash hits returns to memory.
     RecacheRate(u32),
-    /// `compact_under`: compact when fewer pages than this are free.
+    /// `compact_under`: compact if fewer pages than this are free.
     CompactUnder(u32),
-    /// `drop_under`: drop pages when fewer than this are free.
+    /// `drop_under`: drop pages if fewer than this are free.
     DropUnder(u32),
-    /// `max_sleep`: longest pause of the writer, in microseconds.
+    /// `max_sleep`: the longest pause of the writer, in microseconds.
     MaxSleep(u32),
-    /// `max_frag`: share of a page's bytes that must be dead before it is compacted.
+    /// `max_frag`: the share of a page's bytes that must be dead before the page is compacted.
     MaxFrag(f64),
-    /// `drop_unread`: compaction drops items nobody read.
+    /// `drop_unread`: compaction drops items that were never read.
     DropUnread(bool),
-    /// `free_memchunks`: accepted for old scripts.
+    /// `free_memchunks`: accepted so that old scripts work.
     FreeMemchunks(u32),
 }
 
-/// The event streams of a `watch`, as a set.
+/// A set of event streams that a client watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct WatchKinds(u16);
 
@@ -218,20 +217,22 @@ impl WatchKinds {
         self.0 & other.0 == other.0
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     pub fn union(self, other: WatchKinds) -> WatchKinds {
         WatchKinds(self.0 | other.0)
     }
 }
 
-type Answer<'a> = Result<Request<'a>, &'static str>;
+/// The arguments of a command, or the reply that refuses them.
+type Arguments<T> = Result<T, &'static str>;
 
-/// `stats ...`; `words` stand after the command.
+/// `stats ...`; `words` are the words after the command.
 ///
-/// `reset`, `detail` (and its argument), `settings`, `cachedump`, `conns` and `extstore` may be cut short, in that
-/// order of preference, because memcached compares only as many bytes as were typed.
-pub(crate) fn stats<'a>(mut words: Words<'a>) -> Answer<'a> {
-    let Some(word) = words.next() else { return Ok(Request::Stats(StatsKind::General)) };
+/// `reset`, `detail` (and its argument), `settings`, `cachedump`, `conns` and `extstore` may be abbreviated,
+/// because memcached compares only as many bytes as were sent. An ambiguous abbreviation means the first of them in
+/// this order.
+pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
+    let Some(word) = words.next() else { return Ok(StatsKind::General) };
     let starts = |full: &[u8]| full.starts_with(word);
     let kind = match word {
         b"items" => StatsKind::Items,
@@ -247,10 +248,10 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Answer<'a> {
         b"flash" => StatsKind::Flash,
         other => StatsKind::Other(other),
     };
-    Ok(Request::Stats(kind))
+    Ok(kind)
 }
 
-fn detail(word: &[u8]) -> Result<StatsKind<'static>, &'static str> {
+fn detail(word: &[u8]) -> Arguments<StatsKind<'static>> {
     match word {
         b"" => Err(reply::STATS_DETAIL_USAGE),
         _ if b"on".starts_with(word) => Ok(StatsKind::DetailOn),
@@ -260,7 +261,7 @@ fn detail(word: &[u8]) -> Result<StatsKind<'static>, &'static str> {
     }
 }
 
-fn cachedump(mut words: Words<'_>) -> Result<StatsKind<'static>, &'static str> {
+fn cachedump(mut words: Words<'_>) -> Arguments<StatsKind<'static>> {
     let (Some(class), Some(limit)) = (words.next(), words.next()) else { return Err(reply::BAD_LINE) };
     match (number_u32(class), number_u32(limit)) {
         (Some(class), Some(_)) if class >= CLASSES_MAX => Err(reply::ILLEGAL_SLAB),
@@ -270,7 +271,7 @@ fn cachedump(mut words: Words<'_>) -> Result<StatsKind<'static>, &'static str> {
 }
 
 /// `slabs ...`
-pub(crate) fn slabs<'a>(mut words: Words<'a>) -> Answer<'a> {
+pub(crate) fn slabs(mut words: Words<'_>) -> Arguments<Slabs> {
     let slabs = match (words.next(), words.next(), words.next()) {
         (Some(b"reassign"), Some(source), Some(destination)) => Slabs::Reassign {
             source: number_i32(source).ok_or(reply::BAD_FORMAT)?,
@@ -291,11 +292,11 @@ pub(crate) fn slabs<'a>(mut words: Words<'a>) -> Answer<'a> {
         },
         _ => return Err(reply::ERROR),
     };
-    Ok(Request::Slabs(slabs))
+    Ok(slabs)
 }
 
 /// `lru ...`
-pub(crate) fn lru<'a>(mut words: Words<'a>) -> Answer<'a> {
+pub(crate) fn lru(mut words: Words<'_>) -> Arguments<Lru> {
     let lru = match (words.next(), words.next()) {
         (Some(b"tune"), Some(hot)) => {
             let (Some(warm), Some(hot_factor), Some(warm_factor)) =
@@ -323,11 +324,11 @@ pub(crate) fn lru<'a>(mut words: Words<'a>) -> Answer<'a> {
         },
         _ => return Err(reply::ERROR),
     };
-    Ok(Request::Lru(lru))
+    Ok(lru)
 }
 
 /// `lru_crawler ...`
-pub(crate) fn lru_crawler<'a>(mut words: Words<'a>) -> Answer<'a> {
+pub(crate) fn lru_crawler<'a>(mut words: Words<'a>) -> Arguments<LruCrawler<'a>> {
     let crawler = match (words.next(), words.next()) {
         (Some(b"enable"), _) => LruCrawler::Enable,
         (Some(b"disable"), _) => LruCrawler::Disable,
@@ -344,10 +345,10 @@ pub(crate) fn lru_crawler<'a>(mut words: Words<'a>) -> Answer<'a> {
         (Some(b"mgdump"), Some(word)) => LruCrawler::Mgdump(crawl_target(word)?),
         _ => return Err(reply::ERROR),
     };
-    Ok(Request::LruCrawler(crawler))
+    Ok(crawler)
 }
 
-fn crawl_target(word: &[u8]) -> Result<CrawlTarget<'_>, &'static str> {
+fn crawl_target(word: &[u8]) -> Arguments<CrawlTarget<'_>> {
     match word {
         b"all" => Ok(CrawlTarget::All),
         b"hash" => Ok(CrawlTarget::Hash),
@@ -363,7 +364,7 @@ fn crawl_target(word: &[u8]) -> Result<CrawlTarget<'_>, &'static str> {
 }
 
 /// `extstore <setting> <value>`
-pub(crate) fn extstore<'a>(mut words: Words<'a>) -> Answer<'a> {
+pub(crate) fn extstore(mut words: Words<'_>) -> Arguments<Extstore> {
     let (Some(name), Some(value)) = (words.next(), words.next()) else { return Err(reply::ERROR) };
     let number = number_u32(value).ok_or(reply::ERROR);
     let setting = match name {
@@ -379,26 +380,26 @@ pub(crate) fn extstore<'a>(mut words: Words<'a>) -> Answer<'a> {
         b"free_memchunks" => Extstore::FreeMemchunks(number?),
         _ => return Err(reply::ERROR),
     };
-    Ok(Request::Extstore(setting))
+    Ok(setting)
 }
 
 /// `watch ...`
-pub(crate) fn watch<'a>(words: Words<'a>) -> Answer<'a> {
+pub(crate) fn watch(words: Words<'_>) -> Arguments<WatchKinds> {
     let mut kinds = WatchKinds::default();
     for word in words {
         let named = WatchKinds::NAMES.iter().find(|(name, _)| *name == word).ok_or(reply::ERROR)?;
         kinds = kinds.union(named.1);
     }
-    Ok(Request::Watch(if kinds == WatchKinds::default() { WatchKinds::FETCHERS } else { kinds }))
+    Ok(if kinds == WatchKinds::default() { WatchKinds::FETCHERS } else { kinds })
 }
 
 /// `debugtime ...`
-pub(crate) fn debugtime<'a>(mut words: Words<'a>) -> Answer<'a> {
+pub(crate) fn debugtime(mut words: Words<'_>) -> Arguments<DebugTime> {
     let time = match words.next() {
         Some(b"p") => DebugTime::Pause,
         Some(b"r") => DebugTime::Resume,
         Some(seconds) => DebugTime::Move(number_i32(seconds).ok_or(reply::ERROR)?),
         None => return Err(reply::ERROR),
     };
-    Ok(Request::DebugTime(time))
+    Ok(time)
 }

@@ -1,5 +1,5 @@
-//! Standard base64 with padding, as the meta commands' `b` flag uses it. Decoding is strict: the length is a
-//! multiple of four, padding only at the end, no spaces.
+//! Standard base64 with padding, for the `b` flag of the meta commands. Decoding is strict: the length is a
+//! multiple of four, padding occurs only at the end, and there are no spaces.
 
 use crate::limits::KEY_BYTES_MAX;
 
@@ -15,7 +15,7 @@ const VALUES: [u8; 256] = {
     values
 };
 
-/// Appends the base64 of `bytes`, padded.
+/// Appends `bytes` in base64, padded.
 pub fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
     let (triples, tail) = bytes.as_chunks::<3>();
     for triple in triples {
@@ -36,8 +36,8 @@ fn quad(triple: [u8; 3]) -> [u8; 4] {
     [a >> 2, (a & 3) << 4 | b >> 4, (b & 15) << 2 | c >> 6, c & 63].map(|value| ALPHABET[usize::from(value)])
 }
 
-/// Decodes the key of a request that carries the `b` flag into `buffer`. `None` when the token is empty, not
-/// base64, or longer than a key may be. A key that [`crate::parse()`] let through always decodes.
+/// Decodes the key of a request with the `b` flag into `buffer`. `None` if the token is empty, is not base64, or
+/// decodes to more bytes than a key may have. A key that [`crate::parse()`] accepted always decodes.
 pub fn decode_key<'b>(token: &[u8], buffer: &'b mut [u8; KEY_BYTES_MAX]) -> Option<&'b [u8]> {
     let (quads, tail) = token.as_chunks::<4>();
     let (last, whole) = quads.split_last()?;

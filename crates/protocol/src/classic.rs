@@ -1,24 +1,39 @@
-//! Every command by name, and the classic ones in full.
+//! Every line of the protocol by its command name. The classic commands are read here; `meta` and `admin` read
+//! theirs.
+
+use memchr::memchr;
 
 use crate::admin;
-use crate::fast::{find_keys, with_block};
-use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::keys::find_keys;
+use crate::limits::{KEY_BYTES_MAX, LINE_BYTES_MIN, VALUE_BYTES_MAX, WHOLE_LINE_BYTES_MAX};
+use crate::line::{Line, line_limit, line_text_end, with_block};
 use crate::meta::{Meta, MetaVerb, read_flags};
-use crate::parse::{Line, ParseOptions, Step};
 use crate::reply;
 use crate::request::{Request, Store, StoreVerb};
 use crate::scan::{Words, last_word, number_i32, number_u32, number_u64};
+use crate::step::{ParseOptions, Step};
 
-/// One complete line: `text` without its end, `consumed` bytes with it.
-pub(crate) fn dispatch<'a>(
-    input: &'a [u8],
-    text: &'a [u8],
-    consumed: usize,
-    options: &ParseOptions,
-) -> Step<'a> {
+/// Reads any line. `fast` handles the frequent spellings more quickly.
+#[inline(never)]
+pub(crate) fn any_line<'a>(input: &'a [u8], options: &ParseOptions) -> Step<'a> {
+    let limit = line_limit(input, options);
+    let window = &input[..input.len().min(limit.max(WHOLE_LINE_BYTES_MAX).saturating_add(1))];
+    let Some(newline) = memchr(b'\n', window) else {
+        return if input.len() > limit { Step::Close } else { Step::NeedMore { at_least: input.len() + 1 } };
+    };
+    let consumed = newline + 1;
+    if consumed < LINE_BYTES_MIN {
+        return Step::Reject { error: reply::BAD_FORMAT, consumed, swallow: 0 };
+    }
+    let text = &input[..line_text_end(input, newline)];
+    dispatch(input, text, consumed, options)
+}
+
+/// Reads one complete line: `text` is the line without its end, and `consumed` is its length with the end.
+fn dispatch<'a>(input: &'a [u8], text: &'a [u8], consumed: usize, options: &ParseOptions) -> Step<'a> {
     let line = Line { input, text, consumed, options: *options };
     let mut words = Words::new(text);
-    // A line that starts with a space has an empty command.
+    // The command of a line that starts with a space is empty.
     let command = if text.starts_with(b" ") { &[] } else { words.next().unwrap_or_default() };
     match command {
         b"get" => keys(&line, words, false, None),
@@ -45,7 +60,7 @@ pub(crate) fn dispatch<'a>(
     }
 }
 
-/// The commands that name no key.
+/// The commands without a key.
 fn unkeyed<'a>(line: &Line<'a>, command: &[u8], words: Words<'a>) -> Step<'a> {
     let last = last_word(line.text);
     let noreply = last == b"noreply";
@@ -56,20 +71,20 @@ fn unkeyed<'a>(line: &Line<'a>, command: &[u8], words: Words<'a>) -> Step<'a> {
         b"flush_all" => line.answer(flush_all(words, noreply), noreply),
         b"cache_memlimit" => line.answer(cache_memlimit(words, noreply), noreply),
         b"shutdown" => line.answer(shutdown(words), false),
-        b"debugtime" => line.answer(admin::debugtime(words), false),
-        b"stats" => line.answer(admin::stats(words), false),
-        b"slabs" => line.answer(admin::slabs(words), false),
-        b"lru" => line.answer(admin::lru(words), false),
-        b"lru_crawler" => line.answer(admin::lru_crawler(words), false),
-        b"extstore" => line.answer(admin::extstore(words), false),
-        b"watch" => line.answer(admin::watch(words), false),
+        b"debugtime" => line.answer(admin::debugtime(words).map(Request::DebugTime), false),
+        b"stats" => line.answer(admin::stats(words).map(Request::Stats), false),
+        b"slabs" => line.answer(admin::slabs(words).map(Request::Slabs), false),
+        b"lru" => line.answer(admin::lru(words).map(Request::Lru), false),
+        b"lru_crawler" => line.answer(admin::lru_crawler(words).map(Request::LruCrawler), false),
+        b"extstore" => line.answer(admin::extstore(words).map(Request::Extstore), false),
+        b"watch" => line.answer(admin::watch(words).map(Request::Watch), false),
         b"refresh_certs" => line.answer(Ok(Request::RefreshCerts), false),
         _ if last.starts_with(b"HTTP/") => Step::Close,
         _ => line.reject(reply::ERROR, noreply, 0),
     }
 }
 
-/// The keys of a retrieval, which are all the words left.
+/// A retrieval whose keys are the remaining words.
 fn keys<'a>(line: &Line<'a>, words: Words<'a>, with_cas: bool, exptime: Option<i32>) -> Step<'a> {
     let from = line.text.len() - words.rest().len();
     match find_keys(line.input, from) {
@@ -88,7 +103,7 @@ fn gat<'a>(line: &Line<'a>, mut words: Words<'a>, with_cas: bool) -> Step<'a> {
     }
 }
 
-/// `<key> <flags> <exptime> <bytes> [cas] [noreply]`. Once `<bytes>` is known, a refused line takes its data
+/// `<key> <flags> <exptime> <bytes> [cas] [noreply]`. If `<bytes>` could be read, a refused line takes its data
 /// block with it.
 fn store<'a>(line: &Line<'a>, words: Words<'a>, verb: StoreVerb) -> Step<'a> {
     let needed = if verb == StoreVerb::Cas { 5 } else { 4 };
@@ -119,10 +134,10 @@ fn store<'a>(line: &Line<'a>, words: Words<'a>, verb: StoreVerb) -> Step<'a> {
     })
 }
 
-/// `<key> ... [noreply]`: the key checked, the rest left to `read`. Words beyond those it wants are ignored.
-/// From this many words behind the key a `delete` is refused.
+/// A `delete` with this many words behind the key is refused.
 const DELETE_WORDS_MAX: usize = 4;
 
+/// `<key> ... [noreply]`: checks the key and leaves the other words to `read`.
 fn keyed<'a>(
     line: &Line<'a>,
     mut words: Words<'a>,
@@ -136,8 +151,8 @@ fn keyed<'a>(
     line.answer(read(key, words, noreply), noreply)
 }
 
-/// Extra words are ignored as memcached does, but not as many as cannot be an old time and a `noreply`: libmemcached's
-/// conformance test expects those to be refused.
+/// Extra words are ignored, as in memcached. But a line with so many words that they cannot be an old time and a
+/// `noreply` is refused, as libmemcached's conformance test expects.
 fn delete<'a>(key: &'a [u8], words: Words<'a>, noreply: bool) -> Result<Request<'a>, &'static str> {
     if words.count() >= DELETE_WORDS_MAX {
         return Err(reply::BAD_FORMAT);
@@ -170,7 +185,7 @@ fn meta<'a>(line: &Line<'a>, mut words: Words<'a>, verb: MetaVerb) -> Step<'a> {
     line.answer(flags.map(|flags| Request::Meta(Meta { verb, key, flags, bytes: 0, data: &[] })), false)
 }
 
-/// `ms <key> <datalen> <flag>*`. Once the length is known, a refused line takes its data block with it.
+/// `ms <key> <datalen> <flag>*`. If the length could be read, a refused line takes its data block with it.
 fn meta_set<'a>(line: &Line<'a>, mut words: Words<'a>) -> Step<'a> {
     let verb = MetaVerb::Set;
     let (Some(key), Some(bytes)) = (words.next(), words.next()) else {
@@ -191,6 +206,7 @@ fn meta_set<'a>(line: &Line<'a>, mut words: Words<'a>) -> Step<'a> {
     }
 }
 
+/// A request, or the reply that refuses its line.
 type Answer<'a> = Result<Request<'a>, &'static str>;
 
 fn verbosity<'a>(mut words: Words<'a>, noreply: bool) -> Answer<'a> {

@@ -1,14 +1,14 @@
-//! Replies to bytes. Everything appends to the caller's buffer and nothing else; the fixed replies are in
-//! [`crate::reply`].
+//! Composing replies: from values to bytes. Every function appends to the buffer of its caller. The fixed replies
+//! are in [`crate::reply`].
 
 pub use crate::base64::base64;
-use crate::meta::{Meta, MetaFlags};
+use crate::meta::MetaFlags;
 
 const PAIRS: &[u8; 200] = b"00010203040506070809101112131415161718192021222324252627282930313233343536373839\
 40414243444546474849505152535455565758596061626364656667686970717273747576777879\
 8081828384858687888990919293949596979899";
 
-/// A short text built from its end: three numbers of 20 digits and what stands between them fit.
+/// A short text that is built from its end. Three numbers of 20 digits and the separators between them fit.
 struct Backward {
     bytes: [u8; 72],
     start: usize,
@@ -46,19 +46,12 @@ impl Backward {
     }
 }
 
-/// A fixed reply from [`crate::reply`], or any other text.
 #[inline]
-pub fn line(out: &mut Vec<u8>, reply: &str) {
-    out.extend_from_slice(reply.as_bytes());
-}
-
-/// `\r\n`.
-#[inline]
-pub fn line_end(out: &mut Vec<u8>) {
+fn line_end(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A number in decimal.
+/// Appends a number in decimal.
 #[inline]
 pub fn decimal(out: &mut Vec<u8>, number: u64) {
     let mut text = Backward::new();
@@ -66,7 +59,7 @@ pub fn decimal(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(text.text());
 }
 
-/// A signed number in decimal.
+/// Appends a signed number in decimal.
 #[inline]
 pub fn signed(out: &mut Vec<u8>, number: i64) {
     let mut text = Backward::new();
@@ -77,14 +70,7 @@ pub fn signed(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(text.text());
 }
 
-/// A number on its own line: the reply of `incr` and `decr`.
-#[inline]
-pub fn number_line(out: &mut Vec<u8>, number: u64) {
-    decimal(out, number);
-    line_end(out);
-}
-
-/// `VALUE <key> <flags> <bytes>[ <cas>]\r\n`. The value and its own `\r\n` follow.
+/// Appends `VALUE <key> <flags> <bytes>[ <cas>]\r\n`. The value and its own `\r\n` follow.
 #[inline]
 pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, bytes: u32, cas: Option<u64>) {
     let mut tail = Backward::new();
@@ -105,7 +91,7 @@ pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, bytes: u32, cas: Op
     out.extend_from_slice(tail);
 }
 
-/// A whole hit of a classic retrieval: the value line, the value, `\r\n`.
+/// Appends a hit of a classic retrieval: the value line, the value, `\r\n`.
 #[inline]
 pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, data: &[u8], cas: Option<u64>) {
     value_line(out, key, flags, data.len() as u32, cas);
@@ -113,14 +99,21 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, data: &[u8], cas: Option
     line_end(out);
 }
 
-/// `VERSION <text>\r\n`.
+/// Appends a number on its own line: the reply of `incr` and `decr`.
+#[inline]
+pub fn number_line(out: &mut Vec<u8>, number: u64) {
+    decimal(out, number);
+    line_end(out);
+}
+
+/// Appends `VERSION <text>\r\n`.
 pub fn version_line(out: &mut Vec<u8>, version: &str) {
     out.extend_from_slice(b"VERSION ");
     out.extend_from_slice(version.as_bytes());
     line_end(out);
 }
 
-/// `STAT <name> <value>\r\n`.
+/// Appends `STAT <name> <value>\r\n`.
 pub fn stat_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"STAT ");
     out.extend_from_slice(name);
@@ -129,15 +122,8 @@ pub fn stat_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     line_end(out);
 }
 
-/// The start of a meta reply without a value, two letters: `HD`, `EN`, `NF`, `NS`, `EX`. Flags follow, then
-/// [`line_end`].
-#[inline]
-pub fn meta_code(out: &mut Vec<u8>, code: &[u8; 2]) {
-    out.extend_from_slice(code);
-}
-
-/// The start of a meta reply with a value: `VA <bytes>`. Flags follow, then [`line_end`], the value and
-/// [`line_end`] again.
+/// Appends the start of a meta reply with a value: `VA <bytes>`. The flags follow, then `\r\n`, the value and
+/// `\r\n`.
 #[inline]
 pub fn meta_value(out: &mut Vec<u8>, bytes: u32) {
     let mut text = Backward::new();
@@ -148,13 +134,13 @@ pub fn meta_value(out: &mut Vec<u8>, bytes: u32) {
     out.extend_from_slice(text.text());
 }
 
-/// A flag without a value: ` W`, ` X`, ` Z`, ` b`.
+/// Appends a flag without a value: ` W`, ` X`, ` Z`, ` b`.
 #[inline]
 pub fn meta_flag(out: &mut Vec<u8>, letter: u8) {
     out.extend_from_slice(&[b' ', letter]);
 }
 
-/// A flag with a number: ` f123`, ` c456`, ` s2`, ` h1`, ` l7`.
+/// Appends a flag with a number: ` f123`, ` c456`, ` s2`, ` h1`, ` l7`.
 #[inline]
 pub fn meta_number(out: &mut Vec<u8>, letter: u8, number: u64) {
     let mut text = Backward::new();
@@ -164,27 +150,14 @@ pub fn meta_number(out: &mut Vec<u8>, letter: u8, number: u64) {
     out.extend_from_slice(text.text());
 }
 
-/// A flag with a signed number: ` t-1`.
-#[inline]
-pub fn meta_signed(out: &mut Vec<u8>, letter: u8, number: i64) {
-    let mut text = Backward::new();
-    text.number(number.unsigned_abs());
-    if number < 0 {
-        text.byte(b'-');
-    }
-    text.byte(letter);
-    text.byte(b' ');
-    out.extend_from_slice(text.text());
-}
-
-/// A flag with a token: ` Oabc`.
+/// Appends a flag with a token: ` Oabc`.
 #[inline]
 pub fn meta_token(out: &mut Vec<u8>, letter: u8, token: &[u8]) {
     meta_flag(out, letter);
     out.extend_from_slice(token);
 }
 
-/// The key flag: ` k<key as sent>`, and ` b` behind it when the key is base64.
+/// Appends the key flag: ` k<key as sent>`, followed by ` b` if the key is base64.
 #[inline]
 pub fn meta_key(out: &mut Vec<u8>, key_token: &[u8], flags: &MetaFlags<'_>) {
     meta_token(out, b'k', key_token);
@@ -193,20 +166,9 @@ pub fn meta_key(out: &mut Vec<u8>, key_token: &[u8], flags: &MetaFlags<'_>) {
     }
 }
 
-/// The flags every reply echoes, a miss included: `O` and `k` (with its `b`), in request order.
-pub fn meta_echo(out: &mut Vec<u8>, meta: &Meta<'_>) {
-    for (letter, token) in &meta.flags {
-        match letter {
-            b'O' => meta_token(out, b'O', token),
-            b'k' => meta_key(out, meta.key, &meta.flags),
-            _ => {}
-        }
-    }
-}
-
-/// A key percent-encoded as memcached's dumps and logs have it: letters, digits and `-._~` stand for themselves,
-/// all else becomes `%XX` in capitals.
-pub fn urlencoded(out: &mut Vec<u8>, key: &[u8]) {
+/// Appends a key percent-encoded as in memcached's dumps and logs: letters, digits and `-._~` stay as they are, and
+/// every other byte becomes `%XX` in capitals.
+fn urlencoded(out: &mut Vec<u8>, key: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in key {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -217,24 +179,24 @@ pub fn urlencoded(out: &mut Vec<u8>, key: &[u8]) {
     }
 }
 
-/// What `lru_crawler metadump` and `me` say about an item.
+/// What `lru_crawler metadump` and `me` report about an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemReport<'a> {
     /// The key itself, not encoded.
     pub key: &'a [u8],
-    /// Expiry: unix time for `metadump`, seconds left for `me`; -1 when it never expires.
+    /// Expiry: unix time for `metadump`, seconds left for `me`. -1 if the item never expires.
     pub expiry: i64,
     /// Last access: unix time for `metadump`, seconds ago for `me`.
     pub last_access: i64,
     /// CAS number.
     pub cas: u64,
-    /// It was fetched since it was stored.
+    /// Whether the item was read since it was stored.
     pub fetched: bool,
-    /// Slab class, or what stands for it.
+    /// Slab class, or a number that stands for it.
     pub class: u32,
-    /// Bytes of the item, its overhead included.
+    /// Bytes of the item, with its overhead.
     pub bytes: u64,
-    /// Client flags; only `metadump` prints them.
+    /// Client flags. Only `metadump` prints them.
     pub flags: u32,
 }
 
@@ -253,8 +215,8 @@ impl ItemReport<'_> {
     }
 }
 
-/// A line of `lru_crawler metadump`. It ends in a bare `\n`, as memcached's does; the stream ends with
-/// [`crate::reply::END`].
+/// Appends a line of `lru_crawler metadump`. The line ends in a bare `\n`, as memcached's does. The stream ends
+/// with [`crate::reply::END`].
 pub fn metadump_line(out: &mut Vec<u8>, item: &ItemReport<'_>) {
     out.extend_from_slice(b"key=");
     urlencoded(out, item.key);
@@ -264,9 +226,9 @@ pub fn metadump_line(out: &mut Vec<u8>, item: &ItemReport<'_>) {
     out.push(b'\n');
 }
 
-/// A line of `lru_crawler mgdump`: a request that would fetch the key. A key that no line could carry as it is,
-/// because it holds a space or a line end, is written in base64 with the `b` flag; `base64_key` asks for that
-/// too, for keys that were stored so. The stream ends with [`crate::reply::META_MISS`].
+/// Appends a line of `lru_crawler mgdump`: a request that would fetch the key. The key is written in base64 with
+/// the `b` flag if it contains a space or a line end, or if `base64_key` is set because it was stored that way. The
+/// stream ends with [`crate::reply::META_MISS`].
 pub fn mgdump_line(out: &mut Vec<u8>, key: &[u8], base64_key: bool) {
     out.extend_from_slice(b"mg ");
     if base64_key || key.iter().any(|byte| matches!(byte, b' ' | b'\n' | b'\r')) {
@@ -278,7 +240,7 @@ pub fn mgdump_line(out: &mut Vec<u8>, key: &[u8], base64_key: bool) {
     }
 }
 
-/// The reply of `me` for an item that exists; `key_token` is the key as sent.
+/// Appends the reply of `me` for an item that exists. `key_token` is the key as sent.
 pub fn meta_debug_line(out: &mut Vec<u8>, key_token: &[u8], item: &ItemReport<'_>) {
     out.extend_from_slice(b"ME ");
     out.extend_from_slice(key_token);
@@ -327,13 +289,11 @@ mod tests {
         let reply = made(|out| {
             meta_value(out, 10);
             meta_number(out, b'f', 123);
-            meta_signed(out, b't', -1);
             meta_token(out, b'O', b"abc");
             meta_flag(out, b'W');
             line_end(out);
         });
-        assert_eq!(reply, "VA 10 f123 t-1 Oabc W\r\n");
-        assert_eq!(made(|out| meta_code(out, b"HD")), "HD");
+        assert_eq!(reply, "VA 10 f123 Oabc W\r\n");
     }
 
     #[test]
@@ -341,7 +301,6 @@ mod tests {
         assert_eq!(made(|out| number_line(out, 10)), "10\r\n");
         assert_eq!(made(|out| version_line(out, "1.6.45")), "VERSION 1.6.45\r\n");
         assert_eq!(made(|out| stat_line(out, b"pid", b"7")), "STAT pid 7\r\n");
-        assert_eq!(made(|out| line(out, crate::reply::END)), "END\r\n");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! The meta commands' lines: `<cm> <key> [<datalen>] <flag>*`.
+//! The lines of the meta commands: `<cm> <key> [<datalen>] <flag>*`.
 
 use crate::base64::decode_key;
 use crate::limits::{KEY_BYTES_MAX, META_TOKENS_MAX, OPAQUE_BYTES_MAX};
 use crate::reply;
 use crate::scan::{Words, number_i32, number_u32, number_u64};
 
-/// Which meta command.
+/// The meta commands with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaVerb {
     /// `mg`
@@ -23,25 +23,25 @@ pub enum MetaVerb {
 /// A meta request with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
-    /// Which command.
+    /// The command.
     pub verb: MetaVerb,
-    /// The key as sent: 1 to 250 bytes. With the `b` flag it is base64 that was checked to decode; see
+    /// The key as sent, 1 to 250 bytes. With the `b` flag it is base64 that is known to decode; see
     /// [`crate::decode_key`].
     pub key: &'a [u8],
     /// The flags, read and checked.
     pub flags: MetaFlags<'a>,
-    /// `ms`: length of the value in bytes. 0 for the others.
+    /// For `ms`, the length of the value in bytes. 0 for the other commands.
     pub bytes: u32,
-    /// `ms`: the value; empty in a [`crate::Step::Upload`], whose caller takes the block itself.
+    /// For `ms`, the value. Empty in a [`crate::Step::Upload`], whose caller takes the data block itself.
     pub data: &'a [u8],
 }
 
-/// The flags of a meta request. Any known letter is accepted by any command; each appears at most once.
-/// A number is only meaningful when [`MetaFlags::has`] its letter, otherwise it holds the default given here.
+/// The flags of a meta request. Every command accepts every known letter, and each letter occurs at most once. A
+/// field has a meaning only if [`MetaFlags::has`] its letter; otherwise it has the default given here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaFlags<'a> {
     seen: u64,
-    /// The flags as sent, for walking them in request order.
+    /// The flags as sent, for iterating in the order of the request.
     raw: &'a [u8],
     /// `O`: the opaque token without its letter.
     pub opaque: Option<&'a [u8]>,
@@ -49,20 +49,20 @@ pub struct MetaFlags<'a> {
     pub compare: u64,
     /// `E`: the CAS number to assign. Default 0.
     pub explicit_cas: u64,
-    /// `D`: how much to add or take away. Default 1.
+    /// `D`: the number to add or subtract. Default 1.
     pub delta: u64,
-    /// `J`: the value an absent counter starts with. Default 0.
+    /// `J`: the initial value of a counter that is created. Default 0.
     pub initial: u64,
     /// `T`: the time to live to set, by memcached's expiry rule. Default 0, never.
     pub ttl: i32,
-    /// `N`: the time to live of an item created on a miss. Default 0.
+    /// `N`: the time to live of an item that a miss creates. Default 0.
     pub n: i32,
-    /// `R`: recache when fewer seconds than this remain. Default 0.
+    /// `R`: recache if fewer seconds than this remain. Default 0.
     pub r: i32,
     /// `F`: the client's flags. Default 0.
     pub client_flags: u32,
-    /// `M`: for `ms` one of `S` (default) `E` `A` `P` `R`; for `ma` `I` (default, also for `+`) or `D` (also for
-    /// `-`); for the others the letter as sent, 0 when absent.
+    /// `M`: for `ms` one of `S` (default), `E`, `A`, `P`, `R`. For `ma`, `I` (default, also for `+`) or `D` (also
+    /// for `-`). For the other commands the letter as sent, or 0 if there is none.
     pub mode: u8,
 }
 
@@ -73,7 +73,7 @@ impl<'a> MetaFlags<'a> {
         self.seen & bit(letter) != 0
     }
 
-    /// The flags in request order: the letter and what follows it.
+    /// The flags in the order of the request, each as its letter and what follows the letter.
     #[inline]
     pub fn iter(&self) -> MetaTokens<'a> {
         MetaTokens { words: Words::new(self.raw) }
@@ -96,7 +96,7 @@ impl<'a> MetaFlags<'a> {
         }
     }
 
-    /// Takes one flag in. The error is the reply it deserves on its own.
+    /// Reads one flag. The error is the reply that the flag alone would get.
     #[inline]
     fn take(&mut self, letter: u8, value: &'a [u8], key: &[u8]) -> Result<(), &'static str> {
         match letter {
@@ -134,7 +134,7 @@ impl<'a> IntoIterator for &MetaFlags<'a> {
     }
 }
 
-/// The flags of a meta request in request order, as `(letter, rest)`.
+/// Iterates over the flags of a meta request in the order of the request, as `(letter, rest)`.
 #[derive(Clone, Debug)]
 pub struct MetaTokens<'a> {
     words: Words<'a>,
@@ -149,17 +149,17 @@ impl<'a> Iterator for MetaTokens<'a> {
     }
 }
 
-/// A flag's place in the 64-bit set; zero for a byte that cannot be a flag.
+/// The bit of a flag in the 64-bit set. Zero for a byte that cannot be a flag.
 #[inline]
 fn bit(letter: u8) -> u64 {
-    let place = letter.wrapping_sub(b'A');
-    if place < 64 { 1 << place } else { 0 }
+    let position = letter.wrapping_sub(b'A');
+    if position < 64 { 1 << position } else { 0 }
 }
 
 /// Reads the flags of a line. `tokens_before` counts the command, the key and the data length.
 ///
-/// The common case is one pass that ends at the first problem; which reply a line with several problems gets
-/// is then settled by [`complaint`], which follows memcached's order.
+/// In the usual case this is one pass that ends at the first problem. [`complaint`] then decides which reply a line
+/// with several problems gets, in memcached's order.
 #[inline]
 pub(crate) fn read_flags<'a>(
     verb: MetaVerb,
@@ -181,11 +181,11 @@ pub(crate) fn read_flags<'a>(
             at += 1;
         }
         tokens += 1;
-        let place = bit(letter);
-        if place == 0 || flags.seen & place != 0 || flags.take(letter, &raw[start..at], key).is_err() {
+        let position = bit(letter);
+        if position == 0 || flags.seen & position != 0 || flags.take(letter, &raw[start..at], key).is_err() {
             return Err(complaint(verb, key, raw, tokens_before));
         }
-        flags.seen |= place;
+        flags.seen |= position;
     }
     if tokens > META_TOKENS_MAX {
         return Err(complaint(verb, key, raw, tokens_before));
@@ -207,9 +207,9 @@ fn settle_mode(verb: MetaVerb, mut flags: MetaFlags<'_>) -> Result<MetaFlags<'_>
     Ok(flags)
 }
 
-/// What is wrong with flags that [`read_flags`] could not take, by memcached's order: a flag that starts with a
-/// byte no flag may start with; too many tokens; the first duplicate or unknown letter; else the last flag
-/// whose value is bad. `ma` has one answer for all of the latter.
+/// The reply to flags that [`read_flags`] refused, in memcached's order: a flag that starts with a byte that no
+/// flag may start with; too many tokens; the first duplicate or unknown letter; the last flag with a bad value.
+/// `ma` has one reply for everything after the first two.
 #[cold]
 fn complaint(verb: MetaVerb, key: &[u8], raw: &[u8], tokens_before: usize) -> &'static str {
     let tokens = MetaTokens { words: Words::new(raw) };

@@ -1,4 +1,4 @@
-//! Every fixed reply, whole and with its line end. The texts are memcached 1.6.45's, to the letter.
+//! Every fixed reply, complete with its line end. The texts are exactly those of memcached 1.6.45.
 
 macro_rules! replies {
     ($($name:ident = $text:literal;)*) => {

@@ -1,4 +1,4 @@
-//! What a client can ask for. Everything borrows from the bytes it was parsed from.
+//! The requests that a client can send. Every request borrows from the bytes it was parsed from.
 
 use crate::admin::{DebugTime, Extstore, Lru, LruCrawler, Slabs, StatsKind, WatchKinds};
 use crate::meta::Meta;
@@ -15,16 +15,17 @@ pub enum Request<'a> {
     Touch {
         /// The key, 1 to 250 bytes.
         key: &'a [u8],
-        /// memcached's expiry rule: 0 never, negative at once, up to 30 days relative seconds, else unix time.
+        /// memcached's expiry rule: 0 means never, a negative number means expired already, up to 30 days are
+        /// relative seconds, and more is a unix time.
         exptime: i32,
-        /// No reply is wanted.
+        /// The client wants no reply.
         noreply: bool,
     },
     /// `delete <key> [noreply]`.
     Delete {
         /// The key, 1 to 250 bytes.
         key: &'a [u8],
-        /// No reply is wanted.
+        /// The client wants no reply.
         noreply: bool,
     },
     /// `incr` and `decr`.
@@ -33,9 +34,9 @@ pub enum Request<'a> {
         key: &'a [u8],
         /// `true` for `incr` (wraps at 2^64), `false` for `decr` (stops at 0).
         incr: bool,
-        /// What to add or take away.
+        /// The number to add or subtract.
         delta: u64,
-        /// No reply is wanted.
+        /// The client wants no reply.
         noreply: bool,
     },
     /// `mg`, `ms`, `md`, `ma`, `me`.
@@ -44,35 +45,36 @@ pub enum Request<'a> {
     MetaNoop,
     /// `version`.
     Version,
-    /// `quit`: close after the earlier replies were flushed.
+    /// `quit`: close the connection after the earlier replies were flushed.
     Quit,
     /// `verbosity <level> [noreply]`.
     Verbosity {
-        /// Capped at 2, as memcached does.
+        /// The level, limited to 2 as in memcached.
         level: u8,
-        /// No reply is wanted.
+        /// The client wants no reply.
         noreply: bool,
     },
     /// `flush_all [exptime] [noreply]`.
     FlushAll {
-        /// Delay (at most 30 days, in seconds) or unix time; `None`, zero and negative mean now.
+        /// A delay of at most 30 days in seconds, or a unix time. `None`, zero and negative numbers mean now.
         exptime: Option<i32>,
-        /// No reply is wanted.
+        /// The client wants no reply.
         noreply: bool,
     },
     /// `shutdown [graceful]`.
     Shutdown {
-        /// Whether `graceful` was given; `None` = something else was, which is a mistake where the command is allowed.
+        /// Whether `graceful` was given. `None` means that another word was given, which is an error if the command
+        /// is allowed.
         graceful: Option<bool>,
     },
-    /// `cache_memlimit <megabytes> [noreply]`. The bounds are the executor's to check.
+    /// `cache_memlimit <megabytes> [noreply]`. The command's execution checks the bounds.
     CacheMemlimit {
-        /// As sent, in MiB.
+        /// The number as sent, in MiB.
         megabytes: u32,
-        /// No reply is wanted.
+        /// The client wants no reply.
         noreply: bool,
     },
-    /// `debugtime`: for test runs; whoever may not flush is answered `ERROR`.
+    /// `debugtime`, for test runs. A client that may not flush gets `ERROR`.
     DebugTime(DebugTime),
     /// `stats ...`.
     Stats(StatsKind<'a>),
@@ -90,19 +92,19 @@ pub enum Request<'a> {
     RefreshCerts,
 }
 
-/// A classic retrieval.
+/// A classic retrieval: `get`, `gets`, `gat`, `gats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Get<'a> {
-    /// The keys in request order, duplicates included; at least one.
+    /// The keys in the order of the request, with duplicates. There is at least one.
     pub keys: Keys<'a>,
-    /// `gets` and `gats`: the CAS number goes into each `VALUE` line.
+    /// Whether each `VALUE` line contains the CAS number, as for `gets` and `gats`.
     pub with_cas: bool,
-    /// `gat` and `gats`: the new time to live of every hit.
+    /// The new time to live of every hit, for `gat` and `gats`.
     pub exptime: Option<i32>,
 }
 
-/// The keys of a retrieval: an iterator over slices of 1 to 250 bytes. The lengths were checked when the line
-/// was parsed and the first key is remembered, so asking for a single key scans nothing again.
+/// The keys of a retrieval: an iterator over slices of 1 to 250 bytes. The lengths were checked when the line was
+/// parsed. The first key is stored, so that a request for a single key is scanned only once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys<'a> {
     first: &'a [u8],
@@ -111,19 +113,19 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// `first`, then `remaining - 1` more keys separated by spaces in `rest`. `remaining` is at least 1.
+    /// `first`, followed by `remaining - 1` keys separated by spaces in `rest`. `remaining` is at least 1.
     #[inline]
     pub(crate) fn new(first: &'a [u8], rest: &'a [u8], remaining: usize) -> Self {
         Keys { first, rest, remaining }
     }
 
-    /// A single key that was not read from a line. The caller answers for its length.
+    /// A single key that was not read from a line. The caller ensures that its length is valid.
     #[inline]
     pub fn one(key: &'a [u8]) -> Self {
         Keys { first: key, rest: &[], remaining: 1 }
     }
 
-    /// The key at the front without taking it.
+    /// The next key, without taking it.
     #[inline]
     pub fn peek(&self) -> Option<&'a [u8]> {
         (self.remaining > 0).then_some(self.first)
@@ -160,40 +162,41 @@ impl<'a> Iterator for Keys<'a> {
 
 impl ExactSizeIterator for Keys<'_> {}
 
-/// Which classic storage command.
+/// The classic storage commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreVerb {
     /// Store unconditionally.
     Set,
-    /// Store if absent.
+    /// Store if the key is absent.
     Add,
-    /// Store if present.
+    /// Store if the key is present.
     Replace,
-    /// Put the data after what is there; flags and expiry of the line are ignored.
+    /// Append the data to the present value. The flags and the exptime of the line are ignored.
     Append,
-    /// Put the data before what is there; flags and expiry of the line are ignored.
+    /// Prepend the data to the present value. The flags and the exptime of the line are ignored.
     Prepend,
-    /// Store if the CAS number is still the given one.
+    /// Store if the item's CAS number is still the given one.
     Cas,
 }
 
 /// A classic storage request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store<'a> {
-    /// Which command.
+    /// The command.
     pub verb: StoreVerb,
     /// The key, 1 to 250 bytes.
     pub key: &'a [u8],
     /// The client's flags, stored with the item.
     pub flags: u32,
-    /// memcached's expiry rule: 0 never, negative at once, up to 30 days relative seconds, else unix time.
+    /// memcached's expiry rule: 0 means never, a negative number means expired already, up to 30 days are relative
+    /// seconds, and more is a unix time.
     pub exptime: i32,
-    /// The CAS number of a `cas`; 0 for the others.
+    /// The CAS number of a `cas` command. 0 for the other commands.
     pub cas: u64,
-    /// No reply is wanted, not even an error.
+    /// The client wants no reply, not even for an error.
     pub noreply: bool,
     /// Length of the value in bytes, at most [`crate::limits::VALUE_BYTES_MAX`].
     pub bytes: u32,
-    /// The value, `bytes` long; empty in a [`crate::Step::Upload`], whose caller takes the block itself.
+    /// The value, `bytes` bytes long. Empty in a [`crate::Step::Upload`], whose caller takes the data block itself.
     pub data: &'a [u8],
 }

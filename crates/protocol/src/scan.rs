@@ -1,13 +1,13 @@
-//! Finding the ends of things: words, lines, numbers.
+//! Scanning bytes for the ends of words and for numbers.
 
 const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
 const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
 
-/// The index of the first space or newline at or after `from`, or the length of `bytes`.
+/// The index of the first space or newline at or after `from`, or the length of `bytes` if there is none.
 ///
-/// Eight bytes at a time: a byte below 0x21 borrows into its own high bit when 0x21 is taken from every byte.
-/// The lowest such bit is always a true one (a borrow can only mislead above it), and tabs, carriage returns
-/// and other control bytes, which belong to the token, are then stepped over one by one.
+/// The scan reads eight bytes at a time. If 0x21 is subtracted from every byte, a byte below 0x21 borrows into its
+/// own high bit. The lowest such bit is always right, because a borrow can only change the bits above it. Tabs,
+/// carriage returns and other control bytes belong to the token and are stepped over one by one.
 #[inline]
 pub(crate) fn token_end(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
@@ -36,7 +36,7 @@ pub(crate) fn token_end(bytes: &[u8], from: usize) -> usize {
     }
 }
 
-/// The words of a line, split at runs of spaces.
+/// The words of a line, separated by one or more spaces.
 #[derive(Clone, Debug)]
 pub(crate) struct Words<'a> {
     rest: &'a [u8],
@@ -47,7 +47,7 @@ impl<'a> Words<'a> {
         Words { rest: line }
     }
 
-    /// What follows the words taken so far.
+    /// The part of the line behind the words taken so far.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -73,7 +73,7 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// The last word of a line, empty when the line has none.
+/// The last word of a line. Empty if the line has no words.
 pub(crate) fn last_word(line: &[u8]) -> &[u8] {
     let end = line.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
     let start = line[..end].iter().rposition(|&byte| byte == b' ').map_or(0, |space| space + 1);
@@ -98,7 +98,7 @@ pub(crate) fn number_u64(word: &[u8]) -> Option<u64> {
     Some(sum)
 }
 
-/// The same, within 32 bits.
+/// Like [`number_u64`], within 32 bits.
 #[inline]
 pub(crate) fn number_u32(word: &[u8]) -> Option<u32> {
     number_u64(word).and_then(|number| u32::try_from(number).ok())
@@ -116,7 +116,7 @@ pub(crate) fn number_i32(word: &[u8]) -> Option<i32> {
     }
 }
 
-/// A finite decimal fraction, for the few administrative settings that take one.
+/// A finite decimal fraction, for the few administrative settings that accept one.
 pub(crate) fn number_f64(word: &[u8]) -> Option<f64> {
     let plain =
         word.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+' | b'e' | b'E'));
@@ -126,8 +126,8 @@ pub(crate) fn number_f64(word: &[u8]) -> Option<f64> {
     std::str::from_utf8(word).ok()?.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// Up to nine digits at `from`: the number and the index after it. `None` when there is no digit there or
-/// more than nine, which the exact parsers above then look at.
+/// Up to nine digits at `from`: the number and the index behind it. `None` if there is no digit, or there are more
+/// than nine; the exact parsers above then read the number.
 #[inline]
 pub(crate) fn short_number(bytes: &[u8], from: usize) -> Option<(u32, usize)> {
     let mut sum = 0u32;
@@ -151,14 +151,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_at_every_place_ends_a_token_or_does_not() {
+    fn every_byte_at_every_position_ends_a_token_or_does_not() {
         for length in 0..40 {
-            for place in 0..length {
+            for position in 0..length {
                 for byte in 0..=255u8 {
                     let mut bytes = vec![b'k'; length];
-                    bytes[place] = byte;
-                    let expected = if byte == b' ' || byte == b'\n' { place } else { length };
-                    assert_eq!(token_end(&bytes, 0), expected, "{byte:#x} at {place} of {length}");
+                    bytes[position] = byte;
+                    let expected = if byte == b' ' || byte == b'\n' { position } else { length };
+                    assert_eq!(token_end(&bytes, 0), expected, "{byte:#x} at {position} of {length}");
                 }
             }
         }

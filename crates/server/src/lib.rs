@@ -9,6 +9,7 @@
 
 pub mod admin;
 pub mod dispatch;
+mod error;
 pub mod flash;
 pub mod io;
 pub mod latency;
@@ -17,7 +18,8 @@ mod prefault;
 mod run;
 pub mod settings;
 
-pub use run::{RunError, run};
+pub use error::RunError;
+pub use run::run;
 
 /// What `version` answers: the memcached release whose behaviour is followed, for clients that look at it, then our own.
 pub const VERSION_SHOWN: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));

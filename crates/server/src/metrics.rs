@@ -1,7 +1,7 @@
 //! The numbers of the whole server, for the admin endpoint.
 
 use crate::admin::{Family, Kind, Sample, Source, Value, ZoneCell, names};
-use crate::dispatch::Shared;
+use crate::dispatch::ServerState;
 use crate::flash::numbers;
 use crate::latency::{Class, WorkerLatency, total, total_fetches};
 use larder_cache::Cache;
@@ -10,14 +10,18 @@ use std::sync::Arc;
 /// Reads cache, drivers and histograms when asked.
 pub(crate) struct Metrics {
     cache: Arc<Cache>,
-    shared: Arc<Shared>,
+    state: Arc<ServerState>,
     latency: Arc<[Arc<WorkerLatency>]>,
 }
 
 impl Metrics {
     /// A source over these.
-    pub(crate) fn new(cache: Arc<Cache>, shared: Arc<Shared>, latency: Arc<[Arc<WorkerLatency>]>) -> Metrics {
-        Metrics { cache, shared, latency }
+    pub(crate) fn new(
+        cache: Arc<Cache>,
+        state: Arc<ServerState>,
+        latency: Arc<[Arc<WorkerLatency>]>,
+    ) -> Metrics {
+        Metrics { cache, state, latency }
     }
 }
 
@@ -33,7 +37,7 @@ impl Source for Metrics {
     fn families(&self) -> Vec<Family> {
         let totals = self.cache.totals();
         let used = self.cache.memory_use();
-        let io = self.shared.io.get().map(|(io, _)| io.snapshot()).unwrap_or_default();
+        let io = self.state.io_snapshot();
         let count = |label: &'static str, value: u64| (label, Value::Count(value));
         let mut families = vec![
             Family::labelled(
@@ -145,7 +149,7 @@ impl Source for Metrics {
                     "flash_write_budget",
                     "Most bytes of items written in a day; 0 = no bound.",
                     "bytes",
-                    self.shared.settings.flash.write_budget_bytes.unwrap_or(0),
+                    self.state.settings().flash.write_budget_bytes.unwrap_or(0),
                 ),
             ]);
         }

@@ -4,7 +4,8 @@ use crate::admin;
 use crate::admin::process::{
     Signal, SignalThread, Transport, notify_ready, notify_stopping, on_signals, write_port_file,
 };
-use crate::dispatch::{AuthFile, Dispatcher, Shared};
+use crate::dispatch::{Dispatcher, Drivers, ServerState, Users};
+use crate::error::RunError;
 use crate::flash::{self, OpenFlash};
 use crate::io::{self, Backend, ListenOptions};
 use crate::latency::WorkerLatency;
@@ -27,18 +28,6 @@ const RING_BUFFER_BYTES: u64 = 16 << 10;
 /// The fewest receive buffers of a ring: a quarter of what a worker's connections get.
 const RING_BUFFERS_MIN: u64 = WORKER_BUFFERS_BYTES / RING_SHARE / RING_BUFFER_BYTES;
 
-/// Why the server could not start: one line that says what to do.
-#[derive(Debug)]
-pub struct RunError(pub String);
-
-impl std::fmt::Display for RunError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for RunError {}
-
 fn refuse(error: impl std::fmt::Display) -> RunError {
     RunError(error.to_string())
 }
@@ -48,7 +37,7 @@ fn refuse(error: impl std::fmt::Display) -> RunError {
 /// # Errors
 /// What keeps the server from starting: memory, pages, addresses, the file of users, the admin address.
 pub fn run(settings: Settings) -> Result<(), RunError> {
-    let users = settings.auth_file.as_deref().map(AuthFile::read).transpose().map_err(RunError)?;
+    let users = settings.auth_file.as_deref().map(Users::read).transpose().map_err(RunError)?;
     let flash = flash::open(&settings)?;
     let served = serve(&settings, users, flash.as_ref());
     match (served, flash) {
@@ -85,7 +74,7 @@ impl From<RunError> for Ended {
 /// it.
 fn serve(
     settings: &Settings,
-    users: Option<AuthFile>,
+    users: Option<Users>,
     flash: Option<&OpenFlash>,
 ) -> Result<(Arc<Cache>, SignalThread), Ended> {
     let level = flash.map(|flash| flash.level(settings));
@@ -101,22 +90,24 @@ fn serve(
         ))));
     }
     let bound = io::bind(&listen_options(settings, &cache)).map_err(refuse)?;
-    let shared = Arc::new(Shared::new(settings.clone(), cache.pages_sentence(), users));
-    let _ = shared.io.set((bound.counters(), bound.registry()));
-    let _ = shared.buffers.set(bound.buffers());
-    let _ = shared.backend.set(bound.backend());
-    if let Some(flash) = flash {
-        let _ = shared.flash.set(flash.known());
-    }
+    let stopper = bound.stopper();
+    let (on_shutdown, until_stopped) = (stopper.clone(), stopper.clone());
+    let drivers = Drivers {
+        counters: bound.counters(),
+        registry: bound.registry(),
+        buffers: bound.buffers(),
+        backend: bound.backend(),
+        on_shutdown: Some(Box::new(move |graceful| {
+            on_shutdown.stop_gracefully(if graceful { GRACE } else { STOP });
+        })),
+    };
+    let description = flash.map(|flash| flash.describe());
+    let pages = cache.pages_sentence();
+    let state = Arc::new(ServerState::new(settings.clone(), pages, users, Some(drivers), description));
     let latency: Arc<[Arc<WorkerLatency>]> =
         (0..settings.threads).map(|_| Arc::from(WorkerLatency::new())).collect();
 
-    let stopper = bound.stopper();
-    let (on_shutdown, until_stopped) = (stopper.clone(), stopper.clone());
-    let _ = shared.on_shutdown.set(Box::new(move |graceful| {
-        on_shutdown.stop_gracefully(if graceful { GRACE } else { STOP });
-    }));
-    let reload = shared.clone();
+    let reload = state.clone();
     let signals = on_signals(move |signal| match signal {
         Signal::Stop => stopper.stop_gracefully(STOP),
         Signal::StopGracefully => stopper.stop_gracefully(GRACE),
@@ -124,7 +115,7 @@ fn serve(
     })
     .map_err(|error| RunError(format!("cannot wait for signals: {error}")))?;
 
-    let metrics = Arc::new(Metrics::new(cache.clone(), shared.clone(), latency.clone()));
+    let metrics = Arc::new(Metrics::new(cache.clone(), state.clone(), latency.clone()));
     if settings.prefault {
         prefault(&cache, || !until_stopped.is_stopping()).map_err(RunError)?;
     }
@@ -133,11 +124,11 @@ fn serve(
     let keeper = cache.keep().map_err(|error| RunError(format!("cannot start the keeper: {error}")))?;
     announce(settings, &bound, &cache, admin.as_ref(), flash);
 
-    let (service_cache, service_shared) = (cache.clone(), shared.clone());
+    let service_cache = cache.clone();
     let running = bound
         .start(move |number| {
-            pin(&service_shared.settings, number);
-            Dispatcher::new(service_cache.worker(), service_shared.clone(), latency[number].clone())
+            pin(state.settings(), number);
+            Dispatcher::new(service_cache.worker(), state.clone(), latency[number].clone())
         })
         .map_err(|error| Ended::Early(refuse(error)))?;
     notify_ready(settings);

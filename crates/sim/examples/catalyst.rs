@@ -218,22 +218,26 @@ impl Hitmap for Shared {
 
 /// What was seen of a policy since the run began.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct PolicyCounts {
     /// Victims by the zone they were in when they left.
     victims: [u64; ZONES],
     agings: u64,
     drained: u64,
 }
 
-impl Seen {
+impl PolicyCounts {
     fn evicted(&self) -> u64 {
         self.victims.iter().sum()
     }
 
-    fn since(&self, earlier: &Seen) -> Seen {
+    fn since(&self, earlier: &PolicyCounts) -> PolicyCounts {
         let mut victims = self.victims;
         victims.iter_mut().zip(earlier.victims).for_each(|(victims, earlier)| *victims -= earlier);
-        Seen { victims, agings: self.agings - earlier.agings, drained: self.drained - earlier.drained }
+        PolicyCounts {
+            victims,
+            agings: self.agings - earlier.agings,
+            drained: self.drained - earlier.drained,
+        }
     }
 }
 
@@ -242,7 +246,7 @@ struct Watched {
     inner: Published,
     hitmap: Shared,
     zones: Vec<u8>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<PolicyCounts>>,
 }
 
 impl Temperature for Watched {
@@ -304,13 +308,13 @@ impl Temperature for Watched {
 struct Watch {
     policy: Box<dyn Policy>,
     hitmap: Shared,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<PolicyCounts>>,
 }
 
 impl Watch {
     fn new(catalyst: Catalyst, capacity: u64) -> Watch {
         let hitmap = Shared(Arc::new(Mutex::new(catalyst.hitmap_for(capacity))));
-        let (made, seen) = (hitmap.clone(), Arc::new(Mutex::new(Seen::default())));
+        let (made, seen) = (hitmap.clone(), Arc::new(Mutex::new(PolicyCounts::default())));
         let bytes = hitmap.bytes_for(0);
         let make = HitmapMaker {
             make: Box::new(move |_| Box::new(made.clone())),
@@ -326,7 +330,7 @@ impl Watch {
         Watch { policy: policy.expect("fewer than 2^31 items"), hitmap, seen }
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> PolicyCounts {
         *self.seen.lock().expect("nobody panics with it")
     }
 }
@@ -341,7 +345,7 @@ enum Who {
 /// What came of it.
 struct Outcome {
     hit_ratio: f64,
-    seen: Seen,
+    seen: PolicyCounts,
     /// Share of strangers that the map takes for known, at the end.
     wrong: f64,
     bits: f64,
@@ -373,7 +377,7 @@ fn run(trace: &Trace, who: Who, capacity: u64) -> Outcome {
             let next = if policy.needs_next() { trace.next_uses() } else { Vec::new() };
             request(&mut *policy, warm_up, &next);
             let hit_ratio = request(&mut *policy, measured, next.get(half..).unwrap_or(&[]));
-            Outcome { hit_ratio, seen: Seen::default(), wrong: 0.0, bits: policy.metadata_bits() }
+            Outcome { hit_ratio, seen: PolicyCounts::default(), wrong: 0.0, bits: policy.metadata_bits() }
         }
         Who::Catalyst(catalyst) => {
             let mut watch = Watch::new(catalyst, capacity);
@@ -728,7 +732,7 @@ fn zombies(lab: &Lab) {
     rows.iter().for_each(|row| println!("{row}"));
 }
 
-/// Mean octets of key and value of a data set.
+/// Mean bytes of key and value of a data set.
 fn mean_bytes(sizes: &str) -> f64 {
     let mut source = workload::parse(&format!("uniform:requests=1m,sizes={sizes}")).expect("a law of sizes");
     let (mut buffer, mut sum, mut count) = (Vec::new(), 0u64, 0u64);
@@ -739,7 +743,7 @@ fn mean_bytes(sizes: &str) -> f64 {
     sum as f64 / count as f64
 }
 
-/// LRU's pointers, octets per item.
+/// LRU's pointers, bytes per item.
 const POINTERS: f64 = 16.0;
 
 /// What the room of the pointers is worth when it is given to items.

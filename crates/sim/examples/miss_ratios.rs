@@ -1,9 +1,9 @@
 //! Miss ratios of every policy over one trace, at shares of its footprint: share, capacity, policy, miss
 //! ratio in %, nanoseconds per request.
 //!
-//! `miss_ratios TRACE 0.01,0.1 items|octets [POLICY,...]`: TRACE has one key in a line, or is CSV with a
+//! `miss_ratios TRACE 0.01,0.1 items|bytes [POLICY,...]`: TRACE has one key in a line, or is CSV with a
 //! header that has a column `key`. Every line is a request. With `items` each item has size 1 and the
-//! footprint is the number of keys; with `octets` an item has the sizes of key and value (columns `key_size`,
+//! footprint is the number of keys; with `bytes` an item has the sizes of key and value (columns `key_size`,
 //! `value_size`), and the footprint is the sum of the sizes at the first request of each key. Capacities are
 //! rounded down.
 

@@ -1,4 +1,5 @@
-//! The workbench: what an operator decides with, a researcher compares with, and we judge our own work by.
+//! The workbench: simulation and replay of cache traffic. Operators use the workbench to choose memory sizes,
+//! researchers to compare policies, and the tests of Larder to judge Larder itself.
 //!
 //! ```text
 //!   trace, workload ---> source ---> simulate (policy)      hit ratios, side by side
@@ -8,10 +9,11 @@
 //!                                       \____ report        tables, SVG, one HTML file
 //! ```
 //!
-//! Words: a [`Request`] is one line of a trace; a [`Source`] is anything that yields requests, a file or a workload;
-//! a *workload* is a law that generates requests; a *policy* decides who leaves a cache that is full.
+//! Words: a [`Request`] is one line of a trace. A [`Source`] yields requests; it is a trace file or a workload. A
+//! *workload* is a law that generates requests, such as Zipf's. A *policy* decides which items a full cache evicts.
 //!
-//! Everything runs on the time of the trace: nothing here reads a clock, but for the replay, which drives real servers.
+//! Everything except `replay` and `progress` runs on the time of the trace and reads no clock. `replay` drives a real
+//! server and therefore runs on the time of the machine.
 #![forbid(unsafe_code)]
 
 mod mix;

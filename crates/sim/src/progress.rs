@@ -1,29 +1,29 @@
-//! Progress on the terminal: a bar where somebody looks, a line now and then where nobody does.
+//! Progress of a long run: a bar on a terminal, or a line every few seconds in a log.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often a line is written where standard error is not a terminal.
+/// Time between two lines where standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// A bar on standard error, from 0 to 1. Nothing is shown by a silent one.
+/// A progress display on standard error. A silent one shows nothing.
 pub struct Progress {
-    shown: Shown,
+    output: Output,
 }
 
-enum Shown {
+enum Output {
     Nothing,
     Bar(ProgressBar),
     Lines { what: String, last: Instant },
 }
 
 impl Progress {
-    /// A bar that says `what` is going on.
+    /// Starts a display; `what` names the work.
     pub fn new(what: &str, silent: bool) -> Progress {
-        let shown = if silent {
-            Shown::Nothing
+        let output = if silent {
+            Output::Nothing
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(1000);
             if let Ok(style) =
@@ -32,22 +32,22 @@ impl Progress {
                 bar.set_style(style.progress_chars("=> "));
             }
             bar.set_prefix(what.to_owned());
-            Shown::Bar(bar)
+            Output::Bar(bar)
         } else {
-            Shown::Lines { what: what.to_owned(), last: Instant::now() }
+            Output::Lines { what: what.to_owned(), last: Instant::now() }
         };
-        Progress { shown }
+        Progress { output }
     }
 
-    /// `ratio` of the work is done (0 to 1); `message` is what else there is to say, such as a live rate.
+    /// Shows that the share `ratio` of the work is done (0 to 1), with a message such as the current rate.
     pub fn set(&mut self, ratio: f64, message: &str) {
-        match &mut self.shown {
-            Shown::Nothing => {}
-            Shown::Bar(bar) => {
+        match &mut self.output {
+            Output::Nothing => {}
+            Output::Bar(bar) => {
                 bar.set_position((ratio.clamp(0.0, 1.0) * 1000.0) as u64);
                 bar.set_message(message.to_owned());
             }
-            Shown::Lines { what, last } => {
+            Output::Lines { what, last } => {
                 if last.elapsed() >= LINE_EVERY {
                     *last = Instant::now();
                     eprintln!("{what}: {:.0} % {message}", ratio.clamp(0.0, 1.0) * 100.0);
@@ -56,9 +56,9 @@ impl Progress {
         }
     }
 
-    /// The work is done; the bar goes.
+    /// Removes the display.
     pub fn finish(self) {
-        if let Shown::Bar(bar) = self.shown {
+        if let Output::Bar(bar) = self.output {
             bar.finish_and_clear();
         }
     }

@@ -1,36 +1,37 @@
-//! What one request of a trace or a workload is.
+//! One request of a trace or a workload.
 
-/// The penalty of a miss, in microseconds, that is taken where none is known: the mean of PAMA, section IV (100 ms).
+/// The assumed cost of a miss in microseconds where the source does not know the cost: 100 ms, the mean in PAMA,
+/// section IV.
 pub const PENALTY_UNKNOWN_US: u32 = 100_000;
 
-/// What a request does.
+/// The command of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash, PartialOrd, Ord)]
 pub enum Op {
     /// `get`, `gets`: read; a miss is filled by the client.
     #[default]
     Get,
-    /// `set`: store whatever is there.
+    /// `set`: store unconditionally.
     Set,
-    /// `add`: store if absent.
+    /// `add`: store if the key is absent.
     Add,
-    /// `replace`: store if present.
+    /// `replace`: store if the key is present.
     Replace,
-    /// `cas`: store if unchanged.
+    /// `cas`: store if the item has not changed since it was read.
     Cas,
-    /// `append`: grow at the end.
+    /// `append`: add bytes at the end of the value.
     Append,
-    /// `prepend`: grow at the front.
+    /// `prepend`: add bytes at the start of the value.
     Prepend,
-    /// `delete`: remove.
+    /// `delete`: remove the item.
     Delete,
-    /// `incr`: count up.
+    /// `incr`: increase a number.
     Incr,
-    /// `decr`: count down.
+    /// `decr`: decrease a number.
     Decr,
 }
 
 impl Op {
-    /// As memcached names it, and traces.
+    /// The name in memcached's protocol and in traces.
     pub fn name(self) -> &'static str {
         match self {
             Op::Get => "get",
@@ -46,7 +47,7 @@ impl Op {
         }
     }
 
-    /// All of them, in the order in which they are shown.
+    /// All commands, in the order of a report.
     pub const ALL: [Op; 10] = [
         Op::Get,
         Op::Set,
@@ -61,44 +62,45 @@ impl Op {
     ];
 }
 
-/// One request. Fields that the source does not know are zero (see [`Fields`]).
+/// One request. A field that the source does not know is 0 (see [`Fields`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Request {
-    /// Whose key: the number itself where a trace has numbers, else a 64-bit hash of the key's text.
+    /// The key. A trace with numeric keys gives the number itself; otherwise the value is a 64-bit hash of the key's
+    /// text.
     pub key: u64,
-    /// Seconds since the trace began.
+    /// Time of the request in seconds since the start of the trace.
     pub time_s: u32,
-    /// Octets of the value.
+    /// Length of the value in bytes.
     pub value_bytes: u32,
-    /// Time to live in seconds; 0 = for ever.
+    /// Time to live in seconds; 0 = the item never expires.
     pub ttl_s: u32,
-    /// What a miss costs in microseconds; 0 = not known.
+    /// Cost of a miss in microseconds; 0 = unknown.
     pub penalty_us: u32,
-    /// Who asked.
+    /// Number of the client that sent the request.
     pub client: u32,
-    /// Octets of the key.
+    /// Length of the key in bytes.
     pub key_bytes: u16,
-    /// What is asked.
+    /// The command.
     pub op: Op,
 }
 
 const _: () = assert!(size_of::<Request>() == 32);
 
 impl Request {
-    /// Octets of key and value together.
+    /// Length of key and value together, in bytes.
     #[inline]
     pub fn item_bytes(&self) -> u64 {
         self.key_bytes as u64 + self.value_bytes as u64
     }
 
-    /// The penalty of a miss in microseconds, [`PENALTY_UNKNOWN_US`] where the source does not know it.
+    /// Cost of a miss in microseconds, or [`PENALTY_UNKNOWN_US`] where the source does not know it.
     #[inline]
     pub fn penalty_or_default_us(&self) -> u32 {
         if self.penalty_us == 0 { PENALTY_UNKNOWN_US } else { self.penalty_us }
     }
 }
 
-/// Which fields of its requests a source knows.
+/// The fields of [`Request`] that a source knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fields {
     /// `time_s`.

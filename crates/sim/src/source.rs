@@ -1,18 +1,19 @@
-//! Where requests come from.
+//! Sources of requests.
 
 use std::fmt;
 
 use crate::{Fields, Request};
 
-/// How many requests are asked for at a time: enough that a call costs nothing per request, few enough to stay in cache.
+/// Requests per call of [`Source::fill`]: enough to make the cost of the call negligible, few enough to stay in the
+/// CPU cache.
 pub const CHUNK_REQUESTS: usize = 16 * 1024;
 
-/// Why a source cannot go on, in one line that names the file and the line or the parameter.
+/// The reason why a source cannot continue: one line that names the file and line, or the parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceError(pub String);
 
 impl SourceError {
-    /// An error of this text.
+    /// An error with this text.
     pub fn new(text: impl Into<String>) -> SourceError {
         SourceError(text.into())
     }
@@ -26,36 +27,38 @@ impl fmt::Display for SourceError {
 
 impl std::error::Error for SourceError {}
 
-/// A stream of requests, in order. Nothing is kept: a trace larger than memory works.
+/// A stream of requests, in order. A source holds only a small buffer, so a trace may be larger than memory.
 pub trait Source: Send {
-    /// Puts up to `most` further requests at the end of `into` and says how many; 0 means the end.
+    /// Appends up to `most` further requests to `into` and returns how many were added; 0 means the end of the
+    /// source.
     ///
     /// # Errors
-    /// A broken line, with its number and reason; the requests before it have been delivered by then. A file that ends
-    /// in the middle is no error: what was read is delivered, and [`Source::notices`] says so.
+    /// A line that cannot be read, with its number and the reason. All requests before that line have been delivered
+    /// by then. A truncated file is no error: the requests that could be read are delivered, and [`Source::notices`]
+    /// mentions the truncation.
     fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError>;
 
-    /// Which fields are known.
+    /// The fields of the requests that this source knows.
     fn fields(&self) -> Fields;
 
-    /// What it is, for a report: a file's name, or the workload's parameters.
+    /// A description for a report: the name of the file, or the parameters of the workload.
     fn describe(&self) -> String;
 
-    /// How far it is, from 0 to 1, if that can be told.
+    /// Progress from 0 to 1, if known.
     fn done_ratio(&self) -> Option<f64>;
 
-    /// How many requests there are in all, if that is known before the end.
+    /// The total number of requests, if known in advance.
     fn requests_hint(&self) -> Option<u64> {
         None
     }
 
-    /// What the reader should be told: a truncated file, lines that were skipped.
+    /// Remarks for the user, such as "the file is truncated" or "3 lines were skipped".
     fn notices(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// The first requests of a source.
+/// The first requests of another source.
 pub struct Limited {
     inner: Box<dyn Source>,
     most: u64,

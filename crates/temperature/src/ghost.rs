@@ -1,9 +1,9 @@
-//! Who left lately: a fingerprint of each key that was evicted.
+//! The ghost: a fingerprint of each key that was evicted recently.
 //!
 //! ```text
 //!  63            48 47            32 31            16 15             0
 //! +----------------+----------------+----------------+----------------+
-//! |     oldest     |                |                |     newest     |     one bucket; 0 = nobody
+//! |     oldest     |                |                |     newest     |     one bucket; 0 = no fingerprint
 //! +----------------+----------------+----------------+----------------+
 //! ```
 
@@ -11,71 +11,72 @@ use crate::mix::scramble;
 use crate::prefetch::prefetch;
 use larder_item::KeyHash;
 
-/// Fingerprints of a bucket.
+/// Fingerprints in a bucket.
 const DEPTH: u64 = 4;
 /// Bits of a fingerprint.
 const PRINT_BITS: u32 = 16;
 const PRINT_MASK: u64 = (1 << PRINT_BITS) - 1;
-/// Buckets of the largest ghost: a bucket is chosen with 32 bits of the hash.
+/// Buckets of the largest ghost: 32 bits of the hash choose the bucket.
 const BUCKETS_MAX: u64 = 1 << 32;
 
-/// A set of keys that forgets the oldest, 2 bytes for each. A key that was never pushed is taken for one that was in one
-/// of 16 000 cases when all buckets are full (four fingerprints, 65535 different ones).
+/// A set of keys that forgets the oldest, with 2 bytes per key. If all buckets are full, a key that was never
+/// pushed is found in one of 16 000 cases: a bucket has four fingerprints out of 65535 different ones.
 ///
-/// Buckets are queues of four, so a key is forgotten after four more in its bucket, not after a number of keys in all:
-/// half of the keys are still known when 0.92 times the size of the ghost was pushed after them.
+/// Each bucket is a queue of four fingerprints, so a key is forgotten after four more keys in its bucket, and not
+/// after a fixed number of keys in all. Half of the keys are still known when 0.92 times the size of the ghost has
+/// been pushed after them.
 #[derive(Clone, Debug)]
 pub struct Ghost {
     buckets: Vec<u64>,
 }
 
-/// Buckets for this many entries.
+/// Number of buckets for `entries` entries.
 fn buckets_for(entries: u64) -> u64 {
     entries.div_ceil(DEPTH).clamp(1, BUCKETS_MAX)
 }
 
 impl Ghost {
-    /// An empty ghost with room for `entries` keys, rounded up to a multiple of 4.
+    /// An empty ghost with space for `entries` keys, rounded up to a multiple of 4.
     pub fn for_entries(entries: u64) -> Ghost {
         Ghost { buckets: vec![0; buckets_for(entries) as usize] }
     }
 
-    /// The bucket of a key, and its fingerprint, from 1 to 65535.
+    /// The bucket of a key, and its fingerprint from 1 to 65535.
     #[inline(always)]
-    fn place(&self, key: KeyHash) -> (usize, u64) {
+    fn bucket_and_print(&self, key: KeyHash) -> (usize, u64) {
         let mixed = scramble(key.0);
-        // The halves of one word: a key's bucket says nothing of its fingerprint.
+        // The two halves of one word are independent: the bucket of a key says nothing about its fingerprint.
         let bucket = ((mixed >> 32) * self.buckets.len() as u64) >> 32;
         let print = ((mixed & 0xffff_ffff) * PRINT_MASK) >> 32;
         (bucket as usize, print + 1)
     }
 
-    /// How many bits to shift the bucket so that the newest match is lowest.
+    /// By how many bits to shift the bucket so that the newest match is in the lowest position.
     #[inline(always)]
     fn find(bucket: u64, print: u64) -> Option<u32> {
         (0..DEPTH as u32).map(|nth| nth * PRINT_BITS).find(|shift| bucket >> shift & PRINT_MASK == print)
     }
 
-    /// Remembers a key; the oldest one of its bucket is forgotten. Twice pushed is twice there.
+    /// Adds a key. The oldest fingerprint of its bucket is forgotten. A key that is pushed twice is stored twice.
     #[inline]
     pub fn push(&mut self, key: KeyHash) {
-        let (bucket, print) = self.place(key);
+        let (bucket, print) = self.bucket_and_print(key);
         self.buckets[bucket] = self.buckets[bucket] << PRINT_BITS | print;
     }
 
-    /// Whether the key was pushed lately.
+    /// Whether the key was pushed recently.
     #[inline]
     pub fn contains(&self, key: KeyHash) -> bool {
-        let (bucket, print) = self.place(key);
+        let (bucket, print) = self.bucket_and_print(key);
         Ghost::find(self.buckets[bucket], print).is_some()
     }
 
-    /// As [`Ghost::contains`], and forgets the match, the newest one if there are several.
+    /// Like [`Ghost::contains`], and removes the match, or the newest one if there are several.
     ///
-    /// The older ones close up, so the gap is at the old end and the next push drops it: a place is never lost.
+    /// The older fingerprints move up, so the gap is at the old end and the next push fills it: no space is lost.
     #[inline]
     pub fn take(&mut self, key: KeyHash) -> bool {
-        let (bucket, print) = self.place(key);
+        let (bucket, print) = self.bucket_and_print(key);
         let word = &mut self.buckets[bucket];
         let Some(shift) = Ghost::find(*word, print) else { return false };
         let (younger, older) = (*word & ((1 << shift) - 1), *word >> shift >> PRINT_BITS);
@@ -83,17 +84,17 @@ impl Ghost {
         true
     }
 
-    /// A hint that the key is pushed, asked for or taken soon.
+    /// Prefetches the bucket of a key that will be used soon.
     #[inline]
     pub fn prefetch(&self, key: KeyHash) {
-        prefetch(&self.buckets, self.place(key).0);
+        prefetch(&self.buckets, self.bucket_and_print(key).0);
     }
 
-    /// Doubles until there is room for `entries` keys; halves as long as half would hold them and half as many again, so
-    /// that a size that sways does not make it forget.
+    /// Doubles until there is space for `entries` keys. Halves as long as the half has space for 1.5 times
+    /// `entries`, so that a number that varies a little does not make the ghost forget.
     ///
-    /// A doubling forgets nobody: both new buckets have what the old one had. A halving keeps the four newest of two
-    /// buckets, taking them by turns: their ages are not known.
+    /// A doubling forgets no key: both new buckets have the fingerprints of the old one. A halving keeps four of
+    /// the newest fingerprints of two buckets, taking them from both in turn, because their ages are not known.
     pub fn resize(&mut self, entries: u64) {
         let wanted = buckets_for(entries);
         while (self.buckets.len() as u64) < wanted && self.buckets.len() as u64 * 2 <= BUCKETS_MAX {
@@ -106,7 +107,7 @@ impl Ghost {
         }
     }
 
-    /// The newest of both by turns, each once: half of a doubled ghost is what was doubled.
+    /// The newest fingerprints of two buckets, taken in turn, each once. Halving a doubled ghost restores it.
     fn half(one: u64, other: u64) -> u64 {
         let mut half = 0;
         let mut used = 0;
@@ -121,10 +122,10 @@ impl Ghost {
         half
     }
 
-    /// Bytes of memory for each key there is room for.
+    /// Bytes of memory per key.
     pub const ENTRY_BYTES: u64 = 2;
 
-    /// Keys there is room for.
+    /// Number of keys that the ghost has space for.
     pub fn entries(&self) -> u64 {
         self.buckets.len() as u64 * DEPTH
     }

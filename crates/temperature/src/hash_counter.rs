@@ -1,21 +1,22 @@
-//! One bit array in which every key has a few bits (Catalyst, section 3.1.1): a Bloom filter that can be halved.
+//! A hash counter: a bit array in which every key has a few bits (Catalyst, section 3.1.1). It is a Bloom filter
+//! that can be halved.
 //!
-//! A key is given as its mixed bits, see [`crate::mix()`].
+//! Keys are given as their mixed bits, see [`crate::mix()`].
 
 use crate::prefetch::prefetch;
 
 /// Bits of the smallest counter: one cache line.
 pub const COUNTER_BITS_MIN: u64 = 512;
-/// The most bits a key can have in a counter.
+/// Most bits that a key can have in a counter.
 pub const HASH_BITS_MAX: u8 = 4;
 
 const WORD_BITS: u64 = u64::BITS as u64;
-/// The positions of a key are its mixed bits turned by 0, 1, 2, 3 times this: a third of a word, so that three
-/// positions share few bits.
+/// The positions of a key are its mixed bits rotated by 0, 1, 2, 3 times this number. It is a third of a word, so
+/// that three positions share few bits.
 const TURN: u32 = 21;
 
-/// A bit array; a key is *marked* when all its bits are set. It may be wrong about a key that was never marked, and is
-/// never wrong about one that was.
+/// A bit array. A key is *marked* if all its bits are set. A key that was never marked may seem to be marked; a key
+/// that was marked always is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HashCounter {
     words: Vec<u64>,
@@ -23,38 +24,40 @@ pub struct HashCounter {
 }
 
 impl HashCounter {
-    /// An empty counter of `bits` bits, of which each key has `hash_bits`.
+    /// An empty counter of `bits` bits, in which each key has `hash_bits` bits.
     ///
     /// # Panics
-    /// Unless `bits` is a power of two of at least [`COUNTER_BITS_MIN`], and `hash_bits` from 1 to [`HASH_BITS_MAX`].
+    /// Unless `bits` is a power of two of at least [`COUNTER_BITS_MIN`], and `hash_bits` is from 1 to
+    /// [`HASH_BITS_MAX`].
     pub fn new(bits: u64, hash_bits: u8) -> HashCounter {
         assert!(bits >= COUNTER_BITS_MIN, "a counter of {bits} bits");
         HashCounter::from_words(vec![0; (bits / WORD_BITS) as usize], hash_bits)
     }
 
-    /// A counter with these bits, bit 0 of the first word first: the inverse of [`HashCounter::words`].
+    /// A counter with these bits, starting with bit 0 of the first word: the inverse of [`HashCounter::words`].
     ///
     /// # Panics
-    /// As [`HashCounter::new`], except that half the smallest counter and less is taken: folding makes them.
+    /// As [`HashCounter::new`], except that a counter may be smaller than the smallest one, because folding makes
+    /// such counters.
     pub fn from_words(words: Vec<u64>, hash_bits: u8) -> HashCounter {
         assert!(words.len().is_power_of_two(), "{} words", words.len());
         assert!((1..=HASH_BITS_MAX).contains(&hash_bits), "{hash_bits} hash bits");
         HashCounter { words, hash_bits }
     }
 
-    /// Bits of the array.
+    /// Number of bits in the array.
     pub fn bits(&self) -> u64 {
         self.words.len() as u64 * WORD_BITS
     }
 
-    /// The array, bit 0 of the first word first.
+    /// The array, starting with bit 0 of the first word.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Where the `nth` bit of a key is: which word, and the bit in it.
+    /// The `nth` bit of a key: the index of its word, and the bit in the word.
     #[inline(always)]
-    fn place(&self, mixed: u64, nth: u8) -> (usize, u64) {
+    fn word_and_bit(&self, mixed: u64, nth: u8) -> (usize, u64) {
         let position = mixed.rotate_left(TURN * u32::from(nth)) & (self.bits() - 1);
         ((position / WORD_BITS) as usize, 1 << (position % WORD_BITS))
     }
@@ -63,7 +66,7 @@ impl HashCounter {
     #[inline]
     pub fn mark(&mut self, mixed: u64) {
         for nth in 0..self.hash_bits {
-            let (word, bit) = self.place(mixed, nth);
+            let (word, bit) = self.word_and_bit(mixed, nth);
             self.words[word] |= bit;
         }
     }
@@ -71,43 +74,28 @@ impl HashCounter {
     /// Whether all bits of a key are set.
     #[inline]
     pub fn is_marked(&self, mixed: u64) -> bool {
-        // No early end: a wrong guess costs more than the reads it would spare.
+        // No early exit: a mispredicted branch costs more than the reads that it would save.
         let mut all = true;
         for nth in 0..self.hash_bits {
-            let (word, bit) = self.place(mixed, nth);
+            let (word, bit) = self.word_and_bit(mixed, nth);
             all &= self.words[word] & bit != 0;
         }
         all
     }
 
-    /// A hint that the key is asked for or marked soon.
+    /// Prefetches the bits of a key.
     #[inline]
     pub(crate) fn prefetch(&self, mixed: u64) {
         for nth in 0..self.hash_bits {
-            prefetch(&self.words, self.place(mixed, nth).0);
+            prefetch(&self.words, self.word_and_bit(mixed, nth).0);
         }
     }
 
-    /// The share of bits that are set, from 0 to 1. Reads the whole array.
-    pub fn fill_rate(&self) -> f64 {
-        let set: u64 = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
-        set as f64 / self.bits() as f64
-    }
-
-    /// The counter in half its size: low half OR high half (Catalyst, Fig. 4). Whoever was marked is.
+    /// Replaces its own bits by the fold of `upper`: low half OR high half (Catalyst, Fig. 4). A key that was
+    /// marked in `upper` is then marked here.
     ///
     /// # Panics
-    /// If there is only one word.
-    pub fn fold(&self) -> HashCounter {
-        let mut half = HashCounter { words: vec![0; self.words.len() / 2], hash_bits: self.hash_bits };
-        half.become_fold_of(self);
-        half
-    }
-
-    /// Forgets its own bits and takes those of the fold of `upper`.
-    ///
-    /// # Panics
-    /// Unless `upper` is twice as long, and its keys have as many bits.
+    /// Unless `upper` is twice as long and its keys have as many bits.
     pub fn become_fold_of(&mut self, upper: &HashCounter) {
         assert_eq!(
             (2 * self.words.len(), self.hash_bits),
@@ -121,10 +109,10 @@ impl HashCounter {
         }
     }
 
-    /// Whoever is marked in `other` is then marked in this one too.
+    /// Marks all keys that are marked in `other`.
     ///
     /// # Panics
-    /// Unless both have the same shape.
+    /// Unless both counters have the same shape.
     pub fn or(&mut self, other: &HashCounter) {
         assert_eq!((self.words.len(), self.hash_bits), (other.words.len(), other.hash_bits), "two shapes");
         for (word, other) in self.words.iter_mut().zip(&other.words) {
@@ -132,8 +120,8 @@ impl HashCounter {
         }
     }
 
-    /// The array twice over: a position modulo twice the size is the position, or the position and the size. Nobody who
-    /// was marked is not; who was not is not yet.
+    /// Doubles the array by repeating it: a position modulo twice the size is the old position, or the old position
+    /// plus the size. The same keys are marked as before.
     pub fn double(&mut self) {
         self.words.extend_from_within(..);
     }
@@ -151,12 +139,19 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    /// The positions from the definition, one bit at a time.
+    /// The positions of a key by their definition, one bit at a time.
     fn positions(mixed: u64, hash_bits: u8, bits: u64) -> HashSet<u64> {
         let bit = |n: u64| mixed >> (n % 64) & 1;
         (0..u64::from(hash_bits))
             .map(|nth| (0..64).map(|n| bit(n + 64 - 21 * nth % 64) << n).sum::<u64>() % bits)
             .collect()
+    }
+
+    /// The counter in half its size.
+    fn fold(counter: &HashCounter) -> HashCounter {
+        let mut half = HashCounter::from_words(vec![0; counter.words().len() / 2], counter.hash_bits);
+        half.become_fold_of(counter);
+        half
     }
 
     fn set_of(counter: &HashCounter) -> HashSet<u64> {
@@ -193,16 +188,14 @@ mod tests {
                 let mixed = mix(Digest::from_bits(key));
                 prop_assert_eq!(counter.is_marked(mixed), positions(mixed, hash_bits, bits).is_subset(&model));
             }
-            prop_assert!((counter.fill_rate() - model.len() as f64 / bits as f64).abs() < 1e-12);
-
             counter.or(&other);
             model.extend(&other_model);
             prop_assert_eq!(set_of(&counter), model.clone());
-            prop_assert_eq!(set_of(&counter.fold()), model.iter().map(|p| p % (bits / 2)).collect());
+            prop_assert_eq!(set_of(&fold(&counter)), model.iter().map(|p| p % (bits / 2)).collect());
             let before = counter.clone();
             counter.double();
             prop_assert_eq!(set_of(&counter), model.iter().flat_map(|p| [*p, p + bits]).collect());
-            prop_assert_eq!(&counter.fold(), &before, "a fold undoes a doubling");
+            prop_assert_eq!(&fold(&counter), &before, "a fold undoes a doubling");
             counter.clear();
             prop_assert!(set_of(&counter).is_empty());
             prop_assert_eq!(HashCounter::from_words(before.words().to_vec(), hash_bits), before);

@@ -1,39 +1,66 @@
-//! What all hitmaps can do, wherever their bits are.
+//! What every hitmap can do, wherever its bits are.
 
 use crate::reference::{Digest, Reference};
 
-/// How often keys were accessed lately, in levels of hash counters (Catalyst, section 3.1).
+/// How often keys were accessed recently, counted in levels of hash counters (Catalyst, section 3.1).
 ///
-/// * **Batches.** The references of one [`Hitmap::mark`] are judged against the map as it was before the call, so the
-///   outcome does not depend on their order, and a processor with thousands of threads gives the same bits as one
-///   without. A key that stands in a batch twice climbs one level. A batch of one is Catalyst's Algorithm 2.
-/// * **No false negatives.** Between two agings a key that was marked `n` times, in `n` batches, is at least in zone
-///   `min(n, levels)`; each aging lowers what is promised by one. Where it is
-///   done piece by piece, it lowers some of the marks made meanwhile too. More is possible: keys share bits.
+/// * **Batches.** [`Hitmap::mark`] judges all references of a batch against the map as it was before the call. The
+///   outcome therefore does not depend on their order, and a processor with thousands of threads produces the same
+///   bits as a single thread. A key that occurs twice in a batch climbs one level. With batches of one reference
+///   this is Catalyst's Algorithm 2.
+/// * **No false negatives.** Without an aging, a key that was marked in `n` batches is in zone `min(n, levels)` or
+///   higher. Each aging lowers this bound by one. An aging that is done piece by piece also lowers it for some of
+///   the marks made meanwhile. A key may be in a higher zone than it earned, because keys share bits.
 pub trait Hitmap: Send {
-    /// Marks the keys of a batch, each in the lowest level where it is not marked yet. A map with a set counter marks
-    /// there too what was stored and was in no level.
+    /// Marks the keys of a batch. Each key is marked in the lowest level in which it is not marked yet. A map with
+    /// a set counter also marks each stored key there that was in no level.
     fn mark(&mut self, references: &[Reference]);
 
-    /// Appends the zone of each key, in order: 0 = cold, up to [`Hitmap::levels`] = hot.
+    /// Appends the zone of each key, in order: from 0 (cold) to [`Hitmap::levels`] (hot).
     fn zones(&mut self, digests: &[Digest], zones: &mut Vec<u8>);
 
-    /// Begins an aging (rolling compaction, Catalyst, Algorithm 1): every key goes one zone down. Where it is done piece
-    /// by piece, [`Hitmap::age_some`] does the rest; a call while one is going on changes nothing.
+    /// Begins an aging (rolling compaction; Catalyst, Algorithm 1), which moves every key one zone down. A map that
+    /// ages piece by piece continues in [`Hitmap::age_some`]. While an aging is in progress the call changes
+    /// nothing.
     fn age(&mut self);
 
-    /// Does some of the aging that is going on, at most `bytes` bytes of the map. Returns whether more is left.
+    /// Continues the aging in progress through at most `bytes` bytes of the map. Returns whether more is left.
     fn age_some(&mut self, bytes: usize) -> bool;
 
-    /// Grows the map, by doublings, until it is made for `items` items. Nothing is forgotten. It never shrinks.
+    /// Grows the map by doublings until it is sized for `items` items. No mark is lost. A map never shrinks.
     fn grow(&mut self, items: u64);
 
-    /// Bytes of memory the map would take if it were grown for `items` items; what it takes now is `bytes_for(0)`.
+    /// Bytes of memory that the map would take after [`Hitmap::grow`] for `items` items. `bytes_for(0)` is what the
+    /// map takes now.
     fn bytes_for(&self, items: u64) -> u64;
 
-    /// The number of levels; zones go from 0 to this.
+    /// Number of levels, which is also the highest zone.
     fn levels(&self) -> u8;
 
-    /// Where the work is done, in a few words for a log line: `the CPU`, or the name of a device.
+    /// Which processor does the work, in a few words for a log line: `the CPU`, or the name of a device.
     fn place(&self) -> String;
+}
+
+/// A hitmap whose bits are on a device that can fail, such as a GPU.
+///
+/// From the first failure on the map marks nothing and reports every key as cold. [`Resilient`](crate::Resilient) then
+/// replaces it by a hitmap on the CPU.
+pub trait DeviceHitmap: Hitmap {
+    /// Why the device failed.
+    type Error: std::error::Error + Clone + Send;
+
+    /// What log lines call the device, for example `CUDA device`.
+    const KIND: &'static str;
+
+    /// The first failure, if there was one.
+    fn error(&self) -> Option<&Self::Error>;
+
+    /// Reads the bits back from the device and returns a CPU hitmap that continues with them.
+    ///
+    /// # Errors
+    /// The device does not return the bits.
+    fn rescue(&mut self) -> Result<Box<dyn Hitmap>, Self::Error>;
+
+    /// An empty CPU hitmap of the same kind and size.
+    fn empty_on_cpu(&self) -> Box<dyn Hitmap>;
 }

@@ -1,12 +1,16 @@
-//! How warm a key is, and whether it was here before.
+//! How warm a key is, and whether it was in the cache before.
 //!
-//! This room knows hashes and bits, nothing of items, columns or threads. The cache owns one hitmap and one ghost, in
-//! the keeper's hand; nobody else touches them, so there are no atomics here.
+//! This crate knows hashes and bits, and nothing of items, columns or threads. The keeper owns one hitmap and one
+//! ghost and is the only thread that uses them, so there are no atomics here.
+//!
+//! * [`Hitmap`] is the interface of every hitmap. [`LineHitmap`] and [`PublishedHitmap`] run on the CPU.
+//! * [`DeviceHitmap`] is what a hitmap on a device offers in addition. The crate `larder-cuda` implements it, and
+//!   [`Resilient`] falls back to the CPU when the device fails.
+//! * [`Ghost`] remembers fingerprints of evicted keys. [`Shadows`] simulates small caches to find out how much
+//!   space new items deserve.
 
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code, reason = "what a driver in C is given and gives")]
-mod cuda;
 mod ghost;
 mod hash_counter;
 mod hitmap;
@@ -19,10 +23,9 @@ mod reference;
 mod resilient;
 mod shadows;
 
-pub use cuda::{BatchTimes, CudaError, CudaHitmap, Layout, MemoryMode};
 pub use ghost::Ghost;
 pub use hash_counter::{COUNTER_BITS_MIN, HASH_BITS_MAX, HashCounter};
-pub use hitmap::Hitmap;
+pub use hitmap::{DeviceHitmap, Hitmap};
 pub use line::LineHitmap;
 pub use mix::mix;
 pub use published::{LEVELS_MAX, PublishedHitmap, PublishedOptions};

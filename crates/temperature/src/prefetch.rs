@@ -1,6 +1,6 @@
-//! A hint to the processor, and the only unsafe line of the maps.
+//! The prefetch instruction, which is the only unsafe code of this crate.
 
-/// Says that `words[index]` is about to be read. Any index will do.
+/// Hints to the processor that `words[index]` will be read soon. Any index is allowed.
 #[inline(always)]
 pub(crate) fn prefetch(words: &[u64], index: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -1,4 +1,5 @@
-//! The hitmap as Catalyst publishes it (section 3.1): a pyramid of hash counters stood on its head, and a set counter.
+//! The hitmap as Catalyst publishes it (section 3.1): hash counters in levels, each twice as large as the one
+//! below, and a set counter.
 //!
 //! ```text
 //!  level 4  [ 8 B bits                                                      ]   accessed four times or more
@@ -7,34 +8,37 @@
 //!  level 1  [ B bits ]   set counter [ B bits ]                                 once; stored since the last aging
 //! ```
 //!
-//! All levels share a key's hash values, so an aging moves each level one down as `low half OR high half` (Fig. 4).
+//! All levels use the same hash values of a key. An aging therefore moves each level one down as `low half OR high
+//! half` (Fig. 4).
 
 use crate::hash_counter::{COUNTER_BITS_MIN, HASH_BITS_MAX, HashCounter};
 use crate::hitmap::Hitmap;
 use crate::mix::mix;
 use crate::reference::{Digest, Reference};
 
-/// The most levels there can be.
+/// Most levels a map can have.
 pub const LEVELS_MAX: u8 = 6;
-/// Level 1 of the largest map: with six levels the top one has 2^36 bits, 32 for each digest there is.
+/// Bits of level 1 in the largest map. With six levels the top level then has 2^36 bits, 32 for each digest.
 const FIRST_BITS_MAX: u64 = 1 << 31;
 
-/// References judged together: their mixed bits, and who is still climbing, stay in the nearest cache.
+/// Number of references judged together. Their mixed bits, and the list of those that are still climbing, stay in
+/// the nearest cache.
 const CHUNK: usize = 1024;
-/// How far ahead of its use a key's bits are fetched.
+/// How many references ahead of their use the bits of a key are prefetched.
 const AHEAD: usize = 12;
 
-/// The shape of a [`PublishedHitmap`]. The default is the paper's: four levels, three bits, a set counter.
+/// The shape of a [`PublishedHitmap`]. The default is the paper's: four levels, three hash bits, a set counter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PublishedOptions {
-    /// Hash counters: 1 to [`LEVELS_MAX`].
+    /// Number of hash counters: 1 to [`LEVELS_MAX`].
     pub levels: u8,
-    /// Bits of a key in each of them: 1 to [`HASH_BITS_MAX`].
+    /// Bits of a key in each hash counter: 1 to [`HASH_BITS_MAX`].
     pub hash_bits: u8,
-    /// Bits of level 1 for each item, more than 0. The paper's 256 MB for 100 GB of items of some 300 bytes (section 4.3) are
-    /// 6.4. The nearest power of two is taken (by ratio), at least [`COUNTER_BITS_MIN`].
+    /// Bits of level 1 per item, more than 0. The paper's 256 MB for 100 GB of items of about 300 bytes (section
+    /// 4.3) are 6.4 bits. The product is rounded to the nearest power of two by ratio, and is at least
+    /// [`COUNTER_BITS_MIN`].
     pub bits_per_item: f64,
-    /// Whether what was stored since the last aging survives the next one (section 3.1.5).
+    /// Whether the keys stored since the last aging survive the next one (section 3.1.5).
     pub set_counter: bool,
 }
 
@@ -45,19 +49,19 @@ impl Default for PublishedOptions {
 }
 
 impl PublishedOptions {
-    /// Bits of level 1 for this many items.
+    /// Bits of level 1 for `items` items.
     pub fn first_bits_for(&self, items: u64) -> u64 {
         let wanted = (items as f64 * self.bits_per_item).max(1.0);
         let log2 = wanted.log2().round() as u32;
         (1u64 << log2.min(FIRST_BITS_MAX.ilog2())).max(COUNTER_BITS_MIN)
     }
 
-    /// Bytes of a map for this many items.
+    /// Bytes of a map for `items` items.
     pub fn bytes_for(&self, items: u64) -> u64 {
         self.bytes(self.first_bits_for(items))
     }
 
-    /// Bytes of a map whose level 1 has this many bits.
+    /// Bytes of a map whose level 1 has `first_bits` bits.
     fn bytes(&self, first_bits: u64) -> u64 {
         let counters = (1 << self.levels) - 1 + u64::from(self.set_counter);
         counters * first_bits / 8
@@ -70,7 +74,7 @@ impl PublishedOptions {
     }
 }
 
-/// Hash counters in levels, each twice as long as the one below it.
+/// Hash counters in levels, each twice as large as the one below it.
 #[derive(Clone, Debug)]
 pub struct PublishedHitmap {
     options: PublishedOptions,
@@ -79,7 +83,7 @@ pub struct PublishedHitmap {
     scratch: Scratch,
 }
 
-/// What a batch needs for a while.
+/// Buffers for one batch, kept to be reused.
 #[derive(Clone, Default, Debug)]
 struct Scratch {
     mixed: Vec<u64>,
@@ -102,10 +106,10 @@ impl PublishedHitmap {
         PublishedHitmap { options, levels, set_counter, scratch: Scratch::default() }
     }
 
-    /// A map with the bits of another one, from level 1 upward, wherever they have been.
+    /// A map with the bits of another one, from level 1 upward.
     ///
     /// # Panics
-    /// If an option is out of its range, or a counter's length is not what the options say.
+    /// If an option is out of its range, or the length of a counter does not match the options.
     pub fn from_words(
         options: PublishedOptions,
         levels: Vec<Vec<u64>>,
@@ -126,12 +130,7 @@ impl PublishedHitmap {
         PublishedHitmap { options, levels, set_counter, scratch: Scratch::default() }
     }
 
-    /// The shape it was made with.
-    pub fn options(&self) -> PublishedOptions {
-        self.options
-    }
-
-    /// The hash counters, level 1 first.
+    /// The hash counters, from level 1 upward.
     pub fn counters(&self) -> &[HashCounter] {
         &self.levels
     }
@@ -141,8 +140,8 @@ impl PublishedHitmap {
         self.set_counter.as_ref()
     }
 
-    /// Appends the zones. Level by level: those still climbing are few above level 1, and a line is asked for before it
-    /// is needed on every level.
+    /// Appends the zones of the keys. The work goes level by level: few keys still climb above level 1, and on
+    /// every level the lines are prefetched before they are needed.
     fn judge<T: Copy>(&mut self, of: &[T], digest: impl Fn(T) -> Digest, zones: &mut Vec<u8>) {
         let Scratch { mixed, climbing, .. } = &mut self.scratch;
         for chunk in of.chunks(CHUNK) {
@@ -192,8 +191,8 @@ impl Hitmap for PublishedHitmap {
         self.judge(digests, |digest| digest, zones);
     }
 
-    /// The whole aging at once, as published. A key's bits are strewn over the map, so a mark between two pieces could be
-    /// lost with the half of them that is aged later.
+    /// Does the whole aging at once, as published. The bits of a key are spread over the map. A mark made between
+    /// two pieces of an aging could therefore be lost with those of its bits that are aged later.
     fn age(&mut self) {
         for upper in 1..self.levels.len() {
             let (below, above) = self.levels.split_at_mut(upper);

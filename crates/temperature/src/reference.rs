@@ -1,4 +1,4 @@
-//! What a request leaves behind: four bytes.
+//! The access record of a request: four bytes.
 //!
 //! ```text
 //!  31    30                                0
@@ -7,12 +7,13 @@
 //! +-------+---------------------------------+
 //! ```
 //!
-//! Catalyst's reference pool holds hash digests of 4 bytes (section 3.2.1); which of them were SETs is what its
-//! Algorithm 2 needs beside.
+//! Catalyst's reference pool holds hash digests of 4 bytes (section 3.2.1). Its Algorithm 2 also needs to know
+//! which accesses were SETs, hence the store bit.
 
 use larder_item::KeyHash;
 
-/// 31 bits of a key's hash. Keys of one digest are one key to a hitmap: one in 2^31 per pair of keys.
+/// 31 bits of a key's hash. A hitmap takes two keys with the same digest for one key; two given keys have the same
+/// digest with a probability of 1 in 2^31.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Digest(u32);
 
@@ -21,7 +22,7 @@ impl Digest {
     pub const BITS: u32 = 31;
     const MASK: u32 = (1 << Self::BITS) - 1;
 
-    /// The digest of a key's hash: neither the tag of the index nor its lowest bucket bits.
+    /// The digest of a key's hash. It contains neither the tag of the index nor the lowest bits of the bucket.
     #[inline]
     pub fn of(hash: KeyHash) -> Digest {
         Digest((hash.0 >> 16) as u32 & Self::MASK)
@@ -33,14 +34,14 @@ impl Digest {
         self.0
     }
 
-    /// The inverse of [`Digest::bits`]; higher bits are ignored.
+    /// The inverse of [`Digest::bits`]. Higher bits are ignored.
     #[inline]
     pub fn from_bits(bits: u32) -> Digest {
         Digest(bits & Self::MASK)
     }
 }
 
-/// One access: a digest, and whether it was a store.
+/// One access: a digest, and whether the access was a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(transparent)]
 pub struct Reference(u32);
@@ -60,13 +61,13 @@ impl Reference {
         Reference(digest.0 | Self::STORE)
     }
 
-    /// Whose access it was.
+    /// The digest of the accessed key.
     #[inline]
     pub fn digest(self) -> Digest {
         Digest::from_bits(self.0)
     }
 
-    /// Whether it was a store.
+    /// Whether the access was a store.
     #[inline]
     pub fn is_store(self) -> bool {
         self.0 & Self::STORE != 0

@@ -1,82 +1,82 @@
-//! A hitmap that outlives its device.
+//! A hitmap that survives the failure of its device.
 
-use crate::cuda::{CudaError, CudaHitmap};
-use crate::hitmap::Hitmap;
+use crate::hitmap::{DeviceHitmap, Hitmap};
 use crate::reference::{Digest, Reference};
 
-/// A hitmap on a CUDA device, and on the CPU from the first failure on: memory refused at a growth, a batch refused, a
-/// device that fails or does not answer. That is logged once.
+/// A hitmap on a device `D` that moves to the CPU at the device's first failure and stays there.
 ///
-/// Where the device still gives its bits back, nothing is forgotten, and the call that failed is done on the CPU. Where
-/// it does not, all keys are cold.
+/// A failure is memory refused at a growth, a refused batch, or a device that reports an error or does not answer.
+/// The move is logged once. If the device still returns its bits, no mark is lost, and the failed call is repeated
+/// on the CPU. If it does not, the map on the CPU begins empty and all keys are cold.
 #[derive(Debug)]
-pub struct Resilient {
-    at: At,
+pub struct Resilient<D: DeviceHitmap> {
+    processor: Processor<D>,
 }
 
-enum At {
-    Device(Box<CudaHitmap>),
-    Cpu { map: Box<dyn Hitmap>, why: CudaError },
+/// Which processor has the map.
+enum Processor<D: DeviceHitmap> {
+    Device(Box<D>),
+    Cpu { map: Box<dyn Hitmap>, why: D::Error },
 }
 
-impl std::fmt::Debug for At {
+impl<D: DeviceHitmap + std::fmt::Debug> std::fmt::Debug for Processor<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            At::Device(map) => map.fmt(f),
-            At::Cpu { why, .. } => write!(f, "on the CPU: {why}"),
+            Processor::Device(map) => map.fmt(f),
+            Processor::Cpu { why, .. } => write!(f, "on the CPU: {why}"),
         }
     }
 }
 
-impl Resilient {
-    /// Runs on this device for as long as it can.
-    pub fn new(device: CudaHitmap) -> Resilient {
-        Resilient { at: At::Device(Box::new(device)) }
+impl<D: DeviceHitmap> Resilient<D> {
+    /// Runs on `device` until the device fails.
+    pub fn new(device: D) -> Resilient<D> {
+        Resilient { processor: Processor::Device(Box::new(device)) }
     }
 
-    /// Why it runs on the CPU, if it does.
-    pub fn lost(&self) -> Option<&CudaError> {
-        match &self.at {
-            At::Device(_) => None,
-            At::Cpu { why, .. } => Some(why),
+    /// The failure that moved the map to the CPU, if there was one.
+    pub fn lost(&self) -> Option<&D::Error> {
+        match &self.processor {
+            Processor::Device(_) => None,
+            Processor::Cpu { why, .. } => Some(why),
         }
     }
 
-    /// Does something on the device; none where it could not be done, which is on the CPU then.
-    fn on_device<T>(&mut self, work: impl FnOnce(&mut CudaHitmap) -> T) -> Option<T> {
-        let At::Device(device) = &mut self.at else { return None };
+    /// Does `work` on the device. Returns `None` if the map is on the CPU or has just moved there.
+    fn on_device<T>(&mut self, work: impl FnOnce(&mut D) -> T) -> Option<T> {
+        let Processor::Device(device) = &mut self.processor else { return None };
         let done = work(device);
         let Some(why) = device.error().cloned() else { return Some(done) };
         let map = match device.rescue() {
             Ok(map) => {
-                tracing::warn!("CUDA device lost, the hitmap moves to the CPU with its bits: {why}");
+                tracing::warn!("{} lost, the hitmap moves to the CPU with its bits: {why}", D::KIND);
                 map
             }
             Err(_) => {
-                tracing::warn!("CUDA device lost, the hitmap begins anew on the CPU: {why}");
+                tracing::warn!("{} lost, the hitmap begins anew on the CPU: {why}", D::KIND);
                 device.empty_on_cpu()
             }
         };
-        self.at = At::Cpu { map, why };
+        self.processor = Processor::Cpu { map, why };
         None
     }
 
     fn map(&self) -> &dyn Hitmap {
-        match &self.at {
-            At::Device(device) => device.as_ref(),
-            At::Cpu { map, .. } => map.as_ref(),
+        match &self.processor {
+            Processor::Device(device) => device.as_ref(),
+            Processor::Cpu { map, .. } => map.as_ref(),
         }
     }
 
     fn map_mut(&mut self) -> &mut dyn Hitmap {
-        match &mut self.at {
-            At::Device(device) => device.as_mut(),
-            At::Cpu { map, .. } => map.as_mut(),
+        match &mut self.processor {
+            Processor::Device(device) => device.as_mut(),
+            Processor::Cpu { map, .. } => map.as_mut(),
         }
     }
 }
 
-impl Hitmap for Resilient {
+impl<D: DeviceHitmap> Hitmap for Resilient<D> {
     fn mark(&mut self, references: &[Reference]) {
         if self.on_device(|device| device.mark(references)).is_none() {
             self.map_mut().mark(references);
@@ -92,10 +92,10 @@ impl Hitmap for Resilient {
     }
 
     fn age(&mut self) {
-        match &mut self.at {
-            // An aging that began on the device is brought to its end by whoever takes the bits.
-            At::Device(_) => drop(self.on_device(|device| device.age())),
-            At::Cpu { map, .. } => map.age(),
+        match &mut self.processor {
+            // An aging that fails on the device is completed by `DeviceHitmap::rescue`.
+            Processor::Device(_) => drop(self.on_device(|device| device.age())),
+            Processor::Cpu { map, .. } => map.age(),
         }
     }
 
@@ -121,9 +121,9 @@ impl Hitmap for Resilient {
     }
 
     fn place(&self) -> String {
-        match &self.at {
-            At::Device(device) => device.place(),
-            At::Cpu { map, why } => format!("{} (CUDA device lost: {why})", map.place()),
+        match &self.processor {
+            Processor::Device(device) => device.place(),
+            Processor::Cpu { map, why } => format!("{} ({} lost: {why})", map.place(), D::KIND),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Small caches of digests beside the real one, to find out how much room new items deserve.
+//! Small caches of digests beside the real cache, to find out how much space new items deserve.
 //!
-//! How long an item should be on probation depends on the requests: with 10 % of the cache what is asked for once leaves
-//! soon, and where keys come back once, after a while, that is too soon. So several small caches, each with another
-//! share for probation, live through a sample of the same requests, and the share that misses least is taken
-//! (miniature simulation: Waldspurger et al., Cache Modeling and Optimization using Miniature Simulations, USENIX ATC
-//! 2017, with the spatial sampling of SHARDS, FAST 2015). This keeps the policy from falling far below LRU where S3-FIFO
-//! does.
+//! The best length of the probation depends on the requests. With a probation of 10 % of the cache, items that are
+//! asked for only once leave soon. But if keys come back once, after a while, such a probation is too short. So
+//! several small caches simulate a sample of the same requests, each with another share for the probation, and the
+//! share with the fewest misses is used. The method is miniature simulation (Waldspurger et al., Cache Modeling and
+//! Optimization using Miniature Simulations, USENIX ATC 2017) with the spatial sampling of SHARDS (FAST 2015). It
+//! keeps the policy from falling far below LRU on traces where S3-FIFO does.
 
 use crate::ghost::Ghost;
 use crate::mix::scramble;
@@ -16,16 +16,16 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// Most items of a shadow.
 pub const SHADOW_ITEMS_MAX: u64 = 2048;
-/// What is left of the misses of earlier windows when one ends.
+/// The weight that the misses of earlier windows keep when a window ends.
 const DECAY: f64 = 0.9;
-/// A shadow must miss less than the best one until now by this share to take its place.
+/// A shadow replaces the best one only if it has fewer misses by this share.
 const ADVANTAGE: f64 = 0.02;
 /// The fewest references of a window.
 const WINDOW_MIN: u64 = 100;
-/// Most shadows: a key's state in each is one of eight bytes.
+/// Most shadows: a key has one byte of state for each, and the states take eight bytes.
 const SHADOWS_MAX: usize = 8;
 
-/// Where a key is in one shadow, and how warm: two bits each.
+/// The state of a key in one shadow: which queue it is in and how warm it is, two bits each.
 const NOWHERE: u8 = 0;
 const PROBATION: u8 = 1;
 const MAIN: u8 = 2;
@@ -35,18 +35,18 @@ const WARMTH_MAX: u8 = 3;
 
 type States = [u8; SHADOWS_MAX];
 
-/// The cache in small for one share.
+/// A small cache with one share for the probation.
 struct Shadow {
     share: f64,
     probation: VecDeque<u32>,
     main: VecDeque<u32>,
     ghost: Ghost,
     misses: u32,
-    /// Misses of the windows before, each counted at [`DECAY`] of the one after it.
+    /// Misses of the earlier windows, each weighted by [`DECAY`] relative to the next one.
     missed: f64,
 }
 
-/// Digests are random already; the sample has its high bits in common, so they are mixed once more.
+/// Digests are random already. The sampled ones have their high bits in common, so they are mixed once more.
 #[derive(Default)]
 struct Mixed(u64);
 
@@ -68,20 +68,20 @@ impl Hasher for Mixed {
 pub struct Shadows {
     shadows: Vec<Shadow>,
     keys: HashMap<u32, States, BuildHasherDefault<Mixed>>,
-    /// Items of each.
+    /// Items of each shadow.
     capacity: usize,
-    /// Digests below this are in the sample.
+    /// The sample consists of the digests below this number.
     below: u32,
     references: u64,
     best: usize,
 }
 
 impl Shadows {
-    /// One shadow for each of `shares`, the probation's part of all items. The first is the best until another has
-    /// proved better.
+    /// One shadow for each of `shares`, the share of the probation in all items. The first share is the best until
+    /// another one proves better.
     ///
     /// # Panics
-    /// With no shares, or more than 8.
+    /// If there are no shares, or more than 8.
     pub fn new(shares: &[f64]) -> Shadows {
         assert!(!shares.is_empty() && shares.len() <= SHADOWS_MAX, "1 to {SHADOWS_MAX} shares");
         let shadow = |&share| Shadow {
@@ -102,8 +102,8 @@ impl Shadows {
         }
     }
 
-    /// The real cache holds about `items` items: the sample becomes as large as [`SHADOW_ITEMS_MAX`] allows. What the
-    /// shadows hold is kept as far as it fits.
+    /// Adapts the shadows to a real cache of about `items` items. The sample becomes as large as
+    /// [`SHADOW_ITEMS_MAX`] allows. The shadows keep their contents as far as they fit.
     pub fn fit(&mut self, items: u64) {
         let mut halvings = 0;
         while items >> halvings > SHADOW_ITEMS_MAX {
@@ -116,19 +116,21 @@ impl Shadows {
         }
     }
 
-    /// Only references whose digest is below this number are wanted; 0 until [`Shadows::fit`] was called.
+    /// Only references with a digest below this number are wanted. The number is 0 until [`Shadows::fit`] is
+    /// called.
     #[inline]
     pub fn below(&self) -> u32 {
         self.below
     }
 
-    /// The share that has missed least lately.
+    /// The share with the fewest misses recently.
     pub fn best(&self) -> f64 {
         self.shadows[self.best].share
     }
 
-    /// One reference of the sample; others are ignored. A store of a key that a shadow does not have is a miss that was
-    /// filled, a read of one is too: the real cache had it, this one would not have.
+    /// Processes a reference. References outside the sample are ignored. If a shadow does not have the key, both a
+    /// store and a read count as a miss that was filled: at a read the real cache had the key, and this one would
+    /// not have had it.
     pub fn reference(&mut self, reference: Reference) {
         let digest = reference.digest().bits();
         if digest >= self.below {
@@ -210,11 +212,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// One shadow by the book: every question is answered by a search.
+    /// A shadow by its definition: every question is answered by a search.
     struct Naive {
         share: f64,
         capacity: usize,
-        /// Key, warmth; oldest first.
+        /// Key and warmth, the oldest first.
         probation: Vec<(u32, u8)>,
         main: Vec<(u32, u8)>,
         ghost: Ghost,
@@ -281,7 +283,7 @@ mod tests {
                 shadows.reference(read(digest));
                 naive.iter_mut().for_each(|shadow| shadow.reference(digest));
             }
-            // Fewer references than a window has.
+            // These are fewer references than a window has.
             for (shadow, naive) in shadows.shadows.iter().zip(&naive) {
                 prop_assert_eq!(shadow.misses, naive.misses);
                 prop_assert!(shadow.probation.iter().eq(naive.probation.iter().map(|(digest, _)| digest)));
@@ -311,13 +313,13 @@ mod tests {
         let mut shadows = Shadows::new(&[0.125, 0.75]);
         shadows.fit(512);
         assert_eq!(shadows.best(), 0.125);
-        // Each key twice, 200 references of others in between.
+        // Each key occurs twice, with 200 references to other keys in between.
         for n in 0..40_000u32 {
             shadows.reference(read(n.wrapping_mul(0x9E37_79B9)));
             shadows.reference(read(n.wrapping_sub(100).wrapping_mul(0x9E37_79B9)));
         }
         assert_eq!(shadows.best(), 0.75);
-        // A few keys again and again among many that never come back.
+        // A few keys occur again and again, among many that occur once.
         for n in 0..400_000u32 {
             let digest = if n % 2 == 0 { n / 2 % 450 } else { n };
             shadows.reference(read(digest.wrapping_mul(0x85EB_CA6B)));

@@ -18,8 +18,8 @@ fn line_bits_agree(map: &LineHitmap, naive: &Naive) {
     for (line, levels) in map.words().chunks(8).zip(&naive.lines) {
         assert_eq!(bits(line), levels.concat());
     }
-    let hand = (naive.to_fold > 0).then(|| (naive.lines.len() - naive.to_fold) as u64);
-    assert_eq!(map.hand(), hand);
+    let cursor = (naive.to_fold > 0).then(|| (naive.lines.len() - naive.to_fold) as u64);
+    assert_eq!(map.cursor(), cursor);
 }
 
 fn published_bits_agree(map: &PublishedHitmap, naive: &Naive) {
@@ -69,7 +69,7 @@ proptest! {
             step(&mut map, &mut naive, one, |naive| naive.lines.len() as u64 * 64);
             line_bits_agree(&map, &naive);
         }
-        let mut moved = LineHitmap::from_words(map.words(), map.hand());
+        let mut moved = LineHitmap::from_words(map.words(), map.cursor());
         line_bits_agree(&moved, &naive);
         let keys: Vec<u32> = (0..KEYS).collect();
         prop_assert_eq!(zones(&mut moved, &keys), zones(&mut map, &keys));

@@ -7,12 +7,14 @@ use larder_sim::mrc::{Analysis, Curve, Method, OpRule, Settings, Unit, analyse, 
 use larder_sim::progress::Progress;
 use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table};
 
-use super::plan::size;
-use super::{Failure, OutputArgs, SourceArgs, count, write};
+use super::failure::Failure;
+use super::output::{OutputArgs, write};
+use super::source::SourceArgs;
+use super::values::{count, size};
 
-/// How far the curve in a file or a picture may be from the one computed, in miss ratio.
+/// Maximum error of a curve saved to a file, in miss ratio.
 const TOLERANCE_SAVED: f64 = 1e-4;
-/// The same in a picture.
+/// Maximum error of a drawn curve, in miss ratio.
 const TOLERANCE_DRAWN: f64 = 1e-3;
 
 /// Flags of `larder mrc`.
@@ -20,40 +22,41 @@ const TOLERANCE_DRAWN: f64 = 1e-3;
 pub(super) struct MrcArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Look at every request (the default unless a sample is asked for; with one, both are computed and
-    /// compared)
+    /// Examine every request [default unless --shards or --shards-size is given]; together with one of them, both
+    /// curves are computed and compared
     #[arg(long)]
     exact: bool,
-    /// SHARDS at a fixed rate: look at this share of the keys, such as 0.01
+    /// Estimate the curve from this share of the keys, such as 0.01 (SHARDS at a fixed rate)
     #[arg(long, value_name = "RATE")]
     shards: Option<f64>,
-    /// SHARDS of fixed size: look at no more than this many keys at a time, such as 8k
+    /// Estimate the curve from at most this many keys at a time, such as 8k (SHARDS of fixed size)
     #[arg(long, value_name = "KEYS", value_parser = count)]
     shards_size: Option<u64>,
-    /// Leave the sampled counts as they are instead of correcting them to the number of requests (SHARDS_adj)
+    /// Do not correct the sampled counts to the number of requests (without the correction SHARDS_adj)
     #[arg(long)]
     no_adjust: bool,
-    /// Which sample SHARDS takes
+    /// Seed of the sample: another number selects other keys
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
-    /// What sizes count: objects or bytes (default: bytes where the trace knows sizes)
+    /// Unit of the cache sizes: objects or bytes [default: bytes if the trace knows sizes, else objects]
     #[arg(long, value_parser = unit)]
     unit: Option<Unit>,
-    /// What operations do: obey (reads count, writes move to the front, deletes remove) or ignore (all are
-    /// reads)
+    /// Effect of commands: obey (reads are counted, writes move the item to the front, deletes remove it) or ignore
+    /// (every request is a read)
     #[arg(long, default_value = "obey", value_parser = ops)]
     ops: OpRule,
-    /// Octets that each item takes besides key and value
+    /// Bytes per item in addition to key and value, in byte mode
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     item_overhead: u64,
-    /// Show these sizes, such as 1m,64m,1g (bytes, powers of 1024) or 10k,1m (objects, powers of ten)
+    /// Cache sizes to show, such as 1m,64m,1g (bytes, powers of 1024) or 10k,1m (objects, powers of 1000) [default:
+    /// the size of all items, and its halves]
     #[arg(long, value_name = "SIZES")]
     sizes: Option<String>,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(super) fn run(mut args: MrcArgs) -> Result<(), Failure> {
     let (curves, notices) = args.curves()?;
     let report = args.report(&curves, &notices)?;
@@ -92,7 +95,7 @@ impl MrcArgs {
             };
             analyses.push(Analysis::new(settings).map_err(Failure::Usage)?);
         }
-        // What --sizes says wrongly is told before the pass.
+        // Reports an error in --sizes before the pass over the trace.
         self.asked_sizes(unit)?;
         let mut progress = Progress::new("mrc", self.output.quiet);
         analyse(source.as_mut(), &mut analyses, |done| progress.set(done, ""))?;
@@ -128,7 +131,7 @@ impl MrcArgs {
         Ok(report)
     }
 
-    /// The sizes of --sizes.
+    /// The sizes given by --sizes.
     fn asked_sizes(&self, unit: Unit) -> Result<Option<Vec<u64>>, Failure> {
         let Some(words) = &self.sizes else { return Ok(None) };
         let one = |word: &str| match unit {
@@ -140,7 +143,7 @@ impl MrcArgs {
     }
 }
 
-/// The footprint and its halves, up to ten times over, by rising size.
+/// The footprint halved up to ten times, by rising size.
 fn halvings(footprint: u64) -> Vec<u64> {
     let mut sizes: Vec<u64> =
         (0..=10).rev().map(|times| footprint >> times).filter(|size| *size > 0).collect();
@@ -205,7 +208,7 @@ fn chart(curves: &[Curve]) -> Chart {
     chart
 }
 
-/// A unit by name.
+/// The unit with this name.
 fn unit(text: &str) -> Result<Unit, String> {
     match text {
         "objects" => Ok(Unit::Objects),
@@ -214,7 +217,7 @@ fn unit(text: &str) -> Result<Unit, String> {
     }
 }
 
-/// What operations do, by name.
+/// The effect of commands with this name.
 fn ops(text: &str) -> Result<OpRule, String> {
     match text {
         "obey" => Ok(OpRule::Obey),

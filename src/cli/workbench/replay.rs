@@ -8,7 +8,10 @@ use larder_sim::replay::{
     self, CasAs, Credentials, Options, Pace, Protocol, ReadThrough, Server, Verify, Warmup,
 };
 
-use super::{Failure, OutputArgs, SourceArgs, count};
+use super::failure::Failure;
+use super::output::OutputArgs;
+use super::source::SourceArgs;
+use super::values::count;
 
 /// Flags of `larder replay`.
 #[derive(Args)]
@@ -22,7 +25,7 @@ pub(super) struct ReplayArgs {
     load: LoadArgs,
     #[command(flatten)]
     items: ItemArgs,
-    /// Write the latencies of every second as an HDR interval log
+    /// Write the latencies of each second to this file, as an HDR interval log
     #[arg(long, value_name = "FILE")]
     hdr: Option<PathBuf>,
     #[command(flatten)]
@@ -32,101 +35,102 @@ pub(super) struct ReplayArgs {
 const AFTER_HELP: &str = "Exit status: 0 nothing was wrong; 1 values were wrong or the server misbehaved; 2 the server \
 could not be reached, or was given up; 64 the command line cannot be obeyed.";
 
-/// Where the load goes.
+/// The server to drive.
 #[derive(Args)]
 #[command(next_help_heading = "Server")]
 struct TargetArgs {
-    /// The server: host:port, [v6]:port, or the path of a UNIX socket
+    /// Address of the server: host:port, [v6]:port, or the path of a UNIX socket
     #[arg(long, short, value_name = "ADDRESS", default_value = "127.0.0.1:11211")]
     server: String,
-    /// What it speaks; auto asks it for its version
+    /// Protocol of the server; auto asks the server for its version
     #[arg(long, value_name = "PROTOCOL", default_value = "auto")]
     protocol: ProtocolArg,
-    /// The user for RESP's AUTH, or memcached's ASCII authentication
+    /// User name for RESP's AUTH or memcached's ASCII authentication
     #[arg(long, value_name = "USER", requires = "password_file")]
     user: Option<String>,
-    /// The file whose first line is the password
+    /// File whose first line is the password
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// RESP's SELECT
+    /// Database number for RESP's SELECT
     #[arg(long, value_name = "NUMBER")]
     database: Option<u32>,
-    /// How long a reply may take, in seconds
+    /// Maximum time for a reply in seconds; a connection that exceeds it is closed
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     timeout: Duration,
-    /// Give the server up when all connections, or one that has requests to send, were down for so many seconds
+    /// Give up when all connections, or one with requests to send, have been down for this many seconds
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     give_up: Duration,
 }
 
-/// How the load is put on.
+/// The load.
 #[derive(Args)]
 #[command(next_help_heading = "Load")]
 struct LoadArgs {
-    /// Connections, of all threads together
+    /// Number of connections, over all threads
     #[arg(long, short, value_name = "N", default_value = "8", value_parser = at_least_one)]
     connections: usize,
-    /// Threads
+    /// Number of threads
     #[arg(long, short, value_name = "N", default_value = "1", value_parser = at_least_one)]
     threads: usize,
-    /// Requests in flight on each connection
+    /// Requests in flight per connection
     #[arg(long, short, value_name = "N", default_value = "1", value_parser = at_least_one)]
     depth: usize,
-    /// Open loop: so many requests per second, evenly; latency counts from when a request was due
+    /// Send this many requests per second, evenly spaced (open loop); latency counts from the time a request was due
     #[arg(long, value_name = "REQUESTS", conflicts_with = "speed", value_parser = rate)]
     rate: Option<f64>,
-    /// Open loop: the trace's own times, so many times as fast
+    /// Send requests at the times of the trace, this many times as fast (open loop)
     #[arg(long, value_name = "TIMES")]
     speed: Option<f64>,
-    /// Store every key once before anything else; this takes a pass over the source
+    /// Store every key once before the replay; this takes an additional pass over the source
     #[arg(long)]
     load: bool,
-    /// What is sent before anything counts: requests (100k), or seconds (10s)
+    /// Warm-up that is not counted: a number of requests, such as 100k, or seconds, such as 10s
     #[arg(long, value_name = "REQUESTS|SECONDS", value_parser = warmup)]
     warmup: Option<Warmup>,
-    /// Stop after so many seconds, counted from the end of the warm-up
+    /// Stop this many seconds after the warm-up
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// Play the source so many times; 0 = until the seconds are over
+    /// Number of passes over the source; 0 repeats it until --seconds have passed
     #[arg(long, value_name = "TIMES", default_value = "1")]
     repeat: u32,
-    /// Requests of one key may go over any connection; stale values cannot be told then
+    /// Send the requests of a key over any connection; stale values cannot be detected then
     #[arg(long)]
     spread: bool,
-    /// Fetch what a get misses from a simulated back end, and store it
+    /// Fetch what a get missed from a simulated back end, and store it
     #[arg(long)]
     read_through: bool,
-    /// What a miss's penalty is multiplied by before it is waited for; 0 = counted, not waited for; 1 = real
+    /// Factor for the penalty of a miss, which is then waited for: 1 is real time, 0 counts the penalty without
+    /// waiting
     #[arg(long, value_name = "TIMES", default_value = "0", requires = "read_through")]
     penalty_scale: f64,
-    /// How many fetches the back end serves at a time; 0 = any number
+    /// Maximum number of concurrent fetches from the back end; 0 is no limit
     #[arg(long, value_name = "N", default_value = "0", requires = "read_through")]
     backend_concurrency: usize,
 }
 
-/// What keys and values look like.
+/// Keys and values.
 #[derive(Args)]
 #[command(next_help_heading = "Keys and values")]
 struct ItemArgs {
-    /// What every key begins with
+    /// Text at the start of every key
     #[arg(long, value_name = "TEXT", default_value = "")]
     key_prefix: String,
-    /// Octets of a value where the source does not know sizes
+    /// Size of a value in bytes where the source does not know sizes
     #[arg(long, value_name = "OCTETS", default_value = "100")]
     value_bytes: u32,
-    /// Cut values of the source that are longer
+    /// Maximum size of a value in bytes; longer values of the source are cut
     #[arg(long, value_name = "OCTETS", default_value = "1073741824")]
     value_bytes_max: u32,
-    /// Send the source's times to live
+    /// Send the times to live of the source
     #[arg(long)]
     ttls: bool,
-    /// What is sent for a cas
+    /// What to send for a cas of the source
     #[arg(long, value_name = "AS", default_value = "gets")]
     cas: CasArg,
-    /// How closely values are looked at: every octet, the headers of long ones, not at all
+    /// How to check values that were read: full (every byte), fast (the header of long values) or off
     #[arg(long, value_name = "HOW", default_value = "full")]
     verify: VerifyArg,
-    /// How many keys are remembered to tell stale values, up to 86 octets each
+    /// Number of keys to remember for detecting stale values, up to 86 bytes each
     #[arg(long, value_name = "KEYS", default_value = "4m", value_parser = count)]
     verify_keys: u64,
 }
@@ -153,7 +157,7 @@ enum VerifyArg {
     Off,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(super) fn run(args: ReplayArgs) -> Result<(), Failure> {
     let options = options(&args)?;
     let open = || args.source.open();

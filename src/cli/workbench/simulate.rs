@@ -5,17 +5,20 @@ use larder_sim::PENALTY_UNKNOWN_US;
 use larder_sim::progress::Progress;
 use larder_sim::simulate::{self as simulation, OpsRule, Rules, Size, Unit, Warmup};
 
-use super::{Failure, OutputArgs, SourceArgs, count};
+use super::failure::Failure;
+use super::output::OutputArgs;
+use super::source::SourceArgs;
+use super::values::count;
 
 /// Flags of `larder simulate`.
 #[derive(Args)]
 pub(super) struct SimulateArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Policies, with commas between them; an unknown one is answered with the list
+    /// Policies to compare, separated by commas; all stands for every one, and an unknown name shows the list
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "all")]
     policies: Vec<String>,
-    /// Cache sizes, with commas between them: 1% of the trace's keys (or bytes), 10000 items, 64m bytes
+    /// Cache sizes, separated by commas: 1% (of the trace's keys or bytes), 10000 (items) or 64m (bytes)
     #[arg(
         long,
         value_name = "SIZES",
@@ -24,32 +27,32 @@ pub(super) struct SimulateArgs {
         default_value = "0.1%,0.3%,1%,3%,10%,30%"
     )]
     sizes: Vec<Size>,
-    /// What sizes count [default: bytes if a size is written as 64m, else objects]
+    /// Unit of the cache sizes [default: bytes if a size has a suffix such as 64m, else objects]
     #[arg(long)]
     unit: Option<UnitName>,
-    /// Ignore operations (every request is a get, as libCacheSim has it), or obey them [default: obey if the
-    /// trace has them]
+    /// Treatment of commands: ignore (every request is a get, as in libCacheSim) or obey [default: obey if the trace
+    /// has commands]
     #[arg(long)]
     ops: Option<OpsName>,
-    /// Let items expire as the trace says
+    /// Let items expire according to the trace
     #[arg(long)]
     ttls: bool,
-    /// Requests at the beginning that are not counted: a share below 1, such as 0.2, or a count
+    /// Requests at the start that are not counted: a share below 1, such as 0.2, or a number, such as 10k
     #[arg(long, value_name = "RATIO|COUNT", value_parser = warmup, default_value = "0")]
     warmup: Warmup,
-    /// Bytes charged per item beside key and value, where sizes count bytes; larder has its own
+    /// Bytes charged per item in addition to key and value, in byte mode; larder always has its own overhead
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     overhead: u32,
-    /// What a look-up costs, in microseconds
+    /// Time of a look-up in microseconds
     #[arg(long, value_name = "US", default_value_t = 200)]
     hit_us: u32,
-    /// What a miss costs beside the look-up where the trace does not tell, in microseconds
+    /// Additional time of a miss in microseconds, where the trace does not give it
     #[arg(long, value_name = "US", default_value_t = PENALTY_UNKNOWN_US)]
     penalty_us: u32,
-    /// Threads that simulate [default: one per core]
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
-    /// Seed of the policies that draw lots
+    /// Seed of the random numbers of policies that sample
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -68,10 +71,9 @@ enum OpsName {
     Obey,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(super) fn run(args: SimulateArgs) -> Result<(), Failure> {
-    // Clap has made sure that there is a source, so that opening can only fail for a reason of the source's
-    // own.
+    // Clap guarantees that there is a source, so opening it fails only for reasons of the source itself.
     let open = || args.source.open();
     let rules = args.rules();
     let mut progress = Progress::new("simulate", args.output.quiet);
@@ -109,7 +111,7 @@ impl SimulateArgs {
     }
 }
 
-/// A share below 1, or a count of requests.
+/// Parses a share below 1, or a number of requests.
 fn warmup(text: &str) -> Result<Warmup, String> {
     match text.parse::<f64>() {
         Ok(share) if share > 0.0 && share < 1.0 => Ok(Warmup::Share(share)),

@@ -3,9 +3,14 @@
 use clap::Args;
 use larder_sim::progress::Progress;
 use larder_sim::report::Part;
-use larder_sim::slabs::{self, Burst, Rollover, SchemeSettings, Settings, Shown, Simulation, SlabClasses};
+use larder_sim::slabs::{
+    self, Burst, ReportOptions, Rollover, SchemeSettings, Settings, Simulation, SlabClasses,
+};
 
-use super::{Failure, OutputArgs, SourceArgs, count};
+use super::failure::Failure;
+use super::output::OutputArgs;
+use super::source::SourceArgs;
+use super::values::count;
 
 /// Flags of `larder slabs`.
 #[derive(Args)]
@@ -14,30 +19,31 @@ pub(super) struct SlabsArgs {
     source: SourceArgs,
     #[command(flatten)]
     output: OutputArgs,
-    /// Memory sizes, such as 64m,128m (powers of 1024)
+    /// Memory sizes of the cache, separated by commas, such as 64m,128m (powers of 1024)
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = bytes, default_value = "64m")]
     memory: Vec<u64>,
-    /// Schemes: all, or some of static, automove, psa, twemcache, age, pre-pama, pre-pama-subclasses, pama,
-    /// pama-exact
+    /// Schemes to compare, separated by commas: all, or some of static, automove, psa, twemcache, age, pre-pama,
+    /// pre-pama-subclasses, pama, pama-exact
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "all")]
     schemes: Vec<String>,
-    /// PAMA's reference segments; several numbers are run side by side
+    /// PAMA's m, the number of additional segments that count towards a value; several numbers, separated by commas,
+    /// run side by side
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "2")]
     m: Vec<usize>,
-    /// The window of the report, in GETs
+    /// GETs per window of the report, such as 1m
     #[arg(long, value_name = "GETS", value_parser = count, default_value = "1m")]
     window: u64,
-    /// How often the requests are gone through
+    /// Number of passes over the requests
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = passes)]
     passes: u32,
     #[command(flatten)]
     model: Box<ModelArgs>,
     #[command(flatten)]
     burst: Box<BurstArgs>,
-    /// Classes whose subclasses are drawn
+    /// Size classes whose penalty subclasses are charted over time, separated by commas
     #[arg(long, value_name = "CLASSES", value_delimiter = ',', default_value = "0,8")]
     show_classes: Vec<usize>,
-    /// How many simulations run at a time; 0 = as many as there are cores
+    /// Number of simulations that run at the same time; 0 is one per core
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     threads: usize,
 }
@@ -45,68 +51,69 @@ pub(super) struct SlabsArgs {
 /// The cache and its schemes.
 #[derive(Args)]
 struct ModelArgs {
-    /// The size of a slab
+    /// Size of a slab, such as 1m
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1m")]
     slab: u64,
-    /// How much the slots of a class are larger than those of the one before
+    /// Factor by which slots grow from one size class to the next
     #[arg(long, value_name = "FACTOR", default_value_t = 2.0)]
     factor: f64,
-    /// At most this many classes; larger items are refused
+    /// Maximum number of size classes; items larger than the last class are refused [default: classes up to the slab
+    /// size]
     #[arg(long, value_name = "NUMBER")]
     classes_max: Option<usize>,
-    /// Octets that an item takes besides its key and value
+    /// Bytes per item in addition to key and value
     #[arg(long, value_name = "OCTETS", default_value_t = 0)]
     overhead: u32,
-    /// The service time of a hit, in microseconds
+    /// Service time of a hit in microseconds
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 100)]
     hit_us: u32,
-    /// The client does not store what its GET missed: only the trace's own SETs fill the cache
+    /// Do not store what a GET missed: only the SETs of the trace fill the cache
     #[arg(long)]
     no_refill: bool,
-    /// The window of PAMA's values, in accesses
+    /// Window of PAMA's values in accesses, such as 1m
     #[arg(long, value_name = "ACCESSES", value_parser = count, default_value = "1m")]
     value_window: u64,
-    /// What becomes of PAMA's values when their window ends: sliding, reset, last, decay
+    /// What happens to PAMA's values at the end of their window: sliding, reset, last or decay
     #[arg(long, value_name = "NAME", value_parser = Rollover::parse, default_value = "sliding")]
     rollover: Rollover,
-    /// PAMA's values stay with a group when a slab moves
+    /// Leave PAMA's values unchanged when a slab moves, instead of shifting them with the segments
     #[arg(long)]
     values_stay: bool,
-    /// PSA moves a slab every so many misses
+    /// Number of misses after which PSA moves a slab, such as 1k
     #[arg(long, value_name = "MISSES", value_parser = count, default_value = "1k")]
     psa_misses: u64,
-    /// memcached's automover looks every so many accesses
+    /// Number of accesses between two decisions of memcached's automover, such as 1m
     #[arg(long, value_name = "ACCESSES", value_parser = count, default_value = "1m")]
     automove_window: u64,
-    /// Seed of the scheme that draws lots
+    /// Seed of the random numbers of twemcache
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 }
 
-/// Cold items that are injected (PAMA, section IV.C).
+/// Injected cold items (PAMA, section IV.C).
 #[derive(Args)]
 struct BurstArgs {
-    /// Inject cold items after this many GETs
+    /// Inject a burst of cold items after this many GETs, such as 1m
     #[arg(long, value_name = "GETS", value_parser = count)]
     burst_at: Option<u64>,
-    /// Their size as a share of the memory
+    /// Size of the burst as a share of the memory, 0 to 1
     #[arg(long, value_name = "RATIO", default_value_t = 0.1, requires = "burst_at")]
     burst_ratio: f64,
-    /// The first of their classes
+    /// First size class of the burst
     #[arg(long, value_name = "CLASS", default_value_t = 3, requires = "burst_at")]
     burst_class: usize,
-    /// How many classes they have
+    /// Number of size classes of the burst
     #[arg(long, value_name = "NUMBER", default_value_t = 3, requires = "burst_at")]
     burst_classes: usize,
-    /// How many of them come with each GET
+    /// SETs of the burst per GET
     #[arg(long, value_name = "NUMBER", default_value_t = 10, requires = "burst_at")]
     burst_sets_per_get: u32,
-    /// Their penalty in microseconds; 0 = unknown
+    /// Penalty of the burst's items in microseconds; 0 is unknown
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, requires = "burst_at")]
     burst_penalty_us: u32,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(super) fn run(args: SlabsArgs) -> Result<(), Failure> {
     let settings = settings(&args)?;
     let simulations = simulations(&args)?;
@@ -125,8 +132,8 @@ pub(super) fn run(args: SlabsArgs) -> Result<(), Failure> {
     let mut progress = Progress::new("slabs", args.output.quiet);
     let ran = slabs::run(&settings, &simulations, args.passes, threads, &mut open, &mut progress)?;
     progress.finish();
-    let shown = Shown { source: described.unwrap_or_default(), classes: args.show_classes };
-    let mut report = slabs::report(&settings, &ran.outcomes, &shown);
+    let options = ReportOptions { source: described.unwrap_or_default(), classes: args.show_classes };
+    let mut report = slabs::report(&settings, &ran.outcomes, &options);
     report.parts.extend(ran.notices.into_iter().map(Part::Text));
     if !sizes_known {
         let text = "The requests have no sizes: every item counts as empty, and one class holds them all.";
@@ -164,7 +171,7 @@ fn settings(args: &SlabsArgs) -> Result<Settings, Failure> {
     })
 }
 
-/// Every scheme with every memory size, those with an m with every m.
+/// One simulation for every scheme and memory size; schemes with an m get one for every m.
 fn simulations(args: &SlabsArgs) -> Result<Vec<Simulation>, Failure> {
     let all = args.schemes.iter().any(|name| name == "all");
     let named = args.schemes.iter().map(String::as_str).collect();
@@ -181,7 +188,7 @@ fn simulations(args: &SlabsArgs) -> Result<Vec<Simulation>, Failure> {
     Ok(simulations)
 }
 
-/// A size such as `64k`, `512m`, `4g` (powers of 1024).
+/// Parses a size such as `64k`, `512m`, `4g` (powers of 1024).
 fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is no size, such as 64k, 512m, 4g");
     let (digits, unit) = match text.char_indices().last() {
@@ -194,7 +201,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(unit).filter(|&bytes| bytes > 0).ok_or_else(wrong)
 }
 
-/// A number of passes: at least one.
+/// Parses a number of passes, at least one.
 fn passes(text: &str) -> Result<u32, String> {
     text.parse()
         .ok()

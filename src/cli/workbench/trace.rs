@@ -1,4 +1,4 @@
-//! `larder trace inspect`, `convert`, `sample`.
+//! `larder trace inspect`, `larder trace convert` and `larder trace sample`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,10 @@ use larder_sim::progress::Progress;
 use larder_sim::trace::{self as traces, Format, Sampled, inspect, write};
 use larder_sim::{CHUNK_REQUESTS, Source};
 
-use super::{Failure, OutputArgs, SourceArgs, format, print};
+use super::failure::Failure;
+use super::output::{OutputArgs, print};
+use super::source::SourceArgs;
+use super::values::format;
 
 /// Flags of `larder trace`.
 #[derive(Args)]
@@ -18,11 +21,11 @@ pub(super) struct TraceArgs {
 
 #[derive(Subcommand)]
 enum Command {
-    /// What a trace is like: requests, keys, sizes, skew, working set, rates
+    /// Describe a trace: requests, keys, sizes, skew, working set, rates
     Inspect(InspectArgs),
-    /// Write a trace in another format, or a workload as a trace
+    /// Write a trace in another format, or write a workload as a trace
     Convert(ConvertArgs),
-    /// Write the requests to a share of the keys
+    /// Write only the requests to a sample of the keys
     Sample(SampleArgs),
 }
 
@@ -50,32 +53,33 @@ struct SampleArgs {
     source: SourceArgs,
     #[command(flatten)]
     target: TargetArgs,
-    /// The share of the keys to keep, above 0 and at most 1
+    /// The share of the keys to keep, above 0 and at most 1, such as 0.01
     #[arg(long, value_name = "SHARE")]
     rate: f64,
-    /// Another seed chooses other keys
+    /// Seed of the sample: another number selects other keys
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// The file that is written.
+/// The file to write.
 #[derive(Args)]
 pub(super) struct TargetArgs {
-    /// The file to write; .zst, .gz and .xz compress it
+    /// The file to write; a suffix .zst, .gz or .xz compresses it
     #[arg(value_name = "OUT", required = true)]
     pub(super) out: PathBuf,
-    /// Its format: oracle-general, twitter, csv, keys [default: by its name; `sample` keeps the trace's]
+    /// Format of the file: oracle-general, twitter, csv or keys [default: by its name; `sample` keeps the format of
+    /// the trace]
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     pub(super) to: Option<Format>,
     /// Overwrite the file if it exists
     #[arg(long)]
     pub(super) force: bool,
-    /// Say nothing but errors
+    /// Print nothing but errors
     #[arg(long, short)]
     pub(super) quiet: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(super) fn run(args: TraceArgs) -> Result<(), Failure> {
     match args.command {
         Command::Inspect(args) => {
@@ -93,7 +97,7 @@ pub(super) fn run(args: TraceArgs) -> Result<(), Failure> {
         Command::Sample(args) => {
             let to = match (args.target.to, &args.source.trace) {
                 (Some(to), _) => Some(to),
-                // A look at the format would take the first requests out of a pipe.
+                // Detecting the format would consume the first requests of a pipe.
                 (None, _) if args.source.pipe().is_some() => {
                     args.source.format.or_else(|| write::format_by_name(&args.target.out))
                 }
@@ -113,7 +117,7 @@ fn unnamed(out: &Path) -> Failure {
     ))
 }
 
-/// Writes a source down.
+/// Writes a source to a file.
 pub(super) fn copy(
     mut source: Box<dyn Source>,
     target: &TargetArgs,

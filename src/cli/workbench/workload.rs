@@ -8,38 +8,41 @@ use larder_sim::progress::Progress;
 use larder_sim::trace::{Format, write};
 use larder_sim::{Limited, Source, workload};
 
+use super::failure::Failure;
+use super::output::{OutputArgs, print};
 use super::trace::{TargetArgs, copy};
-use super::{Failure, OutputArgs, count, format, print};
+use super::values::{count, format};
 
 /// Flags of `larder workload`.
 #[derive(Args)]
 pub(super) struct WorkloadArgs {
-    /// The law and its parameters, such as zipfian:keys=1m,requests=10m,theta=0.99,sizes=etc,penalties=lognormal
+    /// The law and its parameters, such as zipfian:keys=1m,requests=10m,theta=0.99,sizes=etc,penalties=lognormal;
+    /// --list shows all of them
     #[arg(value_name = "WORKLOAD", required_unless_present = "list")]
     words: Option<String>,
-    /// The file to write; .zst, .gz and .xz compress it; - is standard output
+    /// The file to write; a suffix .zst, .gz or .xz compresses it; - is standard output
     #[arg(value_name = "OUT", required_unless_present_any = ["list", "check"], conflicts_with = "check")]
     out: Option<PathBuf>,
-    /// The file's format: oracle-general, twitter, csv, keys [default: by its name, else csv]
+    /// Format of the file: oracle-general, twitter, csv or keys [default: by its name, else csv]
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     to: Option<Format>,
     /// Overwrite the file if it exists
     #[arg(long)]
     force: bool,
-    /// Say which laws and parameters there are
+    /// List all laws and parameters with their defaults
     #[arg(long, conflicts_with = "check")]
     list: bool,
-    /// Say what the stream is like instead of writing it: operations, rates, sizes, penalties, popularity
+    /// Describe the generated requests instead of writing them: commands, rates, sizes, penalties, popularity
     #[arg(long)]
     check: bool,
-    /// Stop after this many requests
+    /// Stop after this many requests, such as 10m
     #[arg(long, value_name = "REQUESTS", value_parser = count)]
     limit: Option<u64>,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(super) fn run(args: WorkloadArgs) -> Result<(), Failure> {
     if args.list {
         return print(&workload::list());
@@ -62,7 +65,7 @@ pub(super) fn run(args: WorkloadArgs) -> Result<(), Failure> {
     copy(source, &target, to, "workload")
 }
 
-/// Writes the stream to standard output. A reader that has seen enough, such as `head`, is no failure.
+/// Writes the requests to standard output. A reader such as `head` that stops early is no failure.
 fn stream(source: &mut dyn Source, format: Format) -> Result<(), Failure> {
     match write::stream(source, format, &mut io::stdout().lock())? {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -1,31 +1,33 @@
-//! Nothing is known of any item.
+//! A policy that knows nothing of any item.
 
-use super::{Candidate, Judged, Part, Queue, Residents, Temperature, TemperatureFacts, Verdict};
+use super::column_queue::ColumnQueue;
+use super::policy::{Judged, Queue, Residents, Temperature, TemperatureStats, Verdict};
+use crate::ranking::Candidate;
 use larder_memory::ColumnId;
 use larder_temperature::Reference;
 
-/// First in, first out; a column that is mostly dead goes before its turn.
+/// First in, first out. A sparse column goes before its turn.
 #[derive(Default)]
 pub struct Fifo {
-    queue: Queue,
+    columns: ColumnQueue,
     evicted: u64,
 }
 
 impl Temperature for Fifo {
-    fn sealed(&mut self, column: ColumnId, birth: u64, _: Part) {
-        self.queue.push(column, birth);
+    fn sealed(&mut self, column: ColumnId, birth: u64, _: Queue) {
+        self.columns.push(column, birth);
     }
 
-    fn victim(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<ColumnId> {
-        let next = self.queue.next(standing)?;
-        self.queue.take(next)
+    fn victim(&mut self, status_of: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<ColumnId> {
+        let next = self.columns.next(status_of)?;
+        self.columns.take(next)
     }
 
-    fn put_back(&mut self, column: ColumnId, birth: u64, _: Part) {
-        self.queue.put_back(column, birth);
+    fn put_back(&mut self, column: ColumnId, birth: u64, _: Queue) {
+        self.columns.put_back(column, birth);
     }
 
-    fn judge(&mut self, _: Part, items: &[Judged], _: u64, verdicts: &mut Vec<Verdict>) {
+    fn judge(&mut self, _: Queue, items: &[Judged], _: u64, verdicts: &mut Vec<Verdict>) {
         self.evicted += items.len() as u64;
         verdicts.extend(items.iter().map(|_| Verdict::Evict));
     }
@@ -43,19 +45,19 @@ impl Temperature for Fifo {
     }
 
     fn columns(&self) -> usize {
-        self.queue.len()
+        self.columns.len()
     }
 
-    fn forget_gone(&mut self, standing: &mut dyn FnMut(ColumnId, u64) -> Candidate) {
-        self.queue.forget_gone(standing);
+    fn forget_gone(&mut self, status_of: &mut dyn FnMut(ColumnId, u64) -> Candidate) {
+        self.columns.forget_gone(status_of);
     }
 
-    fn facts(&self) -> TemperatureFacts {
-        TemperatureFacts {
+    fn facts(&self) -> TemperatureStats {
+        TemperatureStats {
             probation_share: 1.0,
-            probation_columns: self.queue.len() as u64,
+            probation_columns: self.columns.len() as u64,
             evicted_probation: self.evicted,
-            ..TemperatureFacts::default()
+            ..TemperatureStats::default()
         }
     }
 }

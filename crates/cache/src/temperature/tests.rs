@@ -1,21 +1,25 @@
 //! The policies, asked directly.
 
+use super::patience::keep_within;
 use super::*;
-use larder_temperature::Digest;
+use crate::ranking::{Candidate, ColumnStatus};
+use larder_item::KeyHash;
+use larder_memory::ColumnId;
+use larder_temperature::{Digest, Reference};
 use proptest::prelude::*;
 
 /// Every column may go, and all of it is alive.
 fn all_ready(column: ColumnId, _: u64) -> Candidate {
-    Candidate::Ready(ColumnStanding { column, live_bytes: 100, column_bytes: 100 })
+    Candidate::Ready(ColumnStatus { column, live_bytes: 100, column_bytes: 100 })
 }
 
 fn item(hash: u64, warmth: u8) -> Judged {
     Judged { hash: KeyHash(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)), warmth, bytes: 10 }
 }
 
-fn verdicts(of: &mut dyn Temperature, part: Part, items: &[Judged]) -> Vec<Verdict> {
+fn verdicts(of: &mut dyn Temperature, queue: Queue, items: &[Judged]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    of.judge(part, items, u64::MAX, &mut verdicts);
+    of.judge(queue, items, u64::MAX, &mut verdicts);
     verdicts
 }
 
@@ -33,22 +37,25 @@ fn probation_asks_for_one_read_and_the_main_columns_for_one_a_sweep() {
     let mut sweep = Sweep::by_entry();
     sweep.fit(1000);
     let items = [item(1, 0), item(2, 1), item(3, 3)];
-    assert_eq!(verdicts(&mut sweep, Part::Probation, &items), [Verdict::Evict, KEEP, KEEP]);
-    assert_eq!(verdicts(&mut sweep, Part::Main, &items), [Verdict::Evict, KEEP, Verdict::Keep { warmth: 2 }]);
-    let facts = sweep.facts();
-    assert_eq!((facts.promoted, facts.evicted_probation, facts.evicted_main), (2, 1, 1));
+    assert_eq!(verdicts(&mut sweep, Queue::Probation, &items), [Verdict::Evict, KEEP, KEEP]);
+    assert_eq!(
+        verdicts(&mut sweep, Queue::Main, &items),
+        [Verdict::Evict, KEEP, Verdict::Keep { warmth: 2 }]
+    );
+    let stats = sweep.facts();
+    assert_eq!((stats.promoted, stats.evicted_probation, stats.evicted_main), (2, 1, 1));
 }
 
 #[test]
 fn who_was_evicted_lately_comes_back_to_stay() {
     let mut sweep = Sweep::by_entry();
     sweep.fit(1000);
-    for part in [Part::Probation, Part::Main] {
-        assert_eq!(verdicts(&mut sweep, part, &[item(7, 0)]), [Verdict::Evict]);
-        assert_eq!(verdicts(&mut sweep, Part::Probation, &[item(7, 0)]), [KEEP], "{part:?}");
+    for queue in [Queue::Probation, Queue::Main] {
+        assert_eq!(verdicts(&mut sweep, queue, &[item(7, 0)]), [Verdict::Evict]);
+        assert_eq!(verdicts(&mut sweep, Queue::Probation, &[item(7, 0)]), [KEEP], "{queue:?}");
         // The ghost has forgotten it: once is once.
-        assert_eq!(verdicts(&mut sweep, Part::Probation, &[item(7, 0)]), [Verdict::Evict]);
-        assert_eq!(verdicts(&mut sweep, Part::Probation, &[item(7, 0)]), [KEEP]);
+        assert_eq!(verdicts(&mut sweep, Queue::Probation, &[item(7, 0)]), [Verdict::Evict]);
+        assert_eq!(verdicts(&mut sweep, Queue::Probation, &[item(7, 0)]), [KEEP]);
     }
     assert_eq!(sweep.facts().ghost_hits, 4);
 }
@@ -75,8 +82,8 @@ fn what_is_kept_about_an_item_is_small() {
 fn the_probation_gives_when_it_has_more_than_its_share() {
     let mut sweep = Sweep::by_entry();
     for n in 0..40 {
-        let part = if n < 10 { Part::Probation } else { Part::Main };
-        sweep.sealed(ColumnId(n), u64::from(n), part);
+        let queue = if n < 10 { Queue::Probation } else { Queue::Main };
+        sweep.sealed(ColumnId(n), u64::from(n), queue);
     }
     // Ten of forty are more than a tenth; four of thirty-four too; three of thirty-three not.
     let order: Vec<u32> =
@@ -89,15 +96,15 @@ fn a_column_that_is_mostly_dead_goes_first_and_one_that_is_gone_is_forgotten() {
     for kind in TemperatureKind::ALL {
         let mut policy = kind.build();
         for n in 0..12 {
-            policy.sealed(ColumnId(n), u64::from(n) + 1, Part::Probation);
+            policy.sealed(ColumnId(n), u64::from(n) + 1, Queue::Probation);
         }
-        let mut standing = |column: ColumnId, birth| match column.0 {
+        let mut status_of = |column: ColumnId, birth| match column.0 {
             0 => Candidate::Gone,
             1 => Candidate::Later,
-            5 => Candidate::Ready(ColumnStanding { column, live_bytes: 10, column_bytes: 100 }),
+            5 => Candidate::Ready(ColumnStatus { column, live_bytes: 10, column_bytes: 100 }),
             _ => all_ready(column, birth),
         };
-        let order: Vec<u32> = (0..3).filter_map(|_| policy.victim(&mut standing)).map(|c| c.0).collect();
+        let order: Vec<u32> = (0..3).filter_map(|_| policy.victim(&mut status_of)).map(|c| c.0).collect();
         assert_eq!(order, [5, 2, 3], "{}", kind.name());
         assert_eq!(policy.columns(), 12 - 4, "{}", kind.name());
         assert!(policy.victim(&mut |_, _| Candidate::Later).is_none(), "{}", kind.name());
@@ -117,15 +124,15 @@ fn a_hitmap_keeps_what_was_read_until_it_has_aged() {
     let stored: Vec<_> = (1000..1600).map(|n| Reference::store(Digest::of(item(n, 0).hash))).collect();
     sweep.refer(&stored, &mut Nobody);
     assert_eq!(sweep.facts().references, 1200);
-    assert!(verdicts(&mut sweep, Part::Probation, &read).iter().all(|verdict| *verdict == KEEP));
+    assert!(verdicts(&mut sweep, Queue::Probation, &read).iter().all(|verdict| *verdict == KEEP));
     let cold: Vec<Judged> = (1000..1600).map(|n| item(n, 3)).collect();
-    let stay = verdicts(&mut sweep, Part::Probation, &cold).iter().filter(|v| **v == KEEP).count();
+    let stay = verdicts(&mut sweep, Queue::Probation, &cold).iter().filter(|v| **v == KEEP).count();
     assert!(stay < 200, "{stay} of 600 that were only stored");
     // All of the main columns are warm: that begins an aging, and afterwards they are cold.
-    assert!(verdicts(&mut sweep, Part::Main, &read).iter().all(|verdict| *verdict == KEEP));
+    assert!(verdicts(&mut sweep, Queue::Main, &read).iter().all(|verdict| *verdict == KEEP));
     assert_eq!(sweep.facts().agings, 1);
     sweep.refer(&[], &mut Nobody);
-    let left = verdicts(&mut sweep, Part::Main, &read).iter().filter(|v| **v == KEEP).count();
+    let left = verdicts(&mut sweep, Queue::Main, &read).iter().filter(|v| **v == KEEP).count();
     assert!(left < 100, "{left} of 600 after an aging");
 }
 
@@ -147,7 +154,7 @@ fn the_victim_pool_offers_the_coldest_that_were_drawn() {
     let mut published = Published::new(HitmapMaker::published(Default::default()));
     published.fit(1000);
     for n in 0..1000 {
-        published.sealed(ColumnId(n), u64::from(n), Part::Probation);
+        published.sealed(ColumnId(n), u64::from(n), Queue::Probation);
     }
     // Whoever is even is read, who is divisible by four twice, and the first hundred are not drawn.
     for step in [2, 4] {
@@ -156,7 +163,7 @@ fn the_victim_pool_offers_the_coldest_that_were_drawn() {
         published.refer(&reads, &mut Nobody);
     }
     let mut rest = Singles(1000, 99);
-    published.draw(900, &mut rest);
+    published.sample(900, &mut rest);
     let order: Vec<u32> = (0..300).filter_map(|_| published.victim(&mut all_ready)).map(|c| c.0).collect();
     let odd = order.iter().filter(|n| *n % 2 == 1).count();
     assert!(odd > 290 && order.iter().all(|n| *n >= 100), "{odd} of 300 were cold");

@@ -24,7 +24,7 @@ pub(crate) use source::Input;
 
 use crate::address::AddressRun;
 use crate::device::DeviceError;
-use crate::generation::{Generation, List, Wanted};
+use crate::generation::{Generation, List, MergeOutputs};
 use crate::record::Record;
 use crate::segment::{Head, Kind};
 use addresses::Addresses;
@@ -142,7 +142,7 @@ impl<'a> Merge<'a> {
         settings: Settings<'a>,
         inputs: &[Input<'a>],
         older: Arc<List>,
-        wanted: Wanted,
+        wanted: MergeOutputs,
         number: u64,
         address_number: u64,
     ) -> Merge<'a> {

@@ -2,7 +2,7 @@ use super::*;
 use crate::device::{
     Device, DeviceCounters, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId, ZoneReport,
 };
-use crate::generation::{Generations, Next, Released, Where};
+use crate::generation::{DataPages, Generations, Next, Released};
 use crate::hit_bits::HitBits;
 use crate::page::{self, PAYLOAD_BYTES};
 use crate::record::{Decoded, mix};
@@ -258,7 +258,7 @@ impl Tier {
         }
     }
 
-    fn read(&self, at: &Where, key: &[u8]) -> Seen {
+    fn read(&self, at: &DataPages, key: &[u8]) -> Seen {
         let mut buffer = PageBuffer::new(at.pages as usize);
         if self.device.read(at.zone, at.page as u64 * PAGE_BYTES as u64, &mut buffer).is_err() {
             return Seen::Damaged;
@@ -317,7 +317,7 @@ impl Tier {
         for (summary, _) in self.log.iter().rev() {
             let pages = summary.fences.page(hash);
             if pages.count > 0 {
-                let at = Where {
+                let at = DataPages {
                     generation: 0,
                     zone: summary.zone,
                     page: summary.first_page + 1 + pages.first,

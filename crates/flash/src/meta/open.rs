@@ -4,7 +4,7 @@ use super::frame::{self, JournalRecord, LogState, META_ZONES, Superblock};
 use super::scan::{self, ScannedLog, ZoneContent};
 use super::zone::{erase, round_end};
 use crate::device::{Device, DeviceError, PAGE_BYTES, ZoneId, ZoneState};
-use crate::flash::FlashError;
+use crate::error::FlashError;
 use crate::options::Recover;
 
 /// Fewest pages of a zone that the log can live in.

@@ -1,4 +1,15 @@
-//! A segment while it fills, and until it is durable (the sources' mslab).
+//! A segment while it is filled in memory, and until it is durable (the sources' mslab).
+//!
+//! ```text
+//!  Buffer    id, sequence, kind ...        fixed when the buffer is opened
+//!            content: RwLock<Option<..>>   None once the segment is durable or dropped
+//!
+//!  Content   bytes     | record | record | record | ...                 in order of arrival
+//!            entries   | hash, offset, next | hash, offset, next | ...  one for each record
+//!            heads     first entry of each hash chain
+//! ```
+//!
+//! Lock: `content`. Written under the append lock, which comes before it; read by every lookup.
 
 use crate::page::PAYLOAD_BYTES;
 use crate::record::{Decoded, Record};
@@ -6,25 +17,25 @@ use crate::segment::{Kind, foot_pages_max};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A chain's end.
+/// The end of a chain.
 const NONE: u32 = u32::MAX;
-/// In an entry's place: a newer version of the key, or its tombstone, is behind it.
+/// A bit beside an entry's offset: the record is not the newest version of its key any more.
 const DEAD: u32 = 1 << 31;
-/// An entry is provided for every so many bytes of records.
+/// There is one entry for so many bytes of records.
 const BYTES_PER_ENTRY: usize = 48;
 
 struct Entry {
     hash: u64,
-    /// Where the record begins, and [`DEAD`], which may come while the segment is being written.
+    /// Offset of the record in `bytes`, and [`DEAD`], which may be set while the segment is being written.
     at: AtomicU32,
     /// The next older entry of the chain.
     next: u32,
 }
 
-/// How large buffers are. The same for all of them.
+/// The size of a buffer. All buffers have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BufferShape {
-    /// Pages that the segment may take on the device, head and foot included.
+    /// Pages that the segment takes on the device at most, head and foot included.
     pub(crate) segment_pages: u32,
 }
 
@@ -33,7 +44,7 @@ impl BufferShape {
         (self.segment_pages as usize).saturating_sub(2) * PAYLOAD_BYTES
     }
 
-    /// Records that it takes at most.
+    /// How many records fit at most.
     pub(crate) fn entries(self) -> usize {
         (self.record_bytes() / BYTES_PER_ENTRY).max(16)
     }
@@ -42,24 +53,25 @@ impl BufferShape {
         (self.entries() / 2).next_power_of_two()
     }
 
-    /// Bytes of memory of one buffer.
+    /// Memory of one buffer, bytes.
     pub(crate) fn bytes(self) -> u64 {
         (self.record_bytes() + self.entries() * size_of::<Entry>() + self.chains() * 4) as u64
     }
 
-    /// Bytes of records that are sure to fit, whatever they are.
+    /// Length of records that fit into an empty buffer in any case, bytes.
     pub(crate) fn record_bytes_max(self) -> usize {
         self.record_bytes() / 2
     }
 }
 
-/// The memory of a buffer. It never grows: all of it is there from the beginning.
+/// The memory of a buffer. It is allocated once, and never grows.
 pub(crate) struct Content {
     shape: BufferShape,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     /// First entry of each chain.
     heads: Box<[u32]>,
+    /// Records that say that they supersede an extent.
     superseding: u32,
     dead: AtomicU32,
 }
@@ -70,39 +82,39 @@ impl Entry {
     }
 }
 
-/// What came of a push.
+/// The outcome of [`Content::push`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pushed {
-    /// Nothing of the key was here.
+    /// The buffer had no version of the key.
     New,
-    /// It replaced an older version.
+    /// The record replaced an older version in the buffer.
     Replaced,
-    /// There is no room.
+    /// There is no room for the record.
     Full,
 }
 
-/// What is looked for.
+/// What a lookup looks for: a version of a key, or one part of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
-    /// What it is found under.
+pub(crate) struct Query<'a> {
+    /// The hash that the record is found under.
     pub(crate) hash: u64,
     /// The key.
     pub(crate) key: &'a [u8],
-    /// CAS number of the version, for parts from 1.
+    /// CAS number of the version. It counts only for parts from 1 on.
     pub(crate) cas: u64,
-    /// Which part; 0 is the item.
+    /// Number of the part; 0 is the item itself.
     pub(crate) part: u32,
 }
 
-impl<'a> Wanted<'a> {
-    /// The one that a record is a version of.
-    pub(crate) fn of(hash: u64, record: &Record<'a>) -> Wanted<'a> {
-        Wanted { hash, key: record.key, cas: record.cas, part: record.part.map_or(0, |part| part.number) }
+impl<'a> Query<'a> {
+    /// The query that finds a record.
+    pub(crate) fn of(hash: u64, record: &Record<'a>) -> Query<'a> {
+        Query { hash, key: record.key, cas: record.cas, part: record.part.map_or(0, |part| part.number) }
     }
 }
 
 impl Content {
-    /// An empty one.
+    /// Memory for a segment, empty.
     pub(crate) fn new(shape: BufferShape) -> Content {
         Content {
             shape,
@@ -114,7 +126,7 @@ impl Content {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all records.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
@@ -126,15 +138,16 @@ impl Content {
         (hash >> 7) as usize & (self.heads.len() - 1)
     }
 
-    fn position(&self, wanted: &Wanted<'_>, cas_base: u64) -> Option<usize> {
-        let mut index = self.heads[self.chain(wanted.hash)];
+    /// The number of the entry that a query finds.
+    fn position(&self, query: &Query<'_>, cas_base: u64) -> Option<usize> {
+        let mut index = self.heads[self.chain(query.hash)];
         while index != NONE {
             let entry = &self.entries[index as usize];
-            if entry.hash == wanted.hash
+            if entry.hash == query.hash
                 && entry.is_live()
                 && self
                     .record(entry, cas_base)
-                    .is_some_and(|record| record.is(wanted.key, wanted.cas, wanted.part))
+                    .is_some_and(|record| record.is(query.key, query.cas, query.part))
             {
                 return Some(index as usize);
             }
@@ -151,12 +164,12 @@ impl Content {
         }
     }
 
-    /// The newest version.
-    pub(crate) fn find(&self, wanted: &Wanted<'_>, cas_base: u64) -> Option<Record<'_>> {
-        self.record(&self.entries[self.position(wanted, cas_base)?], cas_base)
+    /// The newest version of a key.
+    pub(crate) fn find(&self, query: &Query<'_>, cas_base: u64) -> Option<Record<'_>> {
+        self.record(&self.entries[self.position(query, cas_base)?], cas_base)
     }
 
-    /// Whether something under this hash is newest.
+    /// Whether the newest version of some key is here under this hash.
     pub(crate) fn may_hold(&self, hash: u64) -> bool {
         let mut index = self.heads[self.chain(hash)];
         while index != NONE {
@@ -169,9 +182,9 @@ impl Content {
         false
     }
 
-    /// The newest version is none any more; false if there was none.
-    pub(crate) fn kill(&self, wanted: &Wanted<'_>, cas_base: u64) -> bool {
-        match self.position(wanted, cas_base) {
+    /// Marks the newest version of a key as dead; `false` if there is none here.
+    pub(crate) fn kill(&self, query: &Query<'_>, cas_base: u64) -> bool {
+        match self.position(query, cas_base) {
             Some(index) => {
                 self.entries[index].at.fetch_or(DEAD, Ordering::SeqCst);
                 self.dead.fetch_add(1, Ordering::SeqCst);
@@ -181,7 +194,7 @@ impl Content {
         }
     }
 
-    /// Whether one more record fits. A sixteenth of the room is for tombstones only, unless `all` says otherwise.
+    /// Whether one more record fits. The last sixteenth is kept for tombstones; `all` allows it to any record.
     fn has_room(&self, kind: Kind, bytes: usize, supersedes: bool, all: bool) -> bool {
         let count = self.entries.len() + 1;
         let bytes = self.bytes.len() + bytes;
@@ -209,7 +222,7 @@ impl Content {
         if !self.has_room(kind, record.encoded_bytes(cas_base), record.supersedes_extent, all) {
             return Pushed::Full;
         }
-        let replaced = self.kill(&Wanted::of(hash, record), cas_base);
+        let replaced = self.kill(&Query::of(hash, record), cas_base);
         let at = self.bytes.len() as u32;
         record.encode(cas_base, &mut self.bytes);
         let chain = self.chain(hash);
@@ -219,17 +232,17 @@ impl Content {
         if replaced { Pushed::Replaced } else { Pushed::New }
     }
 
-    /// Whether nothing was pushed.
+    /// Whether there is no record, not even a dead one.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Records that are newest versions.
+    /// How many records are the newest version of their key.
     pub(crate) fn live(&self) -> u32 {
         self.entries.len() as u32 - self.dead.load(Ordering::SeqCst)
     }
 
-    /// Live records in the order in which a segment of this kind has them. Takes four bytes a record.
+    /// Numbers of the live records, in the order in which a segment of this kind has them. Takes four bytes a record.
     pub(crate) fn order(&self, kind: Kind) -> Vec<u32> {
         let mut order: Vec<u32> = Vec::with_capacity(self.live() as usize);
         order.extend((0..self.entries.len() as u32).filter(|index| self.is_live(*index)));
@@ -239,18 +252,18 @@ impl Content {
         order
     }
 
-    /// Whether a record is the newest version of its key.
+    /// Whether the record of this number is the newest version of its key.
     pub(crate) fn is_live(&self, index: u32) -> bool {
         self.entries[index as usize].is_live()
     }
 
-    /// A record, and what it is found under.
+    /// The record of this number, and the hash that it is found under.
     pub(crate) fn at(&self, index: u32, cas_base: u64) -> Option<(u64, Record<'_>)> {
         let entry = &self.entries[index as usize];
         Some((entry.hash, self.record(entry, cas_base)?))
     }
 
-    /// Pages that the segment takes, at most.
+    /// Pages that the segment takes on the device at most.
     pub(crate) fn segment_pages(&self, kind: Kind) -> u32 {
         let data_pages = self.bytes.len().div_ceil(PAYLOAD_BYTES) as u32;
         let count = self.entries.len() as u32;
@@ -261,24 +274,24 @@ impl Content {
 
 /// A segment in memory.
 pub(crate) struct Buffer {
-    /// Its number in the log table; 0 for extents.
+    /// The segment's number in the log table; 0 for extents.
     pub(crate) id: u16,
-    /// When it was opened.
+    /// The segment's sequence: its age among all segments.
     pub(crate) sequence: u64,
-    /// What it holds.
+    /// What the segment holds.
     pub(crate) kind: Kind,
-    /// What its CAS numbers count from.
+    /// The number that the CAS numbers of its records count from.
     pub(crate) cas_base: u64,
-    /// When it was opened, unix seconds.
+    /// When the buffer was opened, unix seconds.
     pub(crate) begun_unix_s: u32,
-    /// See [`crate::segment::Head`]; `u64::MAX` while it is open.
+    /// See [`crate::segment::Head`]; `u64::MAX` while the buffer is open.
     sealed_sequence: AtomicU64,
-    /// `None` once the segment is durable, or dropped: look again.
+    /// `None` once the segment is durable or dropped: a lookup then looks for it elsewhere.
     content: RwLock<Option<Content>>,
 }
 
 impl Buffer {
-    /// Empty.
+    /// An empty buffer in the memory of `content`.
     pub(crate) fn new(
         id: u16,
         sequence: u64,
@@ -293,7 +306,7 @@ impl Buffer {
         Buffer { id, sequence, kind, cas_base, begun_unix_s, sealed_sequence, content }
     }
 
-    /// It takes no more; the next segment that is opened has this sequence or a higher one.
+    /// No more records are appended. The next segment has this sequence or a higher one.
     pub(crate) fn seal(&self, sealed_sequence: u64) {
         self.sealed_sequence.store(sealed_sequence, Ordering::SeqCst);
     }
@@ -303,12 +316,18 @@ impl Buffer {
         self.sealed_sequence.load(Ordering::SeqCst)
     }
 
-    /// To read.
+    /// Whether no more records are appended.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed_sequence() != u64::MAX
+    }
+
+    /// The content, to look for records.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Option<Content>> {
         self.content.read().expect("no panic under this lock")
     }
 
-    /// To push, under the append lock, while it is open; to take the memory back once it is written.
+    /// The content, to append records while the buffer is open, or to take the memory back when it is written. The caller holds
+    /// the append lock.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Option<Content>> {
         self.content.write().expect("no panic under this lock")
     }

@@ -1,4 +1,4 @@
-//! Which segment a number of the log table means, and which extents segment a page lies in.
+//! The directory: which segment a number of the log table means, and which extents segment a page lies in.
 
 use super::buffer::Buffer;
 use crate::device::ZoneId;
@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A segment on the device.
 pub(crate) struct Segment {
-    /// Its number in the log table; 0 for those that are not found through it.
+    /// Its number in the log table; 0 for a segment that is not found through the table.
     pub(crate) id: u16,
     /// What it holds.
     pub(crate) kind: Kind,
-    /// Where its data pages are.
+    /// Its data pages.
     pub(crate) run: Run,
     /// Pages from its head to the end of its foot.
     pub(crate) pages: u32,
@@ -24,22 +24,22 @@ pub(crate) struct Segment {
     pub(crate) tombstones: u32,
     /// See [`crate::segment::Head`].
     pub(crate) sealed_sequence: u64,
-    /// Bytes of its records.
+    /// Length of its records, bytes.
     pub(crate) record_bytes: u64,
-    /// Of them, those that something newer is known to replace; about.
-    pub(crate) superseded_bytes: AtomicU64,
+    /// Estimated length of its records that something newer replaced, bytes.
+    superseded_bytes: AtomicU64,
     /// Finds the page of a hash.
     pub(crate) fences: Fences,
-    /// When its bytes expire.
+    /// When its records expire.
     pub(crate) histogram: ExpiryHistogram,
-    /// Whether some record of it says that extents are superseded.
+    /// Whether some record of it says that an extent is superseded.
     pub(crate) marks_extents: bool,
-    /// Which records were read; missing where there is no memory for it.
+    /// Which of its records were read; `None` if there was no memory for it.
     pub(crate) hits: Option<HitBits>,
 }
 
 impl Segment {
-    /// From what is known of it.
+    /// A segment that was written, or was found by a restart.
     pub(crate) fn new(id: u16, facts: SegmentFacts, hits: Option<HitBits>) -> Segment {
         Segment {
             id,
@@ -57,78 +57,91 @@ impl Segment {
         }
     }
 
-    /// Age.
+    /// Its age among all segments: a newer one has a higher sequence.
     pub(crate) fn sequence(&self) -> u64 {
         self.run.sequence
     }
 
-    /// Where it is.
+    /// The zone that it is in.
     pub(crate) fn zone(&self) -> ZoneId {
         self.run.zone
     }
 
-    /// Bytes of a record, on average.
-    pub(crate) fn mean_bytes(&self) -> u64 {
-        self.record_bytes / self.run.items.max(1) as u64
+    /// Notes that something newer replaced one of its records, of average length.
+    pub(crate) fn supersede_one(&self) {
+        let mean_bytes = self.record_bytes / self.run.items.max(1) as u64;
+        self.superseded_bytes.fetch_add(mean_bytes, Ordering::Relaxed);
     }
 
-    /// So many bytes more are not the newest any more.
-    pub(crate) fn supersede(&self, bytes: u64) {
-        self.superseded_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Bytes that somebody may still want at a time, about.
+    /// Estimated length of its records that are neither superseded nor expired at a time, bytes.
     pub(crate) fn live_bytes(&self, now_unix_s: u32) -> u64 {
         let fresh = self.histogram.live_bytes(now_unix_s).min(self.record_bytes);
         let superseded = self.superseded_bytes.load(Ordering::Relaxed).min(self.record_bytes);
-        // Superseded and expired fall on the same records as chance has it.
+        // As if expired and superseded records were independent of each other.
         (fresh as u128 * (self.record_bytes - superseded) as u128 / self.record_bytes.max(1) as u128) as u64
     }
 
-    /// Bytes of memory.
+    /// Pages in which every record of this hash begins.
+    pub(crate) fn pages_of(&self, hash: u64) -> Option<PageRun> {
+        let pages = self.fences.page(hash);
+        let first = self.run.first_data_page + pages.first;
+        (pages.count > 0).then(|| PageRun { zone: self.zone(), first, count: pages.count })
+    }
+
+    /// Memory taken, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (size_of::<Segment>() - size_of::<Fences>() + self.fences.bytes()) as u64
     }
 }
 
-/// What a number means.
+/// Pages of one zone, to be read together.
+#[derive(Clone, Debug)]
+pub(crate) struct PageRun {
+    /// The zone.
+    pub(crate) zone: ZoneId,
+    /// Number of the first page in the zone.
+    pub(crate) first: u32,
+    /// How many pages.
+    pub(crate) count: u32,
+}
+
+/// A segment of the log, in memory or on the device: what a number of the log table means.
 #[derive(Clone)]
-pub(crate) enum Place {
-    /// A segment in memory.
+pub(crate) enum LogSegment {
+    /// Not durable yet.
     Memory(Arc<Buffer>),
-    /// A segment on the device.
+    /// On the device.
     Flash(Arc<Segment>),
 }
 
-impl Place {
-    /// Age.
+impl LogSegment {
+    /// Its age among all segments: a newer one has a higher sequence.
     pub(crate) fn sequence(&self) -> u64 {
         match self {
-            Place::Memory(buffer) => buffer.sequence,
-            Place::Flash(segment) => segment.sequence(),
+            LogSegment::Memory(buffer) => buffer.sequence,
+            LogSegment::Flash(segment) => segment.sequence(),
         }
     }
 }
 
-/// The directory.
+/// The directory. Lookups read it without a lock; it is changed under the append lock.
 pub(crate) struct Directory {
-    places: Box<[ArcSwapOption<Place>]>,
-    /// Goes up before anything is not where it was. See [`Directory::changes`].
+    segments: Box<[ArcSwapOption<LogSegment>]>,
+    /// See [`Directory::changes`].
     changes: AtomicU64,
-    /// Extents segments in memory, and those on the device by zone and page.
-    extents: ArcSwap<Extents>,
+    extents: ArcSwap<ExtentsSegments>,
 }
 
-/// Extents segments.
+/// All extents segments.
 #[derive(Clone, Default)]
-pub(crate) struct Extents {
+pub(crate) struct ExtentsSegments {
     /// In memory, oldest first.
     pub(crate) buffers: Vec<Arc<Buffer>>,
     /// On the device, by zone and first page.
     pub(crate) segments: Vec<Arc<Segment>>,
 }
 
-impl Extents {
+impl ExtentsSegments {
     /// The segment that has data in this page of a zone.
     pub(crate) fn at(&self, zone: ZoneId, page: u32) -> Option<&Arc<Segment>> {
         let after = self
@@ -138,68 +151,73 @@ impl Extents {
         let run = &segment.run;
         (run.zone == zone && page - run.first_data_page < run.data_pages).then_some(segment)
     }
+
+    /// Sequence of the oldest one on the device.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.segments.iter().map(|segment| segment.sequence()).min()
+    }
 }
 
 impl Directory {
-    /// For numbers up to `id_max`.
+    /// A directory of the numbers up to `id_max`. None has a meaning yet.
     pub(crate) fn new(id_max: u16) -> Directory {
         Directory {
-            places: (0..=id_max).map(|_| ArcSwapOption::empty()).collect(),
+            segments: (0..=id_max).map(|_| ArcSwapOption::empty()).collect(),
             changes: AtomicU64::new(0),
             extents: ArcSwap::default(),
         }
     }
 
-    /// What a number means; `None` if it has lost its meaning.
-    pub(crate) fn get(&self, id: u16) -> Option<Arc<Place>> {
-        self.places.get(id as usize)?.load_full()
+    /// The segment that a number means; `None` if the number has no meaning now.
+    pub(crate) fn get(&self, id: u16) -> Option<Arc<LogSegment>> {
+        self.segments.get(id as usize)?.load_full()
     }
 
-    /// Gives a number a meaning.
-    pub(crate) fn set(&self, id: u16, place: Place) {
-        self.places[id as usize].store(Some(Arc::new(place)));
+    /// Gives a number its meaning.
+    pub(crate) fn set(&self, id: u16, segment: LogSegment) {
+        self.segments[id as usize].store(Some(Arc::new(segment)));
     }
 
-    /// Takes it back.
+    /// Takes the meaning of a number away.
     pub(crate) fn forget(&self, id: u16) {
-        self.moves();
-        self.places[id as usize].store(None);
+        self.count_change();
+        self.segments[id as usize].store(None);
     }
 
-    /// Something goes: a number loses its meaning, or an extent leaves its buffer or the extent table. Called when whatever
-    /// takes its place is there and before it goes.
-    pub(crate) fn moves(&self) {
+    /// Counts a change. To be called when a number loses its meaning, or an extent leaves its buffer or the extent table: after
+    /// the replacement is in place, and before the old one goes.
+    pub(crate) fn count_change(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Who reads this, then the log table, then what the numbers mean, and then this again and finds it the same, has seen
-    /// numbers that all meant what they did when they were put in: none was given to a newer segment in between, and
-    /// nothing of an older one had moved on unseen. The same holds of extents, which are in a buffer or in the extent table: who
-    /// found one in neither, and this the same before and after, would not have found it anywhere.
+    /// How many changes there were. A lookup that reads this, then the log table, then the meaning of the numbers, and then this
+    /// again with the same result, has seen numbers with the meaning that they had when they were inserted: none was given to
+    /// a newer segment in between. The same holds of an extent, which is in a buffer or in the extent table: a lookup that
+    /// finds it in neither, between two equal results, would not have found it anywhere.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Extents segments.
-    pub(crate) fn extents(&self) -> arc_swap::Guard<Arc<Extents>> {
+    /// The extents segments of this moment.
+    pub(crate) fn extents(&self) -> arc_swap::Guard<Arc<ExtentsSegments>> {
         self.extents.load()
     }
 
-    /// Changes them; under the append lock.
-    pub(crate) fn change_extents(&self, change: impl FnOnce(&mut Extents)) {
-        let mut extents = Extents::clone(&self.extents.load());
+    /// Replaces the extents segments by a changed copy. The caller holds the append lock.
+    pub(crate) fn change_extents(&self, change: impl FnOnce(&mut ExtentsSegments)) {
+        let mut extents = ExtentsSegments::clone(&self.extents.load());
         change(&mut extents);
         extents.segments.sort_by_key(|segment| (segment.zone(), segment.run.first_data_page));
         self.extents.store(Arc::new(extents));
     }
 
-    /// Bytes of memory of the directory itself.
+    /// Memory taken by the directory itself, bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        Directory::bytes_for(self.places.len() as u64)
+        Directory::bytes_for(self.segments.len() as u64)
     }
 
-    /// The same for so many numbers.
+    /// Memory taken by a directory of so many numbers, bytes.
     pub(crate) fn bytes_for(ids: u64) -> u64 {
-        ids * (size_of::<ArcSwapOption<Place>>() + size_of::<Place>() + 16) as u64
+        ids * (size_of::<ArcSwapOption<LogSegment>>() + size_of::<LogSegment>() + 16) as u64
     }
 }

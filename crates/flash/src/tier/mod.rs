@@ -1,28 +1,48 @@
-//! The tier: segments that fill in memory, are written, found, and reclaimed.
+//! The components of the tier. Each owns its fields, its lock, and the functions that change them.
 //!
-//! What is newer is found first: a segment's sequence is its age, an extent is newer than anything of the log, and whatever
-//! would make that untrue (a put, an invalidation, a survivor of a reclaim) happens under one lock, the append lock.
+//! ```text
+//!  Restart   Threads                         (recover.rs, threads.rs)
+//!     |
+//!  LogWriter        segments to the device   (writer.rs)
+//!     |
+//!  Reclaim          when and what            (reclaim.rs; merging.rs and survivors.rs below it)
+//!     |
+//!  Release          zones are given up       (release.rs)
+//!     |
+//!  Log              puts, invalidations      (log.rs)
+//!     |  \
+//!  Lookup  Space    reading; zones           (lookup.rs, space.rs)
+//!   |  |  \  |
+//!   |  |   Meta     floor, journal, stamps   (meta.rs)
+//!   |  |     |
+//!   |  |   Status   counters, clock, waiting (status.rs)
+//!   |  Generations  what was merged          (../generation.rs)
+//!   Index           what the log holds       (index.rs)
+//! ```
 //!
-//! Order of locks: `writing`, then `reclaiming`, then `releasing`, then `append`, then `zones`; a buffer's own lock, and those of
-//! the meta log, last. Whoever chooses a zone to be released holds `releasing` until it is erased.
+//! **Order of locks**: `cursors` (writer) or `running` (restart), `reclaiming` (reclaim), `releasing` (release), `append` (log), `zones`
+//! (space), a buffer's own lock, the locks of the meta log. `sweeping` (log) is taken alone. All others are leaves.
 
-pub(crate) mod append;
 pub(crate) mod buffer;
 pub(crate) mod directory;
-pub(crate) mod fallback;
+pub(crate) mod index;
+pub(crate) mod log;
 pub(crate) mod lookup;
 pub(crate) mod merging;
-pub(crate) mod open;
+pub(crate) mod meta;
 pub(crate) mod picture;
 pub(crate) mod reclaim;
 pub(crate) mod recover;
+pub(crate) mod release;
 pub(crate) mod shape;
+pub(crate) mod space;
 pub(crate) mod stamps;
 pub(crate) mod stats;
+pub(crate) mod status;
 pub(crate) mod survivors;
 pub(crate) mod threads;
-pub(crate) mod write;
-pub(crate) mod zones;
+pub(crate) mod waiting;
+pub(crate) mod writer;
 
 #[cfg(test)]
 mod tests;

@@ -1,124 +1,134 @@
-//! A restart: what the device holds is taken in, newest first, while lookups and puts work already.
+//! A restart: what the device holds is taken in, the newest first, while lookups and puts work already.
+//!
+//! Lock: `running`, held for one segment at a time. First in the order of locks, beside the writer's.
 
-use super::directory::{Place, Segment};
-use super::fallback::Waiting;
-use super::zones::Use;
-use crate::device::{DeviceError, ZoneId, ZoneState};
-use crate::extent_table::Extent;
-use crate::flash::{Flash, FlashError};
-use crate::hit_bits::HitBits;
+use super::log::Log;
+use super::lookup::Lookup;
+use super::space::Space;
+use super::writer::LogWriter;
+use crate::address::AddressRun;
+use crate::device::{Device, DeviceError, ZoneId};
+use crate::error::FlashError;
+use crate::generation::Generation;
 use crate::meta::Opened;
 use crate::recovery::{Progress, Recovery, Sink};
 use crate::segment::{Kind, SegmentFacts};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, Mutex};
 
 /// A recovery that has begun.
-pub(crate) struct Recovering {
+struct Running {
     recovery: Recovery,
-    /// Segments from here on are of this run.
+    /// Segments from this sequence on are of this run.
     next_sequence: u64,
-    /// Segments of generations and address runs.
-    rows: Vec<SegmentFacts>,
+    taken: Taken,
+}
+
+/// What was not put into the log.
+#[derive(Default)]
+struct Taken {
+    /// Segments of generations and address runs: they make sense only when all of them are known.
+    of_generations: Vec<SegmentFacts>,
     /// Segments that were not taken in, or not whole: zone and sequence.
     lost: Vec<(ZoneId, u64)>,
 }
 
-impl Flash {
-    /// Looks for segments, and keeps their zones from being written.
-    pub(crate) fn begin_recovery(&self, opened: &Opened) -> Result<(), FlashError> {
+/// Takes in what an earlier run left on the device.
+pub(crate) struct Restart {
+    lookup: Lookup,
+    space: Arc<Space>,
+    log: Arc<Log>,
+    device: Arc<dyn Device>,
+    running: Mutex<Option<Running>>,
+}
+
+impl Restart {
+    /// Finds the segments that the device has, keeps their zones from being written, and appends the invalidations of the
+    /// journal again.
+    ///
+    /// # Errors
+    /// The device is gone, or has no room for the invalidations.
+    pub(crate) fn begin(
+        (lookup, space, log): (Lookup, Arc<Space>, Arc<Log>),
+        device: Arc<dyn Device>,
+        writer: &LogWriter,
+        opened: &Opened,
+    ) -> Result<Restart, FlashError> {
         let failed = |error: DeviceError| FlashError(format!("flash: {error}"));
-        let recovery = Recovery::begin(self.device.clone(), opened).map_err(failed)?;
+        let recovery = Recovery::begin(device.clone(), opened).map_err(failed)?;
         let used: HashSet<u32> = recovery.left().map(|found| found.zone.0).collect();
-        {
-            let mut zones = self.zones();
-            zones.reuse(|zone| {
-                if used.contains(&zone.0) {
-                    return Some(Use::Full);
-                }
-                match self.device.report(zone).map(|report| report.state) {
-                    Ok(ZoneState::Empty) => Some(Use::Free { erased: true }),
-                    Ok(ZoneState::Offline) => Some(Use::Retired),
-                    _ => None,
-                }
-            });
-        }
-        let found = !used.is_empty();
-        self.recovering.store(found, SeqCst);
-        let recovering =
-            Recovering { recovery, next_sequence: opened.next_sequence, lost: Vec::new(), rows: Vec::new() };
-        *self.recovery.lock().expect("no panic under this lock") = found.then_some(recovering);
-        self.put_journal_again(opened)
+        space.begin_recovery(|zone| used.contains(&zone.0));
+        lookup.status.set_recovering(!used.is_empty());
+        let next_sequence = opened.next_sequence;
+        let running =
+            (!used.is_empty()).then(|| Running { recovery, next_sequence, taken: Taken::default() });
+        let restart = Restart { lookup, space, log, device, running: Mutex::new(running) };
+        restart.replay_journal(opened, writer)?;
+        Ok(restart)
     }
 
-    /// Invalidations whose tombstones were lost with a segment in memory.
-    fn put_journal_again(&self, opened: &Opened) -> Result<(), FlashError> {
-        let mut newest = 0;
+    /// Appends the invalidations whose tombstones were lost with a segment in memory.
+    fn replay_journal(&self, opened: &Opened, writer: &LogWriter) -> Result<(), FlashError> {
+        let mut newest = None;
         for record in &opened.journal {
-            loop {
-                let mut append = self.append();
-                let waiting = Waiting { hash: record.hash, supersedes_extent: true };
-                if let Some(sequence) = self.place_tombstone(&mut append, &record.key, waiting) {
-                    newest = sequence;
-                    break;
+            newest = loop {
+                let placed = self.log.append_journaled(&record.key, record.hash);
+                if placed.is_some() {
+                    break placed;
                 }
-                drop(append);
-                if !self.write_sealed() {
+                if !writer.write_sealed() {
                     return Err(FlashError(
                         "flash: there is no room for the invalidations in the journal".into(),
                     ));
                 }
-            }
+            };
         }
-        if !opened.journal.is_empty() {
-            self.meta.placed(newest);
+        if let Some(newest) = newest {
+            self.lookup.meta.journal_replayed(newest);
         }
         Ok(())
     }
 
     /// Takes the next segment in. Says whether there was anything to do.
-    pub(crate) fn recover_step(&self) -> bool {
-        let mut held = self.recovery.lock().expect("no panic under this lock");
-        let Some(recovering) = held.as_mut() else { return false };
-        let next_sequence = recovering.next_sequence;
-        let mut sink =
-            Intake { flash: self, next_sequence, lost: &mut recovering.lost, rows: &mut recovering.rows };
-        match recovering.recovery.step(&mut sink) {
-            Ok(Progress::Left(_)) => true,
+    pub(crate) fn step(&self) -> bool {
+        let mut held = self.running.lock().expect("no panic under this lock");
+        let Some(running) = held.as_mut() else { return false };
+        let next_sequence = running.next_sequence;
+        let mut intake = Intake { log: &self.log, next_sequence, taken: &mut running.taken };
+        match running.recovery.step(&mut intake) {
+            Ok(Progress::Left(_)) => {}
             Ok(Progress::Done) => {
-                let lost = std::mem::take(&mut recovering.lost);
-                let rows = std::mem::take(&mut recovering.rows);
+                let taken = std::mem::take(&mut running.taken);
                 *held = None;
-                self.release_lost(&lost, &rows, next_sequence);
-                self.restore_generations(rows);
-                self.end_recovery();
-                true
+                self.release_lost(&taken, next_sequence);
+                self.restore_generations(taken.of_generations);
+                self.space.end_recovery();
+                self.lookup.status.set_recovering(false);
+                self.lookup.status.wake();
             }
             Err(error) => {
                 *held = None;
-                self.device_error("recovery", ZoneId(0), &error);
-                self.turn_off("the device is gone");
-                true
+                self.lookup.status.device_error("recovery", ZoneId(0), &error);
+                self.lookup.meta.turn_off("the device is gone");
             }
         }
+        true
     }
 
-    /// What was not taken in must not be found by a later start either, which may not know any more why it was not. `rows` were
-    /// taken in.
-    fn release_lost(&self, lost: &[(ZoneId, u64)], rows: &[SegmentFacts], next_sequence: u64) {
-        if lost.is_empty() {
+    /// Writes down that a later start does not find either what was not taken in: it may not know any more why it was not.
+    fn release_lost(&self, taken: &Taken, next_sequence: u64) {
+        if taken.lost.is_empty() {
             return;
         }
         let mut first_kept = BTreeMap::new();
-        for (zone, sequence) in rows.iter().map(|row| (row.zone, row.head.sequence)) {
-            let first = first_kept.entry(zone).or_insert(sequence);
-            *first = sequence.min(*first);
+        for facts in &taken.of_generations {
+            let first = first_kept.entry(facts.zone).or_insert(facts.head.sequence);
+            *first = facts.head.sequence.min(*first);
         }
         let mut floors = BTreeMap::new();
-        for (zone, sequence) in lost {
-            let segment = self.zones().get(*zone).segments.first().map(|first| first.sequence());
-            let floor = match segment.or(first_kept.get(zone).copied()) {
+        for (zone, sequence) in &taken.lost {
+            let kept = self.space.oldest_segment(*zone).or(first_kept.get(zone).copied());
+            let floor = match kept {
                 None => next_sequence,
                 // It was never written to its end, and will not exist the next time either. A floor would take what is kept.
                 Some(kept) if kept < *sequence => continue,
@@ -128,109 +138,54 @@ impl Flash {
             *known = floor.max(*known);
         }
         let released: Vec<(ZoneId, u64)> = floors.into_iter().collect();
-        if let Err(error) = self.meta.release(&released) {
-            self.device_error("release", ZoneId(0), &error);
-            self.turn_off("what was lost could not be written down");
+        if !self.lookup.meta.release(&released) {
+            self.lookup.meta.turn_off("what was lost could not be written down");
         }
     }
 
-    fn end_recovery(&self) {
-        let mut zones = self.zones();
-        zones.give_back_empty();
-        self.oldest_quarter.store(zones.oldest_quarter(), Relaxed);
-        drop(zones);
-        self.recovering.store(false, SeqCst);
-        self.wake();
+    /// Puts the generations and the address run of an earlier run in place.
+    fn restore_generations(&self, found: Vec<SegmentFacts>) {
+        let zones: Vec<_> = found.iter().map(|facts| (facts.zone, facts.head.sequence)).collect();
+        let mut rows = BTreeMap::<(bool, u64), Vec<SegmentFacts>>::new();
+        for facts in found {
+            rows.entry((facts.head.kind == Kind::Address, facts.head.generation)).or_default().push(facts);
+        }
+        let (mut generations, mut address) = (Vec::new(), None);
+        for ((is_address, _), row) in rows {
+            if is_address {
+                let covers = AddressRun::covered(&*self.device, &row);
+                address = AddressRun::of(row, covers).or(address);
+            } else {
+                generations.extend(Generation::of(row));
+            }
+        }
+        // A flush may have come meanwhile: with its floor, none of them counts.
+        self.log.with_floor(|floor| {
+            let known = &self.lookup.generations;
+            known.begin_release();
+            if generations.iter().all(|generation| generation.number() >= floor) {
+                known.note_marks_gone(&known.restore(generations, address));
+            }
+        });
+        self.space.restore_generations(&zones);
     }
 }
 
-/// Where segments go that a recovery found.
+/// Hands segments that were found to the log, and keeps the others for the end.
 struct Intake<'a> {
-    flash: &'a Flash,
+    log: &'a Log,
     next_sequence: u64,
-    lost: &'a mut Vec<(ZoneId, u64)>,
-    rows: &'a mut Vec<SegmentFacts>,
-}
-
-impl Intake<'_> {
-    fn hits(&self, items: u32) -> Option<HitBits> {
-        let flash = self.flash;
-        let bits = HitBits::bytes_for(items as u64);
-        let fits = flash.counters.hit_bits_bytes.load(Relaxed) + bits <= flash.shape.hit_bits;
-        flash.counters.hit_bits_bytes.fetch_add(if fits { bits } else { 0 }, Relaxed);
-        fits.then(|| HitBits::new(items as u64))
-    }
-
-    /// Makes it one of its zone's.
-    fn add_to_zone(&self, segment: &Arc<Segment>) {
-        let mut zones = self.flash.zones();
-        let segments = &mut zones.get(segment.zone()).segments;
-        segments.push(segment.clone());
-        segments.sort_by_key(|segment| segment.sequence());
-    }
-
-    fn add_log(&self, mut facts: SegmentFacts) -> bool {
-        let flash = self.flash;
-        let Some(id) = flash.append().ids.pop() else { return false };
-        flash.append().raise_cas(facts.cas_max);
-        let hashes = std::mem::take(&mut facts.hashes);
-        let hits = self.hits(facts.items);
-        let segment = Arc::new(Segment::new(id, facts, hits));
-        self.add_to_zone(&segment);
-        flash.directory.set(id, Place::Flash(segment));
-        for hash in hashes.iter() {
-            if flash.table.insert(hash, id).is_err() {
-                flash.counters.table_full.fetch_add(1, Relaxed);
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Those that nothing put in this run replaces, the newest first.
-    fn add_extents(&self, mut facts: SegmentFacts, dead: Vec<u64>) -> bool {
-        let flash = self.flash;
-        let cas_max = facts.cas_max;
-        let extents = std::mem::take(&mut facts.extents);
-        let hits = self.hits(facts.items);
-        let segment = Arc::new(Segment::new(0, facts, hits));
-        self.add_to_zone(&segment);
-        let sequence = segment.sequence();
-        let zone_pages = flash.shape.zone_pages as u64;
-        let mut append = flash.append();
-        append.raise_cas(cas_max);
-        let waiting = !flash.drain_fallback(&mut append);
-        flash.directory.change_extents(|extents| extents.segments.push(segment.clone()));
-        dead.into_iter().for_each(|hash| append.dead.add(flash.extents.class(hash), sequence));
-        let mut all = true;
-        for extent in extents.into_iter().rev() {
-            let class = flash.extents.class(extent.hash);
-            let replaced = waiting
-                || !flash.extents.candidates(extent.hash).is_empty()
-                || flash.buffers_hold(extent.hash)
-                || flash.log_places(extent.hash).iter().any(|place| place.sequence() >= self.next_sequence);
-            let address = segment.zone().0 as u64 * zone_pages + extent.page as u64;
-            let place = Extent { address, pages: extent.pages };
-            if replaced {
-                append.dead.add(class, sequence);
-            } else if flash.extents.insert(extent.hash, place).is_err() {
-                flash.counters.table_full.fetch_add(1, Relaxed);
-                append.dead.add(class, sequence);
-                all = false;
-            }
-        }
-        all
-    }
+    taken: &'a mut Taken,
 }
 
 impl Sink for Intake<'_> {
     fn add_segment(&mut self, facts: SegmentFacts, dead: Vec<u64>) -> bool {
         match facts.head.kind {
-            Kind::Log => self.add_log(facts),
-            Kind::Extents => self.add_extents(facts, dead),
+            Kind::Log => self.log.restore_log_segment(facts),
+            Kind::Extents => self.log.restore_extents(facts, dead, self.next_sequence),
             Kind::Generation | Kind::Address => {
-                self.flash.append().raise_cas(facts.cas_max);
-                self.rows.push(facts);
+                self.log.restore_cas(facts.cas_max);
+                self.taken.of_generations.push(facts);
                 true
             }
         }
@@ -238,6 +193,6 @@ impl Sink for Intake<'_> {
 
     fn lost_segment(&mut self, zone: ZoneId, sequence: u64) {
         tracing::debug!("flash: segment {sequence} in zone {} is lost", zone.0);
-        self.lost.push((zone, sequence));
+        self.taken.lost.push((zone, sequence));
     }
 }

@@ -2,13 +2,14 @@
 
 use super::buffer::BufferShape;
 use super::directory::{Directory, Segment};
-use super::merging::LOG_PERCENT;
 use crate::device::{Geometry, PAGE_BYTES};
+use crate::error::FlashError;
 use crate::fence::Fences;
-use crate::flash::FlashError;
 use crate::options::FlashOptions;
 use crate::segment::Writer;
 
+/// Zones of the log, percent of all that hold segments, at which they are merged into a generation.
+pub(crate) const LOG_PERCENT: u32 = 8;
 /// Pages that go to the device, or come from it, in one piece when segments are written and scanned.
 pub(crate) const CHUNK_PAGES: usize = 64;
 /// Longest segment unless it is asked for, bytes.
@@ -53,8 +54,8 @@ pub(crate) struct Shape {
     pub(crate) merge_reads: u64,
     /// For stamps.
     pub(crate) stamps: u64,
-    /// For tombstones without a buffer.
-    pub(crate) fallback: u64,
+    /// For tombstones that wait for a buffer.
+    pub(crate) waiting_tombstones: u64,
     /// For reading: fetchers' buffers.
     pub(crate) reads: u64,
     /// For writing a segment and scanning others.
@@ -130,15 +131,21 @@ impl Shape {
         };
         let work = writer + scan + merge;
         let stamps = (memory / 64).clamp(64, 4 << 16);
-        let fallback = (memory / 128).clamp(4 << 10, 4 << 20);
+        let waiting_tombstones = (memory / 128).clamp(4 << 10, 4 << 20);
         let dead_extents = (memory / 128).clamp(4 << 10, 16 << 20);
         let journal = (memory / 64).clamp(4 << 10, 16 << 20);
         let reads = (memory / 16).clamp(16 * 8192, 16 << 20);
         let ids = log_segments.min(WIDE_IDS);
         let segments = Directory::bytes_for(ids + 1)
             + segments_max * (size_of::<Segment>() as u64 + 64 + Fences::bytes_for(segment_pages));
-        let fixed =
-            buffers * shape.bytes() + work + stamps + fallback + dead_extents + journal + reads + segments;
+        let fixed = buffers * shape.bytes()
+            + work
+            + stamps
+            + waiting_tombstones
+            + dead_extents
+            + journal
+            + reads
+            + segments;
         let left = memory.checked_sub(fixed).filter(|left| *left >= 8 << 10)?;
         let capacity = zones * zone_pages * PAGE_BYTES as u64;
         let extent_table = (capacity / EXTENT_BYTES as u64 * 9).min(left / 4);
@@ -170,7 +177,7 @@ impl Shape {
             generation_hits,
             merge_reads,
             stamps,
-            fallback,
+            waiting_tombstones,
             reads,
             work,
             dead_extents,

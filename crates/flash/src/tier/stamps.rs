@@ -1,19 +1,22 @@
-//! Whether anything happened under a hash since.
+//! Stamps: whether anything happened under a hash since an earlier look.
 
-use crate::flash::Stamp;
+use crate::item::Stamp;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Counters, striped by hash, and one of flushes. A stamp that did not change between two looks says that no put, invalidation
-/// or flush under such a hash began or ended between them.
+/// Stripes of a table that is as large as it gets.
+const STRIPES_MAX: u64 = 1 << 16;
+
+/// Counters striped by hash, and one counter of flushes. If a stamp is the same at two looks, then no put, invalidation or
+/// flush of such a hash began or ended between the looks. Hashes that share a stripe share their stamps.
 pub(crate) struct Stamps {
     stripes: Box<[AtomicU32]>,
     flushes: AtomicU32,
 }
 
 impl Stamps {
-    /// As many as fit into so many bytes, 64 Ki at most.
+    /// As many stripes as fit into `bytes_max`, but at least 16 and at most 64 Ki.
     pub(crate) fn new(bytes_max: u64) -> Stamps {
-        let count = (bytes_max / 4).clamp(16, 1 << 16);
+        let count = (bytes_max / 4).clamp(16, STRIPES_MAX);
         let count = 1u64 << count.ilog2();
         Stamps { stripes: (0..count).map(|_| AtomicU32::new(0)).collect(), flushes: AtomicU32::new(0) }
     }
@@ -22,23 +25,24 @@ impl Stamps {
         &self.stripes[(hash >> 20) as usize & (self.stripes.len() - 1)]
     }
 
-    /// Called before something happens and after it: a stamp taken in between is no stamp of before or after.
+    /// Changes the stamp of a hash. To be called before and after each change of what flash has of the hash: a stamp taken
+    /// during the change equals neither the one before nor the one after.
     pub(crate) fn bump(&self, hash: u64) {
         self.stripe(hash).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The same for every hash.
+    /// Changes the stamps of all hashes.
     pub(crate) fn bump_all(&self) {
         self.flushes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Now.
+    /// The stamp of a hash now.
     pub(crate) fn get(&self, hash: u64) -> Stamp {
         let flushes = self.flushes.load(Ordering::SeqCst) as u64;
         Stamp(flushes << 32 | self.stripe(hash).load(Ordering::SeqCst) as u64)
     }
 
-    /// Bytes of memory.
+    /// Memory taken, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.stripes.len() as u64 * 4
     }

@@ -1,7 +1,7 @@
 //! An owner of items for tests: records are key numbers in a growing list, and a hash that tests can steer.
 #![allow(dead_code, reason = "each test uses its part")]
 
-use larder_index::HoldsKey;
+use larder_index::{HoldsKey, Index, Peek, Seen};
 use larder_item::{KeyHash, KeyHasher, Location};
 use std::sync::RwLock;
 
@@ -49,4 +49,13 @@ impl HoldsKey for Records {
     }
 
     fn prefetch(&self, _at: Location) {}
+}
+
+/// The first entry with the tag of `hash`: the stages of a batched lookup, one after the other.
+pub(crate) fn tag_match(index: &Index, hash: KeyHash) -> Option<Seen> {
+    let lookup = index.sight();
+    match lookup.peek_first(hash, lookup.prefetch(hash)) {
+        Peek::Below(below) => lookup.peek_below(hash, below),
+        found => found.seen(),
+    }
 }

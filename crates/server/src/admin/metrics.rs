@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Family, Kind, Value};
+use super::family::{Family, Kind, Value};
 use crate::latency::Histogram;
 
 /// What the text is.

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Family, Kind, Sample, Value, ZoneCell};
+use super::family::{Family, Kind, Sample, Value, ZoneCell};
 
 /// The quantiles of each histogram, with the names they have in the JSON.
 const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999)];

@@ -2,7 +2,7 @@
 
 pub(crate) mod numbers;
 
-use crate::run::RunError;
+use crate::error::RunError;
 use crate::settings::{Direct, FlashSettings, Promote, Settings};
 use larder_cache::{AdmissionOptions, Cache, Exclusive, Flash, FlashLevel};
 use larder_flash::FlashOptions;
@@ -20,7 +20,7 @@ pub(crate) struct OpenFlash {
 
 /// What does not change while the flash is open.
 #[derive(Clone, Debug)]
-pub struct FlashKnown {
+pub struct FlashDescription {
     /// The device, in a few words.
     pub description: String,
     /// All zones together, bytes.
@@ -105,9 +105,9 @@ impl OpenFlash {
     }
 
     /// What statistics show of it.
-    pub(crate) fn known(&self) -> FlashKnown {
+    pub(crate) fn describe(&self) -> FlashDescription {
         let geometry = self.device.geometry();
-        FlashKnown {
+        FlashDescription {
             description: self.device.describe(),
             capacity_bytes: geometry.capacity_bytes(),
             zone_bytes: geometry.zone_bytes,

@@ -1,8 +1,12 @@
 //! A connection's state below the protocol: bytes that wait for the service, and bytes that wait for the socket.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::counters::{Buffers, ConnectionInfo};
+use super::buffers::Buffers;
+use super::counters::Count;
+use super::registry::ConnectionInfo;
 use super::service::Conversation;
 
 /// Receiving pauses while a connection has this much input that is not served, unless one request asks for more.
@@ -24,7 +28,7 @@ pub(super) trait Driver: Sized {
     /// Something changed in a connection that stays: start or stop reading, wait for room in the socket.
     fn steer<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>);
     /// Ends all work on the connection. While it [is busy](Driver::is_busy) the kernel still holds some; the driver
-    /// calls [`super::worker::Worker::release_if_closed`] when it does not.
+    /// tells the worker when it does not any more.
     fn close<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>);
     /// Whether the kernel still works on a connection that was closed.
     fn is_busy(state: &Self::State) -> bool;
@@ -36,40 +40,65 @@ pub(super) trait Driver: Sized {
     fn hurry(&mut self);
 }
 
+/// What a client is told whose unfinished request does not fit the buffers' limit.
+const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory reading request\r\n";
+
+/// Send without a signal and without waiting: the socket takes the bytes now, or says that it is full.
+#[cfg(target_os = "linux")]
+const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+#[cfg(not(target_os = "linux"))]
+const SEND_FLAGS: i32 = 0;
+
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Link<C, D: Driver> {
-    pub(super) conversation: C,
-    pub(super) info: Arc<ConnectionInfo>,
+    conversation: C,
+    info: Arc<ConnectionInfo>,
     /// Tells the connection from others that had its slot.
-    pub(super) generation: u32,
-    /// New input, not yet served. Only while `left_over` is empty.
-    pub(super) direct: Option<D::Filled>,
-    pub(super) left_over: LeftOver,
-    /// The buffer being sent, and how much of it is.
-    pub(super) sending: Vec<u8>,
-    pub(super) sent: usize,
+    generation: u32,
+    /// New input that is not served yet. Only while `left_over` is empty.
+    direct: Option<D::Filled>,
+    left_over: LeftOver,
+    /// The buffer being sent, and how much of it is sent.
+    sending: Vec<u8>,
+    sent: usize,
     /// Bytes accounted for `sending` while it waits.
     charged: u64,
     /// The socket takes no more for now.
-    pub(super) blocked: bool,
+    blocked: bool,
     /// The client sends no more.
-    pub(super) ended: bool,
+    ended: bool,
     /// The socket is of no further use.
-    pub(super) broken: bool,
-    /// The service stopped because output was backed up: complete requests may lie in `left_over`.
-    pub(super) stalled: bool,
-    /// `left_over` has something the service may do more with than the last time.
-    pub(super) unseen: bool,
-    /// No more input is served; closes once the output is sent.
-    pub(super) doomed: bool,
-    /// Waits in the worker's queue.
-    pub(super) queued: bool,
-    /// Closed; only the kernel still holds on to it.
-    pub(super) closing: bool,
+    broken: bool,
+    /// The service stopped because its output was full: complete requests may lie in `left_over`.
+    stalled: bool,
+    /// `left_over` has something that the service may do more with than the last time.
+    unseen: bool,
+    /// No more input is served. The connection closes once the output is sent.
+    doomed: bool,
+    /// The connection waits in the worker's queue.
+    queued: bool,
+    /// The connection is closed. Only the kernel still holds on to it.
+    closing: bool,
     /// What is said before closing, after all other output.
-    pub(super) last_words: Option<&'static str>,
+    last_words: Option<&'static str>,
+    /// What the driver knows of the connection. Only the driver uses it.
     pub(super) state: D::State,
+}
+
+/// What to do after bytes were received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Arrival {
+    /// There is something to serve.
+    Serve,
+    /// The bytes are kept until more have come.
+    Wait,
+    /// The bytes are kept until the service wants input again. The driver may have to stop reading.
+    Steer,
+    /// The bytes do not fit the buffers' limit: the connection is about to close.
+    OutOfMemory,
+    /// The connection takes no more input.
+    Ignored,
 }
 
 impl<C: Conversation, D: Driver> Link<C, D> {
@@ -96,7 +125,41 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         }
     }
 
-    /// Whether nothing was asked that is not answered.
+    /// The service may have spoken first, or refused the peer. Returns whether that gives work.
+    pub(super) fn begin(&mut self) -> bool {
+        self.doomed = self.conversation.wants_close();
+        self.doomed || self.conversation.has_output()
+    }
+
+    pub(super) fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Whether the socket takes no more for now.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Whether the socket is of no further use.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Whether the connection is closed, and only the kernel still holds on to it.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// Whether the service waits for something that is not the client.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.conversation.is_waiting()
+    }
+
+    /// Whether every request is answered.
     pub(super) fn is_idle(&self) -> bool {
         !self.blocked
             && !self.queued
@@ -119,8 +182,167 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         open && !self.stalled && self.conversation.wants_input() && !self.holds_enough()
     }
 
+    /// Returns `true` if the connection was not in the worker's queue. The caller then puts it there.
+    #[must_use]
+    pub(super) fn enqueue(&mut self) -> bool {
+        !std::mem::replace(&mut self.queued, true)
+    }
+
+    /// Takes the connection out of the worker's queue. Returns whether it was in it.
+    pub(super) fn dequeue(&mut self) -> bool {
+        std::mem::take(&mut self.queued)
+    }
+
+    // ---- input ----
+
+    /// Bytes arrived.
+    pub(super) fn receive(&mut self, filled: D::Filled, driver: &mut D, buffers: &Buffers) -> Arrival {
+        if self.doomed || self.closing {
+            driver.give_back(filled);
+            return Arrival::Ignored;
+        }
+        if self.direct.is_none() && self.left_over.bytes().is_empty() && !self.stalled {
+            self.direct = Some(filled);
+            return Arrival::Serve;
+        }
+        let wanted = self.conversation.input_wanted();
+        for filled in self.direct.take().into_iter().chain([filled]) {
+            if !self.doomed && !self.left_over.append(driver.bytes(&filled), wanted, buffers) {
+                self.doom();
+            }
+            driver.give_back(filled);
+        }
+        if self.doomed {
+            return Arrival::OutOfMemory;
+        }
+        if self.stalled {
+            return Arrival::Steer;
+        }
+        if self.left_over.bytes().len() < wanted {
+            return Arrival::Wait;
+        }
+        self.unseen = true;
+        Arrival::Serve
+    }
+
+    /// An unfinished request does not fit the buffers' limit.
+    fn doom(&mut self) {
+        self.doomed = true;
+        self.last_words = Some(OUT_OF_MEMORY);
+    }
+
+    /// The client sends no more. With `broken` it reads no more either.
+    pub(super) fn end(&mut self, broken: bool) {
+        self.ended = true;
+        self.broken |= broken;
+    }
+
+    /// The socket is of no further use.
+    pub(super) fn fail(&mut self) {
+        self.broken = true;
+    }
+
+    /// What the service waited for may have come.
+    pub(super) fn wake(&mut self) {
+        self.stalled = false;
+        self.unseen = true;
+    }
+
+    /// Whether the connection has something for the service. The caller then serves it.
+    pub(super) fn begin_turn(&mut self) -> bool {
+        if !self.doomed && (self.direct.is_some() || std::mem::take(&mut self.unseen)) {
+            self.stalled = false;
+            return true;
+        }
+        false
+    }
+
+    /// The connection above the socket, and its input.
+    pub(super) fn conversation_and_input<'a>(&'a mut self, driver: &'a D) -> (&'a mut C, &'a [u8]) {
+        let Link { conversation, direct, left_over, .. } = self;
+        let input = direct.as_ref().map_or_else(|| left_over.bytes(), |filled| driver.bytes(filled));
+        (conversation, input)
+    }
+
+    /// After the service's turn: keeps the input that was not consumed. Returns `false` if it does not fit the buffers' limit.
+    #[must_use]
+    pub(super) fn end_turn(&mut self, used: usize, now_s: u32, driver: &mut D, buffers: &Buffers) -> bool {
+        if used > 0 {
+            self.info.active_s.store(now_s, Ordering::Relaxed);
+        }
+        let done = self.conversation.wants_close();
+        let mut fits = true;
+        if let Some(filled) = self.direct.take() {
+            let rest = &driver.bytes(&filled)[used..];
+            if !rest.is_empty() && !done {
+                let wanted = self.conversation.input_wanted();
+                if !self.left_over.append(rest, wanted, buffers) {
+                    self.doom();
+                    fits = false;
+                }
+            }
+            driver.give_back(filled);
+        } else {
+            self.left_over.consume(used, buffers);
+        }
+        if done || self.doomed {
+            self.doomed = true;
+            self.left_over.clear(buffers);
+        }
+        self.stalled = !self.doomed && !self.conversation.wants_input();
+        fits
+    }
+
+    /// Whether the service is to be asked again. A service that wanted no input is asked once its output is sent: it may have
+    /// more to say. One that waits says itself when to go on.
+    pub(super) fn wants_another_turn(&mut self, all_sent: bool) -> bool {
+        let is_due = self.stalled
+            && !self.is_waiting()
+            && (self.conversation.wants_input() || (all_sent && !self.broken))
+            && !self.doomed;
+        if is_due {
+            self.wake();
+        }
+        is_due
+    }
+
+    /// Whether the connection is to be closed.
+    pub(super) fn is_finished(&self, all_sent: bool) -> bool {
+        let has_ended = self.doomed || (self.ended && !self.queued && !self.is_waiting());
+        self.broken || (all_sent && has_ended)
+    }
+
+    // ---- output ----
+
+    /// Sends what the socket takes, and adds the bytes to `count`. `true` = everything that the service wanted to say is sent.
+    pub(super) fn transmit(&mut self, buffers: &Buffers, count: &Count) -> bool {
+        while !self.blocked && !self.broken {
+            if self.sending.is_empty() {
+                match self.next_output() {
+                    None => return !self.conversation.has_output(),
+                    Some(buffer) => (self.sending, self.sent) = (buffer, 0),
+                }
+            }
+            match self.info.socket.send_with_flags(&self.sending[self.sent..], SEND_FLAGS) {
+                Ok(sent) => {
+                    count.add(sent as u64);
+                    self.sent += sent;
+                    if self.sent == self.sending.len() {
+                        self.conversation.recycle(std::mem::take(&mut self.sending));
+                    } else {
+                        self.block(buffers);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.block(buffers),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.broken = true,
+            }
+        }
+        false
+    }
+
     /// The next buffer to send.
-    pub(super) fn next_output(&mut self) -> Option<Vec<u8>> {
+    fn next_output(&mut self) -> Option<Vec<u8>> {
         if let Some(buffer) = self.conversation.take_output() {
             return Some(buffer);
         }
@@ -130,9 +352,9 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         self.last_words.take().map(|words| words.as_bytes().to_vec())
     }
 
-    /// The socket is full: what is left of `sending` waits, and is accounted. A client that does not read, while
-    /// the buffers' limit is reached, is cut off.
-    pub(super) fn block(&mut self, buffers: &Buffers) {
+    /// The socket is full: the rest of `sending` waits, and is accounted. A client that does not read while the buffers'
+    /// limit is reached is cut off.
+    fn block(&mut self, buffers: &Buffers) {
         if self.blocked {
             return;
         }
@@ -144,19 +366,62 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         }
         self.blocked = true;
         self.charged = self.sending.capacity() as u64;
-        self.info.writing.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.info.writing.store(true, Ordering::Relaxed);
         if !buffers.try_take(self.charged) {
             buffers.take(self.charged);
             self.broken = true;
         }
     }
 
-    pub(super) fn unblock(&mut self, buffers: &Buffers) {
+    fn unblock(&mut self, buffers: &Buffers) {
         if self.blocked {
             self.blocked = false;
             buffers.give(std::mem::take(&mut self.charged));
-            self.info.writing.store(false, std::sync::atomic::Ordering::Relaxed);
+            self.info.writing.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// The driver sends the rest of the buffer: the buffer, and how much of it is sent.
+    pub(super) fn lend_sending(&mut self) -> (Vec<u8>, usize) {
+        (std::mem::take(&mut self.sending), self.sent)
+    }
+
+    /// The driver gives the buffer back.
+    pub(super) fn return_sending(&mut self, buffer: Vec<u8>) {
+        self.sending = buffer;
+    }
+
+    /// There may be room in the socket again. `sent` = the bytes that the driver sent meanwhile; `None` = it failed.
+    pub(super) fn writable(&mut self, sent: Option<usize>, buffers: &Buffers) {
+        self.unblock(buffers);
+        match sent {
+            Some(bytes) => {
+                self.sent += bytes;
+                if self.sent >= self.sending.len() && !self.sending.is_empty() {
+                    self.conversation.recycle(std::mem::take(&mut self.sending));
+                }
+            }
+            None => self.broken = true,
+        }
+    }
+
+    // ---- the end ----
+
+    /// Closes the connection, and lets go of its memory.
+    pub(super) fn close(&mut self, slot: usize, driver: &mut D, buffers: &Buffers) {
+        self.closing = true;
+        self.doomed = true;
+        self.left_over.clear(buffers);
+        self.unblock(buffers);
+        if let Some(filled) = self.direct.take() {
+            driver.give_back(filled);
+        }
+        driver.close(slot, self);
+    }
+
+    /// What is left of a connection that is gone.
+    pub(super) fn into_conversation(self) -> C {
+        self.conversation
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::service::Transport;
+use super::transport::Transport;
 
 /// How often a random port is drawn again when one of several addresses has it taken.
 const RANDOM_PORT_TRIES: usize = 8;

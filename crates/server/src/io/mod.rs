@@ -12,14 +12,18 @@
 //! ```
 
 mod accept;
+mod buffers;
 mod counters;
 mod link;
 mod listen;
+mod lock;
 mod poll;
+mod registry;
 #[cfg(target_os = "linux")]
 mod ring;
 mod service;
 mod shared;
+mod transport;
 mod udp;
 mod worker;
 
@@ -31,10 +35,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-pub use counters::{Buffers, ConnectionReport, IoCounters, IoSnapshot, Registry};
+pub use buffers::{Buffers, Charge};
+pub use counters::{IoCounters, IoSnapshot};
 pub use listen::{Addresses, Backend, ListenError, ListenOptions};
-pub use service::{ConnectionId, Conversation, Peer, Ready, Service, Transport};
+pub use registry::{ConnectionReport, Registry};
+pub use service::{ConnectionId, Conversation, Peer, Ready, Service};
 pub use shared::Stopper;
+pub use transport::Transport;
 
 use accept::Acceptor;
 use listen::{Listener, Sockets};
@@ -214,7 +221,7 @@ impl Desk {
             Backend::Auto | Backend::Ring => {
                 let mut ring = ring::build()?;
                 let driver = ring::RingDriver::new(&mut ring, self.bell, listeners, self.ring_buffers)?;
-                let held = Held::take(&self.shared, ring::pool_bytes(self.ring_buffers));
+                let held = Charge::take(&self.shared.buffers, ring::pool_bytes(self.ring_buffers));
                 let mut worker = Worker::new(self.number, self.shared, service, driver, acceptor, udp);
                 let ended = ring::run(&mut worker);
                 worker.end();
@@ -223,7 +230,7 @@ impl Desk {
             }
             _ => {
                 let driver = poll::PollDriver::new(self.bell, listeners)?;
-                let held = Held::take(&self.shared, poll::ARENA_BYTES as u64);
+                let held = Charge::take(&self.shared.buffers, poll::ARENA_BYTES as u64);
                 let mut worker = Worker::new(self.number, self.shared, service, driver, acceptor, udp);
                 let ended = poll::run(&mut worker);
                 worker.end();
@@ -231,22 +238,6 @@ impl Desk {
                 ended
             }
         }
-    }
-}
-
-/// A worker's receive buffers in the account.
-struct Held(Arc<Buffers>, u64);
-
-impl Held {
-    fn take(shared: &Shared, bytes: u64) -> Held {
-        shared.buffers.take(bytes);
-        Held(Arc::clone(&shared.buffers), bytes)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.give(self.1);
     }
 }
 

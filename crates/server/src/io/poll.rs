@@ -43,7 +43,7 @@ pub(super) struct Filled {
 
 /// What the poll knows of one connection.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct Readiness {
     /// A read may find bytes, the end or an error.
     readable: bool,
     /// Waits in `PollDriver::readable`.
@@ -92,7 +92,7 @@ impl PollDriver {
         })
     }
 
-    fn list(&mut self, slot: usize, state: &mut State) {
+    fn list(&mut self, slot: usize, state: &mut Readiness) {
         if !mem::replace(&mut state.listed, true) {
             self.readable.push(slot);
         }
@@ -105,7 +105,7 @@ impl PollDriver {
 
 impl Driver for PollDriver {
     type Filled = Filled;
-    type State = State;
+    type State = Readiness;
 
     fn bytes<'a>(&'a self, filled: &'a Filled) -> &'a [u8] {
         &self.arena[filled.from..filled.from + filled.length]
@@ -115,11 +115,11 @@ impl Driver for PollDriver {
 
     fn open<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>) {
         let token = Token(CONNECTIONS + slot);
-        let watched = link.info.socket.set_nonblocking(true).and_then(|()| {
-            self.poll.registry().register(&mut SourceFd(&link.info.fd), token, Interest::READABLE)
+        let watched = link.info().socket.set_nonblocking(true).and_then(|()| {
+            self.poll.registry().register(&mut SourceFd(&link.info().fd), token, Interest::READABLE)
         });
         if watched.is_err() {
-            link.broken = true;
+            link.fail();
         }
         // The first request has often arrived with the connection; and what is broken must be looked at.
         link.state.readable = true;
@@ -127,12 +127,12 @@ impl Driver for PollDriver {
     }
 
     fn steer<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>) {
-        if link.blocked != link.state.watches_room {
-            link.state.watches_room = link.blocked;
+        if link.is_blocked() != link.state.watches_room {
+            link.state.watches_room = link.is_blocked();
             let interest =
-                if link.blocked { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+                if link.is_blocked() { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
             let token = Token(CONNECTIONS + slot);
-            let _ = self.poll.registry().reregister(&mut SourceFd(&link.info.fd), token, interest);
+            let _ = self.poll.registry().reregister(&mut SourceFd(&link.info().fd), token, interest);
         }
         if link.state.readable && link.wants_receive() {
             self.list(slot, &mut link.state);
@@ -140,10 +140,10 @@ impl Driver for PollDriver {
     }
 
     fn close<C: Conversation>(&mut self, _slot: usize, link: &mut Link<C, Self>) {
-        let _ = self.poll.registry().deregister(&mut SourceFd(&link.info.fd));
+        let _ = self.poll.registry().deregister(&mut SourceFd(&link.info().fd));
     }
 
-    fn is_busy(_state: &State) -> bool {
+    fn is_busy(_state: &Readiness) -> bool {
         false
     }
 
@@ -241,7 +241,7 @@ fn connection_event<S: Service>(worker: &mut Worker<S, PollDriver>, slot: usize,
         link.state.readable = true;
         driver.list(slot, &mut link.state);
     }
-    if link.blocked && (event.is_writable() || failed) {
+    if link.is_blocked() && (event.is_writable() || failed) {
         worker.writable(slot, Ok(0));
     }
 }
@@ -284,7 +284,7 @@ fn receive<S: Service>(worker: &mut Worker<S, PollDriver>) {
 fn read_one<S: Service>(worker: &mut Worker<S, PollDriver>, slot: usize) {
     let Some((link, driver)) = worker.link_and_driver(slot) else { return };
     link.state.listed = false;
-    if link.broken {
+    if link.is_broken() {
         return worker.ended(slot, true);
     }
     // If it is wanted later, `steer` lists it again.
@@ -293,7 +293,7 @@ fn read_one<S: Service>(worker: &mut Worker<S, PollDriver>, slot: usize) {
     }
     let room = &mut driver.arena[driver.used..];
     let received = loop {
-        match (&link.info.socket).read(room) {
+        match (&link.info().socket).read(room) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             other => break other,
         }

@@ -190,7 +190,7 @@ impl Drop for Pool {
 
 /// What the ring does for one connection now.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct InFlight {
     receiving: bool,
     cancelling: bool,
     sending: bool,
@@ -278,7 +278,7 @@ impl<'r> RingDriver<'r> {
         Some(completion)
     }
 
-    fn receive(&mut self, slot: usize, fd: i32, state: &mut State) {
+    fn receive(&mut self, slot: usize, fd: i32, state: &mut InFlight) {
         let entry = opcode::RecvMulti::new(Fd(fd), GROUP).build().user_data(tag(Operation::Receive, slot));
         state.receiving = true;
         // SAFETY: receives into the pool only, which lives until every operation has ended.
@@ -369,7 +369,7 @@ pub(super) fn pool_bytes(buffers: usize) -> u64 {
 
 impl Driver for RingDriver<'_> {
     type Filled = Filled;
-    type State = State;
+    type State = InFlight;
 
     fn bytes<'a>(&'a self, filled: &'a Filled) -> &'a [u8] {
         self.pool.bytes(filled)
@@ -380,20 +380,21 @@ impl Driver for RingDriver<'_> {
     }
 
     fn open<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>) {
-        self.receive(slot, link.info.fd, &mut link.state);
+        self.receive(slot, link.info().fd, &mut link.state);
     }
 
     fn steer<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>) {
-        if link.blocked && !link.state.sending {
+        if link.is_blocked() && !link.state.sending {
             link.state.sending = true;
-            let bytes = mem::take(&mut link.sending);
-            self.send(slot, link.info.fd, bytes, link.sent);
+            let (bytes, sent) = link.lend_sending();
+            self.send(slot, link.info().fd, bytes, sent);
         }
         if link.wants_receive() {
             if !link.state.receiving {
-                self.receive(slot, link.info.fd, &mut link.state);
+                self.receive(slot, link.info().fd, &mut link.state);
             }
-        } else if link.state.receiving && !link.state.cancelling && (link.blocked || link.holds_enough()) {
+        } else if link.state.receiving && !link.state.cancelling && (link.is_blocked() || link.holds_enough())
+        {
             link.state.cancelling = true;
             self.cancel(Operation::Receive, slot);
         }
@@ -406,11 +407,11 @@ impl Driver for RingDriver<'_> {
                 self.cancel(Operation::Receive, slot);
             }
             // Ends receiving and sending. It fails only where the connection is dead, which ends them too.
-            let _ = link.info.socket.shutdown(std::net::Shutdown::Both);
+            let _ = link.info().socket.shutdown(std::net::Shutdown::Both);
         }
     }
 
-    fn is_busy(state: &State) -> bool {
+    fn is_busy(state: &InFlight) -> bool {
         state.receiving || state.sending
     }
 
@@ -595,7 +596,7 @@ fn sent<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, slot: usize, result:
     let bytes = worker.driver.sends[slot].take();
     if let Some(link) = worker.link(slot) {
         link.state.sending = false;
-        link.sending = bytes.unwrap_or_default();
+        link.return_sending(bytes.unwrap_or_default());
     }
     worker.writable(slot, usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)));
     worker.driver.lapsed.push(slot);
@@ -630,7 +631,7 @@ fn rearm<S: Service>(worker: &mut Worker<S, RingDriver<'_>>) {
     for slot in lapsed.drain(..) {
         worker.release_if_closed(slot);
         if let Some((link, driver)) = worker.link_and_driver(slot) {
-            if link.closing {
+            if link.is_closing() {
                 driver.close(slot, link);
             } else {
                 driver.steer(slot, link);

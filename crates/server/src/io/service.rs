@@ -4,11 +4,11 @@
 //! connections at once, then asks each [`Conversation`] for the bytes to send. Everything belongs to one worker
 //! thread, so nothing needs to be `Send`.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
-use super::counters::ConnectionInfo;
+use super::registry::ConnectionInfo;
+use super::transport::{Transport, address_text};
 
 /// What one worker thread does with bytes. It knows the protocol and the cache, not sockets.
 pub trait Service {
@@ -117,14 +117,6 @@ impl std::fmt::Display for ConnectionId {
     }
 }
 
-#[cfg(test)]
-impl ConnectionId {
-    /// A name that no driver gave.
-    pub(crate) fn for_tests(slot: u32) -> ConnectionId {
-        ConnectionId { slot, generation: 0 }
-    }
-}
-
 /// Where the addresses of a peer can be found.
 #[derive(Debug)]
 pub(super) enum From<'a> {
@@ -148,38 +140,5 @@ impl Peer<'_> {
             From::Socket(info) => info.local(),
             From::Datagram { local, .. } => address_text(Transport::Udp, *local),
         }
-    }
-}
-
-/// How the bytes of a connection travel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transport {
-    /// A TCP stream over IPv4 or IPv6.
-    Tcp,
-    /// A stream over a unix socket.
-    Unix,
-    /// One UDP datagram and its reply.
-    Udp,
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Transport::Tcp => "tcp",
-            Transport::Unix => "unix",
-            Transport::Udp => "udp",
-        })
-    }
-}
-
-/// An address as memcached writes it in `stats conns`: `tcp:127.0.0.1:11211`, `tcp6:[::1]:11211`.
-pub(super) fn address_text(transport: Transport, address: Option<SocketAddr>) -> String {
-    match address {
-        None => format!("{transport}:"),
-        Some(SocketAddr::V4(v4)) => format!("{transport}:{v4}"),
-        Some(SocketAddr::V6(v6)) => match v6.ip().to_ipv4_mapped() {
-            Some(ip) => format!("{transport}:{ip}:{}", v6.port()),
-            None => format!("{transport}6:[{}]:{}", v6.ip(), v6.port()),
-        },
     }
 }

@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::counters::{Buffers, IoCounters, Registry, lock};
+use super::buffers::Buffers;
+use super::counters::IoCounters;
 use super::listen::{ListenOptions, Listener};
-use super::service::{Transport, address_text};
+use super::lock::lock;
+use super::registry::Registry;
+use super::transport::{Transport, address_text};
 use socket2::Socket;
 
 /// What the server's clock reads when it starts: memcached's rule, so that "already expired" can be written as 1.

@@ -13,8 +13,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
 use super::counters::WorkerCounters;
-use super::service::{ConnectionId, Conversation, From, Peer, Ready, Service, Transport};
+use super::service::{ConnectionId, Conversation, From, Peer, Ready, Service};
 use super::shared::Shared;
+use super::transport::Transport;
 
 /// The frame.
 const FRAME_BYTES: usize = 8;

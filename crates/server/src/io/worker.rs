@@ -4,7 +4,7 @@
 //! [`Worker::serve_ready`] once for all of it. The worker sends at once what the socket takes; only what does not fit
 //! goes back to the driver, which waits for room.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,22 +12,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use socket2::Socket;
 
 use super::accept::Acceptor;
-use super::counters::{ConnectionInfo, WorkerCounters};
-use super::link::{Driver, Link};
-use super::service::{ConnectionId, Conversation, From, Peer, Ready, Service, Transport};
+use super::counters::WorkerCounters;
+use super::link::{Arrival, Driver, Link};
+use super::registry::ConnectionInfo;
+use super::service::{ConnectionId, From, Peer, Ready, Service};
 use super::shared::{Accepted, Shared, Stage};
+use super::transport::Transport;
 use super::udp::UdpPorts;
 
 use std::os::fd::AsRawFd;
-
-/// What a client hears whose unfinished request does not fit the buffers' limit.
-const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory reading request\r\n";
-
-/// Neither a signal nor a wait: the socket takes it now, or says so.
-#[cfg(target_os = "linux")]
-const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-#[cfg(not(target_os = "linux"))]
-const SEND_FLAGS: i32 = 0;
 
 /// A connection is boxed, so that it leaves its slot for the batch, and comes back, by moving one pointer.
 type Held<C, D> = Box<Link<C, D>>;
@@ -122,44 +115,22 @@ impl<S: Service, D: Driver> Worker<S, D> {
         };
         let counters = &self.shared.counters.workers[self.number];
         counters.bytes_read.add(self.driver.bytes(&filled).len() as u64);
-        if link.doomed || link.closing {
-            return self.driver.give_back(filled);
+        match link.receive(filled, &mut self.driver, &self.shared.buffers) {
+            Arrival::Serve => {}
+            Arrival::OutOfMemory => counters.out_of_memory.add(1),
+            Arrival::Steer => return self.driver.steer(slot, link),
+            Arrival::Wait | Arrival::Ignored => return,
         }
-        if link.direct.is_none() && link.left_over.bytes().is_empty() && !link.stalled {
-            link.direct = Some(filled);
-        } else {
-            let wanted = link.conversation.input_wanted();
-            for filled in link.direct.take().into_iter().chain([filled]) {
-                if !link.doomed
-                    && !link.left_over.append(self.driver.bytes(&filled), wanted, &self.shared.buffers)
-                {
-                    link.doomed = true;
-                    link.last_words = Some(OUT_OF_MEMORY);
-                    counters.out_of_memory.add(1);
-                }
-                self.driver.give_back(filled);
-            }
-            if !link.doomed && link.stalled {
-                return self.driver.steer(slot, link);
-            }
-            if !link.doomed && link.left_over.bytes().len() < wanted {
-                return;
-            }
-            link.unseen = true;
-        }
-        if !link.queued {
-            link.queued = true;
+        if link.enqueue() {
             self.queue.push(slot);
         }
     }
 
-    /// The client sends no more; its replies are still wanted unless the socket is `broken`.
+    /// The client sends no more. Its replies are still wanted unless the socket is `broken`.
     pub(super) fn ended(&mut self, slot: usize, broken: bool) {
         if let Some(link) = self.link(slot) {
-            link.ended = true;
-            link.broken |= broken;
-            if !link.queued {
-                link.queued = true;
+            link.end(broken);
+            if link.enqueue() {
                 self.queue.push(slot);
             }
         }
@@ -168,19 +139,11 @@ impl<S: Service, D: Driver> Worker<S, D> {
     /// There may be room in a socket that was full. `bytes` more of the buffer were sent meanwhile.
     pub(super) fn writable(&mut self, slot: usize, bytes: io::Result<usize>) {
         let Some(link) = self.links.get_mut(slot).and_then(Option::as_deref_mut) else { return };
-        link.unblock(&self.shared.buffers);
-        match bytes {
-            Ok(bytes) => {
-                self.shared.counters.workers[self.number].bytes_written.add(bytes as u64);
-                link.sent += bytes;
-                if link.sent >= link.sending.len() && !link.sending.is_empty() {
-                    link.conversation.recycle(mem::take(&mut link.sending));
-                }
-            }
-            Err(_) => link.broken = true,
+        if let Ok(bytes) = bytes {
+            self.shared.counters.workers[self.number].bytes_written.add(bytes as u64);
         }
-        if !link.queued {
-            link.queued = true;
+        link.writable(bytes.ok(), &self.shared.buffers);
+        if link.enqueue() {
             self.queue.push(slot);
         }
     }
@@ -196,13 +159,11 @@ impl<S: Service, D: Driver> Worker<S, D> {
             }
             let slot = id.slot as usize;
             let Some(link) = self.links.get_mut(slot).and_then(Option::as_deref_mut) else { continue };
-            if link.generation != id.generation || link.closing {
+            if link.generation() != id.generation || link.is_closing() {
                 continue;
             }
-            link.stalled = false;
-            link.unseen = true;
-            if !link.queued {
-                link.queued = true;
+            link.wake();
+            if link.enqueue() {
                 self.queue.push(slot);
             }
         }
@@ -218,11 +179,10 @@ impl<S: Service, D: Driver> Worker<S, D> {
         }
         let mut queue = mem::take(&mut self.queue);
         for slot in queue.drain(..) {
-            let Some(mut link) = self.links[slot].take_if(|link| mem::take(&mut link.queued)) else {
+            let Some(mut link) = self.links[slot].take_if(|link| link.dequeue()) else {
                 continue;
             };
-            if !link.doomed && (link.direct.is_some() || mem::take(&mut link.unseen)) {
-                link.stalled = false;
+            if link.begin_turn() {
                 self.batch.push((slot, link));
             } else {
                 self.advance(slot, &mut link);
@@ -242,9 +202,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
         let Worker { driver, batch, service, consumed, .. } = self;
         let mut ready = reuse(mem::take(&mut self.ready));
         for (_, link) in batch {
-            let Link { conversation, direct, left_over, .. } = &mut **link;
-            let input = direct.as_ref().map_or_else(|| left_over.bytes(), |filled| driver.bytes(filled));
-            ready.push(Ready { connection: conversation, input, consumed: 0 });
+            let (connection, input) = link.conversation_and_input(driver);
+            ready.push(Ready { connection, input, consumed: 0 });
         }
         service.serve(&mut ready);
         consumed.extend(ready.iter().map(|one| one.consumed.min(one.input.len())));
@@ -253,7 +212,9 @@ impl<S: Service, D: Driver> Worker<S, D> {
         let mut batch = mem::take(&mut self.batch);
         let mut consumed = mem::take(&mut self.consumed);
         for ((slot, mut link), used) in batch.drain(..).zip(consumed.drain(..)) {
-            self.settle(&mut link, used);
+            if !link.end_turn(used, self.now_s, &mut self.driver, &self.shared.buffers) {
+                self.counters().out_of_memory.add(1);
+            }
             self.advance(slot, &mut link);
             self.links[slot] = Some(link);
             self.release_if_closed(slot);
@@ -262,108 +223,29 @@ impl<S: Service, D: Driver> Worker<S, D> {
         self.consumed = consumed;
     }
 
-    /// Keeps what was not consumed.
-    fn settle(&mut self, link: &mut Link<S::Connection, D>, used: usize) {
-        let buffers = &self.shared.buffers;
-        if used > 0 {
-            link.info.active_s.store(self.now_s, Ordering::Relaxed);
-        }
-        let done = link.conversation.wants_close();
-        if let Some(filled) = link.direct.take() {
-            let rest = &self.driver.bytes(&filled)[used..];
-            if !rest.is_empty() && !done {
-                let wanted = link.conversation.input_wanted();
-                if !link.left_over.append(rest, wanted, buffers) {
-                    link.doomed = true;
-                    link.last_words = Some(OUT_OF_MEMORY);
-                    self.shared.counters.workers[self.number].out_of_memory.add(1);
-                }
-            }
-            self.driver.give_back(filled);
-        } else {
-            link.left_over.consume(used, buffers);
-        }
-        if done || link.doomed {
-            link.doomed = true;
-            link.left_over.clear(buffers);
-        }
-        link.stalled = !link.doomed && !link.conversation.wants_input();
-    }
-
     /// Sends what can be sent, then decides how the connection goes on.
     fn advance(&mut self, slot: usize, link: &mut Link<S::Connection, D>) {
-        if link.closing {
+        if link.is_closing() {
             return;
         }
-        let all_sent = self.transmit(link);
-        // A service that asked for no input is asked again once its output is gone: it may have more to say. One that
-        // waits says itself when to go on.
-        let waiting = link.conversation.is_waiting();
-        if link.stalled
-            && !waiting
-            && (link.conversation.wants_input() || (all_sent && !link.broken))
-            && !link.doomed
-        {
-            link.stalled = false;
-            link.unseen = true;
-            link.queued = true;
+        let counters = &self.shared.counters.workers[self.number];
+        let all_sent = link.transmit(&self.shared.buffers, &counters.bytes_written);
+        if link.wants_another_turn(all_sent) && link.enqueue() {
             self.queue.push(slot);
         }
-        let finished = all_sent && (link.doomed || (link.ended && !link.queued && !waiting));
-        if link.broken || finished {
-            self.close(slot, link);
+        if link.is_finished(all_sent) {
+            link.close(slot, &mut self.driver, &self.shared.buffers);
         } else {
             self.driver.steer(slot, link);
         }
     }
 
-    /// `true` = everything the service wanted to say was said.
-    fn transmit(&mut self, link: &mut Link<S::Connection, D>) -> bool {
-        let counters = &self.shared.counters.workers[self.number];
-        while !link.blocked && !link.broken {
-            if link.sending.is_empty() {
-                match link.next_output() {
-                    None => return !link.conversation.has_output(),
-                    Some(buffer) => (link.sending, link.sent) = (buffer, 0),
-                }
-            }
-            match link.info.socket.send_with_flags(&link.sending[link.sent..], SEND_FLAGS) {
-                Ok(sent) => {
-                    counters.bytes_written.add(sent as u64);
-                    link.sent += sent;
-                    if link.sent == link.sending.len() {
-                        link.conversation.recycle(mem::take(&mut link.sending));
-                    } else {
-                        link.block(&self.shared.buffers);
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => link.block(&self.shared.buffers),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => link.broken = true,
-            }
-        }
-        false
-    }
-
-    fn close(&mut self, slot: usize, link: &mut Link<S::Connection, D>) {
-        link.closing = true;
-        link.doomed = true;
-        link.left_over.clear(&self.shared.buffers);
-        link.unblock(&self.shared.buffers);
-        if let Some(filled) = link.direct.take() {
-            self.driver.give_back(filled);
-        }
-        self.driver.close(slot, link);
-    }
-
     /// Forgets a connection that is closed and that the kernel has let go of.
     pub(super) fn release_if_closed(&mut self, slot: usize) {
-        let gone = |link: &mut Held<S::Connection, D>| link.closing && !D::is_busy(&link.state);
+        let gone = |link: &mut Held<S::Connection, D>| link.is_closing() && !D::is_busy(&link.state);
         let Some(link) = self.links[slot].take_if(gone) else { return };
         self.shared.registry.set(self.number, slot, None);
-        let Link { conversation, info, .. } = *link;
-        drop(info);
-        self.service.closed(conversation);
+        self.service.closed(link.into_conversation());
         self.free.push(slot);
         let counters = self.counters();
         counters.open.sub(1);
@@ -397,10 +279,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         counters.open.add(1);
         counters.opened.add(1);
         self.driver.open(slot, &mut link);
-        // A service may speak first, or refuse the peer.
-        if link.conversation.has_output() || link.conversation.wants_close() {
-            link.doomed = link.conversation.wants_close();
-            link.queued = true;
+        if link.begin() && link.enqueue() {
             self.queue.push(slot);
         }
         self.links[slot] = Some(link);
@@ -512,9 +391,9 @@ impl<S: Service, D: Driver> Worker<S, D> {
     }
 
     fn close_if(&mut self, slot: usize, which: impl Fn(&Link<S::Connection, D>) -> bool) -> bool {
-        let chosen = |link: &mut Held<S::Connection, D>| !link.closing && which(link);
+        let chosen = |link: &mut Held<S::Connection, D>| !link.is_closing() && which(link);
         let Some(mut link) = self.links[slot].take_if(chosen) else { return false };
-        self.close(slot, &mut link);
+        link.close(slot, &mut self.driver, &self.shared.buffers);
         self.links[slot] = Some(link);
         self.release_if_closed(slot);
         true
@@ -533,8 +412,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
         for _ in 0..looks {
             self.idle_cursor = (self.idle_cursor + 1) % self.links.len();
             let idle = |link: &Link<S::Connection, D>| {
-                let idle_s = now_s.saturating_sub(link.info.active_s.load(Ordering::Relaxed));
-                !link.blocked && !link.conversation.is_waiting() && idle_s > timeout_s
+                let idle_s = now_s.saturating_sub(link.info().active_s.load(Ordering::Relaxed));
+                !link.is_blocked() && !link.is_waiting() && idle_s > timeout_s
             };
             if self.close_if(self.idle_cursor, idle) {
                 self.counters().idle_kicks.add(1);

@@ -3,9 +3,9 @@
 #![allow(dead_code, reason = "each user takes its part")]
 
 use larder_cache::{Cache, CacheOptions};
-use larder_server::dispatch::{Connection, Dispatcher, Shared};
+use larder_server::dispatch::{Connection, Dispatcher, Drivers, ServerState};
 use larder_server::io::{
-    self, Backend, Conversation, IoCounters, ListenOptions, Peer, Ready, Registry, Service,
+    self, Backend, Buffers, Conversation, IoCounters, ListenOptions, Peer, Ready, Registry, Service,
 };
 use larder_server::latency::WorkerLatency;
 use larder_server::settings::Settings;
@@ -137,12 +137,15 @@ pub(crate) fn dispatcher(
         ..CacheOptions::default()
     })
     .expect("a small cache can be made");
-    let shared = Shared::new(settings, cache.pages_sentence(), None);
-    if let Some(client) = client {
-        let _ = shared.io.set((client.counters.clone(), client.registry.clone()));
-    }
-    let _ = shared.backend.set(Backend::Poll);
-    (Dispatcher::new(cache.worker(), Arc::new(shared), Arc::from(WorkerLatency::new())), cache)
+    let drivers = client.map(|client| Drivers {
+        counters: client.counters.clone(),
+        registry: client.registry.clone(),
+        buffers: Arc::new(Buffers::new(cache.buffers_cap_bytes())),
+        backend: Backend::Poll,
+        on_shutdown: None,
+    });
+    let state = ServerState::new(settings, cache.pages_sentence(), None, drivers, None);
+    (Dispatcher::new(cache.worker(), Arc::new(state), Arc::from(WorkerLatency::new())), cache)
 }
 
 /// Left-over input that a driver would refuse to keep: nothing that is waited for whole is longer.

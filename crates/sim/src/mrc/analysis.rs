@@ -1,28 +1,30 @@
-//! One pass over the requests: exact, or by SHARDS (Waldspurger, Park, Garthwaite and Ahmad, FAST 2015).
+//! Computes a curve in one pass over the requests: exact, or by SHARDS (Waldspurger, Park, Garthwaite and Ahmad, FAST
+//! 2015).
 
 use std::collections::{BTreeSet, BinaryHeap};
 
 use super::curve::{Curve, Point, Unit};
 use super::histogram::Histogram;
-use super::stack::{Stack, mix};
+use super::stack::Stack;
+use crate::mix::hash_of;
 use crate::{CHUNK_REQUESTS, Op, Request, Source, SourceError};
 
-/// Objects below this are counted exactly, above to within a factor of 1 + 2^-19.
+/// Distances in objects below 2^20 are counted exactly, larger ones to within a factor of 1 + 2^-19.
 const OBJECTS_BITS: u32 = 20;
-/// Octets below this are counted exactly, above to within a factor of 1 + 2^-13.
+/// Distances in bytes below 2^14 are counted exactly, larger ones to within a factor of 1 + 2^-13.
 const BYTES_BITS: u32 = 14;
 
-/// A sample of fewer keys says little.
+/// A sample of fewer keys is reported as unreliable.
 const SAMPLE_KEYS_MIN: usize = 100;
 
-/// How much is looked at.
+/// The share of the keys that an analysis examines.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Method {
     /// Every request.
     Exact,
-    /// SHARDS at a fixed rate: the keys whose hash lies in this share (0 < rate <= 1) of all hashes.
+    /// SHARDS at a fixed rate: the keys whose hash lies in this share of all hashes (0 < rate <= 1).
     Rate(f64),
-    /// SHARDS of fixed size: at most so many keys at a time; the rate falls as more keys come up.
+    /// SHARDS of fixed size: at most this many keys at a time. The rate falls as more keys appear.
     Size(usize),
 }
 
@@ -36,61 +38,61 @@ impl std::fmt::Display for Method {
     }
 }
 
-/// What the operations of a trace do.
+/// The effect of the trace's commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OpRule {
-    /// Reads are counted, and a miss is filled. Storage commands and counters move the item to the front
-    /// without being counted; `set` and `add` put it in, the others leave an absent item absent. `append` and
-    /// `prepend` add their octets, counters leave the size. A delete removes.
+    /// Reads are counted, and a miss stores the item. Storage commands and counters move the item to the front
+    /// without being counted. `set` and `add` store an absent item; the other commands do not. `append` and `prepend`
+    /// add their bytes; counters keep the size. A delete removes the item.
     #[default]
     Obey,
     /// Every request is a read.
     Ignore,
 }
 
-/// What is computed, and how.
+/// The settings of an analysis.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
-    /// What a cache's size counts.
+    /// The unit of cache sizes.
     pub unit: Unit,
-    /// How much is looked at.
+    /// The share of the keys to examine.
     pub method: Method,
-    /// What operations do.
+    /// The effect of commands.
     pub ops: OpRule,
-    /// Octets that each item takes besides key and value; for [`Unit::Bytes`].
+    /// Bytes per item in addition to key and value; for [`Unit::Bytes`].
     pub item_overhead_bytes: u64,
-    /// SHARDS: makes the sampled counts add up to the requests by correcting the smallest distance (section
-    /// 3.3 of the paper, SHARDS_adj).
+    /// SHARDS: whether the smallest distance is corrected so that the sampled counts add up to the number of requests
+    /// (SHARDS_adj, section 3.3 of the paper).
     pub adjusted: bool,
-    /// Which sample SHARDS takes.
+    /// Selects the sample that SHARDS takes.
     pub seed: u64,
 }
 
 impl Settings {
-    /// Exact or sampled as `method` says, with the correction, operations obeyed, no overhead.
+    /// Settings for `method` with the correction, commands obeyed, and no overhead.
     pub fn new(unit: Unit, method: Method) -> Settings {
         Settings { unit, method, ops: OpRule::Obey, item_overhead_bytes: 0, adjusted: true, seed: 0 }
     }
 }
 
-/// A curve in the making.
+/// A curve under construction.
 pub struct Analysis {
     settings: Settings,
     seed_mixed: u64,
     stack: Stack,
     histogram: Histogram,
-    /// Keys are looked at if their hash is below this; `None` = all.
+    /// A key is examined if its hash is below this; `None` = all keys.
     threshold: Option<u64>,
-    /// The hashes of the keys at hand, the largest on top; only for [`Method::Size`].
+    /// The hashes of the tracked keys, the largest on top; only for [`Method::Size`].
     by_hash: BinaryHeap<(u64, u64)>,
-    /// How many requests one counted request stands for.
+    /// The number of requests for which one counted request stands.
     scale: f64,
     requests: u64,
     counted: f64,
     cold: f64,
     keys_seen: u64,
     keys_seen_bytes: u64,
-    /// Distinct keys looked at: the first [`SAMPLE_KEYS_MIN`].
+    /// The first [`SAMPLE_KEYS_MIN`] distinct keys examined.
     sample: BTreeSet<u64>,
     offered: bool,
     penalties: u64,
@@ -98,10 +100,10 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Begins.
+    /// Starts an analysis.
     ///
     /// # Errors
-    /// A rate that is not above 0 and at most 1, a size of 0.
+    /// A rate that is not above 0 and at most 1, or a size of 0.
     pub fn new(settings: Settings) -> Result<Analysis, String> {
         let threshold = match settings.method {
             Method::Exact => None,
@@ -117,7 +119,7 @@ impl Analysis {
         let bits = if settings.unit == Unit::Objects { OBJECTS_BITS } else { BYTES_BITS };
         let mut analysis = Analysis {
             settings,
-            seed_mixed: mix(settings.seed ^ 0x5348_4152_4453),
+            seed_mixed: hash_of(settings.seed ^ 0x5348_4152_4453),
             stack: Stack::new(),
             histogram: Histogram::new(bits),
             threshold: None,
@@ -139,7 +141,7 @@ impl Analysis {
         Ok(analysis)
     }
 
-    /// Takes one request into account.
+    /// Processes one request.
     pub fn request(&mut self, request: &Request) {
         let read = request.op == Op::Get || self.settings.ops == OpRule::Ignore;
         self.requests += u64::from(read);
@@ -152,7 +154,7 @@ impl Analysis {
             self.looked_at(request, read);
             return;
         }
-        let hash = mix(request.key ^ self.seed_mixed);
+        let hash = hash_of(request.key ^ self.seed_mixed);
         if self.threshold.is_some_and(|threshold| hash >= threshold) {
             return;
         }
@@ -164,10 +166,10 @@ impl Analysis {
         }
     }
 
-    /// What is wrong with the sample: it is of few keys, so that the curve is one of chance.
+    /// A warning if the sample has too few keys for a reliable curve.
     ///
     /// # Errors
-    /// There were requests, and none of them was to a key of the sample: there is no curve.
+    /// There were requests, but none to a key of the sample, so that there is no curve.
     pub fn check_sample(&self) -> Result<Option<String>, String> {
         let keys = match self.settings.method {
             Method::Exact => return Ok(None),
@@ -184,17 +186,17 @@ impl Analysis {
         }
     }
 
-    /// How many keys are at hand.
+    /// The number of tracked keys.
     pub fn keys(&self) -> usize {
         self.stack.items()
     }
 
-    /// The share of keys that is looked at now.
+    /// The share of the keys that is examined now.
     pub fn rate(&self) -> f64 {
         1.0 / self.scale
     }
 
-    /// Returns whether the key is new.
+    /// Adds the request's key to the sample. Returns whether the key is new.
     fn looked_at(&mut self, request: &Request, read: bool) -> bool {
         if read {
             let before = self.stack.weight(request.key).is_none();
@@ -227,9 +229,9 @@ impl Analysis {
     fn read(&mut self, request: &Request) {
         self.counted += self.scale;
         match self.stack.touch(request.key, self.weight(request)) {
-            Some(place) => {
-                let above = (place.above as f64 * self.scale).round() as u64;
-                let distance = if self.scale == 1.0 { place.above } else { above } + place.weight;
+            Some(depth) => {
+                let above = (depth.above as f64 * self.scale).round() as u64;
+                let distance = if self.scale == 1.0 { depth.above } else { above } + depth.weight;
                 self.histogram.add(distance, self.scale);
             }
             None => {
@@ -254,11 +256,11 @@ impl Analysis {
         }
     }
 
-    /// Drops the keys of the largest hashes until at most `most` are at hand.
+    /// Drops the keys with the largest hashes until at most `most` are tracked.
     ///
-    /// The paper rescales the counts so far by the quotient of the rates. Here a request is counted with the
-    /// weight of its time, 1 / rate, which is the same curve: all counts differ from the paper's by one
-    /// common factor.
+    /// The paper rescales the earlier counts by the quotient of the rates. Here each request is counted with the
+    /// weight 1 / rate at its time. The curve is the same, because all counts differ from the paper's by one common
+    /// factor.
     fn shrink_to(&mut self, most: usize) {
         while self.stack.items() > most {
             let Some(&(largest, _)) = self.by_hash.peek() else { return };
@@ -271,7 +273,7 @@ impl Analysis {
             self.lower_to(largest);
         }
         if self.by_hash.len() > 2 * most {
-            // Deleted keys are still in it, and twice those that came back.
+            // The heap still contains deleted keys, and keys that came back appear twice.
             let mut living = std::mem::take(&mut self.by_hash).into_vec();
             living.retain(|(_, key)| self.stack.weight(*key).is_some());
             living.sort_unstable();
@@ -285,7 +287,7 @@ impl Analysis {
         self.scale = 2_f64.powi(64) / threshold.max(1) as f64;
     }
 
-    /// The curve of what was seen so far.
+    /// The curve of the requests so far.
     pub fn curve(&self, source: &str) -> Curve {
         let all = self.requests as f64;
         let (denominator, correction) =
@@ -323,10 +325,10 @@ impl Analysis {
     }
 }
 
-/// Reads a source to its end, feeding all analyses; `watch` is told the share that is done after each chunk.
+/// Reads a source to its end and feeds all analyses. `watch` gets the progress (0 to 1) after each chunk.
 ///
 /// # Errors
-/// Those of the source; octets asked of a source that knows no sizes.
+/// Those of the source, or sizes in bytes for a source that knows no sizes.
 pub fn analyse(
     source: &mut dyn Source,
     analyses: &mut [Analysis],
@@ -355,7 +357,7 @@ pub fn analyse(
 /// The curves of a source in one pass, one for each of the settings.
 ///
 /// # Errors
-/// Settings out of range; those of [`analyse`].
+/// Settings out of range, and those of [`analyse`].
 pub fn curves(source: &mut dyn Source, settings: &[Settings]) -> Result<Vec<Curve>, SourceError> {
     let mut analyses: Vec<Analysis> =
         settings.iter().map(|one| Analysis::new(*one).map_err(SourceError::new)).collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-//! A miss-ratio curve, as it is drawn, saved and planned with.
+//! A miss-ratio curve, as it is drawn, saved and used for planning.
 
 use std::fmt;
 use std::path::Path;
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::Report;
 
-/// What the size of a cache counts.
+/// The unit of a cache size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// Items.
     Objects,
-    /// Octets of key and value, and of the overhead per item that was asked for.
+    /// Bytes of key, value and the requested overhead per item.
     Bytes,
 }
 
@@ -29,39 +29,37 @@ impl fmt::Display for Unit {
 /// One point of a curve.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Point {
-    /// Size of the cache, in the curve's unit.
+    /// Cache size in the unit of the curve.
     pub size: u64,
-    /// Reads that miss in a cache of this size, as a share of all counted reads, cold misses included.
+    /// Reads that miss in a cache of this size as a share of all counted reads, cold misses included.
     pub miss_ratio: f64,
 }
 
-/// Misses by the size of the cache. Between two points the curve is a straight line; behind the last it is
-/// level.
+/// The miss ratio by cache size. Between two points the curve is a straight line; after the last point it is
+/// constant.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Curve {
-    /// What sizes count.
+    /// The unit of sizes.
     pub unit: Unit,
-    /// How it came about: exact, or how sampled.
+    /// How the curve was computed: exactly, or from which sample.
     pub method: String,
-    /// What it is the curve of.
+    /// The description of the trace or workload.
     pub source: String,
-    /// Reads that were counted. They are the denominator of the miss ratio.
+    /// Counted reads, the denominator of the miss ratio.
     pub requests: u64,
-    /// First reads of a key, or first after its removal: they miss in a cache of any size. Estimated where
+    /// First reads of a key, or first reads after its removal. They miss in a cache of any size. Estimated if
     /// sampled.
     pub cold_misses: u64,
-    /// Mean octets of an item (key, value, overhead) over the distinct keys; 0 where the source knows no
-    /// sizes.
+    /// Mean size of an item (key, value, overhead) in bytes over the distinct keys; 0 if the source knows no sizes.
     pub item_bytes_mean: f64,
-    /// Mean penalty of a miss in microseconds, over the counted reads whose penalty is known; 0 where none
-    /// is.
+    /// Mean penalty of a miss in microseconds over the counted reads of known penalty; 0 if there are none.
     #[serde(default)]
     pub penalty_us_mean: f64,
-    /// By rising size and falling miss ratio.
+    /// The points, by rising size and falling miss ratio.
     pub points: Vec<Point>,
 }
 
-/// Why a curve cannot be used, in one line.
+/// The reason why a curve cannot be used, in one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CurveError(pub String);
 
@@ -73,25 +71,25 @@ impl fmt::Display for CurveError {
 
 impl std::error::Error for CurveError {}
 
-/// How far two curves are apart, in miss ratio.
+/// The distance between two curves in miss ratio.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Deviation {
-    /// The mean absolute difference at 1000 sizes, evenly spaced up to the larger of the two footprints.
+    /// Mean absolute difference at 1000 sizes, evenly spaced up to the larger footprint.
     pub mean: f64,
-    /// The mean absolute difference at 1000 sizes from 1/10,000 of the footprint up to the whole, evenly
-    /// spaced by their logarithms: small caches count as much as large ones.
+    /// Mean absolute difference at 1000 sizes from 1/10,000 of the footprint up to the whole, evenly spaced by their
+    /// logarithms. Small caches count as much as large ones.
     pub mean_log: f64,
     /// The largest of all these differences.
     pub largest: f64,
 }
 
 impl Curve {
-    /// The share of reads that hit in a cache of `size`: a straight line between two points.
+    /// The share of reads that hit in a cache of `size`, interpolated between two points.
     pub fn hit_ratio(&self, size: f64) -> f64 {
         1.0 - self.miss_ratio(size)
     }
 
-    /// The share of reads that miss in a cache of `size`.
+    /// The share of reads that miss in a cache of `size`, interpolated between two points.
     pub fn miss_ratio(&self, size: f64) -> f64 {
         let behind = self.points.partition_point(|point| point.size as f64 <= size);
         let Some(left) = behind.checked_sub(1).map(|at| self.points[at]) else { return 1.0 };
@@ -100,7 +98,7 @@ impl Curve {
         left.miss_ratio + part * (right.miss_ratio - left.miss_ratio)
     }
 
-    /// The size from which on the curve is level.
+    /// The smallest size from which the curve is constant.
     pub fn footprint(&self) -> u64 {
         self.points.last().map_or(0, |point| point.size)
     }
@@ -110,8 +108,8 @@ impl Curve {
         self.points.last().map_or(1.0, |point| point.miss_ratio)
     }
 
-    /// Multiplies all sizes by `factor`, which is at least 1: the curve of a population of which this was a
-    /// sample. Sizes end at 2^63.
+    /// Multiplies all sizes by `factor`, which is at least 1. This turns the curve of a sample into that of the
+    /// population. Sizes are limited to 2^63.
     pub fn scale(&mut self, factor: f64) {
         for point in &mut self.points {
             point.size = ((point.size as f64 * factor.max(1.0)).round() as u64).min(1 << 63);
@@ -121,7 +119,7 @@ impl Curve {
             if factor > 1.0 { format!("{}, times {factor}", self.source) } else { self.source.clone() };
     }
 
-    /// The same curve in fewer points: nowhere further from it than `tolerance` in miss ratio.
+    /// The same curve with fewer points, nowhere further from it than `tolerance` in miss ratio.
     pub fn thinned(&self, tolerance: f64) -> Curve {
         let mut points: Vec<Point> = Vec::new();
         for (at, point) in self.points.iter().enumerate() {
@@ -141,7 +139,7 @@ impl Curve {
         Curve { points, ..self.clone() }
     }
 
-    /// How far `other` is from this curve.
+    /// The distance of `other` from this curve.
     pub fn deviation(&self, other: &Curve) -> Deviation {
         const SIZES: u32 = 1000;
         let footprint = self.footprint().max(other.footprint()) as f64;
@@ -166,11 +164,10 @@ impl Curve {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads a curve from JSON: one that was saved alone, or the first of an object's `curves`.
+    /// Reads a curve from JSON: a curve saved alone, or the first one of an object's `curves`.
     ///
     /// # Errors
-    /// What is not JSON, holds no curve, or a curve whose points are not by rising size and falling miss
-    /// ratio.
+    /// Text that is not JSON or holds no curve, or points that are not ordered by rising size and falling miss ratio.
     pub fn from_json(text: &str) -> Result<Curve, CurveError> {
         let wrong = |error: serde_json::Error| CurveError(format!("no miss-ratio curve: {error}"));
         let value: serde_json::Value = serde_json::from_str(text).map_err(wrong)?;
@@ -180,10 +177,10 @@ impl Curve {
         Ok(curve)
     }
 
-    /// Reads a curve from a file that `larder mrc --json` has written.
+    /// Reads a curve from a file written by `larder mrc --json`.
     ///
     /// # Errors
-    /// A file that cannot be read, and those of [`Curve::from_json`]; the text names the file.
+    /// A file that cannot be read, and those of [`Curve::from_json`]. The text names the file.
     pub fn read(path: &Path) -> Result<Curve, CurveError> {
         let cannot = |error: &dyn fmt::Display| CurveError(format!("{}: {error}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| cannot(&error))?;
@@ -210,8 +207,8 @@ impl Curve {
     }
 }
 
-/// A report and its curves as one JSON object: `report` and `curves`, the latter in full, as
-/// [`Curve::from_json`] reads them.
+/// A report and its complete curves as one JSON object with the members `report` and `curves`, readable by
+/// [`Curve::from_json`].
 pub fn to_json(report: &Report, curves: &[Curve]) -> String {
     serde_json::to_string(&serde_json::json!({ "report": report, "curves": curves })).unwrap_or_default()
 }

@@ -1,16 +1,16 @@
-//! How often which distance occurred, in bounded memory.
+//! The frequencies of distances, in bounded memory.
 
-/// Distances by frequency: each distance below `2^bits` has a bucket of its own; above, each power of two is
-/// divided into `2^(bits - 1)` buckets, so that a distance is known to within a factor of `1 + 2^(1 - bits)`.
-/// A bucket stands for its largest distance: a curve drawn from it never promises a hit too early.
+/// Frequencies of distances. Each distance below `2^bits` has a bucket of its own. Above, each power of two is
+/// divided into `2^(bits - 1)` buckets, so that a distance is known to within a factor of `1 + 2^(1 - bits)`. A
+/// bucket stands for its largest distance, so that a curve drawn from the histogram never promises a hit too early.
 pub(super) struct Histogram {
     bits: u32,
     counts: Vec<f64>,
 }
 
 impl Histogram {
-    /// An empty one. Memory grows with the largest distance up to 8 octets for each of `2^bits + (64 - bits)
-    /// * 2^(bits - 1)` buckets.
+    /// An empty histogram. Memory grows with the largest distance, to at most 8 bytes for each of `2^bits + (64 -
+    /// bits) * 2^(bits - 1)` buckets.
     pub(super) fn new(bits: u32) -> Histogram {
         Histogram { bits, counts: Vec::new() }
     }
@@ -35,7 +35,7 @@ impl Histogram {
         (1_usize << self.bits) + (shift as usize - 1) * half + ((distance >> shift) as usize - half)
     }
 
-    /// The least and the largest distance of a bucket.
+    /// The smallest and the largest distance of a bucket.
     fn bounds(&self, bucket: usize) -> (u64, u64) {
         let linear = 1_usize << self.bits;
         if bucket < linear {
@@ -47,7 +47,7 @@ impl Histogram {
         (least, least + ((1 << shift) - 1))
     }
 
-    /// The buckets that are not empty, by rising distance: least distance, largest distance, count.
+    /// The non-empty buckets by rising distance: smallest distance, largest distance, count.
     pub(super) fn buckets(&self) -> impl Iterator<Item = (u64, u64, f64)> + '_ {
         self.counts.iter().enumerate().filter(|(_, count)| **count != 0.0).map(|(at, count)| {
             let (least, largest) = self.bounds(at);

@@ -1,18 +1,18 @@
-//! Miss-ratio curves of LRU in one pass: exact (a tree of stack distances) and sampled (SHARDS).
+//! Miss-ratio curves of LRU in one pass: exact (a tree of stack distances) or sampled (SHARDS).
 //!
 //! ```text
-//!   Source ---> Analysis ---> [filter by hash]  ---> Stack      who lies above whom: distances
-//!               (ops)          only where sampled \-> Histogram  how often which distance
+//!   Source ---> Analysis ---> [filter by hash]  ---> Stack      stack distances
+//!               (ops)          only if sampled  \-> Histogram  frequency of each distance
 //!                                                       \------> Curve: misses by cache size
 //! ```
 //!
-//! Mattson et al. (IBM Systems Journal 9(2), 1970): under LRU a read hits in every cache that is larger than
-//! the sum of the items touched since the item's last touch, the item itself included: its *stack distance*.
-//! One pass that knows all distances knows the misses of all cache sizes.
+//! The *stack distance* of a read is the total size of the items touched since the read item's last touch, including
+//! that item. Under LRU a read hits in every cache that is at least as large as its stack distance (Mattson et al.,
+//! IBM Systems Journal 9(2), 1970). One pass that computes all distances therefore gives the misses of all cache
+//! sizes.
 //!
-//! What is modelled: LRU in one list over all items; a miss is filled at once with the item the trace speaks
-//! of. What is not: expiry, slab classes, and items that are refused because they are larger than the whole
-//! cache (such an item empties a small cache here).
+//! The model is LRU in one list over all items. A miss stores the item at once. The model leaves out expiry, slab
+//! classes, and the refusal of items larger than the whole cache (such an item empties a small cache here).
 
 mod analysis;
 mod curve;

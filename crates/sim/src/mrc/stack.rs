@@ -1,62 +1,34 @@
-//! The LRU stack with weights: how much lies above an item, in time logarithmic in the number of items.
+//! The LRU stack of weighted items: computes the weight above an item in time logarithmic in the number of items.
 //!
-//! Each touch gets the next slot of an array; an item lives in the slot of its last touch, with its weight (1
-//! or its octets). What lies above an item is the sum of the weights behind its slot. Sums of 32 slots, of 32
-//! times 32 and so on are kept, so that a query adds up a few cache lines per level. When the array is full,
-//! the living slots move together and it begins anew at twice their number: memory stays proportional to the
-//! items that live.
+//! Each touch takes the next slot of an array. The slot of an item's last touch holds the item's weight: 1, or its
+//! bytes. The weight above an item is the sum of the weights after its slot. Sums of 32 slots, of 32 times 32 slots
+//! and so on are kept, so that a query adds up a few cache lines per level. When the array is full, the slots in use
+//! are moved together and the array gets twice their number of slots. Memory therefore stays proportional to the
+//! number of items.
 //!
-//! A removed item leaves a *hole*: the caches that held it have free room, and what they evicted before does
-//! not come back. The next item that is put in fills the topmost holes first and pushes down only what lies
-//! above them. An item that is touched again leaves its old place as a hole in the same way; with equal
-//! weights the two cancel out, and the stack is Mattson's.
+//! A removed item leaves a *hole*: the caches that held the item have free space, but the items they evicted earlier
+//! do not come back. The next stored item fills the topmost holes first and pushes down only the items above them. An
+//! item that is touched again leaves its old slot as a hole in the same way. With equal weights the two effects
+//! cancel out, and the stack is Mattson's.
 
-use crate::mix::{GOLDEN, mix64};
-use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BTreeSet;
 
-/// Slots, or sums, that are added up into one sum of the next level.
+use crate::mix::KeyMap;
+
+/// The number of slots, or of sums, that make one sum of the next level.
 const FAN_OUT: usize = 32;
-/// The least number of slots; few in tests, so that the stack often moves together in them.
+/// The smallest number of slots. It is small in tests, so that the array is compacted often.
 const SLOTS_MIN: usize = if cfg!(test) { 32 } else { 1024 };
-/// Owner of a slot in which no item lives: it is empty, or a hole.
+/// Owner of a slot without an item: the slot is empty or a hole.
 const NOBODY: u32 = u32::MAX;
 
-/// Mixes all bits of a key.
-pub(super) fn mix(key: u64) -> u64 {
-    mix64(key.wrapping_add(GOLDEN))
-}
-
-/// Hashes keys of 64 bits by [`mix`].
-#[derive(Default)]
-pub(super) struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, octets: &[u8]) {
-        for octet in octets {
-            self.0 = mix(self.0 ^ u64::from(*octet));
-        }
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        self.0 = mix(key);
-    }
-}
-
-/// A map by key whose order nobody looks at.
-pub(super) type KeyMap<V> = HashMap<u64, V, BuildHasherDefault<KeyHasher>>;
-
-/// Weights by slot, and their sums by groups of [`FAN_OUT`], groups of groups, and so on.
+/// Weights by slot, and their sums by groups of [`FAN_OUT`], by groups of groups, and so on.
 struct Sums {
     levels: Vec<Vec<u64>>,
 }
 
 impl Sums {
-    /// Room for at least `slots` slots, all of weight 0.
+    /// At least `slots` slots, all of weight 0.
     fn new(slots: usize) -> Sums {
         let mut levels = Vec::new();
         let mut len = slots;
@@ -87,7 +59,7 @@ impl Sums {
         }
     }
 
-    /// The sum of the weights behind `slot`.
+    /// The sum of the weights after `slot`.
     fn behind(&self, slot: usize) -> u64 {
         let mut at = slot;
         let mut sum = 0;
@@ -100,23 +72,23 @@ impl Sums {
     }
 }
 
-/// An item of the stack.
+/// The depth of an item in the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
-    /// The sum of the weights above it, holes included.
+pub(super) struct Depth {
+    /// The sum of the weights above the item, including holes.
     pub(super) above: u64,
-    /// Its own weight.
+    /// The weight of the item.
     pub(super) weight: u64,
 }
 
-/// The LRU stack of weighted items; at most 2^31 of them.
+/// The LRU stack of weighted items, at most 2^31 of them.
 pub(super) struct Stack {
-    /// Number of a key; numbers are used again.
+    /// The number of each key. Numbers are reused.
     numbers: KeyMap<u32>,
     numbers_free: Vec<u32>,
-    /// Slot of a number.
+    /// The slot of each number.
     slot_of: Vec<u32>,
-    /// Number that lives in a slot, or [`NOBODY`].
+    /// The number whose item is in a slot, or [`NOBODY`].
     owner: Vec<u32>,
     sums: Sums,
     /// The slot of the next touch.
@@ -140,32 +112,31 @@ impl Stack {
         }
     }
 
-    /// How many items it holds.
+    /// The number of items.
     pub(super) fn items(&self) -> usize {
         self.numbers.len()
     }
 
-    /// The weight of an item that is there.
+    /// The weight of a stored item.
     pub(super) fn weight(&self, key: u64) -> Option<u64> {
         self.numbers.get(&key).map(|number| self.sums.get(self.slot_of[*number as usize] as usize))
     }
 
-    /// Touches an item: it lies on top afterwards, with this weight. Returns where it lay before, if it was
-    /// there.
-    pub(super) fn touch(&mut self, key: u64, weight: u64) -> Option<Place> {
+    /// Moves an item to the top with this weight. Returns its previous depth if it was stored.
+    pub(super) fn touch(&mut self, key: u64, weight: u64) -> Option<Depth> {
         if self.next == self.sums.slots() {
             self.compact();
         }
         let (number, before) = match self.numbers.get(&key) {
             Some(&number) => {
                 let slot = self.slot_of[number as usize] as usize;
-                let place = Place { above: self.sums.behind(slot), weight: self.sums.get(slot) };
-                self.leave(slot, place.weight != weight || !self.holes.is_empty());
-                (number, Some(place))
+                let depth = Depth { above: self.sums.behind(slot), weight: self.sums.get(slot) };
+                self.leave(slot, depth.weight != weight || !self.holes.is_empty());
+                (number, Some(depth))
             }
             None => (self.new_number(key), None),
         };
-        if before.is_none_or(|place| place.weight != weight) || !self.holes.is_empty() {
+        if before.is_none_or(|depth| depth.weight != weight) || !self.holes.is_empty() {
             self.fill_holes(weight);
         }
         self.slot_of[number as usize] = self.next as u32;
@@ -175,12 +146,12 @@ impl Stack {
         before
     }
 
-    /// Removes an item; its room stays free in the caches that held it. Says whether it was there.
+    /// Removes an item; its space stays free in the caches that held it. Returns whether it was stored.
     pub(super) fn remove(&mut self, key: u64) -> bool {
         self.take_out(key, true)
     }
 
-    /// Removes an item as if it had never been there.
+    /// Removes an item as if it had never been stored. Returns whether it was stored.
     pub(super) fn forget(&mut self, key: u64) -> bool {
         self.take_out(key, false)
     }
@@ -201,7 +172,7 @@ impl Stack {
         }
     }
 
-    /// Takes `weight` out of the holes, the topmost first.
+    /// Removes `weight` from the holes, the topmost first.
     fn fill_holes(&mut self, mut weight: u64) {
         while weight > 0 {
             let Some(&hole) = self.holes.last() else { return };
@@ -224,8 +195,8 @@ impl Stack {
         number
     }
 
-    /// Moves what lives together, in order. Neighbouring holes become one; a hole below all items means
-    /// nothing.
+    /// Moves the slots in use together, in order. Neighbouring holes become one. A hole below all items has no effect
+    /// and is dropped.
     fn compact(&mut self) {
         let mut kept: Vec<(u32, u64)> = Vec::with_capacity(2 * self.items());
         for slot in 0..self.next {

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::stack::mix;
 use super::*;
+use crate::mix::hash_of;
 use crate::{Fields, Op, Request, Source, SourceError};
 
 /// A source over requests in memory.
@@ -90,7 +90,7 @@ fn requests_of(steps: &[(u64, u32, u8)], ops: bool, fixed_sizes: bool) -> Vec<Re
         1 => Op::Set,
         _ => Op::Get,
     };
-    let bytes = |key: u64, drawn: u32| if fixed_sizes { (mix(key) % 40) as u32 + 1 } else { drawn };
+    let bytes = |key: u64, drawn: u32| if fixed_sizes { (hash_of(key) % 40) as u32 + 1 } else { drawn };
     steps
         .iter()
         .map(|&(key, drawn, kind)| Request {
@@ -137,8 +137,8 @@ proptest! {
             let weight = key % 7 + 1;
             let at = list.iter().position(|item| item.0 == key);
             let above = at.map(|at| list[..at].iter().map(|item| item.1).sum::<u64>());
-            let place = stack.touch(key, weight);
-            prop_assert_eq!(place.map(|place| place.above), above);
+            let depth = stack.touch(key, weight);
+            prop_assert_eq!(depth.map(|depth| depth.above), above);
             if let Some(at) = at {
                 list.remove(at);
             }
@@ -186,10 +186,10 @@ fn zipf(keys: u64, requests: u64, seed: u64) -> Vec<Request> {
     let mut state = seed;
     (0..requests)
         .map(|_| {
-            state = mix(state);
+            state = hash_of(state);
             let lot = (state >> 11) as f64 / (1_u64 << 53) as f64 * sum;
             let key = cumulated.partition_point(|below| *below < lot) as u64;
-            Request { key, value_bytes: (mix(key) % 400) as u32 + 20, ..Request::default() }
+            Request { key, value_bytes: (hash_of(key) % 400) as u32 + 20, ..Request::default() }
         })
         .collect()
 }
@@ -234,7 +234,7 @@ fn distances_stay_right_when_the_stack_moves_together_many_times() {
     for capacity in [footprint / 50, footprint / 7, footprint / 2] {
         let misses = misses_of_one_cache(&requests[..20_000], Unit::Bytes, capacity);
         let short = curve_of(&requests[..20_000], Settings::new(Unit::Bytes, Method::Exact));
-        // Above 16,384 octets a distance is known to within 1 part in 8192.
+        // Above 16,384 bytes a distance is known to within 1 part in 8192.
         let (low, high) = (short.miss_ratio(capacity as f64), short.miss_ratio(capacity as f64 * 0.999));
         let simulated = misses as f64 / 20_000.0;
         assert!(low - 0.001 <= simulated && simulated <= high + 0.001, "{low} {simulated} {high}");

@@ -1,18 +1,19 @@
-//! What each amount of money buys.
+//! The splits that each amount of money buys.
 
 use super::{Goal, Planner, Split};
 
-/// The Pareto front: no split is cheaper and at least as fast as one of these, or faster and at most as dear.
+/// The Pareto front: no other split is cheaper and at least as fast as one of these, or faster and at most as
+/// expensive.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Frontier {
-    /// With flash, by rising cost.
+    /// Splits with flash, by rising cost.
     pub two_levels: Vec<Split>,
-    /// Without.
+    /// Splits without flash, by rising cost.
     pub memory_alone: Vec<Split>,
 }
 
-/// The front at `budgets` amounts of money, evenly spaced by their logarithms from 1/1000 of what holds all
-/// items in memory up to that; a split that is no faster than a cheaper one is left out.
+/// The front at `budgets` amounts of money, evenly spaced by their logarithms up to the cost of memory for all items,
+/// starting at 1/1000 of it. A split that is no faster than a cheaper one is left out.
 pub fn frontier(planner: &Planner, budgets: u32) -> Frontier {
     let all = planner.curve().footprint() as f64 * planner.model().dram_factor();
     let dearest = planner.split(all, 0.0).map_or(0.0, |split| split.cost);

@@ -1,28 +1,28 @@
-//! Popularity as a law instead of a trace.
+//! Popularity given by a law instead of a trace.
 
 use crate::mrc::{Curve, Point, Unit};
 
-/// Zipf's law: the key of rank k is read with a probability in proportion to k^-alpha, independently of what
-/// was read before. The cache is ideal: it holds the most popular keys. (LRU needs more room for the same
-/// hits.)
+/// Zipf's law: the key of rank k is read with a probability proportional to k^-alpha, independently of earlier reads.
+/// The cache is ideal: it holds the most popular keys. (LRU needs more memory for the same hit ratio.)
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Zipf {
-    /// How many keys there are.
+    /// The number of keys.
     pub keys: f64,
     /// The exponent of the rank.
     pub alpha: f64,
-    /// Octets of an item.
+    /// Size of an item in bytes.
     pub item_bytes: f64,
-    /// The law ranks so many equal parts of the keys instead of the keys; within a part all are equal.
+    /// If given, the law ranks this many equal parts of the keys instead of single keys; the keys of a part are
+    /// equally popular.
     pub parts: Option<u32>,
 }
 
 impl Zipf {
-    /// The misses by size, in octets: exact at each point; points at each of the first 1024 ranks, then 1 %
-    /// apart.
+    /// The miss-ratio curve in bytes, exact at each point. There is a point at each of the first 1024 ranks; further
+    /// points are 1 % apart.
     ///
     /// # Errors
-    /// Parameters that are not above 0, more octets than 2^63.
+    /// Parameters that are not above 0, or more than 2^63 bytes.
     pub fn curve(&self) -> Result<Curve, String> {
         let ranks = self.parts.map_or(self.keys, f64::from);
         if !(self.keys >= 1.0 && ranks >= 1.0 && ranks <= self.keys && self.item_bytes > 0.0) {
@@ -72,15 +72,15 @@ pub(super) struct PowerSums {
 }
 
 impl PowerSums {
-    /// Terms before this are added one by one.
+    /// Terms before this one are added one by one.
     const ONE_BY_ONE: f64 = 64.0;
 
     pub(super) fn new(s: f64) -> PowerSums {
         PowerSums { s }
     }
 
-    /// The sum over k from `first` to `last`, both whole: one by one at first, then by the Euler-Maclaurin
-    /// formula with two correction terms (relative error below 1e-9).
+    /// The sum over k from `first` to `last`, both whole numbers. Small terms are added one by one; the rest uses the
+    /// Euler-Maclaurin formula with two correction terms (relative error below 1e-9).
     pub(super) fn tail(&self, first: f64, last: f64) -> f64 {
         let mut sum = 0.0;
         let mut k = first;

@@ -1,33 +1,33 @@
-//! The example of Mlcached's section 4, and which law of popularity its figures follow.
+//! The example of Mlcached's section 4, and the search for the law of popularity behind its figures.
 //!
-//! The paper states "Zipfian, alpha 3" over four billion keys and four results (Figure 5). The literal law
-//! cannot give them, so laws are tried one after another, each optimised in the steps of which the paper's
-//! amounts are multiples: one part in a hundred of the data, 10.24 GB, with at least one step of memory.
+//! The paper states "Zipfian, alpha 3" over four billion keys and gives four results (Figure 5). The literal law
+//! cannot give these results. Therefore several laws are tried. Each is optimised in steps of which the paper's
+//! amounts are multiples: a hundredth of the data, 10.24 GB, with at least one step of memory.
 
 use super::{GB, Goal, Latencies, Limits, Model, Overheads, Planner, Prices, Split, Steps, Zipf};
 use crate::mrc::{Curve, Point, Unit};
 
-/// Octets of the paper's data: 2^32 values of 256 octets, 1024 GB.
+/// The paper's data in bytes: 2^32 values of 256 bytes, 1024 GB.
 const DATA_BYTES: f64 = 1024.0 * GB;
-/// Keys: "4 billion", such that the data are the paper's "1 TB".
+/// The number of keys. The paper's "4 billion" is read as 2^32, which makes its "1 TB".
 const KEYS: f64 = 4_294_967_296.0;
-/// Octets of a value.
+/// Size of a value in bytes.
 const VALUE_BYTES: f64 = 256.0;
-/// The mean latency that is asked for, in microseconds.
+/// The required mean latency in microseconds.
 const SLA_US: f64 = 500.0;
-/// The budget, in dollars.
+/// The budget in dollars.
 const BUDGET: f64 = 1500.0;
 
-/// The four results: cost at the SLA, latency at the budget, each without and with flash.
+/// The four results: the cost at the SLA and the latency at the budget, each without and with flash.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Outcome {
-    /// Memory alone, mean latency at the budget, microseconds.
+    /// Mean latency at the budget without flash, in microseconds.
     pub memory_us: Option<f64>,
-    /// Memory and flash, mean latency at the budget, microseconds.
+    /// Mean latency at the budget with flash, in microseconds.
     pub two_levels_us: Option<f64>,
-    /// Memory alone, cost at the SLA, dollars.
+    /// Cost at the SLA without flash, in dollars.
     pub memory_cost: Option<f64>,
-    /// Memory and flash, cost at the SLA, dollars.
+    /// Cost at the SLA with flash, in dollars.
     pub two_levels_cost: Option<f64>,
 }
 
@@ -40,12 +40,12 @@ pub const PAPER: Outcome = Outcome {
 };
 
 impl Outcome {
-    /// The four, in the order of the paper's Figure 5: latencies, then costs; without flash, then with.
+    /// The four results in the order of the paper's Figure 5: latencies, then costs; without flash, then with flash.
     pub fn four(&self) -> [Option<f64>; 4] {
         [self.memory_us, self.two_levels_us, self.memory_cost, self.two_levels_cost]
     }
 
-    /// The largest relative deviation from the paper's four results; infinite where one cannot be reached.
+    /// The largest relative deviation from the paper's four results; infinite if one of them cannot be reached.
     pub fn deviation(&self) -> f64 {
         let apart = |(ours, paper): (Option<f64>, Option<f64>)| match (ours, paper) {
             (Some(ours), Some(paper)) => (ours / paper - 1.0).abs(),
@@ -55,17 +55,18 @@ impl Outcome {
     }
 }
 
-/// A law that the paper may have used, and what it gives.
+/// A law that the paper may have used, and its results.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Hypothesis {
     /// The law in words.
     pub name: String,
-    /// What it gives, in the paper's steps.
+    /// The results in the paper's steps.
     pub outcome: Outcome,
 }
 
-/// Table 1: DRAM 10 and flash 0.68 dollars per GB; Memcached 100 us, the flash device 200 us, the back end 10
-/// ms; no latency of the network; no overhead. Bought in steps of 1/100 of the data, at least one of memory.
+/// The model of the paper's Table 1: DRAM costs 10 and flash 0.68 dollars per GB; memcached takes 100 us, the flash
+/// device 200 us, the back end 10 ms. There is no network latency and no overhead. Amounts are bought in steps of
+/// 1/100 of the data, with at least one step of memory.
 pub fn paper_model() -> Model {
     let step = DATA_BYTES / 100.0;
     Model {
@@ -78,11 +79,11 @@ pub fn paper_model() -> Model {
     }
 }
 
-/// The splits of the paper's example under the law that fits best: Zipf's law with the exponent alpha - 1 = 2
-/// over a hundred equal parts of the data. In the order of [`Outcome::four`].
+/// The splits of the paper's example under the best-fitting law: Zipf's law with the exponent alpha - 1 = 2 over a
+/// hundred equal parts of the data. The order is that of [`Outcome::four`].
 ///
 /// # Errors
-/// None; the result is that of the planner, whose inputs are constants here.
+/// None in practice: the inputs of the planner are constants here.
 pub fn reproduce() -> Result<(Planner, [Option<Split>; 4]), String> {
     let curve = zipf(2.0, Some(100))?;
     let planner = Planner::new(paper_model(), &curve)?;
@@ -116,7 +117,7 @@ fn zipf(alpha: f64, parts: Option<u32>) -> Result<Curve, String> {
     Zipf { keys: KEYS, alpha, item_bytes: VALUE_BYTES, parts }.curve()
 }
 
-/// The curve of a miss ratio by the cached share of the data, at multiples of 1/1000.
+/// The curve for a miss ratio that depends on the cached share of the data, at multiples of 1/1000.
 fn of_share(miss_ratio: impl Fn(f64) -> f64) -> Curve {
     let mut points = vec![Point { size: 0, miss_ratio: 1.0 }];
     for thousandth in 1..=1000 {
@@ -137,10 +138,10 @@ fn of_share(miss_ratio: impl Fn(f64) -> f64) -> Curve {
     }
 }
 
-/// Every law that was tried, those with a free parameter at its best value.
+/// All laws that are tried; those with a free parameter at its best value.
 ///
 /// # Errors
-/// None; all inputs are constants here.
+/// None in practice: all inputs are constants here.
 pub fn hypotheses() -> Result<Vec<Hypothesis>, String> {
     let mut all = Vec::new();
     let mut add = |name: &str, curve: Curve| -> Result<(), String> {
@@ -179,7 +180,7 @@ pub fn hypotheses() -> Result<Vec<Hypothesis>, String> {
     Ok(all)
 }
 
-/// The parameter whose curve comes nearest to the paper; the first of equals.
+/// The parameter whose results are closest to the paper's; the first among equals.
 fn best_of(
     parameters: impl Iterator<Item = f64>,
     curve_of: impl Fn(f64) -> Result<Curve, String>,

@@ -1,4 +1,5 @@
-//! What to buy: Mlcached's model of cost and latency over a miss-ratio curve.
+//! The planner: finds the cheapest or fastest split of memory and flash, with Mlcached's model of cost and latency
+//! over a miss-ratio curve.
 //!
 //! Choi, Ahn and Kee, "Mlcached: Multi-level DRAM-NAND Key-value Cache" (HotStorage 2016), equations 1 and 2:
 //!
@@ -7,12 +8,12 @@
 //!   Lat(Cm, Cs)  = Ln + Lm + Ls (1 - H(Cm)) + (1 - H(Cm + Cs)) (2 Ln + Lb) + Ln
 //! ```
 //!
-//! with the capacities C, prices P and latencies L of memory (m), flash (s), network (n) and back end (b),
-//! and the hit ratio H(C) of a cache of size C. The levels are exclusive: what is in memory is not on flash.
-//! Without a flash level `Ls` is not paid. To the paper's model we add what an item takes beside its octets:
-//! in memory, on flash, and in memory for each item on flash (an index).
+//! C are capacities, P prices and L latencies of memory (m), flash (s), the network (n) and the back end (b). H(C) is
+//! the hit ratio of a cache of size C. The levels are exclusive: an item in memory is not on flash. Without a flash
+//! level, `Ls` does not apply. Larder's planner adds the overhead of items to the paper's model: in memory, on flash,
+//! and in memory for each item on flash (an index).
 //!
-//! The model speaks of means: not of queues, of the flash's throughput and wear, or of writes.
+//! The model covers mean latencies only. It leaves out queues, writes, and the throughput and wear of flash.
 
 mod frontier;
 mod law;
@@ -28,10 +29,10 @@ pub use optimise::Planner;
 
 use serde::Serialize;
 
-/// Octets of a GB, in all prices and sizes of the planner: a power of 1024, as memory is sold.
+/// Bytes of a GB in all prices and sizes of the planner: 2^30, as memory is sold.
 pub const GB: f64 = (1_u64 << 30) as f64;
 
-/// Prices per GB of 2^30 octets, in any currency.
+/// Prices per GB of 2^30 bytes, in any currency.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Prices {
     /// Memory.
@@ -43,17 +44,17 @@ pub struct Prices {
 /// Mean latencies in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Latencies {
-    /// One way over the network.
+    /// Latency of the network, one way.
     pub network_us: f64,
-    /// An answer from memory.
+    /// Latency of an answer from memory.
     pub dram_us: f64,
-    /// An answer from flash, on top of the look into memory.
+    /// Additional latency of an answer from flash.
     pub flash_us: f64,
-    /// An answer of the back end.
+    /// Latency of an answer from the back end.
     pub backend_us: f64,
 }
 
-/// Octets an item takes besides key and value.
+/// Bytes per item in addition to key and value.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Default)]
 pub struct Overheads {
     /// In memory, for an item in memory.
@@ -64,14 +65,14 @@ pub struct Overheads {
     pub flash_index_bytes: f64,
 }
 
-/// What may be bought, in octets.
+/// Limits of the amounts to buy, in bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Limits {
-    /// The least memory.
+    /// Minimum amount of memory.
     pub dram_bytes_min: f64,
-    /// The most memory.
+    /// Maximum amount of memory.
     pub dram_bytes_max: f64,
-    /// The most flash.
+    /// Maximum amount of flash.
     pub flash_bytes_max: f64,
 }
 
@@ -81,88 +82,88 @@ impl Default for Limits {
     }
 }
 
-/// Units in which memory and flash are bought, in octets.
+/// Units in which memory and flash are bought, in bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Steps {
-    /// Memory comes in multiples of this.
+    /// Memory is bought in multiples of this.
     pub dram_bytes: f64,
-    /// Flash comes in multiples of this.
+    /// Flash is bought in multiples of this.
     pub flash_bytes: f64,
 }
 
-/// Everything but the curve.
+/// All inputs of the planner except the curve.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Model {
-    /// What a GB costs.
+    /// The prices.
     pub prices: Prices,
-    /// How long it takes.
+    /// The latencies.
     pub latencies: Latencies,
-    /// What an item takes besides its octets.
+    /// The overheads of items.
     pub overheads: Overheads,
-    /// Mean octets of an item, by which overheads per item become overheads per octet.
+    /// Mean size of an item in bytes, which converts overheads per item into overheads per byte.
     pub item_bytes: f64,
-    /// What may be bought.
+    /// The limits of the amounts to buy.
     pub limits: Limits,
-    /// In which units it is bought; `None` = any amount.
+    /// The units of the amounts to buy; `None` = any amount.
     pub steps: Option<Steps>,
 }
 
-/// An amount of memory and flash, and what comes of it.
+/// An amount of memory and flash, with its cost and performance.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Split {
-    /// Octets of memory to buy, overheads and index included.
+    /// Bytes of memory to buy, including overheads and the index of flash.
     pub dram_bytes: f64,
-    /// Octets of flash to buy, overheads included.
+    /// Bytes of flash to buy, including overheads.
     pub flash_bytes: f64,
-    /// Share of reads that memory answers.
+    /// Share of the reads answered from memory.
     pub hit_ratio_dram: f64,
-    /// Share of reads that memory or flash answers.
+    /// Share of the reads answered from memory or flash.
     pub hit_ratio: f64,
-    /// What both cost.
+    /// Cost of memory and flash together.
     pub cost: f64,
     /// Mean latency of a read in microseconds.
     pub latency_us: f64,
 }
 
-/// What is asked for.
+/// The goal of a plan.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Goal {
-    /// The least cost at a mean latency of at most so many microseconds.
+    /// The lowest cost with a mean latency of at most this many microseconds.
     Sla(f64),
-    /// The least mean latency at a cost of at most so much.
+    /// The lowest mean latency with a cost of at most this.
     Budget(f64),
 }
 
 impl Model {
-    /// Octets of memory per octet of items in it.
+    /// Bytes of memory per byte of items in memory.
     fn dram_factor(&self) -> f64 {
         1.0 + self.overheads.dram_item_bytes / self.item_bytes
     }
 
-    /// Octets of flash per octet of items on it.
+    /// Bytes of flash per byte of items on flash.
     fn flash_factor(&self) -> f64 {
         1.0 + self.overheads.flash_item_bytes / self.item_bytes
     }
 
-    /// Octets of memory per octet of items on flash.
+    /// Bytes of memory per byte of items on flash.
     fn index_factor(&self) -> f64 {
         self.overheads.flash_index_bytes / self.item_bytes
     }
 
-    /// What a read pays that misses everywhere, in microseconds, beyond the look into the cache.
+    /// Additional latency in microseconds of a read that misses everywhere.
     fn backend_us(&self) -> f64 {
         2.0 * self.latencies.network_us + self.latencies.backend_us
     }
 
-    /// What every read pays, in microseconds.
+    /// Latency in microseconds of every read.
     fn base_us(&self) -> f64 {
         2.0 * self.latencies.network_us + self.latencies.dram_us
     }
 
-    /// Whether all numbers are in their range.
+    /// Checks that all numbers are in their range.
     ///
     /// # Errors
-    /// Which is not, and why.
+    /// The number that is out of range, and the reason.
     pub fn check(&self) -> Result<(), String> {
         let numbers = [
             ("the price of memory", self.prices.dram_per_gb),

@@ -1,19 +1,18 @@
-//! The cheapest and the fastest split, exactly.
+//! Finds the cheapest and the fastest split, exactly.
 //!
-//! Let `x` be the octets of items in memory, `f` those on flash and `y = x + f`. Cost is linear in `x` and
-//! `f`, latency is linear in `m(x)` and `m(y)`, and the miss ratio `m` is a straight line between the points
-//! of the curve. Within a rectangle between neighbouring points the problem is a linear programme in two
-//! variables: its optimum lies where two lines cross, of: `x` or `y` at a point of the curve, a limit of what
-//! may be bought, the latency or cost that is asked for. So it is enough to look along the lines `x` = point,
-//! `y` = point and limit, at the ends and crossings on each. Nothing is assumed of the curve's shape but that
-//! it falls.
+//! Let `x` be the bytes of items in memory, `f` those on flash and `y = x + f`. The cost is linear in `x` and `f`.
+//! The latency is linear in `m(x)` and `m(y)`, and the miss ratio `m` is a straight line between neighbouring points
+//! of the curve. Within a rectangle between neighbouring points the problem is therefore a linear programme in two
+//! variables. Its optimum lies where two of these lines cross: `x` at a point of the curve, `y` at a point of the
+//! curve, a limit of the amounts, or the required latency or cost. So the search follows each line `x` = point, `y` =
+//! point and limit, and examines its ends and crossings. The only assumption about the curve is that it falls.
 
 use super::{GB, Goal, Model, Split, Steps};
 use crate::mrc::{Curve, Unit};
 
-/// Relative error that is allowed when a split is held against a bound.
+/// Relative error allowed when a split is compared with a bound.
 const SLACK: f64 = 1e-9;
-/// The most splits that are tried where amounts come in steps.
+/// Maximum number of splits that are tried where amounts come in steps.
 const STEPPED_SPLITS_MAX: f64 = 2e6;
 
 /// A model over a curve.
@@ -24,13 +23,13 @@ pub struct Planner {
     stepped: Vec<Split>,
 }
 
-/// A straight line in the plane of items in memory and items on flash, by one parameter.
+/// A straight line in the plane of (items in memory, items on flash), with one parameter.
 struct Line {
     /// (x, f) at parameter 0.
     from: (f64, f64),
-    /// Change of (x, f) with the parameter.
+    /// Change of (x, f) per unit of the parameter.
     by: (f64, f64),
-    /// The parameter's range.
+    /// The range of the parameter.
     range: (f64, f64),
 }
 
@@ -41,10 +40,10 @@ impl Line {
 }
 
 impl Planner {
-    /// Plans with `model` over a curve of octets, or of objects, each of which counts the model's mean size.
+    /// Plans with `model` over a curve of bytes, or over a curve of objects of the model's mean size.
     ///
     /// # Errors
-    /// Numbers of the model out of range; steps so small that there are more than two million splits.
+    /// Numbers of the model out of range, or steps so small that there are more than two million splits.
     pub fn new(model: Model, curve: &Curve) -> Result<Planner, String> {
         model.check()?;
         let mut curve = curve.clone();
@@ -67,13 +66,13 @@ impl Planner {
         &self.model
     }
 
-    /// The curve, over octets.
+    /// The curve, in bytes.
     pub fn curve(&self) -> &Curve {
         &self.curve
     }
 
-    /// What comes of buying so many octets of memory and flash; `None` if the index of the flash needs more
-    /// memory than that. Amounts beyond what holds all items bring nothing.
+    /// The performance of these amounts of memory and flash; `None` if the index of the flash needs more memory than
+    /// that. Amounts beyond what holds all items have no effect.
     pub fn split(&self, dram_bytes: f64, flash_bytes: f64) -> Option<Split> {
         let f = flash_bytes / self.model.flash_factor();
         let x = (dram_bytes - f * self.model.index_factor()) / self.model.dram_factor();
@@ -97,7 +96,7 @@ impl Planner {
         }
     }
 
-    /// The best split for a goal; `None` if it cannot be reached.
+    /// The best split for a goal; `None` if the goal cannot be reached.
     pub fn best(&self, goal: Goal) -> Option<Split> {
         let mut best = Best { goal, split: None };
         if self.model.steps.is_some() {
@@ -115,7 +114,7 @@ impl Planner {
         best.split
     }
 
-    /// The best split without flash; `None` if the goal cannot be reached so.
+    /// The best split without flash; `None` if the goal cannot be reached without flash.
     pub fn best_of_memory_alone(&self, goal: Goal) -> Option<Split> {
         let mut best = Best { goal, split: None };
         if self.model.steps.is_some() {
@@ -129,7 +128,7 @@ impl Planner {
         best.split
     }
 
-    /// The least size at which the miss ratio is at most this.
+    /// The smallest size whose miss ratio is at most this.
     fn size_for(&self, miss_ratio: f64) -> Option<f64> {
         let points = &self.curve.points;
         let at = points.partition_point(|point| point.miss_ratio > miss_ratio);
@@ -139,7 +138,7 @@ impl Planner {
         Some(left.size as f64 + part * (right.size - left.size) as f64)
     }
 
-    /// Cost of an octet of items in memory, and on flash.
+    /// Cost of a byte of items in memory, and on flash.
     fn cost_factors(&self) -> (f64, f64) {
         let model = &self.model;
         let dram = model.prices.dram_per_gb / GB;
@@ -180,7 +179,7 @@ impl Planner {
             && split.flash_bytes <= limits.flash_bytes_max * (1.0 + SLACK)
     }
 
-    /// Octets of items on flash that the limits allow beside `x` in memory.
+    /// The range of bytes of items on flash that the limits allow with `x` bytes in memory.
     fn flash_range(&self, x: f64) -> (f64, f64) {
         let (model, limits) = (&self.model, &self.model.limits);
         let most = limits.flash_bytes_max / model.flash_factor();
@@ -280,8 +279,8 @@ impl Planner {
         }
     }
 
-    /// How far a split is above the goal's bound. The look onto flash is paid even where there is none, so
-    /// that this is a straight line between two corners.
+    /// How far a split exceeds the bound of the goal. The latency of looking on flash is included even where there is
+    /// no flash, so that this is a straight line between two corners.
     fn excess(&self, (x, f): (f64, f64), goal: Goal) -> f64 {
         let model = &self.model;
         match goal {

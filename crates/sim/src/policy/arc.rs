@@ -1,32 +1,33 @@
 //! ARC (Megiddo and Modha, FAST 2003, figure 4).
 
 use super::frame::Scheme;
+use super::interface::{Access, GHOST_KEY_BITS, LINKS_BITS};
 use super::slots::Slots;
-use super::{Access, GHOST_KEY_BITS, LINKS_BITS};
 
-/// Items used once, items used again, and the keys that left each of them.
+/// The paper's four lists: T1 holds items used once, T2 items used at least twice, B1 and B2 the keys evicted from T1
+/// and T2.
 const T1: u8 = 0;
 const T2: u8 = 1;
 const B1: u8 = 2;
 const B2: u8 = 3;
 
-/// Lists that it uses.
+/// The number of lists.
 pub(super) const LISTS: usize = 4;
 
-/// Two LRU queues whose shares follow the hits among the keys that lately left each.
+/// Two LRU queues. Hits on recently evicted keys decide how the capacity is divided between the queues.
 ///
-/// The paper counts pages. Here all is in the unit of sizes, so the step by which the target moves is the
-/// item's size times the paper's ratio; with sizes of 1 it is the paper's algorithm.
+/// The paper counts pages. This implementation counts sizes: each adaptation moves the target by the size of the item
+/// times the paper's ratio. With sizes of 1 it is exactly the paper's algorithm.
 #[derive(Default)]
 pub(super) struct Arc {
-    /// The paper's p: what T1 should hold.
+    /// The paper's `p`: the target size of T1.
     target: f64,
-    /// Whether the request that is being served was found in B2.
+    /// Whether the key of the current request was found in B2.
     in_b2: bool,
 }
 
 impl Arc {
-    /// Cases II and III of the paper: the target moves.
+    /// Cases II and III of the paper: a hit on an evicted key moves the target.
     fn adapt(&mut self, slots: &Slots<()>, ghost: u32, size: u32) {
         let (b1, b2) = (slots.list_size(B1) as f64, slots.list_size(B2) as f64);
         if slots.list_of(ghost) == B1 {
@@ -52,7 +53,7 @@ impl Arc {
         }
     }
 
-    /// Case IV of the paper, for a key that is nowhere: makes room for `size`.
+    /// Case IV of the paper, for a key in none of the lists: makes room for `size`.
     fn make_room_for_new(&self, slots: &mut Slots<()>, size: u32) {
         while slots.lacks(size) {
             let l1 = slots.list_size(T1) + slots.list_size(B1);
@@ -69,7 +70,7 @@ impl Arc {
         }
     }
 
-    /// Keeps T1 and B1 together within the capacity, and all four lists within twice the capacity.
+    /// Limits T1 and B1 together to the capacity, and all four lists to twice the capacity.
     fn trim_ghosts(slots: &mut Slots<()>) {
         let l1 = |slots: &Slots<()>| slots.list_size(T1) + slots.list_size(B1);
         let l2 = |slots: &Slots<()>| slots.list_size(T2) + slots.list_size(B2);
@@ -115,7 +116,7 @@ impl Scheme for Arc {
         self.replace(slots);
     }
 
-    /// Two pointers and two bits for which list; and a ghost, which has the same and its key.
+    /// Two pointers and two bits for the list, for the item and for one ghost; and the key of the ghost.
     fn metadata_bits(&self) -> f64 {
         2.0 * (LINKS_BITS + 2.0) + GHOST_KEY_BITS
     }

@@ -1,17 +1,17 @@
 //! CLOCK with one bit, as in MemC3 (Fan, Andersen, Kaminsky, NSDI 2013), and SIEVE.
 
 use super::frame::Scheme;
+use super::interface::{Access, LINKS_BITS};
 use super::slots::Slots;
-use super::{Access, LINKS_BITS};
 
 const QUEUE: u8 = 0;
 
-/// Lists that both use.
+/// The number of lists of either policy.
 pub(super) const LISTS: usize = 1;
 
-/// The hand goes round; it clears the bit of an item that was used and evicts the first whose bit is clear.
-/// An item comes in behind the hand with its bit clear. The ring is a queue here: its tail is where the hand
-/// is.
+/// CLOCK: the hand moves around a ring of items, clears the bit of each used item, and evicts the first item whose
+/// bit is clear. A new item is inserted behind the hand with its bit clear. Here the ring is a queue whose tail is
+/// the position of the hand.
 pub(super) struct Clock;
 
 impl Scheme for Clock {
@@ -41,11 +41,11 @@ impl Scheme for Clock {
     }
 }
 
-/// SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi, NSDI 2024, algorithm 1): like CLOCK, but what the hand spares
-/// stays where it is, and new items come in at the head.
+/// SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi, NSDI 2024, algorithm 1). SIEVE differs from CLOCK in two points: an
+/// item that the hand spares stays at its position, and new items are inserted at the head.
 #[derive(Default)]
 pub(super) struct Sieve {
-    /// Where the search goes on; `None` = at the tail.
+    /// The item that the next search examines first; `None` = the tail.
     hand: Option<u32>,
 }
 

@@ -1,24 +1,24 @@
-//! What all policies share: looking up, growing, shrinking, staying within the capacity.
+//! The part that all policies share: look-ups, changes of size, and the limit of the capacity.
 
+use super::interface::{Access, Policy};
 use super::slots::Slots;
-use super::{Access, Policy};
 
-/// What tells one policy from another. Sizes are at least 1 and at most the capacity in all that it is given.
+/// The part in which one policy differs from another. The frame passes only sizes from 1 to the capacity.
 pub(super) trait Scheme: Send {
-    /// What is kept with an item.
+    /// Data that the policy keeps with each item.
     type Data: Copy + Send;
 
-    /// A resident item was asked for; its size is up to date already.
+    /// A stored item was accessed. Its size is already up to date.
     fn hit(&mut self, slots: &mut Slots<Self::Data>, slot: u32, access: &Access);
 
-    /// An item that is not resident was asked for; `ghost` is the slot of its key where that is remembered.
-    /// Makes room and puts it in (or turns it away).
+    /// An item that is not stored was accessed. `ghost` is the slot of its key if the policy remembers the key. The
+    /// policy makes room and stores the item, or refuses it.
     fn miss(&mut self, slots: &mut Slots<Self::Data>, ghost: Option<u32>, access: &Access);
 
-    /// Brings the cache nearer to having room: by repeated calls, at last a resident item leaves.
+    /// Brings the cache closer to having room. Repeated calls eventually evict a stored item.
     fn evict(&mut self, slots: &mut Slots<Self::Data>);
 
-    /// An item is deleted.
+    /// An item was deleted.
     fn forget(&mut self, slots: &mut Slots<Self::Data>, slot: u32) {
         slots.free(slot);
     }
@@ -31,7 +31,7 @@ pub(super) trait Scheme: Send {
         false
     }
 
-    /// Evicts until `size` more fits.
+    /// Evicts until another `size` fits.
     fn make_room(&mut self, slots: &mut Slots<Self::Data>, size: u32) {
         while slots.lacks(size) {
             self.evict(slots);
@@ -39,14 +39,14 @@ pub(super) trait Scheme: Send {
     }
 }
 
-/// A scheme within a capacity.
+/// A policy: a [`Scheme`] and the slots that it manages.
 pub(super) struct Framed<S: Scheme> {
     slots: Slots<S::Data>,
     scheme: S,
 }
 
 impl<S: Scheme> Framed<S> {
-    /// An empty cache; `lists` is how many lists the scheme uses.
+    /// An empty cache; `lists` is the number of lists that the scheme uses.
     pub(super) fn new(capacity: u64, lists: usize, scheme: S) -> Framed<S> {
         Framed { slots: Slots::new(capacity, lists), scheme }
     }

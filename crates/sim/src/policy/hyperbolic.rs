@@ -1,32 +1,33 @@
-//! Hyperbolic caching (Blankstein, Sen, Freedman, USENIX ATC 2017), its basic priority.
+//! Hyperbolic caching (Blankstein, Sen, Freedman, USENIX ATC 2017), with its basic priority.
 
-use super::Access;
 use super::frame::Scheme;
-use super::random::{Random, Urn};
+use super::interface::Access;
+use super::sample_set::SampleSet;
 use super::slots::Slots;
+use crate::mix::SplitMix;
 
-/// How many items an eviction looks at.
+/// Items sampled per eviction.
 const SAMPLES: usize = 64;
 
-/// What is kept with an item.
+/// Data kept with an item.
 #[derive(Clone, Copy)]
 pub(super) struct Counts {
     uses: u64,
     came_at: u64,
 }
 
-/// Of 64 items that are drawn, the one leaves that was used least often for the time it has been there. Time
-/// is counted in requests. Costs and sizes, by which the paper can weigh an item, do not count.
+/// Samples 64 items and evicts the one with the fewest uses per request since it was stored. The paper can also weigh
+/// costs and sizes; this implementation does not.
 pub(super) struct Hyperbolic {
-    random: Random,
-    urn: Urn,
+    rng: SplitMix,
+    residents: SampleSet,
     now: u64,
 }
 
 impl Hyperbolic {
-    /// An empty one; `seed` decides the samples.
+    /// An empty cache; `seed` starts the random numbers.
     pub(super) fn new(seed: u64) -> Hyperbolic {
-        Hyperbolic { random: Random::new(seed), urn: Urn::default(), now: 0 }
+        Hyperbolic { rng: SplitMix::new(seed), residents: SampleSet::default(), now: 0 }
     }
 }
 
@@ -42,14 +43,14 @@ impl Scheme for Hyperbolic {
         self.now += 1;
         self.make_room(slots, access.size);
         let slot = slots.add(access.id, access.size, Counts { uses: 1, came_at: self.now });
-        self.urn.put(slot);
+        self.residents.insert(slot);
     }
 
     fn evict(&mut self, slots: &mut Slots<Counts>) {
         let mut victim = None;
         let mut least = f64::INFINITY;
         for _ in 0..SAMPLES {
-            let slot = self.urn.draw(&mut self.random);
+            let slot = self.residents.sample(&mut self.rng);
             let Counts { uses, came_at } = *slots.data(slot);
             let priority = uses as f64 / (self.now - came_at) as f64;
             if priority < least {
@@ -62,7 +63,7 @@ impl Scheme for Hyperbolic {
     }
 
     fn forget(&mut self, slots: &mut Slots<Counts>, slot: u32) {
-        self.urn.take(slot);
+        self.residents.remove(slot);
         slots.free(slot);
     }
 

@@ -1,50 +1,51 @@
 //! LHD (Beckmann, Chen, Cidon, NSDI 2018), with the parameters of its authors' simulator.
 
-use super::Access;
 use super::frame::Scheme;
+use super::interface::Access;
 use super::lhd_classes::Classes;
-use super::random::{Random, Urn};
+use super::sample_set::SampleSet;
 use super::slots::Slots;
+use crate::mix::SplitMix;
 
-/// Items drawn for an eviction, and how many while it learns.
+/// Items sampled per eviction, after and during the early phase.
 const SAMPLES: u32 = 32;
 const SAMPLES_EARLY: u32 = 8;
-/// How many of the latest items that came with a poor rank are looked at in each eviction.
+/// Recently stored items with a low density that each eviction also examines.
 const ADMITTED: usize = 8;
-/// How many reconfigurations the early phase takes.
+/// Reconfigurations in the early phase.
 const EARLY: u32 = 50;
-/// One request in so many makes its item an explorer, which is hard to evict, so that late hits are seen...
+/// One access in 32 makes its item an explorer. An explorer is hard to evict, so that late hits become visible.
 const EXPLORE_ONE_IN: u64 = 32;
-/// ... as long as explorers take less than one part in so many of the cache.
+/// Explorers may take at most one part in 100 of the capacity.
 const EXPLORERS_PART: u64 = 100;
 /// Requests between two reconfigurations.
 const RECONFIGURE_EVERY: u32 = 1 << 20;
-/// How many ages are told apart.
+/// Number of distinct ages.
 const AGES: usize = 20_000;
-/// Requests in a step of age, as a shift, until it is adapted.
+/// Initial requests per step of age, as a shift: 2^10.
 const AGE_SHIFT: u32 = 10;
-/// How much of the past the rank of the average victim keeps.
+/// Weight of the past in the running mean of the victims' density.
 const VICTIM_DECAY: f32 = 0.9;
 
-/// What is kept with an item.
+/// Data kept with an item.
 #[derive(Clone, Copy)]
 pub(super) struct Tag {
     used_at: u64,
-    /// Age at its last hit and at the one before, coarse.
+    /// Coarse ages at the last hit and at the hit before.
     last_age: u32,
     last_last_age: u32,
-    /// What it takes from the explorers' budget; 0 = it is none.
+    /// Size charged to the budget of the explorers; 0 = the item is no explorer.
     explorer_size: u32,
 }
 
-/// Least hit density: the item leaves that, by its age and class, brings the fewest hits for the space and
-/// time that it is expected to take. Items are sampled; classes and densities are in [`Classes`].
+/// Least Hit Density: evicts the sampled item from which the fewest hits per unit of space and time are expected,
+/// given its age and class. [`Classes`] keeps the statistics.
 ///
-/// The densities are learnt anew every 1,048,576 requests, as the authors do: a shorter trace sees the
-/// initial ranks (younger and more lately used first, per octet) only.
+/// Densities are learned anew every 1,048,576 requests, as in the authors' simulator. A shorter trace therefore sees
+/// only the initial ranking: younger and more recently used items first, per byte.
 pub(super) struct Lhd {
-    random: Random,
-    urn: Urn,
+    rng: SplitMix,
+    residents: SampleSet,
     classes: Classes,
     now: u64,
     reconfigure_every: u32,
@@ -57,16 +58,16 @@ pub(super) struct Lhd {
 }
 
 impl Lhd {
-    /// An empty one; `seed` decides samples and explorers.
+    /// An empty cache; `seed` starts the random numbers for samples and explorers.
     pub(super) fn new(capacity: u64, seed: u64) -> Lhd {
         Lhd::with(capacity, seed, Classes::new(AGES, AGE_SHIFT), RECONFIGURE_EVERY)
     }
 
-    /// One that learns anew every so many requests.
+    /// An empty cache that reconfigures after this many requests.
     pub(super) fn with(capacity: u64, seed: u64, classes: Classes, reconfigure_every: u32) -> Lhd {
         Lhd {
-            random: Random::new(seed),
-            urn: Urn::default(),
+            rng: SplitMix::new(seed),
+            residents: SampleSet::default(),
             classes,
             now: 0,
             reconfigure_every,
@@ -94,10 +95,10 @@ impl Lhd {
         of_class / size + if tag.explorer_size > 0 { 1.0 } else { 0.0 }
     }
 
-    /// The end of an access that put in or hit `slot`: its new time, and perhaps it explores.
+    /// Ends an access to `slot`: updates its time and possibly makes it an explorer.
     fn touch(&mut self, slots: &mut Slots<Tag>, slot: u32, is_new: bool) {
         let size = slots.size(slot);
-        let explore = self.random.next().is_multiple_of(EXPLORE_ONE_IN);
+        let explore = self.rng.next().is_multiple_of(EXPLORE_ONE_IN);
         let explorer = explore && self.explorers_left > 0 && self.reconfigurations < EARLY;
         let tag = slots.data(slot);
         tag.used_at = self.now;
@@ -121,7 +122,7 @@ impl Lhd {
         let mut least = f32::MAX;
         let samples = if self.reconfigurations > EARLY { SAMPLES } else { SAMPLES_EARLY };
         for _ in 0..samples {
-            let slot = self.urn.draw(&mut self.random);
+            let slot = self.residents.sample(&mut self.rng);
             let density = self.density(slots, slot);
             if density < least {
                 (victim, least) = (Some(slot), density);
@@ -158,7 +159,7 @@ impl Scheme for Lhd {
         let never = self.classes.oldest() as u32 + 1;
         let tag = Tag { used_at: self.now, last_age: 0, last_last_age: never, explorer_size: 0 };
         let slot = slots.add(access.id, access.size, tag);
-        self.urn.put(slot);
+        self.residents.insert(slot);
         self.touch(slots, slot, true);
     }
 
@@ -172,11 +173,11 @@ impl Scheme for Lhd {
 
     fn forget(&mut self, slots: &mut Slots<Tag>, slot: u32) {
         self.explorers_left += i64::from(slots.data(slot).explorer_size);
-        self.urn.take(slot);
+        self.residents.remove(slot);
         slots.free(slot);
     }
 
-    /// A time of 32 bits, two ages of 15, and the explorer's bit; the size is with the item.
+    /// A time of 32 bits, two ages of 15 bits, and the explorer's bit. The size is stored with the item.
     fn metadata_bits(&self) -> f64 {
         63.0
     }

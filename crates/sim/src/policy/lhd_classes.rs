@@ -1,39 +1,39 @@
-//! What LHD learns: hits and evictions by age, in classes, and the hit densities that follow .
+//! The statistics of LHD: hits and evictions by age and class, and the hit densities computed from them.
 
-/// Classes by the sum of an item's last two ages at a hit.
+/// Number of classes. An item's class depends on the sum of its ages at its last two hits.
 const CLASSES: usize = 16;
-/// The authors give each application 16 classes, and start the classes of application 1, the only one here,
-/// with the numbers 17 to 32.
+/// First weight of the initial densities. The authors' simulator reserves 16 classes for each application and starts
+/// those of application 1, the only one here, with the weights 17 to 32.
 const FIRST_WEIGHT: usize = 17;
-/// How much of the counts a reconfiguration keeps.
+/// Share of the counts that a reconfiguration keeps.
 const DECAY: f32 = 0.9;
-/// The reconfigurations that adapt the step of age, and which part of all ages an item's mean stay should
-/// take.
+/// Reconfigurations that adapt the step of age, and the share of all ages that the mean stay of an item should then
+/// span.
 const ADAPT_AT: [u32; 2] = [5, 25];
 const STAY: f32 = 0.01;
-/// Less than this many events are none.
+/// Fewer events than this count as none.
 const EVENTS_MIN: f32 = 1e-5;
 
-/// Counts and densities by age.
+/// Counts and densities of one class, by age.
 struct Class {
     hits: Vec<f32>,
     evictions: Vec<f32>,
     densities: Vec<f32>,
 }
 
-/// All classes, and how ages are made coarse.
+/// All classes, and the step of age.
 pub(super) struct Classes {
     classes: Vec<Class>,
-    /// Ages go from 0 to this less 1; the last stands for all that is older.
+    /// Number of ages. Ages run from 0 to `ages - 1`; the last one stands for every older age.
     ages: usize,
-    /// Requests in a step of age, as a shift.
+    /// Requests per step of age, as a shift.
     shift: u32,
     items: f32,
     items_mass: f32,
 }
 
 impl Classes {
-    /// Nothing is known: the younger and the more lately used an item, the denser.
+    /// Initial state without any statistics: younger and more recently used items have higher densities.
     pub(super) fn new(ages: usize, shift: u32) -> Classes {
         let class = |number: usize| Class {
             hits: vec![0.0; ages],
@@ -43,13 +43,14 @@ impl Classes {
         Classes { classes: (0..CLASSES).map(class).collect(), ages, shift, items: 0.0, items_mass: 0.0 }
     }
 
-    /// The coarse age after so many requests.
+    /// The coarse age after this many requests.
     #[inline]
     pub(super) fn coarse(&self, requests: u64) -> usize {
         (requests >> self.shift).min(self.ages as u64 - 1) as usize
     }
 
-    /// The class of an item whose last two ages have this sum: 16 less about the logarithm.
+    /// The class of an item whose last two ages have this sum. A larger sum gives a lower class, roughly by its
+    /// logarithm.
     #[inline]
     fn class_of(&self, ages: u32) -> usize {
         if ages == 0 {
@@ -59,31 +60,31 @@ impl Classes {
         doublings.unwrap_or(CLASSES - 1)
     }
 
-    /// The age that stands for all that is older.
+    /// The last age, which stands for every older one.
     pub(super) fn oldest(&self) -> usize {
         self.ages - 1
     }
 
-    /// Expected hits per unit of time for an item of that age.
+    /// Expected hits per unit of time of an item of this age.
     #[inline]
     pub(super) fn density(&self, ages: u32, age: usize) -> f32 {
         self.classes[self.class_of(ages)].densities[age]
     }
 
-    /// An item was hit at that age.
+    /// Records a hit at this age.
     pub(super) fn count_hit(&mut self, ages: u32, age: usize) {
         let class = self.class_of(ages);
         self.classes[class].hits[age] += 1.0;
     }
 
-    /// An item was evicted at that age.
+    /// Records an eviction at this age.
     pub(super) fn count_eviction(&mut self, ages: u32, age: usize) {
         let class = self.class_of(ages);
         self.classes[class].evictions[age] += 1.0;
     }
 
-    /// Ages the counts, adapts the step of age where it is time to, and computes the densities. `items` are
-    /// resident; `ordinal` counts the reconfigurations before this one.
+    /// Decays the counts, adapts the step of age if due, and computes the densities. `items` is the number of stored
+    /// items; `ordinal` is the number of reconfigurations before this one.
     pub(super) fn reconfigure(&mut self, items: u64, ordinal: u32) {
         for class in &mut self.classes {
             for count in class.hits.iter_mut().chain(&mut class.evictions) {
@@ -119,7 +120,8 @@ impl Classes {
 }
 
 impl Class {
-    /// From the oldest age down: hits to come over the time to come, for an item that has got to this age.
+    /// Computes the densities from the oldest age to the youngest: future hits divided by future lifetime, for an
+    /// item that reaches the age.
     fn model(&mut self) {
         let last = self.hits.len() - 1;
         let mut hits = self.hits[last];
@@ -134,8 +136,8 @@ impl Class {
     }
 }
 
-/// Steps of age get shorter: each count is spread over `1 << shift` ages; those that no longer have one go to
-/// the last.
+/// Makes the step of age shorter: spreads each count over `1 << shift` ages. Counts beyond the last age are added to
+/// the last age.
 fn stretch(counts: &mut [f32], shift: u32) {
     let last = counts.len() - 1;
     let lost: f32 = counts[counts.len() >> shift..last].iter().sum();
@@ -145,7 +147,7 @@ fn stretch(counts: &mut [f32], shift: u32) {
     }
 }
 
-/// Steps of age get longer: `1 << shift` counts become one. The last age stays what it is.
+/// Makes the step of age longer: joins `1 << shift` counts into one. The last age keeps its count.
 fn compress(counts: &mut [f32], shift: u32) {
     let last = counts.len() - 1;
     let kept = counts.len() >> shift;

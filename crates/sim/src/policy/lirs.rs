@@ -1,23 +1,23 @@
 //! LIRS (Jiang and Zhang, SIGMETRICS 2002, section 3).
 
 use super::frame::Scheme;
+use super::interface::{Access, GHOST_KEY_BITS, LINKS_BITS};
 use super::slots::Slots;
-use super::{Access, GHOST_KEY_BITS, LINKS_BITS};
 
-/// The paper's stack S: items that were reused soon (LIR), and others (HIR) and ghosts that were used later than
-/// the LIR item at its bottom.
+/// The paper's stack S. It holds the LIR items (reused soon), and the HIR items and ghosts used more recently than
+/// the LIR item at the bottom.
 const STACK: u8 = 0;
-/// Resident items that are not in the stack.
+/// Stored items that are not in the stack.
 const OUTSIDE: u8 = 1;
 
-/// Lists that it uses.
+/// The number of lists.
 pub(super) const LISTS: usize = 2;
 
 const NIL: u32 = u32::MAX;
 
-/// A queue of slots beside the lists that they are in: the first to come is the first to go.
+/// A first-in-first-out queue of slots, independent of the list that each slot is in.
 struct Chain {
-    /// (before, after) by slot; stale for a slot that is not in.
+    /// (before, after) of each slot; outdated for a slot that is not in the queue.
     links: Vec<(u32, u32)>,
     first: u32,
     last: u32,
@@ -57,12 +57,12 @@ impl Chain {
     }
 }
 
-/// Items are LIR or HIR by how lately they were used twice. HIR items have 1 % of the cache and leave first, in
-/// the order of the paper's queue Q; a HIR item that is used while it is in the stack, resident or not, becomes
-/// LIR.
+/// Divides items into LIR and HIR by how recently they were used twice. HIR items have 1 % of the capacity and are
+/// evicted first, in the order of the paper's queue Q. A HIR item that is accessed while its key is in the stack
+/// becomes LIR, whether it is stored or a ghost.
 ///
-/// The paper bounds the ghosts only by what happens. Here, as in libCacheSim, the stack holds at most twice the
-/// capacity: the ghosts that left first go.
+/// The paper does not limit the number of ghosts. As in libCacheSim, the stack holds at most twice the capacity here;
+/// the oldest ghosts are dropped first.
 pub(super) struct Lirs {
     queue: Chain,
     ghosts: Chain,
@@ -74,19 +74,19 @@ fn lir_max(slots: &Slots<u32>) -> u64 {
 }
 
 impl Lirs {
-    /// An empty one.
+    /// An empty cache.
     pub(super) fn new() -> Lirs {
         Lirs { queue: Chain::new(), ghosts: Chain::new(), lir_size: 0 }
     }
 
-    /// Counts an item as LIR, with the size that it has now.
+    /// Counts an item as LIR, with its present size.
     fn count_lir(&mut self, slots: &mut Slots<u32>, slot: u32) {
         let size = slots.size(slot);
         let counted = std::mem::replace(slots.data(slot), size);
         self.lir_size = self.lir_size - u64::from(counted) + u64::from(size);
     }
 
-    /// Takes what is not LIR from the bottom of the stack.
+    /// Removes everything but LIR items from the bottom of the stack.
     fn prune(&mut self, slots: &mut Slots<u32>) {
         while let Some(bottom) = slots.tail(STACK).filter(|&slot| *slots.data(slot) == 0) {
             if slots.is_resident(bottom) {
@@ -98,7 +98,7 @@ impl Lirs {
         }
     }
 
-    /// The LIR item at the bottom of the stack becomes HIR, the last to leave of those.
+    /// Turns the LIR item at the bottom of the stack into the newest HIR item of the queue.
     fn demote(&mut self, slots: &mut Slots<u32>) {
         if let Some(bottom) = slots.tail(STACK) {
             self.lir_size -= u64::from(std::mem::take(slots.data(bottom)));
@@ -123,7 +123,7 @@ impl Lirs {
 }
 
 impl Scheme for Lirs {
-    /// The size by which it counts as LIR; 0 = it is HIR.
+    /// The size with which the item counts as LIR; 0 = the item is HIR.
     type Data = u32;
 
     fn hit(&mut self, slots: &mut Slots<u32>, slot: u32, _: &Access) {
@@ -180,7 +180,8 @@ impl Scheme for Lirs {
         self.prune(slots);
     }
 
-    /// The links of stack and queue, and which of them it is in; and a ghost, which has the same and its key.
+    /// Links for the stack and for the queue and two bits for membership, for the item and for one ghost; and the key
+    /// of the ghost.
     fn metadata_bits(&self) -> f64 {
         2.0 * (2.0 * LINKS_BITS + 2.0) + GHOST_KEY_BITS
     }

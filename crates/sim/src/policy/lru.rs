@@ -1,18 +1,18 @@
-//! LRU and FIFO: one queue, with and without moving an item to its head when it is used.
+//! LRU and FIFO: one queue each. LRU moves an accessed item to the head, FIFO does not.
 
 use super::frame::Scheme;
+use super::interface::{Access, LINKS_BITS};
 use super::slots::Slots;
-use super::{Access, LINKS_BITS};
 
 const QUEUE: u8 = 0;
 
-/// Lists that both use.
+/// The number of lists of either policy.
 pub(super) const LISTS: usize = 1;
 
-/// The item that was used longest ago leaves.
+/// Evicts the least recently used item.
 pub(super) struct Lru;
 
-/// The item that came first leaves.
+/// Evicts the oldest item.
 pub(super) struct Fifo;
 
 fn admit_to_queue<S: Scheme<Data = ()>>(scheme: &mut S, slots: &mut Slots<()>, access: &Access) {
@@ -60,7 +60,7 @@ impl Scheme for Fifo {
         evict_tail(slots);
     }
 
-    /// None: the order in which items are written, in a ring or a log, is the queue.
+    /// No bits: the order in which a ring or a log is written is the queue.
     fn metadata_bits(&self) -> f64 {
         0.0
     }

@@ -1,26 +1,26 @@
-//! Policies that evict the item of least rank: LFU, GDSF and Belady's MIN.
+//! Policies that evict the item of lowest rank: LFU, GDSF and Belady's MIN.
 
-use super::Access;
 use super::frame::Scheme;
 use super::heap::Heap;
+use super::interface::Access;
 use super::slots::Slots;
 
-/// The item that was used least often since it came leaves; among equals, the one that has been so for
-/// longest.
+/// Evicts the item with the fewest uses since it was stored. Among equals, the item that has had that count for the
+/// longest time goes first.
 pub(super) struct Lfu {
     heap: Heap<(u64, u64)>,
     now: u64,
 }
 
 impl Lfu {
-    /// An empty one.
+    /// An empty cache.
     pub(super) fn new() -> Lfu {
         Lfu { heap: Heap::new(), now: 0 }
     }
 }
 
 impl Scheme for Lfu {
-    /// How often it was used.
+    /// Number of uses.
     type Data = u64;
 
     fn hit(&mut self, slots: &mut Slots<u64>, slot: u32, _: &Access) {
@@ -47,14 +47,15 @@ impl Scheme for Lfu {
         slots.free(slot);
     }
 
-    /// The constant-time LFU of Shah, Mitra and Matani (2010): two pointers, and one to the frequency's node.
+    /// The constant-time LFU of Shah, Mitra and Matani (2010) has two list pointers and a pointer to the node of the
+    /// frequency.
     fn metadata_bits(&self) -> f64 {
         192.0
     }
 }
 
-/// Greedy-Dual-Size-Frequency (Cherkasova, HPL-98-69R1, 1998), every miss costing the same: the rank is the
-/// inflation plus uses / size, and the inflation is the rank of the last victim.
+/// Greedy-Dual-Size-Frequency (Cherkasova, HPL-98-69R1, 1998), with equal costs for all misses. The rank of an item
+/// is `inflation + uses / size`; the inflation is the rank of the last victim.
 pub(super) struct Gdsf {
     heap: Heap<(u64, u64)>,
     inflation: f64,
@@ -62,12 +63,12 @@ pub(super) struct Gdsf {
 }
 
 impl Gdsf {
-    /// An empty one.
+    /// An empty cache.
     pub(super) fn new() -> Gdsf {
         Gdsf { heap: Heap::new(), inflation: 0.0, now: 0 }
     }
 
-    /// The rank; the bits of numbers that are not negative are in the order of the numbers.
+    /// The rank as an integer. The bits of non-negative floating-point numbers have the same order as the numbers.
     fn rank(&self, uses: u64, size: u32) -> (u64, u64) {
         let rank = self.inflation + uses as f64 / f64::from(size);
         (rank.to_bits(), self.now)
@@ -75,7 +76,7 @@ impl Gdsf {
 }
 
 impl Scheme for Gdsf {
-    /// How often it was used.
+    /// Number of uses.
     type Data = u64;
 
     fn hit(&mut self, slots: &mut Slots<u64>, slot: u32, access: &Access) {
@@ -104,23 +105,23 @@ impl Scheme for Gdsf {
         slots.free(slot);
     }
 
-    /// A rank of 64 bits, a use count of 32, and an entry and a place in the heap of 32 each.
+    /// A rank of 64 bits, a use count of 32 bits, and an entry and a position in the heap of 32 bits each.
     fn metadata_bits(&self) -> f64 {
         160.0
     }
 }
 
-/// Belady's MIN (IBM Systems Journal 5(2), 1966): the item that is needed again last leaves. No policy that
-/// takes in every item has fewer misses where all sizes are equal; where they differ it is only a strong
-/// yardstick.
+/// Belady's MIN (IBM Systems Journal 5(2), 1966): evicts the item whose next access is farthest in the future. Where
+/// all sizes are equal, no policy that stores every item has fewer misses. Where sizes differ, MIN is only a strong
+/// reference.
 pub(super) struct Belady {
-    /// By (what the next use lacks to "never", ordinal).
+    /// Keyed by (`u64::MAX` less the ordinal of the next access, ordinal of this access).
     heap: Heap<(u64, u64)>,
     now: u64,
 }
 
 impl Belady {
-    /// An empty one.
+    /// An empty cache.
     pub(super) fn new() -> Belady {
         Belady { heap: Heap::new(), now: 0 }
     }
@@ -152,7 +153,7 @@ impl Scheme for Belady {
         slots.free(slot);
     }
 
-    /// Nothing: no server knows the future.
+    /// No bits: no server knows the future.
     fn metadata_bits(&self) -> f64 {
         0.0
     }

@@ -1,59 +1,64 @@
-//! Redis' approximated LRU: a few items are sampled, and a pool remembers the best victims among all that
-//! were.
+//! Redis' approximated LRU: samples a few items per eviction and keeps the best candidates in a pool.
 
-use super::Access;
 use super::frame::Scheme;
-use super::random::{Random, Urn};
+use super::interface::Access;
+use super::sample_set::SampleSet;
 use super::slots::Slots;
+use crate::mix::SplitMix;
 
-/// `maxmemory-samples`, its default.
+/// Items sampled per eviction: the default of `maxmemory-samples`.
 const SAMPLES: usize = 5;
-/// `EVPOOL_SIZE`.
+/// Size of the pool: `EVPOOL_SIZE`.
 const POOL: usize = 16;
 
-/// What Redis has done since 3.0 (`evictionPoolPopulate` and `performEvictions` in evict.c): each eviction
-/// samples 5 items, puts those into a pool of 16 that have been idle for longer than the least idle there,
-/// and evicts the most idle of the pool. The pool keeps keys and what they idled when they were sampled; it
-/// is not looked at again when such a key is used or deleted.
+/// The algorithm of Redis since release 3.0 (`evictionPoolPopulate` and `performEvictions` in evict.c). Each eviction
+/// samples 5 items. Sampled items that have been idle for longer than the least idle candidate enter a pool of 16.
+/// The most idle candidate is evicted. The pool stores a key and its idle time at the moment of sampling; later uses
+/// or deletes of the key do not change the pool.
 ///
-/// Two things are exacter than in Redis: time is counted in requests instead of seconds, and each item is as
-/// likely to be drawn as any other (Redis takes neighbours in its hash table).
+/// Two points are more exact than in Redis: time is counted in requests instead of seconds, and every item is equally
+/// likely to be sampled (Redis samples neighbours in its hash table).
 pub(super) struct RedisLru {
-    random: Random,
-    urn: Urn,
-    /// (idle, key), by rising idle.
+    rng: SplitMix,
+    residents: SampleSet,
+    /// (idle time in requests, key), by rising idle time.
     pool: Vec<(u64, u32)>,
     now: u64,
 }
 
 impl RedisLru {
-    /// An empty pool; `seed` decides the samples.
+    /// An empty cache; `seed` starts the random numbers.
     pub(super) fn new(seed: u64) -> RedisLru {
-        RedisLru { random: Random::new(seed), urn: Urn::default(), pool: Vec::with_capacity(POOL), now: 0 }
+        RedisLru {
+            rng: SplitMix::new(seed),
+            residents: SampleSet::default(),
+            pool: Vec::with_capacity(POOL),
+            now: 0,
+        }
     }
 
     fn sample(&mut self, slots: &mut Slots<u64>) {
         for _ in 0..SAMPLES {
-            let slot = self.urn.draw(&mut self.random);
+            let slot = self.residents.sample(&mut self.rng);
             let idle = self.now - *slots.data(slot);
             let is_full = self.pool.len() == POOL;
             if is_full && idle <= self.pool[0].0 {
                 continue;
             }
-            let place = self.pool.partition_point(|&(pooled, _)| pooled < idle);
+            let position = self.pool.partition_point(|&(pooled, _)| pooled < idle);
             let entry = (idle, slots.id(slot));
             if is_full {
-                self.pool.copy_within(1..place, 0);
-                self.pool[place - 1] = entry;
+                self.pool.copy_within(1..position, 0);
+                self.pool[position - 1] = entry;
             } else {
-                self.pool.insert(place, entry);
+                self.pool.insert(position, entry);
             }
         }
     }
 }
 
 impl Scheme for RedisLru {
-    /// When it was last used.
+    /// Ordinal of the last use.
     type Data = u64;
 
     fn hit(&mut self, slots: &mut Slots<u64>, slot: u32, _: &Access) {
@@ -65,7 +70,7 @@ impl Scheme for RedisLru {
         self.now += 1;
         self.make_room(slots, access.size);
         let slot = slots.add(access.id, access.size, self.now);
-        self.urn.put(slot);
+        self.residents.insert(slot);
     }
 
     fn evict(&mut self, slots: &mut Slots<u64>) {
@@ -79,11 +84,11 @@ impl Scheme for RedisLru {
     }
 
     fn forget(&mut self, slots: &mut Slots<u64>, slot: u32) {
-        self.urn.take(slot);
+        self.residents.remove(slot);
         slots.free(slot);
     }
 
-    /// `robj.lru`: 24 bits. The pool is 16 entries in all.
+    /// `robj.lru` has 24 bits. The pool has 16 entries in total, which is negligible per item.
     fn metadata_bits(&self) -> f64 {
         24.0
     }

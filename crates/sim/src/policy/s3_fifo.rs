@@ -1,29 +1,29 @@
 //! S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi, SOSP 2023, algorithm 1).
 
-use super::Access;
 use super::frame::Scheme;
+use super::interface::Access;
 use super::slots::Slots;
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
 const GHOST: u8 = 2;
 
-/// Lists that it uses.
+/// The number of lists.
 pub(super) const LISTS: usize = 3;
 
-/// Uses in the small queue that take an item to the main one.
+/// Uses in the small queue that move an item to the main queue.
 const USES_FOR_MAIN: u8 = 2;
-/// Where the count of uses stays.
+/// The use counter stops here.
 const USES_MAX: u8 = 3;
 
-/// Three FIFO queues: new items go through a small one (a tenth of the cache) and leave it for the main one
-/// if they were used twice there; keys that leave it otherwise are remembered (nine tenths), and an item that
-/// comes back while it is remembered goes straight into the main queue. In the main queue, what was used goes
-/// round again.
+/// Three FIFO queues. New items enter the small queue, a tenth of the capacity. An item with two uses at the tail of
+/// the small queue moves to the main queue; the others are evicted, and their keys are remembered (up to nine tenths
+/// of the capacity). A remembered key that is accessed again enters the main queue directly. A used item at the tail
+/// of the main queue is reinserted at its head.
 ///
-/// Three points that the paper leaves open are as in libCacheSim 0.3.5: a key leaves the ghosts when it comes
-/// back; the count is zero when an item enters the main queue; until the first eviction, what the small queue
-/// has no room for goes into the main one.
+/// The paper leaves three points open; this implementation follows libCacheSim 0.3.5. A key leaves the ghosts when it
+/// is accessed again. The use counter is zero when an item enters the main queue. Until the first eviction, items
+/// that do not fit into the small queue enter the main queue.
 #[derive(Default)]
 pub(super) struct S3Fifo {
     has_evicted: bool,
@@ -42,7 +42,7 @@ fn ghosts_max(slots: &Slots<u8>) -> u64 {
 }
 
 impl S3Fifo {
-    /// Takes items from the small queue until one has left the cache; they may all be worth keeping.
+    /// Removes items from the small queue until one is evicted. If all are worth keeping, the queue ends up empty.
     fn evict_small(slots: &mut Slots<u8>) {
         while let Some(oldest) = slots.tail(SMALL) {
             if *slots.data(oldest) >= USES_FOR_MAIN {
@@ -74,7 +74,7 @@ impl S3Fifo {
 }
 
 impl Scheme for S3Fifo {
-    /// Uses, up to 3.
+    /// Number of uses, at most 3.
     type Data = u8;
 
     fn hit(&mut self, slots: &mut Slots<u8>, slot: u32, _: &Access) {
@@ -101,8 +101,8 @@ impl Scheme for S3Fifo {
         }
     }
 
-    /// Two bits; the queues are rings or the order of a log. And 0.9 ghosts in a table: a fingerprint of 32
-    /// bits and the time of the eviction, counted in 32.
+    /// Two bits for the counter; the queues are rings or the order of a log. In addition 0.9 ghosts, each with a
+    /// fingerprint of 32 bits and an eviction time of 32 bits.
     fn metadata_bits(&self) -> f64 {
         2.0 + 0.9 * 64.0
     }

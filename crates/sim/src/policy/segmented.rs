@@ -1,25 +1,25 @@
-//! Queues of segments: memcached's HOT, WARM and COLD, and plain segmented LRU.
+//! Segmented queues: memcached's HOT, WARM and COLD, and classic segmented LRU.
 
 use super::frame::Scheme;
+use super::interface::{Access, LINKS_BITS};
 use super::slots::Slots;
-use super::{Access, LINKS_BITS};
 
 const HOT: u8 = 0;
 const WARM: u8 = 1;
 const COLD: u8 = 2;
 
-/// Lists of [`SegmentedLru`].
+/// The number of lists of [`SegmentedLru`].
 pub(super) const HOT_WARM_COLD: usize = 3;
 
-/// `hot_lru_pct` and `warm_lru_pct`, their defaults, of all that is stored.
+/// The defaults of `hot_lru_pct` and `warm_lru_pct`: percent of everything stored.
 const HOT_PERCENT: u64 = 20;
 const WARM_PERCENT: u64 = 40;
-/// `hot_max_factor` and `warm_max_factor`, in fifths: HOT holds nothing older than 0.2 of what COLD's tail
-/// is, WARM nothing older than 2 times that.
+/// The defaults of `hot_max_factor` (0.2) and `warm_max_factor` (2), in fifths. An item of HOT may be at most 0.2
+/// times as old as the tail of COLD, an item of WARM at most twice as old.
 const HOT_AGE_FIFTHS: u64 = 1;
 const WARM_AGE_FIFTHS: u64 = 10;
 
-/// What memcached keeps with an item: two flags and a time.
+/// Data that memcached keeps with an item: two flags and a time.
 #[derive(Clone, Copy)]
 pub(super) struct Header {
     fetched: bool,
@@ -27,24 +27,24 @@ pub(super) struct Header {
     time_s: u32,
 }
 
-/// memcached's segmented LRU, its default since 1.5.0 (doc/new_lru.txt; `do_item_bump`, `lru_pull_tail` and
+/// memcached's segmented LRU, the default since release 1.5.0 (doc/new_lru.txt; `do_item_bump`, `lru_pull_tail` and
 /// `lru_maintainer_juggle` in items.c).
 ///
-/// An item comes into HOT. Its first read marks it fetched, its second active. At the tail of HOT an active
-/// item goes to WARM, at the tail of WARM back to WARM's head, its mark cleared in both; an inactive one goes
-/// to COLD where its queue is above its share or the item is too old. A second read in COLD takes the item to
-/// WARM. Evictions are from COLD. TEMP is for items with a short time to live, and off in memcached unless it
-/// is asked for: it is not here.
+/// A new item enters HOT. Its first read marks the item as fetched, its second as active. At the tail of HOT or WARM,
+/// an active item loses the mark and moves to the head of WARM. An inactive item moves to COLD if its queue is above
+/// its share or the item is too old. A second read of an item in COLD moves it to WARM. Evictions take the tail of
+/// COLD. The TEMP queue for items with a short time to live is off by default in memcached and is not implemented
+/// here.
 ///
-/// memcached's maintainer thread works through the queues now and then; here it is never behind. Ages are in
-/// seconds of the trace: where a trace has no times, only the shares count.
+/// memcached's maintainer thread works through the queues periodically; here the queues are maintained after every
+/// access. Ages are in seconds of the trace. Where a trace has no times, only the shares count.
 #[derive(Default)]
 pub(super) struct SegmentedLru {
     now_s: u32,
 }
 
 impl SegmentedLru {
-    /// Moves one item from the tail of HOT or WARM if it is due; says whether it did.
+    /// Moves the item at the tail of HOT or WARM if a move is due. Returns whether an item was moved.
     fn pull(&self, slots: &mut Slots<Header>, list: u8, percent: u64, age_max_s: u64) -> bool {
         let Some(slot) = slots.tail(list) else { return false };
         let above = slots.list_size(list) > slots.used() * percent / 100;
@@ -103,19 +103,19 @@ impl Scheme for SegmentedLru {
         }
     }
 
-    /// Two pointers, a time of 32 bits, two flags and two bits for which queue.
+    /// Two pointers, a time of 32 bits, two flags, and two bits for the queue.
     fn metadata_bits(&self) -> f64 {
         LINKS_BITS + 36.0
     }
 }
 
-/// How many segments [`Slru`] has.
+/// The number of segments of [`Slru`].
 pub(super) const SEGMENTS: usize = 4;
 
-/// Segmented LRU (Karedla, Love, Wherry, Computer 27(3), 1994) with four segments of equal size, as in
-/// libCacheSim. An item comes into the lowest segment that has room, the lowest of all where none has; a hit
-/// takes it to the head of the next higher; what overflows a segment goes to the head of the next lower. The
-/// lowest has the rest of the capacity.
+/// Segmented LRU (Karedla, Love, Wherry, Computer 27(3), 1994) with four segments of equal size, as in libCacheSim. A
+/// new item enters the lowest segment that has room, or segment 0 if none has. A hit moves the item to the head of
+/// the next higher segment. Items that overflow a segment move to the head of the next lower segment. Segment 0 has
+/// the rest of the capacity.
 pub(super) struct Slru;
 
 impl Scheme for Slru {
@@ -148,7 +148,7 @@ impl Scheme for Slru {
         }
     }
 
-    /// Two pointers and two bits for which segment.
+    /// Two pointers, and two bits for the segment.
     fn metadata_bits(&self) -> f64 {
         LINKS_BITS + 2.0
     }

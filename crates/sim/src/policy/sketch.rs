@@ -1,21 +1,21 @@
-//! How often keys were used lately, in 4 bits: a count-min sketch that forgets.
+//! A count-min sketch with 4-bit counters: estimates how often keys were used recently.
 
 use crate::mix::mix64;
 
 const ROWS: u64 = 4;
-/// Counters in a row per item of the cache; 16 counters of 4 bits per item in all.
+/// Counters per row and item of the cache. Four rows make 16 counters of 4 bits per item.
 const WIDTH_PER_ITEM: u64 = 4;
 const COUNTERS_PER_WORD: u64 = 16;
 const COUNT_MAX: u64 = 15;
-/// The sample: how many uses per item are counted until all counts are halved.
+/// Uses per item after which all counters are halved.
 const USES_PER_ITEM: u64 = 10;
 
-/// A count-min sketch with conservative update; all counts are halved when the sample is full (TinyLFU's
-/// reset).
+/// A count-min sketch with conservative update. All counters are halved when the sample is full (the "reset" of
+/// TinyLFU).
 pub(super) struct Sketch {
-    /// The rows in turn, each of `width` counters.
+    /// The rows one after another, each of `width` counters.
     words: Vec<u64>,
-    /// A power of two.
+    /// Counters per row; a power of two.
     width: u64,
     items: u64,
     uses: u64,
@@ -29,24 +29,23 @@ impl Sketch {
         Sketch { words: vec![0; (ROWS * width / COUNTERS_PER_WORD) as usize], width, items, uses: 0 }
     }
 
-    /// Makes it large enough for a cache of this many items. No estimate changes.
+    /// Grows the sketch for a cache of this many items. No estimate changes.
     pub(super) fn fit(&mut self, items: u64) {
         self.items = self.items.max(items);
         while self.width < self.items * WIDTH_PER_ITEM {
             let row_words = (self.width / COUNTERS_PER_WORD) as usize;
-            // A key's place in a row grows by one high bit: both halves of the new row hold what the old one
-            // did.
+            // A key's column gains one high bit, so both halves of the new row start as copies of the old row.
             self.words = self.words.chunks(row_words).flat_map(|row| [row, row].concat()).collect();
             self.width *= 2;
         }
     }
 
-    /// Counts a use of a key.
+    /// Counts one use of a key.
     pub(super) fn add(&mut self, id: u32) {
         let least = self.estimate(id);
         if least < COUNT_MAX {
             for row in 0..ROWS {
-                let (word, shift) = self.place(id, row);
+                let (word, shift) = self.counter_at(id, row);
                 if (self.words[word] >> shift) & COUNT_MAX == least {
                     self.words[word] += 1 << shift;
                 }
@@ -58,10 +57,11 @@ impl Sketch {
         }
     }
 
-    /// How often a key was used lately: never too low but for the halvings, 15 at most.
+    /// The estimated number of recent uses of a key, at most 15. Except for the halvings, the estimate is never too
+    /// low.
     pub(super) fn estimate(&self, id: u32) -> u64 {
         let count = |row| {
-            let (word, shift) = self.place(id, row);
+            let (word, shift) = self.counter_at(id, row);
             (self.words[word] >> shift) & COUNT_MAX
         };
         (0..ROWS).map(count).min().unwrap_or(0)
@@ -74,8 +74,8 @@ impl Sketch {
         self.uses /= 2;
     }
 
-    /// The word and the shift in it of a key's counter in a row.
-    fn place(&self, id: u32, row: u64) -> (usize, u64) {
+    /// The counter of a key in a row: index of the word, and shift within the word.
+    fn counter_at(&self, id: u32, row: u64) -> (usize, u64) {
         let hash = mix64(u64::from(id) + 1);
         let column = (hash.wrapping_add(row.wrapping_mul(hash >> 32 | 1))) & (self.width - 1);
         let counter = row * self.width + column;

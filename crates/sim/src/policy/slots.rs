@@ -1,12 +1,12 @@
-//! The items of one simulated cache: an arena of slots, linked into lists by number, and found by key number.
+//! The items of one simulated cache: an arena of slots that are linked into lists and found by key number.
 //!
-//! A key costs 4 octets once it has been seen; an item (resident or ghost) costs one slot. Nothing is hashed.
+//! A key that has appeared costs 4 bytes; an item, stored or ghost, costs one slot. Nothing is hashed.
 
 /// "No slot", "no list".
 const NIL: u32 = u32::MAX;
 const NO_LIST: u8 = u8::MAX;
 
-/// What is known about an item. `newer` and `older` link it into its list.
+/// One item. `newer` and `older` link the slot into its list.
 #[derive(Clone, Copy)]
 struct Slot<T> {
     id: u32,
@@ -18,7 +18,7 @@ struct Slot<T> {
     data: T,
 }
 
-/// A queue of slots: items join at the head (the newest) and usually leave at the tail (the oldest).
+/// A queue of slots. Slots join at the head (the newest) and usually leave at the tail (the oldest).
 #[derive(Clone, Copy)]
 struct List {
     head: u32,
@@ -26,13 +26,13 @@ struct List {
     size: u64,
 }
 
-/// Items by slot number, in a fixed number of lists. Ghosts (keys that are remembered without their items)
-/// have slots too, and do not count as used.
+/// Items by slot number, in a fixed number of lists. A ghost (a remembered key without an item) has a slot too, but
+/// does not count as used space.
 pub(super) struct Slots<T> {
     slot_of_id: Vec<u32>,
     slots: Vec<Slot<T>>,
     lists: Vec<List>,
-    /// Head of the free slots, chained by `older`.
+    /// First of the free slots, which are chained by `older`.
     free: u32,
     capacity: u64,
     used: u64,
@@ -54,33 +54,33 @@ impl<T: Copy> Slots<T> {
         }
     }
 
-    /// What the items there may add up to.
+    /// The limit of the sum of the sizes of the stored items.
     pub(super) fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// The sum of the sizes of the resident items.
+    /// The sum of the sizes of the stored items.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
 
-    /// How many items are resident.
+    /// The number of stored items.
     pub(super) fn items(&self) -> u64 {
         self.items
     }
 
-    /// Whether something must leave before `size` more fits.
+    /// Whether something must be evicted before another `size` fits.
     pub(super) fn lacks(&self, size: u32) -> bool {
         self.used + u64::from(size) > self.capacity
     }
 
-    /// The slot of a key, resident or ghost.
+    /// The slot of a key, whether stored or ghost.
     #[inline]
     pub(super) fn find(&self, id: u32) -> Option<u32> {
         self.slot_of_id.get(id as usize).copied().filter(|&slot| slot != NIL)
     }
 
-    /// Gives a resident item a slot, in no list. The key must have none.
+    /// Gives a stored item a slot that is in no list. The key must not have a slot.
     pub(super) fn add(&mut self, id: u32, size: u32, data: T) -> u32 {
         let item = Slot { id, size, newer: NIL, older: NIL, list: NO_LIST, resident: true, data };
         let slot = if self.free == NIL {
@@ -109,7 +109,7 @@ impl<T: Copy> Slots<T> {
         slot
     }
 
-    /// Takes an item or a ghost out of everything.
+    /// Removes an item or a ghost completely.
     pub(super) fn free(&mut self, slot: u32) {
         self.unlink(slot);
         self.make_ghost(slot);
@@ -118,7 +118,7 @@ impl<T: Copy> Slots<T> {
         self.free = slot;
     }
 
-    /// The item leaves and its key stays: it no longer counts as used. It stays in its list.
+    /// Turns a stored item into a ghost, which no longer counts as used space. The slot stays in its list.
     pub(super) fn make_ghost(&mut self, slot: u32) {
         let item = &mut self.slots[slot as usize];
         if item.resident {
@@ -128,7 +128,7 @@ impl<T: Copy> Slots<T> {
         }
     }
 
-    /// The item has another size from now on.
+    /// Changes the size of an item.
     pub(super) fn resize(&mut self, slot: u32, size: u32) {
         let item = &mut self.slots[slot as usize];
         let old = u64::from(std::mem::replace(&mut item.size, size));
@@ -141,7 +141,7 @@ impl<T: Copy> Slots<T> {
         }
     }
 
-    /// Puts a slot that is in no list at the head of one.
+    /// Puts a slot that is in no list at the head of `list`.
     pub(super) fn push(&mut self, list: u8, slot: u32) {
         let to = &mut self.lists[usize::from(list)];
         let item = &mut self.slots[slot as usize];
@@ -158,7 +158,7 @@ impl<T: Copy> Slots<T> {
         }
     }
 
-    /// Takes a slot out of the list it is in, if any.
+    /// Removes a slot from its list, if it is in one.
     pub(super) fn unlink(&mut self, slot: u32) {
         let Slot { list, newer, older, size, .. } = self.slots[slot as usize];
         if list == NO_LIST {
@@ -179,7 +179,7 @@ impl<T: Copy> Slots<T> {
         self.slots[slot as usize].list = NO_LIST;
     }
 
-    /// Puts a slot at the head of a list, wherever it was.
+    /// Moves a slot to the head of `list` from any list.
     #[inline]
     pub(super) fn move_to(&mut self, list: u8, slot: u32) {
         if self.lists[usize::from(list)].head != slot {
@@ -188,12 +188,12 @@ impl<T: Copy> Slots<T> {
         }
     }
 
-    /// The oldest of a list.
+    /// The oldest slot of a list.
     pub(super) fn tail(&self, list: u8) -> Option<u32> {
         Some(self.lists[usize::from(list)].tail).filter(|&slot| slot != NIL)
     }
 
-    /// The next one on the way from the tail of a list to its head.
+    /// The next slot towards the head of the list.
     pub(super) fn newer(&self, slot: u32) -> Option<u32> {
         Some(self.slots[slot as usize].newer).filter(|&slot| slot != NIL)
     }
@@ -203,29 +203,29 @@ impl<T: Copy> Slots<T> {
         self.lists[usize::from(list)].size
     }
 
-    /// The list that a slot is in. It must be in one.
+    /// The list of a slot, which must be in one.
     #[inline]
     pub(super) fn list_of(&self, slot: u32) -> u8 {
         self.slots[slot as usize].list
     }
 
-    /// Whether it is an item, not a ghost.
+    /// Whether the slot holds a stored item; false for a ghost.
     #[inline]
     pub(super) fn is_resident(&self, slot: u32) -> bool {
         self.slots[slot as usize].resident
     }
 
-    /// The key's number.
+    /// The number of the key.
     pub(super) fn id(&self, slot: u32) -> u32 {
         self.slots[slot as usize].id
     }
 
-    /// The item's size.
+    /// The size of the item.
     pub(super) fn size(&self, slot: u32) -> u32 {
         self.slots[slot as usize].size
     }
 
-    /// What the policy keeps with an item.
+    /// The data that the policy keeps with the item.
     #[inline]
     pub(super) fn data(&mut self, slot: u32) -> &mut T {
         &mut self.slots[slot as usize].data

@@ -1,22 +1,22 @@
 //! W-TinyLFU (Einziger, Friedman, Manes, ACM Transactions on Storage 13(4), 2017).
 
 use super::frame::Scheme;
+use super::interface::{Access, LINKS_BITS};
 use super::sketch::Sketch;
 use super::slots::Slots;
-use super::{Access, LINKS_BITS};
 
 const WINDOW: u8 = 0;
 const PROBATION: u8 = 1;
 const PROTECTED: u8 = 2;
 
-/// Lists that it uses.
+/// The number of lists.
 pub(super) const LISTS: usize = 3;
 
-/// An LRU window of 1 % takes all that comes; the rest is a segmented LRU, four fifths of it protected. What
-/// falls out of the window gets in only if it was used more often, by the sketch, than each item that would
-/// have to leave for it.
+/// An LRU window of 1 % of the capacity takes every new item. The rest of the capacity, the main part, is a segmented
+/// LRU of which four fifths are protected. An item that falls out of the window enters the main part only if the
+/// sketch has counted more uses of it than of each item that would have to be evicted for it.
 ///
-/// Every request is counted. The doorkeeper, which the paper offers to save memory, is left out.
+/// Every request is counted. The paper's optional doorkeeper, which saves memory, is left out.
 pub(super) struct TinyLfu {
     sketch: Sketch,
 }
@@ -42,12 +42,12 @@ fn main_victim(slots: &Slots<()>) -> Option<u32> {
 }
 
 impl TinyLfu {
-    /// An empty one.
+    /// An empty cache.
     pub(super) fn new() -> TinyLfu {
         TinyLfu { sketch: Sketch::new() }
     }
 
-    /// Puts window and main back within their shares.
+    /// Brings the window and the main part back within their shares.
     fn settle(&self, slots: &mut Slots<()>) {
         while main_lacks(slots, 0)
             && let Some(victim) = main_victim(slots)
@@ -65,7 +65,7 @@ impl TinyLfu {
         }
     }
 
-    /// Whether a candidate gets into the main part; if so, there is room for it.
+    /// Whether a candidate from the window enters the main part. If so, room for it has been made.
     fn wins(&self, slots: &mut Slots<()>, candidate: u32) -> bool {
         let size = slots.size(candidate);
         if u64::from(size) > main_max(slots) {
@@ -112,7 +112,7 @@ impl Scheme for TinyLfu {
         }
     }
 
-    /// Two pointers and two bits for which list; 16 counters of 4 bits.
+    /// Two pointers and two bits for the list; 16 counters of 4 bits.
     fn metadata_bits(&self) -> f64 {
         LINKS_BITS + 2.0 + 64.0
     }

@@ -1,19 +1,19 @@
 //! 2Q (Johnson and Shasha, VLDB 1994, the full version).
 
 use super::frame::Scheme;
+use super::interface::{Access, GHOST_KEY_BITS, LINKS_BITS};
 use super::slots::Slots;
-use super::{Access, GHOST_KEY_BITS, LINKS_BITS};
 
 const A1_IN: u8 = 0;
 const A_M: u8 = 1;
 const A1_OUT: u8 = 2;
 
-/// Lists that it uses.
+/// The number of lists.
 pub(super) const LISTS: usize = 3;
 
-/// New items go through a FIFO queue (A1in, a quarter of the cache); keys that leave it are remembered
-/// (A1out, half as much as the cache holds); an item that comes back while it is remembered goes into an LRU
-/// queue (Am). These are the shares that the paper recommends. A hit in A1in moves nothing.
+/// New items enter a FIFO queue (A1in, a quarter of the capacity). The keys of items evicted from A1in are remembered
+/// (A1out, half the capacity). A remembered key that is accessed again enters an LRU queue (Am). These are the shares
+/// that the paper recommends. A hit in A1in moves nothing.
 pub(super) struct TwoQ;
 
 impl TwoQ {
@@ -61,7 +61,7 @@ impl Scheme for TwoQ {
         }
     }
 
-    /// Two pointers and a bit for which queue; half a ghost in a ring.
+    /// Two pointers and a bit for the queue; half a ghost in a ring.
     fn metadata_bits(&self) -> f64 {
         LINKS_BITS + 1.0 + 0.5 * GHOST_KEY_BITS
     }

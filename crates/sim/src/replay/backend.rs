@@ -1,4 +1,4 @@
-//! The back end that misses are fetched from: it does nothing but take time.
+//! The simulated back end from which misses are fetched. A fetch only takes time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,27 +6,27 @@ use std::sync::Mutex;
 
 use super::options::ReadThrough;
 
-/// A back end with so many servers and one queue before them, shared by all threads. Since it is known how long each
-/// fetch takes, the end of a fetch is known when it begins.
+/// A back end with a number of servers and one queue in front of them, shared by all threads. The duration of each
+/// fetch is known, so its end is known when it starts.
 pub(super) struct Backend {
     penalty_scale: f64,
-    /// When each server is free; empty = there are as many as are wanted.
+    /// The time at which each server becomes free; empty = an unlimited number of servers.
     free_at_ns: Mutex<BinaryHeap<Reverse<u64>>>,
 }
 
 impl Backend {
-    /// A back end as asked for.
+    /// A back end with these options.
     pub(super) fn new(asked: ReadThrough) -> Backend {
         let free = std::iter::repeat_n(Reverse(0), asked.backend_concurrency);
         Backend { penalty_scale: asked.penalty_scale, free_at_ns: Mutex::new(free.collect()) }
     }
 
-    /// What penalties are multiplied by.
+    /// The factor for penalties.
     pub(super) fn penalty_scale(&self) -> f64 {
         self.penalty_scale
     }
 
-    /// Begins a fetch; says when it is done.
+    /// Starts a fetch. Returns the time at which it is done.
     pub(super) fn fetch(&self, now_ns: u64, penalty_us: u32) -> u64 {
         let takes_ns = (f64::from(penalty_us) * 1000.0 * self.penalty_scale) as u64;
         if takes_ns == 0 {

@@ -1,4 +1,4 @@
-//! The collector: puts what the threads counted together, second by second, and shows how it goes.
+//! The collector: merges the counts of all threads second by second, and shows the progress.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,63 +16,63 @@ use super::shared::Shared;
 use super::tally::{Counts, Kind, Tally};
 use crate::progress::Progress;
 
-/// How often progress is shown and the state of the connections looked at.
+/// Interval between two updates of the progress, which also check the connections.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What a thread tells.
-pub(super) enum Told {
-    /// What it counted in this second of the measured time; seconds before `next` are complete.
+/// A message from a worker to the collector.
+pub(super) enum WorkerMessage {
+    /// The counts of one second of the measured time. Seconds before `next` are complete.
     Second { thread: usize, second: u64, next: u64, tally: Box<Tally> },
-    /// It ends.
+    /// The worker ends.
     End { thread: usize, faults: Box<Faults>, doubts: Box<AllDoubts>, ledger_forgotten: u64 },
 }
 
 /// One second of the measured time.
 #[derive(Clone, Debug)]
 pub struct Second {
-    /// Which, from 0.
+    /// Ordinal of the second, from 0.
     pub second: u64,
-    /// How much of it was measured, in seconds.
+    /// How much of the second was measured, in seconds.
     pub length_s: f64,
-    /// What was counted.
+    /// The counts.
     pub counts: Counts,
-    /// The median latency in microseconds.
+    /// Median latency in microseconds.
     pub p50_us: f64,
-    /// The 99th percentile in microseconds.
+    /// 99th percentile of the latency in microseconds.
     pub p99_us: f64,
 }
 
-/// Everything that was measured.
+/// All measurements of a run.
 pub(super) struct Collected {
-    /// The whole measured time.
+    /// The counts of the whole measured time.
     pub(super) total: Tally,
-    /// By second.
+    /// The counts of each second.
     pub(super) seconds: Vec<Second>,
-    /// What went wrong.
+    /// Everything that went wrong.
     pub(super) faults: Faults,
-    /// Length of the measured time.
+    /// Length of the measured time in seconds.
     pub(super) measured_s: f64,
     /// Whether the server was given up.
     pub(super) given_up: bool,
-    /// How often a thread forgot the versions it had seen.
+    /// How often a worker forgot the versions of its keys for lack of memory.
     pub(super) ledger_forgotten: u64,
-    /// Why the HDR log is not whole.
+    /// The error that truncated the HDR log, if any.
     pub(super) hdr_error: Option<String>,
 }
 
-/// What the collector needs.
+/// The inputs of the collector.
 pub(super) struct ToCollect {
-    /// Where the threads tell what they counted.
-    pub(super) told: Receiver<Told>,
+    /// The messages of the workers.
+    pub(super) messages: Receiver<WorkerMessage>,
     /// The file of the HDR log.
     pub(super) hdr: Option<File>,
-    /// When the run began.
+    /// The start of the run.
     pub(super) began: SystemTime,
 }
 
-/// Collects until all threads have ended.
+/// Collects until all workers have ended.
 pub(super) fn run(shared: &Shared, to_collect: ToCollect) -> Collected {
-    let ToCollect { told, hdr, began } = to_collect;
+    let ToCollect { messages, hdr, began } = to_collect;
     let mut file = hdr.map(BufWriter::new);
     let mut serializer = V2DeflateSerializer::new();
     let mut builder = IntervalLogWriterBuilder::new();
@@ -103,15 +103,15 @@ pub(super) fn run(shared: &Shared, to_collect: ToCollect) -> Collected {
         begun.map_err(|error| hdr_error = Some(error.to_string())).ok()
     });
     while collector.running > 0 {
-        match told.recv_timeout(LOOK_EVERY) {
-            Ok(told) => collector.take(told),
+        match messages.recv_timeout(LOOK_EVERY) {
+            Ok(messages) => collector.take(messages),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         for (second, tally) in collector.complete() {
             if let Some(log) = &mut log {
                 let start = Duration::from_secs_f64(collector.offset_s + second as f64);
-                for kind in Kind::TOLD {
+                for kind in Kind::REPORTED {
                     let Some(latencies) = &tally.latencies[kind as usize] else { continue };
                     let length = Duration::from_secs_f64(collector.length_s(second));
                     let written = log.write_histogram(&**latencies, start, length, Tag::new(kind.name()));
@@ -150,20 +150,20 @@ struct Collector<'a> {
     collected: Collected,
     doubts: AllDoubts,
     watch: Watch,
-    /// Seconds from the begin of the run to the measured time.
+    /// Seconds from the start of the run to the start of the measured time.
     offset_s: f64,
 }
 
 impl Collector<'_> {
-    fn take(&mut self, told: Told) {
-        match told {
-            Told::Second { thread, second, next, tally } => {
+    fn take(&mut self, messages: WorkerMessage) {
+        match messages {
+            WorkerMessage::Second { thread, second, next, tally } => {
                 self.pending.entry(second).or_insert_with(Tally::new).add(&tally);
                 self.complete_to[thread] = next;
                 let counts = &mut self.watch.counts;
                 counts.add(&tally.counts);
             }
-            Told::End { thread, faults, doubts, ledger_forgotten } => {
+            WorkerMessage::End { thread, faults, doubts, ledger_forgotten } => {
                 self.complete_to[thread] = u64::MAX;
                 self.running -= 1;
                 self.collected.faults.merge(*faults);
@@ -174,12 +174,12 @@ impl Collector<'_> {
         }
     }
 
-    /// Takes the seconds out that no thread will add to.
+    /// Removes the seconds to which no worker will add.
     fn complete(&mut self) -> Vec<(u64, Tally)> {
         let complete_to = self.complete_to.iter().copied().min().unwrap_or(u64::MAX);
         if let Some(measure_ns) = self.shared.measure_ns() {
             self.offset_s = measure_ns as f64 / 1e9;
-            // The time stands still once the last thread has ended.
+            // The measured time ends when the last worker ends.
             self.collected.measured_s =
                 (self.shared.now_ns().saturating_sub(measure_ns) as f64 / 1e9).max(1e-9);
         }
@@ -222,7 +222,8 @@ impl Collector<'_> {
         }
     }
 
-    /// What a source that counts or appends may have done in an earlier run cannot be told; otherwise it is wrong.
+    /// If the source counts or appends, an earlier run may have stored these values, and they stay unverified.
+    /// Otherwise they are wrong.
     fn settle_doubts(&mut self) {
         let growth_seen = self.shared.growth_seen.load(Relaxed);
         let counters_seen = self.shared.counters_seen.load(Relaxed);
@@ -238,7 +239,7 @@ impl Collector<'_> {
 
     fn finish(mut self) -> Collected {
         self.settle_doubts();
-        // A second that began and in which nothing happened is none.
+        // A second that began but contains no request is dropped.
         self.collected.seconds.retain(|second| second.counts.requests() > 0 || second.length_s > 0.5);
         if let Some(progress) = self.watch.progress.take() {
             progress.finish();
@@ -247,7 +248,7 @@ impl Collector<'_> {
     }
 }
 
-/// Progress, and whether the server is still there.
+/// Shows the progress and checks whether the server is still reachable.
 struct Watch {
     progress: Option<Progress>,
     counts: Counts,
@@ -263,7 +264,7 @@ impl Watch {
         Watch { progress: Some(progress), counts: Counts::default(), looked: now, answered: 0, alive: now }
     }
 
-    /// Says whether the server has been away for too long.
+    /// Returns whether the server has been unreachable for too long.
     fn look(&mut self, shared: &Shared, measured_s: f64) -> bool {
         let now = Instant::now();
         if shared.healthy.load(Relaxed) > 0 {

@@ -1,4 +1,4 @@
-//! One connection of an event loop: its buffers, what is in flight, what waits to be sent.
+//! One connection of an event loop: its buffers, the commands in flight and those waiting to be sent.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -8,103 +8,103 @@ use super::server::Stream;
 use super::tally::Kind;
 use super::wire::Verb;
 
-/// The input buffer at the start.
+/// Initial size of the input buffer.
 const INPUT_BYTES: usize = 64 * 1024;
-/// An input buffer that grew for a long value is given back above this.
+/// An input buffer that grew for a long value is released above this size.
 const INPUT_BYTES_KEPT: usize = 4 * 1024 * 1024;
-/// Octets that were written are thrown away once there are so many, and no fewer than those that wait.
+/// Written bytes are dropped from the output buffer once there are this many, and at least as many as unwritten ones.
 const WRITTEN_BYTES_KEPT: usize = 128 * 1024;
-/// An output buffer that grew for a long value is given back above this.
+/// An output buffer that grew for a long value is released above this size.
 const OUT_BYTES_KEPT: usize = 4 * 1024 * 1024;
-/// How soon a lost connection is made again at first, and at last.
+/// Initial and maximum delay before a lost connection is made again.
 const BACK_OFF_NS: (u64, u64) = (10_000_000, 1_000_000_000);
 
-/// What is to be sent.
+/// A command to send.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Errand {
-    /// The message.
+pub(super) struct Command {
+    /// The verb of the message.
     pub(super) verb: Verb,
-    /// What it is counted as.
+    /// The kind under which the report counts it.
     pub(super) kind: Kind,
     /// Whether it is counted.
     pub(super) counted: bool,
-    /// The key's number.
+    /// The number of the key.
     pub(super) key: u64,
-    /// Octets of its text.
+    /// Length of the key's text in bytes.
     pub(super) key_length: usize,
-    /// Who it is to the server.
+    /// The identity of the key, which depends on its number and length.
     pub(super) identity: u64,
-    /// Octets of the value, where one is sent.
+    /// Length of the value in bytes, where one is sent.
     pub(super) value_bytes: u32,
-    /// Time to live.
+    /// Time to live in seconds.
     pub(super) ttl_s: u32,
-    /// What a miss costs.
+    /// Cost of a miss in microseconds.
     pub(super) penalty_us: u32,
-    /// Since when it is waited for; 0 = since it is sent.
+    /// The time from which latency counts; 0 = the time of sending.
     pub(super) began_ns: u64,
 }
 
-/// What was sent and is not answered.
+/// A command that was sent and is not yet answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
-    /// What was sent.
-    pub(super) errand: Errand,
+    /// The command.
+    pub(super) command: Command,
     /// The version that it wrote; 0 = none.
     pub(super) version: u64,
     /// Whether the number 0 was stored instead of a value.
     pub(super) zero: bool,
-    /// When it was sent.
+    /// The time of sending.
     pub(super) sent_ns: u64,
 }
 
-/// An order that waits for its connection.
+/// A request that waits for its connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
-    /// The order.
+    /// The request with its time.
     pub(super) order: Order,
-    /// What it belongs to.
+    /// The phase that it belongs to.
     pub(super) phase: Phase,
 }
 
-/// How a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
-    /// Not connected before this time.
+pub(super) enum ConnectionState {
+    /// Not connected; the next attempt is at this time.
     Down { retry_ns: u64 },
-    /// Being made since then.
+    /// Being connected since this time.
     Connecting { since_ns: u64 },
-    /// Made at that time.
+    /// Connected since this time.
     Up { since_ns: u64 },
 }
 
 /// A connection.
 pub(super) struct Connection {
-    /// Its number among all threads' connections.
+    /// Number among the connections of all threads.
     pub(super) number: usize,
-    /// How it stands.
-    pub(super) state: State,
-    /// Whether it has shown that it works, and counts as healthy.
+    /// The state.
+    pub(super) state: ConnectionState,
+    /// Whether the connection has proved that it works, and counts as healthy.
     pub(super) healthy: bool,
-    /// Since when it does not count as healthy, while it does not.
+    /// The time since which the connection has not been healthy, while it is not.
     pub(super) unhealthy_ns: u64,
-    /// The socket, unless it is down.
+    /// The socket, unless the connection is down.
     pub(super) stream: Option<Stream>,
-    /// Sent and not answered, in order.
+    /// Commands in flight, in order.
     pub(super) pending: VecDeque<Pending>,
-    /// Waits to be sent before anything else.
-    pub(super) errands: VecDeque<Errand>,
-    /// Waits to be sent.
+    /// Commands to send before anything else.
+    pub(super) commands: VecDeque<Command>,
+    /// Requests to send.
     pub(super) queue: VecDeque<Queued>,
-    /// Whether it is on the list of those that may have something to send.
+    /// Whether the connection is on the list of those that may have something to send.
     pub(super) marked: bool,
-    /// What is to be written, from `written` on.
+    /// Output. The bytes from `written` on are still to be written.
     pub(super) out: Vec<u8>,
     written: usize,
-    /// What was read; the first `filled` octets are there.
+    /// Input. The first `filled` bytes are valid.
     pub(super) input: Vec<u8>,
-    /// Octets that are there.
+    /// Number of valid bytes of the input.
     pub(super) filled: usize,
-    /// How many octets the reply at the start has at least.
+    /// Minimum length of the reply at the start of the input.
     pub(super) needed: usize,
     back_off_ns: u64,
 }
@@ -114,12 +114,12 @@ impl Connection {
     pub(super) fn new(number: usize, depth: usize) -> Connection {
         Connection {
             number,
-            state: State::Down { retry_ns: 0 },
+            state: ConnectionState::Down { retry_ns: 0 },
             healthy: false,
             unhealthy_ns: 0,
             stream: None,
             pending: VecDeque::with_capacity(depth + 2),
-            errands: VecDeque::new(),
+            commands: VecDeque::new(),
             queue: VecDeque::new(),
             marked: false,
             out: Vec::new(),
@@ -133,10 +133,10 @@ impl Connection {
 
     /// Whether nothing is in flight and nothing waits.
     pub(super) fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.errands.is_empty() && self.queue.is_empty()
+        self.pending.is_empty() && self.commands.is_empty() && self.queue.is_empty()
     }
 
-    /// Octets that wait to be written.
+    /// Bytes that still have to be written.
     pub(super) fn unwritten_bytes(&self) -> usize {
         self.out.len() - self.written
     }
@@ -160,7 +160,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Throws away what was written. What waits is moved, but never more than is thrown away: moving stays linear.
+    /// Drops the written bytes. It never moves more bytes than it drops, so that the total work stays linear.
     fn drop_written(&mut self) {
         if self.written >= WRITTEN_BYTES_KEPT.max(self.unwritten_bytes()) {
             self.out.drain(..self.written);
@@ -176,7 +176,7 @@ impl Connection {
         }
     }
 
-    /// Reads once. `None`: nothing is there; otherwise whether more may be there; `filled` grows.
+    /// Reads once into the buffer. `None`: nothing was available. `Some`: whether more may be available.
     pub(super) fn read(&mut self) -> io::Result<Option<bool>> {
         let Some(stream) = &mut self.stream else { return Ok(None) };
         if self.input.len() < self.needed {
@@ -198,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// The first `taken` octets of the input are done with.
+    /// Removes the first `taken` bytes of the input.
     pub(super) fn consume(&mut self, taken: usize) {
         if taken > 0 {
             self.input.copy_within(taken..self.filled, 0);
@@ -209,21 +209,22 @@ impl Connection {
         }
     }
 
-    /// The connection is gone: it is made again after a while, longer each time. What was in flight stays in `pending`.
+    /// Closes the connection. It is made again after a delay that grows each time. Commands in flight stay in
+    /// `pending`.
     pub(super) fn drop_stream(&mut self, now_ns: u64) {
         self.stream = None;
-        self.state = State::Down { retry_ns: now_ns + self.back_off_ns };
+        self.state = ConnectionState::Down { retry_ns: now_ns + self.back_off_ns };
         self.back_off_ns = (self.back_off_ns * 2).min(BACK_OFF_NS.1);
         self.clear_out();
         (self.filled, self.needed) = (0, 1);
     }
 
-    /// Whether it was never lost.
+    /// Whether the connection was never lost.
     pub(super) fn is_new(&self) -> bool {
         self.back_off_ns == BACK_OFF_NS.0
     }
 
-    /// It works: the next loss is made good soon.
+    /// Resets the delay, because the connection works.
     pub(super) fn prove(&mut self) {
         self.back_off_ns = BACK_OFF_NS.0;
     }

@@ -1,31 +1,31 @@
-//! What went wrong: counted by kind, and the first few of each kind in full.
+//! Everything that went wrong: counted by kind, with the first few of each kind in full.
 
 use std::collections::BTreeMap;
 
-/// How many of a kind are shown in full.
+/// Examples per kind that are shown in full.
 const EXAMPLES_MAX: usize = 5;
-/// How many different error texts are kept apart.
+/// Different error texts that are counted separately.
 const TEXTS_MAX: usize = 200;
-/// How much of foreign octets is shown.
+/// Maximum length of quoted bytes.
 const SHOWN_BYTES_MAX: usize = 80;
 
-/// How a reply that is well-formed is wrong all the same.
+/// The way in which a well-formed reply is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Wrong {
-    /// Octets of a value differ from what was stored.
+    /// The bytes of a value differ from those stored.
     Octets,
-    /// A value is longer or shorter than what was stored.
+    /// A value is longer or shorter than the one stored.
     Length,
     /// The value of another key.
     OtherKey,
-    /// A value older than the last acknowledged write or delete of its key.
+    /// A value is older than the last acknowledged write or delete of its key.
     Stale,
-    /// A counter's number does not follow from the one before.
+    /// The number of a counter does not follow from the one before.
     Number,
 }
 
 impl Wrong {
-    /// How a report names it.
+    /// The name in a report.
     pub fn name(self) -> &'static str {
         match self {
             Wrong::Octets => "wrong octets",
@@ -37,27 +37,27 @@ impl Wrong {
     }
 }
 
-/// What happened to a connection.
+/// A failure of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Mishap {
-    /// Nobody accepts, or nothing is there.
+    /// The server does not exist or does not accept.
     NotConnected,
-    /// The server closed it.
+    /// The server closed the connection.
     Closed,
-    /// The server or the network reset it.
+    /// The server or the network reset the connection.
     Reset,
     /// A request was not answered in time.
     Timeout,
-    /// What came is no reply of the protocol.
+    /// The received bytes are not a reply of the protocol.
     Garbage,
-    /// A reply came that the request cannot have.
+    /// A reply that is impossible for its request.
     Impossible,
-    /// The login, or the choice of a database, was refused.
+    /// The login, or the selection of a database, was refused.
     Login,
 }
 
 impl Mishap {
-    /// How a report names it.
+    /// The name in a report.
     pub fn name(self) -> &'static str {
         match self {
             Mishap::NotConnected => "could not connect",
@@ -76,9 +76,9 @@ impl Mishap {
 pub struct Faults {
     /// Wrong replies.
     pub wrong: BTreeMap<Wrong, u64>,
-    /// Error replies by text; digits are written as `#`.
+    /// Error replies by text, with digits written as `#`.
     pub errors: BTreeMap<String, u64>,
-    /// Connections that were lost, or not made.
+    /// Connections that were lost or could not be made.
     pub mishaps: BTreeMap<Mishap, u64>,
     /// Requests in flight on connections that were lost.
     pub lost: u64,
@@ -92,13 +92,13 @@ impl Faults {
         self.wrong.is_empty() && self.errors.is_empty() && self.mishaps.is_empty() && self.lost == 0
     }
 
-    /// A wrong reply; `text` is asked for only if it will be shown.
+    /// Records a wrong reply. `text` is evaluated only if it will be shown.
     pub(super) fn add_wrong(&mut self, wrong: Wrong, text: impl FnOnce() -> String) {
         *self.wrong.entry(wrong).or_default() += 1;
         self.example(wrong.name(), text);
     }
 
-    /// An error reply; `text` is asked for only if it will be shown.
+    /// Records an error reply. `text` is evaluated only if it will be shown.
     pub(super) fn add_error(&mut self, line: &[u8], text: impl FnOnce() -> String) {
         let mut name = error_name(line);
         if !self.errors.contains_key(&name) && self.errors.len() >= TEXTS_MAX {
@@ -108,7 +108,7 @@ impl Faults {
         self.example("error reply", text);
     }
 
-    /// A connection was lost with so many requests in flight.
+    /// Records a lost connection with this many requests in flight.
     pub(super) fn add_mishap(&mut self, mishap: Mishap, lost: u64, text: impl FnOnce() -> String) {
         *self.mishaps.entry(mishap).or_default() += 1;
         self.lost += lost;
@@ -121,7 +121,7 @@ impl Faults {
         }
     }
 
-    /// Adds what another thread saw.
+    /// Adds the faults of another thread.
     pub(super) fn merge(&mut self, other: Faults) {
         other.wrong.into_iter().for_each(|(wrong, count)| *self.wrong.entry(wrong).or_default() += count);
         other.errors.into_iter().for_each(|(text, count)| *self.errors.entry(text).or_default() += count);
@@ -130,7 +130,7 @@ impl Faults {
         other.examples.into_iter().for_each(|(kind, text)| self.example(kind, || text));
     }
 
-    /// One line: how many of what.
+    /// One line with the number of faults of each kind.
     pub(super) fn summary(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         let mut add = |name: &str, count: u64| parts.push(format!("{count} x {name}"));
@@ -144,18 +144,18 @@ impl Faults {
     }
 }
 
-/// Values that are wrong unless an earlier run counted with their keys, or appended to them. This run's source tells at its
-/// end whether it does such things at all.
+/// Values that are wrong unless an earlier run changed their keys by counting or appending. The end of the run tells
+/// whether this run's source contains such commands at all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Doubts {
-    /// What is wrong then.
+    /// The faults, if the values are wrong.
     pub(super) faults: Faults,
-    /// How many of them are of the measured time.
+    /// How many of them belong to the measured time.
     pub(super) counted: u64,
 }
 
 impl Doubts {
-    /// Adds what another thread saw.
+    /// Adds the doubts of another thread.
     pub(super) fn merge(&mut self, other: Doubts) {
         self.faults.merge(other.faults);
         self.counted += other.counted;
@@ -171,7 +171,7 @@ pub(super) struct AllDoubts {
     pub(super) others: Doubts,
 }
 
-/// The text by which errors are counted: runs of digits are `#`, for slots and addresses differ.
+/// The text under which an error is counted. Runs of digits become `#`, because slots and addresses differ.
 fn error_name(line: &[u8]) -> String {
     let mut name = String::new();
     for character in shown(line).chars() {
@@ -184,7 +184,7 @@ fn error_name(line: &[u8]) -> String {
     name
 }
 
-/// Foreign octets for people: escaped, and only the first of them.
+/// Quotes received bytes: escaped and truncated.
 pub(super) fn shown(octets: &[u8]) -> String {
     let first = &octets[..octets.len().min(SHOWN_BYTES_MAX)];
     let more = if octets.len() > first.len() { "..." } else { "" };

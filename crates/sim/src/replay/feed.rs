@@ -1,96 +1,94 @@
-//! The reader: one thread that reads the source and hands each request to the thread that sends it.
+//! The reader: one thread that reads the source and passes each request to the worker that sends it.
 
-use std::collections::{HashSet, VecDeque};
-use std::hash::BuildHasherDefault;
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::Duration;
 
 use mio::Waker;
 
-use super::fetches::MixedHasher;
 use super::options::{Pace, Warmup};
 use super::shared::Shared;
-use crate::mix::mix64;
+use crate::mix::KeySet;
 use crate::{CHUNK_REQUESTS, Fields, Op, Request, Source, SourceError};
 
-/// Orders in a parcel.
-const PARCEL_ORDERS: usize = 1024;
-/// Parcels that wait for a thread.
-pub(super) const PARCELS_MAX: usize = 16;
-/// How soon a thread with a full queue is looked at again while something is held back for another one.
+/// Requests per batch.
+const BATCH_ORDERS: usize = 1024;
+/// Batches that may wait for one worker.
+pub(super) const BATCHES_MAX: usize = 16;
+/// Delay before a worker with a full queue is tried again, while requests for another worker are held back.
 const FULL_AGAIN: Duration = Duration::from_micros(500);
-/// Requests of one second of a trace that are spread over this second at most.
+/// If one second of a trace has more requests than this, the further ones are sent at its end.
 const SECOND_REQUESTS_MAX: usize = 2_000_000;
 
-/// Opens the source once more.
+/// Opens the source for another pass.
 pub(super) type Open<'a> = &'a (dyn Fn() -> Result<Box<dyn Source>, SourceError> + Sync);
 
-/// What a request belongs to.
+/// The phase of the run that a request belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// Storing every key once.
     Load,
-    /// Before anything counts.
+    /// Warm-up, which is not measured.
     Warm,
-    /// What is measured.
+    /// The measured time.
     Measure,
 }
 
-/// A request and its time.
+/// A request and the time at which it is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
-    /// What is asked.
+    /// The request.
     pub(super) request: Request,
-    /// When, in nanoseconds after the gate; closed loops do not look at it.
+    /// Due time in nanoseconds after the gate. Closed loops ignore it.
     pub(super) due_ns: u64,
 }
 
-/// What a thread is handed.
-pub(super) enum Parcel {
+/// A message to a worker.
+pub(super) enum Batch {
     /// Requests.
     Orders(Phase, Vec<Order>),
-    /// Answer everything, wait for the other threads, go on.
+    /// Answer everything, wait for the other workers, then continue.
     Gate,
 }
 
-/// Where the parcels of one thread go.
-pub(super) struct Outlet {
-    /// The thread's queue.
-    pub(super) parcels: SyncSender<Parcel>,
-    /// Empty parcels come back.
+/// The sending side of one worker's queue.
+pub(super) struct WorkerQueue {
+    /// Batches to the worker.
+    pub(super) batches: SyncSender<Batch>,
+    /// Empty batches from the worker, for reuse.
     pub(super) empties: Receiver<Vec<Order>>,
-    /// Wakes the thread.
+    /// Wakes the worker.
     pub(super) waker: Waker,
 }
 
-/// The thread is gone: so is the reason to read on.
+/// A worker has ended, so the reader stops.
 struct Stopped;
 
-/// What the reader tells at the end.
+/// The result of the reader.
 #[derive(Debug, Default)]
 pub(super) struct Fed {
-    /// Why the source could not be read on.
+    /// The error that ended the source early, if any.
     pub(super) error: Option<SourceError>,
-    /// What the source wants said.
+    /// Remarks of the source.
     pub(super) notices: Vec<String>,
-    /// Different keys that were loaded.
+    /// Distinct keys stored by the load phase.
     pub(super) keys_loaded: u64,
-    /// Requests handed out after the load phase.
+    /// Requests passed to workers after the load phase.
     pub(super) requests: u64,
-    /// What the source knows.
+    /// The fields that the source knows.
     pub(super) fields: Fields,
-    /// What it is.
+    /// The description of the source.
     pub(super) description: String,
 }
 
-/// Hands out all passes of the source.
-pub(super) fn run(open: Open<'_>, first: Box<dyn Source>, shared: &Shared, outlets: Vec<Outlet>) -> Fed {
+/// Passes all requests of all passes to the workers.
+pub(super) fn run(open: Open<'_>, first: Box<dyn Source>, shared: &Shared, queues: Vec<WorkerQueue>) -> Fed {
     let fields = first.fields();
     let mut feed = Feed {
         shared,
-        open_parcels: outlets.iter().map(|_| Vec::with_capacity(PARCEL_ORDERS)).collect(),
-        outlets,
+        open_batches: queues.iter().map(|_| Vec::with_capacity(BATCH_ORDERS)).collect(),
+        queues,
         phase: Phase::Load,
         fields,
         schedule: Schedule::new(shared.options.pace),
@@ -107,8 +105,8 @@ pub(super) fn run(open: Open<'_>, first: Box<dyn Source>, shared: &Shared, outle
 
 struct Feed<'a> {
     shared: &'a Shared,
-    outlets: Vec<Outlet>,
-    open_parcels: Vec<Vec<Order>>,
+    queues: Vec<WorkerQueue>,
+    open_batches: Vec<Vec<Order>>,
     phase: Phase,
     fields: Fields,
     schedule: Schedule,
@@ -151,7 +149,7 @@ impl Feed<'_> {
     }
 
     fn load(&mut self, source: &mut dyn Source) -> Handed {
-        let mut seen: HashSet<u64, BuildHasherDefault<MixedHasher>> = HashSet::default();
+        let mut seen = KeySet::default();
         let mut chunk = Vec::with_capacity(CHUNK_REQUESTS);
         loop {
             chunk.clear();
@@ -159,7 +157,7 @@ impl Feed<'_> {
                 break;
             }
             for request in &chunk {
-                if seen.insert(mix64(request.key)) {
+                if seen.insert(request.key) {
                     let request = self.adapted(Request { op: Op::Set, ..*request });
                     if self.hand(Order { request, due_ns: 0 }).is_err() {
                         return Ok(Err(Stopped));
@@ -178,7 +176,7 @@ impl Feed<'_> {
         self.schedule.begin_pass();
         loop {
             chunk.clear();
-            // Requests before a broken line have been delivered with the error; they are sent.
+            // Requests before a broken line were delivered with the error. They are still sent.
             let end = source.fill(&mut chunk, CHUNK_REQUESTS);
             for request in &chunk {
                 self.schedule.push(*request);
@@ -197,7 +195,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Hands out what has a time; `all`: nothing more will come of this pass.
+    /// Passes on the requests whose due time is known; `all`: no more requests follow in this pass.
     fn hand_scheduled(&mut self, all: bool) -> Result<(), Stopped> {
         while let Some(order) = self.schedule.pop(all) {
             if let (Phase::Warm, Some(Warmup::Requests(most))) = (self.phase, self.shared.options.warmup)
@@ -212,7 +210,8 @@ impl Feed<'_> {
         Ok(())
     }
 
-    /// A request with what the source does not know filled in, and without what is not to be sent.
+    /// Adapts a request to the options: fills in unknown sizes, limits the value, and drops the time to live if it is
+    /// not to be sent.
     fn adapted(&self, mut request: Request) -> Request {
         let options = &self.shared.options;
         if !self.fields.sizes {
@@ -227,100 +226,100 @@ impl Feed<'_> {
 
     fn hand(&mut self, order: Order) -> Result<(), Stopped> {
         let to = if self.shared.options.spread {
-            self.next_spread = (self.next_spread + 1) % self.outlets.len();
+            self.next_spread = (self.next_spread + 1) % self.queues.len();
             self.next_spread
         } else {
             self.shared.thread_of(self.shared.connection_of(order.request.key))
         };
-        self.open_parcels[to].push(order);
-        if self.open_parcels[to].len() == PARCEL_ORDERS { self.send_parcel(to) } else { Ok(()) }
+        self.open_batches[to].push(order);
+        if self.open_batches[to].len() == BATCH_ORDERS { self.send_batch(to) } else { Ok(()) }
     }
 
-    /// Hands a thread its parcel. While its queue is full, what is held back for the other threads goes to them: none
-    /// of them has to be late because this one is slow.
-    fn send_parcel(&mut self, to: usize) -> Result<(), Stopped> {
+    /// Sends a worker its batch. While its queue is full, the requests held back for other workers are sent to them,
+    /// so that one slow worker does not delay the others.
+    fn send_batch(&mut self, to: usize) -> Result<(), Stopped> {
         while !self.offer(to)? {
             let mut held_back = false;
-            for other in (0..self.outlets.len()).filter(|&other| other != to) {
+            for other in (0..self.queues.len()).filter(|&other| other != to) {
                 held_back |= !self.offer(other)?;
             }
             if !held_back {
-                let parcel = Parcel::Orders(self.phase, self.take_parcel(to));
-                return self.send(to, parcel);
+                let batch = Batch::Orders(self.phase, self.take_batch(to));
+                return self.send(to, batch);
             }
             std::thread::sleep(FULL_AGAIN);
         }
         Ok(())
     }
 
-    /// Hands a thread its parcel if there is one and its queue has room; says whether nothing is left to hand over.
+    /// Sends a worker its batch if there is one and the queue has room. Returns whether nothing is left to send.
     fn offer(&mut self, to: usize) -> Result<bool, Stopped> {
-        if self.open_parcels[to].is_empty() {
+        if self.open_batches[to].is_empty() {
             return Ok(true);
         }
-        let orders = std::mem::take(&mut self.open_parcels[to]);
-        match self.outlets[to].parcels.try_send(Parcel::Orders(self.phase, orders)) {
+        let orders = std::mem::take(&mut self.open_batches[to]);
+        match self.queues[to].batches.try_send(Batch::Orders(self.phase, orders)) {
             Ok(()) => {
-                self.open_parcels[to] = self.empty_parcel(to);
+                self.open_batches[to] = self.empty_batch(to);
                 self.wake(to);
                 Ok(true)
             }
-            Err(TrySendError::Full(Parcel::Orders(_, orders))) => {
-                self.open_parcels[to] = orders;
+            Err(TrySendError::Full(Batch::Orders(_, orders))) => {
+                self.open_batches[to] = orders;
                 Ok(false)
             }
             Err(_) => Err(Stopped),
         }
     }
 
-    fn take_parcel(&mut self, to: usize) -> Vec<Order> {
-        let empty = self.empty_parcel(to);
-        std::mem::replace(&mut self.open_parcels[to], empty)
+    fn take_batch(&mut self, to: usize) -> Vec<Order> {
+        let empty = self.empty_batch(to);
+        std::mem::replace(&mut self.open_batches[to], empty)
     }
 
-    fn empty_parcel(&self, to: usize) -> Vec<Order> {
-        self.outlets[to].empties.try_recv().unwrap_or_else(|_| Vec::with_capacity(PARCEL_ORDERS))
+    fn empty_batch(&self, to: usize) -> Vec<Order> {
+        self.queues[to].empties.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_ORDERS))
     }
 
-    fn send(&self, to: usize, parcel: Parcel) -> Result<(), Stopped> {
-        self.outlets[to].parcels.send(parcel).map_err(|_| Stopped)?;
+    fn send(&self, to: usize, batch: Batch) -> Result<(), Stopped> {
+        self.queues[to].batches.send(batch).map_err(|_| Stopped)?;
         self.wake(to);
         Ok(())
     }
 
     fn wake(&self, to: usize) {
         if self.shared.starving[to].swap(false, Relaxed) {
-            // A thread that is not woken looks by itself a little later.
-            let _ = self.outlets[to].waker.wake();
+            // A worker that could not be woken checks its queue a little later.
+            let _ = self.queues[to].waker.wake();
         }
     }
 
     fn flush(&mut self) -> Result<(), Stopped> {
-        for to in 0..self.outlets.len() {
-            if !self.open_parcels[to].is_empty() {
-                self.send_parcel(to)?;
+        for to in 0..self.queues.len() {
+            if !self.open_batches[to].is_empty() {
+                self.send_batch(to)?;
             }
         }
         Ok(())
     }
 
     fn gate(&mut self) -> Result<(), Stopped> {
-        (0..self.outlets.len()).try_for_each(|to| self.send(to, Parcel::Gate))
+        (0..self.queues.len()).try_for_each(|to| self.send(to, Batch::Gate))
     }
 }
 
-/// When requests are due.
+/// Computes when requests are due.
 struct Schedule {
     pace: Pace,
     waiting: VecDeque<Request>,
     sent: u64,
     /// The first and the last second of this pass.
     pass_s: Option<(u32, u32)>,
-    /// Seconds of the passes before.
+    /// Seconds of all earlier passes.
     before_s: u64,
-    /// The second whose requests are being handed out, and how many there are and were.
+    /// The second whose requests are being passed on, the number of its requests, and how many were passed on.
     second: Option<(u32, usize, usize)>,
-    /// When the request before was due: none is due earlier.
+    /// Due time of the previous request. No later request is due earlier.
     last_due_ns: u64,
 }
 
@@ -348,7 +347,7 @@ impl Schedule {
         self.waiting.push_back(request);
     }
 
-    /// The next request whose time is known.
+    /// The next request with a known due time.
     fn pop(&mut self, all: bool) -> Option<Order> {
         let due_ns = match self.pace {
             Pace::Closed => 0,
@@ -360,8 +359,8 @@ impl Schedule {
         Some(Order { request, due_ns })
     }
 
-    /// Times of traces are whole seconds: the requests of a second are spread evenly over it. A time that goes back is
-    /// part of the second at hand.
+    /// Times of traces are whole seconds, so the requests of a second are spread evenly over it. A time that goes
+    /// backwards belongs to the current second.
     fn due_at_speed(&mut self, speed: f64, all: bool) -> Option<u64> {
         let (time_s, count, handed) = match self.second {
             Some(second) => second,
@@ -379,7 +378,7 @@ impl Schedule {
         let (first, last) = self.pass_s.unwrap_or((time_s, time_s));
         self.pass_s = Some((first, last.max(time_s)));
         let second = self.before_s as f64 + f64::from(time_s.saturating_sub(first));
-        // The rest of a second with too many requests is due at its end.
+        // The remaining requests of a second with too many are due at its end.
         let due_ns = ((second + handed as f64 / count as f64) / speed * 1e9) as u64;
         self.last_due_ns = self.last_due_ns.max(due_ns);
         Some(self.last_due_ns)
@@ -472,25 +471,25 @@ mod tests {
             (0..).find(|&key| shared.thread_of(shared.connection_of(key)) == thread).expect("one of all keys")
         };
         let mut keys = vec![key_of(1); 5];
-        keys.extend(vec![key_of(0); PARCEL_ORDERS + 1]);
-        let (mut outlets, mut queues) = (Vec::new(), Vec::new());
+        keys.extend(vec![key_of(0); BATCH_ORDERS + 1]);
+        let (mut queues, mut receivers) = (Vec::new(), Vec::new());
         for _ in 0..2 {
             let poll = mio::Poll::new().expect("a poll");
             let waker = Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
-            let (parcels, queue) = std::sync::mpsc::sync_channel(1);
-            outlets.push(Outlet { parcels, empties: std::sync::mpsc::channel().1, waker });
-            queues.push(queue);
+            let (batches, queue) = std::sync::mpsc::sync_channel(1);
+            queues.push(WorkerQueue { batches, empties: std::sync::mpsc::channel().1, waker });
+            receivers.push(queue);
         }
         std::thread::scope(|scope| {
-            let queues = queues;
-            scope.spawn(|| run(&|| unreachable!(), Box::new(Keys(keys)), &shared, outlets));
-            let next = |of: usize| queues[of].recv_timeout(Duration::from_secs(5));
-            // The word to gather fills both queues; that of the first thread stays full.
-            assert!(matches!(next(1), Ok(Parcel::Gate)));
-            assert!(matches!(next(1), Ok(Parcel::Orders(_, orders)) if orders.len() == 5));
-            assert!(matches!(next(0), Ok(Parcel::Gate)));
-            assert!(matches!(next(0), Ok(Parcel::Orders(_, orders)) if orders.len() == PARCEL_ORDERS));
-            assert!(matches!(next(0), Ok(Parcel::Orders(_, orders)) if orders.len() == 1));
+            let receivers = receivers;
+            scope.spawn(|| run(&|| unreachable!(), Box::new(Keys(keys)), &shared, queues));
+            let next = |of: usize| receivers[of].recv_timeout(Duration::from_secs(5));
+            // The gate message fills both queues; that of the first worker stays full.
+            assert!(matches!(next(1), Ok(Batch::Gate)));
+            assert!(matches!(next(1), Ok(Batch::Orders(_, orders)) if orders.len() == 5));
+            assert!(matches!(next(0), Ok(Batch::Gate)));
+            assert!(matches!(next(0), Ok(Batch::Orders(_, orders)) if orders.len() == BATCH_ORDERS));
+            assert!(matches!(next(0), Ok(Batch::Orders(_, orders)) if orders.len() == 1));
         });
     }
 }

@@ -1,90 +1,71 @@
-//! The fetches of one thread that are under way.
+//! The fetches of one worker that are in progress.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
 
-use super::connection::Errand;
-use crate::mix::mix64;
+use super::connection::Command;
+use crate::mix::KeyMap;
 
-/// What is stored when a fetch is done, and over which connection.
+/// The command that stores the fetched value, and its connection.
 struct Fetch {
     connection: usize,
-    errand: Errand,
+    command: Command,
 }
 
-/// Fetches by the time when they are done, and the keys that are being fetched.
+/// Fetches by the time at which they are done, and the keys being fetched.
 #[derive(Default)]
 pub(super) struct Fetches {
-    /// (when, which); fetches that are done at the same time leave in the order in which they began.
+    /// (time, number). Fetches that are done at the same time end in the order in which they started.
     due: BinaryHeap<Reverse<(u64, u64)>>,
     under_way: HashMap<u64, Fetch>,
     begun: u64,
-    keys: HashMap<u64, u64, BuildHasherDefault<MixedHasher>>,
+    keys: KeyMap<u64>,
 }
 
 impl Fetches {
-    /// How many are under way.
+    /// The number of fetches in progress.
     pub(super) fn len(&self) -> usize {
         self.due.len()
     }
 
-    /// Whether none is under way.
+    /// Whether no fetch is in progress.
     pub(super) fn is_empty(&self) -> bool {
         self.due.is_empty()
     }
 
-    /// When the key's fetch is done, if it is being fetched or about to be stored.
+    /// The time at which the key's fetch is done, if the key is being fetched or about to be stored.
     pub(super) fn of_key(&self, identity: u64) -> Option<u64> {
         self.keys.get(&identity).copied()
     }
 
-    /// A fetch begins that is done at `done_ns`.
-    pub(super) fn begin(&mut self, done_ns: u64, connection: usize, errand: Errand) {
+    /// Starts a fetch that is done at `done_ns`.
+    pub(super) fn begin(&mut self, done_ns: u64, connection: usize, command: Command) {
         self.begun += 1;
         self.due.push(Reverse((done_ns, self.begun)));
-        self.keys.insert(errand.identity, done_ns);
-        self.under_way.insert(self.begun, Fetch { connection, errand });
+        self.keys.insert(command.identity, done_ns);
+        self.under_way.insert(self.begun, Fetch { connection, command });
     }
 
-    /// The next fetch that is done by now: the connection, and what to store.
-    pub(super) fn next_done(&mut self, now_ns: u64) -> Option<(usize, Errand)> {
+    /// The next fetch that is done by now: the connection, and the command that stores the value.
+    pub(super) fn next_done(&mut self, now_ns: u64) -> Option<(usize, Command)> {
         self.due.peek().filter(|Reverse((done_ns, _))| *done_ns <= now_ns)?;
         let Reverse((_, number)) = self.due.pop()?;
-        self.under_way.remove(&number).map(|fetch| (fetch.connection, fetch.errand))
+        self.under_way.remove(&number).map(|fetch| (fetch.connection, fetch.command))
     }
 
-    /// When the next one is done.
+    /// The time at which the next fetch is done.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.due.peek().map(|Reverse((done_ns, _))| *done_ns)
     }
 
-    /// What was fetched for the key is being stored: a miss from now on is a new one.
+    /// The fetched value is being stored: another miss starts a new fetch.
     pub(super) fn stored(&mut self, identity: u64) {
         self.keys.remove(&identity);
     }
 
-    /// Nobody waits any more.
+    /// Drops all fetches.
     pub(super) fn clear(&mut self) {
         *self = Fetches { begun: self.begun, ..Fetches::default() };
-    }
-}
-
-/// For numbers that are well mixed already.
-#[derive(Default)]
-pub(super) struct MixedHasher(u64);
-
-impl Hasher for MixedHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, octets: &[u8]) {
-        octets.iter().for_each(|octet| self.0 = mix64(self.0 ^ u64::from(*octet)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
     }
 }
 
@@ -94,8 +75,8 @@ mod tests {
     use crate::replay::tally::Kind;
     use crate::replay::wire::Verb;
 
-    fn errand(identity: u64) -> Errand {
-        Errand {
+    fn command(identity: u64) -> Command {
+        Command {
             verb: Verb::Set,
             kind: Kind::Fill,
             counted: true,
@@ -113,11 +94,13 @@ mod tests {
     fn fetches_end_in_the_order_of_their_times() {
         let mut fetches = Fetches::default();
         for (done_ns, key) in [(30, 1), (10, 2), (20, 3), (10, 4)] {
-            fetches.begin(done_ns, 7, errand(key));
+            fetches.begin(done_ns, 7, command(key));
         }
         assert_eq!((fetches.len(), fetches.next_ns(), fetches.of_key(3)), (4, Some(10), Some(20)));
         let mut ended = |now_ns| {
-            std::iter::from_fn(|| fetches.next_done(now_ns)).map(|(_, errand)| errand.key).collect::<Vec<_>>()
+            std::iter::from_fn(|| fetches.next_done(now_ns))
+                .map(|(_, command)| command.key)
+                .collect::<Vec<_>>()
         };
         assert_eq!((ended(9), ended(20), ended(100)), (vec![], vec![2, 4, 3], vec![1]));
         assert_eq!(fetches.of_key(3), Some(20));

@@ -1,21 +1,21 @@
-//! Which replies a request can have, and what they mean.
+//! The possible replies to a request, and their meaning.
 
 use super::options::Protocol;
 use super::reply::Reply;
 use super::wire::Verb;
 
-/// What a reply means for its request.
+/// The meaning of a reply for its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Meaning<'a> {
-    /// A value was read; with the number for `cas`, if there is one.
+    /// A value was read; with its CAS number, if there is one.
     Hit(&'a [u8], Option<u64>),
-    /// There is none; the condition of the write did not hold.
+    /// The item is absent, or the condition of the write did not hold.
     NotDone,
     /// The write was done.
     Done,
-    /// The counter's new number.
+    /// The new number of the counter.
     Counted(i128),
-    /// What is stored cannot be counted with.
+    /// The stored value is not a number.
     NotANumber,
     /// An error reply.
     Refused(&'a [u8]),
@@ -23,7 +23,7 @@ pub(super) enum Meaning<'a> {
     Impossible,
 }
 
-/// What `reply` means for a request of this verb and the key with this text.
+/// The meaning of `reply` to a request with this verb and the key with this text.
 #[inline]
 pub(super) fn meaning<'a>(protocol: Protocol, verb: Verb, key: &[u8], reply: Reply<'a>) -> Meaning<'a> {
     if let Reply::Error(line) = reply {
@@ -73,13 +73,13 @@ fn resp(verb: Verb, reply: Reply<'_>) -> Meaning<'_> {
     }
 }
 
-/// What the two kinds of servers say to counting with what is no number.
+/// Whether an error line says that the value to count with is not a number.
 fn is_not_a_number(line: &[u8]) -> bool {
     let line = String::from_utf8_lossy(line);
     line.contains("non-numeric") || line.contains("not an integer")
 }
 
-/// The number that a count must give, where the one before is known; the second is another that it may give.
+/// The two possible numbers after counting from a known number.
 pub(super) fn counts_possible(protocol: Protocol, verb: Verb, before: i128) -> (i128, i128) {
     let down = verb == Verb::Decr;
     match protocol {
@@ -87,7 +87,7 @@ pub(super) fn counts_possible(protocol: Protocol, verb: Verb, before: i128) -> (
             let after = if down { (before - 1).max(0) } else { (before + 1) & i128::from(u64::MAX) };
             (after, after)
         }
-        // A key that was evicted meanwhile begins at nothing.
+        // A key that was evicted in the meantime starts at zero.
         Protocol::Resp => {
             let step = if down { -1 } else { 1 };
             (before + step, step)
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(fit(Reply::None), ["get", "gets", "add", "replace"]);
         assert_eq!(fit(Reply::Stored), ["set", "add", "replace", "cas", "prepend"]);
         assert_eq!(fit(Reply::Number(-1)), ["incr", "decr"]);
-        // Nothing appended to nothing.
+        // An empty value appended to an absent item.
         assert_eq!(fit(Reply::Number(0)), ["append", "delete", "incr", "decr"]);
         assert_eq!(fit(Reply::Number(1)), ["append", "delete", "incr", "decr"]);
         assert_eq!(fit(Reply::Value { key: None, unique: None, data: b"" }), ["get", "gets"]);

@@ -1,13 +1,13 @@
-//! How a key number becomes the text of a key.
+//! Renders a key number as the text of a key.
 //!
-//! The number is written in base 64 (at most 11 digits, no leading zeros) behind the prefix, and filled up with dots to
-//! the length that the trace says. A dot is no digit, so different numbers never give the same text. Where the trace's
-//! length is too short for that, the key comes out longer.
+//! The number is written in base 64 (at most 11 digits, without leading zeros) after the prefix, and padded with dots
+//! to the length that the trace gives. A dot is not a digit, so different numbers never give the same text. If the
+//! length of the trace is too short, the key becomes longer.
 
 use super::options::Protocol;
 use crate::mix::mix64;
 
-/// memcached's longest key.
+/// The longest key of memcached.
 const MEMCACHED_KEY_BYTES_MAX: usize = 250;
 
 const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
@@ -21,7 +21,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Keys that begin with `prefix`.
+    /// Keys that start with `prefix`.
     pub(super) fn new(prefix: &str, protocol: Protocol) -> Keys {
         let bytes_max = match protocol {
             Protocol::Memcached => MEMCACHED_KEY_BYTES_MAX,
@@ -30,14 +30,14 @@ impl Keys {
         Keys { prefix: prefix.as_bytes().to_vec(), bytes_max }
     }
 
-    /// Octets of the text of key `key`, where the trace says `key_bytes`.
+    /// Length of the text of key `key` in bytes, where the trace gives `key_bytes`.
     #[inline]
     pub(super) fn length(&self, key: u64, key_bytes: u16) -> usize {
         let needed = self.prefix.len() + digits(key);
         needed.max(usize::from(key_bytes).min(self.bytes_max))
     }
 
-    /// Puts the text at the end of `out`. `length` is what [`Keys::length`] said.
+    /// Appends the text to `out`. `length` is the result of [`Keys::length`].
     #[inline]
     pub(super) fn put(&self, out: &mut Vec<u8>, key: u64, length: usize) {
         out.extend_from_slice(&self.prefix);
@@ -57,14 +57,14 @@ impl Keys {
         }
     }
 
-    /// Who the key is to the server: its number and the length of its text.
+    /// The identity of a key: a mix of its number and the length of its text.
     #[inline]
     pub(super) fn identity(key: u64, length: usize) -> u64 {
         mix64(key.wrapping_add((length as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 }
 
-/// Digits of a number in base 64.
+/// The number of base-64 digits of a number.
 #[inline]
 fn digits(key: u64) -> usize {
     ((64 - (key | 1).leading_zeros()) as usize).div_ceil(6)

@@ -1,31 +1,31 @@
-//! What is known of each key: which version was stored last, and what a later read may therefore not be older than.
+//! The known state of each key: the last stored version, which a later read must not precede.
 //!
-//! A fixed number of keys is remembered. When that many are there, everything is forgotten and it begins anew: what is
-//! not remembered cannot be told to be stale, but nothing is ever told wrongly.
+//! A fixed number of keys is remembered. When the table is full, everything is forgotten and recording restarts. A
+//! stale value of a forgotten key cannot be detected, but no value is ever reported wrongly.
 
-/// The key is counted with: what is stored for it is a number.
+/// The key is counted with: its value is a number.
 const COUNTER: u8 = 1;
-/// The counter's number is known.
+/// The number of the counter is known.
 const NUMBER_KNOWN: u8 = 2;
 /// The value is a row of values.
 const ROW: u8 = 4;
-/// The value cannot be told from others: pieces without a header were appended.
+/// The value cannot be verified: pieces without a header were appended.
 const OPAQUE: u8 = 8;
-/// A write was lost with its connection: it may take effect at any time.
+/// A write was lost with its connection and may take effect at any time.
 const TAINTED: u8 = 16;
 /// The last write was a delete: there is no value.
 const DELETED: u8 = 32;
 /// The value has no header: it is short, or nothing is known of it.
 const PLAIN: u8 = 64;
 
-/// Slots at the start.
+/// Initial number of slots.
 const SLOTS_MIN: usize = 1024;
 
-/// What is known of one key.
+/// The known state of one key.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Entry {
     identity: u64,
-    /// The last write or delete that was acknowledged.
+    /// The last acknowledged write or delete.
     version: u64,
     number: i64,
     flags: u8,
@@ -37,56 +37,56 @@ impl Entry {
         self.flags & COUNTER != 0
     }
 
-    /// Whether no write of the key was acknowledged: what is stored may be of an earlier run, or of before everything
-    /// was forgotten.
+    /// Whether no write of the key was acknowledged. The value may come from an earlier run, or from before
+    /// everything was forgotten.
     pub(super) fn is_unwritten(&self) -> bool {
         self.version == 0
     }
 
-    /// Whether the value may be a number; `counters_seen`: some key was counted with.
+    /// Whether the value may be a number. `counters_seen`: some key was counted with.
     pub(super) fn may_be_counter(&self, counters_seen: bool) -> bool {
         self.is_counter() || (self.is_unwritten() && counters_seen)
     }
 
-    /// Whether a value may have pieces without a header; `growth_seen`: some value was appended to.
+    /// Whether the value may have pieces without a header. `growth_seen`: some value was appended to.
     pub(super) fn may_be_opaque(&self, growth_seen: bool) -> bool {
         self.flags & OPAQUE != 0 || ((self.flags & TAINTED != 0 || self.is_unwritten()) && growth_seen)
     }
 
-    /// Whether the value may be a row.
+    /// Whether the value may be a row of values.
     pub(super) fn may_be_row(&self) -> bool {
         self.flags & (ROW | TAINTED) != 0 || self.is_unwritten()
     }
 
-    /// Whether any value at all is older than the last delete.
+    /// Whether any value is older than the last delete.
     pub(super) fn is_deleted(&self) -> bool {
         self.flags & (DELETED | TAINTED) == DELETED
     }
 
-    /// The version that a value must have at least; 0 = any.
+    /// The minimum version of a value; 0 = any.
     pub(super) fn version_min(&self) -> u64 {
         if self.flags & TAINTED == 0 { self.version } else { 0 }
     }
 
-    /// The counter's number, where it is known.
+    /// The number of the counter, where it is known.
     pub(super) fn number(&self) -> Option<i128> {
         (self.flags & (NUMBER_KNOWN | TAINTED) == NUMBER_KNOWN).then_some(i128::from(self.number))
     }
 
-    /// A write of `version` was acknowledged; `plain`: the value has no header.
+    /// A write of `version` was acknowledged. `plain`: the value has no header.
     pub(super) fn stored(&mut self, version: u64, plain: bool) {
         self.version = version;
         self.flags &= COUNTER | TAINTED;
         self.flags |= if plain { PLAIN } else { 0 };
     }
 
-    /// The key was deleted, or was not there to be deleted.
+    /// The key was deleted, or was absent when it was to be deleted.
     pub(super) fn deleted(&mut self, version: u64) {
         self.stored(version, false);
         self.flags |= DELETED;
     }
 
-    /// The counter has this number; those above 2^63 are not remembered.
+    /// The counter has this number. Numbers above 2^63 are not remembered.
     pub(super) fn counted(&mut self, number: i128, version: u64) {
         self.stored(version, true);
         self.flags |= COUNTER;
@@ -96,7 +96,7 @@ impl Entry {
         }
     }
 
-    /// A piece was appended or prepended; `plain`: it has no header.
+    /// A piece was appended or prepended. `plain`: the piece has no header.
     pub(super) fn grown(&mut self, version: u64, plain: bool) {
         let plain = plain || self.flags & PLAIN != 0 || self.version == 0;
         self.version = version;
@@ -116,7 +116,7 @@ impl Entry {
 
 const _: () = assert!(size_of::<Entry>() == 32);
 
-/// The keys of one thread.
+/// The known states of one worker's keys.
 pub(super) struct Ledger {
     slots: Vec<Entry>,
     used: usize,
@@ -126,19 +126,19 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Remembers up to `keys_max` keys, 43 to 86 octets each.
+    /// A ledger for up to `keys_max` keys of 43 to 86 bytes each.
     pub(super) fn new(keys_max: usize) -> Ledger {
         Ledger { slots: vec![Entry::default(); SLOTS_MIN], used: 0, keys_max: keys_max.max(1), forgotten: 0 }
     }
 
-    /// What is known of a key.
+    /// The known state of a key.
     #[inline]
     pub(super) fn get(&self, identity: u64) -> Option<&Entry> {
         let found = &self.slots[self.slot(identity.max(1))];
         (found.identity != 0).then_some(found)
     }
 
-    /// What is known of a key, to be changed.
+    /// The known state of a key, for changes.
     pub(super) fn entry(&mut self, identity: u64) -> &mut Entry {
         let identity = identity.max(1);
         let mut slot = self.slot(identity);
@@ -166,7 +166,7 @@ impl Ledger {
         }
     }
 
-    /// Where the key is, or where it would be put.
+    /// The slot of a key, or the slot where it would be stored.
     #[inline]
     fn slot(&self, identity: u64) -> usize {
         let mask = self.slots.len() - 1;

@@ -1,29 +1,29 @@
-//! Connections: made, logged in, found silent, lost, made again.
+//! The life of connections: made, logged in, found silent, lost, made again.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::Ordering::Relaxed;
 
 use mio::Token;
 
-use super::connection::{Errand, Pending, State};
+use super::connection::{Command, ConnectionState, Pending};
 use super::faults::{Mishap, shown};
 use super::options::Protocol;
 use super::tally::Kind;
 use super::wire::{Verb, Wire};
 use super::worker::Worker;
 
-/// How long a connection that was lost before must last to count as healthy without a reply.
+/// A connection that was lost before must last this long to count as healthy without a reply.
 const PROVED_NS: u64 = 1_000_000_000;
 
-/// Why a connection has to go, with what a person should read.
+/// The reason why a connection must be closed, with a text for people.
 pub(super) struct Broken(pub(super) Mishap, pub(super) String);
 
 impl Worker {
-    /// A socket is ready for something; `closed`: the server has said that nothing more will come. It says so once,
-    /// so then everything is read, down to the end.
+    /// Handles readiness of a socket. `closed`: the server has announced that nothing more will come. The
+    /// announcement comes only once, so then everything is read to the end.
     pub(super) fn serve(&mut self, at: usize, closed: bool) {
         let now_ns = self.shared.now_ns();
-        if let State::Connecting { .. } = self.connections[at].state
+        if let ConnectionState::Connecting { .. } = self.connections[at].state
             && !self.establish(at, now_ns)
         {
             return;
@@ -45,7 +45,7 @@ impl Worker {
         self.mark(at);
     }
 
-    /// Whether the connection stands now.
+    /// Completes a connection attempt. Returns whether the connection is up.
     fn establish(&mut self, at: usize, now_ns: u64) -> bool {
         let standing = match &self.connections[at].stream {
             Some(stream) => stream.established(),
@@ -58,7 +58,7 @@ impl Worker {
                 false
             }
             Ok(true) => {
-                self.connections[at].state = State::Up { since_ns: now_ns };
+                self.connections[at].state = ConnectionState::Up { since_ns: now_ns };
                 if self.connections[at].is_new() {
                     self.is_healthy(at);
                 }
@@ -71,7 +71,7 @@ impl Worker {
 
     pub(super) fn log_in(&mut self, at: usize, now_ns: u64) {
         let (shared, connection) = (&self.shared, &mut self.connections[at]);
-        let errand = Errand {
+        let command = Command {
             verb: Verb::Set,
             kind: Kind::Login,
             counted: false,
@@ -83,7 +83,7 @@ impl Worker {
             penalty_us: 0,
             began_ns: 0,
         };
-        let pending = Pending { errand, version: 0, zero: false, sent_ns: now_ns };
+        let pending = Pending { command, version: 0, zero: false, sent_ns: now_ns };
         if let Some(who) = &shared.options.credentials {
             Wire::put_login(shared.wire.protocol, &mut connection.out, &who.user, &who.password);
             connection.pending.push_back(pending);
@@ -94,7 +94,7 @@ impl Worker {
         }
     }
 
-    /// The connection goes; what was in flight is lost.
+    /// Closes a connection; the commands in flight are lost.
     pub(super) fn lose(&mut self, at: usize, broken: Broken) {
         let now_ns = self.shared.now_ns();
         let Broken(mishap, text) = broken;
@@ -102,12 +102,12 @@ impl Worker {
         if let Some(stream) = &mut connection.stream {
             stream.deregister(self.poll.registry());
         }
-        let was_up = matches!(connection.state, State::Up { .. });
+        let was_up = matches!(connection.state, ConnectionState::Up { .. });
         let mut lost = 0;
         while let Some(pending) = connection.pending.pop_front() {
-            lost += u64::from(pending.errand.kind != Kind::Login);
+            lost += u64::from(pending.command.kind != Kind::Login);
             if pending.version != 0 {
-                self.ledger.entry(pending.errand.identity).lost();
+                self.ledger.entry(pending.command.identity).lost();
             }
         }
         if std::mem::take(&mut connection.healthy) {
@@ -121,7 +121,7 @@ impl Worker {
             .add_mishap(mishap, lost, || format!("connection {number}, {lost} requests in flight: {text}"));
     }
 
-    /// The connection has shown that it works.
+    /// Marks a connection as healthy.
     pub(super) fn is_healthy(&mut self, at: usize) {
         let connection = &mut self.connections[at];
         connection.prove();
@@ -130,17 +130,17 @@ impl Worker {
         }
     }
 
-    /// Makes connections that are due, and drops those that are silent.
+    /// Makes connections that are due and closes those that are silent.
     pub(super) fn keep_connections(&mut self, now_ns: u64) {
         let timeout_ns = self.shared.options.timeout.as_nanos() as u64;
         for at in 0..self.connections.len() {
             self.abandon(at, now_ns);
             match self.connections[at].state {
-                State::Down { retry_ns } if now_ns >= retry_ns => self.connect(at, now_ns),
-                State::Connecting { since_ns } if now_ns > since_ns + timeout_ns => {
+                ConnectionState::Down { retry_ns } if now_ns >= retry_ns => self.connect(at, now_ns),
+                ConnectionState::Connecting { since_ns } if now_ns > since_ns + timeout_ns => {
                     self.lose(at, Broken(Mishap::NotConnected, "no answer to the attempt".to_owned()));
                 }
-                State::Up { since_ns } => {
+                ConnectionState::Up { since_ns } => {
                     self.look_for_silence(at, now_ns, timeout_ns);
                     if now_ns > since_ns + PROVED_NS && self.connections[at].pending.is_empty() {
                         self.is_healthy(at);
@@ -151,8 +151,8 @@ impl Worker {
         }
     }
 
-    /// Gives the server up where requests wait for a connection that was down for too long: they are lost. Each waits for
-    /// its own connection, so the run would go no faster than that connection fails.
+    /// Gives the server up if requests wait for a connection that was down for too long. The requests are lost. Each
+    /// of them waits for its own connection, so the run would be no faster than that connection fails.
     fn abandon(&mut self, at: usize, now_ns: u64) {
         let give_up_ns = self.shared.options.give_up.as_nanos() as u64;
         let connection = &mut self.connections[at];
@@ -175,8 +175,8 @@ impl Worker {
         let came = shown(&connection.input[..connection.filled]);
         let text = format!(
             "no whole reply to {} {} after {waited_s:.1} s; so far: '{came}'",
-            oldest.errand.verb.name(),
-            self.text_of_key(&oldest.errand)
+            oldest.command.verb.name(),
+            self.text_of_key(&oldest.command)
         );
         self.lose(at, Broken(Mishap::Timeout, text));
     }
@@ -192,7 +192,7 @@ impl Worker {
         match connected {
             Ok(stream) => {
                 self.connections[at].stream = Some(stream);
-                self.connections[at].state = State::Connecting { since_ns: now_ns };
+                self.connections[at].state = ConnectionState::Connecting { since_ns: now_ns };
                 // A UNIX socket is connected at once.
                 self.establish(at, now_ns);
             }
@@ -201,7 +201,7 @@ impl Worker {
     }
 }
 
-/// What an error of a socket means.
+/// The meaning of a socket error.
 pub(super) fn broken_by(error: &io::Error) -> Broken {
     match error.kind() {
         ErrorKind::UnexpectedEof => Broken(Mishap::Closed, "the server closed it".to_owned()),

@@ -1,17 +1,17 @@
-//! Drives a real server with a trace or a workload.
+//! Replays a trace or a workload against a real server, measures it and verifies its answers.
 //!
 //! ```text
-//!   source --> feed ---- parcels of requests, by hash of key ----> worker (a thread, an event loop)
-//!                                                                    |  connection: errand -> wire -> pending
+//!   source --> feed ---- batches of requests, by hash of key ----> worker (a thread, an event loop)
+//!                                                                    |  connection: command -> wire -> pending
 //!              backend <---- misses ---------------------------------|              settle <- reply
 //!   report <-- summary <-- collect <------ tallies, every second ----+
 //! ```
 //!
-//! All requests of a key go over one connection, in the order of the trace. So what a read must see is known exactly: the
-//! value carries whose it is and which write made it ([`value`]), and the [`ledger`] remembers which write was
-//! acknowledged last.
+//! All requests of a key use one connection, in the order of the trace. Therefore it is known exactly which value a
+//! read must return: the value contains its key and the version of its write ([`value`]), and the [`ledger`] records
+//! the last acknowledged write of each key.
 //!
-//! Time is the machine's: this is the one part of the crate that reads a clock.
+//! A replay runs on the time of the machine, unlike the simulations.
 
 mod backend;
 mod collect;
@@ -24,6 +24,7 @@ mod key;
 mod ledger;
 mod link;
 mod options;
+mod outcome;
 mod probe;
 mod reply;
 mod send;
@@ -46,72 +47,24 @@ use mio::{Poll, Waker};
 pub use self::collect::Second;
 pub use self::faults::{Faults, Mishap, Wrong};
 pub use self::options::{CasAs, Credentials, Options, Pace, Protocol, ReadThrough, Verify, Warmup};
+pub use self::outcome::{Failure, Outcome};
 pub use self::server::Server;
 pub use self::tally::{Answers, Counts, Kind};
 
 use self::collect::{Collected, ToCollect};
-use self::feed::{Fed, Outlet};
+use self::feed::{Fed, WorkerQueue};
 use self::key::Keys;
 use self::shared::Shared;
 use self::value::Values;
 use self::wire::Wire;
 use self::worker::Worker;
-use crate::report::Report;
 use crate::{Source, SourceError};
 
-/// What a replay found.
-pub struct Outcome {
-    /// Everything that was measured, for people and programs.
-    pub report: Report,
-    /// Counts of the measured time.
-    pub counts: Counts,
-    /// By second.
-    pub seconds: Vec<Second>,
-    /// What went wrong, in all phases.
-    pub faults: Faults,
-    /// Whether all connections, or one for which requests waited, were down for so long that the server was given up.
-    pub given_up: bool,
-    /// Why the source could not be read to its end.
-    pub source_error: Option<SourceError>,
-}
-
-impl Outcome {
-    /// What went wrong in one line, if anything did.
-    pub fn complaint(&self) -> Option<String> {
-        let mut parts = Vec::new();
-        if let Some(error) = &self.source_error {
-            parts.push(error.to_string());
-        }
-        if self.given_up {
-            parts.push("the server was away for too long and was given up".to_owned());
-        }
-        if !self.faults.is_empty() {
-            parts.push(self.faults.summary());
-        }
-        (!parts.is_empty()).then(|| parts.join("; "))
-    }
-}
-
-/// Why there is no outcome.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Failure {
-    /// The server cannot be reached, or does not let us in; one line.
-    Unreachable(String),
-    /// What was asked cannot be done; one line.
-    Failed(String),
-}
-
-impl From<SourceError> for Failure {
-    fn from(error: SourceError) -> Failure {
-        Failure::Failed(error.0)
-    }
-}
-
-/// Plays a source against a server. `open` opens it, once for each pass.
+/// Replays a source against a server. `open` opens the source, once for each pass.
 ///
 /// # Errors
-/// Options that cannot be obeyed, a source that cannot be opened, a server that is not there at the start. Everything
-/// that goes wrong later is part of the [`Outcome`].
+/// Options that cannot be obeyed, a source that cannot be opened, or a server that is unreachable at the start.
+/// Everything that goes wrong later is part of the [`Outcome`].
 pub fn run(
     options: Options,
     open: &(dyn Fn() -> Result<Box<dyn Source>, SourceError> + Sync),
@@ -133,20 +86,20 @@ pub fn run(
     };
     let shared = Arc::new(Shared::new(options, wire, since_1970.as_nanos() as u64));
     let failed = |error: std::io::Error| Failure::Failed(format!("cannot start a thread: {error}"));
-    let (told, collected) = mpsc::channel();
-    let mut outlets = Vec::new();
+    let (messages, collected) = mpsc::channel();
+    let mut queues = Vec::new();
     let mut workers = Vec::new();
     for number in 0..shared.options.threads {
         let poll = Poll::new().map_err(failed)?;
         let waker = Waker::new(poll.registry(), worker::WAKER).map_err(failed)?;
-        let (parcels, orders) = mpsc::sync_channel(feed::PARCELS_MAX);
+        let (batches, orders) = mpsc::sync_channel(feed::BATCHES_MAX);
         let (empties, emptied) = mpsc::channel();
-        outlets.push(Outlet { parcels, empties: emptied, waker });
-        workers.push(Worker::new(number, shared.clone(), poll, orders, empties, told.clone()));
+        queues.push(WorkerQueue { batches, empties: emptied, waker });
+        workers.push(Worker::new(number, shared.clone(), poll, orders, empties, messages.clone()));
     }
-    drop(told);
-    let to_collect = ToCollect { told: collected, hdr, began };
-    let (collected, fed) = run_threads(&shared, workers, outlets, open, first, to_collect)?;
+    drop(messages);
+    let to_collect = ToCollect { messages: collected, hdr, began };
+    let (collected, fed) = run_threads(&shared, workers, queues, open, first, to_collect)?;
     Ok(summary::outcome(&shared.options, &found, collected, fed))
 }
 
@@ -154,13 +107,13 @@ pub fn run(
 fn run_threads(
     shared: &Arc<Shared>,
     workers: Vec<Worker>,
-    outlets: Vec<Outlet>,
+    queues: Vec<WorkerQueue>,
     open: &(dyn Fn() -> Result<Box<dyn Source>, SourceError> + Sync),
     first: Box<dyn Source>,
     to_collect: ToCollect,
 ) -> Result<(Collected, Fed), Failure> {
     std::thread::scope(|scope| {
-        let feed = scope.spawn(|| feed::run(open, first, shared, outlets));
+        let feed = scope.spawn(|| feed::run(open, first, shared, queues));
         let running: Vec<_> = workers.into_iter().map(|worker| scope.spawn(move || worker.run())).collect();
         let collected = collect::run(shared, to_collect);
         let mut failure = None;

@@ -1,21 +1,21 @@
-//! What a replay is asked to do.
+//! The options of a replay.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::server::Server;
 
-/// The language a server speaks.
+/// The protocol of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
-    /// memcached's text protocol, the classic commands.
+    /// memcached's text protocol with the classic commands.
     Memcached,
-    /// RESP2, as Redis speaks it.
+    /// RESP2, the protocol of Redis.
     Resp,
 }
 
 impl Protocol {
-    /// Its name, as the command line spells it.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Memcached => "memcached",
@@ -24,116 +24,117 @@ impl Protocol {
     }
 }
 
-/// When a request is sent.
+/// The pacing of requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
-    /// Closed loop: as soon as a connection has room.
+    /// Closed loop: a request is sent as soon as its connection has room.
     Closed,
-    /// Open loop: this many requests per second, evenly, whatever the server does.
+    /// Open loop: this many requests per second, evenly spaced, regardless of the server.
     Rate(f64),
-    /// Open loop: at the trace's own times, this many times as fast.
+    /// Open loop: at the times of the trace, this many times as fast.
     Speed(f64),
 }
 
-/// What is sent before anything counts.
+/// The warm-up, which is not counted.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Warmup {
     /// This many requests.
     Requests(u64),
-    /// As many as go out in this time.
+    /// As many requests as are sent in this time.
     Time(Duration),
 }
 
-/// How closely values are looked at.
+/// How closely values are verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verify {
     /// Not at all.
     Off,
-    /// Of values longer than 64 octets, the header: whose value, how long, which version.
+    /// For values longer than 64 bytes only the header: key, length and version.
     Fast,
-    /// Every octet.
+    /// Every byte.
     Full,
 }
 
-/// What is sent for a `cas` of the trace.
+/// The command sent for a `cas` of the trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CasAs {
-    /// `gets`, then `cas` with the unique number that came.
+    /// `gets`, then `cas` with the returned CAS number.
     GetsCas,
     /// A `set`.
     Set,
 }
 
-/// Who asks, where a server wants to know.
+/// The credentials for a server that requires a login.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Credentials {
-    /// The user; empty = RESP's `AUTH password`.
+    /// The user name; empty = RESP's `AUTH password`.
     pub user: String,
     /// The password.
     pub password: String,
 }
 
-/// A miss is fetched from a simulated back end and stored.
+/// Read-through: a miss is fetched from a simulated back end and stored.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ReadThrough {
-    /// What the penalties of the misses are multiplied by before they are waited for; 0 = no waiting.
+    /// Factor for the penalty of a miss, which is then waited for; 0 = no waiting.
     pub penalty_scale: f64,
-    /// How many fetches the back end serves at a time; 0 = any number.
+    /// Maximum number of concurrent fetches; 0 = no limit.
     pub backend_concurrency: usize,
 }
 
-/// Everything a replay can be told.
+/// All options of a replay.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the server listens.
+    /// The address of the server.
     pub server: Server,
-    /// Its language; `None` = found out by a `version` line.
+    /// The protocol; `None` = detected with a `version` line.
     pub protocol: Option<Protocol>,
-    /// Sent on each connection first: RESP's `AUTH`, memcached's ASCII authentication.
+    /// Credentials sent first on each connection: RESP's `AUTH`, or memcached's ASCII authentication.
     pub credentials: Option<Credentials>,
-    /// RESP's `SELECT`.
+    /// The database for RESP's `SELECT`.
     pub database: Option<u32>,
-    /// Connections, of all threads together; at least 1.
+    /// Number of connections over all threads; at least 1.
     pub connections: usize,
-    /// Threads; at least 1, at most `connections`.
+    /// Number of threads; at least 1, at most `connections`.
     pub threads: usize,
     /// Requests in flight per connection; at least 1.
     pub depth: usize,
-    /// When requests are sent.
+    /// The pacing of requests.
     pub pace: Pace,
-    /// Whether misses are fetched and stored.
+    /// Whether and how misses are fetched and stored.
     pub read_through: Option<ReadThrough>,
-    /// Whether requests of one key may go over different connections. Stale values cannot be told then.
+    /// Whether requests of one key may use different connections. Stale values cannot be detected then.
     pub spread: bool,
-    /// How closely values are looked at.
+    /// How closely values are verified.
     pub verify: Verify,
-    /// How many keys are remembered, in all, to tell stale values; 43 to 86 octets each.
+    /// Number of keys to remember for detecting stale values; 43 to 86 bytes each.
     pub verify_keys: usize,
-    /// What is sent for a `cas`.
+    /// The command sent for a `cas`.
     pub cas_as: CasAs,
-    /// Whether the trace's times to live are sent.
+    /// Whether the times to live of the trace are sent.
     pub ttls: bool,
-    /// What every key begins with.
+    /// Prefix of every key.
     pub key_prefix: String,
-    /// Octets of a value where the source does not know sizes.
+    /// Size of a value in bytes where the source does not know sizes.
     pub value_bytes: u32,
-    /// Values of the source that are longer are cut to this.
+    /// Maximum size of a value; longer values of the source are cut.
     pub value_bytes_max: u32,
-    /// Store every key once before anything else.
+    /// Whether every key is stored once before the replay.
     pub load: bool,
-    /// What is sent before anything counts.
+    /// The warm-up, which is not counted.
     pub warmup: Option<Warmup>,
-    /// When to stop, counted from the end of the warm-up.
+    /// The duration of the measured time, counted from the end of the warm-up.
     pub time_limit: Option<Duration>,
-    /// How many times the source is played; 0 = until the time is over.
+    /// Number of passes over the source; 0 = until the time limit.
     pub repeat: u32,
-    /// How long a reply may take.
+    /// Maximum time for a reply.
     pub timeout: Duration,
-    /// How long all connections, or one for which requests wait, may be down before the server is given up.
+    /// Maximum time for which all connections, or one with waiting requests, may be down before the server is given
+    /// up.
     pub give_up: Duration,
-    /// Where the HDR interval log goes.
+    /// The file for the HDR interval log.
     pub hdr: Option<PathBuf>,
-    /// Whether progress is not shown.
+    /// Whether the progress is hidden.
     pub quiet: bool,
 }
 
@@ -169,7 +170,7 @@ impl Options {
         }
     }
 
-    /// Says in one line what cannot be obeyed.
+    /// Checks the options. An error is one line that names the option.
     pub(super) fn check(&self) -> Result<(), String> {
         let positive = |rate: f64| rate.is_finite() && rate > 0.0;
         if self.connections == 0 || self.threads == 0 || self.depth == 0 {

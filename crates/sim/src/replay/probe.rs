@@ -1,4 +1,4 @@
-//! The first look at a server: whether it is there, what it speaks, whether it lets us in.
+//! The first contact with a server: whether it is reachable, its protocol, and whether it accepts the login.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -8,20 +8,20 @@ use super::reply::{Parsed, Reply, parse};
 use super::server::Blocking;
 use super::wire::Wire;
 
-/// What the first look found.
+/// The result of the first contact.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
-    /// The server's language.
+pub(super) struct ServerInfo {
+    /// The protocol of the server.
     pub(super) protocol: Protocol,
-    /// What it said about itself.
+    /// The version that the server reports.
     pub(super) version: String,
 }
 
-/// Looks at a server on a connection of its own, which is closed again.
+/// Contacts a server on a connection of its own, which is closed again.
 ///
 /// # Errors
-/// One line: nobody there, no answer, a login that is refused.
-pub(super) fn look(options: &Options) -> Result<Found, String> {
+/// One line: the server is unreachable, does not answer, or refuses the login.
+pub(super) fn look(options: &Options) -> Result<ServerInfo, String> {
     let server = &options.server;
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
@@ -30,7 +30,7 @@ pub(super) fn look(options: &Options) -> Result<Found, String> {
         _ => format!("{server}: {error}"),
     };
     let mut connection = server.connect_blocking(options.timeout).map_err(failed)?;
-    // memcached answers `VERSION`; Redis takes it for an inline command that it does not know.
+    // memcached answers `VERSION`; Redis reads the line as an unknown inline command.
     connection.write_all(b"version\r\n").map_err(failed)?;
     let line = read_line(&mut connection).map_err(failed)?;
     let spoken = match line.first() {
@@ -49,10 +49,10 @@ pub(super) fn look(options: &Options) -> Result<Found, String> {
     let protocol = options.protocol.unwrap_or(spoken);
     log_in(options, protocol, &mut connection)?;
     let version = line.strip_prefix(b"VERSION ").map_or(String::new(), shown);
-    Ok(Found { protocol, version })
+    Ok(ServerInfo { protocol, version })
 }
 
-/// Logs in once, so that a refusal is told before anything else happens.
+/// Logs in once, so that a refusal is reported before anything else happens.
 fn log_in(options: &Options, protocol: Protocol, connection: &mut Blocking) -> Result<(), String> {
     let mut words = Vec::new();
     let mut logins: Vec<(&str, Vec<u8>)> = Vec::new();

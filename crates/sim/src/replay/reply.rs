@@ -1,25 +1,25 @@
-//! Replies: octets in, replies out. Nothing here reads a socket.
+//! Parses replies from bytes. Nothing here reads a socket.
 
 use super::options::Protocol;
 
-/// The longest line taken for one.
+/// The longest accepted line.
 const LINE_BYTES_MAX: usize = 4096;
-/// The longest value taken for one.
+/// The longest accepted value.
 const VALUE_BYTES_MAX: u64 = 2 << 30;
 
 /// One reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply<'a> {
-    /// A value; RESP says no key and no number.
+    /// A value. RESP gives neither a key nor a CAS number.
     Value {
-        /// Whose, in memcached's words.
+        /// The key, in memcached's replies.
         key: Option<&'a [u8]>,
-        /// The number that `cas` wants.
+        /// The CAS number.
         unique: Option<u64>,
         /// The value.
         data: &'a [u8],
     },
-    /// `END`, a null: there is none.
+    /// `END` or a null: the item is absent.
     None,
     /// `STORED`, `OK`.
     Stored,
@@ -33,22 +33,22 @@ pub(super) enum Reply<'a> {
     Deleted,
     /// A number.
     Number(i128),
-    /// `ERROR`, `CLIENT_ERROR`, `SERVER_ERROR`, `-ERR` and its like: the line.
+    /// `ERROR`, `CLIENT_ERROR`, `SERVER_ERROR`, `-ERR` and the like: the line.
     Error(&'a [u8]),
 }
 
-/// What the octets at the start of a stream are.
+/// The bytes at the start of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
-    /// A reply, and how many octets it takes.
+    /// A reply and its length in bytes.
     Reply(Reply<'a>, usize),
-    /// The start of one that has at least this many octets.
+    /// An incomplete reply of at least this many bytes.
     Incomplete(usize),
-    /// No reply of this protocol.
+    /// Not a reply of this protocol.
     Garbage,
 }
 
-/// Looks at the start of `input`.
+/// Parses the start of `input`.
 #[inline]
 pub(super) fn parse(protocol: Protocol, input: &[u8]) -> Parsed<'_> {
     match protocol {
@@ -81,7 +81,7 @@ fn parse_memcached(input: &[u8]) -> Parsed<'_> {
     Parsed::Reply(reply, after)
 }
 
-/// `words`: key, flags, octets, perhaps a number; the value follows from `start` on.
+/// A value of memcached. `words` are key, flags, length and optionally a CAS number; the value starts at `start`.
 #[inline]
 fn memcached_value<'a>(input: &'a [u8], words: &'a [u8], start: usize) -> Parsed<'a> {
     let mut words = words.split(|&byte| byte == b' ');
@@ -131,7 +131,7 @@ fn parse_resp(input: &[u8]) -> Parsed<'_> {
     Parsed::Reply(reply, after)
 }
 
-/// A value of `bytes` octets from `start`, with `trailer` behind it.
+/// A value of `bytes` bytes from `start`, followed by `trailer`.
 #[inline]
 fn framed<'a>(
     input: &'a [u8],
@@ -151,7 +151,7 @@ fn framed<'a>(
     Parsed::Reply(reply(&input[start..end]), end + trailer.len())
 }
 
-/// The line at the start of `input`, without its end, and where the next one begins.
+/// The line at the start of `input` without its end, and the start of the next line.
 #[inline]
 fn line(input: &[u8]) -> Result<(&[u8], usize), Parsed<'_>> {
     let looked_at = &input[..input.len().min(LINE_BYTES_MAX)];
@@ -163,7 +163,7 @@ fn line(input: &[u8]) -> Result<(&[u8], usize), Parsed<'_>> {
     }
 }
 
-/// A number in decimal digits, and nothing else.
+/// A decimal number without anything else.
 #[inline]
 pub(super) fn whole_number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
@@ -187,7 +187,8 @@ mod tests {
         Reply::Value { key, unique, data }
     }
 
-    /// Every start of it is incomplete and asks for no more octets than there are; what follows changes nothing.
+    /// Checks that every prefix is incomplete and asks for no more bytes than there are, and that bytes after the
+    /// reply change nothing.
     fn check(protocol: Protocol, input: &[u8], expected: Reply<'_>) {
         for cut in 0..input.len() {
             match parse(protocol, &input[..cut]) {
@@ -265,7 +266,7 @@ mod tests {
         }
     }
 
-    /// The replies of a whole stream that comes in pieces: what is incomplete waits for more.
+    /// The replies of a whole stream that arrives in pieces.
     fn in_pieces(protocol: Protocol, stream: &[u8], cuts: &[usize]) -> Vec<String> {
         let mut replies = Vec::new();
         let (mut at, mut needed) = (0, 0);

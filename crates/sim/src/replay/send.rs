@@ -1,8 +1,8 @@
-//! From an order to octets on the wire.
+//! Turns requests into commands and commands into bytes.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::connection::{Errand, Pending, Queued, State};
+use super::connection::{Command, ConnectionState, Pending, Queued};
 use super::feed::{Order, Phase};
 use super::key::Keys;
 use super::link::broken_by;
@@ -12,15 +12,15 @@ use super::wire::{Content, Message, Verb};
 use super::worker::Worker;
 use crate::{Op, Request};
 
-/// Octets that may wait to be written before no more requests are written down.
+/// Unwritten bytes at which no further requests are encoded.
 const OUT_BYTES_MAX: usize = 256 * 1024;
-/// How late a request must be sent to be called late.
+/// A request sent later than this after its due time counts as late.
 const LATE_NS: u64 = 1_000_000;
 
 impl Worker {
     /// Fills a connection up to its depth and writes.
     pub(super) fn send(&mut self, at: usize) {
-        if !matches!(self.connections[at].state, State::Up { .. }) {
+        if !matches!(self.connections[at].state, ConnectionState::Up { .. }) {
             return;
         }
         let now_ns = self.shared.now_ns();
@@ -30,11 +30,11 @@ impl Worker {
             if connection.pending.len() >= depth || connection.unwritten_bytes() >= OUT_BYTES_MAX {
                 break;
             }
-            if let Some(errand) = connection.errands.pop_front() {
-                self.put(at, errand, now_ns);
+            if let Some(command) = connection.commands.pop_front() {
+                self.put(at, command, now_ns);
             } else if let Some(queued) = connection.queue.pop_front() {
-                let errand = self.errand(&queued, now_ns);
-                self.put(at, errand, now_ns);
+                let command = self.command(&queued, now_ns);
+                self.put(at, command, now_ns);
             } else {
                 break;
             }
@@ -44,8 +44,8 @@ impl Worker {
         }
     }
 
-    /// What is sent for an order.
-    fn errand(&mut self, queued: &Queued, now_ns: u64) -> Errand {
+    /// The command for a request; `None` if nothing has to be sent.
+    fn command(&mut self, queued: &Queued, now_ns: u64) -> Command {
         let Queued { order: Order { request, due_ns }, phase } = *queued;
         let (kind, verb) = self.kind_and_verb(&request, phase);
         let key_length = self.shared.wire.keys.length(request.key, request.key_bytes);
@@ -55,7 +55,7 @@ impl Worker {
             self.tally.counts.lag_ns_max = self.tally.counts.lag_ns_max.max(lag_ns);
             self.tally.counts.late += u64::from(lag_ns > LATE_NS);
         }
-        Errand {
+        Command {
             verb,
             kind,
             counted,
@@ -100,17 +100,17 @@ impl Worker {
         now_ns >= begins_ns
     }
 
-    /// Writes a message down.
-    fn put(&mut self, at: usize, errand: Errand, now_ns: u64) {
-        let mut pending = Pending { errand, version: 0, zero: false, sent_ns: now_ns };
-        let verb = errand.verb;
+    /// Encodes a command.
+    fn put(&mut self, at: usize, command: Command, now_ns: u64) {
+        let mut pending = Pending { command, version: 0, zero: false, sent_ns: now_ns };
+        let verb = command.verb;
         if !matches!(verb, Verb::Get | Verb::Gets) {
             self.version += 1;
             pending.version = self.version;
         }
         match verb {
             Verb::Incr | Verb::Decr => {
-                self.ledger.entry(errand.identity).mark_counter();
+                self.ledger.entry(command.identity).mark_counter();
                 self.shared.counters_seen.store(true, Relaxed);
             }
             Verb::Append | Verb::Prepend => {
@@ -119,25 +119,25 @@ impl Worker {
             Verb::Set | Verb::Add | Verb::Replace | Verb::Cas(_)
                 if self.shared.counters_seen.load(Relaxed) =>
             {
-                pending.zero = self.ledger.get(errand.identity).is_some_and(|entry| entry.is_counter());
+                pending.zero = self.ledger.get(command.identity).is_some_and(|entry| entry.is_counter());
             }
             _ => {}
         }
-        if errand.kind == Kind::Fill {
-            self.fetches.stored(errand.identity);
+        if command.kind == Kind::Fill {
+            self.fetches.stored(command.identity);
         }
-        let value = Content::Value { version: pending.version, bytes: errand.value_bytes };
+        let value = Content::Value { version: pending.version, bytes: command.value_bytes };
         let message = Message {
             verb,
-            key: errand.key,
-            key_length: errand.key_length,
+            key: command.key,
+            key_length: command.key_length,
             content: if pending.zero { Content::Zero } else { value },
-            ttl_s: errand.ttl_s,
+            ttl_s: command.ttl_s,
         };
         let connection = &mut self.connections[at];
         let before = connection.out.len();
         self.shared.wire.put(&mut connection.out, &message);
-        if errand.counted {
+        if command.counted {
             self.tally.counts.bytes_out += (connection.out.len() - before) as u64;
         }
         connection.pending.push_back(pending);

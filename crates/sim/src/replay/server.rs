@@ -1,4 +1,4 @@
-//! Where a server listens, and connections to it.
+//! The address of a server, and connections to it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -10,14 +10,14 @@ use mio::event::Source as EventSource;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// A TCP address, with the name it was found by.
+    /// A TCP address, with the name that was resolved.
     Tcp {
-        /// What was asked for.
+        /// The name as given.
         name: String,
-        /// Where that is.
+        /// The resolved address.
         address: SocketAddr,
     },
     /// A UNIX socket.
@@ -25,10 +25,10 @@ pub enum Server {
 }
 
 impl Server {
-    /// Reads `host:port`, `[::1]:port`, a host alone (port 11211), or the path of a UNIX socket (with a `/` in it).
+    /// Parses `host:port`, `[::1]:port`, a host alone (port 11211), or the path of a UNIX socket (with a `/` in it).
     ///
     /// # Errors
-    /// A name that is not found, a port that is none; in one line.
+    /// A name that cannot be resolved, or an invalid port; in one line.
     pub fn parse(text: &str) -> Result<Server, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             return Ok(Server::Unix(PathBuf::from(path)));
@@ -46,7 +46,7 @@ impl Server {
         };
         let found = full.to_socket_addrs().map_err(|error| format!("server '{text}': {error}"))?;
         let mut found: Vec<SocketAddr> = found.collect();
-        // `localhost` is often both; servers listen on IPv4 more often than not.
+        // `localhost` often has addresses of both kinds, and servers listen on IPv4 more often.
         found.sort_by_key(SocketAddr::is_ipv6);
         let reached = found.iter().copied().find(|address| {
             found.len() == 1 || std::net::TcpStream::connect_timeout(address, Duration::from_secs(1)).is_ok()
@@ -57,7 +57,7 @@ impl Server {
         }
     }
 
-    /// Connects and waits until that is done. Reads and writes wait up to `timeout`.
+    /// Connects and waits for the connection. Reads and writes time out after `timeout`.
     pub(super) fn connect_blocking(&self, timeout: Duration) -> io::Result<Blocking> {
         match self {
             Server::Tcp { address, .. } => {
@@ -76,7 +76,7 @@ impl Server {
         }
     }
 
-    /// Begins to connect; the stream is writable once that is done.
+    /// Starts to connect. The stream becomes writable when the connection is up.
     pub(super) fn connect(&self) -> io::Result<Stream> {
         Ok(match self {
             Server::Tcp { address, .. } => Stream::Tcp(TcpStream::connect(*address)?),
@@ -94,7 +94,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// A connection whose reads and writes wait.
+/// A connection with blocking reads and writes.
 pub(super) enum Blocking {
     /// Over TCP.
     Tcp(std::net::TcpStream),
@@ -133,7 +133,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Listens for readiness in both directions.
+    /// Registers for readiness in both directions.
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let both = Interest::READABLE | Interest::WRITABLE;
         match self {
@@ -142,16 +142,16 @@ impl Stream {
         }
     }
 
-    /// Listens no longer.
+    /// Ends the registration.
     pub(super) fn deregister(&mut self, registry: &Registry) {
-        // A socket that is closed leaves the poll by itself.
+        // A closed socket leaves the poll by itself.
         let _ = match self {
             Stream::Tcp(stream) => stream.deregister(registry),
             Stream::Unix(stream) => stream.deregister(registry),
         };
     }
 
-    /// Whether the connection stands: `Ok(false)` while it is still being made.
+    /// Whether the connection is up; `Ok(false)` while it is still being made.
     pub(super) fn established(&self) -> io::Result<bool> {
         let (error, peer) = match self {
             Stream::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(|_| ())),
@@ -170,7 +170,7 @@ impl Stream {
         }
     }
 
-    /// Reads what is there.
+    /// Reads the available bytes.
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.read(into),
@@ -178,7 +178,7 @@ impl Stream {
         }
     }
 
-    /// Writes what fits.
+    /// Writes as many bytes as fit.
     pub(super) fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.write(from),

@@ -1,8 +1,8 @@
-//! What a reply does: it is held against its request, verified, counted, and may have consequences.
+//! Handles a reply: compares it with its request, verifies it, counts it, and sends what follows from it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::connection::{Errand, Pending};
+use super::connection::{Command, Pending};
 use super::faults::{Mishap, Wrong, shown};
 use super::judge::{Meaning, counts_possible, meaning};
 use super::link::Broken;
@@ -15,7 +15,7 @@ use super::wire::Verb;
 use super::worker::Worker;
 
 impl Worker {
-    /// Takes all replies of a connection that have come.
+    /// Handles all received replies of a connection.
     pub(super) fn take_replies(&mut self, at: usize) -> Result<(), Broken> {
         let connection = &mut self.connections[at];
         if connection.filled < connection.needed {
@@ -29,7 +29,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Says how many octets were taken.
+    /// Handles the replies in `input`. Returns the number of bytes consumed.
     fn take_replies_of(&mut self, at: usize, input: &[u8]) -> Result<usize, Broken> {
         let protocol = self.shared.wire.protocol;
         let now_ns = self.shared.now_ns();
@@ -44,13 +44,13 @@ impl Worker {
             };
             match parse(protocol, rest) {
                 Parsed::Reply(reply, bytes) => {
-                    if pending.errand.counted {
+                    if pending.command.counted {
                         self.tally.counts.bytes_in += bytes as u64;
                     }
-                    // A request whose reply is impossible stays in flight: it is lost with the connection.
+                    // A request with an impossible reply stays in flight and is lost with the connection.
                     self.settle(at, &pending, reply, &rest[..bytes], now_ns)?;
                     self.connections[at].pending.pop_front();
-                    works |= pending.errand.kind != Kind::Login;
+                    works |= pending.command.kind != Kind::Login;
                     taken += bytes;
                 }
                 Parsed::Incomplete(needed) => {
@@ -60,15 +60,15 @@ impl Worker {
                 Parsed::Garbage => {
                     let text = format!(
                         "expected a reply to {} {}, came '{}'",
-                        pending.errand.verb.name(),
-                        self.text_of_key(&pending.errand),
+                        pending.command.verb.name(),
+                        self.text_of_key(&pending.command),
                         shown(rest)
                     );
                     return Err(Broken(Mishap::Garbage, text));
                 }
             }
         }
-        // A server that lets us in and then goes silent, or closes, does not work.
+        // A server that accepts the login and then stays silent, or closes, does not count as working.
         if works {
             self.is_healthy(at);
         }
@@ -83,16 +83,16 @@ impl Worker {
         octets: &[u8],
         now_ns: u64,
     ) -> Result<(), Broken> {
-        let errand = &pending.errand;
-        if errand.kind == Kind::Login {
+        let command = &pending.command;
+        if command.kind == Kind::Login {
             return match reply {
                 Reply::Stored => Ok(()),
                 _ => Err(Broken(Mishap::Login, format!("the server said '{}'", shown(octets)))),
             };
         }
         self.key_text.clear();
-        self.shared.wire.keys.put(&mut self.key_text, errand.key, errand.key_length);
-        let means = meaning(self.shared.wire.protocol, errand.verb, &self.key_text, reply);
+        self.shared.wire.keys.put(&mut self.key_text, command.key, command.key_length);
+        let means = meaning(self.shared.wire.protocol, command.verb, &self.key_text, reply);
         if means != Meaning::Impossible {
             self.count_answer();
         }
@@ -100,17 +100,17 @@ impl Worker {
             Meaning::Impossible => {
                 let text = format!(
                     "{} {} cannot be answered with '{}'",
-                    errand.verb.name(),
-                    self.text_of_key(errand),
+                    command.verb.name(),
+                    self.text_of_key(command),
                     shown(octets)
                 );
                 return Err(Broken(Mishap::Impossible, text));
             }
             Meaning::Hit(data, unique) => self.settle_hit(at, pending, data, unique, now_ns),
-            Meaning::NotDone if errand.verb == Verb::Get => self.settle_miss(at, pending, now_ns),
+            Meaning::NotDone if command.verb == Verb::Get => self.settle_miss(at, pending, now_ns),
             Meaning::NotDone => {
-                if errand.verb == Verb::Delete {
-                    self.ledger_of_write(errand, |entry| entry.deleted(pending.version));
+                if command.verb == Verb::Delete {
+                    self.ledger_of_write(command, |entry| entry.deleted(pending.version));
                 }
                 self.count(pending, now_ns, |answers| answers.not_done += 1);
             }
@@ -123,11 +123,11 @@ impl Worker {
                 self.count(pending, now_ns, |answers| answers.done += 1);
             }
             Meaning::NotANumber => {
-                self.tally.counts.not_numbers += u64::from(errand.counted);
+                self.tally.counts.not_numbers += u64::from(command.counted);
                 self.count(pending, now_ns, |answers| answers.not_done += 1);
             }
             Meaning::Refused(line) => {
-                let text = || format!("{}: {}", errand.verb.name(), shown(line));
+                let text = || format!("{}: {}", command.verb.name(), shown(line));
                 self.faults.add_error(line, text);
                 self.count(pending, now_ns, |answers| answers.refused += 1);
             }
@@ -136,25 +136,25 @@ impl Worker {
     }
 
     fn count(&mut self, pending: &Pending, now_ns: u64, one: impl FnOnce(&mut super::tally::Answers)) {
-        let errand = &pending.errand;
-        if errand.counted {
-            one(&mut self.tally.counts.answers[errand.kind as usize]);
-            self.tally.took(errand.kind, latency_ns(pending, now_ns));
+        let command = &pending.command;
+        if command.counted {
+            one(&mut self.tally.counts.answers[command.kind as usize]);
+            self.tally.took(command.kind, latency_ns(pending, now_ns));
         }
     }
 
     fn settle_hit(&mut self, at: usize, pending: &Pending, data: &[u8], unique: Option<u64>, now_ns: u64) {
         self.verify(at, pending, data);
-        let errand = pending.errand;
-        if errand.verb == Verb::Gets {
+        let command = pending.command;
+        if command.verb == Verb::Gets {
             let verb = unique.map_or(Verb::Set, Verb::Cas);
-            let began_ns = if errand.began_ns == 0 { pending.sent_ns } else { errand.began_ns };
-            self.connections[at].errands.push_back(Errand { verb, began_ns, ..errand });
+            let began_ns = if command.began_ns == 0 { pending.sent_ns } else { command.began_ns };
+            self.connections[at].commands.push_back(Command { verb, began_ns, ..command });
             self.mark(at);
             return;
         }
         self.count(pending, now_ns, |answers| answers.done += 1);
-        if errand.counted && self.shared.backend.is_some() {
+        if command.counted && self.shared.backend.is_some() {
             self.tally.served(latency_ns(pending, now_ns));
         }
     }
@@ -163,20 +163,20 @@ impl Worker {
         self.count(pending, now_ns, |answers| answers.not_done += 1);
         let shared = self.shared.clone();
         let Some(backend) = &shared.backend else { return };
-        let errand = pending.errand;
-        let under_way = self.fetches.of_key(errand.identity);
-        let done_ns = under_way.unwrap_or_else(|| backend.fetch(now_ns, errand.penalty_us));
+        let command = pending.command;
+        let under_way = self.fetches.of_key(command.identity);
+        let done_ns = under_way.unwrap_or_else(|| backend.fetch(now_ns, command.penalty_us));
         if under_way.is_none() {
-            let fill = Errand { verb: Verb::Set, kind: Kind::Fill, began_ns: 0, ..errand };
+            let fill = Command { verb: Verb::Set, kind: Kind::Fill, began_ns: 0, ..command };
             self.fetches.begin(done_ns, at, fill);
         }
-        if errand.counted {
+        if command.counted {
             let counts = &mut self.tally.counts;
             match under_way {
                 Some(_) => counts.joined += 1,
                 None => {
                     counts.fetches += 1;
-                    counts.penalties_us += u64::from(errand.penalty_us);
+                    counts.penalties_us += u64::from(command.penalty_us);
                 }
             }
             let waited_ns = done_ns.saturating_sub(now_ns);
@@ -184,62 +184,62 @@ impl Worker {
             let scale = backend.penalty_scale();
             let penalty_ns = match scale > 0.0 {
                 true => waited_ns as f64 / scale,
-                false => f64::from(errand.penalty_us) * 1000.0,
+                false => f64::from(command.penalty_us) * 1000.0,
             };
             self.tally.served(latency_ns(pending, now_ns) + penalty_ns as u64);
         }
     }
 
-    /// What an acknowledged write says about its key.
+    /// Records an acknowledged write of its key.
     fn note_write(&mut self, pending: &Pending) {
-        let (errand, version) = (&pending.errand, pending.version);
-        let plain = is_plain(errand.value_bytes);
+        let (command, version) = (&pending.command, pending.version);
+        let plain = is_plain(command.value_bytes);
         let resp = self.shared.wire.protocol == Protocol::Resp;
-        match errand.verb {
-            Verb::Delete => self.ledger_of_write(errand, |entry| entry.deleted(version)),
-            Verb::Append => self.ledger_of_write(errand, |entry| entry.grown(version, plain)),
-            Verb::Prepend if !resp => self.ledger_of_write(errand, |entry| entry.grown(version, plain)),
-            _ if pending.zero => self.ledger_of_write(errand, |entry| entry.counted(0, version)),
-            _ => self.ledger_of_write(errand, |entry| entry.stored(version, plain)),
+        match command.verb {
+            Verb::Delete => self.ledger_of_write(command, |entry| entry.deleted(version)),
+            Verb::Append => self.ledger_of_write(command, |entry| entry.grown(version, plain)),
+            Verb::Prepend if !resp => self.ledger_of_write(command, |entry| entry.grown(version, plain)),
+            _ if pending.zero => self.ledger_of_write(command, |entry| entry.counted(0, version)),
+            _ => self.ledger_of_write(command, |entry| entry.stored(version, plain)),
         }
     }
 
-    fn ledger_of_write(&mut self, errand: &Errand, note: impl FnOnce(&mut super::ledger::Entry)) {
+    fn ledger_of_write(&mut self, command: &Command, note: impl FnOnce(&mut super::ledger::Entry)) {
         if self.shared.options.verify != Verify::Off && self.shared.ordered() {
-            note(self.ledger.entry(errand.identity));
+            note(self.ledger.entry(command.identity));
         }
     }
 
     fn check_count(&mut self, at: usize, pending: &Pending, number: i128) {
-        let errand = &pending.errand;
+        let command = &pending.command;
         if self.shared.options.verify == Verify::Off || !self.shared.ordered() {
             return;
         }
-        let before = self.ledger.get(errand.identity).and_then(|entry| entry.number());
+        let before = self.ledger.get(command.identity).and_then(|entry| entry.number());
         if let Some(before) = before {
-            let (one, other) = counts_possible(self.shared.wire.protocol, errand.verb, before);
+            let (one, other) = counts_possible(self.shared.wire.protocol, command.verb, before);
             if number != one && number != other {
                 let why = format!("{number} came, {one} was expected");
-                self.wrong(at, errand, Wrong::Number, || why);
+                self.wrong(at, command, Wrong::Number, || why);
             }
         }
-        self.ledger.entry(errand.identity).counted(number, pending.version);
+        self.ledger.entry(command.identity).counted(number, pending.version);
     }
 
     fn verify(&mut self, at: usize, pending: &Pending, data: &[u8]) {
         if self.shared.options.verify == Verify::Off {
             return;
         }
-        let errand = &pending.errand;
-        let known = if self.shared.ordered() { self.ledger.get(errand.identity).copied() } else { None };
-        let checked = self.shared.wire.values.check(data, errand.identity);
+        let command = &pending.command;
+        let known = if self.shared.ordered() { self.ledger.get(command.identity).copied() } else { None };
+        let checked = self.shared.wire.values.check(data, command.identity);
         if known.is_some_and(|entry| entry.is_deleted()) {
-            return self.wrong(at, errand, Wrong::Stale, || "the key had been deleted".to_owned());
+            return self.wrong(at, command, Wrong::Stale, || "the key had been deleted".to_owned());
         }
         match checked {
-            Checked::Short => self.tally.counts.verified += u64::from(errand.counted),
+            Checked::Short => self.tally.counts.verified += u64::from(command.counted),
             Checked::Row(_) if known.is_some_and(|entry| !entry.may_be_row()) => {
-                self.wrong(at, errand, Wrong::Length, || "nothing was appended to it".to_owned());
+                self.wrong(at, command, Wrong::Length, || "nothing was appended to it".to_owned());
             }
             Checked::Whole(version) | Checked::Row(version) => {
                 let version_min = known.map_or(0, |entry| entry.version_min());
@@ -250,20 +250,20 @@ impl Worker {
                          ({} writes of this thread, or {behind_s:.1} s for one of an earlier run)",
                         version_min - version
                     );
-                    self.wrong(at, errand, Wrong::Stale, || text);
+                    self.wrong(at, command, Wrong::Stale, || text);
                 } else {
-                    self.tally.counts.verified += u64::from(errand.counted);
+                    self.tally.counts.verified += u64::from(command.counted);
                 }
             }
-            Checked::Wrong(flaw) => self.verify_otherwise(at, errand, data, flaw, known),
+            Checked::Wrong(flaw) => self.verify_otherwise(at, command, data, flaw, known),
         }
     }
 
-    /// A value that is none of ours may be a number, or have pieces that cannot be told.
+    /// Verifies a value without a valid header: it may be a number, or have pieces that cannot be verified.
     fn verify_otherwise(
         &mut self,
         at: usize,
-        errand: &Errand,
+        command: &Command,
         data: &[u8],
         flaw: Flaw,
         known: Option<super::ledger::Entry>,
@@ -277,13 +277,13 @@ impl Worker {
             return match known.and_then(|entry| entry.number()).filter(|&expected| expected != number) {
                 Some(expected) => {
                     let why = format!("{number} came, {expected} was expected");
-                    self.wrong(at, errand, Wrong::Number, || why);
+                    self.wrong(at, command, Wrong::Number, || why);
                 }
-                None => self.tally.counts.verified += u64::from(errand.counted),
+                None => self.tally.counts.verified += u64::from(command.counted),
             };
         }
         if opaque {
-            self.tally.counts.unverified += u64::from(errand.counted);
+            self.tally.counts.unverified += u64::from(command.counted);
             return;
         }
         let wrong = match flaw {
@@ -292,42 +292,42 @@ impl Worker {
             Flaw::Key => Wrong::OtherKey,
         };
         let values = &shared.wire.values;
-        let differs = values.first_difference(data, errand.identity);
+        let differs = values.first_difference(data, command.identity);
         let at_octet = differs.map_or(String::new(), |octet| format!(", different from octet {octet} on"));
         let text = format!("{} octets{at_octet}: '{}'", data.len(), shown(data));
         if flaw == Flaw::Key || !self.may_be_of_earlier_run(known) {
-            return self.wrong(at, errand, wrong, || text);
+            return self.wrong(at, command, wrong, || text);
         }
-        let text = self.text_of_wrong(at, errand, &text);
+        let text = self.text_of_wrong(at, command, &text);
         let all = &mut self.doubts;
         let doubts = if number_of(data).is_some() { &mut all.numbers } else { &mut all.others };
         doubts.faults.add_wrong(wrong, || text);
-        doubts.counted += u64::from(errand.counted);
+        doubts.counted += u64::from(command.counted);
     }
 
-    /// Whether this run has surely not stored what is there; of keys that are not remembered it is not known.
+    /// Whether the value may come from an earlier run. For keys that are not remembered this is unknown.
     fn may_be_of_earlier_run(&self, known: Option<super::ledger::Entry>) -> bool {
         self.shared.ordered() && self.ledger.forgotten == 0 && known.is_none_or(|entry| entry.is_unwritten())
     }
 
-    fn wrong(&mut self, at: usize, errand: &Errand, wrong: Wrong, why: impl FnOnce() -> String) {
-        let text = self.text_of_wrong(at, errand, &why());
+    fn wrong(&mut self, at: usize, command: &Command, wrong: Wrong, why: impl FnOnce() -> String) {
+        let text = self.text_of_wrong(at, command, &why());
         self.faults.add_wrong(wrong, || text);
     }
 
-    fn text_of_wrong(&self, at: usize, errand: &Errand, why: &str) -> String {
-        let (verb, key) = (errand.verb.name(), self.text_of_key(errand));
+    fn text_of_wrong(&self, at: usize, command: &Command, why: &str) -> String {
+        let (verb, key) = (command.verb.name(), self.text_of_key(command));
         format!("{verb} {key} on connection {}: {why}", self.connections[at].number)
     }
 }
 
-/// From when the request was due, or sent.
+/// Latency since the request was due, or since it was sent.
 fn latency_ns(pending: &Pending, now_ns: u64) -> u64 {
-    let began_ns = if pending.errand.began_ns == 0 { pending.sent_ns } else { pending.errand.began_ns };
+    let began_ns = if pending.command.began_ns == 0 { pending.sent_ns } else { pending.command.began_ns };
     now_ns.saturating_sub(began_ns)
 }
 
-/// The number that a counter's value shows; memcached leaves blanks behind a number that became shorter.
+/// The number shown by the value of a counter. memcached leaves blanks behind a number that became shorter.
 fn number_of(data: &[u8]) -> Option<i128> {
     std::str::from_utf8(data).ok()?.trim_end_matches(' ').parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What the threads of a run share.
+//! The state shared by the threads of a run.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -9,32 +9,32 @@ use super::options::{Options, Warmup};
 use super::wire::Wire;
 use crate::mix::mix64;
 
-/// How long after the last thread reached the gate it opens.
+/// Delay between the last worker's arrival at the gate and its opening.
 const GATE_NS: u64 = 1_000_000;
 
-/// What the threads share.
+/// The state shared by the threads of a run.
 pub(super) struct Shared {
-    /// What was asked.
+    /// The options.
     pub(super) options: Options,
-    /// How requests are written.
+    /// The encoding of requests.
     pub(super) wire: Wire,
-    /// Where misses are fetched.
+    /// The simulated back end, if misses are fetched.
     pub(super) backend: Option<Backend>,
-    /// The first version; later runs begin with a higher one.
+    /// The first version; a later run starts with a higher one.
     pub(super) version_first: u64,
-    /// Everybody ends.
+    /// Whether all threads shall end.
     pub(super) stop: AtomicBool,
-    /// A connection on which requests wait was down for too long.
+    /// Whether a connection with waiting requests was down for too long.
     pub(super) abandoned: AtomicBool,
-    /// Requests answered so far, of all phases.
+    /// Requests answered so far, in all phases.
     pub(super) answered: AtomicU64,
-    /// Connections that work.
+    /// Number of healthy connections.
     pub(super) healthy: AtomicUsize,
-    /// Whether a key was counted with.
+    /// Whether some key was counted with.
     pub(super) counters_seen: AtomicBool,
-    /// Whether a piece was appended or prepended.
+    /// Whether some value was appended or prepended to.
     pub(super) growth_seen: AtomicBool,
-    /// Threads that have nothing to send.
+    /// For each worker, whether it has nothing to send.
     pub(super) starving: Vec<AtomicBool>,
     began: Instant,
     at_gate: AtomicUsize,
@@ -44,7 +44,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// A run that begins now.
+    /// A run that starts now.
     pub(super) fn new(options: Options, wire: Wire, version_first: u64) -> Shared {
         Shared {
             backend: options.read_through.map(Backend::new),
@@ -66,7 +66,7 @@ impl Shared {
         }
     }
 
-    /// For tests of one part, without a server.
+    /// For tests of one part without a server.
     #[cfg(test)]
     pub(super) fn of_test(options: Options) -> Shared {
         let protocol = super::options::Protocol::Memcached;
@@ -79,31 +79,31 @@ impl Shared {
         Shared::new(options, wire, 1)
     }
 
-    /// Nanoseconds since the run began; never 0.
+    /// Nanoseconds since the start of the run; never 0.
     #[inline]
     pub(super) fn now_ns(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64 + 1
     }
 
-    /// Whether all requests of a key go over one connection.
+    /// Whether all requests of a key use one connection.
     #[inline]
     pub(super) fn ordered(&self) -> bool {
         !self.options.spread
     }
 
-    /// The connection of a key, of all threads' connections.
+    /// The connection of a key, among the connections of all threads.
     #[inline]
     pub(super) fn connection_of(&self, key: u64) -> usize {
         ((u128::from(mix64(key ^ 0x5ca1_ab1e)) * self.options.connections as u128) >> 64) as usize
     }
 
-    /// The thread of a connection.
+    /// The worker of a connection.
     #[inline]
     pub(super) fn thread_of(&self, connection: usize) -> usize {
         connection % self.options.threads
     }
 
-    /// A thread has answered everything before the gate.
+    /// A worker has answered everything before the gate.
     pub(super) fn arrive(&self) {
         if self.at_gate.fetch_add(1, AcqRel) + 1 == self.options.threads {
             let opens_ns = self.now_ns() + GATE_NS;
@@ -118,18 +118,19 @@ impl Shared {
         }
     }
 
-    /// When the gate opens, once that is known.
+    /// The time at which the gate opens, once it is known.
     pub(super) fn gate_ns(&self) -> Option<u64> {
         Some(self.gate_ns.load(Acquire)).filter(|&ns| ns != 0)
     }
 
-    /// When measuring begins, once that is known.
+    /// The time at which measuring starts, once it is known.
     #[inline]
     pub(super) fn measure_ns(&self) -> Option<u64> {
         Some(self.measure_ns.load(Acquire)).filter(|&ns| ns != 0)
     }
 
-    /// The first measured request is sent; says when that was, for it may have been another thread's.
+    /// The first measured request is sent. Returns the time at which measuring started, which another thread may have
+    /// set.
     pub(super) fn begin_measuring(&self, now_ns: u64) -> u64 {
         match self.measure_ns.compare_exchange(0, now_ns, AcqRel, Acquire) {
             Ok(_) => now_ns,
@@ -137,12 +138,12 @@ impl Shared {
         }
     }
 
-    /// How much of the source has been read.
+    /// Sets how much of the source has been read.
     pub(super) fn set_progress(&self, ratio: Option<f64>) {
         self.progress.store(ratio.unwrap_or(f64::NAN).to_bits(), Relaxed);
     }
 
-    /// How much of the source has been read, if that can be told.
+    /// How much of the source has been read, from 0 to 1, if known.
     pub(super) fn progress(&self) -> Option<f64> {
         Some(f64::from_bits(self.progress.load(Relaxed))).filter(|ratio| !ratio.is_nan())
     }

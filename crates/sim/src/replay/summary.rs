@@ -1,21 +1,21 @@
-//! What was measured, as a report.
+//! The report of a replay.
 
-use super::Outcome;
 use super::collect::{Collected, Second};
 use super::faults::Faults;
 use super::feed::Fed;
 use super::options::{CasAs, Options, Pace, Protocol, Verify, Warmup};
-use super::probe::Found;
+use super::outcome::Outcome;
+use super::probe::ServerInfo;
 use super::tally::{Counts, Kind, Latencies, Tally};
 use crate::PENALTY_UNKNOWN_US;
 use crate::report::{Cell, Chart, Part, Report, Scale, Table};
 
-/// The percentiles that are told.
+/// The percentiles in the report.
 const QUANTILES: [(&str, f64); 5] =
     [("p50 us", 0.5), ("p90 us", 0.9), ("p99 us", 0.99), ("p99.9 us", 0.999), ("p99.99 us", 0.9999)];
 
-/// Puts the outcome together.
-pub(super) fn outcome(options: &Options, found: &Found, collected: Collected, fed: Fed) -> Outcome {
+/// Builds the outcome.
+pub(super) fn outcome(options: &Options, found: &ServerInfo, collected: Collected, fed: Fed) -> Outcome {
     let report = report(options, found, &collected, &fed);
     Outcome {
         report,
@@ -27,7 +27,7 @@ pub(super) fn outcome(options: &Options, found: &Found, collected: Collected, fe
     }
 }
 
-fn report(options: &Options, found: &Found, collected: &Collected, fed: &Fed) -> Report {
+fn report(options: &Options, found: &ServerInfo, collected: &Collected, fed: &Fed) -> Report {
     let total = &collected.total;
     let mut report = Report {
         title: format!("Replay of {} against {}", fed.description, options.server),
@@ -51,7 +51,7 @@ fn report(options: &Options, found: &Found, collected: &Collected, fed: &Fed) ->
     report
 }
 
-fn facts(options: &Options, found: &Found, collected: &Collected, fed: &Fed) -> Vec<(String, String)> {
+fn facts(options: &Options, found: &ServerInfo, collected: &Collected, fed: &Fed) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
     fact("source", fed.description.clone());
@@ -146,7 +146,7 @@ fn latency_cells(latencies: &Latencies) -> Vec<Cell> {
 fn operations(total: &Tally) -> Table {
     let columns = latency_columns(&["operation", "requests", "done", "not done", "errors"]);
     let mut table = Table::new("latency by operation", &columns);
-    for kind in Kind::TOLD {
+    for kind in Kind::REPORTED {
         let answers = total.counts.of(kind);
         let Some(latencies) = &total.latencies[kind as usize] else { continue };
         let mut cells = vec![
@@ -236,13 +236,13 @@ fn faults(faults: &Faults) -> Vec<Part> {
 }
 
 fn verification(counts: &Counts) -> Table {
-    let mut table = Table::new("values read", &["found right", "could not be told"]);
+    let mut table = Table::new("values read", &["found right", "could not be messages"]);
     table.row(vec![Cell::Count(counts.verified), Cell::Count(counts.unverified)]);
     table
 }
 
-/// What a reader of the figures has to know.
-fn notices(options: &Options, found: &Found, collected: &Collected, fed: &Fed) -> Vec<String> {
+/// Remarks that a reader of the figures needs.
+fn notices(options: &Options, found: &ServerInfo, collected: &Collected, fed: &Fed) -> Vec<String> {
     let mut notices = fed.notices.clone();
     let counts = &collected.total.counts;
     if let Some(error) = &fed.error {
@@ -274,12 +274,13 @@ fn notices(options: &Options, found: &Found, collected: &Collected, fed: &Fed) -
         notices.push(text);
     }
     if options.spread {
-        notices
-            .push("Requests of a key went over any connection: stale values could not be told.".to_owned());
+        notices.push(
+            "Requests of a key went over any connection: stale values could not be messages.".to_owned(),
+        );
     }
     if collected.ledger_forgotten > 0 {
         notices.push(format!(
-            "There were more keys than are remembered ({}): some stale values could not be told.",
+            "There were more keys than are remembered ({}): some stale values could not be messages.",
             options.verify_keys
         ));
     }
@@ -321,12 +322,12 @@ fn errors_of(counts: &Counts) -> u64 {
     counts.answers.iter().map(|answers| answers.refused).sum()
 }
 
-/// Latency over the part of the requests that took longer, both in powers of ten: the tail is most of the picture.
+/// Latency by the share of slower requests, both in powers of ten, so that the tail fills most of the chart.
 fn distribution(total: &Tally) -> Chart {
     let mut chart = Chart::new("latency distribution", "requests per slower one", "latency us");
     chart.x.scale = Scale::Log;
     chart.y.scale = Scale::Log;
-    for kind in Kind::TOLD {
+    for kind in Kind::REPORTED {
         let Some(latencies) = &total.latencies[kind as usize] else { continue };
         let mut points = Vec::new();
         let mut slower = 1.0;

@@ -1,15 +1,15 @@
-//! What is counted while it runs: by operation, and in a histogram for each.
+//! Counters and latency histograms of a run, by kind of request.
 
 use std::array;
 
 use hdrhistogram::Histogram;
 
-/// The longest latency that is told apart, in nanoseconds: two hours, longer than the longest penalty.
+/// The longest distinguishable latency in nanoseconds: two hours, longer than any penalty.
 const LATENCY_NS_MAX: u64 = 7_200_000_000_000;
 /// Significant decimal digits of a latency.
 const LATENCY_DIGITS: u8 = 3;
 
-/// What was asked, as a report tells it apart.
+/// The kind of a request in the report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -21,7 +21,7 @@ pub enum Kind {
     Add,
     /// A `replace`.
     Replace,
-    /// A `cas`; both of its exchanges together.
+    /// A `cas`; its two exchanges count as one.
     Cas,
     /// An `append`.
     Append,
@@ -41,12 +41,12 @@ pub enum Kind {
     Login,
 }
 
-/// How many kinds a report tells.
+/// The number of kinds in the report.
 pub(super) const KINDS: usize = Kind::Load as usize;
 
 impl Kind {
-    /// The kinds that a report tells.
-    pub(super) const TOLD: [Kind; KINDS] = [
+    /// The kinds in the report.
+    pub(super) const REPORTED: [Kind; KINDS] = [
         Kind::Get,
         Kind::Set,
         Kind::Add,
@@ -60,7 +60,7 @@ impl Kind {
         Kind::Fill,
     ];
 
-    /// Its name.
+    /// The name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Get => "get",
@@ -80,57 +80,57 @@ impl Kind {
     }
 }
 
-/// Answers of one kind.
+/// The answers to requests of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Answers {
-    /// Hits; writes that were done.
+    /// Hits, and writes that were done.
     pub done: u64,
-    /// Misses; writes whose condition did not hold.
+    /// Misses, and writes whose condition did not hold.
     pub not_done: u64,
     /// Error replies.
     pub refused: u64,
 }
 
 impl Answers {
-    /// All of them.
+    /// The sum of all answers.
     pub fn all(&self) -> u64 {
         self.done + self.not_done + self.refused
     }
 }
 
-/// Plain counts.
+/// The counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// By kind.
+    /// Answers by kind.
     pub answers: [Answers; KINDS],
-    /// Octets received.
+    /// Bytes received.
     pub bytes_in: u64,
-    /// Octets sent.
+    /// Bytes sent.
     pub bytes_out: u64,
     /// Fetches from the back end.
     pub fetches: u64,
-    /// Misses that waited for a fetch that was under way.
+    /// Misses that joined a fetch in progress.
     pub joined: u64,
-    /// Time that misses waited for the back end, in nanoseconds of the run.
+    /// Time in nanoseconds for which misses waited for the back end.
     pub waited_ns: u64,
-    /// Penalties of the fetches, in microseconds, not scaled.
+    /// Sum of the unscaled penalties of the fetches, in microseconds.
     pub penalties_us: u64,
     /// Requests sent more than a millisecond after they were due.
     pub late: u64,
-    /// Requests that were due and not sent when the run was ended.
+    /// Requests that were due but not sent when the run ended.
     pub unsent: u64,
-    /// How long after its time the latest request was sent, or was not yet sent at the end, in nanoseconds.
+    /// The largest delay between due time and sending in nanoseconds; at the end also that of unsent requests.
     pub lag_ns_max: u64,
-    /// Values that could not be told right from wrong.
+    /// Values that could not be verified.
     pub unverified: u64,
-    /// Values that were found right.
+    /// Values that were verified.
     pub verified: u64,
-    /// Counts of a value that is no number.
+    /// Counting commands that met a value that is not a number.
     pub not_numbers: u64,
 }
 
 impl Counts {
-    /// Adds others.
+    /// Adds other counters.
     pub(super) fn add(&mut self, other: &Counts) {
         for (mine, theirs) in self.answers.iter_mut().zip(&other.answers) {
             mine.done += theirs.done;
@@ -151,17 +151,17 @@ impl Counts {
         self.not_numbers += other.not_numbers;
     }
 
-    /// Answers to one kind.
+    /// The answers to one kind.
     pub fn of(&self, kind: Kind) -> Answers {
         self.answers[kind as usize]
     }
 
-    /// Requests of the trace that were answered; fills are none.
+    /// Answered requests of the trace; fills do not count.
     pub fn requests(&self) -> u64 {
         self.answers[..Kind::Fill as usize].iter().map(Answers::all).sum()
     }
 
-    /// Hits of all gets that got an answer.
+    /// Hit ratio of all answered gets.
     pub fn hit_ratio(&self) -> Option<f64> {
         let gets = self.of(Kind::Get);
         let all = gets.done + gets.not_done;
@@ -177,9 +177,9 @@ pub(super) fn latencies() -> Latencies {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS).expect("the bounds are constants that fit")
 }
 
-/// Counts and latencies of a stretch of time.
+/// Counters and latencies of some time.
 pub(super) struct Tally {
-    /// Plain counts.
+    /// The counters.
     pub(super) counts: Counts,
     /// Latencies by kind.
     pub(super) latencies: [Option<Box<Latencies>>; KINDS],
@@ -188,12 +188,12 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// An empty tally.
     pub(super) fn new() -> Tally {
         Tally { counts: Counts::default(), latencies: array::from_fn(|_| None), service: None }
     }
 
-    /// A request of this kind took so long.
+    /// Records the latency of a request of this kind.
     #[inline]
     pub(super) fn took(&mut self, kind: Kind, ns: u64) {
         self.latencies[kind as usize]
@@ -201,12 +201,12 @@ impl Tally {
             .saturating_record(ns.max(1));
     }
 
-    /// A get took so long with its penalty.
+    /// Records the service time of a get, including the penalty of a miss.
     pub(super) fn served(&mut self, ns: u64) {
         self.service.get_or_insert_with(|| Box::new(latencies())).saturating_record(ns.max(1));
     }
 
-    /// Adds another's.
+    /// Adds another tally.
     pub(super) fn add(&mut self, other: &Tally) {
         self.counts.add(&other.counts);
         for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
@@ -215,7 +215,7 @@ impl Tally {
         add_latencies(&mut self.service, other.service.as_deref());
     }
 
-    /// Latencies of all requests of the trace together.
+    /// The latencies of all requests of the trace.
     pub(super) fn all(&self) -> Latencies {
         let mut sum = latencies();
         for of_kind in self.latencies[..Kind::Fill as usize].iter().flatten() {

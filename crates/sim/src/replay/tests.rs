@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::connection::{Queued, State};
+use super::connection::{ConnectionState, Queued};
 use super::feed::{Order, Phase};
 use super::*;
 use crate::{Fields, Op, Request};
@@ -231,7 +231,7 @@ fn every_operation_is_played_and_understood() {
     let outcome = play(Options { depth: 1, connections: 1, ..options(serve(good)) }, &requests);
     assert_eq!(outcome.complaint(), None);
     assert_eq!(outcome.counts.requests(), ops.len() as u64);
-    for kind in Kind::TOLD {
+    for kind in Kind::REPORTED {
         let of_kind = ops.iter().filter(|(op, _)| format!("{op:?}").to_lowercase() == kind.name());
         let done = of_kind.clone().filter(|(_, done)| *done).count() as u64;
         let answers = outcome.counts.of(kind);
@@ -522,7 +522,7 @@ fn the_hdr_log_holds_every_latency() {
     assert_eq!(outcome.complaint(), None);
 }
 
-/// The octets of a text in base 64 (RFC 4648, section 4).
+/// The bytes of a text in base 64 (RFC 4648, section 4).
 fn base64_octets(text: &str) -> Vec<u8> {
     const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits: Vec<u32> = text.chars().filter_map(|c| DIGITS.find(c).map(|at| at as u32)).collect();
@@ -551,16 +551,16 @@ fn options_that_cannot_be_obeyed_are_told() {
 
 /// One thread with one connection that stands, without a server: the other end of its socket.
 fn alone(options: Options) -> (Worker, mio::net::UnixStream) {
-    let (parcels, orders) = mpsc::sync_channel(1);
+    let (batches, orders) = mpsc::sync_channel(1);
     let (empties, emptied) = mpsc::channel();
-    let (told, collected) = mpsc::channel();
+    let (messages, collected) = mpsc::channel();
     // Nobody feeds it, and nobody wants to know.
-    drop((parcels, emptied, collected));
+    drop((batches, emptied, collected));
     let poll = Poll::new().expect("a poll");
-    let mut worker = Worker::new(0, Arc::new(Shared::of_test(options)), poll, orders, empties, told);
+    let mut worker = Worker::new(0, Arc::new(Shared::of_test(options)), poll, orders, empties, messages);
     let (own, peer) = mio::net::UnixStream::pair().expect("a pair of sockets");
     worker.connections[0].stream = Some(server::Stream::Unix(own));
-    worker.connections[0].state = State::Up { since_ns: 1 };
+    worker.connections[0].state = ConnectionState::Up { since_ns: 1 };
     (worker, peer)
 }
 
@@ -693,16 +693,16 @@ fn of_earlier_run(value: &'static str, written: bool, later: Op) -> Outcome {
 #[test]
 fn what_an_earlier_run_may_have_counted_or_appended_cannot_be_told() {
     const FOREIGN: &str = "forty octets of which none is one of ours";
-    let told = |outcome: Outcome| (outcome.faults.wrong.values().sum::<u64>(), outcome.counts.unverified);
-    assert_eq!(told(of_earlier_run("17", false, Op::Incr)), (0, 1));
-    assert_eq!(told(of_earlier_run("17", false, Op::Append)), (0, 1));
-    assert_eq!(told(of_earlier_run(FOREIGN, false, Op::Append)), (0, 1));
+    let messages = |outcome: Outcome| (outcome.faults.wrong.values().sum::<u64>(), outcome.counts.unverified);
+    assert_eq!(messages(of_earlier_run("17", false, Op::Incr)), (0, 1));
+    assert_eq!(messages(of_earlier_run("17", false, Op::Append)), (0, 1));
+    assert_eq!(messages(of_earlier_run(FOREIGN, false, Op::Append)), (0, 1));
     // No counter becomes this.
-    assert_eq!(told(of_earlier_run(FOREIGN, false, Op::Incr)), (1, 0));
+    assert_eq!(messages(of_earlier_run(FOREIGN, false, Op::Incr)), (1, 0));
     // A source that neither counts nor appends leaves no doubt, and neither does a write of this run.
     for value in ["17", FOREIGN] {
-        assert_eq!(told(of_earlier_run(value, false, Op::Set)), (1, 0));
-        assert_eq!(told(of_earlier_run(value, true, Op::Incr)), (1, 0));
-        assert_eq!(told(of_earlier_run(value, true, Op::Append)), (1, 0));
+        assert_eq!(messages(of_earlier_run(value, false, Op::Set)), (1, 0));
+        assert_eq!(messages(of_earlier_run(value, true, Op::Incr)), (1, 0));
+        assert_eq!(messages(of_earlier_run(value, true, Op::Append)), (1, 0));
     }
 }

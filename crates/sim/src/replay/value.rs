@@ -1,64 +1,64 @@
-//! Values that say whose they are.
+//! Values that identify themselves.
 //!
 //! ```text
-//!   16 octets or more:  | whose: 4 | octets in all: 4 | version: 8 | pattern of whose, length and version ... |
-//!   fewer:              | pattern of whose and length |
+//!   16 bytes or more:  | key: 4 | total length: 4 | version: 8 | pattern from key, length and version ... |
+//!   fewer:             | pattern from key and length |
 //! ```
 //!
-//! The pattern is cut out of one block of random octets, so making it is a copy and checking it a comparison. A value
-//! that was appended or prepended to is a row of such values.
+//! The pattern is cut from one block of random bytes, so making a value is a copy and verifying it a comparison. A
+//! value that was appended or prepended to is a row of such values.
 
 use super::options::Verify;
 use crate::mix::mix64;
 
-/// Octets that say whose, how long and which version.
+/// Length of the header with key, length and version, in bytes.
 pub(super) const HEADER_BYTES: usize = 16;
 
 const STEP_BYTES: usize = 8 * 1024;
 const BLOCK_BYTES: usize = 2 * STEP_BYTES;
-/// How far the place in the block moves from one step of a long value to the next; odd, so that steps differ.
+/// How far the position in the block advances from one step of a long value to the next; odd, so that steps differ.
 const STEP_STRIDE: usize = 4051;
-/// Where `Verify::Fast` stops looking at every octet.
+/// Length in bytes up to which `Verify::Fast` compares every byte.
 const FAST_BYTES: usize = 64;
 
-/// What a value turned out to be.
+/// The result of verifying a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Checked {
-    /// A value of this key, written as this version.
+    /// A value of this key with this version.
     Whole(u64),
-    /// Several of this key in a row; the newest has this version.
+    /// Several values of this key in a row; the newest has this version.
     Row(u64),
     /// A value of this key that is too short for a version.
     Short,
-    /// Not what was stored.
+    /// Not the value that was stored.
     Wrong(Flaw),
 }
 
-/// How a value is wrong.
+/// The flaw of a wrong value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flaw {
-    /// Octets differ.
+    /// The bytes differ.
     Octets,
-    /// Octets are missing, or there are too many.
+    /// The value is too short or too long.
     Length,
-    /// It is the value of another key.
+    /// The value belongs to another key.
     Key,
 }
 
-/// Makes and checks values.
+/// Makes and verifies values.
 pub(super) struct Values {
     block: Box<[u8]>,
     verify: Verify,
 }
 
 impl Values {
-    /// Checks as closely as `verify` says.
+    /// Verifies as closely as `verify` says.
     pub(super) fn new(verify: Verify) -> Values {
         let words = (0..BLOCK_BYTES as u64 / 8).map(|word| mix64(word.wrapping_add(0x6c61_7264_6572)));
         Values { block: words.flat_map(u64::to_le_bytes).collect(), verify }
     }
 
-    /// Puts the value of `bytes` octets of the key `identity` at the end of `out`.
+    /// Appends the value of the key `identity` with `bytes` bytes to `out`.
     #[inline]
     pub(super) fn put(&self, out: &mut Vec<u8>, identity: u64, version: u64, bytes: usize) {
         if bytes < HEADER_BYTES {
@@ -77,7 +77,7 @@ impl Values {
         }
     }
 
-    /// Looks at a value that was read for the key `identity`.
+    /// Verifies a value that was read for the key `identity`.
     #[inline]
     pub(super) fn check(&self, value: &[u8], identity: u64) -> Checked {
         let Some(header) = Header::read(value) else {
@@ -96,7 +96,7 @@ impl Values {
         if own { self.check_row(value, identity) } else { Checked::Wrong(Flaw::Octets) }
     }
 
-    /// Values in a row.
+    /// Verifies a row of values.
     fn check_row(&self, value: &[u8], identity: u64) -> Checked {
         let whose = (identity >> 32) as u32;
         let mut rest = value;
@@ -133,7 +133,8 @@ impl Values {
         true
     }
 
-    /// Where a value first differs from the one that its own header announces, or that the key should have.
+    /// The first position at which a value differs from the one that its own header announces, or that the key should
+    /// have.
     pub(super) fn first_difference(&self, value: &[u8], identity: u64) -> Option<usize> {
         let mut good = Vec::new();
         let version = Header::read(value).map_or(0, |header| header.version);
@@ -166,7 +167,7 @@ impl Header {
         Some(Header { whose, bytes: word(4) ^ seal(whose, version), version })
     }
 
-    /// Where in the block the pattern begins.
+    /// The start of the pattern within the block.
     #[inline]
     fn place(&self) -> usize {
         let seed = (u64::from(self.whose) << 32 | u64::from(self.bytes)) ^ self.version.rotate_left(17);
@@ -174,13 +175,13 @@ impl Header {
     }
 }
 
-/// What the length in a header is covered with, so that another version does not go unseen where there is no pattern.
+/// A mask for the length in a header, so that another version is noticed even where there is no pattern.
 #[inline]
 fn seal(whose: u32, version: u64) -> u32 {
     (mix64(version ^ u64::from(whose) << 32) >> 32) as u32
 }
 
-/// The value of a key that has fewer octets than a header.
+/// The value of a key that is shorter than a header.
 #[inline]
 fn short(identity: u64, bytes: usize) -> [u8; HEADER_BYTES] {
     let first = mix64(identity ^ bytes as u64);

@@ -1,18 +1,18 @@
-//! Requests as octets: memcached's classic commands, and their RESP counterparts.
+//! Encodes requests: memcached's classic commands, and their RESP counterparts.
 
 use super::key::Keys;
 use super::options::Protocol;
 use super::value::Values;
 
-/// memcached takes a longer time to live for a point in time (protocol.txt: 30 days).
+/// memcached reads a longer time to live as a point in time (protocol.txt: 30 days).
 const MEMCACHED_TTL_S_MAX: u64 = 60 * 60 * 24 * 30;
 
-/// What one message asks for.
+/// The verb of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verb {
     /// Read.
     Get,
-    /// Read, with the number that `cas` wants.
+    /// Read, with the CAS number.
     Gets,
     /// Store.
     Set,
@@ -20,24 +20,24 @@ pub(super) enum Verb {
     Add,
     /// Store if present.
     Replace,
-    /// Store if the item still has this number.
+    /// Store if the item still has this CAS number.
     Cas(u64),
-    /// Grow at the end.
+    /// Append to the value.
     Append,
-    /// Grow at the front; RESP has none and is sent a `SET`.
+    /// Prepend to the value. RESP has no such command and gets a `SET`.
     Prepend,
     /// Remove.
     Delete,
-    /// Add 1.
+    /// Increase by 1.
     Incr,
-    /// Take 1 away.
+    /// Decrease by 1.
     Decr,
 }
 
-/// What is stored.
+/// The content to store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Content {
-    /// A value of this version and length.
+    /// A value with this version and length.
     Value { version: u64, bytes: u32 },
     /// The number 0, for a key that is counted with.
     Zero,
@@ -46,32 +46,32 @@ pub(super) enum Content {
 /// One message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
-    /// What is asked.
+    /// The verb.
     pub(super) verb: Verb,
-    /// The key's number.
+    /// The number of the key.
     pub(super) key: u64,
-    /// Octets of the key's text.
+    /// Length of the key's text in bytes.
     pub(super) key_length: usize,
-    /// What is stored, by verbs that store.
+    /// The content, for verbs that store.
     pub(super) content: Content,
-    /// Time to live in seconds; 0 = for ever.
+    /// Time to live in seconds; 0 = the item never expires.
     pub(super) ttl_s: u32,
 }
 
-/// Writes messages.
+/// Encodes messages.
 pub(super) struct Wire {
-    /// The language.
+    /// The protocol.
     pub(super) protocol: Protocol,
-    /// The text of keys.
+    /// Renders keys.
     pub(super) keys: Keys,
-    /// The values.
+    /// Makes values.
     pub(super) values: Values,
-    /// Seconds since 1970 when the run began: long times to live count from there.
+    /// Unix time of the start of the run, from which long times to live count.
     pub(super) began_unix_s: u64,
 }
 
 impl Wire {
-    /// Puts a message at the end of `out`.
+    /// Appends a message to `out`.
     #[inline]
     pub(super) fn put(&self, out: &mut Vec<u8>, message: &Message) {
         match self.protocol {
@@ -165,7 +165,7 @@ impl Wire {
         }
     }
 
-    /// What logs in: memcached's ASCII authentication or RESP's `AUTH`.
+    /// Encodes a login: memcached's ASCII authentication or RESP's `AUTH`.
     pub(super) fn put_login(protocol: Protocol, out: &mut Vec<u8>, user: &str, password: &str) {
         match protocol {
             Protocol::Memcached => {
@@ -177,7 +177,7 @@ impl Wire {
         }
     }
 
-    /// RESP's `SELECT`.
+    /// Encodes RESP's `SELECT`.
     pub(super) fn put_select(out: &mut Vec<u8>, database: u32) {
         put_words(out, &["SELECT", &database.to_string()]);
     }
@@ -189,7 +189,7 @@ impl Verb {
         !matches!(self, Verb::Get | Verb::Gets | Verb::Delete | Verb::Incr | Verb::Decr)
     }
 
-    /// How an error names it.
+    /// The name in an error message.
     pub(super) fn name(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -234,7 +234,7 @@ fn decimal_digits(number: u64) -> usize {
     number.checked_ilog10().unwrap_or(0) as usize + 1
 }
 
-/// Puts a number in decimal at the end of `out`.
+/// Appends a decimal number to `out`.
 #[inline]
 pub(super) fn put_number(out: &mut Vec<u8>, number: u64) {
     let mut text = [0u8; 20];

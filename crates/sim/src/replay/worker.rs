@@ -1,4 +1,4 @@
-//! One thread: an event loop over its connections.
+//! One worker: a thread with an event loop over its connections.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -8,93 +8,94 @@ use std::time::Duration;
 
 use mio::{Events, Poll, Token};
 
-use super::collect::Told;
-use super::connection::{Connection, Errand, Queued};
+use super::collect::WorkerMessage;
+use super::connection::{Command, Connection, Queued};
 use super::faults::{AllDoubts, Faults, shown};
-use super::feed::{Order, PARCELS_MAX, Parcel, Phase};
+use super::feed::{BATCHES_MAX, Batch, Order, Phase};
 use super::fetches::Fetches;
 use super::ledger::Ledger;
 use super::options::Pace;
 use super::shared::Shared;
 use super::tally::{Kind, Tally};
 
-/// How often time-outs, reconnects and the end of a second are looked after.
+/// Interval for time-outs, reconnects and the end of a second.
 const HOUSEKEEPING_NS: u64 = 20_000_000;
-/// Below this, the time to the next event is spent polling: the kernel's timers are too coarse.
+/// Below this, the time to the next event is spent polling, because the kernel's timers are too coarse.
 const SPIN_NS: u64 = 2_000_000;
-/// Fetches under way, at which no further requests are sent until some are done.
+/// At this number of fetches in progress, no further requests are sent until some are done.
 const FETCHES_MAX: usize = 1 << 20;
-/// Requests that wait for one connection: in a closed loop, and in an open one, where they are late.
+/// Maximum number of requests that wait for one connection: in a closed loop, and in an open loop, where they are
+/// late.
 const QUEUE_MAX: (usize, usize) = (256, 64 * 1024);
 /// Token of the waker.
 pub(super) const WAKER: Token = Token(usize::MAX);
 
 /// One thread of a run.
 pub(super) struct Worker {
-    /// Its number.
+    /// The number of the worker.
     pub(super) number: usize,
-    /// What all threads share.
+    /// The state shared by all threads.
     pub(super) shared: Arc<Shared>,
-    /// Its share of the connections.
+    /// The connections of this worker.
     pub(super) connections: Vec<Connection>,
-    /// What is known of its keys.
+    /// The known states of its keys.
     pub(super) ledger: Ledger,
-    /// What went wrong.
+    /// Everything that went wrong.
     pub(super) faults: Faults,
-    /// What may have gone wrong; the end of the run tells.
+    /// Values that may be wrong; the end of the run decides.
     pub(super) doubts: AllDoubts,
-    /// What was counted in this second.
+    /// The counts of the current second.
     pub(super) tally: Tally,
-    /// Misses that are being fetched.
+    /// The fetches in progress.
     pub(super) fetches: Fetches,
-    /// The text of the key at hand.
+    /// Buffer for the text of a key.
     pub(super) key_text: Vec<u8>,
     pub(super) poll: Poll,
-    /// The version that was written last.
+    /// The last written version.
     pub(super) version: u64,
-    /// When measuring begins, once it is known.
+    /// The time at which measuring starts, once it is known.
     pub(super) measure_ns: Option<u64>,
-    parcels: Receiver<Parcel>,
+    batches: Receiver<Batch>,
     empties: Sender<Vec<Order>>,
-    told: Sender<Told>,
-    /// The parcel at hand, and how much of it has been shared out.
-    parcel: Option<(Phase, Vec<Order>, usize)>,
+    messages: Sender<WorkerMessage>,
+    /// The current batch, and how much of it has been distributed.
+    batch: Option<(Phase, Vec<Order>, usize)>,
     gate: Gate,
-    /// Whether nothing more will come.
+    /// Whether the reader has ended.
     fed: bool,
     /// Connections that may have something to send.
     marked: Vec<usize>,
-    /// The second of the measured time that is being counted.
+    /// The current second of the measured time.
     second: u64,
     housekeeping_ns: u64,
     answered: u64,
     next_spread: usize,
-    /// When it was seen that everybody ends.
+    /// The time at which the stop was noticed.
     stopped_ns: Option<u64>,
 }
 
-/// Where the thread is with respect to the gate.
+/// The position of the worker relative to the gate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gate {
-    /// Before it.
+    /// Before the gate.
     Ahead,
-    /// At it, with requests not answered yet.
+    /// At the gate, with unanswered requests.
     Draining,
-    /// Waiting for it to open.
+    /// Waiting for the gate to open.
     Waiting,
-    /// Through; it opened at this time.
+    /// Behind the gate, which opened at this time.
     Behind(u64),
 }
 
 impl Worker {
-    /// A thread with its share of the connections.
+    /// A worker with its share of the connections.
     pub(super) fn new(
         number: usize,
         shared: Arc<Shared>,
         poll: Poll,
-        parcels: Receiver<Parcel>,
+        batches: Receiver<Batch>,
         empties: Sender<Vec<Order>>,
-        told: Sender<Told>,
+        messages: Sender<WorkerMessage>,
     ) -> Worker {
         let options = &shared.options;
         let connections = (number..options.connections).step_by(options.threads);
@@ -108,10 +109,10 @@ impl Worker {
             fetches: Fetches::default(),
             key_text: Vec::new(),
             poll,
-            parcels,
+            batches,
             empties,
-            told,
-            parcel: None,
+            messages,
+            batch: None,
             gate: Gate::Ahead,
             fed: false,
             marked: Vec::new(),
@@ -126,7 +127,7 @@ impl Worker {
         }
     }
 
-    /// Sends what it is handed until there is no more, or everybody stops.
+    /// Sends the requests it receives until there are no more, or until all threads stop.
     pub(super) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.is_over() {
@@ -152,8 +153,8 @@ impl Worker {
             }
         }
         self.report_second(u64::MAX);
-        // The collector outlives its threads.
-        let _ = self.told.send(Told::End {
+        // The collector outlives the workers, so the message is received.
+        let _ = self.messages.send(WorkerMessage::End {
             thread: self.number,
             faults: Box::new(self.faults),
             doubts: Box::new(self.doubts),
@@ -169,23 +170,23 @@ impl Worker {
             self.fetches.clear();
             for connection in &mut self.connections {
                 connection.queue.clear();
-                connection.errands.clear();
+                connection.commands.clear();
                 if connection.stream.is_none() {
                     connection.pending.clear();
                 }
             }
         }
-        self.fed && self.parcel.is_none() && self.is_drained()
+        self.fed && self.batch.is_none() && self.is_drained()
     }
 
-    /// The run is ended: nothing more is sent. What was due by then, of all that was handed over, is counted.
+    /// Drops all requests at the end of the run, and counts those that were due.
     fn drop_orders(&mut self) {
         let stopped_ns = *self.stopped_ns.get_or_insert_with(|| self.shared.now_ns());
         let measuring = self.shared.measure_ns().is_some_and(|begins_ns| begins_ns <= stopped_ns);
         let gate_ns = match self.gate {
             Gate::Behind(gate_ns) if self.shared.options.pace != Pace::Closed && measuring => gate_ns,
             _ => {
-                self.parcel = None;
+                self.batch = None;
                 return;
             }
         };
@@ -199,11 +200,11 @@ impl Worker {
         for connection in &mut self.connections {
             connection.queue.drain(..).for_each(|queued| unsent(queued.phase, queued.order.due_ns));
         }
-        if let Some((phase, orders, at)) = self.parcel.take() {
+        if let Some((phase, orders, at)) = self.batch.take() {
             orders[at..].iter().for_each(|order| unsent(phase, gate_ns + order.due_ns));
         }
-        for parcel in self.parcels.try_iter().take(PARCELS_MAX) {
-            if let Parcel::Orders(phase, orders) = parcel {
+        for batch in self.batches.try_iter().take(BATCHES_MAX) {
+            if let Batch::Orders(phase, orders) = batch {
                 orders.iter().for_each(|order| unsent(phase, gate_ns + order.due_ns));
             }
         }
@@ -213,16 +214,16 @@ impl Worker {
         self.fetches.is_empty() && self.connections.iter().all(Connection::is_idle)
     }
 
-    /// Hands orders to connections as long as there is room, and their time has come.
+    /// Distributes requests to connections as long as there is room and they are due.
     fn take_orders(&mut self, now_ns: u64) {
-        while self.pass_gate(now_ns) && (self.parcel.is_some() || self.next_parcel()) {
+        while self.pass_gate(now_ns) && (self.batch.is_some() || self.next_batch()) {
             if !self.share_out(now_ns) {
                 return;
             }
         }
     }
 
-    /// Whether orders may be taken.
+    /// Whether requests may be distributed.
     fn pass_gate(&mut self, now_ns: u64) -> bool {
         if self.gate == Gate::Draining && self.is_drained() {
             self.shared.arrive();
@@ -236,27 +237,27 @@ impl Worker {
         matches!(self.gate, Gate::Ahead | Gate::Behind(_))
     }
 
-    /// Whether a parcel, or the word to gather at the gate, was there.
-    fn next_parcel(&mut self) -> bool {
+    /// Receives a batch, or the message to wait at the gate. Returns whether there was one.
+    fn next_batch(&mut self) -> bool {
         let starving = &self.shared.starving[self.number];
-        let mut found = self.parcels.try_recv();
+        let mut found = self.batches.try_recv();
         if matches!(found, Err(TryRecvError::Empty)) {
             starving.store(true, Relaxed);
-            // One may have come between the look and the word.
-            found = self.parcels.try_recv();
+            // A batch may have arrived between the check and the flag.
+            found = self.batches.try_recv();
         }
         match found {
-            Ok(Parcel::Orders(phase, orders)) => self.parcel = Some((phase, orders, 0)),
-            Ok(Parcel::Gate) => self.gate = Gate::Draining,
+            Ok(Batch::Orders(phase, orders)) => self.batch = Some((phase, orders, 0)),
+            Ok(Batch::Gate) => self.gate = Gate::Draining,
             Err(TryRecvError::Disconnected) => self.fed = true,
             Err(TryRecvError::Empty) => return false,
         }
         !self.fed
     }
 
-    /// Shares out the parcel at hand; says whether all of it could be.
+    /// Distributes the current batch. Returns whether all of it was distributed.
     fn share_out(&mut self, now_ns: u64) -> bool {
-        let Some((phase, orders, mut at)) = self.parcel.take() else { return true };
+        let Some((phase, orders, mut at)) = self.batch.take() else { return true };
         let open_loop = self.shared.options.pace != Pace::Closed && phase != Phase::Load;
         let queue_max = if open_loop { QUEUE_MAX.1 } else { QUEUE_MAX.0.max(self.shared.options.depth * 4) };
         let gate_ns = if let Gate::Behind(gate_ns) = self.gate { gate_ns } else { 0 };
@@ -272,12 +273,12 @@ impl Worker {
             at += 1;
         }
         if at < orders.len() {
-            self.parcel = Some((phase, orders, at));
+            self.batch = Some((phase, orders, at));
             return false;
         }
         let mut empty = orders;
         empty.clear();
-        // The reader may be gone already.
+        // The reader may have ended already.
         let _ = self.empties.send(empty);
         true
     }
@@ -297,7 +298,7 @@ impl Worker {
         None
     }
 
-    /// The connection may have something to send.
+    /// Marks a connection that may have something to send.
     pub(super) fn mark(&mut self, connection: usize) {
         if !self.connections[connection].marked {
             self.connections[connection].marked = true;
@@ -306,13 +307,13 @@ impl Worker {
     }
 
     fn end_fetches(&mut self, now_ns: u64) {
-        while let Some((connection, errand)) = self.fetches.next_done(now_ns) {
-            self.connections[connection].errands.push_back(errand);
+        while let Some((connection, command)) = self.fetches.next_done(now_ns) {
+            self.connections[connection].commands.push_back(command);
             self.mark(connection);
         }
     }
 
-    /// Sends on all connections that may have something to send.
+    /// Sends on all marked connections.
     fn send_marked(&mut self) {
         while let Some(at) = self.marked.pop() {
             self.connections[at].marked = false;
@@ -320,7 +321,7 @@ impl Worker {
         }
     }
 
-    /// One more request was answered.
+    /// Counts an answered request.
     pub(super) fn count_answer(&mut self) {
         self.answered += 1;
     }
@@ -339,22 +340,26 @@ impl Worker {
         }
     }
 
-    /// The text of an errand's key, for people.
-    pub(super) fn text_of_key(&self, errand: &Errand) -> String {
-        if errand.kind == Kind::Login {
+    /// The text of a command's key, for people.
+    pub(super) fn text_of_key(&self, command: &Command) -> String {
+        if command.kind == Kind::Login {
             return "(login)".to_owned();
         }
         let mut text = Vec::new();
-        self.shared.wire.keys.put(&mut text, errand.key, errand.key_length);
+        self.shared.wire.keys.put(&mut text, command.key, command.key_length);
         shown(&text)
     }
 
-    /// Hands what was counted so far to the collector; seconds before `second` are complete.
+    /// Sends the counts so far to the collector. Seconds before `second` are complete.
     fn report_second(&mut self, second: u64) {
         let tally = Box::new(std::mem::replace(&mut self.tally, Tally::new()));
-        // The collector outlives its threads.
-        let _ =
-            self.told.send(Told::Second { thread: self.number, second: self.second, next: second, tally });
+        // The collector outlives the workers, so the message is received.
+        let _ = self.messages.send(WorkerMessage::Second {
+            thread: self.number,
+            second: self.second,
+            next: second,
+            tally,
+        });
         self.second = second;
     }
 
@@ -365,7 +370,7 @@ impl Worker {
         }
         let now_ns = self.shared.now_ns();
         let mut next_ns = self.fetches.next_ns().unwrap_or(u64::MAX);
-        match (self.gate, &self.parcel) {
+        match (self.gate, &self.batch) {
             (Gate::Waiting, _) => next_ns = now_ns,
             (Gate::Behind(gate_ns), Some((_, orders, at))) if self.shared.options.pace != Pace::Closed => {
                 next_ns = next_ns.min(gate_ns + orders.get(*at).map_or(0, |order| order.due_ns));

@@ -1,30 +1,40 @@
-//! Charts as SVG. The drawing library lays out and draws axes and shapes; legend and page are ours.
+//! Charts as SVG. The plotters library lays out and draws axes and shapes; this file adds the legend and the page.
 
 use std::fmt::Write;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::scale::{Division, Reach, has_place};
+use super::data::{Chart, Series, Style};
+use super::scale::{Division, Reach, is_drawable};
 use super::svg::{AXIS, GRID, LABEL, Paper, SERIES, TICK, UNITS, escaped};
-use super::{Chart, Series, Style};
 
-/// Colours and dashes of the classes that the elements name.
+/// The style sheet: colours and dashes of the classes that the elements name.
 pub(super) const STYLE: &str = include_str!("chart.css");
-/// Series that look different from each other; after them the looks begin again.
+/// Number of distinguishable looks of series. Further series reuse them.
 pub(super) const LOOKS: usize = 16;
-/// A line of more points has no dots on it.
+/// A line with more points is drawn without dots.
 const DOTTED_POINTS_MAX: usize = 64;
-/// Width of a standalone picture; its plot and legend share it.
+/// Width of a standalone picture, shared by the plot and the legend.
 const WIDTH: u32 = 860;
-/// Height of a standalone picture's plot.
+/// Height of the plot of a standalone picture.
 const PLOT_HEIGHT: u32 = 420;
 
-/// A plot without title and legend, and how its axes are laid out.
+impl Chart {
+    /// Renders a standalone SVG file: readable on light and dark backgrounds, text as text, identical bytes for
+    /// identical charts.
+    ///
+    /// Points that are NaN or infinite are left out, and so are points at or below zero on a logarithmic axis.
+    pub fn to_svg(&self) -> String {
+        standalone(self)
+    }
+}
+
+/// A plot without title and legend, and the layout of its axes.
 pub(super) struct Plot {
     /// SVG elements.
     pub(super) elements: String,
-    /// Left, top, right and bottom of the area that the curves use.
+    /// Left, top, right and bottom edge of the area of the curves.
     pub(super) frame: [i32; 4],
     /// The horizontal axis.
     pub(super) x: Division,
@@ -32,7 +42,7 @@ pub(super) struct Plot {
     pub(super) y: Division,
 }
 
-/// A whole SVG file.
+/// Renders a whole SVG file.
 pub(super) fn standalone(chart: &Chart) -> String {
     let (legend, legend_height) = legend(chart);
     let top = 52 + legend_height;
@@ -49,7 +59,7 @@ pub(super) fn standalone(chart: &Chart) -> String {
     )
 }
 
-/// The classes that give a series its look.
+/// The CSS classes that give a series its look.
 pub(super) fn look(series: usize) -> String {
     format!("s{} d{}", series % (LOOKS / 2), series % LOOKS / (LOOKS / 2))
 }
@@ -63,7 +73,7 @@ pub(super) fn sample(series: &Series) -> &'static str {
     }
 }
 
-/// The legend in rows, and its height. Names are shortened where one would fill more than a row.
+/// The legend in rows, and its height. Names that would fill more than a row are shortened.
 fn legend(chart: &Chart) -> (String, u32) {
     let mut text = String::new();
     let (mut left, mut row) = (20, 0);
@@ -141,7 +151,7 @@ fn draw(
         .x_desc(&chart.x.label)
         .y_desc(&chart.y.label)
         .draw()?;
-    let place = |&(px, py): &(f64, f64)| (x.position(px), y.position(py));
+    let to_position = |&(px, py): &(f64, f64)| (x.position(px), y.position(py));
     for (at, series) in chart.series.iter().enumerate() {
         let name = escaped(&series.name);
         paper.push(&format!("<g class=\"series {}\" data-series=\"{at}\"><title>{name}</title>\n", look(at)));
@@ -150,12 +160,14 @@ fn draw(
                 let runs = runs(chart, series, width_of(paper));
                 let dotted = runs.iter().map(Vec::len).sum::<usize>() <= DOTTED_POINTS_MAX;
                 let lines = runs.iter().filter(|run| run.len() > 1);
-                context.draw_series(
-                    lines.map(|run| PathElement::new(run.iter().map(place).collect::<Vec<_>>(), SERIES)),
-                )?;
-                let dots = runs.iter().filter(|run| dotted || run.len() == 1).flatten();
                 context
-                    .draw_series(dots.map(|point| Circle::new(place(point), 3 * UNITS, SERIES.filled())))?;
+                    .draw_series(lines.map(|run| {
+                        PathElement::new(run.iter().map(to_position).collect::<Vec<_>>(), SERIES)
+                    }))?;
+                let dots = runs.iter().filter(|run| dotted || run.len() == 1).flatten();
+                context.draw_series(
+                    dots.map(|point| Circle::new(to_position(point), 3 * UNITS, SERIES.filled())),
+                )?;
             }
             Style::Points => {
                 let all = runs(chart, series, usize::MAX);
@@ -163,14 +175,16 @@ fn draw(
                 paper.push(if dense { "<g class=\"dense\">\n" } else { "<g>\n" });
                 let radius = if dense { 2 } else { 3 } * UNITS;
                 let dots = all.iter().flatten();
-                context.draw_series(dots.map(|point| Circle::new(place(point), radius, SERIES.filled())))?;
+                context.draw_series(
+                    dots.map(|point| Circle::new(to_position(point), radius, SERIES.filled())),
+                )?;
                 paper.push("</g>\n");
             }
             Style::Stacked => {
                 let areas = tops.iter().filter(|area| area.series == at);
                 context.draw_series(areas.map(|area| {
                     let edge = area.upper.iter().chain(area.lower.iter().rev());
-                    Polygon::new(edge.map(place).collect::<Vec<_>>(), SERIES)
+                    Polygon::new(edge.map(to_position).collect::<Vec<_>>(), SERIES)
                 }))?;
             }
             Style::Bars => {
@@ -186,15 +200,15 @@ fn width_of(paper: &Paper) -> usize {
     (paper.get_size().0 / UNITS as u32) as usize
 }
 
-/// A series' points that have a place, in unbroken runs, thinned to what so many columns can show.
+/// The drawable points of a series in unbroken runs, thinned to what `columns` columns of pixels can show.
 pub(super) fn runs(chart: &Chart, series: &Series, columns: usize) -> Vec<Vec<(f64, f64)>> {
-    let placed = |p: &(f64, f64)| has_place(chart.x.scale, p.0) && has_place(chart.y.scale, p.1);
-    let runs = series.points.split(|point| !placed(point)).filter(|run| !run.is_empty());
+    let drawable = |p: &(f64, f64)| is_drawable(chart.x.scale, p.0) && is_drawable(chart.y.scale, p.1);
+    let runs = series.points.split(|point| !drawable(point)).filter(|run| !run.is_empty());
     let each = columns.saturating_mul(4);
     runs.map(|run| if run.len() > each { thinned(chart, run, columns) } else { run.to_vec() }).collect()
 }
 
-/// The first, lowest, highest and last point of each column: the line looks the same.
+/// Keeps the first, lowest, highest and last point of each column, so that the line looks the same.
 fn thinned(chart: &Chart, run: &[(f64, f64)], columns: usize) -> Vec<(f64, f64)> {
     let x = Division::new(chart.x.scale, run.iter().map(|p| p.0), Reach::Tight, 2);
     let column = |p: &(f64, f64)| (x.position(p.0) * columns as f64) as usize;
@@ -210,19 +224,19 @@ fn thinned(chart: &Chart, run: &[(f64, f64)], columns: usize) -> Vec<(f64, f64)>
     kept
 }
 
-/// A stacked series: its edges, both by rising x.
+/// A stacked series with its edges, both by rising x.
 struct Area {
     series: usize,
     lower: Vec<(f64, f64)>,
     upper: Vec<(f64, f64)>,
 }
 
-/// Stacks the stacked series on each other, in their order, at the x of all of them (at most so many).
+/// Stacks the stacked series on each other in their order, at the x values of all of them (at most `columns` values).
 fn stacks(chart: &Chart, columns: usize) -> Vec<Area> {
     let stacked = chart.series.iter().enumerate().filter(|(_, series)| series.style == Style::Stacked);
     let stacked: Vec<(usize, Vec<(f64, f64)>)> = stacked
         .map(|(at, series)| {
-            let usable = |p: &&(f64, f64)| has_place(chart.x.scale, p.0) && p.1.is_finite();
+            let usable = |p: &&(f64, f64)| is_drawable(chart.x.scale, p.0) && p.1.is_finite();
             let mut points: Vec<(f64, f64)> = series.points.iter().filter(usable).copied().collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             (at, points)
@@ -247,7 +261,7 @@ fn stacks(chart: &Chart, columns: usize) -> Vec<Area> {
     areas
 }
 
-/// The height of a curve at `x`: between its points on the line, zero before the first and after the last.
+/// The height of a curve at `x`: interpolated between its points, zero before the first and after the last.
 fn height_at(points: &[(f64, f64)], x: f64) -> f64 {
     let after = points.partition_point(|p| p.0 <= x);
     match (after.checked_sub(1).map(|at| points[at]), points.get(after)) {
@@ -260,7 +274,7 @@ fn height_at(points: &[(f64, f64)], x: f64) -> f64 {
     }
 }
 
-/// A series' bars, beside those of the other series with bars.
+/// The bars of a series, beside those of the other bar series.
 fn bars<'a>(
     chart: &'a Chart,
     at: usize,
@@ -276,8 +290,8 @@ fn bars<'a>(
     let before = chart.series[..at].iter().filter(|series| series.style == Style::Bars).count() as f64;
     let each = 0.8 * step / side_by_side;
     let points = chart.series[at].points.iter();
-    let placed = points.filter(|p| has_place(chart.x.scale, p.0) && has_place(chart.y.scale, p.1));
-    placed.map(move |p| {
+    let drawable = points.filter(|p| is_drawable(chart.x.scale, p.0) && is_drawable(chart.y.scale, p.1));
+    drawable.map(move |p| {
         let left = x.position(p.0) - 0.4 * step + before * each;
         Rectangle::new([(left, y.position(p.1)), (left + 0.94 * each, y.position(0.0))], SERIES.filled())
     })

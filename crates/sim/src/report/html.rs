@@ -1,30 +1,38 @@
-//! The HTML report: one file with its own style and script, that asks the network for nothing.
+//! The HTML report: one file with its own style and script, which makes no network request.
 
 use std::fmt::Write;
 
 use serde_json::json;
 
 use super::chart::{self, look, sample};
+use super::data::{Cell, Chart, Part, Report, Scale, Style, Table};
 use super::svg::escaped;
-use super::{Cell, Chart, Part, Report, Scale, Table, text};
+use super::text;
 
-const STYLE: &str = include_str!("page.css");
+const PAGE_STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// A report with more headings, tables and charts has a table of contents.
+/// A report with more headings, tables and charts than this gets a table of contents.
 const PARTS_WITHOUT_CONTENTS_MAX: usize = 3;
-/// Widths and heights of a chart's two pictures: for screens, and for phones.
+/// Class, width and height of the two pictures of a chart: for screens and for phones.
 const PICTURES: [(&str, u32, u32); 2] = [("wide", 960, 430), ("narrow", 400, 320)];
-/// What the page may do: its own style and script, links to data, nothing else.
+/// The content security policy: only the page's own style and script, and data links.
 const POLICY: &str = include_str!("policy.html");
 
-/// The whole page.
+impl Report {
+    /// Renders the report as one self-contained HTML file.
+    pub fn to_html(&self) -> String {
+        page(self)
+    }
+}
+
+/// Renders the whole page.
 pub(super) fn page(report: &Report) -> String {
     let title = escaped(&report.title);
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n{POLICY}\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n",
+         <style>\n{PAGE_STYLE}{}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n",
         chart::STYLE
     );
     facts(&mut page, report);
@@ -83,7 +91,7 @@ fn paragraphs(page: &mut String, words: &str) {
     }
 }
 
-/// The title of a part, and beside it what it may be saved as.
+/// The heading of a part, with a link that saves the part as a file.
 fn heading(page: &mut String, at: usize, title: &str, save: &str, kind: &str, data: &str) {
     let name: String = title.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let name = name.split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-").to_lowercase();
@@ -99,7 +107,7 @@ fn heading(page: &mut String, at: usize, title: &str, save: &str, kind: &str, da
     );
 }
 
-/// Bytes for a data URI.
+/// Encodes text for a data URI.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len() * 3 / 2);
     for byte in text.bytes() {
@@ -180,11 +188,11 @@ fn picture(page: &mut String, at: usize, shown: &Chart) {
         .iter()
         .map(|curve| {
             let points = chart::runs(shown, curve, PICTURES[0].1 as usize).concat();
-            json!({ "name": curve.name, "points": points, "stacked": curve.style == super::Style::Stacked })
+            json!({ "name": curve.name, "points": points, "stacked": curve.style == Style::Stacked })
         })
         .collect();
     let data = json!({ "x": shown.x.label, "y": shown.y.label, "axes": axes, "series": series });
-    // As an attribute: script elements would need an escape of their own.
+    // The data is an attribute, because the content of a script element would need another kind of escape.
     let _ = writeln!(page, "<div class=\"tip\" hidden data-chart=\"{}\"></div>", escaped(&data.to_string()));
     page.push_str("</div>\n</section>\n");
 }

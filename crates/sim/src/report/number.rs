@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
-/// A whole number in groups of three: `1,234,567`.
+/// A whole number with groups of three digits: `1,234,567`.
 pub(crate) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -13,7 +13,7 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
-/// A number with so many decimals, its whole part in groups of three; `-` where there is none.
+/// A number with this many decimals and groups of three digits; `-` if it is not finite.
 pub(super) fn decimal(number: f64, decimals: usize) -> String {
     if !number.is_finite() {
         return "-".to_owned();
@@ -31,7 +31,7 @@ pub(super) fn decimal(number: f64, decimals: usize) -> String {
     }
 }
 
-/// A number in few characters, exact to four digits: `0.05`, `250`, `20k`, `1.5M`, `2e-7`.
+/// A short form, exact to four digits: `0.05`, `250`, `20k`, `1.5M`, `2e-7`.
 pub(super) fn short(number: f64) -> String {
     let size = number.abs();
     if !number.is_finite() {
@@ -66,7 +66,7 @@ fn trimmed_exponent(number: f64) -> String {
     }
 }
 
-/// Without zeros at the end of the decimals.
+/// Removes trailing zeros of the decimals.
 fn trimmed(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }

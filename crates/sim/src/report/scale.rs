@@ -1,62 +1,63 @@
-//! An axis: which values it spans, where its marks are, and where on it a value lies.
+//! The layout of an axis: the range of its values, its marks, and the position of a value.
 
 use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-use super::Scale;
+use super::data::Scale;
 use super::number::short;
 
-/// Marks that an axis may carry, whatever room it has.
+/// Maximum number of marks of an axis.
 const MARKS_MAX: usize = 12;
 
-/// An axis that is laid out. Values become positions from 0 to 1; the drawing library sees positions alone.
+/// A laid-out axis. It maps values to positions from 0 to 1; the drawing library sees only positions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Division {
     scale: Scale,
-    /// Lowest and highest value, as they are on a linear axis, as powers of ten on a logarithmic one.
+    /// Lowest and highest value; on a logarithmic axis their powers of ten.
     from: f64,
     to: f64,
-    /// Positions of the marks, with their labels.
+    /// Positions and labels of the marks.
     marks: Vec<(f64, String)>,
 }
 
-/// How far an axis reaches beyond its values.
+/// How far an axis extends beyond its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// To the values themselves.
+    /// Not at all.
     Tight,
     /// To the next marks.
     Round,
     /// To the next marks, and to zero.
     Zero,
-    /// Half the smallest step between values further on both sides: room for bars.
+    /// By half the smallest step between values on both sides, which leaves room for bars.
     Bars,
 }
 
-/// What a value must be to have a place on an axis.
-pub(super) fn has_place(scale: Scale, value: f64) -> bool {
+/// Whether a value can be drawn on an axis.
+pub(super) fn is_drawable(scale: Scale, value: f64) -> bool {
     value.is_finite() && (scale == Scale::Linear || value > 0.0)
 }
 
 impl Division {
-    /// Spans all `values` that have a place. `marks`: about how many it carries.
+    /// Spans all drawable `values`, with about `marks` marks.
     pub(super) fn new(
         scale: Scale,
         values: impl Iterator<Item = f64>,
         reach: Reach,
         marks: usize,
     ) -> Division {
-        let mut placed: Vec<f64> = values.filter(|&v| has_place(scale, v)).map(|v| inner(scale, v)).collect();
-        placed.sort_by(f64::total_cmp);
-        placed.dedup();
-        let (mut low, mut high) = match placed[..] {
+        let mut drawable: Vec<f64> =
+            values.filter(|&v| is_drawable(scale, v)).map(|v| inner(scale, v)).collect();
+        drawable.sort_by(f64::total_cmp);
+        drawable.dedup();
+        let (mut low, mut high) = match drawable[..] {
             [first, .., last] => (first, last),
             [only] => (only, only),
             [] => (0.0, 1.0),
         };
         if reach == Reach::Bars {
-            let steps = placed.windows(2).map(|pair| pair[1] - pair[0]);
+            let steps = drawable.windows(2).map(|pair| pair[1] - pair[0]);
             let half = steps.fold(f64::INFINITY, f64::min) / 2.0;
             let half = if half.is_finite() { half } else { 0.5 };
             (low, high) = (low - half, high + half);
@@ -68,10 +69,10 @@ impl Division {
         }
     }
 
-    /// Where a value lies, from 0 to 1; values beyond the ends lie at the ends.
+    /// The position of a value, from 0 to 1. Values beyond an end are at that end.
     pub(super) fn position(&self, value: f64) -> f64 {
-        let value = if has_place(self.scale, value) { inner(self.scale, value) } else { self.from };
-        // Halves: the span of the widest numbers would be infinite.
+        let value = if is_drawable(self.scale, value) { inner(self.scale, value) } else { self.from };
+        // Halved, because the span of the widest numbers would be infinite.
         ((value / 2.0 - self.from / 2.0) / (self.to / 2.0 - self.from / 2.0)).clamp(0.0, 1.0)
     }
 
@@ -81,12 +82,12 @@ impl Division {
         mark.map(|mark| mark.1.clone()).unwrap_or_default()
     }
 
-    /// How many characters the longest label has.
+    /// The number of characters of the longest label.
     pub(super) fn label_chars_max(&self) -> usize {
         self.marks.iter().map(|mark| mark.1.chars().count()).max().unwrap_or(0)
     }
 
-    /// How it is divided, and the values at its ends.
+    /// The division, and the values at both ends.
     pub(super) fn ends(&self) -> (Scale, f64, f64) {
         (self.scale, outer(self.scale, self.from), outer(self.scale, self.to))
     }
@@ -124,7 +125,7 @@ fn outer(scale: Scale, value: f64) -> f64 {
     if scale == Scale::Log { libm::pow(10.0, value) } else { value }
 }
 
-/// The smallest of 1, 2, 5 times a power of ten that is not below `least`.
+/// The smallest of 1, 2 or 5 times a power of ten that is not below `least`.
 fn round_step(least: f64) -> f64 {
     let power = libm::pow(10.0, libm::floor(libm::log10(least)));
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= least * (1.0 - 1e-9));
@@ -136,7 +137,7 @@ fn linear(low: f64, high: f64, reach: Reach, marks: usize) -> Division {
     let low = if (reach == Reach::Zero && low > 0.0) || near_zero { 0.0 } else { low };
     let high = if reach == Reach::Zero && high < 0.0 { 0.0 } else { high };
     let (low, high) = (low.clamp(-1e307, 1e307), high.clamp(-1e307, 1e307));
-    // Below this span neighbours differ by rounding alone.
+    // Below this span, neighbouring values differ only by rounding.
     let least = (low.abs().max(high.abs()) * 1e-9).max(1e-290);
     let (low, high) = match (low, high) {
         (0.0, high) if high < least => (0.0, 1.0),

@@ -1,4 +1,5 @@
-//! Where the drawing library draws: shapes become SVG elements that name a class for a style sheet to colour.
+//! The drawing surface for the plotters library: shapes become SVG elements with a class that the style sheet
+//! colours.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -12,18 +13,18 @@ use plotters_backend::{
     FontTransform,
 };
 
-/// The library counts in whole units: so many make one of the picture's.
+/// The library's whole units per unit of the picture.
 pub(super) const UNITS: i32 = 10;
 
-/// Colours stand for classes: the grid behind the curves.
+/// Colours stand for classes. This one is the grid behind the curves.
 pub(super) const GRID: RGBColor = RGBColor(1, 0, 0);
-/// The axes' lines.
+/// The lines of the axes.
 pub(super) const AXIS: RGBColor = RGBColor(2, 0, 0);
 /// The labels of the marks.
 pub(super) const TICK: RGBColor = RGBColor(3, 0, 0);
-/// The axes' names.
+/// The names of the axes.
 pub(super) const LABEL: RGBColor = RGBColor(4, 0, 0);
-/// A series: a line, an area or a dot in the colour of the group around it.
+/// A series: a line, an area or a dot in the colour of the enclosing group.
 pub(super) const SERIES: RGBColor = RGBColor(5, 0, 0);
 
 /// A picture under construction. Clones write into the same picture.
@@ -36,17 +37,17 @@ pub(super) struct Paper {
 type Drawn = Result<(), DrawingErrorKind<Infallible>>;
 
 impl Paper {
-    /// An empty picture, in the picture's units.
+    /// An empty picture of this size, in units of the picture.
     pub(super) fn new(width: u32, height: u32) -> Paper {
         Paper { size: (width * UNITS as u32, height * UNITS as u32), out: Rc::default() }
     }
 
-    /// Adds elements as they are.
+    /// Appends elements unchanged.
     pub(super) fn push(&self, elements: &str) {
         self.out.borrow_mut().push_str(elements);
     }
 
-    /// All elements so far.
+    /// Takes all elements so far.
     pub(super) fn take(&self) -> String {
         self.out.take()
     }
@@ -63,7 +64,7 @@ impl Paper {
     }
 }
 
-/// A length in the picture's units, with one decimal where it needs one.
+/// A length in units of the picture, with one decimal if needed.
 struct Unit(i32);
 
 impl Display for Unit {
@@ -171,7 +172,7 @@ impl DrawingBackend for Paper {
     }
 }
 
-/// Text for XML and HTML, elements' content and attributes alike. Characters that XML forbids are shown as a space.
+/// Escapes text for XML and HTML, for content and attributes alike. Characters that XML forbids become spaces.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,31 +1,52 @@
-//! Reports for terminals and for programs that read CSV.
+//! Reports for terminals, and tables as CSV.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, TableStyle};
 
+use super::data::{Cell, Chart, Part, Report, Series, Table};
 use super::number::{decimal, grouped};
-use super::{Cell, Chart, Part, Report, Series, Table};
 
 /// Bars of a sparkline, from low to high.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Columns of a sparkline.
 const SPARK_COLUMNS: usize = 32;
-/// Where paragraphs wrap if nothing narrower asks for it.
+/// Maximum width of a paragraph.
 const TEXT_COLUMNS_MAX: usize = 100;
 
-/// Where the text will be read.
+impl Table {
+    /// Renders the table for standard output. On a terminal the table is as wide as the terminal, and long words
+    /// wrap; elsewhere it is plain and unwrapped.
+    pub fn to_text(&self) -> String {
+        table(self, Screen::of_stdout())
+    }
+
+    /// Renders the table for a program: names in the first line, numbers in full. A value that is not a number is an
+    /// empty field.
+    pub fn to_csv(&self) -> String {
+        csv(self)
+    }
+}
+
+impl Report {
+    /// Renders facts, texts and tables for standard output.
+    pub fn to_text(&self) -> String {
+        report(self, Screen::of_stdout())
+    }
+}
+
+/// The reader of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Screen {
-    /// A terminal of so many columns.
+    /// A terminal with this many columns.
     Terminal(u16),
     /// A file or a pipe.
     Plain,
 }
 
 impl Screen {
-    /// What standard output is.
+    /// The kind of standard output.
     pub(super) fn of_stdout() -> Screen {
         let out = std::io::stdout();
         if !out.is_terminal() {
@@ -45,7 +66,7 @@ impl Screen {
     }
 }
 
-/// A cell as people read it.
+/// A cell, formatted for people.
 pub(super) fn cell(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => one_line(text),
@@ -55,14 +76,14 @@ pub(super) fn cell(cell: &Cell) -> String {
     }
 }
 
-/// Whether a column holds numbers and is aligned right.
+/// Whether a column holds numbers, which are aligned right.
 pub(super) fn is_numeric(table: &Table, column: usize) -> bool {
     let mut cells = table.rows.iter().filter_map(|row| row.get(column));
     let words = cells.clone().any(|cell| matches!(cell, Cell::Text(_)));
     !words && cells.any(|cell| matches!(cell, Cell::Count(_) | Cell::Number(..)))
 }
 
-/// Control characters could move a terminal's cursor: each is shown as a space.
+/// Replaces control characters, which could move a terminal's cursor, with spaces.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -152,7 +173,7 @@ pub(super) fn report(report: &Report, screen: Screen) -> String {
     text
 }
 
-/// Words in lines of at most so many columns; a longer word has a line of its own.
+/// Wraps text to at most `columns` columns. A longer word gets a line of its own.
 fn wrapped(words: &str, columns: usize) -> String {
     let mut text = String::new();
     for paragraph in words.lines() {
@@ -176,7 +197,7 @@ fn wrapped(words: &str, columns: usize) -> String {
     text
 }
 
-/// A chart in words: its title, and each curve as a row of bars on a common height.
+/// A chart as text: its title, and each curve as a row of bars on a common scale.
 fn sparklines(chart: &Chart) -> String {
     let mut text = format!("{}\n", one_line(&chart.title));
     let all = chart.series.iter().flat_map(|series| &series.points);

@@ -1,25 +1,26 @@
-//! From the requests of a source to what the simulations read: dense numbers, charges, verbs.
+//! Prepares the requests of a source for the simulations: dense key numbers, charged sizes, verbs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::interner::Interner;
-use super::{OpsRule, Unit};
+use super::rules::{OpsRule, Rules};
+use super::size::Unit;
 use crate::policy::Access;
 use crate::{Op, Request, SourceError};
 
-/// What a request does to a cache.
+/// The effect of a request on a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verb {
-    /// Reads; a miss is filled.
+    /// Reads; a miss stores the item.
     Get,
-    /// Stores.
+    /// Stores unconditionally.
     Write,
-    /// Stores if absent.
+    /// Stores if the key is absent.
     Add,
-    /// Stores if present.
+    /// Stores if the key is present.
     Replace,
-    /// Changes what is present, which keeps its expiry.
+    /// Changes a present item, which keeps its expiry.
     Alter,
     /// Removes.
     Delete,
@@ -37,46 +38,47 @@ impl Verb {
         }
     }
 
-    /// Whether what was there before is of no use to anybody any more.
+    /// Whether the item stored before this request will never be read again.
     fn ends_the_old(self) -> bool {
         matches!(self, Verb::Write | Verb::Delete)
     }
 }
 
-/// A request as the simulations read it.
+/// A prepared request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prepared {
     pub(super) id: u32,
-    /// What the item is charged for.
+    /// The charged size, in the unit of the cache sizes.
     pub(super) size: u32,
-    /// Octets of key and value.
+    /// Length of key and value together, in bytes.
     pub(super) bytes: u32,
     pub(super) time_s: u32,
     pub(super) penalty_us: u32,
-    /// Seconds to live if it is stored now; 0 = for ever.
+    /// Time to live in seconds of an item stored now; 0 = the item never expires.
     pub(super) ttl_s: u32,
     pub(super) key_bytes: u16,
     pub(super) verb: Verb,
 }
 
-/// Requests in a row, shared by all workers.
+/// Consecutive requests, shared by all workers.
 pub(super) struct Chunk {
     /// Ordinal of the chunk.
     pub(super) number: u64,
     /// Ordinal of its first request.
     pub(super) first: u64,
     pub(super) requests: Vec<Prepared>,
-    /// Keys seen up to its end: every number in it is below.
+    /// Number of keys up to the end of the chunk. Every key number in the chunk is below it.
     pub(super) keys: usize,
-    /// Ordinal of the next access for every request of the trace, where a policy wants to know it.
+    /// For every request of the trace, the ordinal of the next access to the same key. Present only where a policy
+    /// needs it.
     pub(super) next: Option<Arc<[u32]>>,
-    /// In which order the simulations take their turn, and whose turn it is.
+    /// The order in which workers take the simulations for this chunk, and the index of the next one to take.
     pub(super) order: Arc<[usize]>,
     pub(super) turn: AtomicUsize,
 }
 
 impl Chunk {
-    /// The access of the request at `at`.
+    /// The access of the request at index `at`.
     #[inline]
     pub(super) fn access(&self, at: usize) -> Access {
         let request = &self.requests[at];
@@ -100,11 +102,11 @@ impl Chunk {
 /// No further access.
 const NEVER: u32 = u32::MAX;
 
-/// The keys of a trace and their octets.
+/// The distinct keys of a trace and the sizes of their items.
 #[derive(Default)]
 pub(super) struct Population {
     interner: Interner,
-    /// Most octets that each key's item had.
+    /// The largest size of each key's item, in bytes.
     largest: Vec<u32>,
     bytes: u64,
 }
@@ -129,12 +131,12 @@ impl Population {
         Ok(id)
     }
 
-    /// Distinct keys.
+    /// The number of distinct keys.
     pub(super) fn keys(&self) -> usize {
         self.interner.len()
     }
 
-    /// Octets of all keys' items, each at its largest.
+    /// Bytes of the items of all keys, each at its largest size.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -144,14 +146,14 @@ fn item_bytes(request: &Request) -> u32 {
     u32::try_from(request.item_bytes()).unwrap_or(u32::MAX)
 }
 
-/// Makes chunks of a source's requests.
+/// Turns the requests of a source into chunks.
 pub(super) struct Preparer {
     pub(super) population: Population,
     unit: Unit,
     ops: OpsRule,
     overhead_bytes: u32,
     penalty_us: u32,
-    /// The last time to live each key was written with; empty where they are not obeyed.
+    /// The time to live of each key's last write; empty where times to live are ignored.
     ttl_s: Vec<u32>,
     ttls: bool,
     next: Option<Arc<[u32]>>,
@@ -161,8 +163,8 @@ pub(super) struct Preparer {
 }
 
 impl Preparer {
-    /// One that charges in `unit`. `penalty_us`: of a miss whose penalty is not known.
-    pub(super) fn new(rules: &super::Rules, unit: Unit, ops: OpsRule, next: Option<Arc<[u32]>>) -> Preparer {
+    /// A preparer that charges in `unit`. `penalty_us` of the rules applies to misses of unknown cost.
+    pub(super) fn new(rules: &Rules, unit: Unit, ops: OpsRule, next: Option<Arc<[u32]>>) -> Preparer {
         Preparer {
             population: Population::default(),
             unit,
@@ -177,7 +179,7 @@ impl Preparer {
         }
     }
 
-    /// A chunk of `requests`. Those before an error are in it.
+    /// Makes a chunk of `requests`. If one of them is an error, the chunk holds the requests before it.
     pub(super) fn chunk(
         &mut self,
         requests: &[Request],
@@ -222,8 +224,8 @@ impl Preparer {
         Ok(Prepared { id, size, bytes, time_s, penalty_us, ttl_s, key_bytes, verb })
     }
 
-    /// What an item stored by this request lives. Traces tell it of writes only: the fill after a miss takes
-    /// that of the key's last write.
+    /// The time to live of an item stored by this request. Traces give it for writes only, so the fill after a miss
+    /// uses that of the key's last write.
     fn ttl_of(&mut self, id: u32, verb: Verb, ttl_s: u32) -> u32 {
         let at = id as usize;
         if at == self.ttl_s.len() {
@@ -236,12 +238,13 @@ impl Preparer {
     }
 }
 
-/// What a first pass over the trace tells.
+/// The result of a first pass over the trace.
 pub(super) struct Survey {
     pub(super) requests: u64,
     pub(super) keys: u64,
     pub(super) bytes: u64,
-    /// Ordinal of the next access for every request: 4 octets each, and as much again while it is made.
+    /// For every request, the ordinal of the next access to the same key. It takes 4 bytes per request, and as much
+    /// again while it is made.
     pub(super) next: Option<Arc<[u32]>>,
 }
 
@@ -250,7 +253,8 @@ pub(super) struct Surveyor {
     population: Population,
     requests: u64,
     ops: OpsRule,
-    /// Number and the mark of [`Verb::ends_the_old`] of every request, where the next accesses are wanted.
+    /// The key number of every request, and whether the request ends the use of the old item
+    /// ([`Verb::ends_the_old`]). Present only where the next accesses are needed.
     trail: Option<(Vec<u32>, Vec<bool>)>,
 }
 
@@ -277,8 +281,9 @@ impl Surveyor {
         Ok(())
     }
 
-    /// The survey. Going backwards, the number of each request is replaced by the ordinal of the next access
-    /// to its key; before a write or a delete that is never, for the copy held till then serves nobody.
+    /// Completes the survey. Going backwards, the key number of each request is replaced by the ordinal of the next
+    /// access to the key. If the next request to the key is a write or a delete, the ordinal is "never", because
+    /// nobody reads the copy stored until then.
     pub(super) fn finish(self) -> Survey {
         let next = self.trail.map(|(mut ids, ends)| {
             let mut upcoming = vec![NEVER; self.population.keys()];

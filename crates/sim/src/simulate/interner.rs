@@ -1,15 +1,15 @@
-//! Keys to dense numbers.
+//! Numbers keys densely.
 
 use crate::mix::mix64;
 
 /// Gives each key a dense number: 0, 1, 2 ... in the order of first appearance.
 ///
-/// An open-addressing table of numbers beside a list of keys: 8 octets per key for the list and 4.4 to 6.7
-/// for the table, whose load stays between 0.6 and 0.9. Numbers are u32: 4,294,967,294 keys at most.
+/// It is an open-addressing table of numbers beside a list of keys. The list takes 8 bytes per key, the table 4.4 to
+/// 6.7 bytes at a load of 0.6 to 0.9. Numbers are `u32`, so there are at most 4,294,967,294 keys.
 pub struct Interner {
-    /// Key of each number.
+    /// The key of each number.
     keys: Vec<u64>,
-    /// Number plus one; 0 = empty.
+    /// Number plus one; 0 = an empty slot.
     table: Vec<u32>,
     /// Number of keys at which the table grows.
     full: usize,
@@ -19,15 +19,15 @@ pub struct Interner {
 const SLOTS_MIN: usize = 1 << 10;
 
 impl Interner {
-    /// No key yet.
+    /// An interner without keys.
     pub fn new() -> Interner {
         Interner { keys: Vec::new(), table: vec![0; SLOTS_MIN], full: full_at(SLOTS_MIN) }
     }
 
-    /// The number of `key`, a new one at its first appearance; `None` when the numbers are used up.
+    /// The number of `key`, which is new at the key's first appearance; `None` if all numbers are used.
     #[inline]
     pub fn intern(&mut self, key: u64) -> Option<u32> {
-        let mut at = place(key, self.table.len());
+        let mut at = first_slot(key, self.table.len());
         loop {
             let found = self.table[at];
             if found == 0 {
@@ -43,12 +43,12 @@ impl Interner {
         }
     }
 
-    /// How many keys were seen.
+    /// The number of distinct keys so far.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether no key was seen.
+    /// Whether there were no keys so far.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -58,7 +58,7 @@ impl Interner {
         let id = u32::try_from(self.keys.len()).ok().filter(|id| *id < u32::MAX - 1)?;
         if self.keys.len() >= self.full {
             self.grow();
-            at = empty_place(key, &self.table);
+            at = empty_slot(key, &self.table);
         }
         self.keys.push(key);
         self.table[at] = id + 1;
@@ -70,7 +70,7 @@ impl Interner {
         self.table = vec![0; slots];
         self.full = full_at(slots);
         for (id, &key) in self.keys.iter().enumerate() {
-            let at = empty_place(key, &self.table);
+            let at = empty_slot(key, &self.table);
             self.table[at] = id as u32 + 1;
         }
     }
@@ -82,19 +82,19 @@ impl Default for Interner {
     }
 }
 
-/// Nine slots in ten may be taken.
+/// Nine slots in ten may be filled.
 fn full_at(slots: usize) -> usize {
     slots / 10 * 9
 }
 
-/// Where the search for `key` begins: the high part of the product of its mixed bits and the number of slots.
+/// The slot where the search for `key` starts: the high part of the product of the mixed key and the number of slots.
 #[inline]
-fn place(key: u64, slots: usize) -> usize {
+fn first_slot(key: u64, slots: usize) -> usize {
     ((u128::from(mix64(key)) * slots as u128) >> 64) as usize
 }
 
-fn empty_place(key: u64, table: &[u32]) -> usize {
-    let mut at = place(key, table.len());
+fn empty_slot(key: u64, table: &[u32]) -> usize {
+    let mut at = first_slot(key, table.len());
     while table[at] != 0 {
         at = if at + 1 == table.len() { 0 } else { at + 1 };
     }

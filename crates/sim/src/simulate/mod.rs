@@ -1,25 +1,26 @@
-//! Policies side by side over one trace, at a list of cache sizes, in parallel.
+//! Simulates policies side by side on one trace, at a list of cache sizes, in parallel.
 //!
 //! ```text
 //!   source ---> reader ---> numbers, charges ---> chunks ---> workers: (policy, size), (policy, size) ...
-//!              (thread)        (caller)          (shared)    (threads; each takes the next that is due)
+//!              (thread)        (caller)          (shared)    (threads; each takes the next simulation)
 //! ```
 //!
-//! The trace is read once and never held: chunks of requests are shared by all simulations. A first pass is
-//! made only where a size or the warm-up is a share of the trace, or where a policy looks ahead (Belady):
-//! that one keeps 4 octets per request for the whole run, and 9 for a moment.
+//! The trace is read once and never held in memory: all simulations share chunks of requests. A first pass is made
+//! only where a size or the warm-up is a share of the trace, or where a policy looks ahead (Belady). A policy that
+//! looks ahead costs 4 bytes per request during the run, and 9 bytes per request for a moment.
 //!
 //! # What is counted
-//! A get counts as hit or miss; a miss is filled at once. Under [`OpsRule::Obey`] set, add, replace, cas,
-//! append, prepend, incr and decr write and count for nothing, and delete removes; sizes are those that the
-//! trace gives at each request. Under [`OpsRule::Ignore`] every request is a get, the convention of
-//! libCacheSim. In byte mode an item is charged for key, value and [`Rules::overhead_bytes`]: 0 by default,
-//! as in the literature, so that policies and not servers are compared; `larder` alone carries its real
+//! A get counts as a hit or a miss; a miss stores the item at once. Under [`OpsRule::Obey`], set, add, replace, cas,
+//! append, prepend, incr and decr write without being counted, and delete removes. Sizes are those that the trace
+//! gives with each request. Under [`OpsRule::Ignore`] every request is a get, as in libCacheSim.
+//!
+//! In byte mode an item is charged for its key, its value and [`Rules::overhead_bytes`]. The overhead is 0 by
+//! default, as in the literature, so that policies rather than servers are compared. Only `larder` carries its real
 //! overhead.
 //!
-//! # Times
-//! The mean service time is `hit_us` for every get, plus the penalty of the miss for each that missed: a miss
-//! asks the cache first.
+//! # Service times
+//! The service time of a get is `hit_us`, plus the penalty of the miss if the get missed: a miss asks the cache
+//! first.
 //!
 //! Results do not depend on the number of threads.
 
@@ -27,154 +28,70 @@ mod feed;
 mod interner;
 mod outcome;
 mod pool;
+mod rules;
 mod simulation;
 mod size;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 pub use interner::Interner;
 pub use outcome::report;
+pub use rules::{OpsRule, Rules, Warmup};
 pub use simulation::{Counts, Run, Windows};
-pub use size::{Size, unit_of};
+pub use size::{Size, Unit, unit_of};
 
 use crate::policy::{self, Policy, larder};
 use crate::progress::Progress;
-use crate::{Fields, PENALTY_UNKNOWN_US, Source, SourceError};
+use crate::{Fields, Source, SourceError};
 use feed::{Survey, Surveyor};
 use simulation::{Model, Simulation};
 
-/// What a capacity counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unit {
-    /// Items: each is charged 1.
-    Objects,
-    /// Octets: each item is charged for key, value and overhead.
-    Bytes,
-}
-
-impl Unit {
-    /// The name in a report.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Objects => "objects",
-            Unit::Bytes => "bytes",
-        }
-    }
-}
-
-/// What is made of the trace's operations.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpsRule {
-    /// Every request is a get.
-    Ignore,
-    /// Gets count, writes write, deletes remove.
-    Obey,
-}
-
-/// How many requests at the beginning do not count.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Warmup {
-    /// A share of the trace, 0 to 1.
-    Share(f64),
-    /// So many requests.
-    Requests(u64),
-}
-
-/// What is simulated, and how.
+/// One policy at one cache size.
 #[derive(Clone, Debug)]
-pub struct Rules {
-    /// Names of policies, see [`policy_names`]; `all` = each of them.
-    pub policies: Vec<String>,
-    /// Cache sizes.
-    pub sizes: Vec<Size>,
-    /// What sizes count; `None` = by their form.
-    pub unit: Option<Unit>,
-    /// What is made of operations; `None` = obeyed where the source knows them.
-    pub ops: Option<OpsRule>,
-    /// Whether items expire when the trace says so: looked at when the key is asked for.
-    pub ttls: bool,
-    /// What is not counted.
-    pub warmup: Warmup,
-    /// Octets charged per item beside key and value, in byte mode.
-    pub overhead_bytes: u32,
-    /// What a look-up costs, in microseconds.
-    pub hit_us: u32,
-    /// The penalty of a miss where the trace tells none, in microseconds.
-    pub penalty_us: u32,
-    /// Threads that simulate; 0 = one per core.
-    pub threads: usize,
-    /// For policies that draw lots.
-    pub seed: u64,
-}
-
-impl Default for Rules {
-    /// All policies at 0.1 % to 30 % of the trace's keys; a hit costs 200 us, about a round trip in one data
-    /// centre.
-    fn default() -> Self {
-        Rules {
-            policies: vec!["all".to_owned()],
-            sizes: [0.001, 0.003, 0.01, 0.03, 0.1, 0.3].map(Size::Share).to_vec(),
-            unit: None,
-            ops: None,
-            ttls: false,
-            warmup: Warmup::Requests(0),
-            overhead_bytes: 0,
-            hit_us: 200,
-            penalty_us: PENALTY_UNKNOWN_US,
-            threads: 0,
-            seed: 1,
-        }
-    }
-}
-
-/// One policy at one size.
-#[derive(Clone, Debug)]
-pub struct Cell {
-    /// The policy.
+pub struct PolicyAtSize {
+    /// The name of the policy.
     pub policy: String,
-    /// The size, in the unit of the outcome.
+    /// The cache size, in the unit of the outcome.
     pub capacity: u64,
-    /// What it came to, or in a few words why it could not be.
+    /// The result, or the reason in a few words why the combination cannot be simulated.
     pub run: Result<Run, String>,
 }
 
-/// What a run of simulations came to.
+/// The results of all simulations of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What the trace is.
+    /// The description of the trace.
     pub source: String,
-    /// What it knows.
+    /// The fields that the trace knows.
     pub fields: Fields,
-    /// Requests simulated.
+    /// The number of requests simulated.
     pub requests: u64,
-    /// Distinct keys among them.
+    /// The number of distinct keys.
     pub keys: u64,
-    /// Octets of those keys' items, each at its largest; without overhead.
+    /// Bytes of the items of all keys, each at its largest size; without overhead.
     pub bytes: u64,
-    /// What sizes count.
+    /// The unit of the cache sizes.
     pub unit: Unit,
-    /// What was made of operations.
+    /// The treatment of commands.
     pub ops: OpsRule,
-    /// Requests at the beginning that were not counted.
+    /// Requests at the start that were not counted.
     pub warmup_requests: u64,
-    /// Each policy at each size: by policy as asked for, then by rising size.
-    pub cells: Vec<Cell>,
-    /// What the source has to say.
+    /// All combinations, ordered by policy as requested, then by rising size.
+    pub cells: Vec<PolicyAtSize>,
+    /// Remarks of the source.
     pub notices: Vec<String>,
-    /// Why the source could not go on, if so: everything before is simulated.
+    /// The error that ended the source early, if any. Everything before it is simulated.
     pub error: Option<SourceError>,
 }
 
-/// Opens the trace; called once, or twice where a first pass is needed.
+/// Opens the trace. It is called once, or twice where a first pass is needed.
 pub type Open<'a> = dyn Fn() -> Result<Box<dyn Source>, SourceError> + 'a;
 
-/// Makes a policy of a name, a capacity and a seed, such as [`policy::build`].
+/// Builds a policy from a name, a capacity and a seed, such as [`policy::build`].
 pub type Build<'a> = dyn Fn(&str, u64, u64) -> Result<Box<dyn Policy>, String> + 'a;
 
-/// The names that `all` stands for: those of [`policy::NAMES`], and `larder`. A run knows those of
-/// [`larder::names`] beside.
+/// The names that `all` stands for: those of [`policy::NAMES`] and `larder`. [`run`] also accepts the other names of
+/// [`larder::names`].
 pub fn policy_names() -> Vec<&'static str> {
     let mut names = policy::NAMES.to_vec();
     if !names.contains(&larder::NAME) {
@@ -186,16 +103,16 @@ pub fn policy_names() -> Vec<&'static str> {
 /// Runs every policy of `rules` at every size.
 ///
 /// # Errors
-/// A source that cannot be opened; an unknown policy; sizes that the trace knows nothing of. An error in the
-/// middle of the trace is no error here: see [`Outcome::error`].
+/// A source that cannot be opened, an unknown policy, or sizes in a unit that the trace does not know. An error in
+/// the middle of the trace is reported in [`Outcome::error`] instead.
 pub fn run(open: &Open<'_>, rules: &Rules, progress: &mut Progress) -> Result<Outcome, SourceError> {
     run_with(open, rules, &policy::build, progress)
 }
 
-/// Like [`run`], with policies of the caller's.
+/// Like [`run`], with policies supplied by the caller.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub fn run_with(
     open: &Open<'_>,
     rules: &Rules,
@@ -228,33 +145,33 @@ pub fn run_with(
         Warmup::Requests(requests) => requests,
         Warmup::Share(share) => (share * total as f64).round() as u64,
     };
-    let bench = Bench { names: &names, unit, warmup_requests, rules, build };
-    let (mut cells, simulations) = bench.set_up(&capacities(rules, unit, survey.as_ref()))?;
+    let builder = Builder { names: &names, unit, warmup_requests, rules, build };
+    let (mut cells, simulations) = builder.set_up(&capacities(rules, unit, survey.as_ref()))?;
     let preparer = feed::Preparer::new(rules, unit, ops, survey.and_then(|survey| survey.next));
-    let fed = pool::run(source, preparer, simulations, rules.threads, progress);
-    let mut runs = fed.runs.into_iter();
+    let finished = pool::run(source, preparer, simulations, rules.threads, progress);
+    let mut runs = finished.runs.into_iter();
     for cell in cells.iter_mut().filter(|cell| cell.run.is_ok()) {
         cell.run = runs.next().ok_or_else(|| "not run".to_owned());
     }
     Ok(Outcome {
-        source: fed.source.describe(),
+        source: finished.source.describe(),
         fields,
-        requests: fed.requests,
-        keys: fed.keys,
-        bytes: fed.bytes,
+        requests: finished.requests,
+        keys: finished.keys,
+        bytes: finished.bytes,
         unit,
         ops,
         warmup_requests,
         cells,
-        notices: fed.source.notices(),
-        error: fed.error,
+        notices: finished.source.notices(),
+        error: finished.error,
     })
 }
 
-/// A capacity that every policy can be built with.
+/// A capacity with which every policy can be built.
 const PROBE_CAPACITY: u64 = 1 << 16;
 
-/// The policies asked for, each once.
+/// The requested policies, without repetitions.
 fn names(rules: &Rules, build: &Build<'_>) -> Result<Vec<String>, SourceError> {
     let mut names: Vec<String> = Vec::new();
     for asked in &rules.policies {
@@ -271,7 +188,7 @@ fn names(rules: &Rules, build: &Build<'_>) -> Result<Vec<String>, SourceError> {
     if names.is_empty() { Err(SourceError::new("no policy is asked for")) } else { Ok(names) }
 }
 
-/// Why `name` cannot be built: nobody knows it, or `error`.
+/// The error for a policy that cannot be built: the name is unknown, or `error`.
 fn unknown(name: &str, error: &str) -> SourceError {
     let known = policy_names();
     SourceError(match known.contains(&name) {
@@ -280,7 +197,7 @@ fn unknown(name: &str, error: &str) -> SourceError {
     })
 }
 
-/// Whether the source knows what the rules need.
+/// Checks that the source knows the fields that the rules need.
 fn check(rules: &Rules, unit: Unit, fields: Fields, source: &dyn Source) -> Result<(), SourceError> {
     let lacks = |what: &str| Err(SourceError(format!("{}: {what}", source.describe())));
     if unit == Unit::Bytes && !fields.sizes {
@@ -305,7 +222,8 @@ fn check(rules: &Rules, unit: Unit, fields: Fields, source: &dyn Source) -> Resu
     }
 }
 
-/// The first pass. An error of the source ends it, and will be met again by the second.
+/// The first pass over the trace. An error of the source ends it here; the second pass meets and reports the same
+/// error.
 fn survey(
     source: &mut dyn Source,
     ops: OpsRule,
@@ -325,7 +243,7 @@ fn survey(
     }
 }
 
-/// The sizes in `unit`: rising, each once.
+/// The cache sizes in `unit`, rising and without repetitions.
 fn capacities(rules: &Rules, unit: Unit, survey: Option<&Survey>) -> Vec<u64> {
     let whole = survey.map_or(0, |survey| match unit {
         Unit::Objects => survey.keys,
@@ -337,8 +255,8 @@ fn capacities(rules: &Rules, unit: Unit, survey: Option<&Survey>) -> Vec<u64> {
     capacities
 }
 
-/// What the simulations are made of.
-struct Bench<'a> {
+/// Builds the simulations of a run.
+struct Builder<'a> {
     names: &'a [String],
     unit: Unit,
     warmup_requests: u64,
@@ -346,9 +264,10 @@ struct Bench<'a> {
     build: &'a Build<'a>,
 }
 
-impl Bench<'_> {
-    /// A cell for each policy and size, and a simulation for each that is possible, in the same order.
-    fn set_up(&self, capacities: &[u64]) -> Result<(Vec<Cell>, Vec<Simulation>), SourceError> {
+impl Builder<'_> {
+    /// Returns an entry for each policy and size, and a simulation for each entry that is possible, in the same
+    /// order.
+    fn set_up(&self, capacities: &[u64]) -> Result<(Vec<PolicyAtSize>, Vec<Simulation>), SourceError> {
         let (mut cells, mut simulations) = (Vec::new(), Vec::new());
         for policy in self.names {
             for &capacity in capacities {
@@ -361,7 +280,7 @@ impl Bench<'_> {
                     }
                     Err(reason) => Err(reason),
                 };
-                cells.push(Cell { policy: policy.clone(), capacity, run });
+                cells.push(PolicyAtSize { policy: policy.clone(), capacity, run });
             }
         }
         if simulations.is_empty() {
@@ -382,11 +301,4 @@ impl Bench<'_> {
                 .map(|cache| Model::Larder(Box::new(cache))),
         }
     }
-}
-
-/// The order of turns: the most expensive first.
-fn order_by_cost(costs: &[u64]) -> Arc<[usize]> {
-    let mut order: Vec<usize> = (0..costs.len()).collect();
-    order.sort_by_key(|at| std::cmp::Reverse(costs[*at]));
-    order.into()
 }

@@ -1,27 +1,27 @@
-//! What simulations came to, for people: facts, tables, curves.
+//! The report of a run of simulations: facts, tables and curves.
 
-use super::{Cell, Counts, OpsRule, Outcome, Rules, Run, Unit};
+use super::{Counts, OpsRule, Outcome, PolicyAtSize, Rules, Run, Unit};
 use crate::policy::larder;
 use crate::report::number::grouped;
-use crate::report::{Axis, Cell as Shown, Chart, Part, Report, Scale, Table};
+use crate::report::{Axis, Cell, Chart, Part, Report, Scale, Table};
 
-/// The policy that others are measured against.
+/// The policy with which others are compared.
 const BASELINE: &str = "lru";
-/// Windows of the chart of hits over time, at most.
+/// Maximum number of points in the chart of hits over time.
 const POINTS_MAX: usize = 128;
 
 impl Counts {
-    /// Hits per get; `None` where nothing was counted.
+    /// Hits per get; `None` if no get was counted.
     pub fn hit_ratio(&self) -> Option<f64> {
         ratio(self.hits, self.gets)
     }
 
-    /// Misses per get.
+    /// Misses per get; `None` if no get was counted.
     pub fn miss_ratio(&self) -> Option<f64> {
         ratio(self.gets - self.hits, self.gets)
     }
 
-    /// Octets found per octet asked for; `None` also where the trace has no sizes.
+    /// Bytes hit per byte requested; `None` also where the trace has no sizes.
     pub fn byte_hit_ratio(&self) -> Option<f64> {
         ratio(self.hit_bytes, self.bytes)
     }
@@ -33,7 +33,7 @@ impl Counts {
 }
 
 impl Run {
-    /// Octets of bookkeeping for the items held at the end.
+    /// Bytes of bookkeeping for the items stored at the end.
     pub fn metadata_bytes(&self) -> u64 {
         (self.metadata_bits * self.items as f64 / 8.0).round() as u64
     }
@@ -43,11 +43,11 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn number(value: Option<f64>, decimals: usize) -> Shown {
-    value.map_or(Shown::Empty, |value| Shown::Number(value, decimals))
+fn number(value: Option<f64>, decimals: usize) -> Cell {
+    value.map_or(Cell::Empty, |value| Cell::Number(value, decimals))
 }
 
-/// The whole report of a run under `rules`.
+/// The report of a run under `rules`.
 pub fn report(outcome: &Outcome, rules: &Rules) -> Report {
     let view = View { outcome, rules };
     let mut parts = vec![Part::Table(view.pivot())];
@@ -103,7 +103,7 @@ impl View<'_> {
         facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// The policies in the order asked for.
+    /// The policies, in the requested order.
     fn policies(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.outcome.cells.iter().map(|cell| cell.policy.as_str()).collect();
         names.dedup();
@@ -118,7 +118,7 @@ impl View<'_> {
     }
 
     fn run(&self, policy: &str, capacity: u64) -> Option<&Run> {
-        let is_it = |cell: &&Cell| cell.policy == policy && cell.capacity == capacity;
+        let is_it = |cell: &&PolicyAtSize| cell.policy == policy && cell.capacity == capacity;
         self.outcome.cells.iter().find(is_it)?.run.as_ref().ok()
     }
 
@@ -126,7 +126,7 @@ impl View<'_> {
         self.run(policy, capacity)?.counts.miss_ratio()
     }
 
-    /// The capacity, with its share of the trace.
+    /// The cache size with its share of the trace.
     fn size_name(&self, capacity: u64) -> String {
         let size = match self.outcome.unit {
             Unit::Objects => capacity.to_string(),
@@ -136,7 +136,7 @@ impl View<'_> {
         format!("{size} ({})", if share >= 0.1 { format!("{share:.1} %") } else { format!("{share:.2} %") })
     }
 
-    /// The capacity as a share of all keys or of their octets.
+    /// The cache size as a share of all keys or of their bytes.
     fn share(&self, capacity: u64) -> Option<f64> {
         let overhead = u64::from(self.rules.overhead_bytes) * self.outcome.keys;
         let whole = match self.outcome.unit {
@@ -146,8 +146,8 @@ impl View<'_> {
         ratio(capacity, whole)
     }
 
-    /// A table with a row per policy and a column per size, and the mean of the row where all sizes have a
-    /// value.
+    /// A table with a row per policy and a column per size. The last column is the mean of a row in which every size
+    /// has a value.
     fn by_size(&self, title: &str, decimals: usize, value: &dyn Fn(&str, u64) -> Option<f64>) -> Table {
         let capacities = self.capacities();
         let mut columns = vec!["policy".to_owned()];
@@ -160,7 +160,7 @@ impl View<'_> {
                 capacities.iter().map(|capacity| value(policy, *capacity)).collect();
             let all: Option<Vec<f64>> = values.iter().copied().collect();
             let mean = all.map(|all| all.iter().sum::<f64>() / all.len() as f64);
-            let mut row = vec![Shown::Text(policy.to_owned())];
+            let mut row = vec![Cell::Text(policy.to_owned())];
             row.extend(values.into_iter().chain([mean]).map(|value| number(value, decimals)));
             table.row(row);
         }
@@ -171,7 +171,7 @@ impl View<'_> {
         self.by_size("Miss ratio by size", 4, &|policy, capacity| self.miss_ratio(policy, capacity))
     }
 
-    /// Misses saved in percent of LRU's, where LRU and another policy were run.
+    /// Misses saved in percent of LRU's misses, where LRU and another policy were run.
     fn against_baseline(&self) -> Option<Table> {
         let policies = self.policies();
         if !policies.contains(&BASELINE) || policies.len() == 1 {
@@ -215,34 +215,34 @@ impl View<'_> {
         table.files_only = true;
         for cell in &self.outcome.cells {
             let mut row = vec![
-                Shown::Text(cell.policy.clone()),
-                Shown::Count(cell.capacity),
+                Cell::Text(cell.policy.clone()),
+                Cell::Count(cell.capacity),
                 number(self.share(cell.capacity).map(|share| share * 100.0), 3),
             ];
             row.extend(cell.run.as_ref().map_or(Vec::new(), |run| self.numbers(run)));
-            row.resize(columns.len() - 1, Shown::Empty);
-            row.push(cell.run.as_ref().map_or_else(|reason| Shown::Text(reason.clone()), |_| Shown::Empty));
+            row.resize(columns.len() - 1, Cell::Empty);
+            row.push(cell.run.as_ref().map_or_else(|reason| Cell::Text(reason.clone()), |_| Cell::Empty));
             table.row(row);
         }
         table
     }
 
-    fn numbers(&self, run: &Run) -> Vec<Shown> {
+    fn numbers(&self, run: &Run) -> Vec<Cell> {
         let counts = &run.counts;
         vec![
-            Shown::Count(counts.gets),
-            Shown::Count(counts.hits),
+            Cell::Count(counts.gets),
+            Cell::Count(counts.hits),
             number(counts.hit_ratio(), 5),
             number(counts.miss_ratio(), 5),
             number(counts.byte_hit_ratio(), 5),
             number(counts.service_us(self.rules.hit_us), 1),
-            Shown::Count(run.items),
-            Shown::Count(run.used),
-            Shown::Number(run.metadata_bits, 2),
-            Shown::Count(run.metadata_bytes()),
-            Shown::Count(counts.evictions),
-            Shown::Count(counts.expired),
-            Shown::Number(run.took.as_secs_f64(), 2),
+            Cell::Count(run.items),
+            Cell::Count(run.used),
+            Cell::Number(run.metadata_bits, 2),
+            Cell::Count(run.metadata_bytes()),
+            Cell::Count(counts.evictions),
+            Cell::Count(counts.expired),
+            Cell::Number(run.took.as_secs_f64(), 2),
         ]
     }
 
@@ -262,7 +262,7 @@ impl View<'_> {
         chart
     }
 
-    /// Hit ratio over the trace, at the size in the middle.
+    /// Hit ratio over the trace, at the median size.
     fn over_time(&self) -> Option<Chart> {
         let capacities = self.capacities();
         let capacity = *capacities.get(capacities.len() / 2)?;
@@ -278,7 +278,7 @@ impl View<'_> {
         (!chart.series.is_empty()).then_some(chart)
     }
 
-    /// Why no ratio can be told, if that is so.
+    /// The reason why there are no ratios, if there are none.
     fn nothing_counted(&self) -> Option<&'static str> {
         let outcome = self.outcome;
         let mut runs = outcome.cells.iter().filter_map(|cell| cell.run.as_ref().ok());
@@ -293,7 +293,7 @@ impl View<'_> {
         }
     }
 
-    /// Why cells are empty: a line for each policy and reason, with the sizes.
+    /// The reasons why entries are empty: one line per policy and reason, with the sizes.
     fn reasons(&self) -> Vec<String> {
         let mut found: Vec<(&str, &str, Vec<String>)> = Vec::new();
         for cell in &self.outcome.cells {
@@ -329,8 +329,8 @@ impl View<'_> {
     }
 }
 
-/// The ends of windows and their hit ratios; windows are joined until there are few enough. The last one ends with the
-/// last of the requests.
+/// The ends of the windows with their hit ratios. Neighbouring windows are joined until there are few enough; the
+/// last one ends with the last request.
 fn points_over_time(run: &Run, requests: u64) -> Vec<(f64, f64)> {
     let together = run.windows.sums.len().div_ceil(POINTS_MAX).max(1);
     let width = run.windows.requests * together as u64;
@@ -348,7 +348,7 @@ fn points_over_time(run: &Run, requests: u64) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Octets as `64 MiB`.
+/// Formats bytes like `64 MiB`.
 fn octets(bytes: u64) -> String {
     let times = (bytes.max(1).ilog2() / 10).min(4);
     let value = bytes as f64 / (1u64 << (10 * times)) as f64;

@@ -1,4 +1,4 @@
-//! One policy at one size over the whole trace.
+//! One policy at one cache size over the whole trace.
 
 use std::time::{Duration, Instant};
 
@@ -6,45 +6,45 @@ use super::feed::{Chunk, Prepared, Verb};
 use crate::policy::larder::{RealCache, RealItem};
 use crate::policy::{Access, Policy};
 
-/// What is simulated.
+/// The simulated cache.
 pub(super) enum Model {
-    /// A policy on dense numbers.
+    /// A policy on key numbers.
     Policy(Box<dyn Policy>),
-    /// The product's cache, with real items in real memory.
+    /// The server's cache, with real items in real memory.
     Larder(Box<RealCache>),
 }
 
-/// What happened, from the end of the warm-up on. Sums; ratios are made of them in the end.
+/// Sums of what happened after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Gets.
     pub gets: u64,
-    /// Gets that found their item.
+    /// Gets that were hits.
     pub hits: u64,
-    /// Octets of keys and values asked for.
+    /// Bytes of key and value of all gets.
     pub bytes: u64,
-    /// Octets of those found.
+    /// Bytes of key and value of the hits.
     pub hit_bytes: u64,
-    /// Sum of the penalties of the misses, in microseconds.
+    /// Sum of the miss penalties in microseconds.
     pub penalty_us: u64,
-    /// Items that left for want of room, those included that were turned away at the door.
+    /// Items evicted for lack of room, including items that were refused.
     pub evictions: u64,
-    /// Items found expired and removed.
+    /// Items found to be expired and removed.
     pub expired: u64,
 }
 
-/// Hits over time: gets and hits in windows of equal numbers of requests.
+/// Gets and hits over time, in windows of equally many requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Windows {
-    /// Requests in a window.
+    /// Requests per window.
     pub requests: u64,
-    /// Gets and hits of each.
+    /// (gets, hits) of each window.
     pub sums: Vec<(u64, u64)>,
 }
 
-/// Requests in a window at first.
+/// Initial number of requests per window.
 const WINDOW_REQUESTS: u64 = 1 << 10;
-/// Windows are joined by twos when there are so many.
+/// At this number of windows, neighbours are joined in pairs.
 const WINDOWS_MAX: usize = 256;
 
 impl Windows {
@@ -75,38 +75,38 @@ fn add_up(sums: &[(u64, u64)]) -> (u64, u64) {
     sums.iter().fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1))
 }
 
-/// What one simulation came to.
+/// The result of one simulation.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// What was counted.
+    /// The counts after the warm-up.
     pub counts: Counts,
-    /// Hits over time, the warm-up included.
+    /// Hits over time, including the warm-up.
     pub windows: Windows,
-    /// Items held at the end.
+    /// Items stored at the end.
     pub items: u64,
-    /// What they are charged for, in the unit of the sizes.
+    /// Space used by them, in the unit of the cache size.
     pub used: u64,
     /// Bits of bookkeeping per item, as the policy's paper counts them.
     pub metadata_bits: f64,
-    /// Time spent in this simulation.
+    /// Time spent on this simulation.
     pub took: Duration,
 }
 
-/// A simulation under way.
+/// A simulation in progress.
 pub(super) struct Simulation {
     model: Model,
     capacity: u64,
     counts: Counts,
     windows: Windows,
-    /// When each key's item expires, in seconds since the trace began; 0 = never. Empty where times to live
-    /// are not obeyed.
+    /// Expiry of each key's item in seconds since the start of the trace; 0 = never. Empty where times to live are
+    /// ignored.
     expires: Vec<u32>,
     ttls: bool,
-    /// Items stored and removed since the counting began, and held when it began.
+    /// Items stored and removed since counting began, and items held when it began.
     stored: u64,
     removed: u64,
     held: u64,
-    /// Evictions and expiries of the real cache before the counting began.
+    /// Evictions and expiries of the real cache before counting began.
     real_before: (u64, u64),
     counted_from: u64,
     is_counting: bool,
@@ -115,7 +115,7 @@ pub(super) struct Simulation {
 }
 
 impl Simulation {
-    /// One that counts from request `counted_from` on.
+    /// A simulation that counts from request `counted_from` on.
     pub(super) fn new(model: Model, capacity: u64, ttls: bool, counted_from: u64) -> Simulation {
         Simulation {
             model,
@@ -135,12 +135,12 @@ impl Simulation {
         }
     }
 
-    /// Chunks simulated so far.
+    /// The number of chunks simulated so far.
     pub(super) fn chunks_done(&self) -> u64 {
         self.chunks_done
     }
 
-    /// Simulates the next chunk; says how long all of them took.
+    /// Simulates the next chunk. Returns the time spent on all chunks so far.
     pub(super) fn run(&mut self, chunk: &Chunk) -> Duration {
         let started = Instant::now();
         if self.ttls && matches!(self.model, Model::Policy(_)) {
@@ -197,7 +197,7 @@ impl Simulation {
         }
     }
 
-    /// One request to a policy. Whether its item was there.
+    /// Applies one request to a policy. Returns whether the item was stored.
     #[inline]
     fn step(&mut self, request: &Prepared, access: &Access) -> bool {
         if self.ttls {
@@ -207,7 +207,7 @@ impl Simulation {
         let present = match request.verb {
             Verb::Get | Verb::Write => policy.access(access),
             Verb::Add => {
-                // A refused add leaves the item as it is.
+                // An add of a present key leaves the item unchanged.
                 let present = policy.contains(access.id);
                 if !present {
                     policy.access(access);
@@ -242,7 +242,7 @@ impl Simulation {
         present
     }
 
-    /// Removes the item of `request` if its time is over.
+    /// Removes the item of `request` if it has expired.
     fn expire(&mut self, request: &Prepared) {
         let expires = &mut self.expires[request.id as usize];
         if *expires == 0 || *expires > request.time_s {
@@ -265,7 +265,7 @@ impl Simulation {
         }
     }
 
-    /// What it came to.
+    /// The result.
     pub(super) fn finish(self) -> Run {
         let mut counts = self.counts;
         let (items, used, metadata_bits) = match &self.model {
@@ -286,7 +286,7 @@ impl Simulation {
     }
 }
 
-/// One request to the product's cache. Whether its item was there.
+/// Applies one request to the server's cache. Returns whether the item was stored.
 fn real_step(cache: &mut RealCache, request: &Prepared, ttls: bool) -> bool {
     let item = RealItem {
         id: request.id,

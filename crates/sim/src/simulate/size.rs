@@ -1,24 +1,41 @@
-//! Cache sizes as people write them, and what they come to on a trace.
+//! Cache sizes as people write them, and their values for a given trace.
 
-use super::Unit;
+/// The unit of a cache size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Items: each is charged 1.
+    Objects,
+    /// Bytes: each item is charged for key, value and overhead.
+    Bytes,
+}
+
+impl Unit {
+    /// The name in a report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Objects => "objects",
+            Unit::Bytes => "bytes",
+        }
+    }
+}
 
 /// A cache size as it was written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
-    /// `10%`: a share of the trace's distinct keys, or of their octets; above 0 and up to 1000 %.
+    /// `10%`: a share of the trace's distinct keys, or of their bytes; above 0 and at most 1000 %.
     Share(f64),
-    /// `10000`: items, or octets where the unit is said to be bytes.
+    /// `10000`: items, or bytes if `--unit bytes` is given.
     Plain(u64),
-    /// `64m`: octets, in powers of 1024; items in powers of 1000 where the unit is said to be objects. The
-    /// number and how often it is to be multiplied (k = 1, m = 2, g = 3, t = 4).
+    /// `64m`: bytes in powers of 1024, or items in powers of 1000 if `--unit objects` is given. The fields are the
+    /// number and the exponent (k = 1, m = 2, g = 3, t = 4).
     Suffixed(f64, u32),
 }
 
 impl Size {
-    /// Reads a size.
+    /// Parses a size.
     ///
     /// # Errors
-    /// In one line, what is wrong with it.
+    /// One line that says what is wrong with the text.
     pub fn parse(text: &str) -> Result<Size, String> {
         let text = text.trim();
         let wrong = || format!("'{text}' is no size, such as 1% (of the trace), 10000 (items), 64m (octets)");
@@ -44,7 +61,7 @@ impl Size {
         }
     }
 
-    /// The capacity in `unit`, at least 1. `whole`: all keys of the trace, or their octets.
+    /// The capacity in `unit`, at least 1. `whole` is the number of keys of the trace, or of their bytes.
     pub fn in_unit(&self, unit: Unit, whole: u64) -> u64 {
         let capacity = match (*self, unit) {
             (Size::Share(share), _) => share * whole as f64,
@@ -55,16 +72,16 @@ impl Size {
         (capacity.round() as u64).max(1)
     }
 
-    /// Whether the trace must be counted before this size is known.
+    /// Whether the trace must be counted before the size is known.
     pub fn is_share(&self) -> bool {
         matches!(self, Size::Share(_))
     }
 }
 
-/// The unit that the sizes' form asks for: octets if one has a suffix, else items.
+/// The unit that the written sizes imply: bytes if one has a suffix, else items.
 ///
 /// # Errors
-/// Sizes of both forms side by side.
+/// Sizes in bytes and in items side by side.
 pub fn unit_of(sizes: &[Size]) -> Result<Unit, String> {
     let octets = sizes.iter().any(|size| matches!(size, Size::Suffixed(..)));
     let items = sizes.iter().any(|size| matches!(size, Size::Plain(_)));

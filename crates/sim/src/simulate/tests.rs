@@ -250,7 +250,7 @@ proptest! {
         let outcome = simulate(&requests, &rules);
         let found = counts(&outcome, 0);
         let all_warmup = outcome.warmup_requests >= requests.len() as u64;
-        // With items in octets that change, what an item's growth pushes out of itself is counted
+        // With items in bytes that change, what an item's growth pushes out of itself is counted
         // differently.
         let expected = if all_warmup { Counts::default() } else { expected };
         let expected = Counts { evictions: found.evictions, ..expected };
@@ -414,7 +414,7 @@ fn the_real_cache_comes_near_lru_and_says_where_it_is_too_small() {
     assert!(run.used < 16 << 20 && run.items > 5000 && larder.evictions > 0, "{run:?}");
 }
 
-/// Hits of LRU over octets of key and value.
+/// Hits of LRU over bytes of key and value.
 fn naive_lru_hits(requests: &[Request], capacity: u64) -> u64 {
     let (mut by_use, mut held, mut used, mut hits) = (BTreeMap::new(), HashMap::new(), 0, 0);
     for (ordinal, request) in requests.iter().enumerate() {

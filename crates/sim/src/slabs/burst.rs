@@ -3,34 +3,34 @@
 use crate::{Op, Request};
 
 use super::SlabClasses;
-use super::key_map::mix;
+use crate::mix::hash_of;
 
-/// Keys of injected items are drawn from this on; a clash with a key of the trace is as unlikely as between
-/// two hashes.
+/// Base of the keys of injected items. A collision with a key of the trace is as unlikely as one between two 64-bit
+/// hashes.
 const KEY_SEED: u64 = 0xb065_7000_0000_0000;
 
-/// SETs of items that nobody asks for again: unpopular ones, of few size classes.
+/// A burst of SETs of unpopular items in a few size classes. Nobody reads the items.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Burst {
-    /// After how many GETs it begins.
+    /// Number of GETs after which the burst starts.
     pub at_gets: u64,
-    /// The octets of all its items, as a share of the cache's memory: the paper's is about 0.1.
+    /// Bytes of all injected items as a share of the cache's memory; about 0.1 in the paper.
     pub memory_ratio: f64,
-    /// The first of its classes.
+    /// The first size class of the items.
     pub class_first: usize,
-    /// How many classes it has: the paper's has three.
+    /// The number of size classes; three in the paper.
     pub classes: usize,
-    /// How many SETs come with each GET while it lasts: "quickly" in the paper.
+    /// SETs per GET while the burst lasts. The paper says "quickly".
     pub sets_per_get: u32,
-    /// The penalty of its items in microseconds; 0 = unknown.
+    /// Penalty of the items in microseconds; 0 = unknown.
     pub penalty_us: u32,
 }
 
 impl Burst {
-    /// Checks it against the classes.
+    /// Checks the burst against the size classes.
     ///
     /// # Errors
-    /// Classes that do not exist, a share outside 0 to 1, no SETs per GET.
+    /// Classes that do not exist, a share outside 0 to 1, or no SETs per GET.
     pub fn check(&self, classes: &SlabClasses) -> Result<(), String> {
         if self.classes == 0 || self.class_first + self.classes > classes.len() {
             return Err(format!(
@@ -61,10 +61,10 @@ impl Burst {
         (0_u64..).map_while(move |at| {
             let class = burst.class_first + (at % burst.classes as u64) as usize;
             let below = if class == 0 { 0 } else { classes.slot_bytes(class - 1) };
-            let value = below + 1 + mix(at) % (classes.slot_bytes(class) - below);
+            let value = below + 1 + hash_of(at) % (classes.slot_bytes(class) - below);
             bytes += value;
             (bytes <= bytes_max).then_some(Request {
-                key: mix(KEY_SEED + at),
+                key: hash_of(KEY_SEED + at),
                 value_bytes: value as u32,
                 penalty_us: burst.penalty_us,
                 op: Op::Set,

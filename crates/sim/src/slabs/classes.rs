@@ -1,23 +1,23 @@
 //! Size classes and penalty subclasses.
 
-/// The smallest slot, in octets (PAMA, section IV: the first class holds items of 64 octets or smaller).
+/// The smallest slot in bytes. In PAMA, section IV, the first class holds items of up to 64 bytes.
 const SLOT_BYTES_MIN: u64 = 64;
 
-/// Slots are whole multiples of this many octets, as in memcached.
+/// Slot sizes are multiples of this many bytes, as in memcached.
 const SLOT_ALIGN_BYTES: u64 = 8;
 
-/// The upper ends of the penalty subclasses, in microseconds: (0, 1 ms], (1, 10], (10, 100], (100, 1000], (1
-/// s, 5 s] (PAMA, section IV).
+/// Upper ends of the penalty subclasses in microseconds: (0, 1 ms], (1, 10 ms], (10, 100 ms], (100 ms, 1 s], (1 s, 5
+/// s] (PAMA, section IV).
 pub const SUBCLASS_PENALTY_US_MAX: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 5_000_000];
 
-/// The penalty subclass of a miss that costs `penalty_us` microseconds. What is above the last end is in the
-/// last one.
+/// The penalty subclass of a miss that costs `penalty_us` microseconds. A cost above the last end belongs to the last
+/// subclass.
 #[inline]
 pub fn subclass_of(penalty_us: u32) -> usize {
     SUBCLASS_PENALTY_US_MAX[..4].iter().filter(|&&end| penalty_us > end).count()
 }
 
-/// memcached's slab classes: slots that grow by a factor, in slabs of one size.
+/// memcached's slab classes: slot sizes that grow by a factor, in slabs of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlabClasses {
     slot_bytes: Vec<u64>,
@@ -25,13 +25,13 @@ pub struct SlabClasses {
 }
 
 impl SlabClasses {
-    /// Classes of 64, 64 * `factor`, ... octets, rounded up to 8, as long as a slot fits into a slab of
-    /// `slab_bytes`. A last class of one slot per slab takes what is left up to the slab's size. With
-    /// `classes_max` there are at most that many, and items above the last one's slot are refused. PAMA's own
-    /// classes: `factor` 2.
+    /// Classes with slots of 64, 64 * `factor`, ... bytes, rounded up to a multiple of 8, as long as a slot fits into
+    /// a slab of `slab_bytes`. A last class with one slot per slab takes larger items up to the slab size. With
+    /// `classes_max` there are at most that many classes, and items larger than the last slot are refused. PAMA's own
+    /// classes have `factor` 2.
     ///
     /// # Errors
-    /// A slab below 64 octets or above 1 GiB, a factor outside 1.01 to 16, no class at all.
+    /// A slab below 64 bytes or above 1 GiB, a factor outside 1.01 to 16, or no class.
     pub fn new(slab_bytes: u64, factor: f64, classes_max: Option<usize>) -> Result<SlabClasses, String> {
         if !(SLOT_BYTES_MIN..=1 << 30).contains(&slab_bytes) {
             return Err(format!("a slab has {SLOT_BYTES_MIN} octets to 1 GiB, not {slab_bytes}"));
@@ -54,30 +54,30 @@ impl SlabClasses {
         Ok(SlabClasses { slot_bytes, slab_bytes })
     }
 
-    /// The class of an item of `bytes` octets; `None` if it is larger than the largest slot.
+    /// The class of an item of `bytes` bytes; `None` if the item is larger than the largest slot.
     #[inline]
     pub fn class_of(&self, bytes: u64) -> Option<usize> {
         let class = self.slot_bytes.partition_point(|&slot| slot < bytes);
         (class < self.slot_bytes.len()).then_some(class)
     }
 
-    /// How many classes there are.
+    /// The number of classes.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.slot_bytes.len()
     }
 
-    /// The size of a slot of `class`, in octets: the largest item that it holds.
+    /// The slot size of `class` in bytes, which is also the size of its largest item.
     pub fn slot_bytes(&self, class: usize) -> u64 {
         self.slot_bytes[class]
     }
 
-    /// How many slots of `class` one slab has.
+    /// The number of slots of `class` in one slab.
     pub fn slots_per_slab(&self, class: usize) -> usize {
         (self.slab_bytes / self.slot_bytes[class]) as usize
     }
 
-    /// The size of a slab, in octets.
+    /// The slab size in bytes.
     pub fn slab_bytes(&self) -> u64 {
         self.slab_bytes
     }

@@ -1,18 +1,18 @@
-//! Bloom filters that tell the segment of an access, and the removal filter (PAMA, section III).
+//! Bloom filters that tell the segment of an accessed item, and the removal filter (PAMA, section III).
 
-use super::key_map::mix;
+use crate::mix::hash_of;
 
-/// Bits per element at capacity; with [`PROBES`] probes about 0.9 % false positives, or less where the number
-/// of bits is rounded up to a power of two.
+/// Bits per element at capacity. With [`PROBES`] probes this gives about 0.9 % false positives, or fewer where the
+/// number of bits is rounded up to a power of two.
 const BITS_PER_ELEMENT: usize = 10;
 
-/// Bits of the smallest filter: a removal filter of a few bits fills up before it is cleared.
+/// Bits of the smallest filter. A removal filter of a few bits would fill up before it is cleared.
 const BITS_MIN: usize = 1024;
 
-/// Bits that are set for each element.
+/// Bits set per element.
 const PROBES: u64 = 5;
 
-/// A Bloom filter over keys of 64 bits (Bloom, CACM 1970).
+/// A Bloom filter over 64-bit keys (Bloom, CACM 1970).
 pub(super) struct Bloom {
     words: Vec<u64>,
     mask: u64,
@@ -20,7 +20,7 @@ pub(super) struct Bloom {
 }
 
 impl Bloom {
-    /// An empty filter for `elements`.
+    /// An empty filter for `elements` elements.
     pub(super) fn new(elements: usize) -> Bloom {
         let bits = (elements * BITS_PER_ELEMENT).next_power_of_two().max(BITS_MIN);
         Bloom { words: vec![0; bits / 64], mask: bits as u64 - 1, added: 0 }
@@ -52,13 +52,13 @@ impl Bloom {
         self.added = 0;
     }
 
-    /// How many insertions there were since the last clear.
+    /// Insertions since the last clear.
     pub(super) fn added(&self) -> usize {
         self.added
     }
 }
 
-/// The first bit of a key and the distance to its next (Kirsch and Mitzenmacher, ESA 2006).
+/// The first bit of a key and the distance to the next (Kirsch and Mitzenmacher, ESA 2006).
 #[derive(Clone, Copy)]
 pub(super) struct Probe {
     at: u64,
@@ -68,20 +68,20 @@ pub(super) struct Probe {
 impl Probe {
     #[inline]
     pub(super) fn of(key: u64) -> Probe {
-        let hash = mix(key);
+        let hash = hash_of(key);
         Probe { at: hash, step: (hash >> 32) | 1 }
     }
 }
 
-/// The filters of one stack: one per segment, resident and ghost, and one removal filter.
+/// The filters of one stack: one for each resident and ghost segment, and one removal filter.
 ///
-/// The paper does not say when a segment's filter, which only ever takes members, is built anew. Here an item
-/// is added when it enters a segment, and is looked for from the lowest segment upwards, for a filter still
-/// knows those who sank into the next. A filter that took one and a half segments' worth of items is rebuilt
-/// from the items that are in its segment now, which costs O(1) per item added; and all are rebuilt when the
-/// window of the values ends, for a group with few misses would otherwise keep old members for long.
+/// A filter only gains members. The paper does not say when a segment's filter is rebuilt. Here an item is added when
+/// it enters a segment. The search goes from the lowest segment upwards, because the filter of a segment still
+/// contains items that have moved down into the next one. A filter that took one and a half segments' worth of items
+/// is rebuilt from the items now in the segment, which costs O(1) per added item. All filters are rebuilt when the
+/// window of the values ends, because a group with few misses would otherwise keep old members for long.
 pub(super) struct GroupFilters {
-    /// Zones 1 to `2 n`: the segments from the uppermost resident one to the lowest ghost one.
+    /// Filters of zones 1 to `2 n`: from the uppermost resident segment to the lowest ghost segment.
     segments: Vec<Bloom>,
     removal: Bloom,
     adds_max: usize,
@@ -89,7 +89,7 @@ pub(super) struct GroupFilters {
 }
 
 impl GroupFilters {
-    /// Filters for `segments` resident and as many ghost segments of `slots` items each.
+    /// Filters for `segments` resident segments and as many ghost segments, of `slots` items each.
     pub(super) fn new(segments: usize, slots: usize) -> GroupFilters {
         let adds_max = slots + slots.div_ceil(2);
         GroupFilters {
@@ -100,7 +100,7 @@ impl GroupFilters {
         }
     }
 
-    /// An item enters a zone. If it is in the removal filter, that filter no longer serves and is cleared.
+    /// An item enters a zone. If the removal filter contains the item, the filter no longer serves and is cleared.
     pub(super) fn enter(&mut self, zone: usize, key: u64) {
         if zone == 0 {
             return;
@@ -119,19 +119,19 @@ impl GroupFilters {
         self.removal.insert(Probe::of(key));
     }
 
-    /// Nobody was removed: all filters are new.
+    /// Clears the removal filter, because all other filters are new.
     pub(super) fn forget_removals(&mut self) {
         self.removal.clear();
     }
 
-    /// The lowest of `zones` whose filter knows the item, unless the removal filter knows it too.
+    /// The lowest of `zones` whose filter contains the key, unless the removal filter contains it too.
     pub(super) fn judge(&self, zones: std::ops::RangeInclusive<usize>, key: u64) -> Option<usize> {
         let key = Probe::of(key);
         let zone = zones.rev().find(|&zone| self.segments[zone - 1].contains(key))?;
         (!self.removal.contains(key)).then_some(zone)
     }
 
-    /// The zones whose filters are to be rebuilt.
+    /// The zones whose filters must be rebuilt.
     pub(super) fn take_due(&mut self) -> Vec<usize> {
         if !std::mem::take(&mut self.due) {
             return Vec::new();
@@ -139,7 +139,7 @@ impl GroupFilters {
         (1..=self.segments.len()).filter(|&zone| self.segments[zone - 1].added() >= self.adds_max).collect()
     }
 
-    /// Empties a zone's filter and fills it with `keys`.
+    /// Rebuilds the filter of a zone from `keys`.
     pub(super) fn rebuild(&mut self, zone: usize, keys: impl Iterator<Item = u64>) {
         let filter = &mut self.segments[zone - 1];
         filter.clear();

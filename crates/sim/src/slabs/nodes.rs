@@ -1,28 +1,28 @@
-//! Items and ghosts, in one vector; a node that is freed is used again.
+//! The nodes of all LRU stacks, in one vector. Freed nodes are reused.
 
 /// No node.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What is known of one item or ghost.
+/// One item or ghost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Node {
-    /// Its key.
+    /// The key.
     pub(super) key: u64,
-    /// When it was last used, in accesses since the beginning.
+    /// Time of the last use, in accesses since the start.
     pub(super) used_at: u64,
-    /// The neighbour towards the top of its stack.
+    /// The neighbour towards the top of the stack.
     pub(super) prev: u32,
-    /// The neighbour towards the bottom of its stack.
+    /// The neighbour towards the bottom of the stack.
     pub(super) next: u32,
-    /// Octets of the item.
+    /// Size of the item in bytes.
     pub(super) size_bytes: u32,
-    /// What a miss costs, in microseconds.
+    /// Cost of a miss in microseconds.
     pub(super) penalty_us: u32,
-    /// The second of the trace from which on it is gone; 0 = never.
+    /// Second of the trace at which the item expires; 0 = never.
     pub(super) expires_s: u32,
-    /// Whose stack it is in.
+    /// The group whose stack holds the node.
     pub(super) group: u16,
-    /// Where in the stack it is.
+    /// The zone of the stack that holds the node.
     pub(super) zone: u8,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Keeps a node and gives its number.
+    /// Stores a node and returns its number.
     pub(super) fn put(&mut self, node: Node) -> u32 {
         match self.free.pop() {
             Some(at) => {
@@ -48,12 +48,12 @@ impl Nodes {
         }
     }
 
-    /// Gives a node up.
+    /// Frees a node.
     pub(super) fn free(&mut self, at: u32) {
         self.free.push(at);
     }
 
-    /// How many nodes are kept.
+    /// The number of nodes in use.
     pub(super) fn len(&self) -> usize {
         self.all.len() - self.free.len()
     }

@@ -1,46 +1,49 @@
 //! PAMA and pre-PAMA (Ou et al., ICPP 2015, sections III and IV).
 
+use super::classes::SUBCLASS_PENALTY_US_MAX;
+use super::scheme::{Scheme, SlabAccess};
+use super::store::Store;
 use super::values::{Rollover, Values};
-use super::{SUBCLASS_PENALTY_US_MAX, Scheme, Seen, Store};
 
-/// What a request for an item in a segment counts for.
+/// The value of one request for an item in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worth {
-    /// Its miss penalty in microseconds: PAMA.
+    /// The miss penalty in microseconds: PAMA.
     Penalty,
     /// One: pre-PAMA.
     Request,
 }
 
-/// The parameters of PAMA, and what its paper leaves open.
+/// The parameters of PAMA, including choices that its paper leaves open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PamaSettings {
-    /// How many segments besides the candidate's (or the receiving one) count for a value: the paper's m.
-    /// With 0 that segment alone counts; the paper's text asks for at least one ghost segment more, its Fig.
-    /// 10 has 0.
+    /// The paper's m: how many segments count towards a value in addition to the candidate (or receiving) segment.
+    /// With 0 only that segment counts. The paper's text requires at least one further ghost segment, but its Fig. 10
+    /// includes 0.
     pub m: usize,
     /// The window of the values, in accesses of the whole cache. The paper does not name its own.
     pub window: u64,
-    /// What becomes of the values when the window ends.
+    /// The treatment of the values at the end of a window.
     pub rollover: Rollover,
-    /// Whether values move with the borders: a group that lost a slab now has S_1 where S_0 was, and what was
-    /// worth keeping is worth having back. The paper does not say; without it a group goes on giving slabs by
-    /// the value of one that it no longer has.
+    /// Whether values move with the segment borders. After a group lost a slab, its segment S_1 is where S_0 was, and
+    /// the value of keeping the lost slab becomes the value of regaining it. The paper does not say. Without this
+    /// option a group continues to give away slabs by the value of a slab that it no longer has.
     pub follow_slabs: bool,
-    /// What a request counts for.
+    /// The value of one request.
     pub worth: Worth,
-    /// Whether classes are divided by penalty. The paper gives pre-PAMA no view of penalties; we divide its
-    /// classes not.
+    /// Whether classes are divided by penalty. In the paper pre-PAMA does not see penalties, so its classes are not
+    /// divided here.
     pub subclasses: bool,
-    /// Whether Bloom filters tell the segment of an access, as in the paper; else it is tracked exactly.
+    /// Whether Bloom filters tell the segment of an access, as in the paper. Otherwise the segment is tracked
+    /// exactly.
     pub filtered: bool,
 }
 
-/// The scheme. A slab moves when a group without a free slot has an incoming value above the least outgoing
-/// value of all.
+/// The scheme. A slab moves when a group without a free slot has an incoming value above the smallest outgoing value
+/// of all groups.
 ///
-/// Only GETs count for values, for only their misses make anybody wait. A group without slabs cannot hold its
-/// item; the item becomes a ghost at once, so that the group's incoming value can earn its first slab.
+/// Only GETs count towards values, because only their misses make a client wait. A group without slabs cannot store
+/// its item; the item becomes a ghost at once, so that the group's incoming value can earn its first slab.
 pub struct Pama {
     settings: PamaSettings,
     values: Values,
@@ -48,10 +51,10 @@ pub struct Pama {
 }
 
 impl Pama {
-    /// For a cache of `classes` size classes.
+    /// PAMA for a cache of `classes` size classes.
     ///
     /// # Errors
-    /// m above 16, an empty window.
+    /// An m above 16, or an empty window.
     pub fn new(settings: PamaSettings, classes: usize) -> Result<Pama, String> {
         if settings.m > 16 {
             return Err(format!("m is from 0 to 16, not {}", settings.m));
@@ -64,12 +67,12 @@ impl Pama {
         Ok(Pama { settings, values, filters_due: false })
     }
 
-    /// What a group would lose with its candidate slab.
+    /// The value that a group would lose with its candidate slab.
     pub fn outgoing(&self, group: usize) -> f64 {
         self.values.outgoing(group)
     }
 
-    /// What a group would gain by one more slab.
+    /// The value that a group would gain by one more slab.
     pub fn incoming(&self, group: usize) -> f64 {
         self.values.incoming(group)
     }
@@ -100,14 +103,14 @@ impl Scheme for Pama {
         false
     }
 
-    fn seen(&mut self, seen: &Seen, _: &Store) {
+    fn on_access(&mut self, access: &SlabAccess, _: &Store) {
         self.filters_due |= self.values.tick();
-        if seen.get {
+        if access.get {
             let worth = match self.settings.worth {
-                Worth::Penalty => f64::from(seen.penalty_us),
+                Worth::Penalty => f64::from(access.penalty_us),
                 Worth::Request => 1.0,
             };
-            self.values.add(seen.group, seen.place, worth);
+            self.values.add(access.group, access.position, worth);
         }
     }
 

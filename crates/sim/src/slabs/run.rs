@@ -1,4 +1,4 @@
-//! Simulations side by side: the requests are read once and shared.
+//! Runs simulations side by side. The requests are read once and shared.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -9,42 +9,42 @@ use crate::{CHUNK_REQUESTS, Request, Source, SourceError};
 
 use super::{Outcome, Settings, Simulator};
 
-/// How many chunks a slow simulation may lag behind the reader.
+/// Chunks by which a slow simulation may lag behind the reader.
 const CHUNKS_AHEAD: usize = 8;
 
 /// One simulation of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Simulation {
-    /// The scheme's name.
+    /// The name of the scheme.
     pub scheme: String,
     /// PAMA's m.
     pub m: usize,
-    /// Memory of the cache, in octets.
+    /// Memory of the cache in bytes.
     pub memory_bytes: u64,
 }
 
-/// What the reader tells the simulations.
+/// A message from the reader to the simulations.
 #[derive(Clone)]
-enum Said {
+enum Message {
     Requests(Arc<Vec<Request>>),
     EndOfPass,
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct RunOutcome {
     /// One outcome per simulation, in order.
     pub outcomes: Vec<Outcome>,
-    /// What the source had to say: lines skipped, a file cut short.
+    /// Remarks of the source, such as skipped lines or a truncated file.
     pub notices: Vec<String>,
 }
 
-/// Runs `simulations` over `passes` passes of a source on `threads` threads, and gives their outcomes in
-/// order. `open` opens the source for each pass. Memory: the simulated caches' entries and a few chunks of
+/// Runs `simulations` over `passes` passes of a source on `threads` threads, and returns their outcomes in order.
+/// `open` opens the source for each pass. Memory use: the entries of the simulated caches, and a few chunks of
 /// requests.
 ///
 /// # Errors
-/// Those of [`Simulator::new`], and those of the source.
+/// Those of [`Simulator::new`] and of the source.
 pub fn run(
     settings: &Settings,
     simulations: &[Simulation],
@@ -52,7 +52,7 @@ pub fn run(
     threads: usize,
     open: &mut dyn FnMut() -> Result<Box<dyn Source>, SourceError>,
     progress: &mut Progress,
-) -> Result<Ran, SourceError> {
+) -> Result<RunOutcome, SourceError> {
     let mut simulators = Vec::new();
     for simulation in simulations {
         let mut settings = settings.clone();
@@ -85,15 +85,15 @@ pub fn run(
         read.map(|notices| (outcomes, notices))
     })?;
     outcomes.sort_by_key(|&(at, _)| at);
-    Ok(Ran { outcomes: outcomes.into_iter().map(|(_, outcome)| outcome).collect(), notices })
+    Ok(RunOutcome { outcomes: outcomes.into_iter().map(|(_, outcome)| outcome).collect(), notices })
 }
 
-fn work(mut share: Vec<(usize, Simulator)>, said: &Receiver<Said>) -> Vec<(usize, Outcome)> {
-    for said in said {
+fn work(mut share: Vec<(usize, Simulator)>, messages: &Receiver<Message>) -> Vec<(usize, Outcome)> {
+    for message in messages {
         for (_, simulator) in &mut share {
-            match &said {
-                Said::Requests(requests) => requests.iter().for_each(|request| simulator.request(request)),
-                Said::EndOfPass => simulator.end_pass(),
+            match &message {
+                Message::Requests(requests) => requests.iter().for_each(|request| simulator.request(request)),
+                Message::EndOfPass => simulator.end_pass(),
             }
         }
     }
@@ -103,11 +103,11 @@ fn work(mut share: Vec<(usize, Simulator)>, said: &Receiver<Said>) -> Vec<(usize
 fn read(
     passes: u32,
     open: &mut dyn FnMut() -> Result<Box<dyn Source>, SourceError>,
-    senders: &[SyncSender<Said>],
+    senders: &[SyncSender<Message>],
     progress: &mut Progress,
 ) -> Result<Vec<String>, SourceError> {
     let mut requests = 0_u64;
-    // Time goes on from pass to pass, or what was stored late in one would not expire early in the next.
+    // Time continues from pass to pass. Otherwise an item stored late in one pass would not expire early in the next.
     let (mut before_s, mut last_s) = (0_u32, 0_u32);
     let mut notices = Vec::new();
     for pass in 0..passes {
@@ -122,21 +122,21 @@ fn read(
                 request.time_s = request.time_s.saturating_add(before_s);
                 last_s = last_s.max(request.time_s);
             }
-            say(senders, &Said::Requests(Arc::new(chunk)));
+            send_all(senders, &Message::Requests(Arc::new(chunk)));
             let done = source.done_ratio().unwrap_or(0.0);
             let ratio = (f64::from(pass) + done) / f64::from(passes);
             progress.set(ratio, &format!("{:.1} M requests", requests as f64 / 1e6));
         }
-        say(senders, &Said::EndOfPass);
+        send_all(senders, &Message::EndOfPass);
         before_s = last_s;
         notices = source.notices();
     }
     Ok(notices)
 }
 
-/// A simulation that panicked no longer listens; its panic is shown when it is joined.
-fn say(senders: &[SyncSender<Said>], said: &Said) {
+/// A simulation that panicked no longer receives. Its panic is reported when its thread is joined.
+fn send_all(senders: &[SyncSender<Message>], message: &Message) {
     for sender in senders {
-        let _ = sender.send(said.clone());
+        let _ = sender.send(message.clone());
     }
 }

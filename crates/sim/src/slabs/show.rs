@@ -1,22 +1,22 @@
-//! What came of a run, as a report.
+//! The report of a run.
 
 use crate::report::{Cell, Chart, Part, Report, Series, Style, Table};
 
 use super::{Outcome, Settings, SlabClasses, Totals};
 
-/// What a report shows besides the usual.
+/// Options of a report.
 #[derive(Clone, Debug)]
-pub struct Shown {
-    /// What was simulated: the trace or workload, for the facts.
+pub struct ReportOptions {
+    /// The description of the trace or workload.
     pub source: String,
-    /// Classes whose subclasses are drawn over time (PAMA, Fig. 4).
+    /// Classes whose subclasses are charted over time (PAMA, Fig. 4).
     pub classes: Vec<usize>,
 }
 
-/// Tables and charts of all outcomes; those of one memory size stand together.
-pub fn report(settings: &Settings, outcomes: &[Outcome], shown: &Shown) -> Report {
+/// Tables and charts of all outcomes, grouped by memory size.
+pub fn report(settings: &Settings, outcomes: &[Outcome], options: &ReportOptions) -> Report {
     let mut report = Report { title: "Slab allocation".to_owned(), ..Report::default() };
-    report.facts = facts(settings, shown);
+    report.facts = facts(settings, options);
     report.parts.push(Part::Table(summary(outcomes)));
     if outcomes.iter().any(|outcome| outcome.passes.len() > 1) {
         report.parts.push(Part::Table(passes(outcomes)));
@@ -35,16 +35,16 @@ pub fn report(settings: &Settings, outcomes: &[Outcome], shown: &Shown) -> Repor
         if settings.burst.is_some() {
             report.parts.push(Part::Table(window_table(&of_size)));
         }
-        report.parts.extend(charts(&settings.classes, &of_size, shown).into_iter().map(Part::Chart));
+        report.parts.extend(charts(&settings.classes, &of_size, options).into_iter().map(Part::Chart));
     }
     report
 }
 
-fn facts(settings: &Settings, shown: &Shown) -> Vec<(String, String)> {
+fn facts(settings: &Settings, options: &ReportOptions) -> Vec<(String, String)> {
     let classes = &settings.classes;
     let scheme = &settings.scheme;
     let mut facts = vec![
-        ("requests".to_owned(), shown.source.clone()),
+        ("requests".to_owned(), options.source.clone()),
         ("slab".to_owned(), size(classes.slab_bytes())),
         (
             "classes".to_owned(),
@@ -151,7 +151,7 @@ fn passes(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// Service time over m, a line for each scheme and size (PAMA, Fig. 10); nothing where m does not vary.
+/// Service time over m, with a line for each scheme and size (PAMA, Fig. 10); `None` where m does not vary.
 fn sweep(outcomes: &[Outcome]) -> Option<Chart> {
     let mut chart = Chart::new("Service time by m", "m", "service time ms");
     for outcome in outcomes {
@@ -240,7 +240,7 @@ fn window_table(outcomes: &[&Outcome]) -> Table {
     table
 }
 
-fn charts(classes: &SlabClasses, outcomes: &[&Outcome], shown: &Shown) -> Vec<Chart> {
+fn charts(classes: &SlabClasses, outcomes: &[&Outcome], options: &ReportOptions) -> Vec<Chart> {
     let Some(first) = outcomes.first() else { return Vec::new() };
     let memory = size(first.memory_bytes);
     let lines = |title: &str, unit: &str, value: &dyn Fn(&Totals) -> f64| {
@@ -266,7 +266,7 @@ fn charts(classes: &SlabClasses, outcomes: &[&Outcome], shown: &Shown) -> Vec<Ch
         if outcome.subclasses == 1 {
             continue;
         }
-        for &class in shown.classes.iter().filter(|&&class| class < classes.len()) {
+        for &class in options.classes.iter().filter(|&&class| class < classes.len()) {
             let of_subclasses = (0..outcome.subclasses).map(|subclass| {
                 let group = class * outcome.subclasses + subclass;
                 let slabs = outcome.windows.iter().map(|window| window.slabs[group]).collect();
@@ -279,7 +279,7 @@ fn charts(classes: &SlabClasses, outcomes: &[&Outcome], shown: &Shown) -> Vec<Ch
     charts
 }
 
-/// What the penalty subclasses are called.
+/// The names of the penalty subclasses.
 const SUBCLASSES: [&str; 5] = ["to 1 ms", "1 to 10 ms", "10 to 100 ms", "100 ms to 1 s", "1 to 5 s"];
 
 fn stacked(title: &str, slab_bytes: u64, outcome: &Outcome, areas: Vec<(String, Vec<u32>)>) -> Chart {
@@ -297,7 +297,7 @@ fn class_slabs(outcome: &Outcome, slabs: &[u32], class: usize) -> u32 {
     slabs[class * outcome.subclasses..][..outcome.subclasses].iter().sum()
 }
 
-/// The scheme's name, with m where that is needed to tell outcomes apart.
+/// The name of the scheme, with m where it is needed to tell outcomes apart.
 fn label(outcome: &Outcome, among: &[&Outcome]) -> String {
     match outcome.m {
         Some(m) if among.iter().filter(|other| other.scheme == outcome.scheme).count() > 1 => {

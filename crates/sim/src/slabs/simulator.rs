@@ -1,44 +1,47 @@
-//! One cache under one scheme: requests in, hit ratio, service time and allocations out.
+//! Simulates one cache under one scheme: requests in; hit ratio, service time and allocations out.
 
 use crate::{Op, PENALTY_UNKNOWN_US, Request};
 
 use super::store::{Item, Shape};
-use super::{Audit, Burst, Place, SUBCLASS_PENALTY_US_MAX, Scheme, SchemeSettings, Seen, SlabClasses, Store};
+use super::{
+    Audit, Burst, SUBCLASS_PENALTY_US_MAX, Scheme, SchemeSettings, SlabAccess, SlabClasses, StackPosition,
+    Store,
+};
 use super::{build, subclass_of};
 
-/// What all simulations of a run have in common.
+/// The settings common to all simulations of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The size classes.
     pub classes: SlabClasses,
-    /// Octets of an item besides key and value; PAMA's items have none.
+    /// Bytes per item in addition to key and value; 0 in PAMA.
     pub overhead_bytes: u32,
-    /// What a hit takes, in microseconds.
+    /// Service time of a hit in microseconds.
     pub hit_us: u32,
-    /// Whether the client stores what its GET missed; else only the trace's own SETs fill the cache.
+    /// Whether the client stores what its GET missed. Otherwise only the trace's own SETs fill the cache.
     pub refill: bool,
-    /// The window of the report, in GETs.
+    /// GETs per window of the report.
     pub window_gets: u64,
-    /// Cold items that are injected.
+    /// A burst of cold items to inject, if any.
     pub burst: Option<Burst>,
     /// The parameters of the schemes.
     pub scheme: SchemeSettings,
 }
 
-/// Counts of a stretch of requests. Only GETs count for the hit ratio and the service time.
+/// Counts over some requests. Only GETs count for the hit ratio and the service time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// GETs.
     pub gets: u64,
-    /// GETs that found their item.
+    /// GETs that were hits.
     pub hits: u64,
-    /// The service time of all GETs in microseconds: a constant for a hit, the penalty for a miss.
+    /// Sum of the service times of all GETs in microseconds: a constant per hit, the penalty per miss.
     pub service_us: u64,
-    /// Items that were not stored, for no slot is large enough.
+    /// Items not stored because no slot is large enough.
     pub too_large: u64,
-    /// Items that were not stored, for their group has no slab and got none.
+    /// Items not stored because their group has no slab and got none.
     pub without_slab: u64,
-    /// Slabs that moved from a group to another.
+    /// Slabs moved between groups.
     pub slabs_moved: u64,
 }
 
@@ -48,7 +51,7 @@ impl Totals {
         self.hits as f64 / self.gets.max(1) as f64
     }
 
-    /// The mean service time of a GET, in milliseconds.
+    /// Mean service time of a GET in milliseconds.
     pub fn service_ms(&self) -> f64 {
         self.service_us as f64 / self.gets.max(1) as f64 / 1000.0
     }
@@ -68,32 +71,32 @@ impl Totals {
 /// One window of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// GETs since the beginning, at the window's end.
+    /// GETs since the start, at the end of the window.
     pub gets_end: u64,
-    /// What happened in it.
+    /// Counts of the window.
     pub totals: Totals,
-    /// Slabs of each group at its end.
+    /// Slabs of each group at the end of the window.
     pub slabs: Vec<u32>,
 }
 
-/// What came of a simulation.
+/// The result of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The scheme's name.
+    /// The name of the scheme.
     pub scheme: String,
     /// PAMA's m, where the scheme has one.
     pub m: Option<usize>,
-    /// Memory of the cache, in octets.
+    /// Memory of the cache in bytes.
     pub memory_bytes: u64,
-    /// Penalty subclasses per class; group = class * subclasses + subclass.
+    /// Penalty subclasses per class. The number of a group is `class * subclasses + subclass`.
     pub subclasses: usize,
-    /// Everything.
+    /// Counts of the whole run.
     pub totals: Totals,
-    /// Each pass over the trace.
+    /// Counts of each pass over the trace.
     pub passes: Vec<Totals>,
-    /// Each window.
+    /// The windows, in order.
     pub windows: Vec<Window>,
-    /// How well the Bloom filters did, for a scheme that has them.
+    /// Accuracy of the Bloom filters, for a scheme that uses them.
     pub audit: Option<Audit>,
 }
 
@@ -118,7 +121,7 @@ impl Simulator {
     /// An empty cache of `memory_bytes`, rounded down to whole slabs.
     ///
     /// # Errors
-    /// An unknown scheme, parameters out of range, memory below one slab or above 2^32 of them.
+    /// An unknown scheme, parameters out of range, or memory below one slab or above 2^32 slabs.
     pub fn new(scheme: &str, memory_bytes: u64, settings: &Settings) -> Result<Simulator, String> {
         let built = build(scheme, &settings.scheme, settings.classes.len())?;
         let slabs = memory_bytes / settings.classes.slab_bytes();
@@ -150,12 +153,12 @@ impl Simulator {
         })
     }
 
-    /// The cache, to look at.
+    /// The cache, for inspection.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// What happened so far.
+    /// The counts so far.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
@@ -171,13 +174,13 @@ impl Simulator {
         }
     }
 
-    /// A pass over the trace has ended.
+    /// Marks the end of a pass over the trace.
     pub fn end_pass(&mut self) {
         self.passes.push(self.totals.since(&self.pass_begin));
         self.pass_begin = self.totals;
     }
 
-    /// What came of it. A last window that is not full is reported if it has at least a tenth of its GETs.
+    /// The result. A last window that is not full is included if it has at least a tenth of its GETs.
     pub fn finish(mut self) -> Outcome {
         if (self.totals.gets - self.window_begin.gets) * 10 >= self.settings.window_gets {
             self.close_window();
@@ -238,10 +241,11 @@ impl Simulator {
             && self.store.is_resident(&node)
         {
             let group = usize::from(node.group);
-            let place = self.place(group, request.key, true, self.store.place(&node), penalty_us);
+            let position = self.position(group, request.key, true, self.store.position(&node), penalty_us);
             self.totals.hits += 1;
             self.totals.service_us += u64::from(self.settings.hit_us);
-            self.scheme.seen(&Seen { group, get: true, hit: true, place, penalty_us }, &self.store);
+            self.scheme
+                .on_access(&SlabAccess { group, get: true, hit: true, position, penalty_us }, &self.store);
             self.store.use_item(at);
             return;
         }
@@ -251,16 +255,16 @@ impl Simulator {
             self.totals.too_large += u64::from(self.settings.refill);
             return;
         };
-        // The ghost is where the item was when it was replaced; filters are asked in the group that it goes
-        // to.
-        let ghost = found.map(|(_, node)| (usize::from(node.group), self.store.place(&node)));
-        let (group_exact, exact) = ghost.unwrap_or((group, Place::Elsewhere));
-        let (in_group, place) = match self.audit {
-            Some(_) => (group, self.place(group, request.key, false, exact, penalty_us)),
+        // The ghost is in the group where the item was when it was evicted. The filters are asked in the group that
+        // will store the item.
+        let ghost = found.map(|(_, node)| (usize::from(node.group), self.store.position(&node)));
+        let (group_exact, exact) = ghost.unwrap_or((group, StackPosition::Elsewhere));
+        let (in_group, position) = match self.audit {
+            Some(_) => (group, self.position(group, request.key, false, exact, penalty_us)),
             None => (group_exact, exact),
         };
-        let seen = Seen { group: in_group, get: true, hit: false, place, penalty_us };
-        self.scheme.seen(&seen, &self.store);
+        let access = SlabAccess { group: in_group, get: true, hit: false, position, penalty_us };
+        self.scheme.on_access(&access, &self.store);
         if self.settings.refill {
             self.put(group, &item, found.map(|(at, _)| at));
         }
@@ -271,7 +275,7 @@ impl Simulator {
         self.store_item(request, self.item_bytes(request));
     }
 
-    /// Stores an item of `size_bytes` whatever is there.
+    /// Stores an item of `size_bytes` unconditionally.
     fn store_item(&mut self, request: &Request, size_bytes: u64) {
         let found = self.store.find(request.key);
         let penalty_us = penalty_us(request, found.map(|(_, node)| node.penalty_us));
@@ -282,14 +286,15 @@ impl Simulator {
             return;
         };
         let resident = found.filter(|(_, node)| self.store.is_resident(node));
-        let place = resident.map_or(Place::Elsewhere, |(_, node)| self.store.place(&node));
+        let position = resident.map_or(StackPosition::Elsewhere, |(_, node)| self.store.position(&node));
         if self.audit.is_some() {
-            // The item leaves its segment, which the removal filter must know; a SET counts for no value.
+            // The item leaves its segment, so the removal filter must learn of it. A SET does not count towards a
+            // value.
             let at = resident.map_or(group, |(_, node)| usize::from(node.group));
             self.store.judge(at, request.key, resident.is_some());
         }
-        let seen = Seen { group, get: false, hit: resident.is_some(), place, penalty_us };
-        self.scheme.seen(&seen, &self.store);
+        let access = SlabAccess { group, get: false, hit: resident.is_some(), position, penalty_us };
+        self.scheme.on_access(&access, &self.store);
         match resident {
             Some((at, node)) if usize::from(node.group) == group => {
                 self.store.update(at, &item);
@@ -307,7 +312,7 @@ impl Simulator {
         }
     }
 
-    /// Puts an item into `group`, and takes what was known of it (`old`) away.
+    /// Stores an item in `group` and removes the entry `old` of its key.
     fn put(&mut self, group: usize, item: &Item, old: Option<u32>) {
         if let Some(old) = old {
             self.store.remove(old);
@@ -322,14 +327,14 @@ impl Simulator {
         }
     }
 
-    /// Sees to it that a slot is free; says whether there is one.
+    /// Frees a slot in `group` if needed. Returns whether there is one.
     fn make_room(&mut self, group: usize) -> bool {
         if self.store.has_slot(group) || self.store.take_free_slab(group) {
             return true;
         }
         let first = self.store.slabs()[group] == 0 && self.scheme.first_slab_for_all();
         let donor = match first {
-            true => super::schemes::richest(&self.store, group),
+            true => super::scheme::richest(&self.store, group),
             false => self.scheme.donor(group, &self.store).filter(|&donor| donor != group),
         };
         if let Some(donor) = donor {
@@ -346,8 +351,15 @@ impl Simulator {
         self.totals.slabs_moved += 1;
     }
 
-    /// Where the scheme believes an item to be: what the filters say, or else what is so.
-    fn place(&mut self, group: usize, key: u64, hit: bool, exact: Place, penalty_us: u32) -> Place {
+    /// The position reported to the scheme: according to the filters if there are any, else the exact one.
+    fn position(
+        &mut self,
+        group: usize,
+        key: u64,
+        hit: bool,
+        exact: StackPosition,
+        penalty_us: u32,
+    ) -> StackPosition {
         let Some(judged) = self.store.judge(group, key, hit) else { return exact };
         if let Some(audit) = &mut self.audit {
             audit.count(exact, judged, penalty_us);
@@ -355,8 +367,8 @@ impl Simulator {
         judged
     }
 
-    /// The octets of the resident item that a request changes, and the request with the time that the item has left: a
-    /// change keeps the expiry.
+    /// The size of the resident item that a request changes, and the request with the item's remaining time to live,
+    /// because a change keeps the expiry.
     fn changed(&mut self, request: &Request) -> Option<(u32, Request)> {
         let size = self.size_of_resident(request)?;
         let (_, node) = self.store.find(request.key)?;
@@ -398,7 +410,7 @@ impl Simulator {
         Some(class * subclasses + if subclasses > 1 { subclass_of(item.penalty_us) } else { 0 })
     }
 
-    /// Injects what is due of the burst.
+    /// Injects the SETs of the burst that are due.
     fn inject(&mut self) {
         let Some(burst) = self.settings.burst else { return };
         if self.totals.gets == burst.at_gets {
@@ -421,8 +433,8 @@ impl Simulator {
     }
 }
 
-/// What a miss costs: the request's word, else what was known of the item, else the default. Gaps above 5 s
-/// are discarded, as in the paper.
+/// Cost of a miss: as the request says, else as stored with the item, else the default. Costs above 5 s are
+/// discarded, as in the paper.
 fn penalty_us(request: &Request, known: Option<u32>) -> u32 {
     let longest = SUBCLASS_PENALTY_US_MAX[SUBCLASS_PENALTY_US_MAX.len() - 1];
     match request.penalty_us {

@@ -3,57 +3,57 @@
 //! ```text
 //!   top      zone 0            everything above the segments
 //!            zone 1 .. n       S_m .. S_0        n = m + 1; S_0 is the candidate segment
-//!            ------------      the end of what is resident
+//!            ------------      the end of the residents
 //!            zone n+1 .. 2n    G_0 .. G_m        G_0 is the receiving segment
 //!   bottom
 //! ```
 //!
-//! It is one linked list. A zone is a run of it, known by its ends; when an item leaves, each border below or
-//! above moves by one item, which changes that item's zone and nothing else. So the segment of an item is
+//! The stack is one linked list, and a zone is a run of the list that is known by its two ends. When an item leaves,
+//! each border below or above it moves by one item, which changes only that item's zone. So the segment of an item is
 //! known in O(1), and a change costs O(n).
 
 use super::filters::GroupFilters;
 use super::nodes::{NONE, Nodes};
 
-/// Where in its stack an access found its item.
+/// The position of an accessed item in its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In no segment: above them, or forgotten.
+pub enum StackPosition {
+    /// In no segment: the item is above the segments, or unknown.
     Elsewhere,
-    /// In resident segment S_i; 0 is the candidate.
+    /// In resident segment S_i; 0 is the candidate segment.
     Segment(usize),
-    /// In ghost segment G_i; 0 is the receiving one.
+    /// In ghost segment G_i; 0 is the receiving segment.
     Ghost(usize),
 }
 
-/// How well the Bloom filters told the segments, against exact tracking. Weights: 2^-(i+1) for segment i.
+/// The accuracy of the Bloom filters, compared with exact tracking. Segment i has the weight 2^-(i+1).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Audit {
-    /// Accesses that were judged.
+    /// Accesses for which the filters were asked.
     pub judged: u64,
-    /// Those that were in a segment.
+    /// Accesses to an item that was in a segment.
     pub in_segment: u64,
-    /// Those in no segment of which the filters said one.
+    /// Accesses outside the segments for which the filters named a segment.
     pub false_positives: u64,
-    /// Those in a segment of which the filters said none.
+    /// Accesses in a segment for which the filters named none.
     pub false_negatives: u64,
-    /// Those in a segment of which the filters said another one.
+    /// Accesses in a segment for which the filters named another segment.
     pub wrong_segment: u64,
-    /// The weighted penalties of all, by exact tracking, in microseconds.
+    /// Sum of the weighted penalties by exact tracking, in microseconds.
     pub exact_value_us: f64,
-    /// The same as the filters saw it.
+    /// Sum of the weighted penalties by the filters, in microseconds.
     pub judged_value_us: f64,
 }
 
 impl Audit {
-    /// Takes one access down.
-    pub(super) fn count(&mut self, exact: Place, judged: Place, penalty_us: u32) {
+    /// Records one access.
+    pub(super) fn count(&mut self, exact: StackPosition, judged: StackPosition, penalty_us: u32) {
         self.judged += 1;
-        self.in_segment += u64::from(exact != Place::Elsewhere);
+        self.in_segment += u64::from(exact != StackPosition::Elsewhere);
         match (exact, judged) {
-            (Place::Elsewhere, Place::Elsewhere) => {}
-            (Place::Elsewhere, _) => self.false_positives += 1,
-            (_, Place::Elsewhere) => self.false_negatives += 1,
+            (StackPosition::Elsewhere, StackPosition::Elsewhere) => {}
+            (StackPosition::Elsewhere, _) => self.false_positives += 1,
+            (_, StackPosition::Elsewhere) => self.false_negatives += 1,
             (exact, judged) => self.wrong_segment += u64::from(exact != judged),
         }
         self.exact_value_us += weight(exact) * f64::from(penalty_us);
@@ -61,10 +61,10 @@ impl Audit {
     }
 }
 
-fn weight(place: Place) -> f64 {
-    match place {
-        Place::Elsewhere => 0.0,
-        Place::Segment(at) | Place::Ghost(at) => 0.5_f64.powi(at as i32 + 1),
+fn weight(position: StackPosition) -> f64 {
+    match position {
+        StackPosition::Elsewhere => 0.0,
+        StackPosition::Segment(at) | StackPosition::Ghost(at) => 0.5_f64.powi(at as i32 + 1),
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    /// An empty stack with `segments` (n = m + 1; 0 = neither segments nor ghosts) of `slots` items each.
+    /// An empty stack with `segments` segments (n = m + 1; 0 = neither segments nor ghosts) of `slots` items each.
     pub(super) fn new(segments: usize, slots: usize, filtered: bool) -> Stack {
         Stack {
             zones: vec![EMPTY; 2 * segments + 1],
@@ -101,36 +101,36 @@ impl Stack {
         }
     }
 
-    /// How many items are resident.
+    /// The number of residents.
     pub(super) fn items(&self) -> usize {
         self.items
     }
 
-    /// How many ghosts there are.
+    /// The number of ghosts.
     pub(super) fn ghosts(&self) -> usize {
         self.zones[self.segments + 1..].iter().map(|zone| zone.len).sum()
     }
 
-    /// The resident item that is next to go.
+    /// The resident item that would be evicted next.
     pub(super) fn last_resident(&self) -> Option<u32> {
         self.zones[..=self.segments].iter().rev().find(|zone| zone.len > 0).map(|zone| zone.bottom)
     }
 
-    /// Whether a zone is of residents.
+    /// Whether a zone holds residents.
     pub(super) fn is_resident(&self, zone: u8) -> bool {
         usize::from(zone) <= self.segments
     }
 
-    /// What a zone is called.
-    pub(super) fn place(&self, zone: usize) -> Place {
+    /// The position that a zone stands for.
+    pub(super) fn position(&self, zone: usize) -> StackPosition {
         match zone {
-            0 => Place::Elsewhere,
-            zone if zone <= self.segments => Place::Segment(self.segments - zone),
-            zone => Place::Ghost(zone - self.segments - 1),
+            0 => StackPosition::Elsewhere,
+            zone if zone <= self.segments => StackPosition::Segment(self.segments - zone),
+            zone => StackPosition::Ghost(zone - self.segments - 1),
         }
     }
 
-    /// Puts a node that is in no list on top.
+    /// Puts a node that is in no list on the top.
     pub(super) fn put_on_top(&mut self, nodes: &mut Nodes, at: u32) {
         let zone = match self.segments {
             0 => 0,
@@ -172,9 +172,8 @@ impl Stack {
         self.rebuild_filters(nodes);
     }
 
-    /// Replaces the lowest resident item: it becomes a ghost. Gives the node that is now forgotten, taken out
-    /// of the list: the lowest ghost, or the item itself where there are no ghosts. There must be a resident
-    /// item.
+    /// Evicts the lowest resident item, which becomes a ghost. Returns the node that is forgotten and no longer in
+    /// the list: the lowest ghost, or the item itself where there are no ghosts. There must be a resident item.
     #[must_use]
     pub(super) fn evict(&mut self, nodes: &mut Nodes) -> Option<u32> {
         let at = self.zones[self.segments].bottom;
@@ -192,9 +191,8 @@ impl Stack {
         forgotten
     }
 
-    /// Puts a node that found no slot in a stack without residents where it were, had it been replaced at
-    /// once. Gives the node that is now forgotten, taken out of the list; without ghosts that is the node
-    /// itself.
+    /// Adds an item that found no slot in a stack without residents, as if it had been stored and evicted at once.
+    /// Returns the node that is forgotten and no longer in the list; without ghosts that is the node itself.
     #[must_use]
     pub(super) fn put_ghost(&mut self, nodes: &mut Nodes, at: u32) -> Option<u32> {
         debug_assert_eq!(self.items, 0);
@@ -208,19 +206,19 @@ impl Stack {
         forgotten
     }
 
-    /// Where the filters place a resident item (`hit`) or one that is not resident; `None` without filters.
-    /// An item that is found in a segment is taken to leave it.
-    pub(super) fn judge(&mut self, key: u64, hit: bool) -> Option<Place> {
+    /// The position of a key according to the filters; `None` without filters. `hit` tells whether the item is
+    /// resident. An item found in a segment is then taken to leave it.
+    pub(super) fn judge(&mut self, key: u64, hit: bool) -> Option<StackPosition> {
         let filters = self.filters.as_mut()?;
         let n = self.segments;
         let judged = filters.judge(if hit { 1..=n } else { n + 1..=2 * n }, key);
         if judged.is_some() {
             filters.remove(key);
         }
-        Some(judged.map_or(Place::Elsewhere, |zone| self.place(zone)))
+        Some(judged.map_or(StackPosition::Elsewhere, |zone| self.position(zone)))
     }
 
-    /// Fills the hole in resident zone `zone`: from each zone above, the lowest item sinks.
+    /// Fills the hole in resident zone `zone`: the lowest item of each zone above moves down.
     fn sink_residents(&mut self, nodes: &mut Nodes, zone: usize) {
         for zone in (1..=zone).rev() {
             if self.zones[zone - 1].len == 0 {
@@ -232,7 +230,7 @@ impl Stack {
         }
     }
 
-    /// Fills the hole in ghost zone `zone`: from each zone below, the topmost ghost rises.
+    /// Fills the hole in ghost zone `zone`: the topmost ghost of each zone below moves up.
     fn raise_ghosts(&mut self, nodes: &mut Nodes, zone: usize) {
         for zone in zone..2 * self.segments {
             if self.zones[zone + 1].len == 0 {
@@ -244,8 +242,8 @@ impl Stack {
         }
     }
 
-    /// Takes from each ghost zone what is too much for it. Gives the ghost that is forgotten, taken out of
-    /// the list.
+    /// Moves the excess of each ghost zone to the next. Returns the ghost that is forgotten and no longer in the
+    /// list.
     fn sink_ghosts(&mut self, nodes: &mut Nodes) -> Option<u32> {
         for zone in self.segments + 1..=2 * self.segments {
             if self.zones[zone].len <= self.slots {
@@ -282,7 +280,7 @@ impl Stack {
         }
     }
 
-    /// Takes a node out of its zone; its links stay.
+    /// Removes a node from its zone; its links stay.
     fn leave(&mut self, nodes: &Nodes, at: u32) {
         let node = nodes.get(at);
         let zone = &mut self.zones[usize::from(node.zone)];
@@ -323,13 +321,13 @@ impl Stack {
         }
     }
 
-    /// Builds the filters anew that took too many items.
+    /// Rebuilds the filters that took too many items.
     fn rebuild_filters(&mut self, nodes: &Nodes) {
         let due = self.filters.as_mut().map(GroupFilters::take_due).unwrap_or_default();
         due.into_iter().for_each(|zone| self.rebuild_filter(nodes, zone));
     }
 
-    /// Builds all filters anew and empties the removal filter, which they then no longer need.
+    /// Rebuilds all filters and clears the removal filter, which is then not needed.
     pub(super) fn rebuild_all_filters(&mut self, nodes: &Nodes) {
         let Some(filters) = &mut self.filters else { return };
         filters.forget_removals();
@@ -344,7 +342,7 @@ impl Stack {
         filters.rebuild(zone, all.map(|at| nodes.get(at).key));
     }
 
-    /// The keys of a zone from its top, for tests.
+    /// The keys of a zone from its top.
     #[cfg(test)]
     pub(super) fn keys(&self, nodes: &Nodes, zone: usize) -> Vec<u64> {
         let run = self.zones[zone];
@@ -358,7 +356,7 @@ impl Stack {
         keys
     }
 
-    /// The keys of the whole list from the top, for tests.
+    /// The keys of the whole list from the top.
     #[cfg(test)]
     pub(super) fn all_keys(&self, nodes: &Nodes) -> Vec<u64> {
         let first = (self.head != NONE).then_some(self.head);

@@ -1,22 +1,22 @@
-//! Items in slots, slabs in groups: the mechanism that every scheme decides over.
+//! Items in slots, and slabs in groups: the mechanism over which every scheme decides.
 
 use super::SlabClasses;
-use super::key_map::KeyMap;
 use super::nodes::{Node, Nodes};
-use super::stack::{Place, Stack};
+use super::stack::{Stack, StackPosition};
+use crate::mix::KeyMap;
 
-/// What a scheme needs of the store.
+/// The bookkeeping that a scheme needs from the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Penalty subclasses per class; 1 = none.
     pub(super) subclasses: usize,
-    /// Segments that are tracked on either side of the end of a stack (m + 1); 0 = none, and no ghosts.
+    /// Segments tracked on either side of the end of a stack (m + 1); 0 = none, and no ghosts.
     pub(super) segments: usize,
     /// Whether Bloom filters tell the segments as well.
     pub(super) filtered: bool,
 }
 
-/// What of an item is kept.
+/// The properties of an item to store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
     pub(super) key: u64,
@@ -25,15 +25,15 @@ pub(super) struct Item {
     pub(super) expires_s: u32,
 }
 
-/// The cache: groups, each with an LRU stack and slabs. Group = class * subclasses + subclass.
+/// The cache: groups with an LRU stack and slabs each. The number of a group is `class * subclasses + subclass`.
 ///
-/// The slabs of all groups and the free ones are always as many as at the beginning, and no group has more
-/// items than slots. There are nodes for items and ghosts only.
+/// The total of assigned and free slabs is constant, and no group has more items than slots. Nodes exist only for
+/// items and ghosts.
 pub struct Store {
     classes: SlabClasses,
     subclasses: usize,
     nodes: Nodes,
-    index: KeyMap,
+    index: KeyMap<u32>,
     stacks: Vec<Stack>,
     slabs: Vec<u32>,
     slots_per_slab: Vec<usize>,
@@ -64,12 +64,12 @@ impl Store {
         }
     }
 
-    /// How many groups there are.
+    /// The number of groups.
     pub fn groups(&self) -> usize {
         self.slabs.len()
     }
 
-    /// How many groups a class has.
+    /// The number of groups per class.
     pub fn subclasses(&self) -> usize {
         self.subclasses
     }
@@ -79,47 +79,47 @@ impl Store {
         &self.classes
     }
 
-    /// How many slabs each group has.
+    /// The number of slabs of each group.
     pub fn slabs(&self) -> &[u32] {
         &self.slabs
     }
 
-    /// How many slabs nobody has yet.
+    /// The number of slabs that no group has yet.
     pub fn slabs_free(&self) -> u32 {
         self.slabs_free
     }
 
-    /// How many slabs have moved from a group to another since the beginning.
+    /// The number of slabs moved between groups so far.
     pub fn slabs_moved(&self) -> u64 {
         self.slabs_moved
     }
 
-    /// How many items a group has.
+    /// The number of items of a group.
     pub fn items(&self, group: usize) -> usize {
         self.stacks[group].items()
     }
 
-    /// How many ghosts a group has.
+    /// The number of ghosts of a group.
     pub fn ghosts(&self, group: usize) -> usize {
         self.stacks[group].ghosts()
     }
 
-    /// How many items one slab of a group holds.
+    /// The number of items that fit into one slab of a group.
     pub fn slots_per_slab(&self, group: usize) -> usize {
         self.slots_per_slab[group]
     }
 
-    /// How many entries are kept, items and ghosts of all groups.
+    /// The number of entries: items and ghosts of all groups.
     pub fn entries(&self) -> usize {
         self.nodes.len()
     }
 
-    /// How many accesses there were so far: the clock of everything here.
+    /// The number of accesses so far, which is the clock of the simulation.
     pub fn accesses(&self) -> u64 {
         self.accesses
     }
 
-    /// How many accesses ago the item was last used that its group would replace next.
+    /// Accesses since the last use of the item that the group would evict next.
     pub fn lru_age(&self, group: usize) -> Option<u64> {
         let last = self.stacks[group].last_resident()?;
         Some(self.accesses - self.nodes.get(last).used_at)
@@ -130,36 +130,36 @@ impl Store {
         self.accesses += 1;
     }
 
-    /// The item or ghost of a key.
+    /// The item or ghost of a key, with its node number.
     #[inline]
     pub(super) fn find(&self, key: u64) -> Option<(u32, Node)> {
         self.index.get(&key).map(|&at| (at, *self.nodes.get(at)))
     }
 
-    /// Whether a node is of an item that is there, rather than of a ghost.
+    /// Whether a node is a stored item rather than a ghost.
     #[inline]
     pub(super) fn is_resident(&self, node: &Node) -> bool {
         self.stacks[usize::from(node.group)].is_resident(node.zone)
     }
 
-    /// Where in its stack a node is.
+    /// The position of a node in its stack.
     #[inline]
-    pub(super) fn place(&self, node: &Node) -> Place {
-        self.stacks[usize::from(node.group)].place(usize::from(node.zone))
+    pub(super) fn position(&self, node: &Node) -> StackPosition {
+        self.stacks[usize::from(node.group)].position(usize::from(node.zone))
     }
 
-    /// Where the filters of a group place a key; `None` without filters.
+    /// The position of a key according to the filters of a group; `None` without filters.
     #[inline]
-    pub(super) fn judge(&mut self, group: usize, key: u64, hit: bool) -> Option<Place> {
+    pub(super) fn judge(&mut self, group: usize, key: u64, hit: bool) -> Option<StackPosition> {
         self.stacks[group].judge(key, hit)
     }
 
-    /// Builds the filters of all groups anew.
+    /// Rebuilds the filters of all groups.
     pub(super) fn rebuild_filters(&mut self) {
         self.stacks.iter_mut().for_each(|stack| stack.rebuild_all_filters(&self.nodes));
     }
 
-    /// An item is used: it goes to the top of its stack.
+    /// Moves a used item to the top of its stack.
     #[inline]
     pub(super) fn use_item(&mut self, at: u32) {
         let node = self.nodes.get_mut(at);
@@ -168,7 +168,7 @@ impl Store {
         self.stacks[group].use_item(&mut self.nodes, at);
     }
 
-    /// Writes an item's new properties, in the group that it is in.
+    /// Updates the properties of an item, which stays in its group.
     pub(super) fn update(&mut self, at: u32, item: &Item) {
         let node = self.nodes.get_mut(at);
         node.size_bytes = item.size_bytes;
@@ -176,19 +176,19 @@ impl Store {
         node.expires_s = item.expires_s;
     }
 
-    /// Forgets an item or a ghost.
+    /// Removes an item or a ghost.
     pub(super) fn remove(&mut self, at: u32) {
         let node = *self.nodes.get(at);
         self.stacks[usize::from(node.group)].remove(&mut self.nodes, at);
         self.forget(at);
     }
 
-    /// Whether a group has a slot free.
+    /// Whether a group has a free slot.
     pub(super) fn has_slot(&self, group: usize) -> bool {
         self.items(group) < self.slabs[group] as usize * self.slots_per_slab[group]
     }
 
-    /// Gives a free slab to a group; says whether there was one.
+    /// Gives a free slab to a group. Returns whether there was one.
     pub(super) fn take_free_slab(&mut self, group: usize) -> bool {
         if self.slabs_free == 0 {
             return false;
@@ -198,14 +198,14 @@ impl Store {
         true
     }
 
-    /// Puts a new item into a free slot of a group. The key must not be there, and a slot must be free.
+    /// Stores a new item in a free slot of a group. The key must be absent, and a slot must be free.
     pub(super) fn insert(&mut self, group: usize, item: &Item) {
         debug_assert!(self.has_slot(group));
         let at = self.put_node(group, item);
         self.stacks[group].put_on_top(&mut self.nodes, at);
     }
 
-    /// Remembers an item that found no slot in a group without any, as a ghost. The key must not be there.
+    /// Remembers an item as a ghost in a group without slabs. The key must be absent.
     pub(super) fn insert_ghost(&mut self, group: usize, item: &Item) {
         let at = self.put_node(group, item);
         if let Some(forgotten) = self.stacks[group].put_ghost(&mut self.nodes, at) {
@@ -213,15 +213,14 @@ impl Store {
         }
     }
 
-    /// Replaces the lowest item of a group that has one.
+    /// Evicts the lowest item of a group that has one.
     pub(super) fn evict(&mut self, group: usize) {
         if let Some(forgotten) = self.stacks[group].evict(&mut self.nodes) {
             self.forget(forgotten);
         }
     }
 
-    /// Moves a slab that `from` has to `to`. The items of the virtual slab at the bottom of the stack are
-    /// replaced, as many as no longer find a slot.
+    /// Moves a slab of `from` to `to`. As many of the lowest items of `from` are evicted as no longer have a slot.
     pub(super) fn move_slab(&mut self, from: usize, to: usize) {
         self.slabs[from] -= 1;
         let slots = self.slabs[from] as usize * self.slots_per_slab[from];

@@ -1,26 +1,26 @@
-//! What the segments of each stack are worth in a window of accesses (PAMA, section III, equations 1 and 2).
+//! The values of the segments of each stack in a window of accesses (PAMA, section III, equations 1 and 2).
 
-use super::Place;
+use super::StackPosition;
 
-/// What becomes of the values when their window ends. The paper leaves it open.
+/// The treatment of the values at the end of a window, which the paper leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rollover {
-    /// The window slides: a value is that of the window so far, and of the one before in proportion to what
-    /// is left.
+    /// Sliding window: a value is that of the current window so far, plus the one of the previous window in
+    /// proportion to the remaining time.
     Sliding,
-    /// Values begin at zero with every window.
+    /// Values start at zero with every window.
     Reset,
-    /// Values are those of the last full window.
+    /// Values are those of the last complete window.
     Last,
     /// Values are halved.
     Decay,
 }
 
 impl Rollover {
-    /// By name: `sliding`, `reset`, `last`, `decay`.
+    /// Parses a name: `sliding`, `reset`, `last` or `decay`.
     ///
     /// # Errors
-    /// Another name, with those that exist.
+    /// Another name; the error lists the known names.
     pub fn parse(name: &str) -> Result<Rollover, String> {
         match name {
             "sliding" => Ok(Rollover::Sliding),
@@ -32,8 +32,8 @@ impl Rollover {
     }
 }
 
-/// Values of all groups: a cell for each segment from G_m over G_0 and S_0 to S_m, now and in the window
-/// before.
+/// The values of all groups. Each group has a cell per segment, from G_m over G_0 and S_0 to S_m, for the current
+/// window and for the previous one.
 pub(super) struct Values {
     segments: usize,
     window: u64,
@@ -44,7 +44,7 @@ pub(super) struct Values {
     sums: Vec<Sums>,
 }
 
-/// Weighted sums of one group's cells.
+/// Weighted sums of the cells of one group.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     out_now: f64,
@@ -54,7 +54,7 @@ struct Sums {
 }
 
 impl Values {
-    /// All zero. `segments` = m + 1; `window` in accesses of the whole cache.
+    /// All values are zero. `segments` is m + 1; `window` is in accesses of the whole cache.
     pub(super) fn new(groups: usize, segments: usize, window: u64, rollover: Rollover) -> Values {
         Values {
             segments,
@@ -67,7 +67,7 @@ impl Values {
         }
     }
 
-    /// An access begins. Says whether a window ended with the one before.
+    /// An access starts. Returns whether a window ended with the access before.
     pub(super) fn tick(&mut self) -> bool {
         self.elapsed += 1;
         let ended = self.elapsed >= self.window;
@@ -78,30 +78,30 @@ impl Values {
         ended
     }
 
-    /// A request for an item in a segment is worth `worth`.
-    pub(super) fn add(&mut self, group: usize, place: Place, worth: f64) {
+    /// Adds the value `worth` of a request for an item at `position`.
+    pub(super) fn add(&mut self, group: usize, position: StackPosition, worth: f64) {
         let at = group * 2 * self.segments;
-        match place {
-            Place::Elsewhere => {}
-            Place::Segment(i) => {
+        match position {
+            StackPosition::Elsewhere => {}
+            StackPosition::Segment(i) => {
                 self.now[at + self.segments + i] += worth;
                 self.sums[group].out_now += worth * weight(i);
             }
-            Place::Ghost(i) => {
+            StackPosition::Ghost(i) => {
                 self.now[at + self.segments - 1 - i] += worth;
                 self.sums[group].in_now += worth * weight(i);
             }
         }
     }
 
-    /// What `group` would lose with its candidate slab (equation 2).
+    /// The value that `group` would lose with its candidate slab (equation 2).
     #[inline]
     pub(super) fn outgoing(&self, group: usize) -> f64 {
         let (now, before) = self.shares();
         now * self.sums[group].out_now + before * self.sums[group].out_before
     }
 
-    /// What `group` would gain by another slab.
+    /// The value that `group` would gain by another slab.
     #[inline]
     pub(super) fn incoming(&self, group: usize) -> f64 {
         let (now, before) = self.shares();
@@ -126,7 +126,7 @@ impl Values {
         self.sum(group);
     }
 
-    /// How much the values of this window and of the one before count.
+    /// The weights of the current and of the previous window.
     #[inline]
     fn shares(&self) -> (f64, f64) {
         match self.rollover {

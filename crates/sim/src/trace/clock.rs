@@ -1,6 +1,6 @@
-//! The time of a trace: seconds since its first record, never going backwards.
+//! The time of a trace: seconds since its first record, which never decrease.
 
-/// Turns the timestamps of a trace into seconds since the first of them.
+/// Converts timestamps into seconds since the first timestamp.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     first: Option<u64>,
@@ -9,8 +9,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The time of the next request. A timestamp that lies before the latest one counts as the latest one,
-    /// so that who reads may subtract; `None` if it lies 2^32 seconds or more after the first.
+    /// The time of the next request. A timestamp before the latest one counts as the latest one, so that differences
+    /// never underflow. `None` if the timestamp lies 2^32 seconds or more after the first.
     #[inline]
     pub(super) fn at(&mut self, timestamp_s: u64) -> Option<u32> {
         let first = *self.first.get_or_insert(timestamp_s);
@@ -23,7 +23,7 @@ impl Clock {
         Some(self.now_s)
     }
 
-    /// What the reader should be told.
+    /// A remark for the user about timestamps that went backwards, if there were any.
     pub(super) fn notice(&self, name: &str) -> Option<String> {
         (self.backwards > 0).then(|| {
             format!(

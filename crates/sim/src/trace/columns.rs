@@ -1,4 +1,4 @@
-//! A line of comma-separated fields becomes a request.
+//! Converts a line of comma-separated fields into a request.
 
 use super::field::{self, Bad};
 use super::key::KeyReader;
@@ -7,10 +7,10 @@ use crate::{Fields, Op, Request};
 const U16_MAX: u64 = u16::MAX as u64;
 const U32_MAX: u64 = u32::MAX as u64;
 
-/// What a column means.
+/// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
-    /// Time, in so many parts of a second.
+    /// Time, in units of a second divided by this.
     Time(u32),
     Key,
     KeyBytes,
@@ -18,13 +18,13 @@ pub(super) enum Column {
     Client,
     Op,
     Ttl,
-    /// Penalty, in so many microseconds.
+    /// Penalty, in units of this many microseconds.
     Penalty(u32),
     Ignored,
 }
 
 impl Column {
-    /// A column by its name in a header.
+    /// The column with this name in a header.
     pub(super) fn named(name: &[u8]) -> Column {
         let name =
             String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase().replace(['-', ' ', '.'], "_");
@@ -59,10 +59,10 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// The columns that a header names.
+    /// Reads the columns from a header.
     ///
     /// # Errors
-    /// No column is the key's, or a meaning occurs twice.
+    /// No column is the key, or a meaning occurs twice.
     pub(super) fn from_header(line: &[u8]) -> Result<Columns, String> {
         let delimiter = delimiter(line);
         let names: Vec<&[u8]> = line.split(|&octet| octet == delimiter).collect();
@@ -85,7 +85,7 @@ impl Columns {
         Ok(Columns { columns, delimiter, unquoted: Vec::new() })
     }
 
-    /// What is known of each request.
+    /// The fields that the columns provide.
     pub(super) fn fields(&self) -> Fields {
         let has = |wanted: fn(&Column) -> bool| self.columns.iter().any(wanted);
         Fields {
@@ -97,7 +97,7 @@ impl Columns {
         }
     }
 
-    /// Reads a line; the time, in seconds, comes apart.
+    /// Reads a line. The first result is the timestamp in seconds.
     #[inline]
     pub(super) fn read(&mut self, line: &[u8], keys: &KeyReader) -> Result<(u64, Request), Bad> {
         if line.contains(&b'"') {
@@ -120,7 +120,7 @@ impl Columns {
         Ok((taken.time_s, taken.request))
     }
 
-    /// Reads a line in which fields stand in quotes (RFC 4180; a field ends on its line).
+    /// Reads a line with quoted fields (RFC 4180, except that a field may not span lines).
     #[cold]
     fn read_quoted(&mut self, line: &[u8], keys: &KeyReader) -> Result<(u64, Request), Bad> {
         let mut taken = Taken::default();
@@ -146,15 +146,15 @@ fn too_few(found: usize, needed: usize) -> Bad {
     Bad::new("columns", format!("there are {found} where {needed} are needed"))
 }
 
-/// What separates the fields of a header.
+/// The delimiter of the fields of a header.
 pub(super) fn delimiter(line: &[u8]) -> u8 {
     [b',', b'\t', b';'].into_iter().find(|separator| line.contains(separator)).unwrap_or(b',')
 }
 
-/// Puts the first field of `text` into `into` without its quotes; what follows its delimiter is returned.
+/// Writes the first field of `text` without quotes into `into`. Returns the text after its delimiter.
 fn unquote<'a>(text: &'a [u8], delimiter: u8, into: &mut Vec<u8>) -> Result<Option<&'a [u8]>, Bad> {
     into.clear();
-    // A tab is white space and may be the delimiter all the same.
+    // A tab is white space, yet it may be the delimiter.
     let blank = |octet: &u8| octet.is_ascii_whitespace() && *octet != delimiter;
     let text = &text[text.iter().take_while(|octet| blank(octet)).count()..];
     let mut at = 0;
@@ -182,7 +182,7 @@ fn unquote<'a>(text: &'a [u8], delimiter: u8, into: &mut Vec<u8>) -> Result<Opti
     Ok(end.map(|end| &rest[end + 1..]))
 }
 
-/// A line as far as it is read.
+/// A line while it is being read.
 #[derive(Default)]
 struct Taken {
     time_s: u64,
@@ -218,15 +218,16 @@ impl Taken {
     }
 }
 
-/// Twitter's columns behind the key, from the last to the first, with and without penalties.
+/// Twitter's columns after the key, from the last to the first, with and without penalties.
 const TWITTER_BACKWARDS: [Column; 6] =
     [Column::Penalty(1), Column::Ttl, Column::Op, Column::Client, Column::ValueBytes, Column::KeyBytes];
 
-/// Twitter's lines: `timestamp,key,key size,value size,client,op,TTL`, and a penalty where a file has eight
-/// columns. Fields behind the key are counted from the end, for a key may hold commas.
+/// The layout of Twitter's lines: `timestamp,key,key size,value size,client,op,TTL`, followed by a penalty in files
+/// with eight columns. The fields after the key are counted from the end of the line, because a key may contain
+/// commas.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Twitter {
-    /// Whether the penalty is there.
+    /// Whether the lines have a penalty.
     pub(super) penalties: bool,
 }
 
@@ -248,12 +249,12 @@ impl Twitter {
         if seven || eight { Some(Twitter { penalties: eight }) } else { None }
     }
 
-    /// What is known of each request.
+    /// The fields that the layout provides.
     pub(super) fn fields(self) -> Fields {
         Fields { times: true, sizes: true, ops: true, ttls: true, penalties: self.penalties }
     }
 
-    /// Reads a line; the time, in seconds, comes apart.
+    /// Reads a line. The first result is the timestamp in seconds.
     #[inline]
     pub(super) fn read(self, line: &[u8], keys: &KeyReader) -> Result<(u64, Request), Bad> {
         let columns = &TWITTER_BACKWARDS[usize::from(!self.penalties)..];
@@ -277,7 +278,7 @@ impl Twitter {
     }
 }
 
-/// A line that is a key.
+/// Reads a line that consists of a key.
 #[inline]
 pub(super) fn read_key(line: &[u8], keys: &KeyReader) -> (u64, Request) {
     (0, Request { key: keys.read(line), op: Op::Get, ..Request::default() })

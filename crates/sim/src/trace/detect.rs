@@ -1,21 +1,23 @@
-//! Which format a file has, by its name and its first octets.
+//! Detects the format of a file from its name and its first bytes.
 
-use super::Format;
 use super::columns::{self, Column, Twitter};
 use super::field::shown;
-use super::lines::BYTE_ORDER_MARK;
+use super::format::Format;
 use super::oracle_general;
 
-/// How many octets are looked at.
+/// The byte order mark in UTF-8.
+pub(super) const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
+
+/// The number of bytes examined.
 pub(super) const HEAD_BYTES: usize = 24 * 1024;
 
-/// How many lines are looked at.
+/// The number of lines examined.
 const LINES_MAX: usize = 5;
 
-/// What to do where nothing tells.
+/// The advice where the format cannot be detected.
 const HINT: &str = "name it by --format: oracle-general, twitter, csv, keys";
 
-/// The first lines that are not empty.
+/// The first non-empty lines.
 pub(super) fn first_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
     head.split(|&octet| octet == b'\n')
@@ -24,10 +26,10 @@ pub(super) fn first_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
         .take(LINES_MAX)
 }
 
-/// The format of a file of this name that begins so.
+/// The format of a file with this name and these first bytes.
 ///
 /// # Errors
-/// Why it cannot be told.
+/// The reason why the format cannot be detected.
 pub(super) fn detect(name: &str, head: &[u8]) -> Result<Format, String> {
     let name = name.to_ascii_lowercase();
     if name.contains("oraclegeneral") || name.contains("oracle-general") {
@@ -70,7 +72,7 @@ fn names_key(line: &[u8]) -> bool {
     line.split(|&octet| octet == delimiter).any(|name| Column::named(name) == Column::Key)
 }
 
-/// Whether there is an octet that no text holds.
+/// Whether there is a byte that never occurs in text.
 fn is_binary(head: &[u8]) -> bool {
     head.iter().any(|&octet| octet < 0x20 && !matches!(octet, b'\t' | b'\n' | b'\r' | 0x0c))
 }

@@ -1,8 +1,8 @@
-//! Fields of a line: numbers, operations, clients.
+//! Parsers for the fields of a line: numbers, commands, clients.
 
 use crate::Op;
 
-/// Why a line cannot be read: which field, and what is wrong with it.
+/// The reason why a line cannot be read: the field, and what is wrong with it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Bad {
     field: &'static str,
@@ -25,7 +25,7 @@ impl std::fmt::Display for Bad {
     }
 }
 
-/// Text of a file as a message may quote it: short, printable.
+/// Text of a file as an error message quotes it: short and printable.
 pub(super) fn shown(text: &[u8]) -> String {
     const OCTETS_MAX: usize = 60;
     let cut = text.len() > OCTETS_MAX;
@@ -37,9 +37,9 @@ pub(super) fn shown(text: &[u8]) -> String {
     shown
 }
 
-/// A whole number; `None` if it is anything but digits, or does not fit into 64 bits.
+/// A whole number; `None` if the text contains anything but digits or does not fit into 64 bits.
 #[inline]
-fn digits(text: &[u8]) -> Option<u64> {
+pub(super) fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 {
         return None;
     }
@@ -63,7 +63,7 @@ pub(super) fn number(field: &'static str, text: &[u8], max: u64) -> Result<u64, 
     }
 }
 
-/// A number times `factor`, of at most `max`; what is left behind the point is cut off.
+/// A number times `factor`, of at most `max`. A remaining fraction is cut off.
 #[cold]
 pub(super) fn scaled(field: &'static str, text: &[u8], factor: f64, max: u64) -> Result<u64, Bad> {
     if text.is_empty() {
@@ -81,13 +81,13 @@ pub(super) fn scaled(field: &'static str, text: &[u8], factor: f64, max: u64) ->
     }
 }
 
-/// A number, 0 where the field is empty.
+/// A number, or 0 if the field is empty.
 #[inline]
 pub(super) fn number_or_zero(field: &'static str, text: &[u8], max: u64) -> Result<u64, Bad> {
     if text.is_empty() { Ok(0) } else { number(field, text, max) }
 }
 
-/// Who asked: a number itself, any other name by a hash (FNV-1a, 32 bits).
+/// The number of a client: a number stands for itself, any other name is hashed (FNV-1a, 32 bits).
 #[inline]
 pub(super) fn client(text: &[u8]) -> u32 {
     match digits(text) {
@@ -99,7 +99,7 @@ pub(super) fn client(text: &[u8]) -> u32 {
     }
 }
 
-/// What is asked; an empty field is a `get`.
+/// The command; an empty field means `get`.
 #[inline]
 pub(super) fn op(text: &[u8]) -> Result<Op, Bad> {
     match text {
@@ -109,7 +109,7 @@ pub(super) fn op(text: &[u8]) -> Result<Op, Bad> {
     }
 }
 
-/// An operation by any of its names, in any case.
+/// The command with this name, in any case and under any of its names.
 pub(super) fn op_by_name(text: &[u8]) -> Option<Op> {
     const NAMES: [(&str, Op); 17] = [
         ("get", Op::Get),

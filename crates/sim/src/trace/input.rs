@@ -1,4 +1,4 @@
-//! The octets of a trace: a file with its compression taken off, in one buffer.
+//! The decompressed bytes of a trace file, in one buffer.
 
 use std::fs::File;
 use std::io::{self, BufReader, Chain, Cursor, ErrorKind, Read};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::SourceError;
 
-/// How much is read at a time.
+/// Bytes per read.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -18,7 +18,7 @@ const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0x00];
 /// zstd's largest window (`--long=31`).
 const ZSTD_WINDOW_LOG_MAX: u32 = 31;
 
-/// Counts what is read of the file, for the progress.
+/// A file that counts the bytes read from it, for the progress.
 struct Counted {
     file: File,
     read_bytes: Arc<AtomicU64>,
@@ -32,7 +32,7 @@ impl Read for Counted {
     }
 }
 
-/// Whether there is more to come.
+/// Whether there is more to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     NotYet,
@@ -40,7 +40,7 @@ enum End {
     Cut,
 }
 
-/// A file, decompressed as it is read. What is read and not yet consumed is [`Input::pending`].
+/// A file that is decompressed as it is read. Bytes that were read and not yet consumed are [`Input::pending`].
 pub(super) struct Input {
     path: PathBuf,
     reader: Box<dyn Read + Send>,
@@ -54,7 +54,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Opens a file and looks at its first octets for a compression. Nothing seeks: a pipe will do.
+    /// Opens a file and detects its compression from its first bytes. Nothing seeks, so a pipe works.
     pub(super) fn open(path: &Path) -> Result<Input, SourceError> {
         let cannot = |error: io::Error| SourceError::new(format!("{}: {error}", path.display()));
         let file = File::open(path).map_err(cannot)?;
@@ -82,26 +82,26 @@ impl Input {
         &self.path
     }
 
-    /// The path as messages show it.
+    /// The path for messages.
     pub(super) fn name(&self) -> String {
         self.path.display().to_string()
     }
 
-    /// What was read and not yet consumed.
+    /// The bytes that were read and not yet consumed.
     #[inline]
     pub(super) fn pending(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// The first `octets` of [`Input::pending`] are done with.
+    /// Consumes the first `bytes` of [`Input::pending`].
     #[inline]
     pub(super) fn consume(&mut self, octets: usize) {
         self.start += octets;
         debug_assert!(self.start <= self.end);
     }
 
-    /// Reads on, behind what is pending; false at the end. A compressed stream that breaks off is an end: see
-    /// [`Input::is_cut`].
+    /// Reads more bytes behind the pending ones. Returns false at the end. A truncated compressed stream ends
+    /// normally; see [`Input::is_cut`].
     pub(super) fn more(&mut self) -> Result<bool, SourceError> {
         if self.state != End::NotYet {
             return Ok(false);
@@ -135,18 +135,18 @@ impl Input {
         }
     }
 
-    /// Reads until `octets` are pending, or the end.
+    /// Reads until `octets` bytes are pending or the input ends.
     pub(super) fn read_ahead(&mut self, octets: usize) -> Result<(), SourceError> {
         while self.end - self.start < octets && self.more()? {}
         Ok(())
     }
 
-    /// Whether the compressed stream broke off.
+    /// Whether the compressed stream was truncated.
     pub(super) fn is_cut(&self) -> bool {
         self.state == End::Cut
     }
 
-    /// What the reader should be told about a stream that broke off.
+    /// A remark for the user if the stream was truncated.
     pub(super) fn notice(&self) -> Option<String> {
         self.is_cut().then(|| {
             format!(
@@ -157,12 +157,12 @@ impl Input {
         })
     }
 
-    /// The length of the file if it is not compressed and known.
+    /// The length of the file, if it is known and not compressed.
     pub(super) fn plain_bytes(&self) -> Option<u64> {
         self.file_bytes.filter(|_| self.compression.is_none())
     }
 
-    /// How much of the file has been read, from 0 to 1.
+    /// The share of the file that has been read, from 0 to 1.
     pub(super) fn done_ratio(&self) -> Option<f64> {
         let file_bytes = self.file_bytes.filter(|&bytes| bytes > 0)?;
         let mut read_bytes = self.read_bytes.load(Ordering::Relaxed);
@@ -175,7 +175,7 @@ impl Input {
 
 type Plain = BufReader<Chain<Cursor<Vec<u8>>, Counted>>;
 
-/// Takes the compression off, if the first octets show one.
+/// Adds a decompressor if the first bytes show a compression.
 fn decompressed(mut counted: Counted) -> io::Result<(Option<&'static str>, Box<dyn Read + Send>)> {
     let mut magic = Vec::with_capacity(XZ.len());
     (&mut counted).take(XZ.len() as u64).read_to_end(&mut magic)?;
@@ -194,14 +194,13 @@ fn decompressed(mut counted: Counted) -> io::Result<(Option<&'static str>, Box<d
     })
 }
 
-/// A zstd frame, or one of the skippable frames with which parallel compressors begin.
+/// Whether this is a zstd frame, or one of the skippable frames with which parallel compressors start.
 fn is_zstd(magic: &[u8]) -> bool {
     let skippable = magic.len() >= 4 && magic[0] & 0xf0 == 0x50 && magic[1..4] == [0x2a, 0x4d, 0x18];
     skippable || starts(magic, ZSTD)
 }
 
-/// Whether a file begins so, or is so short that it ends within this beginning (two octets are asked for at
-/// least).
+/// Whether a file starts with `with`, or ends within it after at least two bytes.
 fn starts(magic: &[u8], with: &[u8]) -> bool {
     magic.starts_with(with) || (magic.len() >= 2 && with.starts_with(magic))
 }

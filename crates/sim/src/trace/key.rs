@@ -1,13 +1,13 @@
-//! From the text of a key to its number.
+//! Converts the text of a key into its number.
 
 use larder_item::KeyHasher;
 
-/// The seed under which the text of keys is hashed; it never changes, so that numbers stay comparable
-/// between runs.
+use super::field::digits;
+
+/// The seed for hashing the text of keys. It never changes, so that key numbers stay comparable between runs.
 const SEED: u64 = 0x6c61_7264_6572_0001;
 
-/// Reads keys: a decimal number as [`crate::Request::key`] would be written is itself, any other text its
-/// hash.
+/// Converts keys. A canonical decimal number stands for itself; any other text is hashed.
 #[derive(Debug)]
 pub(super) struct KeyReader {
     hasher: KeyHasher,
@@ -25,19 +25,8 @@ impl KeyReader {
     }
 }
 
-/// A number in the one way in which it is written down, below 2^64.
+/// The value of a decimal number below 2^64 without leading zeros.
 #[inline]
 fn canonical_decimal(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || text.len() > 20 || (text[0] == b'0' && text.len() > 1) {
-        return None;
-    }
-    let mut value = 0u64;
-    for &octet in text {
-        let digit = octet.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
-    }
-    Some(value)
+    if text.len() > 1 && text[0] == b'0' { None } else { digits(text) }
 }

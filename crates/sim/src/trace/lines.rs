@@ -1,20 +1,18 @@
-//! Traces of lines: Twitter's, CSV with a header, a key per line.
+//! Traces of lines: Twitter's format, CSV with a header, and one key per line.
 
-use super::Format;
 use super::clock::Clock;
 use super::columns::{self, Columns, Twitter};
+use super::detect::{self, BYTE_ORDER_MARK};
 use super::field::Bad;
+use super::format::Format;
 use super::input::Input;
 use super::key::KeyReader;
 use crate::{Fields, Request, Source, SourceError};
 
-/// The longest line that is read; a longer one is no trace.
+/// The longest line that is read. A file with a longer line is no trace.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// How a byte order mark looks in UTF-8.
-pub(super) const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
-
-/// How a line is read.
+/// The layout of a line.
 #[derive(Debug)]
 enum Layout {
     Twitter(Twitter),
@@ -22,7 +20,7 @@ enum Layout {
     Keys,
 }
 
-/// Lines that were skipped, and the first of them.
+/// The number of skipped lines, and a description of the first.
 #[derive(Debug, Default)]
 struct Skipped {
     lines: u64,
@@ -43,9 +41,8 @@ pub(super) struct Lines {
     failed: Option<SourceError>,
 }
 
-/// What [`Lines::next_line`] found: the octets that the line takes up, its length and whether a line feed
-/// ends it.
-struct Found {
+/// The end of a line found by [`Lines::next_line`]: the length of the line, and whether a line feed ends it.
+struct LineEnd {
     line_bytes: usize,
     ended: bool,
 }
@@ -54,16 +51,16 @@ impl Lines {
     /// Reads `input` as lines of this format.
     ///
     /// # Errors
-    /// CSV: no header, or one without a key.
+    /// For CSV: no header, or a header without a key.
     pub(super) fn new(mut input: Input, format: Format, skip_bad: bool) -> Result<Lines, SourceError> {
-        input.read_ahead(super::detect::HEAD_BYTES)?;
+        input.read_ahead(detect::HEAD_BYTES)?;
         if input.pending().starts_with(BYTE_ORDER_MARK) {
             input.consume(BYTE_ORDER_MARK.len());
         }
         let name = input.name();
         let layout = match format {
             Format::Twitter => {
-                let seen = super::detect::first_lines(input.pending()).find_map(Twitter::seen_in);
+                let seen = detect::first_lines(input.pending()).find_map(Twitter::seen_in);
                 Layout::Twitter(seen.unwrap_or(Twitter { penalties: false }))
             }
             _ => Layout::Keys,
@@ -86,7 +83,7 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Takes the first line that is not empty as the header.
+    /// Reads the first non-empty line as the header.
     fn header(&mut self) -> Result<Columns, SourceError> {
         while let Some(found) = self.next_line(false)? {
             let header = without_return(&self.input.pending()[..found.line_bytes]).to_vec();
@@ -98,15 +95,15 @@ impl Lines {
         Err(SourceError::new(format!("{}: is empty: there is no header", self.name)))
     }
 
-    /// Finds the end of the next line and counts it; `None` at the end of the file. `skip_long`: lines that are
-    /// too long are passed over and counted as skipped.
-    fn next_line(&mut self, skip_long: bool) -> Result<Option<Found>, SourceError> {
+    /// Finds and counts the next line; `None` at the end of the file. With `skip_long`, lines that are too long are
+    /// skipped and counted.
+    fn next_line(&mut self, skip_long: bool) -> Result<Option<LineEnd>, SourceError> {
         let mut searched = 0;
         loop {
             let pending = self.input.pending();
             if let Some(at) = pending[searched..].iter().position(|&octet| octet == b'\n') {
                 self.line_number += 1;
-                return Ok(Some(Found { line_bytes: searched + at, ended: true }));
+                return Ok(Some(LineEnd { line_bytes: searched + at, ended: true }));
             }
             searched = pending.len();
             if searched > LINE_BYTES_MAX {
@@ -125,12 +122,12 @@ impl Lines {
                     return Ok(None);
                 }
                 self.line_number += 1;
-                return Ok(Some(Found { line_bytes: searched, ended: false }));
+                return Ok(Some(LineEnd { line_bytes: searched, ended: false }));
             }
         }
     }
 
-    /// Consumes everything up to the next line feed, and it, or up to the end of the file.
+    /// Consumes everything up to and including the next line feed, or up to the end of the file.
     fn pass_line(&mut self) -> Result<(), SourceError> {
         loop {
             let pending = self.input.pending();
@@ -168,7 +165,7 @@ impl Lines {
         Ok(None)
     }
 
-    /// Reads the pending line of this length; `None` if it is empty.
+    /// Parses the pending line of this length; `None` if it is empty.
     #[inline]
     fn read_line(&mut self, line_bytes: usize) -> Result<Option<Request>, Bad> {
         let whole = &self.input.pending()[..line_bytes];
@@ -187,7 +184,7 @@ impl Lines {
         Ok(Some(request))
     }
 
-    /// A line that cannot be read: counted, or an error.
+    /// Handles a line that cannot be read: counts it, or returns an error.
     fn skip(&mut self, bad: &Bad) -> Result<(), SourceError> {
         if !self.skip_bad {
             return Err(self.error(&bad.to_string()));
@@ -204,7 +201,7 @@ impl Lines {
     }
 }
 
-/// A line without the carriage return at its end. Other white space stays: a tab may delimit an empty field.
+/// A line without the carriage return at its end. Other white space stays, because a tab may delimit an empty field.
 fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }

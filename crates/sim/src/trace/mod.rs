@@ -1,17 +1,18 @@
-//! Traces: files of requests, read as a stream, inspected, converted, sampled.
+//! Traces: files of requests, read as a stream, inspected, converted and sampled.
 //!
 //! ```text
-//!   file -> Input (zstd, gzip, xz seen through)
-//!             \-> oracle_general (24 octets) or lines (twitter, csv, keys)
+//!   file -> Input (decompresses zstd, gzip, xz)
+//!             \-> oracle_general (24 bytes) or lines (twitter, csv, keys)
 //!                   \-> Clock (seconds since the first record) -> Request
 //! ```
 //!
-//! A trace is never held in memory. The formats are described in `docs/traces.md`.
+//! A trace is never held in memory. `docs/traces.md` describes the formats.
 
 mod clock;
 mod columns;
 mod detect;
 mod field;
+mod format;
 mod input;
 pub mod inspect;
 mod key;
@@ -26,46 +27,22 @@ use std::path::Path;
 
 use crate::{Source, SourceError};
 
+pub use format::Format;
 pub use sample::Sampled;
 
-/// How a trace is written down.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
-    /// libCacheSim's oracleGeneral: 24-octet records.
-    OracleGeneral,
-    /// Twitter's: `timestamp,key,key size,value size,client,op,TTL`, without a header.
-    Twitter,
-    /// A header names the columns.
-    Csv,
-    /// One key in a line.
-    Keys,
-}
-
-impl Format {
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::OracleGeneral => "oracle-general",
-            Format::Twitter => "twitter",
-            Format::Csv => "csv",
-            Format::Keys => "keys",
-        }
-    }
-}
-
-/// How a trace is opened.
+/// Options for opening a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Its format; `None` = by name and first lines.
+    /// The format; `None` = detected from the name and the first lines.
     pub format: Option<Format>,
-    /// Skip lines that cannot be read instead of stopping at the first; [`Source::notices`] counts them.
+    /// Skip lines that cannot be read instead of stopping at the first one. [`Source::notices`] tells their number.
     pub skip_bad: bool,
 }
 
-/// Opens a trace; compression (zstd, gzip, xz) is recognised by its first octets.
+/// Opens a trace. Compression (zstd, gzip, xz) is detected from the first bytes.
 ///
 /// # Errors
-/// A file that cannot be opened, a format that is not recognised, a header without a key.
+/// A file that cannot be opened, a format that is not recognised, or a header without a key.
 pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Source>, SourceError> {
     let mut input = input::Input::open(path)?;
     let format = format_or_detected(&mut input, options)?;
@@ -78,7 +55,7 @@ pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Source>, SourceErr
 /// The format in which [`open`] would read a file.
 ///
 /// # Errors
-/// A file that cannot be opened, a format that is not recognised.
+/// A file that cannot be opened, or a format that is not recognised.
 pub fn format_of(path: &Path, options: &Options) -> Result<Format, SourceError> {
     match options.format {
         Some(format) => Ok(format),
@@ -86,7 +63,7 @@ pub fn format_of(path: &Path, options: &Options) -> Result<Format, SourceError> 
     }
 }
 
-/// The format that was asked for, or what the name and the first octets say.
+/// The requested format, or the one detected from the name and the first bytes.
 fn format_or_detected(input: &mut input::Input, options: &Options) -> Result<Format, SourceError> {
     if let Some(format) = options.format {
         return Ok(format);

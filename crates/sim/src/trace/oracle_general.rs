@@ -1,4 +1,4 @@
-//! libCacheSim's oracleGeneral: records of 24 octets, little-endian, without a header.
+//! libCacheSim's oracleGeneral: little-endian records of 24 bytes, without a header.
 //!
 //! ```text
 //!   0     4                12    16                24
@@ -6,17 +6,17 @@
 //!   | u32 s| u64            | u32 B| i64, -1: never|
 //! ```
 //!
-//! libCacheSim, `libCacheSim/traceReader/customizedReader/oracle/oracleGeneralBin.h`. The next access
-//! counts requests; it serves Belady's MIN there and is not needed here.
+//! Source: libCacheSim, `libCacheSim/traceReader/customizedReader/oracle/oracleGeneralBin.h`. The next access is an
+//! ordinal of a request. It serves Belady's MIN there and is not used here.
 
 use super::clock::Clock;
 use super::input::Input;
 use crate::{Fields, Request, Source, SourceError};
 
-/// Octets of a record.
+/// Bytes per record.
 pub(super) const RECORD_BYTES: usize = 24;
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) time_s: u32,
@@ -26,7 +26,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Reads a record.
+    /// Decodes a record.
     #[inline]
     pub(super) fn read(octets: &[u8; RECORD_BYTES]) -> Record {
         let u32_at =
@@ -35,7 +35,7 @@ impl Record {
         Record { time_s: u32_at(0), id: u64_at(4), size_bytes: u32_at(12), next_access: u64_at(16) as i64 }
     }
 
-    /// Writes it down.
+    /// Encodes the record.
     #[inline]
     pub(super) fn octets(self) -> [u8; RECORD_BYTES] {
         let mut octets = [0; RECORD_BYTES];
@@ -47,8 +47,8 @@ impl Record {
     }
 }
 
-/// Whether these octets, from the beginning of a file, can be records: times do not go backwards, and the
-/// next access is -1, the largest number, or lies ahead.
+/// Whether the start of a file can consist of records: times do not go backwards, and each next access is -1, the
+/// largest number, or lies ahead.
 pub(super) fn is_plausible(head: &[u8]) -> bool {
     let (records, _) = head.as_chunks::<RECORD_BYTES>();
     let mut latest_s = 0;
@@ -61,7 +61,7 @@ pub(super) fn is_plausible(head: &[u8]) -> bool {
     sound && !records.is_empty()
 }
 
-/// A trace of such records.
+/// A trace in this format.
 pub(super) struct OracleGeneral {
     input: Input,
     clock: Clock,
@@ -75,7 +75,7 @@ impl OracleGeneral {
         OracleGeneral { input, clock: Clock::default(), records: 0, half_bytes: 0, failed: None }
     }
 
-    /// Reads on until a record is there; false at the end.
+    /// Reads until a whole record is pending. Returns false at the end.
     fn have_record(&mut self) -> Result<bool, SourceError> {
         while self.input.pending().len() < RECORD_BYTES {
             if !self.input.more()? {
@@ -103,7 +103,7 @@ impl Source for OracleGeneral {
             let taken = records.len().min(most - got);
             into.extend(records[..taken].iter().map(|octets| {
                 let record = Record::read(octets);
-                // The time since the first record always fits: both are 32 bits wide.
+                // The time since the first record always fits, because both are 32 bits wide.
                 let time_s = self.clock.at(u64::from(record.time_s)).unwrap_or(u32::MAX);
                 Request { key: record.id, time_s, value_bytes: record.size_bytes, ..Request::default() }
             }));

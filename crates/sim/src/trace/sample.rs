@@ -1,16 +1,16 @@
-//! A sample of a trace by its keys, after SHARDS (Waldspurger et al., FAST'15): a key is in or out with all
-//! its requests.
+//! A sample of a trace by key, after SHARDS (Waldspurger et al., FAST'15): either all requests of a key are kept, or
+//! none.
 
 use crate::mix::{GOLDEN, mix64};
 use crate::{CHUNK_REQUESTS, Fields, Request, Source, SourceError};
 
-/// Spreads a key over all 64 bits.
+/// A hash of the key that depends on `seed`.
 #[inline]
 pub(super) fn spread(key: u64, seed: u64) -> u64 {
     mix64(key.wrapping_add(seed.wrapping_mul(GOLDEN)).wrapping_add(GOLDEN))
 }
 
-/// The requests to those keys of a source whose hash falls below the rate.
+/// The requests of a source to the keys whose hash is below the rate.
 pub struct Sampled {
     inner: Box<dyn Source>,
     rate: f64,
@@ -21,15 +21,15 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Keeps about the share `rate` of the keys (above 0, at most 1); another `seed` chooses other keys.
+    /// Keeps about the share `rate` of the keys (above 0, at most 1). Another `seed` selects other keys.
     ///
     /// # Errors
-    /// A rate outside of its range.
+    /// A rate outside its range.
     pub fn new(inner: Box<dyn Source>, rate: f64, seed: u64) -> Result<Sampled, SourceError> {
         if !(rate > 0.0 && rate <= 1.0) {
             return Err(SourceError::new(format!("a rate of {rate} is not above 0 and at most 1")));
         }
-        // A rate of 1 becomes the largest threshold, and every key is kept: see `keeps`.
+        // A rate of 1 becomes the largest threshold, and `keeps` then keeps every key.
         let threshold = (rate * 2f64.powi(64)) as u64;
         Ok(Sampled { inner, rate, seed, threshold, chunk: Vec::new(), failed: None })
     }

@@ -1,25 +1,23 @@
-//! Writing a trace: a stream of requests into any of the formats, compressed as the name says.
+//! Writes a stream of requests as a trace, in any of the formats, compressed according to the file name.
 //!
-//! The file bears a temporary name in its folder until it is whole (nothing is forced to the disk: a
-//! machine that loses its power may lose the file). For oracleGeneral, whose records point forward, the
-//! records are first written plain into a second temporary file; then they are walked from the end to the
-//! beginning, with a table of 16 octets (about 20 to 40 in memory) per key that says where the key comes
-//! next.
+//! The file has a temporary name in its folder until it is complete. It is not forced to disk, so a power failure may
+//! lose it. Records of oracleGeneral point forward to the next access. Therefore the records are first written
+//! uncompressed into a second temporary file. Then they are walked from the end to the start, with a table of the
+//! next access of each key (16 bytes per key, about 20 to 40 in memory).
 
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::Format;
-use super::inspect::BySpread;
+use super::format::Format;
 use super::oracle_general::{RECORD_BYTES, Record};
+use crate::mix::KeyMap;
 use crate::{CHUNK_REQUESTS, Fields, Request, Source, SourceError};
 
-/// Text is handed on whenever it is this long.
+/// Text is passed on when it reaches this length.
 const FLUSH_BYTES: usize = 128 * 1024;
 
-/// How many records are read, pointed forward and written back at a time.
+/// Records per read-modify-write step of the second pass.
 const BLOCK_RECORDS: u64 = 32 * 1024;
 
 /// A compressor, or none.
@@ -31,7 +29,7 @@ enum Sink {
 }
 
 impl Sink {
-    /// Compresses as the name's suffix says: `.zst`, `.gz`, `.xz`.
+    /// Selects the compression from the suffix of the name: `.zst`, `.gz` or `.xz`.
     fn new(file: File, name: &Path) -> io::Result<Sink> {
         let suffix = name.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         Ok(match suffix.as_str() {
@@ -76,13 +74,13 @@ impl Write for Sink {
     }
 }
 
-/// A file that is gone when this is, unless it has got its final name.
+/// A file that is removed when this value is dropped, unless it was renamed.
 struct Temporary {
     path: PathBuf,
 }
 
 impl Temporary {
-    /// A new file beside `beside`, open for reading and writing.
+    /// Creates a file in the folder of `beside`, open for reading and writing.
     fn create(beside: &Path, what: &str) -> io::Result<(Temporary, File)> {
         let name = beside.file_name().unwrap_or_default().to_string_lossy().into_owned();
         for number in 0..1000 {
@@ -103,29 +101,29 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After the renaming there is nothing of this name any more.
+        // After a rename there is no file of this name any more, and the call does nothing.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Where the lines or records go before the file is whole.
+/// The destination of the lines or records until the file is complete.
 enum Body {
-    /// Lines, through the compressor.
+    /// Lines, passed through the compressor.
     Lines { sink: Sink, format: Format, text: Vec<u8> },
-    /// Records without their next accesses.
+    /// Records whose next accesses are not known yet.
     Records { records: File, _spool: Temporary, sink: Sink, octets: Vec<u8> },
 }
 
-/// What was written.
+/// The size of a written trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Requests.
+    /// The number of requests.
     pub requests: u64,
-    /// Octets of the file.
+    /// The size of the file in bytes.
     pub file_bytes: u64,
 }
 
-/// Writes a trace. Dropped before [`Writer::finish`], it leaves nothing behind.
+/// Writes a trace. A writer that is dropped before [`Writer::finish`] leaves no file behind.
 pub struct Writer {
     path: PathBuf,
     temporary: Temporary,
@@ -134,8 +132,8 @@ pub struct Writer {
     requests: u64,
 }
 
-/// The format that a file's name tells, if it does: `oracleGeneral` anywhere in it or `.bin`, `.csv`,
-/// `.txt`, `.keys`.
+/// The format implied by a file name, if any: `oracleGeneral` anywhere in the name or `.bin`; `.csv`; `.txt` or
+/// `.keys`.
 pub fn format_by_name(path: &Path) -> Option<Format> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     let stem =
@@ -150,7 +148,7 @@ pub fn format_by_name(path: &Path) -> Option<Format> {
     }
 }
 
-/// Which of the known fields a format has no room for, in words.
+/// The known fields that a format cannot store, in words.
 pub fn lost(fields: Fields, format: Format) -> Vec<&'static str> {
     let (times, sizes, others) = match format {
         Format::OracleGeneral => (true, true, false),
@@ -173,11 +171,12 @@ pub fn lost(fields: Fields, format: Format) -> Vec<&'static str> {
 }
 
 impl Writer {
-    /// Begins a file. `fields`: what its source knows; CSV has columns for these and for key and client. If `path` is
-    /// a link, the file that it leads to is overwritten, and the link stays.
+    /// Creates a file. `fields` are those that the source knows; CSV gets a column for each of them and for key and
+    /// client. If `path` is a symbolic link, the file it leads to is overwritten and the link stays.
     ///
     /// # Errors
-    /// The file exists and `overwrite` is false; it is a folder, a device or a pipe; the folder cannot be written to.
+    /// The file exists and `overwrite` is false; the path is a folder, a device or a pipe; or the folder cannot be
+    /// written to.
     pub fn create(
         path: &Path,
         format: Format,
@@ -209,7 +208,7 @@ impl Writer {
     /// Writes further requests.
     ///
     /// # Errors
-    /// The disk is full; an item does not fit into 32 bits (oracleGeneral).
+    /// The disk is full, or an item does not fit into 32 bits (oracleGeneral).
     pub fn write(&mut self, requests: &[Request]) -> Result<(), SourceError> {
         for request in requests {
             self.requests += 1;
@@ -237,7 +236,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the file and gives it its name. `progress` is told how far the second pass is, from 0 to 1.
+    /// Completes the file and gives it its name. `progress` gets the progress of the second pass, from 0 to 1.
     ///
     /// # Errors
     /// The disk is full.
@@ -266,7 +265,7 @@ impl Writer {
     }
 }
 
-/// The file that an output's path leads to.
+/// The file to which an output path leads.
 fn target(path: &Path) -> io::Result<PathBuf> {
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         return Err(io::Error::other("is no regular file"));
@@ -277,11 +276,11 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes all requests of a source as lines onto a stream, such as standard output. The outer error is the source's, the
-/// inner one the stream's.
+/// Writes all requests of a source as lines to a stream, such as standard output. The outer error is the source's,
+/// the inner one the stream's.
 ///
 /// # Errors
-/// The source fails; `format` is not one of lines.
+/// The source fails, or `format` is not made of lines.
 pub fn stream(
     source: &mut dyn Source,
     format: Format,
@@ -306,7 +305,7 @@ pub fn stream(
     Ok(flush(&mut text, to, 0).and_then(|()| to.flush()))
 }
 
-/// Hands text on if there are `least` octets of it.
+/// Passes the text on if it has at least `least` bytes.
 fn flush(text: &mut Vec<u8>, sink: &mut impl Write, least: usize) -> io::Result<()> {
     if text.len() >= least {
         sink.write_all(text)?;
@@ -315,9 +314,10 @@ fn flush(text: &mut Vec<u8>, sink: &mut impl Write, least: usize) -> io::Result<
     Ok(())
 }
 
-/// Walks the records from the last to the first and writes into each where its id comes next, counted from 0.
+/// Walks the records from the last to the first and writes the ordinal of each key's next access into them, counted
+/// from 0.
 fn point_forward(records: &mut File, requests: u64, progress: &mut dyn FnMut(f64)) -> io::Result<()> {
-    let mut next: HashMap<u64, i64, BySpread> = HashMap::default();
+    let mut next: KeyMap<i64> = KeyMap::default();
     let mut block = Vec::new();
     let mut end = requests;
     while end > 0 {
@@ -341,7 +341,7 @@ fn point_forward(records: &mut File, requests: u64, progress: &mut dyn FnMut(f64
     Ok(())
 }
 
-/// The names of the columns that are written for these fields.
+/// Writes the header with the columns for these fields.
 fn header(text: &mut Vec<u8>, fields: Fields) {
     let names = [
         (fields.times, "timestamp,"),
@@ -396,7 +396,7 @@ fn fields(text: &mut Vec<u8>, known: Fields, request: &Request) {
     text.pop();
 }
 
-/// Writes a number down.
+/// Appends a decimal number.
 fn decimal(text: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();

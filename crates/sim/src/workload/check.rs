@@ -21,14 +21,14 @@ const RATE_POINTS: u64 = 96;
 /// # Errors
 /// Those of the source.
 pub fn check(source: &mut dyn Source, progress: &mut Progress) -> Result<Report, SourceError> {
-    let mut seen = Seen::new();
+    let mut counts = StreamCounts::new();
     let mut chunk = Vec::with_capacity(CHUNK_REQUESTS);
     while source.fill(&mut chunk, CHUNK_REQUESTS)? > 0 {
-        chunk.iter().for_each(|request| seen.count(request));
+        chunk.iter().for_each(|request| counts.count(request));
         chunk.clear();
         progress.set(source.done_ratio().unwrap_or(0.0), "");
     }
-    Ok(seen.report(source))
+    Ok(counts.report(source))
 }
 
 /// A field's values; recorded with three significant digits.
@@ -65,7 +65,7 @@ impl Field {
     }
 }
 
-struct Seen {
+struct StreamCounts {
     requests: u64,
     ops: [u64; Op::ALL.len()],
     keys: Vec<u64>,
@@ -75,9 +75,9 @@ struct Seen {
     last_s: u32,
 }
 
-impl Seen {
-    fn new() -> Seen {
-        Seen {
+impl StreamCounts {
+    fn new() -> StreamCounts {
+        StreamCounts {
             requests: 0,
             ops: [0; Op::ALL.len()],
             keys: Vec::new(),

@@ -201,7 +201,7 @@ impl Drift {
             audiences: settings.audiences,
             band,
             reciprocal: (settings.keys < 1 << 32 && band > 1).then(|| u64::MAX / band + 1),
-            salt: SplitMix::new(settings.seed ^ 0x6472_6966_7400_0000).draw(),
+            salt: SplitMix::new(settings.seed ^ 0x6472_6966_7400_0000).next(),
             turn_s: settings.day_s as f64 / settings.audiences as f64,
             turns: 0,
             part: 0,

@@ -114,7 +114,7 @@ pub(super) struct PenaltyLaw {
 }
 
 impl PenaltyLaw {
-    /// `item_bytes`: octets of a sample of keys with their values, over which the factor of size is 1 on average.
+    /// `item_bytes`: bytes of a sample of keys with their values, over which the factor of size is 1 on average.
     pub(super) fn new(penalties: Penalties, item_bytes: impl Iterator<Item = u32>) -> PenaltyLaw {
         let table = |median, sigma| QuantileTable::new(lognormal(median, sigma), CLIP_US.0, CLIP_US.1);
         let (base, exponent) = match penalties {

@@ -1,20 +1,6 @@
 //! Random numbers that are the same on every machine: SplitMix64, xoshiro256++, and a keyed permutation.
 
-pub(super) use crate::mix::mix64;
-
-/// SplitMix64: seeds everything else.
-pub(super) struct SplitMix(u64);
-
-impl SplitMix {
-    pub(super) fn new(seed: u64) -> SplitMix {
-        SplitMix(seed)
-    }
-
-    pub(super) fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix64(self.0)
-    }
-}
+pub(super) use crate::mix::{SplitMix, mix64};
 
 /// xoshiro256++ (Blackman and Vigna, ACM TOMS 2021).
 pub(super) struct Rng([u64; 4]);
@@ -23,7 +9,7 @@ impl Rng {
     /// Its state is filled by SplitMix64, as its authors advise.
     pub(super) fn new(seed: u64) -> Rng {
         let mut split = SplitMix::new(seed);
-        Rng(std::array::from_fn(|_| split.draw()))
+        Rng(std::array::from_fn(|_| split.next()))
     }
 
     /// 64 random bits.
@@ -80,7 +66,7 @@ impl Permutation {
             n,
             mask,
             shift: (mask.count_ones() / 2).max(1),
-            rounds: std::array::from_fn(|_| (split.draw(), split.draw() | 1)),
+            rounds: std::array::from_fn(|_| (split.next(), split.next() | 1)),
         }
     }
 

@@ -4,19 +4,19 @@
 //! SIGMETRICS 2012, which describes five pools of memcached at Facebook. What is published and what is not:
 //!
 //! * `etc`: key sizes follow the published generalized extreme value law (mu 30.7984, sigma 8.20449, k 0.078688); value
-//!   sizes follow the published table of probabilities for 0 to 14 octets (44 % of the keys) and the published
-//!   generalized Pareto law (theta 0, sigma 214.476, k 0.348238) above, counted from 15 octets on, where the table ends
+//!   sizes follow the published table of probabilities for 0 to 14 bytes (44 % of the keys) and the published
+//!   generalized Pareto law (theta 0, sigma 214.476, k 0.348238) above, counted from 15 bytes on, where the table ends
 //!   (as the load generator mutilate reads them, whose figures these are). Our reading: the key sizes are rounded and
 //!   kept within 1 to 250, the values within 1 MB.
-//! * `usr`: keys of 16 and 21 octets and values of 2 ("two key size values (16B and 21B) and almost only one value size
+//! * `usr`: keys of 16 and 21 bytes and values of 2 ("two key size values (16B and 21B) and almost only one value size
 //!   (2B)", Ou et al., PAMA, section IV). Our approximations: half of the keys each; no other value size.
 //! * `app`: "the majority of the items are around 300 bytes, following a generalized extreme value distribution"
 //!   (Wang and Chen, Catalyst, section 4.2). Our approximations: value sizes with mu 270, sigma 40, k 0.1; the key
 //!   sizes of `etc`.
 //! * `sys`: "the same distribution but comprises more larger items; most are around 600 bytes" (ibid.). Our
 //!   approximations: value sizes with mu 560, sigma 80, k 0.1; the key sizes of `etc`.
-//! * `var`: no law is published that we know. Our approximations throughout: keys of 31 octets, values log-normal with
-//!   a median of 100 octets and sigma 0.8.
+//! * `var`: no law is published that we know. Our approximations throughout: keys of 31 bytes, values log-normal with
+//!   a median of 100 bytes and sigma 0.8.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ use super::alias::Alias;
 use super::quantile::{QuantileTable, extreme, lognormal, pareto};
 use super::rng::{below, mix64};
 
-/// The largest value, in octets, that a law with a long tail yields: memcached's usual limit less room for the header.
+/// The largest value, in bytes, that a law with a long tail yields: memcached's usual limit less room for the header.
 const VALUE_BYTES_MAX: f64 = 1_000_000.0;
 /// The largest key of the protocol.
 pub(super) const KEY_BYTES_MAX: u16 = 250;
@@ -143,7 +143,7 @@ impl SizeLaw {
         SizeLaw { keys, values }
     }
 
-    /// Octets of key and value of the key with these random bits.
+    /// Bytes of key and value of the key with these random bits.
     #[inline]
     pub(super) fn pick(&self, bits: u64) -> (u16, u32) {
         let other = mix64(bits ^ 0xa076_1d64_78bd_642f);

@@ -143,7 +143,7 @@ pub(super) struct Burst<K> {
     cold_keys: u64,
 }
 
-/// The sizes of the cold items, which add up to a given number of octets.
+/// The sizes of the cold items, which add up to a given number of bytes.
 #[derive(Clone)]
 struct ColdItems {
     next_key: u64,
@@ -153,7 +153,7 @@ struct ColdItems {
 }
 
 impl ColdItems {
-    /// The next item's key and octets. The last two give way to the sum; every item stays within the range.
+    /// The next item's key and bytes. The last two give way to the sum; every item stays within the range.
     fn next(&mut self, attributes: &Attributes) -> Option<(u64, u32)> {
         if self.bytes_left == 0 {
             return None;

@@ -45,7 +45,7 @@ pub(super) fn meant<'a>(word: &str, all: impl Iterator<Item = &'a str>) -> Strin
     }
 }
 
-/// Octets to change, to add and to take away (Levenshtein); words that begin alike count as near.
+/// Bytes to change, to add and to take away (Levenshtein); words that begin alike count as near.
 fn distance(a: &str, b: &str) -> usize {
     if a.len() > 2 && (b.starts_with(a) || a.starts_with(b)) {
         return 1;

@@ -11,122 +11,127 @@ use larder_sim::mrc::{Analysis, Curve, Method, Settings, Unit, analyse};
 use larder_sim::plan::{Goal, Latencies, Limits, Model, Overheads, Planner, Prices, Steps, Zipf};
 use larder_sim::progress::Progress;
 
-use super::{Failure, OutputArgs, SourceArgs, count};
+use super::failure::Failure;
+use super::output::OutputArgs;
+use super::source::SourceArgs;
+use super::values::{count, number_and_unit, size};
 
-/// How far the curve that is planned with may be from the one computed, in miss ratio.
+/// Maximum error of the planned curve, in miss ratio.
 const TOLERANCE: f64 = 1e-4;
-/// Latency of the back end in microseconds where nothing is known of it: Mlcached, Table 1.
+/// Latency of the back end in microseconds where it is unknown: Mlcached, Table 1.
 const BACKEND_US: f64 = 10_000.0;
 
-/// The flags of which one says what is read how often.
+/// The flags of which exactly one gives the popularity of the items.
 const POPULARITIES: [&str; 5] = ["curve", "trace", "workload", "zipf", "paper"];
 
 /// Flags of `larder plan`. A GB is 2^30 bytes.
 #[derive(Args)]
 #[command(group = ArgGroup::new("popularity").required(true).args(POPULARITIES))]
 pub(super) struct PlanArgs {
-    /// Plan over the curve that `larder mrc --json` wrote
+    /// Plan for the curve in this file, written by `larder mrc --json`
     #[arg(long, value_name = "FILE")]
     curve: Option<PathBuf>,
-    /// Plan over a trace: its curve is computed first
+    /// Plan for this trace: its miss-ratio curve is computed first
     #[arg(long, value_name = "TRACE")]
     trace: Option<PathBuf>,
-    /// The trace's format, where its name and first lines do not tell: oracle-general, twitter, csv, keys
+    /// Format of the trace: oracle-general, twitter, csv or keys [default: detected from the name and the first
+    /// lines]
     #[arg(long, requires = "trace")]
     format: Option<String>,
-    /// Skip lines of the trace that cannot be read, and count them, instead of stopping at the first
+    /// Skip and count lines of the trace that cannot be read, instead of stopping at the first one
     #[arg(long, requires = "trace")]
     skip_bad: bool,
-    /// Plan over a generated workload
+    /// Plan for a generated workload, such as zipfian:keys=1m,requests=10m
     #[arg(long, value_name = "WORKLOAD")]
     workload: Option<String>,
-    /// Plan over Zipf's law: keys=4g,alpha=0.9,value=256; with parts=100 the law ranks equal parts of the
-    /// keys
+    /// Plan for Zipf's law, such as keys=4g,alpha=0.9,value=256; with parts=100 the law ranks 100 equal parts of the
+    /// keys instead of single keys
     #[arg(long, value_name = "LAW", value_parser = zipf)]
     zipf: Option<Zipf>,
-    /// Reproduce the example of the paper Mlcached, its figures beside ours
+    /// Reproduce the example of the Mlcached paper, with its figures beside ours
     #[arg(long, conflicts_with_all = ["sla", "budget"])]
     paper: bool,
-    /// Stop after this many requests of the trace or workload
+    /// Stop after this many requests of the trace or workload, such as 10m
     #[arg(long, value_name = "REQUESTS")]
     limit: Option<String>,
-    /// The curve is of a sample of one key in so many: the real sizes are so many times larger
+    /// The curve is that of a sample of one key in FACTOR: all sizes are multiplied by FACTOR
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     scale: f64,
-    /// Look at no more than this many keys of the trace or workload at a time (SHARDS), such as 8k
+    /// Estimate the curve from at most this many keys of the trace or workload at a time, such as 8k (SHARDS)
     #[arg(long, value_name = "KEYS", value_parser = count)]
     shards_size: Option<u64>,
 
-    /// The cheapest split whose mean latency is at most this, such as 500us
+    /// Find the cheapest split whose mean latency is at most this, such as 500us
     #[arg(long, value_name = "TIME", value_parser = micros)]
     sla: Option<f64>,
-    /// The fastest split that costs at most this
+    /// Find the fastest split that costs at most this
     #[arg(long, value_name = "MONEY", value_parser = money)]
     budget: Option<f64>,
 
-    /// Price of a GB of memory
+    /// Price of a GB of memory, in any currency
     #[arg(long, value_name = "MONEY", default_value_t = 10.0)]
     dram_price: f64,
-    /// Price of a GB of flash
+    /// Price of a GB of flash, in the same currency
     #[arg(long, value_name = "MONEY", default_value_t = 0.68)]
     flash_price: f64,
-    /// One way over the network
+    /// Latency of the network, one way, such as 50us
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = micros)]
     network_latency: f64,
-    /// An answer from memory
+    /// Latency of an answer from memory, such as 100us
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = micros)]
     dram_latency: f64,
-    /// An answer from flash
+    /// Latency of an answer from flash, such as 200us
     #[arg(long, value_name = "TIME", default_value = "200us", value_parser = micros)]
     flash_latency: f64,
-    /// An answer of the back end (default: the mean penalty of a miss if the trace knows penalties, else
-    /// 10ms)
+    /// Latency of the back end, such as 10ms [default: the mean penalty of a miss if the trace knows penalties, else
+    /// 10ms]
     #[arg(long, value_name = "TIME", value_parser = micros)]
     backend_latency: Option<f64>,
-    /// Bytes of memory that an item in memory takes besides key and value
+    /// Bytes of memory per item in memory, in addition to key and value
     #[arg(long, value_name = "BYTES", default_value_t = 32.0)]
     dram_overhead: f64,
-    /// Bytes of flash that an item on flash takes besides key and value
+    /// Bytes of flash per item on flash, in addition to key and value
     #[arg(long, value_name = "BYTES", default_value_t = 0.0)]
     flash_overhead: f64,
-    /// Bytes of memory that an item on flash takes
+    /// Bytes of memory per item on flash
     #[arg(long, value_name = "BYTES", default_value_t = 2.5)]
     flash_index: f64,
-    /// Mean bytes of key and value, where the curve does not know them
+    /// Mean size of key and value in bytes, where the curve does not know it
     #[arg(long, value_name = "BYTES")]
     item_bytes: Option<f64>,
-    /// The least memory, such as 8g
+    /// Minimum amount of memory, such as 8g
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size)]
     dram_min: f64,
-    /// The most memory
+    /// Maximum amount of memory, such as 64g
     #[arg(long, value_name = "SIZE", value_parser = size)]
     dram_max: Option<f64>,
-    /// The most flash
+    /// Maximum amount of flash, such as 1t
     #[arg(long, value_name = "SIZE", value_parser = size)]
     flash_max: Option<f64>,
-    /// Memory comes in multiples of this
+    /// Memory is bought in multiples of this, such as 8g
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "flash_step")]
     dram_step: Option<f64>,
-    /// Flash comes in multiples of this
+    /// Flash is bought in multiples of this, such as 100g
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "dram_step")]
     flash_step: Option<f64>,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// A source as the other commands take it.
+/// The flags of a source as in the other commands.
 #[derive(Parser)]
 struct SourceWords {
     #[command(flatten)]
     source: SourceArgs,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(super) fn run(args: PlanArgs) -> Result<(), Failure> {
     if args.paper {
         return args.output.deliver(&paper::report().map_err(Failure::Failed)?);
     }
-    // Until the curve is there an item is as large as can be: then no flag is refused that the curve may justify.
+    // Before the curve is known, items are assumed to be as large as possible. Then no flag is refused that the curve
+    // may justify.
     args.model(args.item_bytes.unwrap_or(f64::MAX), BACKEND_US).check().map_err(Failure::Usage)?;
     let (mut curve, notices) = args.popularity()?;
     curve.scale(args.scale);
@@ -172,8 +177,7 @@ impl PlanArgs {
         Ok((curve, notices))
     }
 
-    /// The trace or workload, in the words of the other commands, which have the trace without a flag before
-    /// it.
+    /// The trace or workload in the syntax of the other commands, which take the trace without a flag.
     fn source(&self) -> Result<SourceArgs, Failure> {
         let mut words = vec![OsString::from("plan")];
         for (flag, value) in
@@ -190,7 +194,7 @@ impl PlanArgs {
         words.map(|words| words.source).map_err(|error| usage(error.to_string()))
     }
 
-    /// The model, with what the curve knows of items and penalties.
+    /// The model, completed with what the curve knows of item sizes and penalties.
     fn model_of(&self, curve: &Curve) -> Result<Model, Failure> {
         let known = Some(curve.item_bytes_mean).filter(|bytes| *bytes > 0.0);
         let item_bytes = self.item_bytes.or(known).ok_or_else(item_bytes_unknown)?;
@@ -198,7 +202,7 @@ impl PlanArgs {
         Ok(self.model(item_bytes, backend_us))
     }
 
-    /// The model that the flags describe; `backend_us` counts where they do not tell the back end's latency.
+    /// The model given by the flags; `backend_us` applies where they do not give the latency of the back end.
     fn model(&self, item_bytes: f64, backend_us: f64) -> Model {
         Model {
             prices: Prices { dram_per_gb: self.dram_price, flash_per_gb: self.flash_price },
@@ -231,27 +235,19 @@ fn item_bytes_unknown() -> Failure {
     Failure::Usage("the curve does not know how large items are; --item-bytes is needed".to_owned())
 }
 
-/// An amount of money above 0.
+/// Parses an amount of money above 0.
 fn money(text: &str) -> Result<f64, String> {
     let amount = text.parse().ok().filter(|amount: &f64| *amount > 0.0 && amount.is_finite());
     amount.ok_or_else(|| format!("'{text}' is no amount of money above 0"))
 }
 
-/// A number in front of a unit, and the unit.
-fn number_and_unit(text: &str) -> Option<(f64, &str)> {
-    let text = text.trim();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 = digits.parse().ok()?;
-    (number >= 0.0 && number.is_finite()).then_some((number, &text[digits.len()..]))
-}
-
-/// A factor from 1 on.
+/// Parses a factor of at least 1.
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor| (1.0..=1e9).contains(factor));
     factor.ok_or_else(|| format!("'{text}' is no factor from 1 to 1000000000"))
 }
 
-/// A duration such as `500us`, `10ms`, `1s`, in microseconds.
+/// Parses a duration such as `500us`, `10ms`, `1s` into microseconds.
 fn micros(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is no duration, such as 500us, 10ms, 1s");
     match number_and_unit(text).ok_or_else(wrong)? {
@@ -262,22 +258,7 @@ fn micros(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A size such as `4096`, `64m`, `1.5g` (powers of 1024), in bytes.
-pub(super) fn size(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is no size, such as 4096, 64m, 90g");
-    let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
-    let power = match unit.to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(wrong()),
-    };
-    Ok(number * (1_u64 << power) as f64)
-}
-
-/// A Zipf law such as `keys=4g,alpha=3,value=256`.
+/// Parses a Zipf law such as `keys=4g,alpha=3,value=256`.
 fn zipf(text: &str) -> Result<Zipf, String> {
     const KNOWN: &str =
         "a law has keys, alpha, value and, if wanted, parts: keys=4g,alpha=3,value=256,parts=100";

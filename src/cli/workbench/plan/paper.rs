@@ -1,4 +1,4 @@
-//! `larder plan --paper`: the example of Mlcached, its figures beside ours.
+//! `larder plan --paper`: the example of the Mlcached paper, with its figures beside ours.
 
 use larder_sim::plan::{
     GB, Goal, Hypothesis, Limits, Model, PAPER, Planner, Split, frontier, hypotheses, reproduce,
@@ -7,10 +7,10 @@ use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table};
 
 use super::show::{COLUMNS, cells};
 
-/// The paper's amounts of DRAM and flash in GB, in the order of its results: without and with flash at the
-/// budget, without and with flash at the SLA.
+/// The paper's amounts of DRAM and flash in GB, in the order of its results: without and with flash at the budget,
+/// then without and with flash at the SLA.
 const AMOUNTS: [(f64, f64); 4] = [(143.4, 0.0), (90.0, 900.0), (133.1, 0.0), (10.0, 150.0)];
-/// What each of them is.
+/// The names of the four results.
 const NAMES: [&str; 4] =
     ["$1500, DRAM alone", "$1500, DRAM and flash", "500 us, DRAM alone", "500 us, DRAM and flash"];
 
@@ -30,7 +30,7 @@ const DOUBTS: &str = "\
     1.8 are as good as within 2 %, and k^-1.07 over the keys within 7 %. For a hundred parts speak the \
     printed amounts, and an exponent that follows from the printed alpha.";
 
-/// The report.
+/// Makes the report.
 pub(super) fn report() -> Result<Report, String> {
     let (planner, splits) = reproduce()?;
     let mut report = Report {
@@ -86,7 +86,7 @@ fn results(splits: &[Option<Split>; 4]) -> Table {
     table
 }
 
-/// The paper's own amounts under the law.
+/// The results of the paper's own amounts under the law.
 fn own_amounts(planner: &Planner) -> Table {
     let columns: Vec<&str> = std::iter::once("the paper's amounts").chain(COLUMNS).collect();
     let mut table = Table::new("The paper's amounts as printed, priced and timed by its equations", &columns);

@@ -1,14 +1,14 @@
-//! A plan as a report.
+//! The report of a plan.
 
 use larder_sim::plan::{Frontier, GB, Goal, Model, Planner, Prices, Split, frontier};
 use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table};
 
-/// Amounts of money at which the front is looked at.
+/// Number of budgets at which the front is computed.
 const BUDGETS: u32 = 40;
-/// The most rows of the front in a table; the picture shows all.
+/// Maximum number of rows of the front in a table; the chart shows all.
 const FRONT_ROWS: usize = 14;
 
-/// The plan: the best splits for each goal, how they depend on prices, and the front.
+/// The plan: the best splits for each goal, their dependence on prices, and the front.
 pub(super) fn report(planner: &Planner, goals: &[Goal], notices: &[String]) -> Result<Report, String> {
     let mut report = Report { title: "What to buy".to_owned(), facts: facts(planner), ..Report::default() };
     report.facts.extend(notices.iter().map(|notice| ("notice".to_owned(), notice.clone())));
@@ -23,7 +23,7 @@ pub(super) fn report(planner: &Planner, goals: &[Goal], notices: &[String]) -> R
     Ok(report)
 }
 
-/// What is planned with, as facts of a report.
+/// The inputs of the plan.
 fn facts(planner: &Planner) -> Vec<(String, String)> {
     let (model, curve) = (planner.model(), planner.curve());
     let Model { prices, latencies, overheads, limits, .. } = model;
@@ -66,12 +66,12 @@ fn facts(planner: &Planner) -> Vec<(String, String)> {
     facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// To a tenth, without a decimal that is 0.
+/// Rounds to a tenth, and drops a decimal of 0.
 fn rounded(us: f64) -> f64 {
     (us * 10.0).round() / 10.0
 }
 
-/// Decimals of GB and of money that tell sizes apart: more, the smaller the data.
+/// The decimals of GB and of money needed to tell sizes apart; more decimals for smaller data.
 fn decimals(planner: &Planner) -> usize {
     match planner.curve().footprint() as f64 / GB {
         gb if gb >= 100.0 => 1,

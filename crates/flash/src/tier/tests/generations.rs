@@ -159,7 +159,7 @@ fn whoever_looks_while_everything_is_dropped_sees_nothing_that_was_hidden() {
             scope.spawn(look);
             scope.spawn(look);
             std::thread::sleep(Duration::from_millis(5));
-            flash.drop_all(&mut flash.append());
+            flash.components().log.drop_without_floor();
             std::thread::sleep(Duration::from_millis(1));
             dropped.store(true, SeqCst);
         });
@@ -178,16 +178,18 @@ fn a_tier_whose_log_is_full_is_closed_cleanly_all_the_same() {
     let stored = items.find(|n| {
         let key = format!("key {n:08}");
         let put = |bench: &Bench| bench.put(key.as_bytes(), &[1; 8], 0);
-        put(&bench) == Put::Shed && !bench.flash.write_sealed() && put(&bench) == Put::Shed
+        put(&bench) == Put::Shed
+            && !bench.flash.components().writer.write_sealed()
+            && put(&bench) == Put::Shed
     });
     let stored = stored.expect("a log of 1.5 MiB is full some day");
     for n in 0..stored {
         bench.invalidate(format!("key {n:08}").as_bytes());
-        if !bench.flash.fallback.is_empty() {
+        if bench.flash.owes_invalidations() {
             break;
         }
     }
-    assert!(!bench.flash.fallback.is_empty(), "{:?}", bench.flash.stats());
+    assert!(bench.flash.owes_invalidations(), "{:?}", bench.flash.stats());
     assert!(bench.value(b"key 00000000").is_none());
     bench.flash.close().unwrap();
 }
@@ -201,14 +203,18 @@ fn a_log_that_nothing_has_room_to_merge_loses_its_oldest_and_goes_on() {
     });
     let key = |n: u32| format!("key {n:08}").into_bytes();
     let mut items = 0..1000;
-    items.find(|n| bench.put(&key(*n), &[*n as u8; 1500], 0) == Put::Shed && !bench.flash.write_sealed());
-    bench.flash.write_sealed();
+    items.find(|n| {
+        bench.put(&key(*n), &[*n as u8; 1500], 0) == Put::Shed
+            && !bench.flash.components().writer.write_sealed()
+    });
+    bench.flash.components().writer.write_sealed();
     // All other zones are taken, and no generation could go in place of a merge.
-    while bench.flash.zones().free.len() > 2 {
-        bench.flash.take_free_zone();
+    let space = bench.flash.components().space;
+    while space.free() > 2 {
+        space.take_zone();
     }
     for _ in 0..3 {
-        bench.flash.reclaim_round();
+        bench.flash.components().reclaim.round();
     }
     let stats = bench.flash.stats();
     assert!(stats.is_on && stats.merges_given_up > 0 && stats.quick_drops > 0, "{stats:?}");

@@ -260,9 +260,9 @@ fn tear(bench: &Bench, device: &dyn Device, zone: ZoneId) {
     let ZoneState::Open(bytes) = device.report(zone).unwrap().state else { panic!("the zone is not open") };
     let head = Head {
         kind: Kind::Log,
-        sequence: bench.flash.next_sequence().unwrap(),
+        sequence: bench.flash.components().meta.next_sequence().unwrap(),
         sealed_sequence: u64::MAX,
-        device_uuid: bench.flash.uuid,
+        device_uuid: bench.flash.components().meta.device_uuid(),
         cas_base: 0,
         generation: 0,
         first_hash: 0,
@@ -290,16 +290,15 @@ fn a_segment_that_was_torn_takes_none_with_it_that_were_whole() {
         stored(&bench, "kept", b"value");
         write_out(&bench, 0);
         // In another zone than what it hides.
-        let first = bench.flash.zones().zones.iter().position(|zone| !zone.segments.is_empty()).unwrap();
+        let newest = |bench: &Bench| bench.flash.components().space.newest_segments();
+        let first = newest(&bench).iter().position(|sequence| *sequence > 0).unwrap();
         let mut round = 1;
         let last = loop {
             bench.invalidate(b"deleted");
             write_out(&bench, round);
             round += 1;
-            let has =
-                |zone: &crate::tier::zones::Zone| zone.segments.last().map_or(0, |last| last.sequence());
             let newest =
-                bench.flash.zones().zones.iter().enumerate().max_by_key(|(_, zone)| has(zone)).unwrap().0;
+                newest(&bench).into_iter().enumerate().max_by_key(|(_, sequence)| *sequence).unwrap().0;
             if newest != first {
                 break ZoneId(newest as u32);
             }
@@ -310,7 +309,7 @@ fn a_segment_that_was_torn_takes_none_with_it_that_were_whole() {
         for start in 0..3 {
             let mut bench = Bench::on(device.clone(), again);
             bench.settle();
-            while bench.flash.recover_step() {}
+            while bench.flash.components().restart.step() {}
             assert_eq!(bench.value(b"kept").as_deref(), Some(&b"value"[..]), "start {start}, {closes}");
             assert!(bench.value(b"deleted").is_none(), "start {start}, {closes}");
             if closes {

@@ -1,4 +1,4 @@
-//! The cache's policy over columns of items.
+//! Larder's policy over a model of columns in which every item has size 1.
 
 use larder_cache::{
     Candidate, ColumnId, ColumnStanding, Judged, KeyHash, Part, Patience, Resident, Residents, Temperature,
@@ -6,26 +6,25 @@ use larder_cache::{
 };
 use larder_temperature::{Digest, Reference};
 
-use super::WARMTH_BITS;
-use crate::mix::mix64;
-use crate::policy::{Access, Policy};
+use crate::mix::{SplitMix, mix64};
+use crate::policy::interface::{Access, Policy, WARMTH_BITS};
 
-/// Columns the capacity is divided into, unless they would hold more than [`COLUMN_ITEMS_MAX`].
+/// Target number of columns, unless the columns would then hold more than [`COLUMN_ITEMS_MAX`] items.
 const COLUMNS_WANTED: u32 = 1000;
-/// Most items of a column: those of 512 octets in one of 256 KiB.
+/// Maximum items per column: as many as a column of 256 KiB holds items of 512 bytes.
 const COLUMN_ITEMS_MAX: u32 = 512;
-/// References that reach the policy together: a half per cent of the capacity, and what a page holds at most. A
-/// server's caches are so much larger that a page is less than that.
+/// Access records per batch: half a percent of the capacity, and at most as many as one page of the server holds. The
+/// caches of a server are so large that a page is less than half a percent.
 const BATCH_SHARE: u32 = 200;
 const BATCH_MAX: u32 = 1024;
-/// No place.
+/// Marks an item without a column, and a dead item in a column.
 const ABSENT: u32 = u32::MAX;
 
-/// A column of items.
+/// One column of the model.
 struct Column {
-    /// Its items' numbers; [`ABSENT`] = dead.
+    /// Key numbers of the items; [`ABSENT`] = dead.
     items: Vec<u32>,
-    /// How many it may hold.
+    /// Number of items that fit into the column.
     room: u32,
     live: u32,
     birth: u64,
@@ -33,54 +32,55 @@ struct Column {
     part: Part,
 }
 
-/// What the index knows of an item.
+/// The index entry of an item.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Its column, or [`ABSENT`].
+    /// The column of the item, or [`ABSENT`].
     column: u32,
-    /// Its position there, and its warmth in the two highest bits.
+    /// Position of the item in its column. The two highest bits are the warmth.
     at: u32,
 }
 
 const WARM: u32 = 1 << 30;
 const GONE: Entry = Entry { column: ABSENT, at: 0 };
 
-/// A policy over columns of items.
+/// A cache of columns under one of Larder's policies.
 pub(super) struct Columns {
     warmth_bits: f64,
     temperature: Box<dyn Temperature>,
     capacity: u32,
     columns: Vec<Column>,
     free: Vec<u32>,
-    /// Columns that are being filled: with new items, and with survivors.
+    /// The columns being filled: with new items, and with survivors of reclaimed columns.
     open: Option<u32>,
     survivors: Option<u32>,
     index: Vec<Entry>,
     births: u64,
     live: u64,
-    /// References on their way to the policy.
+    /// Access records that have not yet reached the policy.
     references: Vec<Reference>,
     batch: usize,
-    lots: u64,
+    rng: SplitMix,
     patience: Patience,
-    /// A column on its way out, kept for their memory.
+    /// Buffers for reclaiming a column, kept to reuse their memory.
     leaving: Vec<u32>,
     judged: Vec<Judged>,
     verdicts: Vec<Verdict>,
 }
 
-/// The hash of a key's number.
+/// The hash of a key number.
 fn hash(id: u32) -> KeyHash {
     KeyHash(mix64(u64::from(id)))
 }
 
-/// References that reach the policy together, where nobody says otherwise.
+/// Default number of access records per batch.
 pub(super) fn batch_for(capacity: u32) -> usize {
     (capacity / BATCH_SHARE).clamp(1, BATCH_MAX) as usize
 }
 
 impl Columns {
-    /// For `capacity` items. The published hitmap judges single items, as its paper does.
+    /// A cache of `capacity` items. With the published hitmap every column holds one item, because its paper judges
+    /// single items.
     pub(super) fn new(capacity: u32, kind: TemperatureKind, seed: u64) -> Columns {
         let room = match kind {
             TemperatureKind::HitmapPublished => 1,
@@ -91,7 +91,7 @@ impl Columns {
         columns
     }
 
-    /// For `capacity` items in columns of `room`; `batch` references reach the policy together.
+    /// A cache of `capacity` items in columns of `room` items; the policy gets access records in batches of `batch`.
     pub(super) fn of(
         mut temperature: Box<dyn Temperature>,
         capacity: u32,
@@ -103,7 +103,8 @@ impl Columns {
         let columns: Vec<Column> = (0..count)
             .map(|number| Column {
                 items: Vec::new(),
-                // What is left over is spread, so that the rooms add up to the capacity.
+                // The remainder of the division is spread over the columns, so that their rooms add up to the
+                // capacity.
                 room: capacity / count + u32::from(number < capacity % count),
                 live: 0,
                 birth: 0,
@@ -125,8 +126,8 @@ impl Columns {
             live: 0,
             references: Vec::new(),
             batch,
-            lots: seed,
-            // As many items as the keeper's eight passes would meet in columns of the largest size.
+            rng: SplitMix::new(seed),
+            // Eight passes of the server's keeper, scaled to as many items in smaller columns.
             patience: Patience::of_passes(8 * COLUMN_ITEMS_MAX / room),
             leaving: Vec::new(),
             judged: Vec::new(),
@@ -134,25 +135,25 @@ impl Columns {
         }
     }
 
-    /// Leaves a trace, and hands a full batch to the policy.
+    /// Notes an access record, and passes a full batch to the policy.
     fn note(&mut self, reference: Reference) {
         if reference.digest().bits() >= self.temperature.wanted_below() {
             return;
         }
         self.references.push(reference);
         if self.references.len() >= self.batch {
-            let mut draw = Draw { columns: &self.columns, lots: &mut self.lots };
-            self.temperature.refer(&self.references, &mut draw);
+            let mut residents = ColumnSampler { columns: &self.columns, rng: &mut self.rng };
+            self.temperature.refer(&self.references, &mut residents);
             self.references.clear();
         }
     }
 
-    /// Puts an item into `column`, which has room.
+    /// Appends an item to `column`, which must have room.
     fn put(&mut self, id: u32, column: u32) {
-        let place = &mut self.columns[column as usize];
-        self.index[id as usize] = Entry { column, at: place.items.len() as u32 };
-        place.items.push(id);
-        place.live += 1;
+        let taking = &mut self.columns[column as usize];
+        self.index[id as usize] = Entry { column, at: taking.items.len() as u32 };
+        taking.items.push(id);
+        taking.live += 1;
     }
 
     fn has_room(&self, column: u32) -> bool {
@@ -191,7 +192,7 @@ impl Columns {
         open
     }
 
-    /// The pass over one column, as the keeper's.
+    /// Reclaims one column, like one pass of the server's keeper.
     fn reclaim(&mut self) {
         let columns = &self.columns;
         let victim = self.temperature.victim(&mut |column, birth| {
@@ -206,7 +207,7 @@ impl Columns {
             })
         });
         let Some(ColumnId(victim)) = victim else {
-            // Nothing is sealed but the survivors' column: it is next.
+            // Only the column of survivors holds items: seal it, so that it can be the victim.
             if let Some(survivors) = self.survivors.take() {
                 self.seal(survivors);
             }
@@ -227,7 +228,7 @@ impl Columns {
         (self.leaving, self.verdicts) = (leaving, verdicts);
     }
 
-    /// Takes everything out of a column and asks who may stay.
+    /// Removes all items from a column and asks the policy which of them to keep.
     fn empty(&mut self, victim: u32) {
         let column = &mut self.columns[victim as usize];
         column.is_sealed = false;
@@ -249,7 +250,7 @@ impl Columns {
         self.free.push(victim);
     }
 
-    /// The column that takes the next survivor. One is free: that which was just emptied.
+    /// The column that takes the next survivor. A free column exists: the one just emptied.
     fn survivors_column(&mut self) -> u32 {
         if let Some(survivors) = self.survivors {
             if self.has_room(survivors) {
@@ -272,7 +273,7 @@ impl Policy for Columns {
         }
         let entry = &mut self.index[id];
         if entry.column != ABSENT {
-            // The warmth counts to 3 and stays there.
+            // The warmth saturates at 3.
             entry.at = if entry.at / WARM < 3 { entry.at + WARM } else { entry.at };
             self.note(Reference::read(Digest::of(hash(access.id))));
             return true;
@@ -307,28 +308,27 @@ impl Policy for Columns {
         self.live
     }
 
-    /// Two bits of warmth where they count, and ghost, hitmap and shadows.
+    /// Two bits of warmth where the policy uses them, and the ghost table, the hitmap and its shadows.
     fn metadata_bits(&self) -> f64 {
         let capacity = u64::from(self.capacity);
         self.warmth_bits + self.temperature.bytes_for(capacity) as f64 * 8.0 / capacity as f64
     }
 }
 
-/// Draws places at random; those that are empty are drawn in vain.
-struct Draw<'a> {
+/// Samples random positions of the columns. A position without a live item yields nothing.
+struct ColumnSampler<'a> {
     columns: &'a [Column],
-    lots: &'a mut u64,
+    rng: &'a mut SplitMix,
 }
 
-impl Residents for Draw<'_> {
+impl Residents for ColumnSampler<'_> {
     fn sample(&mut self, count: usize, found: &mut Vec<Resident>) {
         for _ in 0..count {
-            *self.lots = self.lots.wrapping_add(crate::mix::GOLDEN);
-            let lot = mix64(*self.lots);
-            let number = ((lot >> 32) * self.columns.len() as u64) >> 32;
+            let random = self.rng.next();
+            let number = ((random >> 32) * self.columns.len() as u64) >> 32;
             let column = &self.columns[number as usize];
-            let place = ((lot & 0xffff_ffff) * u64::from(column.room)) >> 32;
-            if let Some(&id) = column.items.get(place as usize)
+            let position = ((random & 0xffff_ffff) * u64::from(column.room)) >> 32;
+            if let Some(&id) = column.items.get(position as usize)
                 && id != ABSENT
             {
                 found.push(Resident { hash: hash(id), column: ColumnId(number as u32), birth: column.birth });

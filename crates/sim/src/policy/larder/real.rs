@@ -1,4 +1,4 @@
-//! The product's cache on the time of a trace.
+//! The server's cache on the time of a trace.
 
 use std::sync::Arc;
 
@@ -7,52 +7,52 @@ use larder_cache::{
     StoreOutcome, TemperatureKind, Worker,
 };
 
-use super::WARMTH_BITS;
+use crate::policy::interface::WARMTH_BITS;
 
-/// An item as the trace has it.
+/// An item, as the trace describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct RealItem {
-    /// Dense number of its key.
+    /// Number of the key.
     pub id: u32,
-    /// Octets of the key. The key is made of the number: 4 octets at least, 250 at most, and always as long
-    /// as at the first appearance. What the key cannot be goes to the value's account.
+    /// Length of the key in bytes. [`RealCache`] makes the key from the number: at least 4 bytes, at most 250, and
+    /// always as long as at the key's first appearance. The rest of the length is added to the value.
     pub key_bytes: u16,
-    /// Octets of key and value.
+    /// Length of key and value together, in bytes.
     pub item_bytes: u32,
-    /// Seconds to live; 0 = for ever.
+    /// Time to live in seconds; 0 = the item never expires.
     pub ttl_s: u32,
 }
 
-/// The product's cache, run by one thread on the time of a trace.
+/// The server's cache, driven by one thread on the time of a trace.
 pub struct RealCache {
     cache: Arc<Cache>,
     worker: Worker,
     time_s: u32,
-    /// Length of each number's key; 0 = not met yet.
+    /// Length of the key of each key number; 0 = not met yet.
     key_lengths: Vec<u8>,
     key: [u8; KEY_BYTES_MAX],
     zeros: Vec<u8>,
-    /// Octets written since the keeper's work was last done.
+    /// Bytes written since the last pass of the keeper.
     written: u64,
 }
 
-/// Largest column, and how many the limit should hold at least; columns are halved until it does, down to the
-/// smallest. The product takes the largest from the machine's cache; here it is the usual one, so that
-/// results do not depend on the machine.
+/// The largest column size, the smallest, and the number of columns that the limit should hold at least; the column
+/// size is halved until it does. The server takes the largest size from the machine's cache; here the size is fixed,
+/// so that results do not depend on the machine.
 const COLUMN_BYTES: u32 = 256 << 10;
 const COLUMN_BYTES_MIN: u32 = 32 << 10;
 const COLUMNS_WANTED_MIN: u64 = 1000;
-/// The product's least limit, in bytes.
+/// The smallest memory limit that the server accepts, in bytes.
 pub const LIMIT_BYTES_MIN: u64 = 8 << 20;
-/// The largest item as a share of the limit.
+/// The largest item is the limit divided by this.
 const ITEM_SHARE: u64 = 8;
 const KEY_LENGTH_MIN: usize = 4;
 
 impl RealCache {
-    /// A cache of `limit_bytes`, the product's `-m`. It takes that much memory.
+    /// A cache with a memory limit of `limit_bytes`, the server's `-m`. It allocates that much memory.
     ///
     /// # Errors
-    /// Below 8 MiB, the product's least; or when the system refuses the memory.
+    /// A limit below 8 MiB, the server's minimum, or a refusal of the memory by the system.
     pub fn new(limit_bytes: u64, kind: TemperatureKind, seed: u64) -> Result<RealCache, String> {
         let mut column_bytes = COLUMN_BYTES;
         while column_bytes > COLUMN_BYTES_MIN && limit_bytes / u64::from(column_bytes) < COLUMNS_WANTED_MIN {
@@ -90,8 +90,8 @@ impl RealCache {
         }
     }
 
-    /// Looks an item up; a miss stores it, and so does a hit of another size, whose expiry stays. Returns whether it
-    /// was there.
+    /// Looks an item up and returns whether it was stored. A miss stores the item. A hit with another size stores the
+    /// item again with the same expiry.
     pub fn get_or_fill(&mut self, item: &RealItem) -> bool {
         let (length, value_bytes) = self.shape(item);
         let key = &self.key[..length];
@@ -111,7 +111,7 @@ impl RealCache {
         found.is_some()
     }
 
-    /// Stores an item. Returns whether it was there.
+    /// Stores an item. Returns whether it was stored before.
     pub fn set(&mut self, item: &RealItem) -> bool {
         let present = self.contains(item);
         let (length, value_bytes) = self.shape(item);
@@ -119,19 +119,19 @@ impl RealCache {
         present
     }
 
-    /// Stores an item if it is not there. Returns whether it was there.
+    /// Stores an item if it is absent. Returns whether it was stored before.
     pub fn add(&mut self, item: &RealItem) -> bool {
         let (length, value_bytes) = self.shape(item);
         self.store(length, value_bytes, item.ttl_s, Mode::Add) == StoreOutcome::NotStored
     }
 
-    /// Stores an item if it is there. Returns whether it was there.
+    /// Stores an item if it is present. Returns whether it was stored before.
     pub fn replace(&mut self, item: &RealItem) -> bool {
         let (length, value_bytes) = self.shape(item);
         self.store(length, value_bytes, item.ttl_s, Mode::Replace) != StoreOutcome::NotStored
     }
 
-    /// Gives an item that is there its new size; its expiry stays. Returns whether it was there.
+    /// Gives a stored item its new size and keeps its expiry. Returns whether it was stored.
     pub fn alter(&mut self, item: &RealItem) -> bool {
         let (length, value_bytes) = self.shape(item);
         let key = &self.key[..length];
@@ -141,7 +141,7 @@ impl RealCache {
         true
     }
 
-    /// Removes an item. Returns whether it was there.
+    /// Removes an item. Returns whether it was stored.
     pub fn delete(&mut self, item: &RealItem) -> bool {
         let (length, _) = self.shape(item);
         self.delete_key(length)
@@ -165,39 +165,39 @@ impl RealCache {
         outcome == DeleteOutcome::Deleted
     }
 
-    /// Whether an item is there; changes nothing.
+    /// Whether an item is stored. Changes nothing.
     pub fn contains(&mut self, item: &RealItem) -> bool {
         let (length, _) = self.shape(item);
         let key = &self.key[..length];
         self.worker.peek(self.cache.hash(key), key).is_some()
     }
 
-    /// Items held; expired ones count until the pass meets them.
+    /// The number of stored items. An expired item counts until the keeper's pass meets it.
     pub fn items(&self) -> u64 {
         self.cache.items()
     }
 
-    /// Octets of items, headers included.
+    /// Bytes of the stored items, headers included.
     pub fn used_bytes(&self) -> u64 {
         self.cache.memory_use().items_bytes
     }
 
-    /// Items evicted so far.
+    /// The number of evictions so far.
     pub fn evictions(&self) -> u64 {
         self.cache.totals().evictions
     }
 
-    /// Items that were dropped because their time was over.
+    /// The number of items dropped because they had expired.
     pub fn expired(&self) -> u64 {
         self.cache.totals().reclaimed
     }
 
-    /// Two bits of warmth, and ghost, hitmap and shadows.
+    /// Two bits of warmth, and the ghost table, the hitmap and its shadows.
     pub fn metadata_bits(&self) -> f64 {
         WARMTH_BITS + self.cache.memory_use().temperature_bytes as f64 * 8.0 / self.items().max(1) as f64
     }
 
-    /// Writes the item's key; returns its length and that of the value.
+    /// Writes the item's key into `self.key`. Returns the lengths of the key and of the value.
     fn shape(&mut self, item: &RealItem) -> (usize, u32) {
         let at = item.id as usize;
         if at >= self.key_lengths.len() {
@@ -211,8 +211,8 @@ impl RealCache {
         (length, item.item_bytes.saturating_sub(length as u32))
     }
 
-    /// Stores zeros under the key that [`RealCache::shape`] wrote. What is too large is refused and, as in
-    /// the product, the old item goes.
+    /// Stores zeros under the key that [`RealCache::shape`] wrote. As in the server, an item that is too large is
+    /// refused, and the old item is removed.
     fn store(&mut self, length: usize, value_bytes: u32, ttl_s: u32, mode: Mode) -> StoreOutcome {
         let key = &self.key[..length];
         if !self.worker.fits(length, value_bytes.into()) {
@@ -247,7 +247,7 @@ impl RealCache {
         self.written += (length as u64) + u64::from(value_bytes);
         if self.written >= u64::from(self.cache.column_bytes()) {
             self.written = 0;
-            // What the worker has noted reaches the keeper at the latest now.
+            // Passes the worker's access records to the keeper before the pass.
             self.worker.tick();
             self.cache.tend();
         }

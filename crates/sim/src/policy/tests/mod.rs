@@ -194,7 +194,7 @@ fn the_same_seed_gives_the_same_hits_and_another_seed_gives_others() {
     for name in ["redis-lru", "lhd", "hyperbolic"] {
         let hits = |seed| {
             let mut policy = build(name, 100, seed).expect("known");
-            let mut random = super::random::Random::new(1);
+            let mut random = crate::mix::SplitMix::new(1);
             let ids = (0..20_000).map(|_| random.below(400).min(random.below(400)));
             let accesses = ids.map(|id| Access { id, size: 1, time_s: 0, penalty_us: 0, next: 0 });
             accesses.map(|access| policy.access(&access)).collect::<Vec<bool>>()

@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use proptest::prelude::*;
 
+use crate::mix::SplitMix;
 use crate::policy::heap::Heap;
 use crate::policy::lhd_classes::Classes;
-use crate::policy::random::{Random, Urn};
+use crate::policy::sample_set::SampleSet;
 use crate::policy::sketch::Sketch;
 use crate::policy::slots::Slots;
 
@@ -20,7 +21,7 @@ proptest! {
         let mut ghosts = BTreeSet::new();
         for (what, id, to, size) in steps {
             let at = (0..3).find_map(|list| {
-                lists[list].iter().position(|&(there, _)| there == id).map(|place| (list, place))
+                lists[list].iter().position(|&(there, _)| there == id).map(|position| (list, position))
             });
             prop_assert_eq!(slots.find(id).is_some(), at.is_some());
             match (what, slots.find(id), at) {
@@ -28,22 +29,22 @@ proptest! {
                     slots.add_to(to, id, size, ());
                     lists[usize::from(to)].push_front((id, size));
                 }
-                (0, Some(slot), Some((list, place))) => {
+                (0, Some(slot), Some((list, position))) => {
                     slots.free(slot);
-                    lists[list].remove(place);
+                    lists[list].remove(position);
                     ghosts.remove(&id);
                 }
-                (1, Some(slot), Some((list, place))) => {
+                (1, Some(slot), Some((list, position))) => {
                     slots.resize(slot, size);
-                    lists[list][place].1 = size;
+                    lists[list][position].1 = size;
                 }
                 (2, Some(slot), _) => {
                     slots.make_ghost(slot);
                     ghosts.insert(id);
                 }
-                (_, Some(slot), Some((list, place))) => {
+                (_, Some(slot), Some((list, position))) => {
                     slots.move_to(to, slot);
-                    let moved = lists[list].remove(place).expect("there");
+                    let moved = lists[list].remove(position).expect("there");
                     lists[usize::from(to)].push_front(moved);
                 }
                 _ => unreachable!("found in one only"),
@@ -138,13 +139,13 @@ fn the_sketch_halves_after_ten_uses_per_item() {
 
 #[test]
 fn the_urn_draws_each_slot_about_as_often() {
-    let mut urn = Urn::default();
-    (0..20).for_each(|slot| urn.put(slot));
-    (0..20).step_by(2).for_each(|slot| urn.take(slot));
-    let mut random = Random::new(3);
+    let mut residents = SampleSet::default();
+    (0..20).for_each(|slot| residents.insert(slot));
+    (0..20).step_by(2).for_each(|slot| residents.remove(slot));
+    let mut rng = SplitMix::new(3);
     let mut drawn = HashMap::<u32, u32>::new();
     for _ in 0..10_000 {
-        *drawn.entry(urn.draw(&mut random)).or_default() += 1;
+        *drawn.entry(residents.sample(&mut rng)).or_default() += 1;
     }
     assert_eq!(drawn.len(), 10);
     assert!(drawn.iter().all(|(&slot, &times)| slot % 2 == 1 && (850..1150).contains(&times)), "{drawn:?}");
@@ -154,12 +155,12 @@ fn the_urn_draws_each_slot_about_as_often() {
 fn a_density_is_the_hits_to_come_over_the_time_to_come() {
     let ages = 40;
     let mut classes = Classes::new(ages, 0);
-    let mut random = Random::new(9);
+    let mut rng = SplitMix::new(9);
     let (mut hits, mut events) = (vec![0.0; ages], vec![0.0; ages]);
     for _ in 0..3_000 {
-        let age = random.below(ages as u32) as usize;
+        let age = rng.below(ages as u32) as usize;
         events[age] += 1.0;
-        if random.below(3) == 0 {
+        if rng.below(3) == 0 {
             hits[age] += 1.0;
             classes.count_hit(ages as u32, age);
         } else {

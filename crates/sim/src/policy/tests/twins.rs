@@ -26,7 +26,7 @@ pub(super) struct Queues<P> {
 
 /// What a policy does with its queues.
 pub(super) trait Rules: Sized {
-    fn hit(queues: &mut Queues<Self>, queue: usize, place: usize, access: &Access);
+    fn hit(queues: &mut Queues<Self>, queue: usize, position: usize, access: &Access);
     fn miss(queues: &mut Queues<Self>, ghost: Option<(usize, usize)>, access: &Access);
     fn evict(queues: &mut Queues<Self>);
     fn removed(_queues: &mut Queues<Self>, _queue: usize, _place: usize) {}
@@ -46,7 +46,7 @@ impl<P> Queues<P> {
 
     fn find(&self, id: u32) -> Option<(usize, usize)> {
         self.queues.iter().enumerate().find_map(|(queue, items)| {
-            items.iter().position(|item| item.id == id).map(|place| (queue, place))
+            items.iter().position(|item| item.id == id).map(|position| (queue, position))
         })
     }
 
@@ -54,8 +54,8 @@ impl<P> Queues<P> {
         self.queues[..self.resident].iter().map(sum).sum()
     }
 
-    pub(super) fn relink(&mut self, from: usize, place: usize, to: usize) {
-        let item = self.queues[from].remove(place);
+    pub(super) fn relink(&mut self, from: usize, position: usize, to: usize) {
+        let item = self.queues[from].remove(position);
         self.queues[to].insert(0, item);
     }
 
@@ -95,9 +95,9 @@ impl<P: Rules> Twin for Queues<P> {
                 self.remove(access.id);
                 true
             }
-            Some((queue, place)) if queue < self.resident => {
-                self.queues[queue][place].size = access.size;
-                P::hit(self, queue, place, &access);
+            Some((queue, position)) if queue < self.resident => {
+                self.queues[queue][position].size = access.size;
+                P::hit(self, queue, position, &access);
                 self.make_room(0);
                 true
             }
@@ -111,9 +111,9 @@ impl<P: Rules> Twin for Queues<P> {
     }
 
     fn remove(&mut self, id: u32) {
-        if let Some((queue, place)) = self.find(id).filter(|&(queue, _)| queue < self.resident) {
-            P::removed(self, queue, place);
-            self.queues[queue].remove(place);
+        if let Some((queue, position)) = self.find(id).filter(|&(queue, _)| queue < self.resident) {
+            P::removed(self, queue, position);
+            self.queues[queue].remove(position);
         }
     }
 
@@ -125,8 +125,8 @@ impl<P: Rules> Twin for Queues<P> {
 struct Lru;
 
 impl Rules for Lru {
-    fn hit(q: &mut Queues<Lru>, _: usize, place: usize, _: &Access) {
-        q.relink(0, place, 0);
+    fn hit(q: &mut Queues<Lru>, _: usize, position: usize, _: &Access) {
+        q.relink(0, position, 0);
     }
     fn miss(q: &mut Queues<Lru>, _: Option<(usize, usize)>, access: &Access) {
         q.make_room(access.size);
@@ -202,9 +202,9 @@ impl Twin for Clock {
     }
 
     fn remove(&mut self, id: u32) {
-        if let Some(place) = self.ring.iter().position(|item| item.0 == id) {
-            self.ring.remove(place);
-            self.hand -= usize::from(place < self.hand);
+        if let Some(position) = self.ring.iter().position(|item| item.0 == id) {
+            self.ring.remove(position);
+            self.hand -= usize::from(position < self.hand);
         }
     }
 
@@ -223,8 +223,8 @@ struct Sieve {
 }
 
 impl Rules for Sieve {
-    fn hit(q: &mut Queues<Sieve>, _: usize, place: usize, _: &Access) {
-        q.queues[0][place].uses = 1;
+    fn hit(q: &mut Queues<Sieve>, _: usize, position: usize, _: &Access) {
+        q.queues[0][position].uses = 1;
     }
     fn miss(q: &mut Queues<Sieve>, _: Option<(usize, usize)>, access: &Access) {
         q.make_room(access.size);
@@ -235,24 +235,24 @@ impl Rules for Sieve {
             if q.policy.hand >= q.queues[0].len() {
                 q.policy.hand = 0;
             }
-            let place = q.queues[0].len() - 1 - q.policy.hand;
-            if q.queues[0][place].uses == 0 {
-                q.queues[0].remove(place);
+            let position = q.queues[0].len() - 1 - q.policy.hand;
+            if q.queues[0][position].uses == 0 {
+                q.queues[0].remove(position);
                 // The hand has got to the head if nothing is newer, and starts again at the tail then.
-                if place == 0 {
+                if position == 0 {
                     q.policy.hand = 0;
                 }
                 return;
             }
-            q.queues[0][place].uses = 0;
-            q.policy.hand = if place == 0 { 0 } else { q.policy.hand + 1 };
+            q.queues[0][position].uses = 0;
+            q.policy.hand = if position == 0 { 0 } else { q.policy.hand + 1 };
         }
     }
-    fn removed(q: &mut Queues<Sieve>, _: usize, place: usize) {
-        let older = q.queues[0].len() - 1 - place;
+    fn removed(q: &mut Queues<Sieve>, _: usize, position: usize) {
+        let older = q.queues[0].len() - 1 - position;
         if older < q.policy.hand {
             q.policy.hand -= 1;
-        } else if older == q.policy.hand && place == 0 {
+        } else if older == q.policy.hand && position == 0 {
             q.policy.hand = 0;
         }
     }
@@ -289,14 +289,14 @@ impl Segmented {
 }
 
 impl Rules for Segmented {
-    fn hit(q: &mut Queues<Segmented>, queue: usize, place: usize, access: &Access) {
+    fn hit(q: &mut Queues<Segmented>, queue: usize, position: usize, access: &Access) {
         q.policy.now_s = access.time_s;
-        let item = &mut q.queues[queue][place];
+        let item = &mut q.queues[queue][position];
         if !item.fetched {
             item.fetched = true;
         } else if queue == 2 {
             item.time_s = access.time_s;
-            q.relink(2, place, 1);
+            q.relink(2, position, 1);
         } else if item.uses == 0 {
             item.uses = 1;
             item.time_s = access.time_s;
@@ -327,8 +327,8 @@ pub(super) fn segmented(capacity: u64) -> Box<dyn Twin> {
 struct Slru;
 
 impl Rules for Slru {
-    fn hit(q: &mut Queues<Slru>, queue: usize, place: usize, _: &Access) {
-        q.relink(queue, place, (queue + 1).min(3));
+    fn hit(q: &mut Queues<Slru>, queue: usize, position: usize, _: &Access) {
+        q.relink(queue, position, (queue + 1).min(3));
         for segment in [3, 2, 1] {
             while sum(&q.queues[segment]) > q.capacity / 4 {
                 q.pass(segment, segment - 1);

@@ -9,14 +9,14 @@ use crate::policy::sketch::Sketch;
 struct TwoQ;
 
 impl Rules for TwoQ {
-    fn hit(q: &mut Queues<TwoQ>, queue: usize, place: usize, _: &Access) {
+    fn hit(q: &mut Queues<TwoQ>, queue: usize, position: usize, _: &Access) {
         if queue == 1 {
-            q.relink(1, place, 1);
+            q.relink(1, position, 1);
         }
     }
     fn miss(q: &mut Queues<TwoQ>, ghost: Option<(usize, usize)>, access: &Access) {
-        if let Some((queue, place)) = ghost {
-            q.queues[queue].remove(place);
+        if let Some((queue, position)) = ghost {
+            q.queues[queue].remove(position);
         }
         q.make_room(access.size);
         q.put(usize::from(ghost.is_some()), access);
@@ -42,8 +42,8 @@ struct Arc {
 }
 
 impl Rules for Arc {
-    fn hit(q: &mut Queues<Arc>, queue: usize, place: usize, _: &Access) {
-        q.relink(queue, place, 1);
+    fn hit(q: &mut Queues<Arc>, queue: usize, position: usize, _: &Access) {
+        q.relink(queue, position, 1);
         q.policy.in_b2 = false;
         q.make_room(0);
         bound_ghosts(q);
@@ -57,8 +57,8 @@ impl Rules for Arc {
             Some(_) => q.policy.p = (q.policy.p - size * f64::max(1.0, b1 / b2)).max(0.0),
             None => {}
         }
-        if let Some((queue, place)) = ghost {
-            q.queues[queue].remove(place);
+        if let Some((queue, position)) = ghost {
+            q.queues[queue].remove(position);
             q.make_room(access.size);
             q.put(1, access);
         } else {
@@ -108,13 +108,13 @@ struct S3Fifo {
 }
 
 impl Rules for S3Fifo {
-    fn hit(q: &mut Queues<S3Fifo>, queue: usize, place: usize, _: &Access) {
-        let item = &mut q.queues[queue][place];
+    fn hit(q: &mut Queues<S3Fifo>, queue: usize, position: usize, _: &Access) {
+        let item = &mut q.queues[queue][position];
         item.uses = (item.uses + 1).min(3);
     }
     fn miss(q: &mut Queues<S3Fifo>, ghost: Option<(usize, usize)>, access: &Access) {
-        if let Some((queue, place)) = ghost {
-            q.queues[queue].remove(place);
+        if let Some((queue, position)) = ghost {
+            q.queues[queue].remove(position);
         }
         q.make_room(access.size);
         let warms_up = !q.policy.has_evicted && sum(&q.queues[0]) >= q.capacity / 10;
@@ -183,9 +183,9 @@ impl TinyLfu {
 }
 
 impl Rules for TinyLfu {
-    fn hit(q: &mut Queues<TinyLfu>, queue: usize, place: usize, access: &Access) {
+    fn hit(q: &mut Queues<TinyLfu>, queue: usize, position: usize, access: &Access) {
         q.policy.sketch.add(access.id);
-        q.relink(queue, place, if queue == 0 { 0 } else { 2 });
+        q.relink(queue, position, if queue == 0 { 0 } else { 2 });
         let main_max = q.capacity - (q.capacity / 100).max(1);
         while sum(&q.queues[2]) > main_max * 4 / 5 {
             q.pass(2, 1);

@@ -2,9 +2,9 @@
 //! all of it.
 
 use super::Twin;
+use crate::mix::SplitMix;
 use crate::policy::Access;
 use crate::policy::lhd_classes::Classes;
-use crate::policy::random::Random;
 
 #[derive(Clone)]
 struct Item {
@@ -46,8 +46,8 @@ impl<P: Rules> Ranked<P> {
         while self.items.iter().map(|item| u64::from(item.size)).sum::<u64>() + u64::from(size)
             > self.capacity
         {
-            let place = self.policy.victim(&self.items, self.now);
-            self.items.swap_remove(place);
+            let position = self.policy.victim(&self.items, self.now);
+            self.items.swap_remove(position);
         }
     }
 }
@@ -55,13 +55,13 @@ impl<P: Rules> Ranked<P> {
 impl<P: Rules> Twin for Ranked<P> {
     fn access(&mut self, access: &Access) -> bool {
         let size = access.size.max(1);
-        let place = self.items.iter().position(|item| item.id == access.id);
+        let position = self.items.iter().position(|item| item.id == access.id);
         if u64::from(size) > self.capacity {
             self.remove(access.id);
-            return place.is_some();
+            return position.is_some();
         }
         self.now += 1;
-        if place.is_none() {
+        if position.is_none() {
             self.make_room(size);
             self.items.push(Item {
                 id: access.id,
@@ -74,19 +74,19 @@ impl<P: Rules> Twin for Ranked<P> {
             });
         }
         let newest = self.items.len() - 1;
-        let item = &mut self.items[place.unwrap_or(newest)];
+        let item = &mut self.items[position.unwrap_or(newest)];
         item.size = size;
         item.uses += 1;
         item.used_at = self.now;
         item.next = access.next;
         self.policy.touched(item);
         self.make_room(0);
-        place.is_some()
+        position.is_some()
     }
 
     fn remove(&mut self, id: u32) {
-        if let Some(place) = self.items.iter().position(|item| item.id == id) {
-            self.items.swap_remove(place);
+        if let Some(position) = self.items.iter().position(|item| item.id == id) {
+            self.items.swap_remove(position);
         }
     }
 
@@ -97,13 +97,13 @@ impl<P: Rules> Twin for Ranked<P> {
 
 /// The place of the item of least key.
 fn least<K: PartialOrd>(items: &[Item], key: impl Fn(&Item) -> K) -> usize {
-    let mut place = 0;
+    let mut position = 0;
     for other in 1..items.len() {
-        if key(&items[other]) < key(&items[place]) {
-            place = other;
+        if key(&items[other]) < key(&items[position]) {
+            position = other;
         }
     }
-    place
+    position
 }
 
 struct Lfu;
@@ -128,9 +128,9 @@ impl Rules for Gdsf {
         item.rank = self.inflation + item.uses as f64 / f64::from(item.size);
     }
     fn victim(&mut self, items: &[Item], _: u64) -> usize {
-        let place = least(items, |item| (item.rank, item.used_at));
-        self.inflation = items[place].rank;
-        place
+        let position = least(items, |item| (item.rank, item.used_at));
+        self.inflation = items[position].rank;
+        position
     }
 }
 
@@ -153,7 +153,7 @@ pub(super) fn belady(capacity: u64) -> Box<dyn Twin> {
 
 /// The pool as Redis writes it down: 16 places, filled from the left, the most idle on the right.
 struct Redis {
-    random: Random,
+    rng: SplitMix,
     pool: [Option<(u64, u32)>; 16],
 }
 
@@ -161,7 +161,7 @@ impl Rules for Redis {
     fn touched(&mut self, _: &mut Item) {}
     fn victim(&mut self, items: &[Item], now: u64) -> usize {
         for _ in 0..5 {
-            let item = &items[self.random.below(items.len() as u32) as usize];
+            let item = &items[self.rng.below(items.len() as u32) as usize];
             let idle = now - item.used_at;
             let mut k = 0;
             while k < 16 && self.pool[k].is_some_and(|(pooled, _)| pooled < idle) {
@@ -180,9 +180,9 @@ impl Rules for Redis {
         }
         for k in (0..16).rev() {
             if let Some((_, id)) = self.pool[k].take()
-                && let Some(place) = items.iter().position(|item| item.id == id)
+                && let Some(position) = items.iter().position(|item| item.id == id)
             {
-                return place;
+                return position;
             }
         }
         panic!("the pool has at least what was sampled just now, or sixteen that are idle for longer");
@@ -190,24 +190,24 @@ impl Rules for Redis {
 }
 
 pub(super) fn redis(capacity: u64, seed: u64) -> Box<dyn Twin> {
-    Ranked::boxed(capacity, Redis { random: Random::new(seed), pool: [None; 16] })
+    Ranked::boxed(capacity, Redis { rng: SplitMix::new(seed), pool: [None; 16] })
 }
 
 struct Hyperbolic {
-    random: Random,
+    rng: SplitMix,
 }
 
 impl Rules for Hyperbolic {
     fn touched(&mut self, _: &mut Item) {}
     fn victim(&mut self, items: &[Item], now: u64) -> usize {
-        let drawn: Vec<usize> = (0..64).map(|_| self.random.below(items.len() as u32) as usize).collect();
-        let sample: Vec<Item> = drawn.iter().map(|&place| items[place].clone()).collect();
+        let drawn: Vec<usize> = (0..64).map(|_| self.rng.below(items.len() as u32) as usize).collect();
+        let sample: Vec<Item> = drawn.iter().map(|&position| items[position].clone()).collect();
         drawn[least(&sample, |item| item.uses as f64 / (now - item.came_at) as f64)]
     }
 }
 
 pub(super) fn hyperbolic(capacity: u64, seed: u64) -> Box<dyn Twin> {
-    Ranked::boxed(capacity, Hyperbolic { random: Random::new(seed) })
+    Ranked::boxed(capacity, Hyperbolic { rng: SplitMix::new(seed) })
 }
 
 #[derive(Clone)]
@@ -223,7 +223,7 @@ struct Tag {
 /// LHD with everything but the classes (which have their own tests) done anew.
 pub(super) struct LhdTwin {
     capacity: u64,
-    random: Random,
+    rng: SplitMix,
     tags: Vec<Tag>,
     classes: Classes,
     every: u64,
@@ -238,7 +238,7 @@ impl LhdTwin {
     pub(super) fn new(capacity: u64, seed: u64, classes: Classes, every: u32) -> LhdTwin {
         LhdTwin {
             capacity,
-            random: Random::new(seed),
+            rng: SplitMix::new(seed),
             tags: Vec::new(),
             classes,
             every: u64::from(every),
@@ -262,7 +262,7 @@ impl LhdTwin {
         while self.tags.iter().map(|tag| u64::from(tag.size)).sum::<u64>() + u64::from(size) > self.capacity {
             let samples = if self.now / self.every > 50 { 32 } else { 8 };
             let mut looked_at: Vec<usize> =
-                (0..samples).map(|_| self.random.below(self.tags.len() as u32) as usize).collect();
+                (0..samples).map(|_| self.rng.below(self.tags.len() as u32) as usize).collect();
             // The policy keeps these in a ring of 8, and looks from its first place on.
             let mut ring = self.admitted.clone();
             let turned = ring.len().saturating_sub(8);
@@ -270,9 +270,9 @@ impl LhdTwin {
             ring.rotate_right(turned % 8);
             looked_at.extend(ring.iter().filter_map(|&id| self.tags.iter().position(|tag| tag.id == id)));
             let mut victim = looked_at[0];
-            for &place in &looked_at {
-                if self.rank(&self.tags[place]) < self.rank(&self.tags[victim]) {
-                    victim = place;
+            for &position in &looked_at {
+                if self.rank(&self.tags[position]) < self.rank(&self.tags[victim]) {
+                    victim = position;
                 }
             }
             let keeps = 0.9f32;
@@ -293,8 +293,8 @@ impl Twin for LhdTwin {
             self.remove(access.id);
             return there.is_some();
         }
-        if let Some(place) = there {
-            let tag = &mut self.tags[place];
+        if let Some(position) = there {
+            let tag = &mut self.tags[position];
             let age = self.classes.coarse(self.now - tag.used_at);
             self.classes.count_hit(tag.last_age + tag.last_last_age, age);
             self.budget += i64::from(tag.explorer.take().unwrap_or(0));
@@ -311,14 +311,14 @@ impl Twin for LhdTwin {
                 explorer: None,
             });
         }
-        let place = there.unwrap_or(self.tags.len() - 1);
-        let explores = self.random.next().is_multiple_of(32);
-        self.tags[place].used_at = self.now;
+        let position = there.unwrap_or(self.tags.len() - 1);
+        let explores = self.rng.next().is_multiple_of(32);
+        self.tags[position].used_at = self.now;
         if explores && self.budget > 0 && self.now / self.every < 50 {
-            self.tags[place].explorer = Some(size);
+            self.tags[position].explorer = Some(size);
             self.budget -= i64::from(size);
         }
-        if there.is_none() && !explores && self.rank(&self.tags[place]) < self.victims {
+        if there.is_none() && !explores && self.rank(&self.tags[position]) < self.victims {
             self.admitted.push(access.id);
         }
         self.now += 1;
@@ -330,8 +330,8 @@ impl Twin for LhdTwin {
     }
 
     fn remove(&mut self, id: u32) {
-        if let Some(place) = self.tags.iter().position(|tag| tag.id == id) {
-            let tag = self.tags.swap_remove(place);
+        if let Some(position) = self.tags.iter().position(|tag| tag.id == id) {
+            let tag = self.tags.swap_remove(position);
             self.budget += i64::from(tag.explorer.unwrap_or(0));
         }
     }

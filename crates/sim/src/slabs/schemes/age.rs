@@ -1,14 +1,14 @@
 //! Facebook's balancing of ages (Nishtala et al., NSDI 2013; PAMA, section II).
 
-use super::{Scheme, Seen, Store};
+use crate::slabs::scheme::{Scheme, SlabAccess};
+use crate::slabs::store::Store;
 
-/// A class that replaces items is younger than the others when the age of its LRU item is below 80 % of the
-/// average age of the other classes' LRU items. It then gets a slab from the class with the oldest LRU item.
-/// Ages are in accesses.
+/// A class that must evict is "younger" than the others when the age of its LRU item is below 80 % of the mean age of
+/// the other classes' LRU items. It then gets a slab from the class with the oldest LRU item. Ages are in accesses.
 pub(super) struct Age;
 
 impl Scheme for Age {
-    fn seen(&mut self, _: &Seen, _: &Store) {}
+    fn on_access(&mut self, _: &SlabAccess, _: &Store) {}
 
     fn donor(&mut self, needy: usize, store: &Store) -> Option<usize> {
         let age = store.lru_age(needy)?;

@@ -1,13 +1,14 @@
 //! memcached's slab automover (release 1.4.11), as PAMA, section II, describes it.
 
-use super::{Scheme, Seen, Store};
+use crate::slabs::scheme::{Scheme, SlabAccess};
+use crate::slabs::store::Store;
 
-/// How many windows in a row decide.
+/// The number of consecutive windows that decide.
 const WINDOWS: u32 = 3;
 
-/// A class that has the most misses of all in three windows in a row gets a slab from a class that had none
-/// in them: from the one with the most slabs, for the description does not say from which. Then the three
-/// windows begin anew.
+/// A class with the most misses in three consecutive windows gets a slab from a class that had no misses in them.
+/// Among several such classes, the one with the most slabs gives; the description leaves this open. Then the count of
+/// windows restarts.
 pub(super) struct Automove {
     window: u64,
     elapsed: u64,
@@ -18,7 +19,7 @@ pub(super) struct Automove {
 }
 
 impl Automove {
-    /// For `groups` groups, with a window in accesses.
+    /// For `groups` groups and a window in accesses.
     ///
     /// # Errors
     /// An empty window.
@@ -36,7 +37,7 @@ impl Automove {
         })
     }
 
-    /// Takes a window down and empties it.
+    /// Evaluates the window and starts the next.
     fn close_window(&mut self) {
         let most = (0..self.misses.len()).min_by_key(|&group| std::cmp::Reverse(self.misses[group]));
         let worst = most.filter(|&group| self.misses[group] > 0);
@@ -50,9 +51,9 @@ impl Automove {
 }
 
 impl Scheme for Automove {
-    fn seen(&mut self, seen: &Seen, _: &Store) {
+    fn on_access(&mut self, access: &SlabAccess, _: &Store) {
         self.elapsed += 1;
-        self.misses[seen.group] += u64::from(!seen.hit);
+        self.misses[access.group] += u64::from(!access.hit);
     }
 
     fn donor(&mut self, _: usize, _: &Store) -> Option<usize> {

@@ -1,9 +1,10 @@
 //! Periodic slab allocation (Carra and Michiardi, ICC 2014; PAMA, section II).
 
-use super::{Scheme, Seen, Store};
+use crate::slabs::scheme::{Scheme, SlabAccess};
+use crate::slabs::store::Store;
 
-/// For every M misses a slab moves from the class with the fewest requests per slab to the class with the
-/// most misses, both counted since the last time. A class keeps its last slab.
+/// After every M misses, a slab moves from the class with the fewest requests per slab to the class with the most
+/// misses, both counted since the last move. A class keeps its last slab.
 pub(super) struct Psa {
     misses_max: u64,
     misses_all: u64,
@@ -37,10 +38,10 @@ impl Psa {
 }
 
 impl Scheme for Psa {
-    fn seen(&mut self, seen: &Seen, _: &Store) {
-        self.requests[seen.group] += 1;
-        self.misses[seen.group] += u64::from(!seen.hit);
-        self.misses_all += u64::from(!seen.hit);
+    fn on_access(&mut self, access: &SlabAccess, _: &Store) {
+        self.requests[access.group] += 1;
+        self.misses[access.group] += u64::from(!access.hit);
+        self.misses_all += u64::from(!access.hit);
     }
 
     fn donor(&mut self, _: usize, _: &Store) -> Option<usize> {

@@ -1,30 +1,32 @@
 //! Twemcache's random reassignment of slabs (PAMA, section II).
 
-use super::super::key_map::mix;
-use super::{Scheme, Seen, Store};
+use crate::mix::hash_of;
 
-/// A class without a free slot gets a slab of a class drawn at random from all that have one. If it draws
-/// itself, one of its items is replaced.
+use crate::slabs::scheme::{Scheme, SlabAccess};
+use crate::slabs::store::Store;
+
+/// A class without a free slot gets a slab from a class sampled at random among all that have one. If it samples
+/// itself, one of its own items is evicted.
 pub(super) struct Twemcache {
     seed: u64,
-    drawn: u64,
+    draws: u64,
 }
 
 impl Twemcache {
-    /// With lots drawn from `seed`.
+    /// A scheme whose random numbers start from `seed`.
     pub(super) fn new(seed: u64) -> Twemcache {
-        Twemcache { seed: mix(seed), drawn: 0 }
+        Twemcache { seed: hash_of(seed), draws: 0 }
     }
 }
 
 impl Scheme for Twemcache {
-    fn seen(&mut self, _: &Seen, _: &Store) {}
+    fn on_access(&mut self, _: &SlabAccess, _: &Store) {}
 
     fn donor(&mut self, _: usize, store: &Store) -> Option<usize> {
         let owners = store.slabs().iter().filter(|&&slabs| slabs > 0).count() as u64;
-        self.drawn += 1;
-        let lot = mix(self.seed ^ self.drawn).checked_rem(owners)?;
-        let owner = store.slabs().iter().enumerate().filter(|&(_, &slabs)| slabs > 0).nth(lot as usize);
+        self.draws += 1;
+        let random = hash_of(self.seed ^ self.draws).checked_rem(owners)?;
+        let owner = store.slabs().iter().enumerate().filter(|&(_, &slabs)| slabs > 0).nth(random as usize);
         owner.map(|(group, _)| group)
     }
 }

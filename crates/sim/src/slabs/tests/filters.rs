@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 
 use super::super::filters::{Bloom, GroupFilters, Probe};
-use super::super::key_map::mix;
+use crate::mix::hash_of;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn a_filter_knows_all_its_members_and_few_others(elements in 1_usize..2000, seed in any::<u64>()) {
         let mut filter = Bloom::new(elements);
-        let member = |at: u64| mix(seed.wrapping_add(at));
+        let member = |at: u64| hash_of(seed.wrapping_add(at));
         (0..elements as u64).for_each(|at| filter.insert(Probe::of(member(at))));
         prop_assert!((0..elements as u64).all(|at| filter.contains(Probe::of(member(at)))));
         let wrong = (0..10_000).filter(|at| filter.contains(Probe::of(member(1 << 40 | at)))).count();

@@ -52,8 +52,8 @@ fn windows_add_up_to_the_totals() {
 #[test]
 fn the_report_has_a_row_per_simulation_and_a_stacked_chart_each() {
     let outcomes = outcomes(2, 1);
-    let shown = Shown { source: "a sample".to_owned(), classes: vec![0, 1] };
-    let report = report(&settings(4096, None), &outcomes, &shown);
+    let options = ReportOptions { source: "a sample".to_owned(), classes: vec![0, 1] };
+    let report = report(&settings(4096, None), &outcomes, &options);
     let tables: Vec<_> = report
         .parts
         .iter()

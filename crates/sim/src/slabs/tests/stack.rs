@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::nodes::{NONE, Node, Nodes};
-use super::super::stack::{Place, Stack};
+use super::super::stack::{Stack, StackPosition};
 
 /// The stack as two vectors, top first.
 #[derive(Default)]
@@ -102,15 +102,15 @@ proptest! {
 #[test]
 fn places_count_from_the_end_of_the_residents() {
     let stack = Stack::new(3, 1, false);
-    let places: Vec<Place> = (0..=6).map(|zone| stack.place(zone)).collect();
+    let places: Vec<StackPosition> = (0..=6).map(|zone| stack.position(zone)).collect();
     let expected = [
-        Place::Elsewhere,
-        Place::Segment(2),
-        Place::Segment(1),
-        Place::Segment(0),
-        Place::Ghost(0),
-        Place::Ghost(1),
-        Place::Ghost(2),
+        StackPosition::Elsewhere,
+        StackPosition::Segment(2),
+        StackPosition::Segment(1),
+        StackPosition::Segment(0),
+        StackPosition::Ghost(0),
+        StackPosition::Ghost(1),
+        StackPosition::Ghost(2),
     ];
     assert_eq!(places, expected);
 }

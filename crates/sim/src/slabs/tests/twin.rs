@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 
-use super::super::key_map::mix;
 use super::super::*;
+use crate::mix::hash_of;
 use crate::{Op, PENALTY_UNKNOWN_US, Request};
 
 /// What tests have in common.
@@ -240,7 +240,7 @@ impl Twin {
         match self.name {
             "twemcache" => {
                 self.drawn += 1;
-                let lot = mix(mix(self.settings.scheme.seed) ^ self.drawn);
+                let lot = hash_of(hash_of(self.settings.scheme.seed) ^ self.drawn);
                 owners.get((lot % owners.len() as u64) as usize).copied()
             }
             "age" => {

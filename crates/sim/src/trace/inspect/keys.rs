@@ -1,56 +1,32 @@
 //! Counts per key, and the working set over time.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use super::super::sample::spread;
+use crate::mix::KeyMap;
 
-/// So many keys are counted one by one; beyond them a share of the keys stands for all.
+/// Up to this number of keys, every key is counted. Beyond it a share of the keys stands for all.
 pub const KEYS_EXACT_MAX: usize = 3_500_000;
 
-/// How many windows of time there are at most.
+/// Maximum number of windows of time.
 pub(super) const WINDOWS_MAX: usize = 64;
 
-/// The seed by which keys are chosen to stand for all.
+/// The seed by which the share of the keys is selected.
 const SEED: u64 = 0x5eed;
 
-/// Hashes keys by [`spread`].
-#[derive(Default)]
-pub(in super::super) struct SpreadHasher(u64);
-
-impl Hasher for SpreadHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, octets: &[u8]) {
-        octets.iter().for_each(|&octet| self.0 = spread(self.0 ^ u64::from(octet), 0));
-    }
-
-    #[inline]
-    fn write_u64(&mut self, key: u64) {
-        self.0 = spread(key, 0);
-    }
-}
-
-/// A table by keys. Nothing may depend on the order of its entries.
-pub(in super::super) type BySpread = BuildHasherDefault<SpreadHasher>;
-
-/// What is kept of a key: 16 octets.
+/// The statistics of one key, in 16 bytes.
 #[derive(Clone, Copy)]
-struct Seen {
-    /// One bit per window in which the key was asked for.
+struct KeyUse {
+    /// One bit for each window with a request to the key.
     windows: u64,
     requests: u32,
     item_bytes: u32,
 }
 
-/// Counts per key. Windows of time begin with a length of one (a second, or a request where there is no
-/// time) and double whenever there are more than [`WINDOWS_MAX`]; what is known of them stays exact. Where
-/// there are too many keys, those whose hash lies in the upper half of what is left go, as in fixed-size
-/// SHARDS (Waldspurger et al., FAST'15, section 3.3).
+/// Counts per key. A window of time initially lasts one second, or one request where the trace has no times. Its
+/// length doubles whenever there would be more than [`WINDOWS_MAX`] windows; the counts stay exact. Where there are
+/// too many keys, those whose hash lies in the upper half of the remaining range are dropped, as in fixed-size SHARDS
+/// (Waldspurger et al., FAST'15, section 3.3).
 pub(super) struct KeyTable {
-    seen: HashMap<u64, Seen, BySpread>,
+    uses: KeyMap<KeyUse>,
     keys_max: usize,
     halvings: u32,
     window_length: u64,
@@ -61,20 +37,20 @@ pub(super) struct KeyTable {
 /// One window of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Window {
-    /// Requests in it.
+    /// Requests in the window.
     pub(super) requests: u64,
-    /// Keys asked for in it.
+    /// Distinct keys requested in the window.
     pub(super) keys: f64,
-    /// Octets of these keys' items.
+    /// Bytes of these keys' items.
     pub(super) bytes: f64,
-    /// Keys asked for in it or before.
+    /// Distinct keys requested in the window or earlier.
     pub(super) keys_so_far: f64,
 }
 
 impl KeyTable {
     pub(super) fn new(keys_max: usize) -> KeyTable {
         KeyTable {
-            seen: HashMap::default(),
+            uses: KeyMap::default(),
             keys_max,
             halvings: 0,
             window_length: 1,
@@ -83,7 +59,7 @@ impl KeyTable {
         }
     }
 
-    /// Counts a request at this time (which never falls).
+    /// Counts a request at time `at`, which never decreases.
     #[inline]
     pub(super) fn add(&mut self, key: u64, item_bytes: u64, at: u64) {
         while at / self.window_length >= WINDOWS_MAX as u64 {
@@ -95,13 +71,13 @@ impl KeyTable {
         if self.halvings > 0 && !self.stays(key) {
             return;
         }
-        let seen = self.seen.entry(key).or_insert(Seen { windows: 0, requests: 0, item_bytes: 0 });
-        seen.windows |= 1 << window;
-        seen.requests = seen.requests.saturating_add(1);
+        let use_of_key = self.uses.entry(key).or_insert(KeyUse { windows: 0, requests: 0, item_bytes: 0 });
+        use_of_key.windows |= 1 << window;
+        use_of_key.requests = use_of_key.requests.saturating_add(1);
         if item_bytes > 0 {
-            seen.item_bytes = u32::try_from(item_bytes).unwrap_or(u32::MAX);
+            use_of_key.item_bytes = u32::try_from(item_bytes).unwrap_or(u32::MAX);
         }
-        if self.seen.len() > self.keys_max {
+        if self.uses.len() > self.keys_max {
             self.halve_keys();
         }
     }
@@ -113,10 +89,10 @@ impl KeyTable {
 
     #[cold]
     fn halve_keys(&mut self) {
-        while self.seen.len() > self.keys_max && self.halvings < 63 {
+        while self.uses.len() > self.keys_max && self.halvings < 63 {
             self.halvings += 1;
             let halvings = self.halvings;
-            self.seen.retain(|&key, _| spread(key, SEED) >> (64 - halvings) == 0);
+            self.uses.retain(|&key, _| spread(key, SEED) >> (64 - halvings) == 0);
         }
     }
 
@@ -129,48 +105,50 @@ impl KeyTable {
                 self.requests_by_window[2 * window] + self.requests_by_window[2 * window + 1];
         }
         self.requests_by_window[WINDOWS_MAX / 2..].fill(0);
-        self.seen.values_mut().for_each(|seen| seen.windows = joined_in_pairs(seen.windows));
+        self.uses
+            .values_mut()
+            .for_each(|use_of_key| use_of_key.windows = joined_in_pairs(use_of_key.windows));
     }
 
-    /// Whether all keys are counted.
+    /// Whether every key is counted.
     pub(super) fn is_exact(&self) -> bool {
         self.halvings == 0
     }
 
-    /// For how many keys each key stands that is counted.
+    /// The number of keys for which each counted key stands.
     pub(super) fn scale(&self) -> f64 {
         (1u64 << self.halvings) as f64
     }
 
-    /// Seconds or requests.
+    /// Length of a window in seconds or requests.
     pub(super) fn window_length(&self) -> u64 {
         self.window_length
     }
 
     /// Requests per key, the largest first.
     pub(super) fn counts_falling(&self) -> Vec<u32> {
-        let mut counts: Vec<u32> = self.seen.values().map(|seen| seen.requests).collect();
+        let mut counts: Vec<u32> = self.uses.values().map(|use_of_key| use_of_key.requests).collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         counts
     }
 
-    /// Octets of all items that are counted.
+    /// Bytes of the items of all counted keys.
     pub(super) fn footprint_bytes(&self) -> u64 {
-        self.seen.values().map(|seen| u64::from(seen.item_bytes)).sum()
+        self.uses.values().map(|use_of_key| u64::from(use_of_key.item_bytes)).sum()
     }
 
-    /// The windows, in order; keys and octets are scaled to all keys.
+    /// The windows, in order. Keys and bytes are scaled to all keys.
     pub(super) fn windows(&self) -> Vec<Window> {
         let mut keys = [0u64; WINDOWS_MAX];
         let mut bytes = [0u64; WINDOWS_MAX];
         let mut first = [0u64; WINDOWS_MAX];
-        for seen in self.seen.values() {
-            first[seen.windows.trailing_zeros() as usize % WINDOWS_MAX] += 1;
-            let mut left = seen.windows;
+        for use_of_key in self.uses.values() {
+            first[use_of_key.windows.trailing_zeros() as usize % WINDOWS_MAX] += 1;
+            let mut left = use_of_key.windows;
             while left != 0 {
                 let window = left.trailing_zeros() as usize;
                 keys[window] += 1;
-                bytes[window] += u64::from(seen.item_bytes);
+                bytes[window] += u64::from(use_of_key.item_bytes);
                 left &= left - 1;
             }
         }
@@ -189,7 +167,7 @@ impl KeyTable {
     }
 }
 
-/// Bit n of the answer is set if bit 2n or 2n + 1 is.
+/// Bit n of the result is set if bit 2n or bit 2n + 1 is set.
 fn joined_in_pairs(bits: u64) -> u64 {
     let mut joined = (bits | bits >> 1) & 0x5555_5555_5555_5555;
     joined = (joined | joined >> 1) & 0x3333_3333_3333_3333;

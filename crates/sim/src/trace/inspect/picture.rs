@@ -1,15 +1,23 @@
-//! The findings as a report.
+//! The report of an inspection.
 
-use super::keys::Window;
-use super::{Distribution, Inspector, KeyFindings, skew};
+use super::inspector::{Distribution, Inspector, KeyFindings};
+use super::keys::{KEYS_EXACT_MAX, Window};
+use super::skew;
 use crate::report::{Cell, Chart, Part, Report, Scale, Style, Table};
 use crate::{Op, Source};
 
-/// The quantiles that a table shows, in %.
+/// The quantiles of a table, in percent.
 const QUANTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
+impl Inspector {
+    /// The report. `source` gives the name of the trace and its remarks.
+    pub fn report(&self, source: &dyn Source) -> Report {
+        report(self, source)
+    }
+}
+
 /// Builds the report.
-pub(super) fn report(found: &Inspector, source: &dyn Source) -> Report {
+fn report(found: &Inspector, source: &dyn Source) -> Report {
     let keys = found.keys();
     let mut report = Report { title: format!("Trace {}", source.describe()), ..Report::default() };
     report.facts = facts(found, &keys);
@@ -20,7 +28,7 @@ pub(super) fn report(found: &Inspector, source: &dyn Source) -> Report {
         report.parts.push(Part::Text(format!(
             "Notice: more than {} keys: figures about keys are estimates from a share of them, \
              chosen by hash.",
-            super::KEYS_EXACT_MAX
+            KEYS_EXACT_MAX
         )));
     }
     let mut part = |part: Option<Part>| report.parts.extend(part);
@@ -89,7 +97,7 @@ fn operations(found: &Inspector) -> Table {
     table
 }
 
-/// Sizes, TTLs and penalties over the requests.
+/// The table of sizes, times to live and penalties.
 fn distributions(found: &Inspector) -> Option<Table> {
     let columns = ["of each request", "mean", "p1", "p10", "p50", "p90", "p99", "p99.9", "most"];
     let mut table = Table::new("Distributions over the requests (quantiles to three digits)", &columns);
@@ -116,7 +124,7 @@ fn popularity(keys: &KeyFindings) -> Table {
     table
 }
 
-/// What the windows are measured in.
+/// The unit of the windows.
 fn unit(found: &Inspector) -> &'static str {
     if found.fields.times { "s" } else { "requests" }
 }
@@ -204,7 +212,7 @@ fn sizes_chart(found: &Inspector) -> Option<Chart> {
     Some(chart)
 }
 
-/// The cumulative distribution, on a logarithmic axis.
+/// The cumulative distribution on a logarithmic axis.
 fn chart_of(of: &Distribution, title: &str, x: &str) -> Option<Chart> {
     if of.histogram.max() == 0 {
         return None;
@@ -216,7 +224,7 @@ fn chart_of(of: &Distribution, title: &str, x: &str) -> Option<Chart> {
     Some(chart)
 }
 
-/// At 40 steps per factor of ten: how many of the values are at most so large, in %.
+/// The percentage of values that are at most x, at 40 steps per power of ten.
 fn cumulative(of: &Distribution) -> Vec<(f64, f64)> {
     let (least, most) = (of.histogram.min_nz().max(1), of.histogram.max());
     let steps_of = |value: u64| (libm::log10(value as f64) * 40.0) as i32;

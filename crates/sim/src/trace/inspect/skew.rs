@@ -1,28 +1,27 @@
 //! How unevenly the requests are spread over the keys.
 
-/// Zipf's law, fitted: the key of rank r gets a share proportional to r^-theta.
+/// A fit of Zipf's law: the key of rank r gets a share proportional to r^-theta.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Zipf {
     /// The exponent.
     pub theta: f64,
-    /// How well a straight line fits on paper ruled by logarithms: the coefficient of determination, at
-    /// most 1.
+    /// The coefficient of determination of the straight line in logarithmic coordinates, at most 1.
     pub r_squared: f64,
 }
 
-/// Ranks per factor of ten at which the law is fitted and drawn.
+/// Ranks per power of ten at which the law is fitted and drawn.
 const RANKS_PER_DECADE: f64 = 12.0;
 
-/// A variance of ln(requests) that is nothing but rounding: all keys are asked for equally often.
+/// A variance of ln(requests) below this is rounding: all keys are requested equally often.
 const EVEN: f64 = 1e-20;
 
-/// Fewer keys than this tell nothing.
+/// Minimum number of keys for a fit.
 const KEYS_MIN: usize = 10;
 
 impl Zipf {
-    /// A line through (ln rank, ln requests) by least squares, at ranks evenly spaced by logarithm, over
-    /// the keys with two requests or more: the tail of single requests is flat whatever the law. `counts`:
-    /// falling.
+    /// Fits a line through (ln rank, ln requests) by least squares, at ranks evenly spaced by their logarithm. Only
+    /// keys with at least two requests count, because the tail of single requests is flat under any law. `counts`
+    /// must be falling.
     pub(super) fn fit(counts: &[u32]) -> Option<Zipf> {
         let repeated = counts.partition_point(|&count| count >= 2);
         if repeated < KEYS_MIN {
@@ -50,7 +49,7 @@ fn mean(values: impl Iterator<Item = f64>, n: f64) -> f64 {
     values.sum::<f64>() / n
 }
 
-/// Ranks from 1 to `last`, evenly spaced by logarithm, none twice.
+/// Ranks from 1 to `last`, evenly spaced by logarithm, without repetitions.
 pub(super) fn log_ranks(last: usize) -> impl Iterator<Item = usize> {
     let mut before = 0;
     let steps = (libm::log10(last.max(1) as f64) * RANKS_PER_DECADE) as usize + 1;
@@ -62,8 +61,8 @@ pub(super) fn log_ranks(last: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The share of all requests that goes to this share of the keys, the most asked (one key at least).
-/// `counts`: falling.
+/// The share of all requests that go to the most popular keys, of which `share_of_keys` is the share (at least one
+/// key). `counts` must be falling.
 pub(super) fn top_share(counts: &[u32], share_of_keys: f64) -> f64 {
     let top = libm::ceil(counts.len() as f64 * share_of_keys) as usize;
     let sum = |counts: &[u32]| counts.iter().map(|&count| u64::from(count)).sum::<u64>();

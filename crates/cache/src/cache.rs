@@ -1,0 +1,307 @@
+//! The cache that all threads share: the facade over its parts.
+
+use crate::clock::Clock;
+use crate::counters::Totals;
+use crate::demoter::{Demoter, Levels};
+use crate::item_store::{FlashNeeds, ItemStore};
+use crate::keeper::{KeeperHandle, Round};
+use crate::level::FlashLevel;
+use crate::options::{CacheError, CacheOptions, MemoryUse};
+use crate::references::pages_bytes_max;
+use crate::save::{Saved, settle_flash};
+use crate::temperature::{TemperatureKind, TemperatureStats};
+use crate::transfers::Transfers;
+use larder_flash::Flash;
+use larder_item::KeyHash;
+use larder_memory::PageKind;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// The cache that all threads share. Requests run through a [`Worker`](crate::Worker), one for each thread.
+pub struct Cache {
+    pub(crate) store: ItemStore,
+    pub(crate) keeper: KeeperHandle,
+    /// The way to flash, if there is a tier behind memory.
+    pub(crate) demoter: Option<Demoter>,
+    pub(crate) transfers: Transfers,
+    /// The largest item, in bytes (`-I`).
+    item_bytes_max: u64,
+    temperature: TemperatureKind,
+    /// When a delayed flush is due, on the clock; 0 = none.
+    flush_due_s: AtomicU32,
+    /// Held while a flush that is due is carried out.
+    flush_when_due: Mutex<()>,
+    registered_workers: AtomicU32,
+}
+
+impl Cache {
+    /// A cache in memory alone: see [`Cache::with_flash`].
+    ///
+    /// # Errors
+    /// When the limit is too small, or when the pages asked for are not to be had.
+    pub fn new(options: CacheOptions) -> Result<Arc<Cache>, CacheError> {
+        Cache::with_flash(options, None)
+    }
+
+    /// Reserves the arena and the index. With a flash tier, keys are hashed with the tier's seed, and CAS numbers go on above
+    /// those on flash. The caller opens the tier before, and starts and ends the tier's threads.
+    ///
+    /// # Errors
+    /// When the limit is too small, or when the pages asked for are not to be had.
+    pub fn with_flash(options: CacheOptions, flash: Option<FlashLevel>) -> Result<Arc<Cache>, CacheError> {
+        let demoter = flash.map(Demoter::new);
+        let needs = demoter.as_ref().map(|demoter| FlashNeeds {
+            seed: demoter.flash().seed(),
+            cas_floor: demoter.flash().cas_floor(),
+        });
+        let temperature = options.temperature;
+        let kept_bytes = pages_bytes_max(options.workers, temperature.logs_all())
+            + demoter.as_ref().map_or(0, Demoter::admission_bytes);
+        let store = ItemStore::new(&options, needs, kept_bytes)?;
+        let policy = temperature.build_on(options.cuda);
+        Ok(Arc::new(Cache {
+            keeper: KeeperHandle::new(&store, policy, temperature.logs_all()),
+            store,
+            demoter,
+            transfers: Transfers::default(),
+            item_bytes_max: options.item_bytes_max,
+            temperature,
+            flush_due_s: AtomicU32::new(0),
+            flush_when_due: Mutex::default(),
+            registered_workers: AtomicU32::new(0),
+        }))
+    }
+
+    /// Memory, and the way to flash.
+    #[inline]
+    pub(crate) fn levels(&self) -> Levels<'_> {
+        Levels { store: &self.store, demoter: self.demoter.as_ref() }
+    }
+
+    /// The number of the next worker.
+    pub(crate) fn register_worker(&self) -> usize {
+        let number = self.registered_workers.fetch_add(1, Ordering::Relaxed) as usize;
+        assert!(number < self.store.workers_max(), "more workers than were announced");
+        number
+    }
+
+    /// Starts the keeper's thread. It ends when [`Cache::stop_keeper`] is called.
+    ///
+    /// # Errors
+    /// When the system refuses another thread.
+    pub fn keep(self: &Arc<Cache>) -> std::io::Result<JoinHandle<()>> {
+        let cache = self.clone();
+        std::thread::Builder::new().name("keeper".into()).spawn(move || {
+            while cache.keeper.wait() {
+                cache.tick();
+                Round::run_calmly(&cache.keeper, cache.levels());
+                cache.keeper.note_cpu_time();
+            }
+        })
+    }
+
+    /// Ends the keeper's thread.
+    pub fn stop_keeper(&self) {
+        self.keeper.stop();
+    }
+
+    /// One round of the keeper's work, for a caller that runs the cache without the keeper's thread.
+    pub fn tend(&self) {
+        Round::run_to_the_end(&self.keeper, self.levels());
+    }
+
+    /// Statistics of the policy. Waits for a pass that is going on.
+    pub fn temperature_facts(&self) -> TemperatureStats {
+        self.keeper.stats()
+    }
+
+    /// Pages of references that were dropped because the keeper was late.
+    pub fn dropped_pages(&self) -> u64 {
+        self.keeper.dropped_pages()
+    }
+
+    /// CPU time of the keeper's thread up to its last round, in nanoseconds.
+    pub fn keeper_cpu_ns(&self) -> u64 {
+        self.keeper.cpu_ns()
+    }
+
+    /// Takes all memory for columns from the machine now, `threads` slabs at a time, so that no write waits later for the
+    /// kernel to fill pages with zeros. Gives up between two slabs when `go_on` says no.
+    pub fn prefault(&self, threads: usize, go_on: impl Fn() -> bool + Sync) {
+        self.store.prefault(threads, go_on);
+    }
+
+    /// The flash tier.
+    pub fn flash_tier(&self) -> Option<&Arc<Flash>> {
+        self.demoter.as_ref().map(Demoter::flash)
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Clock {
+        &self.store.clock
+    }
+
+    /// Hashes a key.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        self.store.hasher.hash(key)
+    }
+
+    /// The largest item in bytes (`-I`).
+    pub fn item_bytes_max(&self) -> u64 {
+        self.item_bytes_max
+    }
+
+    /// The longest value, in bytes, that is stored in one piece. Longer ones arrive through an [`crate::Upload`].
+    pub fn whole_value_bytes_max(&self) -> usize {
+        self.store.memory.chunk_bytes_max() as usize
+    }
+
+    /// The most that connection buffers may hold, in bytes.
+    pub fn buffers_cap_bytes(&self) -> u64 {
+        self.store.limits.budget().buffers_bytes
+    }
+
+    /// How many items the index holds. Expired items count until the pass meets them.
+    pub fn items(&self) -> u64 {
+        self.store.index.len()
+    }
+
+    /// Log2 of the number of index buckets, rounded up.
+    pub fn hashpower(&self) -> u32 {
+        self.store.index.buckets().next_power_of_two().trailing_zeros()
+    }
+
+    /// Whether the index is short of buckets and growing.
+    pub fn is_growing(&self) -> bool {
+        self.store.index.needs_growth()
+    }
+
+    /// How the cache knows which items are warm.
+    pub fn temperature_kind(&self) -> TemperatureKind {
+        self.temperature
+    }
+
+    /// In one sentence, which pages the arena got.
+    pub fn pages_sentence(&self) -> String {
+        self.store.memory.pages_description()
+    }
+
+    /// Whether some of the items are in huge pages that the administrator has reserved.
+    pub fn has_reserved_pages(&self) -> bool {
+        self.store.memory.pages() == PageKind::ExplicitHuge
+    }
+
+    /// Bytes of one column.
+    pub fn column_bytes(&self) -> u32 {
+        self.store.memory.geometry().column_bytes
+    }
+
+    /// The sum of all workers' counters and the keeper's.
+    pub fn totals(&self) -> Totals {
+        self.store.totals()
+    }
+
+    /// Bytes held, by purpose.
+    pub fn memory_use(&self) -> MemoryUse {
+        let budget = self.store.limits.budget();
+        let memory = &self.store.memory;
+        MemoryUse {
+            limit_bytes: budget.limit_bytes,
+            columns_bytes: memory.mapped_bytes(),
+            free_columns_bytes: memory.free_columns() as u64 * self.store.column_bytes(),
+            items_bytes: self.store.live_bytes(),
+            index_bytes: self.store.index.bytes(),
+            buffers_cap_bytes: budget.buffers_bytes,
+            bookkeeping_bytes: budget.bookkeeping_bytes,
+            temperature_bytes: self.store.limits.temperature_bytes(),
+        }
+    }
+
+    /// Seconds since the last use of the item that was evicted last; 0 before the first eviction.
+    pub fn evicted_idle_s(&self) -> u32 {
+        self.store.evicted_idle_s()
+    }
+
+    /// About how many seconds ago the oldest column that holds items was begun. An item in it is older only if it was moved
+    /// there.
+    pub fn age_s(&self) -> u32 {
+        self.store.age_s()
+    }
+
+    /// Live bytes as the columns count them, for tests that compare them with `items_bytes`, which the items count.
+    #[doc(hidden)]
+    pub fn live_in_columns(&self) -> u64 {
+        self.store.live_in_columns()
+    }
+
+    /// `cache_memlimit`: a new limit in bytes. The keeper gives back columns beyond it. Returns whether the limit was taken:
+    /// it can go down to 8 MiB, and up to what was reserved at the start.
+    pub fn set_limit(&self, bytes: u64) -> bool {
+        let is_set = self.store.limits.set(bytes);
+        if is_set {
+            self.store.share_out();
+            self.keeper.wake();
+        }
+        is_set
+    }
+
+    /// `flush_all`: everything stored up to now is gone, at once or when the clock reads `due_s`.
+    pub fn flush(&self, due_s: Option<u32>) {
+        match due_s {
+            Some(at_s) if at_s > self.store.clock.now_s() => self.flush_due_s.store(at_s, Ordering::Relaxed),
+            _ => {
+                // As with memcached, a flush now replaces one that was to come.
+                self.flush_due_s.store(0, Ordering::Relaxed);
+                self.flush_now();
+            }
+        }
+    }
+
+    fn flush_now(&self) {
+        self.levels().flush();
+        self.keeper.wake();
+    }
+
+    /// Once a second: moves the clock, and carries out a delayed flush that is due.
+    pub fn tick(&self) -> u32 {
+        let now_s = self.store.clock.tick();
+        let due_s = self.flush_due_s.load(Ordering::Relaxed);
+        if due_s != 0 && due_s <= now_s {
+            // One of the threads that see the flush due carries it out, and the others wait for it. So a store after a tick is
+            // not removed by a flush that was due before.
+            let _one_at_a_time = self.flush_when_due.lock().expect("no panic under this lock");
+            if self.flush_due_s.load(Ordering::Relaxed) == due_s {
+                self.flush_now();
+                // Unless another flush was set meanwhile.
+                let _ = self.flush_due_s.compare_exchange(due_s, 0, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+        now_s
+    }
+
+    /// At a graceful stop, after the workers have stopped and before the tier is closed: puts what is live in memory on flash,
+    /// the coldest first, so that the warmest is the newest there. Items that flash does not take, and items that have
+    /// expired, are invalidated. Admission is not asked. Waits for a device that is behind, but for ten seconds at most while
+    /// it takes nothing.
+    ///
+    /// A tier that is closed without this, or [`Cache::leave_to_flash`], comes back with the versions that memory had
+    /// replaced. A delayed flush is carried out now, for after the restart nobody would remember it.
+    pub fn save_to_flash(&self) -> Saved {
+        self.settle_flash(true)
+    }
+
+    /// As [`Cache::save_to_flash`], but nothing is written: flash keeps what it has, except what memory has replaced.
+    pub fn leave_to_flash(&self) -> Saved {
+        self.settle_flash(false)
+    }
+
+    fn settle_flash(&self, write: bool) -> Saved {
+        let Some(demoter) = &self.demoter else { return Saved::default() };
+        if self.flush_due_s.load(Ordering::Relaxed) != 0 {
+            self.flush(None);
+        }
+        settle_flash(&self.store, demoter, write)
+    }
+}

@@ -1,0 +1,363 @@
+//! The way of items out of memory: to flash, or for good.
+//!
+//! One rule keeps the two levels consistent: **the thread that removes the last entry of a key first makes flash right, under
+//! the writer bit of the key's bucket.** Either it puts the item itself on flash, where the item is then the newest version,
+//! or it invalidates whatever flash has of the key. (A *clean* item is on flash already, and nothing is written.) So for a
+//! key without an entry in memory, the newest version is on flash, if there is one at all.
+//!
+//! [`Levels`] is what the callers hold: the store, and the [`Demoter`] if there is a flash tier.
+
+use crate::admission::{Admission, Admitted, Offered};
+use crate::counters::Counters;
+use crate::item_store::{ItemStore, Life};
+use crate::level::{Exclusive, FlashLevel, to_unix_s};
+use larder_flash::{Commit, Flash, FlashItem, Put, Recover};
+use larder_item::{KeyHash, Location, State};
+use larder_memory::{Guard, Item, Value};
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long the keeper waits for flash before it goes on with a column, and how long between two looks.
+const FLASH_WAIT_MAX: Duration = Duration::from_millis(20);
+const FLASH_PAUSE: Duration = Duration::from_micros(200);
+
+/// Memory, and the way to flash if there is a tier behind memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Levels<'a> {
+    pub(crate) store: &'a ItemStore,
+    pub(crate) demoter: Option<&'a Demoter>,
+}
+
+/// An item whose entry is about to be removed.
+pub(crate) struct Leaving {
+    pub(crate) hash: KeyHash,
+    pub(crate) at: Location,
+    /// Warmth of its entry.
+    pub(crate) warmth: u8,
+    pub(crate) parts: SentParts,
+}
+
+/// What became of the parts of a long value after the first one, which are sent before the bucket is locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SentParts {
+    /// None were sent. A value of one part can be put all the same.
+    None,
+    /// The item at this location was admitted, and its parts are on flash.
+    Sent(Location),
+    /// The item at this location was not admitted, or flash is behind.
+    Refused(Location),
+}
+
+impl Levels<'_> {
+    /// Before the bucket is locked: sends the parts of a long value after the first one to flash, if the item is worth it.
+    /// They cannot be found before the first part is there.
+    #[inline]
+    pub(crate) fn send_parts(
+        &self,
+        guard: &Guard<'_>,
+        hash: KeyHash,
+        at: Location,
+        counters: &Counters,
+    ) -> SentParts {
+        match self.demoter {
+            Some(demoter) => demoter.send_parts(self.store, guard, hash, at, counters),
+            None => SentParts::None,
+        }
+    }
+
+    /// Under the writer bit of the item's bucket, before its entry is removed for another reason than a client's request:
+    /// puts the item on flash if it is live and worth a write, and otherwise makes sure that nothing older is found there.
+    #[inline]
+    pub(crate) fn leave(&self, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) {
+        if let Some(demoter) = self.demoter {
+            demoter.leave(self.store, guard, leaving, counters);
+        }
+    }
+
+    /// Flushes both levels.
+    pub(crate) fn flush(&self) {
+        match self.demoter {
+            None => self.store.raise_flush_floor(),
+            Some(demoter) => demoter.flush(self.store),
+        }
+    }
+
+    /// Items that are evicted while flash is behind are lost. So the keeper waits for flash a little, as long as writers find
+    /// free columns enough.
+    pub(crate) fn wait_for_flash(&self) {
+        let Some(demoter) = self.demoter else { return };
+        let memory = &self.store.memory;
+        let started = Instant::now();
+        while memory.available_columns() > self.store.free_columns_low()
+            && started.elapsed() < FLASH_WAIT_MAX
+            && demoter.flash.is_behind()
+        {
+            std::thread::sleep(FLASH_PAUSE);
+            memory.recycle();
+        }
+    }
+}
+
+/// Sends items to flash, and decides which of them are worth a write.
+pub(crate) struct Demoter {
+    flash: Arc<Flash>,
+    is_lazy: bool,
+    has_journal: bool,
+    /// A leaf in the order of locks: it is taken under a bucket's writer bit.
+    admission: Mutex<Admission>,
+    /// Held during a flush, so that the end of one flush is not taken for the end of another.
+    flushing: Mutex<()>,
+}
+
+impl Demoter {
+    /// A demoter for the tier of `level`.
+    pub(crate) fn new(level: FlashLevel) -> Demoter {
+        Demoter {
+            flash: level.flash,
+            is_lazy: level.exclusive == Exclusive::Lazy,
+            has_journal: level.recover == Recover::Journal,
+            admission: Mutex::new(Admission::new(level.admission)),
+            flushing: Mutex::new(()),
+        }
+    }
+
+    /// The flash tier.
+    #[inline]
+    pub(crate) fn flash(&self) -> &Arc<Flash> {
+        &self.flash
+    }
+
+    /// Whether a promoted item stays on flash.
+    #[inline]
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.is_lazy
+    }
+
+    /// Whether a write over a key that flash may hold is committed to the journal before it is answered.
+    #[inline]
+    pub(crate) fn has_journal(&self) -> bool {
+        self.has_journal
+    }
+
+    /// Bytes that admission remembers evictions with.
+    pub(crate) fn admission_bytes(&self) -> u64 {
+        self.admission.lock().expect("no panic under this lock").bytes()
+    }
+
+    /// Under the writer bit of the key's bucket: nothing of the key is found on flash from now on. The caller removes the
+    /// key's entry, or memory holds none.
+    #[inline]
+    pub(crate) fn invalidate(&self, hash: KeyHash, key: &[u8]) -> Option<Commit> {
+        self.flash.invalidate(hash, key)
+    }
+
+    /// Flushes both levels. The order of the three steps matters: see `docs/concurrency.md`, "Flush".
+    fn flush(&self, store: &ItemStore) {
+        let _one_at_a_time = self.flushing.lock().expect("no panic under this lock");
+        self.flash.begin_flush();
+        store.raise_flush_floor();
+        self.flash.end_flush();
+    }
+
+    fn send_parts(
+        &self,
+        store: &ItemStore,
+        guard: &Guard<'_>,
+        hash: KeyHash,
+        at: Location,
+        counters: &Counters,
+    ) -> SentParts {
+        let item = guard.item(at);
+        if item.value_bytes() as usize <= self.flash.part_bytes_max()
+            || store.life(at, &item) != Life::Live
+            || self.holds_clean(hash, &item)
+        {
+            return SentParts::None;
+        }
+        let warmth = store.index.warmth_at(hash, at).unwrap_or(0);
+        if !self.is_admitted(store, hash, &item, warmth) {
+            counters.admission_rejected.add(1);
+            return SentParts::Refused(at);
+        }
+        if self.put_parts(guard, hash, &item) == Put::Stored {
+            SentParts::Sent(at)
+        } else {
+            counters.demotions_shed.add(1);
+            SentParts::Refused(at)
+        }
+    }
+
+    fn leave(&self, store: &ItemStore, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) {
+        let item = guard.item(leaving.at);
+        if store.life(leaving.at, &item) == Life::Live
+            && self.demote(store, guard, leaving, &item, counters)
+            // A flush may have come since the item's life was looked at: see `docs/concurrency.md`.
+            && !store.is_flushed(leaving.at)
+        {
+            return;
+        }
+        self.flash.invalidate(leaving.hash, item.key());
+    }
+
+    /// Puts a live item on flash if it is worth it. Returns whether flash holds no other version of the key now.
+    fn demote(
+        &self,
+        store: &ItemStore,
+        guard: &Guard<'_>,
+        leaving: &Leaving,
+        item: &Item<'_>,
+        counters: &Counters,
+    ) -> bool {
+        // What flash has of a clean item is the same version: it may stay, whether flash takes this copy or not.
+        let is_clean = item.state().has(State::CLEAN);
+        if is_clean && self.flash.still_holds(leaving.hash) {
+            counters.elided.add(1);
+            return true;
+        }
+        match leaving.parts {
+            SentParts::Refused(at) if at == leaving.at => return is_clean,
+            SentParts::Sent(at) if at == leaving.at => {}
+            _ if item.value_bytes() as usize > self.flash.part_bytes_max() => {
+                counters.demotions_shed.add(1);
+                return is_clean;
+            }
+            _ => {
+                if !self.is_admitted(store, leaving.hash, item, leaving.warmth) {
+                    counters.admission_rejected.add(1);
+                    return is_clean;
+                }
+            }
+        }
+        if self.put_first(store, guard, leaving.hash, item) == Put::Stored {
+            counters.demoted.add(1);
+            return true;
+        }
+        counters.demotions_shed.add(1);
+        is_clean
+    }
+
+    /// Whether the item came from flash unchanged, and flash still has it.
+    pub(crate) fn holds_clean(&self, hash: KeyHash, item: &Item<'_>) -> bool {
+        item.state().has(State::CLEAN) && self.flash.still_holds(hash)
+    }
+
+    fn is_admitted(&self, store: &ItemStore, hash: KeyHash, item: &Item<'_>, warmth: u8) -> bool {
+        let bytes = item.key().len() as u64 + u64::from(item.value_bytes());
+        let offered = Offered { hash, bytes, warmth, fetched: item.state().has(State::FETCHED) };
+        let mut admission = self.admission.lock().expect("no panic under this lock");
+        admission.judge(&offered, store.clock.now_s()) == Admitted::Yes
+    }
+
+    /// Puts all parts of an item, without asking admission. The first part goes last: it makes the others findable.
+    pub(crate) fn put(&self, store: &ItemStore, guard: &Guard<'_>, hash: KeyHash, item: &Item<'_>) -> Put {
+        match self.put_parts(guard, hash, item) {
+            Put::Stored => self.put_first(store, guard, hash, item),
+            refused => refused,
+        }
+    }
+
+    /// Puts an item whose value is one part, or the first part of a long value.
+    fn put_first(&self, store: &ItemStore, guard: &Guard<'_>, hash: KeyHash, item: &Item<'_>) -> Put {
+        let value = match item.value() {
+            Value::Whole(value) => Cow::Borrowed(value),
+            Value::Chunked { first, total } => {
+                let mut chunks = ChunkReader::new(guard, first);
+                Cow::Owned(chunks.take((total as usize).min(self.flash.part_bytes_max())))
+            }
+        };
+        self.flash.put(
+            hash,
+            &FlashItem {
+                key: item.key(),
+                value: &value,
+                value_bytes: item.value_bytes().into(),
+                flags: item.flags(),
+                expires_unix_s: to_unix_s(&store.clock, item.expiry()),
+                cas: item.cas(),
+                state: (item.state().bits() & State::KEPT_ON_FLASH) as u8,
+            },
+        )
+    }
+
+    /// Puts the parts of a long value after the first one.
+    fn put_parts(&self, guard: &Guard<'_>, hash: KeyHash, item: &Item<'_>) -> Put {
+        let part_bytes = self.flash.part_bytes_max();
+        let total = item.value_bytes() as usize;
+        let (key, cas) = (item.key(), item.cas());
+        let parts = 1..total.div_ceil(part_bytes).max(1);
+        match item.value() {
+            Value::Whole(value) => {
+                for part in parts {
+                    let bytes = &value[part * part_bytes..total.min((part + 1) * part_bytes)];
+                    if self.flash.put_part(hash, key, cas, part as u32, bytes) == Put::Shed {
+                        return Put::Shed;
+                    }
+                }
+            }
+            Value::Chunked { first, .. } => {
+                let mut chunks = ChunkReader::new(guard, first);
+                chunks.skip(part_bytes.min(total));
+                for part in parts {
+                    let bytes = chunks.take(part_bytes);
+                    if self.flash.put_part(hash, key, cas, part as u32, &bytes) == Put::Shed {
+                        return Put::Shed;
+                    }
+                }
+            }
+        }
+        Put::Stored
+    }
+}
+
+/// Reads the bytes of a chain of chunks one after another.
+struct ChunkReader<'a, 'g> {
+    guard: &'a Guard<'g>,
+    next: Option<Location>,
+    /// Bytes of the present chunk that were not read yet.
+    rest: &'g [u8],
+}
+
+impl<'a, 'g> ChunkReader<'a, 'g> {
+    fn new(guard: &'a Guard<'g>, first: Location) -> Self {
+        ChunkReader { guard, next: Some(first), rest: &[] }
+    }
+
+    /// The next bytes of one chunk, `bytes_max` at most. Empty at the end of the chain.
+    fn piece(&mut self, bytes_max: usize) -> &'g [u8] {
+        while self.rest.is_empty()
+            && let Some(at) = self.next
+        {
+            let chunk = self.guard.chunk(at);
+            (self.rest, self.next) = (chunk.bytes, chunk.next);
+        }
+        let (piece, rest) = self.rest.split_at(bytes_max.min(self.rest.len()));
+        self.rest = rest;
+        piece
+    }
+
+    /// The next `bytes` bytes, or all that are left.
+    fn take(&mut self, bytes: usize) -> Vec<u8> {
+        let mut taken = Vec::with_capacity(bytes);
+        while taken.len() < bytes {
+            let piece = self.piece(bytes - taken.len());
+            if piece.is_empty() {
+                break;
+            }
+            taken.extend_from_slice(piece);
+        }
+        taken
+    }
+
+    /// Leaves out the next `bytes` bytes.
+    fn skip(&mut self, bytes: usize) {
+        let mut left = bytes;
+        while left > 0 {
+            let piece = self.piece(left);
+            if piece.is_empty() {
+                break;
+            }
+            left -= piece.len();
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! The items in memory: columns, index and clock, and the rules about items that every read and every write needs.
+//!
+//! [`ItemStore`] is the bottom of this crate. Workers, the keeper and the demoter all work on it; it knows none of them. It
+//! takes no lock on the way of a lookup.
+
+use crate::budget::{Budget, LIMIT_BYTES_MIN, Limits, SetAside};
+use crate::clock::Clock;
+use crate::counters::{Counters, Totals};
+use crate::options::{CacheError, CacheOptions};
+use crate::padded::CachePadded;
+use larder_index::{BUCKETS_LOG2_MAX, HoldsKey, Index, IndexOptions};
+use larder_item::{CAS_DELTA_BITS, Expiry, KeyHash, KeyHasher, Location, State};
+use larder_memory::{
+    ColumnId, ColumnState, Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted, RESERVE_BYTES_MAX,
+    Value,
+};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Entries per bucket at which the index grows: 13 to 14 bytes of index per item, and about one lookup in seven goes on to a
+/// sub-bucket. With 7 entries it would be 13 bytes, and one lookup in five.
+const INDEX_FILL_TARGET: u32 = 6;
+/// Below this limit the index is made of small pages: rounding its three parts up to 2 MiB would cost more memory than the
+/// misses of the TLB cost time.
+const HUGE_INDEX_LIMIT_BYTES: u64 = 512 << 20;
+/// What a bucket costs together with its share of sub-buckets at the fill target.
+const INDEX_BYTES_PER_BUCKET: u64 = 86;
+/// `cache_memlimit` may raise the limit to so many times the first one: address space for that is reserved.
+const RESERVE_TIMES: u64 = 4;
+/// The most free columns that are held ready.
+const FREE_COLUMNS_MAX: usize = 64;
+/// Free columns that only the pass may take, so that warm items find room when writers have taken all other columns.
+pub(crate) const RESERVED_COLUMNS: usize = 2;
+/// Columns there must be for each worker, which fills two of its own.
+const COLUMNS_PER_WORKER_MIN: usize = 3;
+/// The most columns that are looked at for the oldest one.
+const AGE_LOOKS_MAX: u32 = 16_384;
+
+/// What flash behind memory asks of the store.
+pub(crate) struct FlashNeeds {
+    /// Keys are hashed with the seed that the flash tier was made with.
+    pub(crate) seed: u64,
+    /// The highest CAS number on flash.
+    pub(crate) cas_floor: u64,
+}
+
+/// All items in memory, and what is needed to find them.
+pub(crate) struct ItemStore {
+    pub(crate) memory: Memory,
+    pub(crate) index: Index,
+    pub(crate) hasher: KeyHasher,
+    pub(crate) clock: Clock,
+    pub(crate) limits: Limits,
+    /// Whether items may be evicted to make room.
+    evicts: bool,
+    /// One block for each worker, and the last one for the keeper.
+    counters: Box<[Counters]>,
+    /// The last CAS number given out.
+    cas: CachePadded<AtomicU64>,
+    /// Columns born before this number hold flushed items; 0 = nothing was flushed.
+    flush_floor: CachePadded<AtomicU64>,
+    /// The highest birth number of a column that was taken.
+    last_birth: AtomicU64,
+    /// Seconds since the last use of the item that was evicted last.
+    evicted_idle_s: CachePadded<AtomicU32>,
+    /// How many free columns, one slab's worth, are mapped and filled with zeros ahead of need.
+    columns_ahead: usize,
+    /// How many free columns are held ready under the first limit.
+    free_columns_wanted: usize,
+}
+
+/// Whether an item that is found may be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Life {
+    Live,
+    Expired,
+    Flushed,
+}
+
+impl ItemStore {
+    /// Reserves the arena and the index. `kept_bytes` of the limit are set aside for bookkeeping of others.
+    pub(crate) fn new(
+        options: &CacheOptions,
+        flash: Option<FlashNeeds>,
+        kept_bytes: u64,
+    ) -> Result<ItemStore, CacheError> {
+        if options.limit_bytes < LIMIT_BYTES_MIN {
+            return Err(CacheError(format!(
+                "a memory limit of {} MiB is too small: use -m 8 or more",
+                options.limit_bytes >> 20
+            )));
+        }
+        let limit_bytes_max =
+            options.limit_bytes.saturating_mul(RESERVE_TIMES).min(RESERVE_BYTES_MAX.max(options.limit_bytes));
+        let memory = memory_for(options, limit_bytes_max)?;
+        let geometry = memory.geometry();
+        let column_bytes = u64::from(geometry.column_bytes);
+        let set_aside = SetAside { workers: options.workers, column_bytes, kept_bytes };
+        let budget = Budget::new(options.limit_bytes, &set_aside);
+        let index = index_for(options, &budget, limit_bytes_max)?;
+        let columns = (budget.columns_bytes(index.bytes()) / column_bytes) as usize;
+        if options.workers * COLUMNS_PER_WORKER_MIN > columns {
+            return Err(CacheError(format!(
+                "{} worker threads (-t) are too many for {} MiB (-m): at most {}",
+                options.workers,
+                options.limit_bytes >> 20,
+                columns / COLUMNS_PER_WORKER_MIN
+            )));
+        }
+        // With flash behind memory, a burst of writes should find columns while earlier items are being written to flash.
+        let ready_share = if flash.is_some() { 16 } else { 128 };
+        let free_columns_wanted =
+            (columns / ready_share).min(FREE_COLUMNS_MAX).max(options.workers + 3 + RESERVED_COLUMNS);
+        let clock = Clock::new();
+        let cas_floor = flash.as_ref().map_or(0, |flash| first_cas(flash.cas_floor, &clock));
+        let seed = flash.map(|flash| flash.seed).or(options.seed);
+        let store = ItemStore {
+            hasher: seed.map_or_else(KeyHasher::random, KeyHasher::with_seed),
+            clock,
+            limits: Limits::new(budget, set_aside, limit_bytes_max),
+            evicts: options.evict,
+            counters: (0..=options.workers).map(|_| Counters::default()).collect(),
+            cas: CachePadded(AtomicU64::new(cas_floor)),
+            flush_floor: CachePadded(AtomicU64::new(0)),
+            last_birth: AtomicU64::new(0),
+            evicted_idle_s: CachePadded(AtomicU32::new(0)),
+            columns_ahead: geometry.columns_per_slab as usize,
+            free_columns_wanted,
+            memory,
+            index,
+        };
+        store.share_out();
+        Ok(store)
+    }
+
+    /// Whether items may be evicted to make room.
+    #[inline]
+    pub(crate) fn evicts(&self) -> bool {
+        self.evicts
+    }
+
+    /// The counters of the worker with this number.
+    #[inline]
+    pub(crate) fn worker_counters(&self, number: usize) -> &Counters {
+        &self.counters[number]
+    }
+
+    /// How many workers there are blocks of counters for.
+    pub(crate) fn workers_max(&self) -> usize {
+        self.counters.len() - 1
+    }
+
+    /// The keeper's counters. Only a thread that holds the keeper's lock adds to them.
+    pub(crate) fn keeper_counters(&self) -> &Counters {
+        &self.counters[self.counters.len() - 1]
+    }
+
+    /// The sum of all counters.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for block in &self.counters {
+            totals.add(block);
+        }
+        totals
+    }
+
+    /// Bytes of all live items.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        let (mut stored, mut died) = (0u64, 0u64);
+        for block in &self.counters {
+            stored = stored.wrapping_add(block.bytes_stored.get());
+            died = died.wrapping_add(block.bytes_died.get());
+        }
+        stored.saturating_sub(died)
+    }
+
+    /// Bytes of columns that hold records, live or dead.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let idle = (self.memory.free_columns() + self.memory.retired_columns()) as u64;
+        self.memory.mapped_bytes().saturating_sub(idle * self.column_bytes())
+    }
+
+    /// Bytes of one column.
+    #[inline]
+    pub(crate) fn column_bytes(&self) -> u64 {
+        u64::from(self.memory.geometry().column_bytes)
+    }
+
+    /// Compares keys for the index, by reading the records.
+    #[inline]
+    pub(crate) fn key_reader<'a, 'g>(&'a self, guard: &'a Guard<'g>) -> KeyReader<'a, 'g> {
+        KeyReader { guard, hasher: &self.hasher }
+    }
+
+    /// Whether the index has an entry of the key, for a live item or not.
+    pub(crate) fn has_entry(&self, guard: &Guard<'_>, hash: KeyHash, key: &[u8]) -> bool {
+        self.index.get(hash, key, &self.key_reader(guard)).is_some()
+    }
+
+    /// Whether the item at `at` may be served, and the reason if not.
+    #[inline]
+    pub(crate) fn life(&self, at: Location, item: &Item<'_>) -> Life {
+        if item.expiry().is_past(self.clock.now_s()) {
+            Life::Expired
+        } else if self.is_flushed(at) {
+            Life::Flushed
+        } else {
+            Life::Live
+        }
+    }
+
+    /// Whether the items of the column that holds `at` were flushed.
+    #[inline]
+    pub(crate) fn is_flushed(&self, at: Location) -> bool {
+        let floor = self.flush_floor.0.load(Ordering::SeqCst);
+        floor != 0 && self.birth_of(at) < floor
+    }
+
+    /// The birth number of the column that holds `at`.
+    #[inline]
+    pub(crate) fn birth_of(&self, at: Location) -> u64 {
+        self.memory.column(self.memory.column_of(at)).birth()
+    }
+
+    /// Columns born before this number hold flushed items; 0 = nothing was flushed.
+    #[inline]
+    pub(crate) fn flush_floor(&self) -> u64 {
+        self.flush_floor.0.load(Ordering::Acquire)
+    }
+
+    /// Flushes everything that is stored now: raises the flush floor above the birth of every column that holds an item.
+    pub(crate) fn raise_flush_floor(&self) {
+        loop {
+            let floor = self.last_birth.load(Ordering::SeqCst) + 1;
+            self.flush_floor.0.fetch_max(floor, Ordering::SeqCst);
+            // A column that was taken while the floor was being raised is caught by another round.
+            if self.last_birth.load(Ordering::SeqCst) < floor {
+                break;
+            }
+        }
+    }
+
+    /// Forgets the flush at `floor`, unless a later one raised the floor meanwhile.
+    pub(crate) fn forget_flush(&self, floor: u64) {
+        let _ = self.flush_floor.0.compare_exchange(floor, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// The next CAS number.
+    #[inline]
+    pub(crate) fn next_cas(&self) -> u64 {
+        self.cas.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Takes a free column for a writer. The last [`RESERVED_COLUMNS`] are left to the pass.
+    pub(crate) fn take_column(&self) -> Option<OpenColumn> {
+        if self.memory.available_columns() <= RESERVED_COLUMNS {
+            self.memory.recycle();
+            if self.memory.available_columns() <= RESERVED_COLUMNS {
+                return None;
+            }
+        }
+        self.take_any_column()
+    }
+
+    /// Takes a free column, of the reserved ones too, and counts its birth.
+    pub(crate) fn take_any_column(&self) -> Option<OpenColumn> {
+        // Half of what a CAS delta can express lies below the base, for items that are moved here from older columns.
+        let cas_base = self.cas.0.load(Ordering::Relaxed).wrapping_sub(1 << (CAS_DELTA_BITS - 1));
+        let taken = self.memory.take_column(cas_base, self.clock.now_s())?;
+        self.last_birth.fetch_max(taken.birth(), Ordering::SeqCst);
+        Some(taken)
+    }
+
+    /// How many free columns are held ready: what was wanted at the start, but at most an eighth of all columns, also under a
+    /// lower limit.
+    pub(crate) fn free_columns_target(&self) -> usize {
+        let columns = (self.memory.limit_bytes() / self.column_bytes()) as usize;
+        self.free_columns_wanted.min(columns / 8).max(RESERVED_COLUMNS + 1)
+    }
+
+    /// With so few free columns left, writers will soon have to wait.
+    pub(crate) fn free_columns_low(&self) -> usize {
+        self.free_columns_target() / 4 + RESERVED_COLUMNS
+    }
+
+    /// How many free columns are mapped and filled with zeros ahead of need.
+    pub(crate) fn columns_ahead(&self) -> usize {
+        self.columns_ahead
+    }
+
+    /// Whether the keeper should reclaim columns, or map another slab, before a writer has to wait for it.
+    pub(crate) fn is_short_of_columns(&self) -> bool {
+        let (free, available) = (self.memory.free_columns(), self.memory.available_columns());
+        let is_short = self.evicts && available < self.free_columns_target() / 2;
+        is_short || (free < self.columns_ahead / 2 && available > free)
+    }
+
+    /// Takes all memory for columns from the machine now, `threads` slabs at a time, so that no write waits later for the
+    /// kernel to fill pages with zeros. Gives up between two slabs when `go_on` says no.
+    pub(crate) fn prefault(&self, threads: usize, go_on: impl Fn() -> bool + Sync) {
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let mut free = 0;
+                    // Asks for more free columns each time, until the number does not go up any more.
+                    while go_on() {
+                        let now = self.memory.map_ahead(free + self.columns_ahead);
+                        if now <= free {
+                            break;
+                        }
+                        free = now;
+                    }
+                });
+            }
+        });
+    }
+
+    /// Gives the columns what the index and the temperature leave of the limit.
+    pub(crate) fn share_out(&self) {
+        let budget = self.limits.budget();
+        self.index.set_growth_limit(budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET);
+        self.memory.set_limit(budget.columns_bytes(self.index.bytes() + self.limits.temperature_bytes()));
+    }
+
+    /// Counts the bytes of the item at `at` as dead. The caller has removed or replaced the item's entry.
+    pub(crate) fn died(&self, guard: &Guard<'_>, at: Location, counters: &Counters) {
+        let mut bytes = 0;
+        self.each_record(guard, at, |at, record_bytes| {
+            guard.item(at).mark_dead();
+            self.record_died(at, record_bytes);
+            bytes += u64::from(record_bytes);
+        });
+        counters.bytes_died.add(bytes);
+    }
+
+    /// Counts `bytes` of the one record at `at` as dead in its column.
+    pub(crate) fn record_died(&self, at: Location, bytes: u32) {
+        self.memory.column(self.memory.column_of(at)).died(bytes);
+    }
+
+    /// Bytes that the item at `at` takes, its chunks included.
+    #[inline]
+    pub(crate) fn bytes_of(&self, guard: &Guard<'_>, at: Location) -> u64 {
+        let mut bytes = 0;
+        self.each_record(guard, at, |_, record_bytes| bytes += u64::from(record_bytes));
+        bytes
+    }
+
+    /// Calls `f` with location and bytes of the item's own record and of each of its chunks.
+    #[inline]
+    fn each_record(&self, guard: &Guard<'_>, at: Location, mut f: impl FnMut(Location, u32)) {
+        let item = guard.item(at);
+        f(at, item.bytes());
+        let mut next = first_chunk(&item);
+        while let Some(at) = next {
+            let chunk = guard.chunk(at);
+            f(at, chunk.held_bytes());
+            next = chunk.next;
+        }
+    }
+
+    /// Counts an item that is evicted, by the state it was last in.
+    pub(crate) fn count_eviction(&self, item: &Item<'_>, warmth: u8, counters: &Counters) {
+        let idle_s = item.state().idle_s(self.clock.now_s());
+        self.evicted_idle_s.0.store(idle_s, Ordering::Relaxed);
+        counters.evictions.add(1);
+        counters.evicted_idle_s.add(idle_s.into());
+        if !item.state().has(State::FETCHED) {
+            counters.evicted_unfetched.add(1);
+        }
+        if warmth > 0 {
+            counters.evicted_active.add(1);
+        }
+        if item.expiry() != Expiry::NEVER {
+            counters.evicted_nonzero.add(1);
+        }
+    }
+
+    /// Seconds since the last use of the item that was evicted last; 0 before the first eviction.
+    pub(crate) fn evicted_idle_s(&self) -> u32 {
+        self.evicted_idle_s.0.load(Ordering::Relaxed)
+    }
+
+    /// About how many seconds ago the oldest column that holds items was begun.
+    pub(crate) fn age_s(&self) -> u32 {
+        let columns = self.memory.columns_mapped();
+        let sampled = (0..columns).step_by(columns.div_ceil(AGE_LOOKS_MAX).max(1) as usize);
+        let begun_s = sampled
+            .map(|id| self.memory.column(ColumnId(id)))
+            .filter(|column| matches!(column.state(), ColumnState::Open | ColumnState::Sealed))
+            .filter(|column| column.live_bytes() > 0)
+            .map(|column| column.opened_s());
+        begun_s.min().map_or(0, |begun_s| self.clock.now_s().saturating_sub(begun_s))
+    }
+
+    /// Live bytes as the columns count them. `live_bytes` is what the items count.
+    pub(crate) fn live_in_columns(&self) -> u64 {
+        let columns = (0..self.memory.columns_mapped()).map(|id| self.memory.column(ColumnId(id)));
+        let in_use =
+            columns.filter(|column| matches!(column.state(), ColumnState::Open | ColumnState::Sealed));
+        in_use.map(|column| u64::from(column.live_bytes())).sum()
+    }
+}
+
+/// Makes the arena.
+fn memory_for(options: &CacheOptions, reserve_bytes: u64) -> Result<Memory, CacheError> {
+    let default = MemoryOptions::default();
+    Memory::new(MemoryOptions {
+        limit_bytes: options.limit_bytes,
+        column_bytes: options.column_bytes,
+        pages: options.pages,
+        reserve_bytes: Some(reserve_bytes),
+        inline_value_bytes_max: options.inline_value_bytes.unwrap_or(default.inline_value_bytes_max),
+    })
+    .map_err(|error| CacheError(error.to_string()))
+}
+
+/// Makes the index. It can grow for a limit of `limit_bytes_max`.
+fn index_for(options: &CacheOptions, budget: &Budget, limit_bytes_max: u64) -> Result<Index, CacheError> {
+    // memcached's hash power counts entries; a bucket of ours holds about eight.
+    let buckets_log2 = options
+        .hashpower
+        .map_or_else(|| first_buckets_log2(options.limit_bytes), |power| power.saturating_sub(3));
+    let most_log2 = (budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET).max(1 << 10).ilog2();
+    let buckets_log2 = buckets_log2.min(most_log2);
+    Index::new(IndexOptions {
+        buckets_log2,
+        buckets_log2_max: buckets_log2.max(largest_buckets_log2(limit_bytes_max)),
+        fill_target: INDEX_FILL_TARGET,
+        marks: options.temperature.marks_entries(),
+        huge: options.limit_bytes >= HUGE_INDEX_LIMIT_BYTES && options.pages != PagesWanted::Small,
+    })
+    .map_err(|error| CacheError(format!("cannot reserve the index: {error}; lower -m or -o hashpower")))
+}
+
+/// About one bucket for every 8 KiB of the limit: a 128th of the memory, enough for items of 1 KiB before the first split.
+fn first_buckets_log2(limit_bytes: u64) -> u32 {
+    (limit_bytes / 8192).max(1 << 10).ilog2()
+}
+
+/// Address space for the smallest items: one bucket for every 128 bytes of the limit.
+fn largest_buckets_log2(limit_bytes: u64) -> u32 {
+    (limit_bytes / 128).max(1 << 12).next_power_of_two().ilog2().min(BUCKETS_LOG2_MAX)
+}
+
+/// The number that CAS numbers go on from, when the highest one on flash is `floor`. Only a client can have chosen a number
+/// in the upper half. What the server itself gave out is then unknown, but it was not more than 2^30 numbers for each
+/// second of unix time.
+fn first_cas(floor: u64, clock: &Clock) -> u64 {
+    if floor < 1 << 63 { floor } else { (clock.unix_s(clock.now_s()).max(0) as u64) << 30 }
+}
+
+/// The first chunk of an item whose value is a chain of chunks.
+#[inline]
+pub(crate) fn first_chunk(item: &Item<'_>) -> Option<Location> {
+    match item.value() {
+        Value::Chunked { first, .. } => Some(first),
+        Value::Whole(_) => None,
+    }
+}
+
+/// Answers the questions of the index about keys by reading the records.
+pub(crate) struct KeyReader<'a, 'g> {
+    guard: &'a Guard<'g>,
+    hasher: &'a KeyHasher,
+}
+
+impl HoldsKey for KeyReader<'_, '_> {
+    #[inline]
+    fn holds(&self, at: Location, key: &[u8]) -> bool {
+        self.guard.item(at).key_matches(key)
+    }
+
+    #[inline]
+    fn hash_of(&self, at: Location) -> KeyHash {
+        self.hasher.hash(self.guard.item(at).key())
+    }
+
+    #[inline]
+    fn prefetch(&self, at: Location) {
+        self.guard.prefetch(at);
+    }
+}

@@ -1,0 +1,130 @@
+//! What the keeper remembers between columns, and what it does to one column.
+
+use super::pass::Pass;
+use super::time_slice::TimeSlice;
+use crate::demoter::Levels;
+use crate::item_store::ItemStore;
+use crate::ranking::Candidate;
+use crate::selector::{Emptied, Need, SealedQueue, Search, Selector, status};
+use crate::temperature::{Temperature, TemperatureStats};
+use larder_memory::{ColumnId, ColumnState, Reader};
+use larder_temperature::Reference;
+use std::sync::Arc;
+
+/// Buckets of the index that are split in one go, at most.
+const SPLITS_AT_ONCE: usize = 4096;
+
+/// Everything the keeper owns. [`super::KeeperHandle`] holds it behind a lock.
+pub(super) struct Keeper {
+    selector: Selector,
+    pass: Pass,
+    sealed: Arc<SealedQueue>,
+    /// How far the columns from before a flush are reclaimed.
+    pub(super) flush_sweep: FlushSweep,
+    /// Rounds in which no slab is given back, because none could be.
+    pub(super) slab_rests: u32,
+}
+
+/// How far the columns from before a flush are reclaimed.
+#[derive(Clone, Copy, Default)]
+pub(super) struct FlushSweep {
+    /// The flush floor; 0 = no flush.
+    pub(super) floor: u64,
+    /// The column that is next.
+    pub(super) next: u32,
+    /// Whether a column before `next` could not be emptied.
+    pub(super) left_some: bool,
+}
+
+impl Keeper {
+    /// A keeper that knows no columns yet.
+    pub(super) fn new(reader: Reader, policy: Box<dyn Temperature>, sealed: Arc<SealedQueue>) -> Keeper {
+        Keeper {
+            selector: Selector::new(policy),
+            pass: Pass::new(reader),
+            sealed,
+            flush_sweep: FlushSweep::default(),
+            slab_rests: 0,
+        }
+    }
+
+    /// Reclaims one column. Returns whether it did.
+    pub(super) fn reclaim(&mut self, levels: Levels<'_>, need: Need, slice: &mut TimeSlice) -> bool {
+        self.selector.learn_sealed(levels.store, &self.sealed);
+        let mut search = Search::new(need);
+        while !search.is_over() {
+            if self.reclaim_next(levels, &mut search, slice) == Some(Emptied::Yes) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Empties the next victim of a search. `None`: there is none, and the search is over.
+    pub(super) fn reclaim_next(
+        &mut self,
+        levels: Levels<'_>,
+        search: &mut Search,
+        slice: &mut TimeSlice,
+    ) -> Option<Emptied> {
+        let victim = self.selector.next(levels.store, search)?;
+        // The pass may seal another column: the policy hears of columns in the order in which they were sealed.
+        self.selector.learn_sealed(levels.store, &self.sealed);
+        let emptied = self.pass.empty(levels, &mut self.selector, victim, slice);
+        self.selector.settle(levels.store, search, victim, emptied);
+        Some(emptied)
+    }
+
+    /// Empties a column that the caller chose. Returns false if it holds something that has to stay for now.
+    pub(super) fn drain(
+        &mut self,
+        levels: Levels<'_>,
+        column: ColumnId,
+        may_evict: bool,
+        slice: &mut TimeSlice,
+    ) -> bool {
+        self.pass.stop_filling(column);
+        match status(levels.store, column) {
+            Candidate::Ready(_) => {
+                let victim = Selector::chosen_by_caller(column, may_evict);
+                self.pass.empty(levels, &mut self.selector, victim, slice) == Emptied::Yes
+            }
+            Candidate::Later => false,
+            // A worker may have sealed it since the look.
+            Candidate::Gone => {
+                !matches!(levels.store.memory.column(column).state(), ColumnState::Open | ColumnState::Sealed)
+            }
+        }
+    }
+
+    /// Tells the policy of the columns that were sealed since it was last told.
+    pub(super) fn learn_sealed(&mut self, store: &ItemStore) {
+        self.selector.learn_sealed(store, &self.sealed);
+    }
+
+    /// Hands a page of references to the policy.
+    pub(super) fn refer(&mut self, store: &ItemStore, page: &[Reference]) {
+        let Keeper { selector, pass, .. } = self;
+        pass.with_guard(|guard| selector.refer(page, store, guard));
+    }
+
+    /// Sizes what the policy keeps about items for `items` of them. Returns the digest below which it wants references.
+    pub(super) fn fit(&mut self, items: u64) -> u32 {
+        self.selector.fit(items)
+    }
+
+    /// Bytes of what the policy keeps about items, when it is fitted to `items`.
+    pub(super) fn bytes_for(&self, items: u64) -> u64 {
+        self.selector.bytes_for(items)
+    }
+
+    /// Splits buckets of the index that writers left to be split when they stopped writing.
+    pub(super) fn split_buckets(&mut self, store: &ItemStore) {
+        self.pass.with_guard(|guard| store.index.grow(&store.key_reader(&guard), SPLITS_AT_ONCE));
+    }
+
+    /// The policy's statistics.
+    pub(super) fn stats(&self) -> TemperatureStats {
+        self.selector.stats()
+    }
+}

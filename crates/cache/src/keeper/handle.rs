@@ -1,0 +1,150 @@
+//! What the rest of the cache sees of the keeper.
+
+use super::core::Keeper;
+use super::time_slice::{Pace, ROUND_PERIOD, TimeSlice};
+use crate::demoter::Levels;
+use crate::item_store::ItemStore;
+use crate::references::{ReferencePool, ReferenceQueue};
+use crate::selector::{Need, SealedQueue, is_worth_a_pass};
+use crate::temperature::{Temperature, TemperatureStats};
+use larder_memory::ColumnId;
+use larder_temperature::Reference;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// The keeper's lock, its bell, and its letter boxes.
+pub(crate) struct KeeperHandle {
+    keeper: Mutex<Keeper>,
+    /// Pages of references on their way to the keeper.
+    references: ReferenceQueue,
+    /// Columns that workers sealed.
+    sealed: Arc<SealedQueue>,
+    bell: (Mutex<bool>, Condvar),
+    /// Set while a wake-up is on its way, so that a hundred writers do not each take the lock of the bell.
+    is_woken: AtomicBool,
+    is_stopping: AtomicBool,
+    cpu_ns: AtomicU64,
+}
+
+impl KeeperHandle {
+    /// A keeper that runs `policy`. With `logs_all` the policy wants to hear of every reference, else of a sample.
+    pub(crate) fn new(store: &ItemStore, policy: Box<dyn Temperature>, logs_all: bool) -> KeeperHandle {
+        let sealed = Arc::<SealedQueue>::default();
+        KeeperHandle {
+            keeper: Mutex::new(Keeper::new(store.memory.register(), policy, sealed.clone())),
+            references: ReferenceQueue::new(logs_all),
+            sealed,
+            bell: (Mutex::new(false), Condvar::new()),
+            is_woken: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+            cpu_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// The one place where the keeper's lock is taken.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Keeper> {
+        self.keeper.lock().expect("no panic under this lock")
+    }
+
+    /// Pages of references on their way to the keeper.
+    pub(super) fn references(&self) -> &ReferenceQueue {
+        &self.references
+    }
+
+    /// How many sealed columns the policy was not told of.
+    pub(super) fn sealed_waiting(&self) -> usize {
+        self.sealed.len()
+    }
+
+    /// Tells the keeper that there is work. Cheap if the keeper was told already.
+    pub(crate) fn wake(&self) {
+        // Relaxed: a wake-up that is missed here is made up for within one period.
+        if !self.is_woken.swap(true, Ordering::Relaxed) {
+            *self.bell.0.lock().expect("no panic under this lock") = true;
+            self.bell.1.notify_one();
+        }
+    }
+
+    /// Waits for a wake-up, for one period at most. Returns false when the keeper is to end.
+    pub(crate) fn wait(&self) -> bool {
+        if self.is_stopping.load(Ordering::Acquire) {
+            return false;
+        }
+        let rung = self.bell.0.lock().expect("no panic under this lock");
+        let (mut rung, _) = self
+            .bell
+            .1
+            .wait_timeout_while(rung, ROUND_PERIOD, |rung| !*rung)
+            .expect("no panic under this lock");
+        *rung = false;
+        self.is_woken.store(false, Ordering::Relaxed);
+        true
+    }
+
+    /// Ends the keeper's thread.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether the keeper's thread is to end.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// A worker filled a column.
+    pub(crate) fn sealed(&self, column: ColumnId) {
+        self.sealed.push(column);
+    }
+
+    /// Leaves a trace of a request for the policy, if the policy wants to hear of this key.
+    #[inline(always)]
+    pub(crate) fn note(&self, reference: Reference, pool: &ReferencePool) {
+        if self.references.wants(reference) && pool.push(reference, &self.references) {
+            self.wake();
+        }
+    }
+
+    /// Queues the references that a worker has noted so far.
+    pub(crate) fn flush_references(&self, pool: &ReferencePool) {
+        pool.flush(&self.references);
+    }
+
+    /// Whether a pass may give a starved writer room. Where nothing may be evicted and too little is dead for a pass, this
+    /// reclaims an empty column if there is one.
+    pub(crate) fn can_help(&self, levels: Levels<'_>) -> bool {
+        levels.store.evicts() || is_worth_a_pass(levels.store) || self.reclaim(levels, Need::EmptyColumn)
+    }
+
+    /// Reclaims a column for a writer that found none. Returns whether it did.
+    pub(crate) fn help(&self, levels: Levels<'_>) -> bool {
+        self.reclaim(levels, Need::FreeColumn)
+            || (!levels.store.evicts() && self.reclaim(levels, Need::EmptyColumn))
+    }
+
+    fn reclaim(&self, levels: Levels<'_>, need: Need) -> bool {
+        self.lock().reclaim(levels, need, &mut TimeSlice::begin(Pace::Hurried))
+    }
+
+    /// The policy's statistics. Waits for a pass that is going on.
+    pub(crate) fn stats(&self) -> TemperatureStats {
+        self.lock().stats()
+    }
+
+    /// Pages of references that were dropped because the keeper was late.
+    pub(crate) fn dropped_pages(&self) -> u64 {
+        self.references.dropped_pages()
+    }
+
+    /// CPU time of the keeper's thread up to its last round, in nanoseconds.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.cpu_ns.load(Ordering::Relaxed)
+    }
+
+    /// Called by the keeper's thread after a round: notes its CPU time.
+    pub(crate) fn note_cpu_time(&self) {
+        let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let spent_ns = spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64;
+        self.cpu_ns.store(spent_ns, Ordering::Relaxed);
+    }
+}

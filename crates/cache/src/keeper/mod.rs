@@ -1,0 +1,17 @@
+//! The keeper: the background thread that reclaims columns.
+//!
+//! * `Keeper` (`core.rs`) owns the pass, the selector with its policy, and everything they remember. It has no lock of its own.
+//! * [`KeeperHandle`] (`handle.rs`) holds the keeper behind the one lock there is, and is what workers see: they wake the
+//!   keeper, tell it of sealed columns, leave references for it, and help it when they find no free column.
+//! * [`Round`] (`round.rs`) is one round of the keeper's work. It takes the lock for one column at a time, so that a writer
+//!   that waits for room can help in between.
+//! * `pass.rs` empties one column; `time_slice.rs` says when other threads have their turn.
+
+mod core;
+mod handle;
+mod pass;
+mod round;
+mod time_slice;
+
+pub(crate) use handle::KeeperHandle;
+pub(crate) use round::Round;

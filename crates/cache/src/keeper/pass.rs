@@ -1,0 +1,364 @@
+//! The pass over one column: every item in it is dropped, moved or evicted.
+//!
+//! The pass reads the key rows of the column, 32 records at a time. Dead, expired and flushed items are dropped. The policy
+//! judges the live ones together: those that stay are moved to the keeper's own open column, the others are evicted. A move
+//! replaces, under the bucket's writer bit, exactly the entry that pointed at the old record. If the entry points elsewhere
+//! by then, a writer has replaced the item and there is nothing to do. After the pass nothing in the column can be found,
+//! and the column is reused once every worker has passed a quiescent point.
+
+use super::time_slice::TimeSlice;
+use crate::counters::Counters;
+use crate::demoter::{Leaving, Levels, SentParts};
+use crate::item_store::{ItemStore, Life, first_chunk};
+use crate::selector::{Emptied, Selector, Victim, queue_of, set_queue};
+use crate::temperature::{Judged, Patience, Queue, Verdict};
+use larder_index::{BucketGuard, Found};
+use larder_item::{KeyHash, Location, State};
+use larder_memory::{ColumnId, Guard, Item, NewChunked, NewItem, OpenColumn, Reader, Record, Value};
+
+/// Records whose buckets are prefetched together before the first of them is judged.
+const PREFETCHED_TOGETHER: usize = 32;
+/// Records between two looks at whether the time slice is over.
+const RECORDS_PER_LOOK: usize = 8;
+
+/// What every pass needs.
+pub(super) struct Pass {
+    reader: Reader,
+    /// The columns that kept items are moved to: for the probation, and for the main queue.
+    survivors: [Option<OpenColumn>; 2],
+    patience: Patience,
+    /// Records of the present column. The three vectors are kept for their memory.
+    met: Vec<Met>,
+    judged: Vec<Judged>,
+    verdicts: Vec<Verdict>,
+}
+
+/// A record that the pass has met.
+#[derive(Clone, Copy)]
+struct Met {
+    at: Location,
+    hash: KeyHash,
+    kind: MetKind,
+}
+
+/// What kind of record it is.
+#[derive(Clone, Copy)]
+enum MetKind {
+    /// A chunk of a large value. The hash is that of the owner's key.
+    Chunk,
+    /// An item that has expired or was flushed.
+    Over,
+    /// A live item, and the number of its verdict.
+    Live(u32),
+}
+
+impl Pass {
+    /// A pass that reads through `reader`.
+    pub(super) fn new(mut reader: Reader) -> Pass {
+        reader.offline();
+        Pass {
+            reader,
+            survivors: [None, None],
+            patience: Patience::default(),
+            met: Vec::new(),
+            judged: Vec::new(),
+            verdicts: Vec::new(),
+        }
+    }
+
+    /// Runs `f` with a guard on the memory.
+    pub(super) fn with_guard<T>(&mut self, f: impl FnOnce(Guard<'_>) -> T) -> T {
+        self.reader.online();
+        let result = f(self.reader.pin());
+        self.reader.offline();
+        result
+    }
+
+    /// Seals a column that is being filled with survivors, so that it can be reclaimed as others are.
+    pub(super) fn stop_filling(&mut self, column: ColumnId) {
+        for open in &mut self.survivors {
+            *open = open.take().filter(|open| open.id() != column);
+        }
+    }
+
+    /// Empties a column, and retires it if nothing has to stay in it.
+    pub(super) fn empty(
+        &mut self,
+        levels: Levels<'_>,
+        selector: &mut Selector,
+        victim: Victim,
+        slice: &mut TimeSlice,
+    ) -> Emptied {
+        let store = levels.store;
+        let counters = store.keeper_counters();
+        let worked_before = slice.worked();
+        self.reader.online();
+        let emptied = self.empty_column(levels, selector, victim, slice, counters);
+        if emptied == Emptied::Yes {
+            store.memory.retire(victim.column);
+            counters.columns_reclaimed.add(1);
+        }
+        self.reader.offline();
+        counters.pass_ns.add((slice.worked() - worked_before).as_nanos() as u64);
+        emptied
+    }
+
+    fn empty_column(
+        &mut self,
+        levels: Levels<'_>,
+        selector: &mut Selector,
+        victim: Victim,
+        slice: &mut TimeSlice,
+        counters: &Counters,
+    ) -> Emptied {
+        let Pass { reader, survivors, patience, met, judged, verdicts } = self;
+        let (store, column, may_evict) = (levels.store, victim.column, victim.may_evict);
+        let guard = reader.pin();
+        if !meet(store, &guard, column, met, judged) {
+            return Emptied::Refused;
+        }
+        verdicts.clear();
+        let queue = queue_of(store, column);
+        if may_evict {
+            let column_bytes = store.column_bytes();
+            selector.judge(queue, judged, patience.keep_bytes_max(column_bytes), verdicts);
+            let kept = judged.iter().zip(verdicts.iter()).filter(|(_, verdict)| **verdict != Verdict::Evict);
+            patience.spend(kept.map(|(item, _)| u64::from(item.bytes)).sum(), column_bytes);
+        } else {
+            verdicts.extend(judged.iter().map(|item| Verdict::Keep { warmth: item.warmth }));
+        }
+        // Items that a policy kept go on to the main queue. Items that were only moved stay in their own.
+        let queue = if may_evict { Queue::Main } else { queue };
+        let survivors = &mut survivors[usize::from(queue == Queue::Main)];
+        let mut settle =
+            Settle { levels, selector, guard: &guard, column, may_evict, survivors, queue, counters };
+        for (nth, met) in met.iter().enumerate() {
+            if nth % RECORDS_PER_LOOK == 0 {
+                // While a writer will soon have to wait, there is no pause.
+                slice.yield_if_due(|| store.memory.available_columns() > store.free_columns_low());
+            }
+            let settled = match met.kind {
+                MetKind::Chunk => settle.chunk(met),
+                MetKind::Over => settle.item(met, Verdict::Evict),
+                MetKind::Live(nth) => settle.item(met, verdicts[nth as usize]),
+            };
+            if settled != Emptied::Yes {
+                return settled;
+            }
+        }
+        Emptied::Yes
+    }
+}
+
+/// Reads the key rows of a column into `met`, and its live items into `judged`. Returns false if the column cannot be read
+/// now.
+fn meet(
+    store: &ItemStore,
+    guard: &Guard<'_>,
+    column: ColumnId,
+    met: &mut Vec<Met>,
+    judged: &mut Vec<Judged>,
+) -> bool {
+    met.clear();
+    judged.clear();
+    let records = store.memory.records(guard, column);
+    // A large value may have begun to be sent since the column was chosen.
+    if records.is_refused() {
+        return false;
+    }
+    let mut findable = records.filter(|(at, record)| may_be_found(guard, *at, record));
+    loop {
+        let ahead = met.len();
+        for (at, record) in findable.by_ref().take(PREFETCHED_TOGETHER) {
+            let (hash, kind) = match record {
+                Record::Item(item) if store.life(at, &item) == Life::Live => {
+                    let nth = judged.len() as u32;
+                    let hash = store.hasher.hash(item.key());
+                    judged.push(Judged { hash, warmth: 0, bytes: item.bytes() });
+                    (hash, MetKind::Live(nth))
+                }
+                Record::Item(item) => (store.hasher.hash(item.key()), MetKind::Over),
+                Record::Chunk(chunk) => (chunk.owner, MetKind::Chunk),
+            };
+            store.index.prefetch(hash);
+            met.push(Met { at, hash, kind });
+        }
+        if met.len() == ahead {
+            return true;
+        }
+        for met in &met[ahead..] {
+            if let MetKind::Live(nth) = met.kind {
+                // An entry that is being moved at this moment counts as cold.
+                judged[nth as usize].warmth = store.index.warmth_at(met.hash, met.at).unwrap_or(0);
+            }
+        }
+    }
+}
+
+/// Whether an entry may lead to the record, or to the owner of the chunk.
+fn may_be_found(guard: &Guard<'_>, at: Location, record: &Record<'_>) -> bool {
+    let item = if let Record::Item(item) = record { *item } else { guard.item(at) };
+    !item.state().has(State::DEAD)
+}
+
+/// Carries out the verdicts on the records of one column.
+struct Settle<'a, 'g> {
+    levels: Levels<'a>,
+    selector: &'a mut Selector,
+    guard: &'a Guard<'g>,
+    column: ColumnId,
+    /// Whether live items may be evicted. Otherwise all of them are moved.
+    may_evict: bool,
+    /// The column that kept items are moved to.
+    survivors: &'a mut Option<OpenColumn>,
+    /// The queue that kept items belong to.
+    queue: Queue,
+    counters: &'a Counters,
+}
+
+impl Settle<'_, '_> {
+    /// Carries out the verdict on one item. Any result but [`Emptied::Yes`] says why the item must stay where it is.
+    fn item(&mut self, met: &Met, verdict: Verdict) -> Emptied {
+        let Levels { store, .. } = self.levels;
+        let (guard, counters) = (self.guard, self.counters);
+        let parts = match verdict {
+            Verdict::Evict => self.levels.send_parts(guard, met.hash, met.at, counters),
+            Verdict::Keep { .. } => SentParts::None,
+        };
+        let mut bucket = store.index.lock(met.hash);
+        let Some(found) = bucket.find_at(met.at) else { return Emptied::Yes };
+        let item = guard.item(met.at);
+        let mut life = store.life(met.at, &item);
+        if let Verdict::Keep { warmth } = verdict
+            && life == Life::Live
+        {
+            let copy = self.copy(&item);
+            // A flush may have come before the copy's column was taken: then the item and its copy are both flushed.
+            life = store.life(met.at, &item);
+            match copy {
+                Some(new) if life == Life::Live => {
+                    self.replace(&mut bucket, &found, new, warmth);
+                    return Emptied::Yes;
+                }
+                Some(new) => store.record_died(new, guard.item(new).bytes()),
+                None if life != Life::Live => {}
+                // Columns are on their way back and come as soon as every worker has passed a quiescent point. Warm items
+                // are not evicted just because the pass did not wait for that.
+                None if store.memory.returning_columns() > 0 => return Emptied::NoRoom,
+                None if !self.may_evict => return Emptied::Refused,
+                None => {}
+            }
+        }
+        self.remove(bucket, &found, met.hash, parts, life);
+        Emptied::Yes
+    }
+
+    /// Decides about a chunk of a large value: if its owner can still be found, the whole item goes. Large items are never
+    /// moved, for that would copy megabytes.
+    fn chunk(&mut self, met: &Met) -> Emptied {
+        let Levels { store, demoter } = self.levels;
+        // Only this pass moves an owner. If a writer replaces it meanwhile, nothing refers to the parts that were sent.
+        let parts = if demoter.is_some() && self.may_evict {
+            let owner = self.owner_of(met, &store.index.lock(met.hash));
+            owner.map_or(SentParts::None, |owner| {
+                self.levels.send_parts(self.guard, met.hash, owner.entry.location, self.counters)
+            })
+        } else {
+            SentParts::None
+        };
+        let bucket = store.index.lock(met.hash);
+        let Some(found) = self.owner_of(met, &bucket) else { return Emptied::Yes };
+        let owner = found.entry.location;
+        let life = store.life(owner, &self.guard.item(owner));
+        if !self.may_evict && life == Life::Live {
+            return Emptied::Refused;
+        }
+        self.remove(bucket, &found, met.hash, parts, life);
+        Emptied::Yes
+    }
+
+    /// The entry of the item that a chunk belongs to.
+    fn owner_of(&self, chunk: &Met, bucket: &BucketGuard<'_>) -> Option<Found> {
+        let chain = self.guard.chunk(chunk.at).chain;
+        bucket.entries().find(|found| {
+            let item = self.guard.item(found.entry.location);
+            first_chunk(&item).is_some_and(|first| self.guard.chunk(first).chain == chain)
+        })
+    }
+
+    /// Makes the entry lead to the copy at `new`.
+    fn replace(&self, bucket: &mut BucketGuard<'_>, found: &Found, new: Location, warmth: u8) {
+        let (old_item, new_item) = (self.guard.item(found.entry.location), self.guard.item(new));
+        // The sizes may differ: a copy leaves out the word of an expiry that was taken away, and may need a word for its
+        // CAS number.
+        let (old_bytes, new_bytes) = (old_item.bytes(), new_item.bytes());
+        self.counters.bytes_died.add(old_bytes.saturating_sub(new_bytes).into());
+        self.counters.bytes_stored.add(new_bytes.saturating_sub(old_bytes).into());
+        // Expiry and state may have changed since the copy. Under the writer bit they hold still.
+        new_item.copy_state_from(&old_item);
+        bucket.replace(found, new, warmth);
+        self.counters.moved.add(1);
+        // The column's own count of live bytes must be right, for the column may have to stay because of a later record.
+        old_item.mark_dead();
+        self.levels.store.memory.column(self.column).died(old_bytes);
+    }
+
+    /// Removes an item that is evicted, expired or flushed.
+    fn remove(
+        &self,
+        mut bucket: BucketGuard<'_>,
+        found: &Found,
+        hash: KeyHash,
+        parts: SentParts,
+        life: Life,
+    ) {
+        let (store, at, warmth) = (self.levels.store, found.entry.location, found.entry.warmth);
+        self.levels.leave(self.guard, &Leaving { hash, at, warmth, parts }, self.counters);
+        bucket.remove(found);
+        drop(bucket);
+        let item = self.guard.item(at);
+        match life {
+            Life::Live => store.count_eviction(&item, warmth, self.counters),
+            Life::Expired | Life::Flushed => {
+                self.counters.reclaimed.add(1);
+                if life == Life::Expired && !item.state().has(State::FETCHED) {
+                    self.counters.expired_unfetched.add(1);
+                }
+            }
+        }
+        store.died(self.guard, at, self.counters);
+    }
+
+    /// Copies an item to the survivors' column. `None`: there is no room for it.
+    fn copy(&mut self, item: &Item<'_>) -> Option<Location> {
+        let store = self.levels.store;
+        let floor = store.flush_floor();
+        loop {
+            if let Some(open) = self.survivors
+                && open.birth() >= floor
+                && let Some(new) = place_copy(open, item)
+            {
+                return Some(new);
+            }
+            if let Some(full) = self.survivors.take() {
+                let sealed = full.seal_at(store.clock.now_s());
+                self.selector.sealed(store, sealed);
+            }
+            let taken = store.take_any_column()?;
+            set_queue(store, &taken, self.queue);
+            *self.survivors = Some(taken);
+        }
+    }
+}
+
+/// Copies a record, with its CAS number, expiry and state. `None`: the column has no room for it.
+fn place_copy(open: &mut OpenColumn, item: &Item<'_>) -> Option<Location> {
+    let (key, flags, expiry, cas, state) =
+        (item.key(), item.flags(), item.expiry(), item.cas(), item.state());
+    match item.value() {
+        Value::Whole(value) => open.place(&NewItem { key, value: [value, &[]], flags, expiry, cas, state }),
+        Value::Chunked { total, first } => {
+            open.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state })
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! One round of the keeper's work.
+
+use super::core::FlushSweep;
+use super::handle::KeeperHandle;
+use super::time_slice::{Pace, ROUND_PERIOD, TimeSlice};
+use crate::demoter::Levels;
+use crate::item_store::ItemStore;
+use crate::selector::{Need, Search, is_much_dead};
+use larder_memory::{ColumnId, SlabId};
+use std::time::{Duration, Instant};
+
+/// The keeper gives references at most one part in so many of its period. Pages it does not get to are dropped in the queue.
+const REFERENCES_SHARE: u32 = 4;
+/// Slabs that may be held up by one of their columns before a round of giving back ends.
+const STUCK_SLABS_MAX: usize = 8;
+/// Rounds without another try, where nothing may be evicted and so many slabs could not be given back.
+const ROUNDS_OF_REST: u32 = 20;
+/// If the policy needs so few bytes more or less than what is set aside for it, the limit is not shared out anew.
+const TEMPERATURE_STEP_BYTES: u64 = 64 << 10;
+
+/// One round: read references, bring retired columns back, hold enough free ones ready, give slabs back that the limit no
+/// longer allows, and reclaim what was flushed.
+pub(crate) struct Round<'a> {
+    keeper: &'a KeeperHandle,
+    levels: Levels<'a>,
+    store: &'a ItemStore,
+    slice: TimeSlice,
+}
+
+impl Round<'_> {
+    /// A round of the keeper's thread. It leaves time to other threads, and ends after one period with what is done by then.
+    pub(crate) fn run_calmly(keeper: &KeeperHandle, levels: Levels<'_>) {
+        read_references(keeper, levels.store, Some(ROUND_PERIOD / REFERENCES_SHARE));
+        Round { keeper, levels, store: levels.store, slice: TimeSlice::begin(Pace::Calm) }.run();
+    }
+
+    /// A round for a caller that waits for it. It ends when everything is done.
+    pub(crate) fn run_to_the_end(keeper: &KeeperHandle, levels: Levels<'_>) {
+        read_references(keeper, levels.store, None);
+        Round { keeper, levels, store: levels.store, slice: TimeSlice::begin(Pace::Hurried) }.run();
+    }
+
+    fn run(mut self) {
+        self.fit_policy();
+        self.store.memory.recycle();
+        let has_enough = self.reclaim_sparse();
+        self.fill_free_columns();
+        if !has_enough {
+            // The kernel fills fresh pages with zeros. A SET should not wait for that.
+            self.store.memory.map_ahead(self.store.columns_ahead());
+        }
+        if self.store.index.needs_growth() {
+            self.keeper.lock().split_buckets(self.store);
+        }
+        // The index may have taken sub-buckets since a bucket was last split.
+        self.store.share_out();
+        self.give_slabs_back();
+        self.reclaim_flushed();
+        if self.slice.is_round_over() {
+            self.keeper.wake();
+        }
+    }
+
+    /// Whether this round goes on with work that may take long. The next round takes it up again.
+    fn goes_on(&self) -> bool {
+        !self.slice.is_round_over() && !self.keeper.is_stopping()
+    }
+
+    /// Sizes what the policy keeps about items. Once half of the columns are taken, it is known about how many items there
+    /// will be. Until then room is set aside for those that are there.
+    fn fit_policy(&self) {
+        let store = self.store;
+        let columns = store.memory.limit_bytes() / store.column_bytes();
+        let taken = columns.saturating_sub(store.memory.available_columns() as u64);
+        let mut items = store.index.len();
+        let mut keeper = self.keeper.lock();
+        if items > 0 && taken * 2 >= columns {
+            items = (items as u128 * u128::from(columns) / u128::from(taken)) as u64;
+            self.keeper.references().want_below(keeper.fit(items));
+        }
+        let bytes = keeper.bytes_for(items);
+        drop(keeper);
+        if bytes.abs_diff(store.limits.temperature_bytes()) >= TEMPERATURE_STEP_BYTES {
+            store.limits.set_temperature_bytes(bytes);
+            store.share_out();
+        }
+    }
+
+    /// Empties sparse columns before fresh memory is taken or anything is evicted: a small set of items that is overwritten
+    /// all the time stays small. Live items are moved, and none is judged. Returns whether enough columns are on their way
+    /// back.
+    fn reclaim_sparse(&mut self) -> bool {
+        let store = self.store;
+        let mut search = Search::new(Need::BeforeFreshMemory);
+        while !search.is_over() && self.goes_on() && is_much_dead(store) {
+            let ready = store.memory.free_columns() + store.memory.returning_columns();
+            let unmapped = store.memory.available_columns().saturating_sub(store.memory.free_columns());
+            if ready >= store.columns_ahead() && ready + unmapped >= store.free_columns_target() {
+                return true;
+            }
+            if self.keeper.lock().reclaim_next(self.levels, &mut search, &mut self.slice).is_none() {
+                break;
+            }
+            store.memory.recycle();
+        }
+        false
+    }
+
+    /// Reclaims columns until enough are free or on their way back.
+    fn fill_free_columns(&mut self) {
+        let memory = &self.store.memory;
+        while self.store.evicts()
+            && self.goes_on()
+            && memory.available_columns() + memory.returning_columns() < self.store.free_columns_target()
+        {
+            self.levels.wait_for_flash();
+            if !self.keeper.lock().reclaim(self.levels, Need::FreeColumn, &mut self.slice) {
+                break;
+            }
+            memory.recycle();
+        }
+    }
+
+    /// Empties slabs that the limit no longer allows, and returns them to the machine.
+    fn give_slabs_back(&mut self) {
+        let memory = &self.store.memory;
+        if memory.over_limit_slabs() == 0 || self.rests() {
+            return;
+        }
+        let mut stuck: Vec<SlabId> = Vec::new();
+        let mut has_released = false;
+        while memory.over_limit_slabs() > 0 && stuck.len() <= STUCK_SLABS_MAX && self.goes_on() {
+            let Some(slab) = memory.begin_release_slab() else { break };
+            let columns: Vec<_> = memory.slab_columns(slab).map(|(id, _)| id).collect();
+            for column in columns {
+                // The policy still knows a column that has to stay, since it did not choose it.
+                self.keeper.lock().drain(self.levels, column, self.store.evicts(), &mut self.slice);
+            }
+            if memory.finish_release(slab) {
+                has_released = true;
+            } else {
+                stuck.push(slab);
+            }
+        }
+        // Where nothing may be evicted, trying again at once would find the same items in the way.
+        let found_none = !has_released && !stuck.is_empty() && !self.goes_on();
+        if !self.store.evicts() && (found_none || stuck.len() > STUCK_SLABS_MAX) {
+            self.keeper.lock().slab_rests = ROUNDS_OF_REST;
+        }
+        // A column that a worker fills, or that is pinned or still read, holds up its slab. The slab's columns are handed
+        // out again for now, and another slab goes instead in this round or the next.
+        for slab in stuck {
+            if memory.over_limit_slabs() == 0 || !memory.finish_release(slab) {
+                memory.cancel_release(slab);
+            }
+        }
+    }
+
+    /// Whether no slab is given back in this round.
+    fn rests(&self) -> bool {
+        let mut keeper = self.keeper.lock();
+        let rests = keeper.slab_rests > 0;
+        keeper.slab_rests = keeper.slab_rests.saturating_sub(1);
+        rests
+    }
+
+    /// After a flush: reclaims the columns born before it, and forgets the flush when none is left.
+    fn reclaim_flushed(&mut self) {
+        let floor = self.store.flush_floor();
+        if floor == 0 {
+            return;
+        }
+        let memory = &self.store.memory;
+        let begun = self.keeper.lock().flush_sweep;
+        let mut sweep =
+            if begun.floor == floor { begun } else { FlushSweep { floor, ..FlushSweep::default() } };
+        for column in (sweep.next..memory.columns_mapped()).map(ColumnId) {
+            if !self.goes_on() {
+                self.keeper.lock().flush_sweep = FlushSweep { next: column.0, ..sweep };
+                return;
+            }
+            if memory.column(column).birth() < floor {
+                // A live record in such a column is a part of a value that was stored after the flush: it is not evicted.
+                let is_empty = self.keeper.lock().drain(self.levels, column, false, &mut self.slice);
+                sweep.left_some |= !is_empty;
+            }
+        }
+        self.keeper.lock().flush_sweep = FlushSweep::default();
+        // While flushes make all the room, nothing is chosen, and the policy hears here of what was sealed.
+        if self.keeper.sealed_waiting() > memory.columns_mapped() as usize {
+            self.keeper.lock().learn_sealed(self.store);
+        }
+        memory.recycle();
+        // A reader that found an entry before it was removed may still be about to ask whether its item was flushed. It has
+        // passed a quiescent point once no column waits for one.
+        if !sweep.left_some && memory.retired_columns() == 0 {
+            self.store.forget_flush(floor);
+        }
+    }
+}
+
+/// Hands the pages of references that wait to the policy, for `time_max`.
+fn read_references(keeper: &KeeperHandle, store: &ItemStore, time_max: Option<Duration>) {
+    let started = Instant::now();
+    while time_max.is_none_or(|most| started.elapsed() < most)
+        && let Some(page) = keeper.references().take()
+    {
+        keeper.lock().refer(store, &page);
+        keeper.references().give_back(page);
+    }
+    store.keeper_counters().note_ns.add(started.elapsed().as_nanos() as u64);
+}

@@ -1,0 +1,82 @@
+//! What a cache is made of, and what it holds.
+
+use crate::temperature::{CudaOptions, TemperatureKind};
+use larder_memory::PagesWanted;
+
+/// What a cache is made of.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// `-m` in bytes: the hard bound over columns, index, connection buffers and bookkeeping.
+    pub limit_bytes: u64,
+    /// `-I` in bytes: the largest item, counted as memcached counts it.
+    pub item_bytes_max: u64,
+    /// Whether a full cache makes room by evicting (`-M` says no).
+    pub evict: bool,
+    /// How many workers will register.
+    pub workers: usize,
+    /// Which pages the arena asks the kernel for.
+    pub pages: PagesWanted,
+    /// Column size in bytes; `None` = from the machine's CPU cache.
+    pub column_bytes: Option<u32>,
+    /// Values up to this many bytes are written behind their key; `None` = the default of the memory crate.
+    pub inline_value_bytes: Option<u32>,
+    /// Log2 of the first number of index entries, memcached's hash power; `None` = from the limit.
+    pub hashpower: Option<u32>,
+    /// Seed of the key hash; `None` = random.
+    pub seed: Option<u64>,
+    /// How the cache knows which items are warm.
+    pub temperature: TemperatureKind,
+    /// The CUDA device that the hitmap is kept on; `None` = the CPU keeps it.
+    pub cuda: Option<CudaOptions>,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        CacheOptions {
+            limit_bytes: 64 << 20,
+            item_bytes_max: 1 << 20,
+            evict: true,
+            workers: 4,
+            pages: PagesWanted::Auto,
+            column_bytes: None,
+            inline_value_bytes: None,
+            hashpower: None,
+            seed: None,
+            temperature: TemperatureKind::default(),
+            cuda: None,
+        }
+    }
+}
+
+/// Why a cache could not be made: one line that says what to do.
+#[derive(Debug)]
+pub struct CacheError(pub String);
+
+impl std::fmt::Display for CacheError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CacheError {}
+
+/// Bytes held, by purpose.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryUse {
+    /// The limit, `-m`.
+    pub limit_bytes: u64,
+    /// Slabs mapped for columns.
+    pub columns_bytes: u64,
+    /// The part of the mapped columns that holds nothing now.
+    pub free_columns_bytes: u64,
+    /// Live items in columns: keys, values and headers.
+    pub items_bytes: u64,
+    /// Buckets and sub-buckets of the index.
+    pub index_bytes: u64,
+    /// The most that connection buffers may hold. It is set aside whether it is used or not.
+    pub buffers_cap_bytes: u64,
+    /// Bookkeeping of columns, pages of references, and what admission to flash remembers.
+    pub bookkeeping_bytes: u64,
+    /// Ghost, hitmap and shadows, or what is set aside for them.
+    pub temperature_bytes: u64,
+}

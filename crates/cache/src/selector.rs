@@ -1,0 +1,384 @@
+//! The one place that chooses which column goes next.
+//!
+//! Every route asks [`Selector::next`] for its victims: the keeper's pass, a writer that helps the pass, the search for
+//! sparse columns before fresh memory is taken, and a cache that may not evict (`-M`). What differs is the [`Need`] of the
+//! search:
+//!
+//! | need | candidates | threshold | what the pass may do |
+//! |---|---|---|---|
+//! | [`Need::BeforeFreshMemory`] | all columns in turn, from a cursor | [`Sparse::BEFORE_FRESH_MEMORY`] | move |
+//! | [`Need::EmptyColumn`] | all columns in turn, from the cursor | [`Sparse::EMPTY`] | move |
+//! | [`Need::FreeColumn`], while much of memory is dead | 32 random columns | [`Sparse::BEFORE_EVICTION`] | move |
+//! | [`Need::FreeColumn`], else | the policy's order | (`-M`: [`Sparse::BEFORE_ITS_TURN`]) | evict (`-M`: move) |
+//!
+//! How columns are compared is in `ranking.rs`; the order of a policy is in `temperature/`. The caller tells the outcome
+//! back through [`Selector::settle`], so that a column that was refused is not chosen again and again.
+
+use crate::index_sampler::IndexSampler;
+use crate::item_store::ItemStore;
+use crate::random::Random;
+use crate::ranking::{Candidate, CheapestSparse, ColumnStatus, Sparse};
+use crate::temperature::{Judged, Queue, Temperature, TemperatureStats, Verdict};
+use larder_memory::{ColumnId, ColumnState, Guard, OpenColumn};
+use larder_temperature::Reference;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+/// Items are moved out of sparse columns, and nothing is evicted, while more than one part in so many of the used bytes is
+/// dead. With a quarter, a set of items that fills 0.8 of the columns and is overwritten at random lost a tenth of its
+/// items; with an eighth it lost nothing, for 28 % more CPU time.
+const MUCH_DEAD_SHARE: u64 = 8;
+/// Where nothing may be evicted, a pass is worth its while when more than one part in so many of the mapped bytes is not
+/// live.
+const WORTH_A_PASS_SHARE: u64 = 10;
+/// Random columns among which the cheapest sparse one is looked for.
+const SAMPLED_COLUMNS: u32 = 32;
+/// So many sampled columns may be refused before the policy is asked.
+const SAMPLED_REFUSED_MAX: usize = 16;
+/// Columns that one search before fresh memory looks at.
+const BEFORE_FRESH_MEMORY_LOOKS: u32 = 4096;
+/// So many columns may be refused in a search before fresh memory.
+const BEFORE_FRESH_MEMORY_REFUSED_MAX: usize = 16;
+/// Columns that one search for an empty column looks at.
+const EMPTY_COLUMN_LOOKS: u32 = 256;
+/// The random numbers start here, so that a simulation can be repeated.
+const RANDOM_SEED: u64 = 0x1234_5678_9abc_def1;
+
+/// [`larder_memory::Column::group`] of columns of moved items; 0 = of new items.
+const MAIN_GROUP: u16 = 1;
+/// Bit of the group: the column holds something that is not moved, such as a part of a large value.
+const HOLDS_UNMOVABLE: u16 = 1 << 15;
+
+/// What a column is needed for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// Fresh memory would be taken from the machine otherwise. Nothing is evicted.
+    BeforeFreshMemory,
+    /// The free columns are few, or a writer waits for one.
+    FreeColumn,
+    /// Nothing may be evicted and too little is dead to move anything: only a column without live items helps.
+    EmptyColumn,
+}
+
+/// One search: it begins with [`Search::new`] and ends when [`Selector::next`] returns `None`.
+pub(crate) struct Search {
+    need: Need,
+    /// Columns that may still be looked at from the cursor.
+    looks_left: u32,
+    /// Victims of this search that could not be emptied.
+    refused: usize,
+    stage: Stage,
+}
+
+/// Where a search looks now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Among sparse columns.
+    Sparse,
+    /// In the policy's order.
+    Policy,
+    /// Nowhere any more.
+    Over,
+}
+
+impl Search {
+    /// A search that has not looked at any column yet.
+    pub(crate) fn new(need: Need) -> Search {
+        let looks_left = match need {
+            Need::BeforeFreshMemory => BEFORE_FRESH_MEMORY_LOOKS,
+            Need::EmptyColumn => EMPTY_COLUMN_LOOKS,
+            Need::FreeColumn => 0,
+        };
+        Search { need, looks_left, refused: 0, stage: Stage::Sparse }
+    }
+
+    /// Whether nothing more is to be found.
+    pub(crate) fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+}
+
+/// A column that goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Victim {
+    /// The column.
+    pub(crate) column: ColumnId,
+    /// Whether live items in it may be evicted. Otherwise all of them are moved.
+    pub(crate) may_evict: bool,
+    chosen: Chosen,
+}
+
+/// How a victim was chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Chosen {
+    /// Among the columns behind the cursor.
+    AtCursor,
+    /// Among random columns.
+    BySample,
+    /// By the policy, which has forgotten the column with that.
+    ByPolicy,
+    /// By the caller: its slab is given back, or its items were flushed.
+    ByCaller,
+}
+
+/// What came of the pass over a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Emptied {
+    /// Nothing in the column can be found any more.
+    Yes,
+    /// Something in the column cannot go now.
+    Refused,
+    /// There was no column for the items that stay.
+    NoRoom,
+}
+
+/// Columns that were sealed since the selector last looked. It has a lock of its own, so that no worker waits for a pass.
+#[derive(Default)]
+pub(crate) struct SealedQueue(Mutex<Vec<ColumnId>>);
+
+impl SealedQueue {
+    /// Adds a column.
+    pub(crate) fn push(&self, column: ColumnId) {
+        self.0.lock().expect("no panic under this lock").push(column);
+    }
+
+    /// How many columns wait.
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().expect("no panic under this lock").len()
+    }
+}
+
+/// Chooses columns.
+pub(crate) struct Selector {
+    policy: Box<dyn Temperature>,
+    random: Random,
+    /// The column that was last looked at in turn.
+    cursor: u32,
+}
+
+impl Selector {
+    /// A selector that knows no columns yet.
+    pub(crate) fn new(policy: Box<dyn Temperature>) -> Selector {
+        Selector { policy, random: Random::new(RANDOM_SEED), cursor: 0 }
+    }
+
+    /// The next victim of a search, and what the pass may do with it. `None`: there is none, and the search is over.
+    pub(crate) fn next(&mut self, store: &ItemStore, search: &mut Search) -> Option<Victim> {
+        let found = match search.need {
+            Need::BeforeFreshMemory => self.next_at_cursor(store, search, Sparse::BEFORE_FRESH_MEMORY),
+            Need::EmptyColumn => self.next_at_cursor(store, search, Sparse::EMPTY),
+            Need::FreeColumn => {
+                self.next_sampled(store, search).or_else(|| self.next_by_policy(store, search))
+            }
+        };
+        if found.is_none() {
+            search.stage = Stage::Over;
+        }
+        found
+    }
+
+    /// The next column in turn that is sparse by `threshold`.
+    fn next_at_cursor(
+        &mut self,
+        store: &ItemStore,
+        search: &mut Search,
+        threshold: Sparse,
+    ) -> Option<Victim> {
+        let columns = store.memory.columns_mapped();
+        search.looks_left = search.looks_left.min(columns);
+        while search.looks_left > 0 && !search.is_over() {
+            search.looks_left -= 1;
+            self.cursor = if self.cursor + 1 < columns { self.cursor + 1 } else { 0 };
+            if let Candidate::Ready(found) = status(store, ColumnId(self.cursor))
+                && found.is_sparse(threshold)
+            {
+                return Some(Victim { column: found.column, may_evict: false, chosen: Chosen::AtCursor });
+            }
+        }
+        None
+    }
+
+    /// While much of memory is dead: the cheapest of a few random columns, if it is sparse.
+    fn next_sampled(&mut self, store: &ItemStore, search: &mut Search) -> Option<Victim> {
+        if search.stage != Stage::Sparse {
+            return None;
+        }
+        if search.refused < SAMPLED_REFUSED_MAX && is_much_dead(store) {
+            // Random columns, because neighbours were filled at about the same time and are equally sparse.
+            let columns = u64::from(store.memory.columns_mapped());
+            let mut cheapest = CheapestSparse::new(Sparse::BEFORE_EVICTION);
+            for _ in 0..SAMPLED_COLUMNS {
+                let column = ColumnId(self.random.below(columns) as u32);
+                if let Candidate::Ready(found) = status(store, column)
+                    && (found.is_sparse(Sparse::EMPTY) || group(store, column) & HOLDS_UNMOVABLE == 0)
+                {
+                    cheapest.offer(column, &found);
+                }
+            }
+            if let Some(column) = cheapest.found() {
+                return Some(Victim { column, may_evict: false, chosen: Chosen::BySample });
+            }
+        }
+        search.stage = Stage::Policy;
+        None
+    }
+
+    /// The policy's choice, once in a search.
+    fn next_by_policy(&mut self, store: &ItemStore, search: &mut Search) -> Option<Victim> {
+        if search.stage != Stage::Policy {
+            return None;
+        }
+        search.stage = Stage::Over;
+        let may_evict = store.evicts();
+        let victim = self.policy.victim(&mut |column, birth| match status_of(store, column, birth) {
+            // Where nothing may be evicted, moving the items of a full column gains nothing.
+            Candidate::Ready(found) if !may_evict && !found.is_sparse(Sparse::BEFORE_ITS_TURN) => {
+                Candidate::Later
+            }
+            other => other,
+        });
+        victim.map(|column| Victim { column, may_evict, chosen: Chosen::ByPolicy })
+    }
+
+    /// Takes note of what came of the pass over a victim of this search.
+    pub(crate) fn settle(
+        &mut self,
+        store: &ItemStore,
+        search: &mut Search,
+        victim: Victim,
+        emptied: Emptied,
+    ) {
+        let column = victim.column;
+        search.refused += usize::from(emptied == Emptied::Refused);
+        match (victim.chosen, emptied) {
+            (_, Emptied::Yes) | (Chosen::ByCaller, _) => {}
+            (Chosen::ByPolicy, Emptied::Refused) => self.sealed(store, column),
+            // The column is next again when the columns that are on their way back have come.
+            (Chosen::ByPolicy, Emptied::NoRoom) => {
+                self.policy.put_back(column, store.memory.column(column).birth(), queue_of(store, column));
+            }
+            (Chosen::BySample, Emptied::Refused) => {
+                if store.memory.available_columns() == 0 {
+                    // Nothing can be moved without a column to move it to.
+                    search.stage = Stage::Policy;
+                } else if !store.memory.column(column).is_pinned() {
+                    // A pin passes, for it means that a large value is being sent. What else is not moved stays.
+                    store.memory.column(column).group.fetch_or(HOLDS_UNMOVABLE, Ordering::Relaxed);
+                }
+            }
+            (Chosen::AtCursor, Emptied::Refused) => {
+                if search.need == Need::BeforeFreshMemory && search.refused > BEFORE_FRESH_MEMORY_REFUSED_MAX
+                {
+                    search.stage = Stage::Over;
+                }
+            }
+            (Chosen::AtCursor | Chosen::BySample, Emptied::NoRoom) => search.stage = Stage::Over,
+        }
+    }
+
+    /// A column that the caller chose: its slab is given back, or its items were flushed.
+    pub(crate) fn chosen_by_caller(column: ColumnId, may_evict: bool) -> Victim {
+        Victim { column, may_evict, chosen: Chosen::ByCaller }
+    }
+
+    /// Tells the policy of the columns that were sealed since. When the policy knows twice as many columns as there are, it
+    /// forgets those that went without being its choice.
+    pub(crate) fn learn_sealed(&mut self, store: &ItemStore, queue: &SealedQueue) {
+        for column in queue.0.lock().expect("no panic under this lock").drain(..) {
+            self.policy.sealed(column, store.memory.column(column).birth(), queue_of(store, column));
+        }
+        if self.policy.columns() > 2 * store.memory.columns_mapped() as usize {
+            self.policy.forget_gone(&mut |column, birth| status_of(store, column, birth));
+        }
+    }
+
+    /// Tells the policy of one sealed column.
+    pub(crate) fn sealed(&mut self, store: &ItemStore, column: ColumnId) {
+        self.policy.sealed(column, store.memory.column(column).birth(), queue_of(store, column));
+    }
+
+    /// Appends the policy's verdict on each live item of a victim. The items that are kept have at most `keep_bytes_max`
+    /// bytes together.
+    pub(crate) fn judge(
+        &mut self,
+        queue: Queue,
+        items: &[Judged],
+        keep_bytes_max: u64,
+        verdicts: &mut Vec<Verdict>,
+    ) {
+        self.policy.judge(queue, items, keep_bytes_max, verdicts);
+    }
+
+    /// Hands a page of references to the policy, which may sample items of the cache at random.
+    pub(crate) fn refer(&mut self, references: &[Reference], store: &ItemStore, guard: Guard<'_>) {
+        let mut sampler = IndexSampler::new(store, guard, &mut self.random);
+        self.policy.refer(references, &mut sampler);
+    }
+
+    /// Sizes what the policy keeps about items for `items` of them. Returns the digest below which it wants references.
+    pub(crate) fn fit(&mut self, items: u64) -> u32 {
+        self.policy.fit(items);
+        self.policy.wanted_below()
+    }
+
+    /// Bytes of what the policy keeps about items, when it is fitted to `items`.
+    pub(crate) fn bytes_for(&self, items: u64) -> u64 {
+        self.policy.bytes_for(items)
+    }
+
+    /// The policy's statistics.
+    pub(crate) fn stats(&self) -> TemperatureStats {
+        self.policy.facts()
+    }
+}
+
+/// Whether so much of the used memory is dead that nothing live need be evicted.
+pub(crate) fn is_much_dead(store: &ItemStore) -> bool {
+    let used = store.used_bytes();
+    store.live_bytes() < used - used / MUCH_DEAD_SHARE
+}
+
+/// Whether a pass can gain anything although nothing may be evicted.
+pub(crate) fn is_worth_a_pass(store: &ItemStore) -> bool {
+    let mapped = store.memory.mapped_bytes();
+    store.memory.retired_columns() > 0 || store.live_bytes() < mapped - mapped / WORTH_A_PASS_SHARE
+}
+
+/// Whether a column may go, and its snapshot.
+pub(crate) fn status(store: &ItemStore, column: ColumnId) -> Candidate {
+    let found = store.memory.column(column);
+    if found.state() != ColumnState::Sealed {
+        Candidate::Gone
+    } else if found.is_pinned() {
+        Candidate::Later
+    } else {
+        Candidate::Ready(ColumnStatus {
+            column,
+            live_bytes: u64::from(found.live_bytes()),
+            column_bytes: store.column_bytes(),
+        })
+    }
+}
+
+/// As [`status`], of the use of the column that began with `birth`.
+fn status_of(store: &ItemStore, column: ColumnId, birth: u64) -> Candidate {
+    if store.memory.column(column).birth() == birth { status(store, column) } else { Candidate::Gone }
+}
+
+fn group(store: &ItemStore, column: ColumnId) -> u16 {
+    store.memory.column(column).group.load(Ordering::Relaxed)
+}
+
+/// The queue that a column belongs to.
+pub(crate) fn queue_of(store: &ItemStore, column: ColumnId) -> Queue {
+    if group(store, column) & !HOLDS_UNMOVABLE == MAIN_GROUP { Queue::Main } else { Queue::Probation }
+}
+
+/// Says which queue a new column belongs to.
+pub(crate) fn set_queue(store: &ItemStore, column: &OpenColumn, queue: Queue) {
+    let group = match queue {
+        Queue::Probation => 0,
+        Queue::Main => MAIN_GROUP,
+    };
+    store.memory.column(column.id()).group.store(group, Ordering::Relaxed);
+}

@@ -1,0 +1,360 @@
+//! The writes that clients ask for: store, delete, arithmetic, touch.
+
+use super::Worker;
+use super::chain::{Piece, RecordFields};
+use super::read::Hit;
+use super::write::{Expected, Published};
+use crate::commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
+use larder_item::{Expiry, KeyHash, Location, State};
+use larder_memory::{NewItem, Value};
+
+/// What memcached counts for an item beside key and value: its header, its suffix and the terminators.
+const COUNTED_BYTES: u64 = 48 + 8 + 1 + 2;
+
+impl Worker {
+    /// Whether an item of this key and value may be stored at all (`-I`, counted as memcached counts).
+    pub fn fits(&self, key_bytes: usize, value_bytes: u64) -> bool {
+        key_bytes as u64 + value_bytes + COUNTED_BYTES <= self.cache.item_bytes_max()
+    }
+
+    /// Stores a value.
+    pub fn store(&mut self, store: &Store<'_>) -> StoreOutcome {
+        if !self.fits(store.key.len(), store.value.len() as u64) {
+            return StoreOutcome::TooLarge;
+        }
+        if store.mode == Mode::Set && store.compare.is_none() {
+            return self.store_over(store, Expected::Anything, None);
+        }
+        loop {
+            let outcome = self.store_once(store);
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+        }
+    }
+
+    /// One attempt: look, decide, place, publish. `None` when somebody else changed the item in between.
+    fn store_once(&mut self, store: &Store<'_>) -> Option<StoreOutcome> {
+        let outcome = match self.admit(store) {
+            Err(refused) => return Some(refused),
+            Ok((Expected::Unchanged { at, .. }, _)) if store.joins() => self.extend(store, at),
+            Ok((expected, stale_of)) => self.store_over(store, expected, stale_of),
+        };
+        // `Exists` from a publish that lost the race means: look again.
+        (outcome != StoreOutcome::Exists).then_some(outcome)
+    }
+
+    /// Whether the store may go through as things stand, and what it then expects to find. The second part is the
+    /// present item if the new one is to be marked stale after it.
+    pub(super) fn admit(&self, store: &Store<'_>) -> Result<(Expected, Option<Location>), StoreOutcome> {
+        let Some(hit) = self.peek(store.hash, store.key) else {
+            return match store.mode {
+                Mode::Set | Mode::Replace if store.compare.is_some() => Err(StoreOutcome::NotFound),
+                Mode::Replace => Err(StoreOutcome::NotStored),
+                Mode::Append | Mode::Prepend if store.vivify.is_none() => Err(StoreOutcome::NotStored),
+                _ => Ok((Expected::Absent, None)),
+            };
+        };
+        if store.mode == Mode::Add {
+            // memcached counts a refused add as a use of the item.
+            self.get(store.hash, store.key);
+            return Err(StoreOutcome::NotStored);
+        }
+        let cas = hit.cas();
+        match store.compare {
+            Some(compare) if compare == cas => {}
+            Some(compare)
+                if store.invalidate && compare < cas && matches!(store.mode, Mode::Set | Mode::Replace) =>
+            {
+                return Ok((self.expect_unchanged(hit.at), Some(hit.at)));
+            }
+            Some(_) => return Err(StoreOutcome::Exists),
+            // Only what depends on the present item has to find it again.
+            None if store.mode == Mode::Set => return Ok((Expected::Anything, None)),
+            None => {}
+        }
+        Ok((self.expect_unchanged(hit.at), None))
+    }
+
+    /// State and expiry of a new item; a stale one keeps the expiry and the token of the item at `stale_of`.
+    pub(super) fn new_state(&self, store: &Store<'_>, stale_of: Option<Location>) -> (State, Expiry) {
+        let mut bits = if store.binary_key { State::BINARY_KEY } else { 0 };
+        let mut expiry = store.vivify.filter(|_| store.joins()).unwrap_or(store.expiry);
+        if let Some(at) = stale_of {
+            let old = self.reader.pin().item(at);
+            bits |= State::STALE | old.state().bits() & State::TOKEN_SENT;
+            expiry = old.expiry();
+        }
+        (State::at(self.cache.store.clock.now_s(), bits), expiry)
+    }
+
+    /// Places the value and publishes it. `Exists` if what was expected has changed.
+    fn store_over(
+        &mut self,
+        store: &Store<'_>,
+        expected: Expected,
+        stale_of: Option<Location>,
+    ) -> StoreOutcome {
+        let (state, expiry) = self.new_state(store, stale_of);
+        let cas = store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
+        let of = RecordFields { flags: store.flags, expiry, cas, state };
+        self.put(store.key, store.hash, [Piece::Bytes(store.value), Piece::NOTHING], &of, expected)
+    }
+
+    /// Places key and value, in one piece or in chunks, and publishes them. `Exists` if what was expected has changed.
+    #[inline]
+    fn put(
+        &mut self,
+        key: &[u8],
+        hash: KeyHash,
+        value: [Piece<'_>; 2],
+        of: &RecordFields,
+        expected: Expected,
+    ) -> StoreOutcome {
+        let total = value[0].length() + value[1].length();
+        // A state that comes from an older version says nothing about this one.
+        let of = &RecordFields { state: State(of.state.0 & !State::CLEAN), ..*of };
+        let (new, upload) = match value {
+            [Piece::Bytes(first), Piece::Bytes(second)]
+                if total <= self.cache.store.memory.chunk_bytes_max() as usize =>
+            {
+                let RecordFields { flags, expiry, cas, state } = *of;
+                (self.place(&NewItem { key, value: [first, second], flags, expiry, cas, state }), None)
+            }
+            _ => self.place_long(hash, value, key, of).unzip(),
+        };
+        let Some(new) = new else { return StoreOutcome::NoRoom };
+        let published = self.publish(hash, key, expected, new);
+        if published == Published::Done {
+            return StoreOutcome::Stored { cas: of.cas, value_bytes: total as u32 };
+        }
+        if let Some(upload) = upload {
+            self.abandon_upload(upload);
+        }
+        if published == Published::Full { StoreOutcome::NoRoom } else { StoreOutcome::Exists }
+    }
+
+    /// Append or prepend to the item at `at`.
+    fn extend(&mut self, store: &Store<'_>, at: Location) -> StoreOutcome {
+        // The old value is copied out first: making room may take its column.
+        let expected = self.expect_unchanged(at);
+        let (old, of) = self.old_record(at);
+        // Each part may be stored, both together may not: memcached calls that not stored.
+        if !self.fits(store.key.len(), old.length() as u64 + store.value.len() as u64) {
+            return StoreOutcome::NotStored;
+        }
+        let mut parts = [old.piece(), Piece::Bytes(store.value)];
+        if store.mode == Mode::Prepend {
+            parts.reverse();
+        }
+        let of = self.extended(of, store);
+        let outcome = self.put(store.key, store.hash, parts, &of, expected);
+        self.recycle_old_value(old);
+        outcome
+    }
+
+    /// The record of an item that something is appended or prepended to.
+    pub(super) fn extended(&self, old: RecordFields, store: &Store<'_>) -> RecordFields {
+        RecordFields {
+            cas: store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas()),
+            state: State::at(self.cache.store.clock.now_s(), old.state.bits() & State::BINARY_KEY),
+            ..old
+        }
+    }
+
+    /// Deletes the item, or leaves a stale or empty one behind.
+    pub fn delete(&mut self, delete: &Delete<'_>) -> DeleteOutcome {
+        loop {
+            let Some(hit) = self.peek(delete.hash, delete.key) else {
+                if delete.compare.is_some() || self.make_absent(delete.hash, delete.key) {
+                    return DeleteOutcome::NotFound;
+                }
+                continue;
+            };
+            let (at, cas) = (hit.at, hit.cas());
+            if delete.compare.is_some_and(|compare| compare != cas) {
+                return DeleteOutcome::Exists;
+            }
+            if !delete.invalidate && !delete.drop_value {
+                if self.remove_at(delete.hash, at) {
+                    return DeleteOutcome::Deleted;
+                }
+                continue;
+            }
+            let expected = self.expect_unchanged(at);
+            let (state, old_expiry) = (hit.item.state(), hit.expiry());
+            let bits = if delete.invalidate {
+                state.bits() & !State::TOKEN_SENT | State::STALE
+            } else {
+                state.bits()
+            };
+            let state = State(state.0 & !0xff | bits);
+            let cas = match (delete.explicit_cas, delete.invalidate) {
+                (Some(cas), _) => cas,
+                (None, true) => self.cache.store.next_cas(),
+                (None, false) => cas,
+            };
+            let outcome = if delete.drop_value {
+                let (flags, expiry) = (delete.flags, delete.expiry.unwrap_or(Expiry::NEVER));
+                let of = RecordFields { flags, expiry, cas, state };
+                self.put(delete.key, delete.hash, [Piece::NOTHING; 2], &of, expected)
+            } else {
+                let expiry = delete.expiry.unwrap_or(old_expiry);
+                let (value, old) = self.old_record(at);
+                let of = RecordFields { expiry, cas, state, ..old };
+                let outcome =
+                    self.put(delete.key, delete.hash, [value.piece(), Piece::NOTHING], &of, expected);
+                self.recycle_old_value(value);
+                outcome
+            };
+            match outcome {
+                StoreOutcome::Stored { .. } => return DeleteOutcome::Deleted,
+                StoreOutcome::NoRoom => return DeleteOutcome::NoRoom,
+                _ => {}
+            }
+        }
+    }
+
+    /// Increments or decrements.
+    pub fn arith(&mut self, arith: &Arith<'_>) -> ArithOutcome {
+        loop {
+            let Some(hit) = self.peek(arith.hash, arith.key) else {
+                let Some((expiry, value)) = arith.initial else { return ArithOutcome::NotFound };
+                match self.create_number(arith, arith.expiry.unwrap_or(expiry), value) {
+                    StoreOutcome::Stored { cas, .. } => {
+                        return ArithOutcome::Done { value, cas, expiry, created: true };
+                    }
+                    StoreOutcome::NotStored => continue,
+                    _ => return ArithOutcome::NoRoom,
+                }
+            };
+            if arith.compare.is_some_and(|compare| compare != hit.cas()) {
+                return ArithOutcome::Exists;
+            }
+            let Some((old, old_bytes)) = number(&hit) else { return ArithOutcome::NonNumeric };
+            let value =
+                if arith.increment { old.wrapping_add(arith.delta) } else { old.saturating_sub(arith.delta) };
+            let expected = self.expect_unchanged(hit.at);
+            let old_expiry = hit.expiry();
+            let expiry = arith.expiry.unwrap_or(old_expiry);
+            let (flags, state) = (hit.item.flags(), hit.item.state());
+            let mut digits = [b' '; DIGITS_MAX];
+            let length = decimal(value, &mut digits).max(old_bytes);
+            // A short number in a long field leaves it as long as it was.
+            let (number, blanks) = (&digits[..length.min(DIGITS_MAX)], length.saturating_sub(DIGITS_MAX));
+            let cas = arith.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
+            let of = RecordFields { flags, expiry, cas, state };
+            let blanks = vec![b' '; blanks];
+            let digits = [number, &blanks].map(Piece::Bytes);
+            match self.put(arith.key, arith.hash, digits, &of, expected) {
+                StoreOutcome::Stored { cas, .. } => {
+                    return ArithOutcome::Done { value, cas, expiry: old_expiry, created: false };
+                }
+                StoreOutcome::NoRoom => return ArithOutcome::NoRoom,
+                _ => {}
+            }
+        }
+    }
+
+    fn create_number(&mut self, arith: &Arith<'_>, expiry: Expiry, value: u64) -> StoreOutcome {
+        let mut digits = [0; DIGITS_MAX];
+        let length = decimal(value, &mut digits);
+        self.store(&Store {
+            key: arith.key,
+            hash: arith.hash,
+            mode: Mode::Add,
+            flags: 0,
+            expiry,
+            value: &digits[..length],
+            compare: None,
+            explicit_cas: arith.explicit_cas,
+            invalidate: false,
+            vivify: None,
+            binary_key: arith.binary_key,
+        })
+    }
+
+    /// Sets the expiry of the item of `key`.
+    pub fn touch(&mut self, hash: KeyHash, key: &[u8], expiry: Expiry) -> Touched {
+        loop {
+            let Some(hit) = self.get(hash, key) else { return Touched::NotFound };
+            let at = hit.at;
+            {
+                // Under the writer bit, so that the pass cannot move the item with the old expiry in between.
+                let guard = self.reader.pin();
+                let keys = self.cache.store.key_reader(&guard);
+                let bucket = self.cache.store.index.lock(hash);
+                match bucket.find(key, &keys) {
+                    Some(found) if found.entry.location == at => {
+                        let item = guard.item(at);
+                        if item.expiry() == expiry {
+                            return Touched::Done;
+                        }
+                        if item.set_expiry(expiry) {
+                            self.changed_in_place(hash, key, &item);
+                            return Touched::Done;
+                        }
+                    }
+                    _ => continue,
+                }
+            }
+            // The record has no word for an expiry: write it anew with one.
+            let expected = self.expect_unchanged(at);
+            let (value, old) = self.old_record(at);
+            let of = RecordFields { expiry, ..old };
+            let outcome = self.put(key, hash, [value.piece(), Piece::NOTHING], &of, expected);
+            self.recycle_old_value(value);
+            match outcome {
+                StoreOutcome::Stored { .. } => return Touched::Done,
+                StoreOutcome::NoRoom => return Touched::NoRoom,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Room for the digits of any number.
+const DIGITS_MAX: usize = 24;
+
+/// The number a value spells, blanks around it and zeros before it aside, and the value's length; `None` if it is none, or
+/// larger than 64 bits.
+fn number(hit: &Hit<'_>) -> Option<(u64, usize)> {
+    let Value::Whole(bytes) = hit.value() else { return None };
+    let digits = bytes.trim_ascii();
+    if digits.is_empty() {
+        return None;
+    }
+    let mut value = 0u64;
+    for &digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add((digit - b'0') as u64)?;
+    }
+    Some((value, bytes.len()))
+}
+
+/// Writes `value` in decimal to the front of `buffer`; returns how many digits.
+fn decimal(value: u64, buffer: &mut [u8; DIGITS_MAX]) -> usize {
+    let digits = value.checked_ilog10().unwrap_or(0) as usize + 1;
+    let mut rest = value;
+    for at in (0..digits).rev() {
+        buffer[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decimal;
+
+    #[test]
+    fn decimal_writes_every_length() {
+        for value in [0, 9, 10, 99, 100, 12345, u64::MAX, u64::MAX - 1, 10_000_000_000_000_000_000] {
+            let mut buffer = [b' '; super::DIGITS_MAX];
+            let length = decimal(value, &mut buffer);
+            assert_eq!(std::str::from_utf8(&buffer[..length]).unwrap(), value.to_string());
+        }
+    }
+}

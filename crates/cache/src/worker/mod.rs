@@ -1,0 +1,169 @@
+//! A worker: what one thread needs to serve requests.
+//!
+//! * `read.rs` looks up one key, `batch.rs` many keys whose waits for memory overlap, `list.rs` walks over all items.
+//! * `write.rs` locations records and publishes them; `change.rs` is what clients ask for: store, delete, arithmetic, touch.
+//! * `chain.rs` fills and reads the chains of chunks of large values; `upload.rs` stores a value that arrives in parts.
+//! * `fetch.rs` looks on flash and brings items back into memory.
+
+mod batch;
+mod chain;
+mod change;
+mod fetch;
+mod list;
+mod read;
+mod upload;
+mod write;
+
+pub use batch::GetBatch;
+pub use chain::{LargeRead, Upload};
+pub use fetch::{Fetch, Promotion};
+pub use list::Listed;
+pub use read::{Hit, Lookup};
+
+use crate::cache::Cache;
+use crate::counters::Counters;
+use crate::item_store::Life;
+use crate::references::ReferencePool;
+use larder_flash::{Commit, Fetcher};
+use larder_item::Location;
+use larder_memory::{Item, OpenColumn, Reader};
+use larder_temperature::Reference;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// One thread's handle of the cache: its epoch reader, its open columns, its counters.
+pub struct Worker {
+    cache: Arc<Cache>,
+    reader: Reader,
+    /// The columns that the worker fills, one for each [`ColumnUse`].
+    open: [Option<OpenColumn>; 2],
+    /// The number of its block of counters.
+    number: usize,
+    /// How often this worker let go of everything it had looked up.
+    quiesced: u64,
+    inserts: u32,
+    /// Room for the value of an item that is written anew, kept for its memory.
+    old_value: Vec<u8>,
+    references: ReferencePool,
+    /// Reads from flash. `None`: there is no flash, or it cannot be read.
+    fetcher: Option<Fetcher>,
+    /// Tokens of fetches of parts of long values.
+    part_fetches: Vec<u64>,
+    /// The last invalidation that must be durable before the present requests are answered.
+    commit: Cell<Option<Commit>>,
+}
+
+/// What a worker fills a column with. Chunks have columns of their own, so that large values that arrive slowly pin no more
+/// columns than they need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ColumnUse {
+    /// Items, and the owner records of chains of chunks.
+    Records,
+    /// Chunks.
+    Chunks,
+}
+
+impl Cache {
+    /// A new worker. Each thread that serves requests takes one.
+    ///
+    /// # Panics
+    /// When more workers register than [`crate::CacheOptions::workers`] announced.
+    pub fn worker(self: &Arc<Cache>) -> Worker {
+        let number = self.register_worker();
+        // A worker without a fetcher does not look on flash, but what it writes stays right.
+        let fetcher = self.flash_tier().and_then(|flash| {
+            let fetcher = flash.fetcher();
+            fetcher.inspect_err(|error| tracing::error!("a worker cannot read from flash: {error}")).ok()
+        });
+        Worker {
+            reader: self.store.memory.register(),
+            open: [None, None],
+            number,
+            quiesced: 0,
+            inserts: 0,
+            old_value: Vec::new(),
+            references: ReferencePool::default(),
+            fetcher,
+            part_fetches: Vec::new(),
+            commit: Cell::new(None),
+            cache: self.clone(),
+        }
+    }
+}
+
+impl Worker {
+    /// The cache this worker serves.
+    #[inline]
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    /// This worker's counters.
+    #[inline]
+    pub fn counters(&self) -> &Counters {
+        self.cache.store.worker_counters(self.number)
+    }
+
+    /// Between batches: the worker holds nothing that it has looked up, so columns that were retired since can be reused.
+    #[inline]
+    pub fn quiesce(&mut self) {
+        self.quiesced += 1;
+        self.reader.quiesce();
+    }
+
+    /// Before the thread blocks: the worker holds back no column until [`Worker::online`].
+    pub fn offline(&mut self) {
+        self.quiesced += 1;
+        self.reader.offline();
+    }
+
+    /// After the thread has blocked.
+    pub fn online(&mut self) {
+        self.reader.online();
+    }
+
+    /// Changes whenever locations that were found earlier may no longer be used.
+    #[inline]
+    pub fn quiesced(&self) -> u64 {
+        self.quiesced
+    }
+
+    /// Once a second: lets go of open columns that were flushed, so that the flush can be forgotten, and queues the references
+    /// that were noted so far.
+    pub fn tick(&mut self) {
+        self.cache.keeper.flush_references(&self.references);
+        let floor = self.cache.store.flush_floor();
+        for purpose in [ColumnUse::Records, ColumnUse::Chunks] {
+            if self.open[purpose as usize].as_ref().is_some_and(|open| open.birth() < floor) {
+                self.seal_open(purpose);
+            }
+        }
+    }
+
+    /// Hands an open column to the keeper.
+    fn seal_open(&mut self, purpose: ColumnUse) {
+        if let Some(open) = self.open[purpose as usize].take() {
+            let sealed = open.seal_at(self.cache.store.clock.now_s());
+            self.cache.keeper.sealed(sealed);
+        }
+    }
+
+    /// Leaves a trace of a request for the keeper, if the policy wants to hear of this key.
+    #[inline(always)]
+    fn note(&self, reference: Reference) {
+        self.cache.keeper.note(reference, &self.references);
+    }
+
+    /// Whether `item` may be served, and the reason if not.
+    #[inline]
+    fn life(&self, at: Location, item: &Item<'_>) -> Life {
+        self.cache.store.life(at, item)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.seal_open(ColumnUse::Records);
+        self.seal_open(ColumnUse::Chunks);
+    }
+}

@@ -1,0 +1,106 @@
+//! Storing a large value that has arrived in parts.
+
+use super::Worker;
+use super::chain::{RecordFields, Upload};
+use super::write::{Expected, Published};
+use crate::commands::{Mode, Store, StoreOutcome};
+use larder_item::Location;
+use larder_memory::NewChunked;
+
+impl Worker {
+    /// Stores a complete upload as `store` says. The `value` of `store` is ignored.
+    pub fn complete_upload(&mut self, mut upload: Upload, store: &Store<'_>) -> StoreOutcome {
+        loop {
+            let (expected, stale_of) = match self.admit(store) {
+                Ok(admitted) => admitted,
+                Err(outcome) => {
+                    self.abandon_upload(upload);
+                    return outcome;
+                }
+            };
+            if let (true, Expected::Unchanged { at, .. }) = (store.joins(), expected) {
+                match self.join_upload(&mut upload, store, at) {
+                    StoreOutcome::Exists => continue,
+                    outcome @ StoreOutcome::Stored { .. } => return outcome,
+                    outcome => {
+                        self.abandon_upload(upload);
+                        return outcome;
+                    }
+                }
+            }
+            let (state, expiry) = self.new_state(store, stale_of);
+            let cas = store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
+            let record = NewChunked {
+                key: store.key,
+                total: upload.total_bytes(),
+                first: upload.first(),
+                flags: store.flags,
+                expiry,
+                cas,
+                state,
+            };
+            let Some(new) = self.place_chunked(&record) else {
+                self.chain_died(upload.first());
+                return StoreOutcome::NoRoom;
+            };
+            match self.publish(store.hash, store.key, expected, new) {
+                Published::Done => return StoreOutcome::Stored { cas, value_bytes: upload.total_bytes() },
+                Published::Changed => {}
+                Published::Full => {
+                    self.chain_died(upload.first());
+                    return StoreOutcome::NoRoom;
+                }
+            }
+        }
+    }
+
+    /// Appends a complete upload to the item at `at`, or prepends it: the old value is copied to chunks of the same chain.
+    /// `Exists`: the item has changed meanwhile, and the upload is as it was.
+    fn join_upload(&mut self, upload: &mut Upload, store: &Store<'_>, at: Location) -> StoreOutcome {
+        let expected = self.expect_unchanged(at);
+        let (old, of) = self.old_record(at);
+        let total = old.length() as u64 + u64::from(upload.total_bytes());
+        if !self.fits(store.key.len(), total) {
+            return StoreOutcome::NotStored;
+        }
+        let RecordFields { flags, expiry, cas, state } = self.extended(of, store);
+        let mut copy = None;
+        if old.length() > 0 {
+            let Some(begun) = self.begin_chain(store.hash, old.length() as u32, upload.chain()) else {
+                return StoreOutcome::NoRoom;
+            };
+            let filled = self.fill_piece(copy.insert(begun), old.piece());
+            self.recycle_old_value(old);
+            if !filled {
+                copy.into_iter().for_each(|copy| self.abandon_upload(copy));
+                return StoreOutcome::NoRoom;
+            }
+        }
+        let first = match &mut copy {
+            None => upload.first(),
+            Some(copy) if store.mode == Mode::Append => {
+                copy.link(Some(upload.first()));
+                copy.first()
+            }
+            Some(copy) => {
+                upload.link(Some(copy.first()));
+                upload.first()
+            }
+        };
+        let record = NewChunked { key: store.key, total: total as u32, first, flags, expiry, cas, state };
+        let outcome = match self.place_chunked(&record) {
+            None => StoreOutcome::NoRoom,
+            Some(new) => match self.publish(store.hash, store.key, expected, new) {
+                Published::Done => return StoreOutcome::Stored { cas, value_bytes: total as u32 },
+                Published::Changed => StoreOutcome::Exists,
+                Published::Full => StoreOutcome::NoRoom,
+            },
+        };
+        upload.link(None);
+        if let Some(mut copy) = copy {
+            copy.link(None);
+            self.abandon_upload(copy);
+        }
+        outcome
+    }
+}

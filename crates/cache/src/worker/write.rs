@@ -1,0 +1,313 @@
+//! Placing records and publishing them: what every write is made of.
+//!
+//! A write places its record first, without any lock, and then publishes it under the bucket's writer bit. If the bucket does
+//! not hold what the write expected, the record is taken back and the write starts over. No lock is held while room is being
+//! made.
+
+use super::{ColumnUse, Worker};
+use crate::demoter::{Leaving, SentParts};
+use crate::item_store::{Life, RESERVED_COLUMNS};
+use larder_index::{BucketGuard, WARMTH_MAX};
+use larder_item::{Expiry, KeyHash, Location, State};
+use larder_memory::{Guard, Item, NewChunked, NewItem, OpenColumn};
+use larder_temperature::{Digest, Reference};
+use std::time::{Duration, Instant};
+
+/// What a write expects to find under the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Expected {
+    /// Anything, or nothing.
+    Anything,
+    /// Nothing that may be served.
+    Absent,
+    /// The very record that was looked at, unchanged: see [`Worker::expect_unchanged`].
+    Unchanged {
+        /// Where the record was.
+        at: Location,
+        /// The birth number that its column had. If the column has another one by now, another record is at `at`.
+        birth: u64,
+        /// What may change in place, and is carried over to the new record: when the item expires, and whether its token was
+        /// given away.
+        expiry: Expiry,
+        token_sent: bool,
+    },
+}
+
+/// What came of publishing a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Published {
+    /// The key leads to it.
+    Done,
+    /// The present item was not as expected. The record was taken back.
+    Changed,
+    /// The key's bucket is full and nothing may be evicted. The record was taken back.
+    Full,
+}
+
+/// How long a writer helps the pass, and waits for other workers to pass their quiescent points, before it gives up for lack of
+/// room. A worker passes one within microseconds, unless the machine has taken its CPU away.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
+/// So often a waiting writer only yields. After that it sleeps between its looks.
+const ROOM_YIELDS: u32 = 64;
+const ROOM_SLEEP: Duration = Duration::from_micros(50);
+/// Inserts between two looks at the index's need to grow, and the most buckets that are split at one look.
+const GROW_EVERY: u32 = 32;
+const SPLITS_AT_ONCE: usize = 16;
+
+impl Worker {
+    /// Places a record in this worker's open column. Takes a new column, or helps the pass, as needed. `None`: there is no room
+    /// and none can be made.
+    pub(super) fn place(&mut self, item: &NewItem<'_>) -> Option<Location> {
+        self.place_with(ColumnUse::Records, |open| open.place(item))
+    }
+
+    /// Places the owner record of a chain of chunks.
+    pub(super) fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
+        self.place_with(ColumnUse::Records, |open| open.place_chunked(item))
+    }
+
+    /// What a write expects that depends on the record at `at`. The record was looked up since the last quiescent point.
+    pub(super) fn expect_unchanged(&self, at: Location) -> Expected {
+        let guard = self.reader.pin();
+        let item = guard.item(at);
+        Expected::Unchanged {
+            at,
+            birth: self.cache.store.birth_of(at),
+            expiry: item.expiry(),
+            token_sent: item.state().has(State::TOKEN_SENT),
+        }
+    }
+
+    /// Runs `put` on an open column that has room for it.
+    #[inline]
+    pub(super) fn place_with<T>(
+        &mut self,
+        purpose: ColumnUse,
+        mut put: impl FnMut(&mut OpenColumn) -> Option<T>,
+    ) -> Option<T> {
+        loop {
+            // A flush makes everything in older columns invalid: what is stored after it needs a younger column.
+            let floor = self.cache.store.flush_floor();
+            if let Some(open) = &mut self.open[purpose as usize]
+                && open.birth() >= floor
+                && let Some(done) = put(open)
+            {
+                return Some(done);
+            }
+            self.seal_open(purpose);
+            match self.take_column() {
+                Some(open) => self.open[purpose as usize] = Some(open),
+                None => return None,
+            }
+        }
+    }
+
+    /// Takes a free column. If there is none, helps the pass and waits for columns that are on their way back.
+    fn take_column(&mut self) -> Option<OpenColumn> {
+        let mut started = None;
+        let mut waits = 0;
+        loop {
+            if let Some(open) = self.cache.store.take_column() {
+                if self.cache.store.is_short_of_columns() {
+                    self.cache.keeper.wake();
+                }
+                return Some(open);
+            }
+            if !self.cache.keeper.can_help(self.cache.levels()) {
+                return None;
+            }
+            let started = *started.get_or_insert_with(|| {
+                self.counters().starved.add(1);
+                Instant::now()
+            });
+            // Let go of everything, so that retired columns can come back; then help, then let others run.
+            self.quiesce();
+            self.cache.keeper.wake();
+            let (store, memory) = (&self.cache.store, &self.cache.store.memory);
+            // Columns enough may be on their way back already. Then only the quiescent points of other workers are missing,
+            // and to reclaim more would empty the cache while one of them is slow.
+            let helped = memory.returning_columns() < store.free_columns_target()
+                && self.cache.keeper.help(self.cache.levels());
+            memory.recycle();
+            if helped {
+                continue;
+            }
+            // Nothing can be reclaimed. If nothing is on its way back either, all columns are pinned or open.
+            let is_hopeless =
+                memory.returning_columns() == 0 && memory.available_columns() <= RESERVED_COLUMNS;
+            if is_hopeless || started.elapsed() > ROOM_WAIT_MAX {
+                return None;
+            }
+            waits += 1;
+            self.offline();
+            if waits > ROOM_YIELDS {
+                std::thread::sleep(ROOM_SLEEP);
+            } else {
+                std::thread::yield_now();
+            }
+            self.online();
+        }
+    }
+
+    /// Publishes the record at `new` under its key if the present item is as `expected`. Otherwise the record is taken back.
+    pub(super) fn publish(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        expected: Expected,
+        new: Location,
+    ) -> Published {
+        let store = &self.cache.store;
+        let counters = self.counters();
+        let guard = self.reader.pin();
+        let keys = store.key_reader(&guard);
+        let mut bucket = store.index.lock(hash);
+        let found = bucket.find(key, &keys);
+        let as_expected = match (expected, &found) {
+            (Expected::Anything, _) | (Expected::Absent, None) => true,
+            (Expected::Absent, Some(found)) => {
+                self.life(found.entry.location, &guard.item(found.entry.location)) != Life::Live
+            }
+            (Expected::Unchanged { at, birth, expiry, token_sent }, Some(found)) => {
+                // The item may have been flushed since: what is derived from it must not outlive it.
+                let is_there =
+                    found.entry.location == at && store.birth_of(at) == birth && !store.is_flushed(at);
+                // A touch that was answered meanwhile must not be undone.
+                is_there && {
+                    let item = guard.item(at);
+                    item.expiry() == expiry && item.state().has(State::TOKEN_SENT) == token_sent
+                }
+            }
+            (Expected::Unchanged { .. }, None) => false,
+        };
+        if !as_expected {
+            drop(bucket);
+            self.take_back(new);
+            return Published::Changed;
+        }
+        if let Some(demoter) = &self.cache.demoter
+            && demoter.has_journal()
+        {
+            // After a crash nothing older may come back once this write was answered.
+            self.note_commit(demoter.invalidate(hash, key));
+        }
+        match found {
+            Some(found) => {
+                // An overwrite counts as a use of the item.
+                bucket.replace(&found, new, (found.entry.warmth + 1).min(WARMTH_MAX));
+                drop(bucket);
+                store.died(&guard, found.entry.location, counters);
+            }
+            None => {
+                let is_inserted = self.insert_making_room(&guard, &mut bucket, new);
+                drop(bucket);
+                if !is_inserted {
+                    self.take_back(new);
+                    return Published::Full;
+                }
+            }
+        }
+        self.note(Reference::store(Digest::of(hash)));
+        counters.bytes_stored.add(store.bytes_of(&guard, new));
+        counters.total_items.add(1);
+        self.grow_index();
+        Published::Done
+    }
+
+    /// Inserts an entry. If its bucket has grown as far as it may, the least warm entry of the bucket makes room. Returns false
+    /// if nothing may be evicted.
+    pub(super) fn insert_making_room(
+        &self,
+        guard: &Guard<'_>,
+        bucket: &mut BucketGuard<'_>,
+        new: Location,
+    ) -> bool {
+        let store = &self.cache.store;
+        while let Err(full) = bucket.insert(new, 0) {
+            let counters = self.counters();
+            if !store.evicts() {
+                return false;
+            }
+            let (victim, at) = (full.victim, full.victim.entry.location);
+            if self.cache.demoter.is_some() {
+                // A value of several parts is not written here, where a client waits and the bucket is locked.
+                let hash = store.hasher.hash(guard.item(at).key());
+                let leaving = Leaving { hash, at, warmth: victim.entry.warmth, parts: SentParts::None };
+                self.cache.levels().leave(guard, &leaving, counters);
+            }
+            store.count_eviction(&guard.item(at), victim.entry.warmth, counters);
+            bucket.remove(&victim);
+            store.died(guard, at, counters);
+        }
+        true
+    }
+
+    /// Takes back the record that was placed last and was never published.
+    pub(super) fn take_back(&mut self, placed: Location) {
+        let open = self.open[ColumnUse::Records as usize].as_mut();
+        let open = open.expect("the record was placed in the open column just now");
+        open.undo(placed);
+    }
+
+    /// Splits a few buckets now and then, so that the cost of growth is spread over many writes.
+    #[inline]
+    pub(super) fn grow_index(&mut self) {
+        self.inserts = self.inserts.wrapping_add(1);
+        let store = &self.cache.store;
+        if self.inserts.is_multiple_of(GROW_EVERY) && store.index.needs_growth() {
+            let guard = self.reader.pin();
+            let bytes_before = store.index.bytes();
+            store.index.grow(&store.key_reader(&guard), SPLITS_AT_ONCE);
+            if store.index.bytes() != bytes_before {
+                store.share_out();
+            }
+        }
+    }
+
+    /// Removes the record at `at` if the key still leads to it.
+    pub(super) fn remove_at(&self, hash: KeyHash, at: Location) -> bool {
+        let store = &self.cache.store;
+        let guard = self.reader.pin();
+        let mut bucket = store.index.lock(hash);
+        let Some(found) = bucket.find_at(at) else { return false };
+        // Before the entry goes: without an entry, flash is asked for the key.
+        self.invalidate(hash, guard.item(at).key());
+        bucket.remove(&found);
+        drop(bucket);
+        store.died(&guard, at, self.counters());
+        true
+    }
+
+    /// Makes sure that a key without a live item in memory is not on flash either. Returns false if there is a live item by now.
+    pub(super) fn make_absent(&self, hash: KeyHash, key: &[u8]) -> bool {
+        if self.cache.demoter.is_none() {
+            return true;
+        }
+        let store = &self.cache.store;
+        let guard = self.reader.pin();
+        let bucket = store.index.lock(hash);
+        let at = bucket.find(key, &store.key_reader(&guard)).map(|found| found.entry.location);
+        let is_absent = at.is_none_or(|at| self.life(at, &guard.item(at)) != Life::Live);
+        if is_absent {
+            self.invalidate(hash, key);
+        }
+        is_absent
+    }
+
+    /// Under the writer bit of the key's bucket: flash has nothing of the key any more.
+    fn invalidate(&self, hash: KeyHash, key: &[u8]) {
+        if let Some(demoter) = &self.cache.demoter {
+            self.note_commit(demoter.invalidate(hash, key));
+        }
+    }
+
+    /// Under the writer bit of the item's bucket: the item was changed in place, so flash has another version of it.
+    pub(super) fn changed_in_place(&self, hash: KeyHash, key: &[u8], item: &Item<'_>) {
+        if let Some(demoter) = &self.cache.demoter {
+            item.clear_state_bits(State::CLEAN);
+            if demoter.has_journal() {
+                self.note_commit(demoter.invalidate(hash, key));
+            }
+        }
+    }
+}

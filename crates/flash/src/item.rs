@@ -1,0 +1,60 @@
+//! What goes into the tier and what comes out of it: items, stamps and commits.
+
+/// An item to be stored on flash.
+#[derive(Clone, Copy, Debug)]
+pub struct FlashItem<'a> {
+    /// The key, 1 to 250 bytes.
+    pub key: &'a [u8],
+    /// The value. A value longer than [`crate::Flash::part_bytes_max`] comes in parts, and this is its first part.
+    pub value: &'a [u8],
+    /// Length of the whole value, bytes.
+    pub value_bytes: u64,
+    /// Client flags.
+    pub flags: u32,
+    /// When the item expires, unix seconds; 0 = never.
+    pub expires_unix_s: u32,
+    /// The CAS number of the item.
+    pub cas: u64,
+    /// Those state bits of [`larder_item::State`] that are kept on flash.
+    pub state: u8,
+}
+
+/// An item that was read from flash. It owns its bytes.
+#[derive(Debug)]
+pub struct Found {
+    /// The value, or the first part of a value that is stored in parts.
+    pub value: Vec<u8>,
+    /// Length of the whole value, bytes.
+    pub value_bytes: u64,
+    /// Client flags.
+    pub flags: u32,
+    /// When the item expires, unix seconds; 0 = never.
+    pub expires_unix_s: u32,
+    /// The CAS number of the item.
+    pub cas: u64,
+    /// State bits of [`larder_item::State`].
+    pub state: u8,
+    /// Whether the item was read from flash before, since it was written: a warm item deserves memory.
+    pub warm: bool,
+    /// The stamp of the key from before the lookup. While [`crate::Flash::stamp`] returns the same stamp, this is the newest
+    /// version.
+    pub stamp: Stamp,
+}
+
+/// The outcome of storing an item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Put {
+    /// The item was stored. Lookups find it from now on.
+    Stored,
+    /// The item was not stored, because the device is behind, has failed or is full. The call did not wait.
+    Shed,
+}
+
+/// The state of a hash at one moment. Two equal stamps say that no put, invalidation or flush touched the hash in between.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp(pub u64);
+
+/// The number of an invalidation in the journal (only in mode `journal`). The invalidation is durable when
+/// [`crate::Flash::committed`] has reached this number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Commit(pub u64);

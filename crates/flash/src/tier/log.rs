@@ -1,0 +1,784 @@
+//! The log: where every version of an item begins. Segments are filled in memory, sealed, and found until they are written.
+//!
+//! What is newer is found first: a segment's sequence is its age, and an extent is newer than anything of the log. Whatever makes a
+//! version the newest (a put, an invalidation, a survivor of a reclaim) happens under the **append lock**, which this file alone
+//! takes. So does whatever takes a segment out of the index.
+//!
+//! Under the append lock may be taken: the lock of the zones ([`super::space::Space`]), the lock of a buffer, the lock of the
+//! waiting tombstones, the list of generations while it changes, and the locks of the meta log. `sweeping` is taken alone.
+
+mod restore;
+
+use super::buffer::{Buffer, Content, Pushed, Query};
+use super::directory::{LogSegment, Segment};
+use super::index::Index;
+use super::lookup::Lookup;
+use super::meta::Meta;
+use super::shape::{EXTENT_BYTES, Shape};
+use super::space::Space;
+use super::stats::Counters;
+use super::status::{Status, TimeSlice};
+use super::waiting::WaitingTombstone;
+use crate::dead_extents::DeadExtents;
+use crate::device::ZoneId;
+use crate::extent_table::Extent;
+use crate::hit_bits::HitBits;
+use crate::item::{Commit, Put, Stamp};
+use crate::log_table::IdSet;
+use crate::record::Record;
+use crate::segment::{Kind, SegmentFacts, listed};
+use larder_item::{KeyHash, KeyHasher};
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Longest key, bytes.
+const KEY_BYTES_MAX: usize = 250;
+/// A CAS number that is lower than the highest one by less than this is stored in four bytes.
+const CAS_WINDOW: u64 = 3 << 30;
+/// Filling of the log table, percent, at which the work that empties it is urgent.
+const TABLE_URGENT_PERCENT: u64 = 92;
+
+/// What the append lock guards.
+struct Append {
+    /// The open segment of the log.
+    log: Option<Arc<Buffer>>,
+    /// The open segment of extents.
+    extents: Option<Arc<Buffer>>,
+    /// Full segments in memory, oldest first; the first one may be on its way to the device.
+    sealed: VecDeque<Arc<Buffer>>,
+    /// Memory for more segments.
+    free: Vec<Content>,
+    /// Numbers of the log table that mean no segment now.
+    ids: Vec<u16>,
+    /// The highest CAS number seen.
+    cas_max: u64,
+    /// Extents that a restart would find if there were no marks in the log, by [`crate::extent_table::ExtentTable::class`]. By
+    /// class, because the table removes all extents of a class together.
+    dead: DeadExtents,
+}
+
+impl Append {
+    fn raise_cas(&mut self, cas: u64) {
+        self.cas_max = self.cas_max.max(cas);
+    }
+
+    fn open(&mut self, kind: Kind) -> &mut Option<Arc<Buffer>> {
+        if kind == Kind::Extents { &mut self.extents } else { &mut self.log }
+    }
+}
+
+/// There is no buffer, or no room in the log table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NoRoom;
+
+/// Why a survivor was not appended again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refused {
+    /// See [`NoRoom`].
+    NoRoom,
+    /// Something happened under its hash since it was judged.
+    Changed,
+}
+
+/// The log.
+pub(crate) struct Log {
+    lookup: Lookup,
+    space: Arc<Space>,
+    shape: Shape,
+    hasher: KeyHasher,
+    append: Mutex<Append>,
+    /// Whether some extent is dead on the device: see [`DeadExtents::any`].
+    any_dead: Arc<AtomicBool>,
+    /// The log table had no room, or its numbers ran out.
+    table_full: AtomicBool,
+    /// The extent table had no room.
+    extents_full: AtomicBool,
+    /// The zone of the log is to be closed before it is full, so that it can be merged or dropped: all versions of some key that
+    /// the log table has room for are in it.
+    close_zone: AtomicBool,
+    /// Held by the thread that sweeps the log table: one at a time.
+    sweeping: Mutex<()>,
+}
+
+impl Log {
+    /// An empty log. `cas_max` is the highest CAS number that an item on the device may have.
+    pub(crate) fn new(
+        lookup: Lookup,
+        space: Arc<Space>,
+        shape: Shape,
+        hasher: KeyHasher,
+        cas_max: u64,
+    ) -> Log {
+        let append = Append {
+            log: None,
+            extents: None,
+            sealed: VecDeque::new(),
+            free: (0..shape.buffers).map(|_| Content::new(shape.buffer)).collect(),
+            ids: (1..=lookup.index.table.id_max()).rev().collect(),
+            cas_max,
+            dead: DeadExtents::new(shape.dead_extents),
+        };
+        Log {
+            lookup,
+            space,
+            shape,
+            hasher,
+            any_dead: append.dead.any(),
+            append: Mutex::new(append),
+            table_full: AtomicBool::new(false),
+            extents_full: AtomicBool::new(false),
+            close_zone: AtomicBool::new(false),
+            sweeping: Mutex::default(),
+        }
+    }
+
+    fn append(&self) -> MutexGuard<'_, Append> {
+        self.append.lock().expect("no panic under this lock")
+    }
+
+    fn index(&self) -> &Index {
+        &self.lookup.index
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.lookup.meta
+    }
+
+    fn status(&self) -> &Status {
+        &self.lookup.status
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.lookup.status.counters
+    }
+
+    // What goes in.
+
+    /// Whether a record may be stored now: it is not too long, and the tier serves.
+    pub(crate) fn takes(&self, record: &Record<'_>) -> bool {
+        (1..=KEY_BYTES_MAX).contains(&record.key.len())
+            && record.value.len() <= self.shape.part_bytes_max
+            && self.meta().is_serving()
+    }
+
+    /// Makes a record that is not a tombstone the newest version of its key.
+    ///
+    /// # Errors
+    /// [`NoRoom`]: then the version that was here before is here still.
+    pub(crate) fn put(&self, hash: u64, record: &Record<'_>) -> Result<(), NoRoom> {
+        let mut append = self.append();
+        // Before and after, and both under the lock: a reclaim that judged a record in between appends nothing.
+        self.meta().bump_stamp(hash);
+        let result = self.append_record(&mut append, hash, record);
+        self.meta().bump_stamp(hash);
+        result
+    }
+
+    /// Counts a put.
+    pub(crate) fn count_put(&self, record: &Record<'_>, put: Put) {
+        match put {
+            Put::Stored => {
+                let bytes = (record.key.len() + record.value.len()) as u64;
+                self.counters().puts.fetch_add(1, Relaxed);
+                self.counters().admitted_bytes.fetch_add(bytes, Relaxed);
+            }
+            Put::Shed => {
+                self.counters().shed.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    /// Leaves a tombstone for a key where one is needed. Says whether one was, and its commit where there is a journal.
+    pub(crate) fn invalidate(&self, hash: KeyHash, key: &[u8]) -> (bool, Option<Commit>) {
+        let hidden = self.hide(hash, key);
+        // Also where nothing is to be found: what was found before is not the newest any more. After the look, since something
+        // may have been found and gone in the meantime.
+        self.meta().bump_stamp(hash.0);
+        hidden
+    }
+
+    fn hide(&self, hash: KeyHash, key: &[u8]) -> (bool, Option<Commit>) {
+        if !self.meta().is_on() {
+            return (false, None);
+        }
+        let holds = self.lookup.may_hold(hash.0);
+        // In this order: an extent that the table forgets is counted as dead before.
+        if !holds && !self.any_dead.load(SeqCst) {
+            return (false, None);
+        }
+        let mut append = self.append();
+        // What only a restart would find needs a tombstone as well.
+        if !holds && !self.marks_extent(&append, hash.0) {
+            return (false, None);
+        }
+        let floor = self.meta().floor();
+        let placed = self.append_tombstone(&mut append, hash.0, key);
+        // Under the lock: the segment cannot be sealed yet. Where everything was dropped instead, that is durable by now.
+        let commit = match self.meta().floor() == floor {
+            true => self.meta().journal(placed, hash.0, key),
+            false => None,
+        };
+        // Before a survivor can be put over the tombstone.
+        self.meta().bump_stamp(hash.0);
+        (true, commit)
+    }
+
+    /// Appends a survivor of a reclaim, or a tombstone in its stead, if nothing happened under its hash since `stamp`. Says to which
+    /// segment.
+    ///
+    /// # Errors
+    /// Why it was not appended.
+    pub(crate) fn append_survivor(
+        &self,
+        hash: u64,
+        record: &Record<'_>,
+        stamp: Stamp,
+    ) -> Result<u64, Refused> {
+        let mut append = self.append();
+        if self.meta().stamp(hash) != stamp {
+            return Err(Refused::Changed);
+        }
+        if !self.drain(&mut append) {
+            return Err(Refused::NoRoom);
+        }
+        let kind = if is_extent(record) { Kind::Extents } else { Kind::Log };
+        let supersedes_extent = kind == Kind::Log && self.marks_extent(&append, hash);
+        let record = &Record { supersedes_extent, ..*record };
+        let placed = self.push(&mut append, kind, hash, record, record.tombstone);
+        let sequence = placed.map_err(|NoRoom| Refused::NoRoom)?;
+        if kind == Kind::Extents {
+            self.kill_extents(&mut append, &Query::of(hash, record), Some(sequence));
+        }
+        Ok(sequence)
+    }
+
+    /// Appends a tombstone of the journal. Says to which segment; `None` if there is no room.
+    pub(crate) fn append_journaled(&self, key: &[u8], hash: u64) -> Option<u64> {
+        self.place(&mut self.append(), key, WaitingTombstone { hash, supersedes_extent: true })
+    }
+
+    /// Appends the tombstones that wait. Says whether none is left.
+    pub(crate) fn drain_waiting(&self) -> bool {
+        self.drain(&mut self.append())
+    }
+
+    // Appending, under the lock.
+
+    /// Opens a segment.
+    fn open_segment(&self, append: &mut Append, kind: Kind) -> Result<Arc<Buffer>, NoRoom> {
+        // The last buffer but one is for the log: extents never take all there are.
+        let spare = if kind == Kind::Extents { 1 } else { 0 };
+        if append.free.len() <= spare {
+            return Err(NoRoom);
+        }
+        if kind == Kind::Log && append.ids.is_empty() {
+            self.note_table_full();
+            return Err(NoRoom);
+        }
+        let sequence = self.meta().next_sequence().ok_or(NoRoom)?;
+        let id = if kind == Kind::Log { append.ids.pop().ok_or(NoRoom)? } else { 0 };
+        let content = append.free.pop().ok_or(NoRoom)?;
+        let cas_base = append.cas_max.saturating_sub(CAS_WINDOW);
+        let buffer = Arc::new(Buffer::new(id, sequence, kind, cas_base, self.status().now(), content));
+        match kind {
+            Kind::Extents => {
+                self.index().directory.change_extents(|extents| extents.buffers.push(buffer.clone()));
+            }
+            _ => self.index().directory.set(id, LogSegment::Memory(buffer.clone())),
+        }
+        *append.open(kind) = Some(buffer.clone());
+        Ok(buffer)
+    }
+
+    /// Seals the open segment of a kind, if it has records.
+    fn seal_open(&self, append: &mut Append, kind: Kind) {
+        let has_records = |buffer: &mut Arc<Buffer>| buffer.read().as_ref().is_some_and(|c| !c.is_empty());
+        if let Some(buffer) = append.open(kind).take_if(has_records) {
+            buffer.seal(self.meta().next_sequence().unwrap_or(u64::MAX));
+            append.sealed.push_back(buffer);
+            self.status().wake();
+        }
+    }
+
+    /// Appends a record to the open segment of its kind, or to a new one. `last` allows the room that is kept for tombstones. Says to
+    /// which segment.
+    fn push(
+        &self,
+        append: &mut Append,
+        kind: Kind,
+        hash: u64,
+        record: &Record<'_>,
+        last: bool,
+    ) -> Result<u64, NoRoom> {
+        // A segment is in order of hash, and a reader computes the hash from the record.
+        debug_assert_eq!(hash, record.hash(&self.hasher), "a record is put under its own hash");
+        if !record.tombstone {
+            append.raise_cas(record.cas);
+        }
+        for _ in 0..2 {
+            let buffer = match append.open(kind) {
+                Some(buffer) => buffer.clone(),
+                None => self.open_segment(append, kind)?,
+            };
+            let all = last || !append.free.is_empty();
+            let mut content = buffer.write();
+            let Some(found) = content.as_mut() else { return Err(NoRoom) };
+            match found.push(kind, hash, record, buffer.cas_base, all) {
+                Pushed::Replaced => return Ok(buffer.sequence),
+                Pushed::New if kind == Kind::Extents => return Ok(buffer.sequence),
+                Pushed::New => {
+                    if self.index().table.insert(listed(hash), buffer.id).is_ok() {
+                        return Ok(buffer.sequence);
+                    }
+                    found.kill(&Query::of(hash, record), buffer.cas_base);
+                    self.counters().table_full.fetch_add(1, Relaxed);
+                    drop(content);
+                    self.note_table_full();
+                    return Err(NoRoom);
+                }
+                Pushed::Full => {
+                    drop(content);
+                    // Tombstones may still come: without another buffer this one keeps its last room for them.
+                    if append.free.is_empty() && !last {
+                        return Err(NoRoom);
+                    }
+                    self.seal_open(append, kind);
+                }
+            }
+        }
+        Err(NoRoom)
+    }
+
+    fn note_table_full(&self) {
+        self.table_full.store(true, SeqCst);
+        self.status().wake();
+    }
+
+    /// Appends the tombstones that wait: they are older than whatever comes now. Says whether none is left.
+    fn drain(&self, append: &mut Append) -> bool {
+        if self.index().waiting.is_empty() {
+            return true;
+        }
+        let mut newest = 0;
+        let drained = self.index().waiting.drain(|key, tombstone| {
+            let placed = self.place(append, key, tombstone);
+            newest = placed.unwrap_or(newest);
+            placed.is_some()
+        });
+        if drained {
+            self.meta().tombstones_placed(newest);
+        }
+        drained
+    }
+
+    /// Appends a tombstone that waited, if there is room. Says to which segment.
+    fn place(&self, append: &mut Append, key: &[u8], tombstone: WaitingTombstone) -> Option<u64> {
+        let record = Record::tombstone(key, tombstone.supersedes_extent);
+        self.push(append, Kind::Log, tombstone.hash, &record, true).ok()
+    }
+
+    /// Whether a query finds an extent, in the extent table or in a buffer.
+    fn has_extent(&self, query: &Query<'_>) -> bool {
+        let in_buffer = |buffer: &Arc<Buffer>| {
+            buffer.read().as_ref().is_some_and(|content| content.find(query, buffer.cas_base).is_some())
+        };
+        let has = || {
+            !self.index().extents.candidates(query.hash).is_empty()
+                || self.index().directory.extents().buffers.iter().any(in_buffer)
+        };
+        self.index().unmoved(has, |has| !has)
+    }
+
+    /// Whether a record that becomes the newest of this hash must carry the mark that extents are superseded.
+    fn marks_extent(&self, append: &Append, hash: u64) -> bool {
+        append.dead.contains(self.index().extents.class(hash)) || self.status().is_recovering()
+    }
+
+    /// Makes all extents of a query dead, but for one in the buffer of the sequence `spare`.
+    fn kill_extents(&self, append: &mut Append, query: &Query<'_>, spare: Option<u64>) {
+        let index = self.index();
+        index.directory.count_change();
+        for buffer in &index.directory.extents().buffers {
+            if Some(buffer.sequence) == spare {
+                continue;
+            }
+            // A sealed buffer may be on its way to the device, this extent with it.
+            let killed = buffer.read().as_ref().is_some_and(|content| content.kill(query, buffer.cas_base));
+            if killed && buffer.is_sealed() {
+                append.dead.add(index.extents.class(query.hash), buffer.sequence);
+            }
+        }
+        for extent in index.extents.candidates(query.hash).iter() {
+            if let Some(segment) = index.extent_segment(extent) {
+                segment.supersede_one();
+                append.dead.add(index.extents.class(query.hash), segment.sequence());
+            }
+        }
+        index.extents.remove_matching(query.hash);
+    }
+
+    /// A record of this hash was appended to the segment `newer`: the newest older segment has one record less that is live.
+    fn note_superseded(&self, hash: u64, newer: u64) {
+        let newest = self.lookup.log_segments(hash).into_iter().find(|segment| segment.sequence() < newer);
+        if let Some(LogSegment::Flash(segment)) = newest.as_deref() {
+            segment.supersede_one();
+        }
+    }
+
+    fn append_record(&self, append: &mut Append, hash: u64, record: &Record<'_>) -> Result<(), NoRoom> {
+        if !self.drain(append) {
+            return Err(NoRoom);
+        }
+        let query = Query::of(hash, record);
+        if is_extent(record) {
+            return self.append_extent(append, &query, record);
+        }
+        let has_extent = self.has_extent(&query);
+        let supersedes_extent = has_extent || self.marks_extent(append, hash);
+        let record = Record { supersedes_extent, ..*record };
+        let sequence = self.push(append, Kind::Log, hash, &record, false)?;
+        self.note_superseded(hash, sequence);
+        if has_extent {
+            self.kill_extents(append, &query, None);
+        }
+        Ok(())
+    }
+
+    fn append_extent(
+        &self,
+        append: &mut Append,
+        query: &Query<'_>,
+        record: &Record<'_>,
+    ) -> Result<(), NoRoom> {
+        let hash = query.hash;
+        let marked = self.marks_extent(append, hash);
+        let own = self.push(append, Kind::Extents, hash, record, false)?;
+        self.kill_extents(append, query, Some(own));
+        // A version in the log would be found again when the extent's zone goes, and a mark in the log must not go with the
+        // tombstone that has it. A later part has only one version.
+        if query.part == 0 && (marked || self.lookup.log_may_hold(hash)) {
+            let tombstone = Record { cas: own, ..Record::tombstone(record.key, marked) };
+            match self.push(append, Kind::Log, hash, &tombstone, true) {
+                Ok(sequence) => {
+                    self.note_superseded(hash, sequence);
+                    self.meta().journal(Some(sequence), hash, record.key);
+                }
+                Err(NoRoom) => {
+                    self.append_tombstone(append, hash, record.key);
+                    return Err(NoRoom);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a tombstone for a key. Says to which segment; `None` if it waits for a buffer.
+    fn append_tombstone(&self, append: &mut Append, hash: u64, key: &[u8]) -> Option<u64> {
+        let query = Query { hash, key, cas: 0, part: 0 };
+        let has_extent = self.has_extent(&query);
+        let supersedes_extent = has_extent || self.marks_extent(append, hash);
+        let placed = if self.drain(append) {
+            let record = Record::tombstone(key, supersedes_extent);
+            self.push(append, Kind::Log, hash, &record, true).ok()
+        } else {
+            None
+        };
+        match placed {
+            Some(sequence) => self.note_superseded(hash, sequence),
+            None => {
+                self.counters().tombstones_waited.fetch_add(1, Relaxed);
+                if !self.index().waiting.add(key, WaitingTombstone { hash, supersedes_extent }) {
+                    self.counters().drops_of_all.fetch_add(1, Relaxed);
+                    tracing::warn!(
+                        "flash is so far behind that invalidations found no room: everything on it is dropped"
+                    );
+                    let floor = self.drop_all(append);
+                    self.meta().write_floor(floor, "that everything was dropped could not be written down");
+                }
+            }
+        }
+        if has_extent {
+            self.kill_extents(append, &query, None);
+        }
+        self.counters().tombstones.fetch_add(1, Relaxed);
+        placed
+    }
+
+    // Flushes.
+
+    /// Nothing that was put before is found any more; its memory and its zones are given back later. Returns the new floor, which
+    /// the caller writes down.
+    fn drop_all(&self, append: &mut Append) -> u64 {
+        let floor = self.meta().next_sequence().unwrap_or(u64::MAX);
+        // Until the floor is written down, or everything is dropped at the next start.
+        self.lookup.generations.begin_release();
+        // Before all else: a lookup that no longer sees what the log hides must not see what it hid.
+        self.lookup.generations.drop_all();
+        self.meta().raise_floor(floor);
+        self.index().waiting.clear();
+        // The journal records of tombstones that waited go with the flush.
+        self.meta().tombstones_placed(floor.saturating_sub(1));
+        self.seal_open(append, Kind::Log);
+        self.seal_open(append, Kind::Extents);
+        self.status().wake();
+        floor
+    }
+
+    /// Everything that was put before is gone when this returns, also after a restart.
+    pub(crate) fn flush(&self) {
+        let floor = self.drop_all(&mut self.append());
+        self.counters().flushes.fetch_add(1, Relaxed);
+        self.meta().write_floor(floor, "a flush could not be written down");
+    }
+
+    /// The first half of [`Log::flush`], as if it were cut off there.
+    #[cfg(test)]
+    pub(crate) fn drop_without_floor(&self) {
+        self.drop_all(&mut self.append());
+    }
+
+    /// Runs `act` with the floor, under the append lock: no flush and no put comes in between.
+    pub(crate) fn with_floor<T>(&self, act: impl FnOnce(u64) -> T) -> T {
+        let _append = self.append();
+        act(self.meta().floor())
+    }
+
+    // Sealed segments, on their way to the device.
+
+    /// Seals the open segment of the log.
+    pub(crate) fn seal(&self) {
+        self.seal_open(&mut self.append(), Kind::Log);
+    }
+
+    /// Seals both open segments.
+    pub(crate) fn seal_all(&self) {
+        let mut append = self.append();
+        self.seal_open(&mut append, Kind::Log);
+        self.seal_open(&mut append, Kind::Extents);
+    }
+
+    /// Appends the tombstones that wait, and seals both open segments. `None` if not all tombstones found room; else the highest CAS
+    /// number of all.
+    pub(crate) fn seal_for_good(&self) -> Option<u64> {
+        let mut append = self.append();
+        if !self.drain(&mut append) {
+            return None;
+        }
+        self.seal_open(&mut append, Kind::Log);
+        self.seal_open(&mut append, Kind::Extents);
+        Some(append.cas_max)
+    }
+
+    /// Journal records are not needed any more when their segments are durable: seals the open one if they take too much room.
+    pub(crate) fn make_room_in_journal(&self) {
+        if self.meta().wants_seal() {
+            self.seal();
+        }
+        self.meta().check_zones();
+    }
+
+    /// The oldest sealed segment.
+    pub(crate) fn next_sealed(&self) -> Option<Arc<Buffer>> {
+        self.append().sealed.front().cloned()
+    }
+
+    /// Whether sealed segments should be written without a pause: more than one waits, or few buffers are free.
+    pub(crate) fn is_write_urgent(&self) -> bool {
+        let append = self.append();
+        append.sealed.len() > 1 || append.free.len() <= 1
+    }
+
+    /// Makes a segment that was written one that is found on the device. `order` has the numbers of the records that were written.
+    pub(crate) fn install(&self, buffer: &Buffer, content: &Content, order: &[u32], facts: SegmentFacts) {
+        let hits = self.hit_bits(facts.items);
+        let extents = facts.extents.clone();
+        let segment = Arc::new(Segment::new(buffer.id, facts, hits));
+        // From here on a put or an invalidation finds it on the device, or has found it in memory and marked it as dead there.
+        let mut append = self.append();
+        self.space.add_segment(&segment);
+        let index = self.index();
+        match buffer.kind {
+            Kind::Extents => {
+                index.directory.change_extents(|extents| extents.segments.push(segment.clone()));
+                for (number, extent) in order.iter().zip(extents) {
+                    let class = index.extents.class(extent.hash);
+                    let address = index.extent_address(segment.zone(), extent.page);
+                    let place = Extent { address, pages: extent.pages };
+                    if !content.is_live(*number) {
+                        append.dead.add(class, buffer.sequence);
+                    } else if index.extents.insert(extent.hash, place).is_err() {
+                        append.dead.add(class, buffer.sequence);
+                        self.counters().table_full.fetch_add(1, Relaxed);
+                        self.extents_full.store(true, SeqCst);
+                    }
+                }
+            }
+            _ if buffer.sequence >= self.meta().floor() => {
+                index.directory.set(buffer.id, LogSegment::Flash(segment));
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes back the memory of a buffer: it was written to the device (`written`), or is dropped.
+    pub(crate) fn retire(&self, buffer: &Arc<Buffer>, written: bool) {
+        let mut append = self.append();
+        append.sealed.retain(|sealed| !Arc::ptr_eq(sealed, buffer));
+        let directory = &self.index().directory;
+        if buffer.kind == Kind::Extents {
+            if !written {
+                append.dead.release(buffer.sequence, directory.extents().oldest());
+            }
+            directory.count_change();
+            directory.change_extents(|extents| extents.buffers.retain(|known| !Arc::ptr_eq(known, buffer)));
+        } else if !written {
+            directory.forget(buffer.id);
+        }
+        if let Some(mut content) = buffer.write().take() {
+            content.clear();
+            append.free.push(content);
+        }
+        drop(append);
+        if buffer.kind != Kind::Extents && !written {
+            self.free_ids(&[buffer.id]);
+        }
+        self.meta().segment_durable(buffer.sequence);
+    }
+
+    /// Bits for the records of a segment, if there is memory for them.
+    fn hit_bits(&self, items: u32) -> Option<HitBits> {
+        let bytes = HitBits::bytes_for(items as u64);
+        let taken = &self.counters().hit_bits_bytes;
+        if taken.load(Relaxed) + bytes > self.shape.hit_bits {
+            return None;
+        }
+        taken.fetch_add(bytes, Relaxed);
+        Some(HitBits::new(items as u64))
+    }
+
+    // Segments that go.
+
+    /// Takes segments of a zone out of the index. It is written down already that a restart does not find them.
+    pub(crate) fn forget_segments(&self, zone: ZoneId, segments: &[Arc<Segment>]) {
+        let ids: Vec<u16> = segments.iter().map(|segment| segment.id).filter(|id| *id != 0).collect();
+        let has_extents = segments.iter().any(|segment| segment.kind == Kind::Extents);
+        let goes = |segment: &Arc<Segment>| segments.iter().any(|known| Arc::ptr_eq(known, segment));
+        let index = self.index();
+        {
+            let mut append = self.append();
+            ids.iter().for_each(|id| index.directory.forget(*id));
+            if has_extents {
+                index.directory.change_extents(|extents| extents.segments.retain(|known| !goes(known)));
+                let oldest = index.directory.extents().oldest();
+                segments.iter().for_each(|segment| append.dead.release(segment.sequence(), oldest));
+            }
+            self.space.forget_segments(zone, goes);
+        }
+        if has_extents && let (Some(first), Some(last)) = (segments.first(), segments.last()) {
+            let begin = |segment: &Segment| index.extent_address(zone, segment.run.first_data_page);
+            let mut slice = TimeSlice::begin(self.status());
+            let addresses = begin(first)..begin(last) + last.pages as u64;
+            index.extents.sweep_zone(addresses, &mut || slice.yield_if_due(|| self.is_urgent()));
+        }
+        self.free_ids(&ids);
+        for segment in segments {
+            let bits = segment.hits.as_ref().map_or(0, |hits| hits.bytes() as u64);
+            self.counters().hit_bits_bytes.fetch_sub(bits, Relaxed);
+        }
+    }
+
+    /// Sweeps the entries with these numbers out of the log table. Then the numbers can be given to new segments.
+    fn free_ids(&self, ids: &[u16]) {
+        if ids.is_empty() {
+            return;
+        }
+        let _sweeping = self.sweeping.lock().expect("no panic under this lock");
+        let mut dead = IdSet::new();
+        ids.iter().for_each(|id| dead.insert(*id));
+        let mut slice = TimeSlice::begin(self.status());
+        self.index().table.sweep(&dead, &mut || slice.yield_if_due(|| self.is_urgent()));
+        self.append().ids.extend_from_slice(ids);
+    }
+
+    /// Whether background work should go on without a pause: erased zones are few, or the log table is almost full.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.space.is_short() || self.index().is_table_filled(TABLE_URGENT_PERCENT)
+    }
+
+    // What others ask of it.
+
+    /// Whether the newest record of a hash must carry the mark that extents are superseded.
+    pub(crate) fn must_mark(&self, hash: u64) -> bool {
+        self.marks_extent(&self.append(), hash)
+    }
+
+    /// Whether some extent is dead on the device.
+    pub(crate) fn has_dead_extents(&self) -> bool {
+        !self.append().dead.is_empty()
+    }
+
+    /// Whether the device is behind: so few buffers are free that the next puts may be shed.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.append().free.len() < 2
+    }
+
+    /// Whether at least `count` numbers of the log table are free.
+    pub(crate) fn has_ids(&self, count: usize) -> bool {
+        self.append().ids.len() >= count
+    }
+
+    /// The highest CAS number seen.
+    pub(crate) fn cas_max(&self) -> u64 {
+        self.append().cas_max
+    }
+
+    /// Sequence of the oldest segment that is in memory only; `u64::MAX` if there is none.
+    pub(crate) fn oldest_unwritten(&self) -> u64 {
+        let append = self.append();
+        let in_memory = append.log.iter().chain(&append.extents).chain(&append.sealed);
+        in_memory.map(|buffer| buffer.sequence).min().unwrap_or(u64::MAX)
+    }
+
+    /// Sealed segments that are not written yet, and memory for the set of dead extents, bytes.
+    pub(crate) fn stats(&self) -> (u64, u64) {
+        let append = self.append();
+        (append.sealed.len() as u64, append.dead.bytes())
+    }
+
+    /// Whether tombstones wait for room, or the log table was full lately.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.table_full.load(SeqCst) || !self.index().waiting.is_empty()
+    }
+
+    /// Whether the log table was full since the last call.
+    pub(crate) fn take_table_full(&self) -> bool {
+        self.table_full.swap(false, SeqCst)
+    }
+
+    /// The log table is full still.
+    pub(crate) fn set_table_full(&self) {
+        self.table_full.store(true, SeqCst);
+    }
+
+    /// Whether the extent table was full since the last call.
+    pub(crate) fn take_extents_full(&self) -> bool {
+        self.extents_full.swap(false, SeqCst)
+    }
+
+    /// Asks the writer to close the zone of the log before it is full, or takes that back.
+    pub(crate) fn set_close_zone(&self, close: bool) {
+        self.close_zone.store(close, SeqCst);
+    }
+
+    /// Whether the zone of the log is to be closed. Asked once for each request.
+    pub(crate) fn take_close_zone(&self) -> bool {
+        self.close_zone.swap(false, SeqCst)
+    }
+}
+
+/// Whether a record is too long for a hash-ordered segment.
+fn is_extent(record: &Record<'_>) -> bool {
+    record.key.len() + record.value.len() > EXTENT_BYTES
+}

@@ -1,0 +1,279 @@
+//! What of the device counts, now and after a restart: the floor, the flushes, the journal and its commits, and whether the
+//! tier works at all.
+//!
+//! The **floor** is a sequence. Segments below it do not exist any more, whatever the device shows: a flush raises the floor
+//! instead of erasing. The **journal** makes invalidations durable in mode `journal`; a reply to a client waits for the commit
+//! of its invalidation. Both are written by [`MetaLog`], in zones 0 and 1.
+//!
+//! Lock: `listeners`, a leaf. The locks of the meta log are last in the order of locks, so every function here may be
+//! called under any lock of the tier.
+
+use super::stamps::Stamps;
+use super::status::Status;
+use crate::device::ZoneId;
+use crate::item::{Commit, Stamp};
+use crate::meta::{MetaLog, Opened, UNPLACED};
+use crate::options::Recover;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+/// What of the device counts.
+pub(crate) struct Meta {
+    status: Arc<Status>,
+    log: Arc<MetaLog>,
+    recover: Recover,
+    uuid: [u8; 16],
+    /// Whether the tier works. Once it has failed, it stays off.
+    on: AtomicBool,
+    /// Segments below this sequence do not exist any more.
+    floor: AtomicU64,
+    /// Flushes that have begun and not ended.
+    flushing: AtomicU32,
+    stamps: Stamps,
+    /// The commit that listeners were told of last.
+    told: AtomicU64,
+    /// Event descriptors of fetchers, to be written when commits become durable.
+    listeners: Mutex<Vec<Weak<OwnedFd>>>,
+}
+
+impl Meta {
+    /// The meta log that was opened, with stamps of at most `stamps_bytes`.
+    pub(crate) fn new(status: Arc<Status>, opened: &Opened, recover: Recover, stamps_bytes: u64) -> Meta {
+        Meta {
+            status,
+            log: opened.log.clone(),
+            recover,
+            uuid: opened.superblock.uuid,
+            on: AtomicBool::new(true),
+            floor: AtomicU64::new(opened.superblock.flush_floor),
+            flushing: AtomicU32::new(0),
+            stamps: Stamps::new(stamps_bytes),
+            told: AtomicU64::new(0),
+            listeners: Mutex::default(),
+        }
+    }
+
+    /// The number that was chosen when the device was formatted.
+    pub(crate) fn device_uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    /// What a restart after a crash keeps.
+    pub(crate) fn recover(&self) -> Recover {
+        self.recover
+    }
+
+    /// Whether invalidations are written to the journal.
+    pub(crate) fn has_journal(&self) -> bool {
+        self.recover == Recover::Journal
+    }
+
+    // Whether the tier works.
+
+    /// Whether the tier works. If not, it has failed, and everything is a miss.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(SeqCst)
+    }
+
+    /// Whether items are stored and found now: the tier works, and no flush is under way.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.is_on() && self.flushing.load(SeqCst) == 0
+    }
+
+    /// The tier has failed: everything is a miss from now on, also after a restart as far as that can still be written down.
+    pub(crate) fn turn_off(&self, why: &str) {
+        if self.on.swap(false, SeqCst) {
+            tracing::error!("flash is switched off: {why}");
+            self.stamps.bump_all();
+            let _ = self.log.flush(self.next_sequence().unwrap_or(u64::MAX));
+        }
+    }
+
+    // Stamps.
+
+    /// The stamp of a hash.
+    pub(crate) fn stamp(&self, hash: u64) -> Stamp {
+        self.stamps.get(hash)
+    }
+
+    /// Changes the stamp of a hash; see [`Stamps::bump`].
+    pub(crate) fn bump_stamp(&self, hash: u64) {
+        self.stamps.bump(hash);
+    }
+
+    // Floor and flushes.
+
+    /// Segments below this sequence do not exist any more.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor.load(SeqCst)
+    }
+
+    /// Raises the floor in memory, and changes all stamps. The caller holds the append lock, and writes the floor down
+    /// ([`Meta::write_floor`]) when it has let the lock go or can wait.
+    pub(crate) fn raise_floor(&self, floor: u64) {
+        self.floor.store(floor, SeqCst);
+        self.stamps.bump_all();
+    }
+
+    /// Makes the floor durable. If that fails, the tier is turned off.
+    pub(crate) fn write_floor(&self, floor: u64, on_failure: &str) {
+        if let Err(error) = self.log.flush(floor) {
+            self.status.device_error("flush", ZoneId(0), &error);
+            self.turn_off(on_failure);
+        }
+    }
+
+    /// A flush begins: nothing is found or stored until [`Meta::end_flush`].
+    pub(crate) fn begin_flush(&self) {
+        self.flushing.fetch_add(1, SeqCst);
+        self.stamps.bump_all();
+    }
+
+    /// A flush has ended.
+    pub(crate) fn end_flush(&self) {
+        self.stamps.bump_all();
+        self.flushing.fetch_sub(1, SeqCst);
+    }
+
+    // Sequences and the zones that have them.
+
+    /// A sequence for a new segment: higher than all before it, and never given again. `None` if no more are reserved.
+    pub(crate) fn next_sequence(&self) -> Option<u64> {
+        self.log.next_sequence()
+    }
+
+    /// Writes down that segments of these zones below these sequences do not exist any more. Says whether that worked.
+    pub(crate) fn release(&self, zones: &[(ZoneId, u64)]) -> bool {
+        match self.log.release(zones) {
+            Ok(()) => true,
+            Err(error) => {
+                let zone = zones.first().map_or(ZoneId(0), |(zone, _)| *zone);
+                self.status.device_error("release", zone, &error);
+                false
+            }
+        }
+    }
+
+    /// Notes that the segment of this sequence is durable, and so is everything before it in its zone.
+    pub(crate) fn segment_written(&self, zone: ZoneId, sequence: u64) {
+        self.log.written(zone, sequence);
+    }
+
+    /// Makes sure that a restart knows a CAS number above `cas`.
+    ///
+    /// # Errors
+    /// The meta zones take nothing, or have no room.
+    pub(crate) fn cover_cas(&self, cas: u64) -> Result<(), crate::device::DeviceError> {
+        self.log.cover_cas(cas)
+    }
+
+    // Journal and commits.
+
+    /// Notes an invalidation in the journal, if there is one. `sequence` is the segment of its tombstone; `None` if the tombstone
+    /// waits for a buffer.
+    pub(crate) fn journal(&self, sequence: Option<u64>, hash: u64, key: &[u8]) -> Option<Commit> {
+        self.has_journal().then(|| Commit(self.log.add(sequence.unwrap_or(UNPLACED), hash, key)))
+    }
+
+    /// The tombstones that waited for a buffer are in the segment of this sequence, or in older ones.
+    pub(crate) fn tombstones_placed(&self, sequence: u64) {
+        if self.has_journal() {
+            self.log.placed(sequence);
+        }
+    }
+
+    /// The same for tombstones that were read from the journal, whatever the mode is now.
+    pub(crate) fn journal_replayed(&self, sequence: u64) {
+        self.log.placed(sequence);
+    }
+
+    /// The segment is durable, or dropped with everything older: its journal records are not needed any more.
+    pub(crate) fn segment_durable(&self, sequence: u64) {
+        if self.has_journal() {
+            self.log.obsolete(sequence);
+        }
+    }
+
+    /// Writes the meta log as far as it has room, and tells the listeners of new commits.
+    pub(crate) fn commit(&self) {
+        self.log.tend();
+        self.tell_commits();
+    }
+
+    /// Reserves more sequences when few are left. For a tier without a journal.
+    pub(crate) fn tend(&self) {
+        self.log.tend();
+    }
+
+    /// Waits for invalidations and writes them. For the thread that commits; `false` once it is to end.
+    pub(crate) fn wait_and_commit(&self, for_at_most: Duration) -> bool {
+        let goes_on = self.log.wait_and_tend(for_at_most);
+        self.tell_commits();
+        goes_on
+    }
+
+    /// Ends [`Meta::wait_and_commit`].
+    pub(crate) fn stop(&self) {
+        self.log.stop();
+    }
+
+    /// Whether journal records take so much room that segments with tombstones should be sealed early.
+    pub(crate) fn wants_seal(&self) -> bool {
+        self.log.wants_seal()
+    }
+
+    /// Turns the tier off if the meta zones take nothing any more.
+    pub(crate) fn check_zones(&self) {
+        if self.log.is_broken() {
+            self.turn_off("the meta zones take nothing any more");
+        }
+    }
+
+    /// Invalidations up to this one are durable.
+    pub(crate) fn committed(&self) -> Commit {
+        Commit(self.log.committed())
+    }
+
+    /// Whether no invalidation will ever be durable again.
+    pub(crate) fn commits_nothing(&self) -> bool {
+        self.log.is_broken()
+    }
+
+    /// From now on `listener` is written to when commits become durable.
+    pub(crate) fn listen(&self, listener: &Arc<OwnedFd>) {
+        self.listeners.lock().expect("no panic under this lock").push(Arc::downgrade(listener));
+    }
+
+    fn tell_commits(&self) {
+        let committed = if self.commits_nothing() { u64::MAX } else { self.log.committed() };
+        if self.told.swap(committed, SeqCst) != committed {
+            let mut listeners = self.listeners.lock().expect("no panic under this lock");
+            listeners.retain(|listener| {
+                let Some(event) = listener.upgrade() else { return false };
+                let _ = rustix::io::write(&*event, &1u64.to_ne_bytes());
+                true
+            });
+        }
+    }
+
+    /// Marks the device as cleanly closed.
+    ///
+    /// # Errors
+    /// Of the device: then it is not cleanly closed.
+    pub(crate) fn close(&self, cas_floor: u64) -> Result<(), crate::device::DeviceError> {
+        self.log.close(cas_floor)
+    }
+
+    /// Memory taken by stamps, bytes.
+    pub(crate) fn stamps_bytes(&self) -> u64 {
+        self.stamps.bytes()
+    }
+
+    /// Memory taken by the journal, bytes.
+    pub(crate) fn journal_bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+}

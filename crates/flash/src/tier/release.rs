@@ -1,0 +1,272 @@
+//! Zones are released whole: nothing in them is found any more, then they are erased and can be written again.
+//!
+//! The steps of a release are always these. It is written down that a restart finds nothing in the zone; from then on no
+//! tombstone is needed that hides something in it. The index forgets the segments in it. The zone is erased.
+//!
+//! Lock: `releasing`, held by the thread that chooses a zone until the zone is erased. Two threads that chose the same zone
+//! would erase it twice, and by the second time it may have been written again. Comes after the locks of the writer and of
+//! the reclaim, and before the append lock.
+
+use super::directory::Segment;
+use super::log::Log;
+use super::lookup::Lookup;
+use super::space::{LogZone, Space};
+use crate::device::ZoneId;
+use crate::merge::Merged;
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+/// Releases zones.
+pub(crate) struct Release {
+    lookup: Lookup,
+    space: Arc<Space>,
+    log: Arc<Log>,
+    /// Bits for items of generations that were read.
+    hits_max: u64,
+    releasing: Mutex<()>,
+}
+
+/// The right to choose and release zones: the `releasing` lock.
+pub(crate) struct Releasing<'a> {
+    release: &'a Release,
+    _lock: MutexGuard<'a, ()>,
+}
+
+impl Release {
+    /// Nothing is released yet. `hits_max` is how many items of generations a bit is kept for.
+    pub(crate) fn new((lookup, space, log): (Lookup, Arc<Space>, Arc<Log>), hits_max: u64) -> Release {
+        Release { lookup, space, log, hits_max, releasing: Mutex::default() }
+    }
+
+    fn lock(&self) -> Releasing<'_> {
+        Releasing { release: self, _lock: self.releasing.lock().expect("no panic under this lock") }
+    }
+
+    fn count_drop(&self, dropped: bool) -> bool {
+        self.lookup.status.counters.quick_drops.fetch_add(dropped as u64, Relaxed);
+        dropped
+    }
+
+    // Zones in which nothing is left.
+
+    /// Releases zones whose survivors are durable. Says whether there was any.
+    pub(crate) fn drained(&self) -> bool {
+        let releasing = self.lock();
+        let drained = self.space.drained(self.log.oldest_unwritten());
+        let any = releasing.all(drained);
+        if self.space.waits_for_segments() {
+            // Their survivors are in segments that may take long to fill.
+            self.log.seal_all();
+        }
+        any
+    }
+
+    /// Releases zones in which a flush has left nothing. Says whether there was any.
+    pub(crate) fn flushed(&self) -> bool {
+        let releasing = self.lock();
+        let flushed = self.space.flushed(self.lookup.meta.floor());
+        releasing.all(flushed)
+    }
+
+    /// Releases zones of generations in which no generation has anything. Says whether there was any.
+    pub(crate) fn idle_generation_zones(&self) -> bool {
+        self.lock().idle_generation_zones()
+    }
+
+    /// Erases a zone that was closed and has lost all its segments. Waits until the thread that released them is done.
+    pub(crate) fn erase_emptied(&self, zone: ZoneId) {
+        let _releasing = self.lock();
+        self.space.erase(zone);
+    }
+
+    // Zones that are dropped unread, because space is needed.
+
+    /// Drops the oldest zone; nothing is read back. The oldest zone of the log hides nothing, and a zone of extents never does.
+    pub(crate) fn drop_oldest(&self) -> bool {
+        let generations = &self.lookup.generations;
+        if !generations.list().newest_first().is_empty() || generations.has_unreleased() {
+            // The log hides what is in generations. Where none are made any more, those of an earlier run go first.
+            return !self.lookup.has_generations && self.drop_oldest_of_all();
+        }
+        let releasing = self.lock();
+        let begun = Instant::now();
+        let Some(oldest) = self.space.oldest_droppable(self.lookup.status.now()) else { return false };
+        let dropped = releasing.marked_extents(oldest.zone) && releasing.zone(oldest.zone);
+        self.count_drop(dropped);
+        self.space.note_reclaimed(begun.elapsed().as_secs_f64());
+        dropped
+    }
+
+    /// Drops the oldest zone of extents, because the extent table is full.
+    pub(crate) fn drop_oldest_extents(&self) -> bool {
+        let releasing = self.lock();
+        let oldest = self.space.oldest_extents();
+        self.count_drop(oldest.is_some_and(|oldest| releasing.zone(oldest.zone)))
+    }
+
+    /// Drops a zone of the oldest generation, or of the extents if they are older.
+    pub(crate) fn drop_oldest_of_all(&self) -> bool {
+        let releasing = self.lock();
+        let list = self.lookup.generations.list();
+        let generation = list.newest_first().last().map(|oldest| oldest.number());
+        let extents = self.space.oldest_extents();
+        match (generation, extents) {
+            (Some(number), Some(extents)) if extents.order < number => releasing.zone(extents.zone),
+            (Some(_), _) => releasing.generation_zone(),
+            (None, Some(extents)) => releasing.zone(extents.zone),
+            (None, None) => false,
+        }
+    }
+
+    // What a merge leaves behind.
+
+    /// Shows a new generation in place of the log zones it was made of, and releases those. `floor` is the one that the merge
+    /// began with. Says whether the zones are released.
+    pub(crate) fn install_merge(&self, merged: Merged, floor: u64, log: &[LogZone]) -> bool {
+        let end = |segments: &[Arc<Segment>]| segments.last().map_or(0, |last| last.sequence() + 1);
+        let ends: Vec<(ZoneId, u64)> = log.iter().map(|(zone, segments)| (*zone, end(segments))).collect();
+        let releasing = self.lock();
+        let has_voids = !merged.voids.is_empty();
+        let installed = self.log.with_floor(|now| {
+            if now == floor {
+                self.show_generation(merged);
+            }
+            self.space.end_merging();
+            now == floor
+        });
+        if !installed {
+            releasing.idle_generation_zones();
+            return false;
+        }
+        self.lookup.generations.reset_hits(self.hits_max);
+        // What went for damage goes on the device before the log does, which may have hidden it.
+        if has_voids {
+            releasing.idle_generation_zones();
+        }
+        // If this fails the log stays, and hides the same records in the new generation.
+        if !self.lookup.meta.release(&ends) {
+            return false;
+        }
+        for (zone, segments) in log {
+            self.log.forget_segments(*zone, segments);
+            self.space.erase(*zone);
+        }
+        releasing.idle_generation_zones();
+        true
+    }
+
+    fn show_generation(&self, merged: Merged) {
+        let (counters, generations) = (&self.lookup.status.counters, &self.lookup.generations);
+        let counts = merged.counts;
+        counters.merges.fetch_add(1, Relaxed);
+        counters.merged_records.fetch_add(counts.kept, Relaxed);
+        counters.merged_bytes.fetch_add(counts.kept_bytes, Relaxed);
+        counters.merge_dropped.fetch_add(counts.cold + counts.expired + counts.superseded, Relaxed);
+        generations.begin_release();
+        let gone = generations.install(merged.generation, merged.address, &merged.voids);
+        generations.note_marks_gone(&gone);
+        if !merged.voids.is_empty() {
+            counters.damaged_pages.fetch_add(merged.voids.len() as u64, Relaxed);
+            tracing::warn!(
+                ranges = merged.voids.len(),
+                "a merge met damage: what older generations have there goes"
+            );
+            // The damaged pages may have had marks as well.
+            generations.raise_unmarked_extents(self.lookup.meta.next_sequence().unwrap_or(u64::MAX));
+        }
+    }
+}
+
+impl Releasing<'_> {
+    /// Releases a zone of the log or of extents. Says whether that worked.
+    fn zone(&self, zone: ZoneId) -> bool {
+        let released = self.content(zone);
+        if released {
+            self.release.space.erase(zone);
+        }
+        released
+    }
+
+    /// Releases several zones. Says whether any was.
+    fn all(&self, zones: Vec<ZoneId>) -> bool {
+        zones.into_iter().map(|zone| self.zone(zone)).fold(false, |any, one| any | one)
+    }
+
+    /// Releases the segments that a zone has, without erasing it. First it is written down: from the moment they are forgotten here,
+    /// a key that was only there gets no tombstone.
+    fn content(&self, zone: ZoneId) -> bool {
+        let segments = self.release.space.segments(zone);
+        let floor = segments.last().map_or(0, |last| last.sequence() + 1);
+        let released = self.release.lookup.meta.release(&[(zone, floor)]);
+        if released {
+            self.release.log.forget_segments(zone, &segments);
+        }
+        released
+    }
+
+    /// Before a zone of the log goes unread: if it has marks that extents are superseded, those extents go first.
+    fn marked_extents(&self, zone: ZoneId) -> bool {
+        let segments = self.release.space.segments(zone);
+        let marks = segments.iter().any(|segment| segment.marks_extents);
+        let end = segments.last().map_or(0, |last| last.sequence()) + 1;
+        !marks || self.extents_below(end)
+    }
+
+    /// Releases extents segments below a sequence, if any of their extents may be dead.
+    fn extents_below(&self, below: u64) -> bool {
+        if !self.release.log.has_dead_extents() {
+            return true;
+        }
+        let older = self.release.space.extents_below(below);
+        older.into_iter().all(|(zone, is_open)| match is_open {
+            // What is written to it later is not below the sequence.
+            true => self.content_until_now(zone),
+            false => self.zone(zone),
+        })
+    }
+
+    /// Releases what an open zone has now. If the writer has closed it meanwhile, the zone is erased here.
+    fn content_until_now(&self, zone: ZoneId) -> bool {
+        let released = self.content(zone);
+        if released && self.release.space.is_emptied(zone) {
+            self.release.space.erase(zone);
+        }
+        released
+    }
+
+    /// Drops the oldest zone of the oldest generation.
+    fn generation_zone(&self) -> bool {
+        let generations = &self.release.lookup.generations;
+        let Some(zone) = generations.oldest_zone() else { return false };
+        generations.begin_release();
+        generations.note_marks_gone(&generations.drop_zone(zone));
+        self.release.count_drop(true);
+        self.idle_generation_zones()
+    }
+
+    /// See [`Release::idle_generation_zones`].
+    fn idle_generation_zones(&self) -> bool {
+        let (space, meta) = (&self.release.space, &self.release.lookup.meta);
+        let generations = &self.release.lookup.generations;
+        let unmarked = generations.unmarked_extents();
+        if unmarked > 0 && !self.extents_below(unmarked) {
+            return false;
+        }
+        generations.unmarked_extents_gone(unmarked);
+        // Before the list: what a merge wrote is in the list first, and counts as a generation's zone afterwards.
+        let mut idle = space.generation_zones();
+        let list = generations.list();
+        let chunks = list.newest_first().iter().flat_map(|generation| generation.chunks());
+        let mut used: HashSet<ZoneId> = chunks.map(|chunk| chunk.run.zone).collect();
+        used.extend(list.address().iter().flat_map(|run| run.segments()).map(|segment| segment.run.zone));
+        idle.retain(|(zone, _)| !used.contains(zone));
+        if !idle.is_empty() && !meta.release(&idle) {
+            return false;
+        }
+        generations.end_release();
+        idle.iter().for_each(|(zone, _)| space.erase(*zone));
+        !idle.is_empty()
+    }
+}

@@ -1,0 +1,657 @@
+//! The zones of the device: the use of each, the segments in each, and which zone is written or reclaimed next.
+//!
+//! Lock: `zones`, held for moments only. It comes after the append lock of the log; under it only the locks of the meta log are
+//! taken. The device is never written or erased under it.
+
+use super::directory::Segment;
+use super::meta::Meta;
+use super::picture::{ZoneUse, ZoneView};
+use super::stats::ZoneCounts;
+use super::status::Status;
+use crate::device::{Device, DeviceError, Geometry, ZoneId, ZoneState};
+use crate::options::{FlashOptions, ReclaimPolicy};
+use crate::segment::Kind;
+use crate::space::{self, ChannelLoad, FreeZones, Meter, Watermarks, Work, ZoneFacts};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Seconds of writing that the measured write rate looks back on.
+const RATE_WINDOW_S: f64 = 10.0;
+
+/// What a zone is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    /// Superblocks and journal.
+    Meta,
+    /// To be written next; `erased` says whether it must be erased first.
+    Free { erased: bool },
+    /// Segments of the log or of extents are appended to it.
+    Open,
+    /// Written to its end, with segments of the log or of extents.
+    Full,
+    /// Its survivors were appended to the log again. It can be erased when the segment of this sequence is durable.
+    Draining(u64),
+    /// A merge writes to it. The sequence of the newest segment in it so far.
+    Merging(u64),
+    /// Segments of generations or address pages. The sequence of the newest one.
+    Generation(u64),
+    /// It failed, and is neither read nor written any more.
+    Retired,
+}
+
+struct Zone {
+    role: Role,
+    /// Its segments of the log or of extents, oldest first.
+    segments: Vec<Arc<Segment>>,
+    /// How often it was erased since the device was opened.
+    resets: u64,
+}
+
+impl Zone {
+    /// Sequence of its oldest segment.
+    fn oldest(&self) -> Option<u64> {
+        self.segments.first().map(|first| first.sequence())
+    }
+
+    /// Sequence of its newest segment.
+    fn newest(&self) -> Option<u64> {
+        self.segments.last().map(|last| last.sequence())
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        self.segments.first().map(|first| first.kind)
+    }
+
+    fn view(&self, now_unix_s: u32) -> ZoneView {
+        let used = match (self.role, self.kind()) {
+            (Role::Meta, _) => ZoneUse::Meta,
+            (Role::Free { .. }, _) => ZoneUse::Free,
+            (Role::Open | Role::Merging(_), _) => ZoneUse::Open,
+            (Role::Generation(_), Some(Kind::Address)) => ZoneUse::Addresses,
+            (Role::Generation(_), _) => ZoneUse::Generation,
+            (Role::Draining(_), _) => ZoneUse::Draining,
+            (Role::Retired, _) => ZoneUse::Retired,
+            (Role::Full, Some(Kind::Generation)) => ZoneUse::Generation,
+            (Role::Full, Some(Kind::Extents)) => ZoneUse::Extents,
+            (Role::Full, Some(Kind::Address)) => ZoneUse::Addresses,
+            (Role::Full, Some(Kind::Log) | None) => ZoneUse::Log,
+        };
+        ZoneView {
+            used,
+            written_bytes: self.segments.iter().map(|segment| segment.record_bytes).sum(),
+            live_bytes: self.segments.iter().map(|segment| segment.live_bytes(now_unix_s)).sum(),
+            resets: self.resets,
+        }
+    }
+}
+
+/// A full zone of the log, and its segments.
+pub(crate) type LogZone = (ZoneId, Vec<Arc<Segment>>);
+
+/// What became of a zone that takes no more segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Closed {
+    /// It is full, and may be reclaimed.
+    Full,
+    /// Everything in it was released meanwhile. It is to be erased.
+    Empty,
+}
+
+/// What is shown of all zones and their segments.
+#[derive(Default)]
+pub(crate) struct SpaceStats {
+    /// Zones by their use.
+    pub(crate) zones: ZoneCounts,
+    /// The low mark, erased zones.
+    pub(crate) low: u32,
+    /// The high mark, erased zones.
+    pub(crate) high: u32,
+    /// Zones filled per second, lately.
+    pub(crate) zones_per_s: f64,
+    /// Segments of the log and of extents.
+    pub(crate) segments: u64,
+    /// Memory taken by what is known of those segments, bytes.
+    pub(crate) segment_bytes: u64,
+    /// Tombstones in the segments.
+    pub(crate) tombstones: u64,
+    /// Estimated live bytes of the records in them.
+    pub(crate) live_bytes: u64,
+    /// Bytes of the other records in them.
+    pub(crate) dead_bytes: u64,
+}
+
+/// The zones, and how much erased space there is.
+struct Zones {
+    all: Vec<Zone>,
+    free: FreeZones,
+    load: ChannelLoad,
+    marks: Watermarks,
+    meter: Meter,
+}
+
+impl Zones {
+    /// All zones free and not erased, except the first `meta` ones.
+    fn new(geometry: &Geometry, meta: u32, options: &FlashOptions) -> Zones {
+        let mut free = FreeZones::new(geometry.channels);
+        let zone = |number| {
+            let role = if number < meta { Role::Meta } else { Role::Free { erased: false } };
+            if number >= meta {
+                free.add(ZoneId(number), 0);
+            }
+            Zone { role, segments: Vec::new(), resets: 0 }
+        };
+        let all = (0..geometry.zones).map(zone).collect();
+        Zones {
+            all,
+            free,
+            load: ChannelLoad::new(geometry.channels),
+            marks: Watermarks::new(options.ops, geometry.zones.saturating_sub(meta)),
+            meter: Meter::new(RATE_WINDOW_S),
+        }
+    }
+
+    fn get(&mut self, zone: ZoneId) -> &mut Zone {
+        &mut self.all[zone.0 as usize]
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (ZoneId, &Zone)> {
+        self.all.iter().enumerate().map(|(number, zone)| (ZoneId(number as u32), zone))
+    }
+
+    fn is_short(&self) -> bool {
+        self.free.len() <= self.marks.low()
+    }
+
+    /// Moves the marks to what was measured.
+    fn observe(&mut self) {
+        let (free, rates) = (self.free.len(), self.meter.rates());
+        self.marks.observe(free, rates);
+    }
+
+    /// The next zone to write, and whether it is erased.
+    fn take(&mut self) -> Option<(ZoneId, bool)> {
+        let zone = self.free.take(&self.load)?;
+        let erased = self.get(zone).role == Role::Free { erased: true };
+        self.get(zone).role = Role::Open;
+        Some((zone, erased))
+    }
+
+    /// The zone can be written again.
+    fn give_back(&mut self, zone: ZoneId, erased: bool) {
+        let found = self.get(zone);
+        found.role = Role::Free { erased };
+        found.segments.clear();
+        found.resets += erased as u64;
+        let resets = found.resets;
+        self.free.add(zone, resets);
+    }
+
+    /// Full zones that nothing reclaims yet, with the kind of their segments.
+    fn victims(&self, now_unix_s: u32) -> impl Iterator<Item = (ZoneFacts, Kind)> + '_ {
+        self.numbered().filter(|(_, zone)| zone.role == Role::Full).filter_map(move |(number, zone)| {
+            let facts = ZoneFacts {
+                zone: number,
+                written_bytes: zone.segments.iter().map(|segment| segment.record_bytes).sum(),
+                live_bytes: zone.segments.iter().map(|segment| segment.live_bytes(now_unix_s)).sum(),
+                order: zone.oldest()?,
+            };
+            Some((facts, zone.kind()?))
+        })
+    }
+
+    fn oldest_extents(&self) -> Option<ZoneFacts> {
+        space::oldest(self.victims(0).filter(|(_, kind)| *kind == Kind::Extents).map(|(facts, _)| facts))
+    }
+
+    /// The oldest zone that may be dropped unread: a zone of extents, which hides nothing, or the zone with the oldest segments of
+    /// the log, also if it is draining.
+    fn oldest_droppable(&self, now_unix_s: u32) -> Option<ZoneFacts> {
+        let written = self.numbered().filter(|(_, zone)| {
+            matches!(zone.role, Role::Full | Role::Draining(_) | Role::Open)
+                && zone.kind().is_some_and(|kind| kind != Kind::Extents)
+        });
+        let log_first = written.filter_map(|(_, zone)| zone.oldest()).min();
+        let may_go = |(facts, kind): &(ZoneFacts, Kind)| {
+            *kind == Kind::Extents || log_first.is_none_or(|first| first >= facts.order)
+        };
+        let droppable = self.victims(now_unix_s).filter(may_go).map(|(facts, _)| facts);
+        space::oldest(droppable).or_else(|| self.draining(log_first?))
+    }
+
+    /// The draining zone whose oldest segment has this sequence.
+    fn draining(&self, oldest: u64) -> Option<ZoneFacts> {
+        let is_it = |zone: &Zone| matches!(zone.role, Role::Draining(_)) && zone.oldest() == Some(oldest);
+        let (zone, _) = self.numbered().find(|(_, zone)| is_it(zone))?;
+        Some(ZoneFacts { zone, written_bytes: 0, live_bytes: 0, order: oldest })
+    }
+
+    /// Sequence below which segments stand in the oldest quarter of the written zones. 0 where a quarter of all zones is free: then
+    /// no written zone is reclaimed soon.
+    fn oldest_quarter(&self) -> u64 {
+        let at_risk = (self.all.len() / 4).saturating_sub(self.free.len() as usize);
+        if at_risk == 0 {
+            return 0;
+        }
+        let mut orders: Vec<u64> = self.all.iter().filter_map(Zone::oldest).collect();
+        orders.sort_unstable();
+        orders.get(at_risk).copied().unwrap_or(0)
+    }
+}
+
+/// The zones of the device.
+pub(crate) struct Space {
+    device: Arc<dyn Device>,
+    status: Arc<Status>,
+    meta: Arc<Meta>,
+    zones: Mutex<Zones>,
+    /// Segments below this sequence stand in the oldest quarter of the written zones.
+    oldest_quarter: AtomicU64,
+}
+
+impl Space {
+    /// All zones free and not erased, except the first `meta_zones` ones.
+    pub(crate) fn new(
+        device: Arc<dyn Device>,
+        status: Arc<Status>,
+        meta: Arc<Meta>,
+        meta_zones: u32,
+        options: &FlashOptions,
+    ) -> Space {
+        let zones = Mutex::new(Zones::new(&device.geometry(), meta_zones, options));
+        Space { device, status, meta, zones, oldest_quarter: AtomicU64::new(0) }
+    }
+
+    fn zones(&self) -> MutexGuard<'_, Zones> {
+        self.zones.lock().expect("no panic under this lock")
+    }
+
+    // How much erased space there is.
+
+    /// Whether there are so few erased zones that reclaim is urgent.
+    pub(crate) fn is_short(&self) -> bool {
+        self.zones().is_short()
+    }
+
+    /// Whether so many zones are erased as the high mark asks for, and `more` on top.
+    pub(crate) fn has_ready(&self, more: usize) -> bool {
+        let zones = self.zones();
+        zones.free.len() as usize >= zones.marks.high() as usize + more
+    }
+
+    /// Whether a merge may take a zone. The last one is kept for the log, so that what has to be written can be.
+    pub(crate) fn has_zone_for_merge(&self) -> bool {
+        self.zones().free.len() > 1
+    }
+
+    /// Erased zones.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> u32 {
+        self.zones().free.len()
+    }
+
+    /// Sequence of the newest segment in each zone; 0 where there is none.
+    #[cfg(test)]
+    pub(crate) fn newest_segments(&self) -> Vec<u64> {
+        self.zones().all.iter().map(|zone| zone.newest().unwrap_or(0)).collect()
+    }
+
+    /// Moves the marks, and says what they ask for.
+    pub(crate) fn work(&self, reclaim: ReclaimPolicy) -> Work {
+        let mut zones = self.zones();
+        zones.observe();
+        zones.marks.work(reclaim, zones.free.len())
+    }
+
+    /// Moves the marks, and says whether fewer zones are erased than the low mark asks for.
+    pub(crate) fn observe_low(&self) -> bool {
+        let mut zones = self.zones();
+        zones.observe();
+        zones.free.len() < zones.marks.low()
+    }
+
+    /// A zone was reclaimed, which took `seconds`.
+    pub(crate) fn note_reclaimed(&self, seconds: f64) {
+        self.zones().meter.reclaimed(seconds);
+    }
+
+    /// Whether a segment of this sequence is not in the oldest quarter, which is reclaimed first.
+    pub(crate) fn stays_for_a_while(&self, sequence: u64) -> bool {
+        sequence >= self.oldest_quarter.load(Relaxed)
+    }
+
+    // Zones are taken, written and closed.
+
+    /// An erased zone, if there is a free one. Erases it if that was not done yet.
+    pub(crate) fn take_zone(&self) -> Option<ZoneId> {
+        loop {
+            let (zone, erased) = self.zones().take()?;
+            if erased {
+                return Some(zone);
+            }
+            match self.device.reset(zone) {
+                Ok(()) => {
+                    self.zones().get(zone).resets += 1;
+                    return Some(zone);
+                }
+                Err(error) => {
+                    self.status.device_error("reset", zone, &error);
+                    self.zones().get(zone).role = Role::Retired;
+                    if error == DeviceError::Gone {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// `bytes` were written to a zone: `part` of its length.
+    pub(crate) fn note_written(&self, zone: ZoneId, bytes: u64, part: f64) {
+        let mut zones = self.zones();
+        zones.load.add(zone, bytes);
+        let now = self.status.open_for_s();
+        zones.meter.took(part, now);
+    }
+
+    /// A segment was written to its zone, behind those that are there.
+    pub(crate) fn add_segment(&self, segment: &Arc<Segment>) {
+        self.zones().get(segment.zone()).segments.push(segment.clone());
+    }
+
+    /// A segment was found in its zone by a restart; the order of such calls does not matter.
+    pub(crate) fn restore_segment(&self, segment: &Arc<Segment>) {
+        let mut zones = self.zones();
+        let segments = &mut zones.get(segment.zone()).segments;
+        segments.push(segment.clone());
+        segments.sort_by_key(|segment| segment.sequence());
+    }
+
+    /// Tells the device that no more is written to a zone.
+    pub(crate) fn finish(&self, zone: ZoneId) {
+        if let Err(error) = self.device.finish(zone) {
+            self.status.device_error("finish", zone, &error);
+        }
+    }
+
+    /// No more segments of the log or of extents go to a zone.
+    pub(crate) fn close(&self, zone: ZoneId) -> Closed {
+        self.finish(zone);
+        let mut zones = self.zones();
+        if zones.get(zone).segments.is_empty() {
+            // It stays empty, since only the caller writes to it.
+            return Closed::Empty;
+        }
+        zones.get(zone).role = Role::Full;
+        self.oldest_quarter.store(zones.oldest_quarter(), Relaxed);
+        drop(zones);
+        self.status.wake();
+        Closed::Full
+    }
+
+    /// Writing to a zone failed: no more goes there. Segments that it has can perhaps be read; says whether it has none.
+    pub(crate) fn give_up(&self, zone: ZoneId) -> bool {
+        let mut zones = self.zones();
+        let found = zones.get(zone);
+        let is_empty = found.segments.is_empty();
+        found.role = if is_empty { Role::Retired } else { Role::Full };
+        is_empty
+    }
+
+    // Merges.
+
+    /// A merge begins to write to a zone.
+    pub(crate) fn begin_merging(&self, zone: ZoneId) {
+        self.zones().get(zone).role = Role::Merging(0);
+    }
+
+    /// A merge has written the segment of this sequence to a zone.
+    pub(crate) fn note_merged(&self, zone: ZoneId, sequence: u64) {
+        self.zones().get(zone).role = Role::Merging(sequence);
+    }
+
+    /// The merge is complete, or was given up: its zones are zones of a generation.
+    pub(crate) fn end_merging(&self) {
+        for zone in &mut self.zones().all {
+            if let Role::Merging(top) = zone.role {
+                zone.role = Role::Generation(top);
+            }
+        }
+    }
+
+    /// Full zones of the log, oldest first, and whether erased zones are few.
+    pub(crate) fn log_zones(&self) -> (Vec<LogZone>, bool) {
+        let zones = self.zones();
+        let is_full_log = |zone: &Zone| zone.role == Role::Full && zone.kind() == Some(Kind::Log);
+        let full = zones.numbered().filter(|(_, zone)| is_full_log(zone));
+        let mut full: Vec<LogZone> = full.map(|(number, zone)| (number, zone.segments.clone())).collect();
+        full.sort_by_key(|(_, segments)| segments.first().map(|first| first.sequence()));
+        (full, zones.is_short())
+    }
+
+    /// Zones of generations, each with the sequence behind its newest segment.
+    pub(crate) fn generation_zones(&self) -> Vec<(ZoneId, u64)> {
+        let of_generation = |(number, zone): (ZoneId, &Zone)| match zone.role {
+            Role::Generation(top) => Some((number, top + 1)),
+            _ => None,
+        };
+        self.zones().numbered().filter_map(of_generation).collect()
+    }
+
+    /// Segments of generations were found by a restart in these zones.
+    pub(crate) fn restore_generations(&self, segments: &[(ZoneId, u64)]) {
+        let mut zones = self.zones();
+        for (zone, sequence) in segments {
+            let found = zones.get(*zone);
+            let top = if let Role::Generation(top) = found.role { top } else { 0 };
+            found.role = Role::Generation(top.max(*sequence));
+        }
+    }
+
+    // What is durable. Under the lock of the zones, so that no zone is erased in between.
+
+    /// Everything in zones of generations is durable.
+    pub(crate) fn note_generations_durable(&self) {
+        let zones = self.zones();
+        for (number, zone) in zones.numbered() {
+            if let Role::Generation(top) | Role::Merging(top) = zone.role
+                && top > 0
+            {
+                self.meta.segment_written(number, top);
+            }
+        }
+    }
+
+    /// Every segment of the log and of extents that was written is durable.
+    pub(crate) fn note_segments_durable(&self) {
+        let zones = self.zones();
+        for (number, zone) in zones.numbered() {
+            if let Some(newest) = zone.newest() {
+                self.meta.segment_written(number, newest);
+            }
+        }
+    }
+
+    // Which zone is reclaimed.
+
+    /// The zone with the fewest bytes that are live at `deadline_unix_s`, if reclaiming it gains `gain_bytes`; and whether fewer
+    /// zones are erased than the low mark asks for. The zone is draining from now on.
+    pub(crate) fn begin_draining(&self, deadline_unix_s: u32, gain_bytes: u64) -> (Option<ZoneFacts>, bool) {
+        let mut zones = self.zones();
+        let victim = space::greedy(zones.victims(deadline_unix_s).map(|(facts, _)| facts), gain_bytes);
+        let below_low = zones.free.len() < zones.marks.low();
+        if let Some(victim) = victim {
+            zones.get(victim.zone).role = Role::Draining(u64::MAX);
+        }
+        (victim, below_low)
+    }
+
+    /// The survivors of a draining zone were appended again, the last one to the segment `after`; `None`: not all of them, and the
+    /// zone stays as it was.
+    pub(crate) fn end_draining(&self, zone: ZoneId, after: Option<u64>) {
+        self.zones().get(zone).role = after.map_or(Role::Full, Role::Draining);
+    }
+
+    /// Draining zones whose survivors are durable: those that wait for a segment below `unwritten`.
+    pub(crate) fn drained(&self, unwritten: u64) -> Vec<ZoneId> {
+        let is_drained = |role: Role| matches!(role, Role::Draining(after) if after < unwritten);
+        let zones = self.zones();
+        zones.numbered().filter(|(_, zone)| is_drained(zone.role)).map(|(number, _)| number).collect()
+    }
+
+    /// Whether a draining zone waits for segments to become durable, while erased zones are few.
+    pub(crate) fn waits_for_segments(&self) -> bool {
+        let zones = self.zones();
+        zones.all.iter().any(|zone| matches!(zone.role, Role::Draining(_))) && zones.is_short()
+    }
+
+    /// Full zones with all segments below the floor: a flush has removed everything in them.
+    pub(crate) fn flushed(&self, floor: u64) -> Vec<ZoneId> {
+        let is_flushed =
+            |zone: &Zone| zone.role == Role::Full && zone.newest().is_some_and(|newest| newest < floor);
+        let zones = self.zones();
+        zones.numbered().filter(|(_, zone)| is_flushed(zone)).map(|(number, _)| number).collect()
+    }
+
+    /// The oldest zone that may be dropped unread.
+    pub(crate) fn oldest_droppable(&self, now_unix_s: u32) -> Option<ZoneFacts> {
+        self.zones().oldest_droppable(now_unix_s)
+    }
+
+    /// The oldest full zone of extents.
+    pub(crate) fn oldest_extents(&self) -> Option<ZoneFacts> {
+        self.zones().oldest_extents()
+    }
+
+    /// Zones of extents with a segment below this sequence, and whether each is still being written.
+    pub(crate) fn extents_below(&self, below: u64) -> Vec<(ZoneId, bool)> {
+        let is_older = |zone: &Zone| {
+            zone.kind() == Some(Kind::Extents) && zone.oldest().is_some_and(|oldest| oldest < below)
+        };
+        let zones = self.zones();
+        let older = zones.numbered().filter(|(_, zone)| is_older(zone));
+        older.map(|(number, zone)| (number, zone.role == Role::Open)).collect()
+    }
+
+    // The segments in a zone, and its end.
+
+    /// The segments in a zone.
+    pub(crate) fn segments(&self, zone: ZoneId) -> Vec<Arc<Segment>> {
+        self.zones().get(zone).segments.clone()
+    }
+
+    /// Sequence of the oldest segment in a zone.
+    pub(crate) fn oldest_segment(&self, zone: ZoneId) -> Option<u64> {
+        self.zones().get(zone).oldest()
+    }
+
+    /// These segments are not in a zone any more. The caller holds the append lock.
+    pub(crate) fn forget_segments(&self, zone: ZoneId, goes: impl Fn(&Arc<Segment>) -> bool) {
+        self.zones().get(zone).segments.retain(|segment| !goes(segment));
+    }
+
+    /// Whether a zone was closed and has lost all its segments since.
+    pub(crate) fn is_emptied(&self, zone: ZoneId) -> bool {
+        let mut zones = self.zones();
+        let found = zones.get(zone);
+        found.role == Role::Full && found.segments.is_empty()
+    }
+
+    /// Erases a zone, so that it can be written again. The caller holds the releasing lock.
+    pub(crate) fn erase(&self, zone: ZoneId) {
+        match self.device.reset(zone) {
+            Ok(()) => self.zones().give_back(zone, true),
+            Err(error) => {
+                self.status.device_error("reset", zone, &error);
+                let mut zones = self.zones();
+                let found = zones.get(zone);
+                found.role = Role::Retired;
+                found.segments.clear();
+                drop(zones);
+                if error == DeviceError::Gone {
+                    self.meta.turn_off("the device is gone");
+                }
+            }
+        }
+        self.status.wake();
+    }
+
+    // A restart.
+
+    /// Zones that `is_used` says yes to hold segments of an earlier run and are not written; of the others the device says whether
+    /// they are erased.
+    pub(crate) fn begin_recovery(&self, is_used: impl Fn(ZoneId) -> bool) {
+        let role = |zone: ZoneId| {
+            if is_used(zone) {
+                return Role::Full;
+            }
+            match self.device.report(zone).map(|report| report.state) {
+                Ok(ZoneState::Empty) => Role::Free { erased: true },
+                Ok(ZoneState::Offline) => Role::Retired,
+                _ => Role::Free { erased: false },
+            }
+        };
+        let mut zones = self.zones();
+        zones.free = FreeZones::new(zones.load.channels());
+        for number in 0..zones.all.len() as u32 {
+            let number = ZoneId(number);
+            if zones.get(number).role == Role::Meta {
+                continue;
+            }
+            let role = role(number);
+            let zone = zones.get(number);
+            zone.role = role;
+            let resets = zone.resets;
+            if matches!(role, Role::Free { .. }) {
+                zones.free.add(number, resets);
+            }
+        }
+    }
+
+    /// All segments were taken in: zones in which none was found are free.
+    pub(crate) fn end_recovery(&self) {
+        let mut zones = self.zones();
+        let is_empty = |zone: &Zone| zone.role == Role::Full && zone.segments.is_empty();
+        let empty: Vec<ZoneId> =
+            zones.numbered().filter(|(_, zone)| is_empty(zone)).map(|(number, _)| number).collect();
+        empty.into_iter().for_each(|number| zones.give_back(number, false));
+        self.oldest_quarter.store(zones.oldest_quarter(), Relaxed);
+    }
+
+    // What is shown.
+
+    /// One line for each zone.
+    pub(crate) fn views(&self, now_unix_s: u32) -> Vec<ZoneView> {
+        self.zones().all.iter().map(|zone| zone.view(now_unix_s)).collect()
+    }
+
+    /// Looks at every zone and segment.
+    pub(crate) fn stats(&self, now_unix_s: u32) -> SpaceStats {
+        let zones = self.zones();
+        let mut stats = SpaceStats {
+            low: zones.marks.low(),
+            high: zones.marks.high(),
+            zones_per_s: zones.meter.rates().taken_per_s,
+            ..SpaceStats::default()
+        };
+        for zone in &zones.all {
+            let counts = &mut stats.zones;
+            *match zone.role {
+                Role::Meta => &mut counts.meta,
+                Role::Free { .. } => &mut counts.free,
+                Role::Open => &mut counts.open,
+                Role::Full => &mut counts.full,
+                Role::Merging(_) | Role::Generation(_) => &mut counts.generations,
+                Role::Draining(_) => &mut counts.draining,
+                Role::Retired => &mut counts.retired,
+            } += 1;
+            for segment in &zone.segments {
+                let live = segment.live_bytes(now_unix_s);
+                stats.segments += 1;
+                stats.segment_bytes += segment.bytes();
+                stats.tombstones += segment.tombstones as u64;
+                stats.live_bytes += live;
+                stats.dead_bytes += segment.record_bytes.saturating_sub(live);
+            }
+        }
+        stats
+    }
+}

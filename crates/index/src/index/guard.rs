@@ -1,0 +1,394 @@
+//! Writers: one at a time per bucket.
+
+use super::Index;
+use crate::bucket::{
+    Bucket, MAIN_ENTRIES, VERSION_ONE, WRITER, empty_slot, publish, run_first, run_size, sub_for, subs,
+    with_run,
+};
+use crate::entry::{Entry, TAG_SHIFT, identity, pack, tag_word, unpack, warmth_of};
+use crate::holds_key::HoldsKey;
+use crate::shim::{AtomicU64, pause};
+use crate::snapshot::Snapshot;
+use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubBucket, SubPlace};
+use larder_item::{KeyHash, Location};
+use std::sync::atomic::Ordering;
+
+/// A run is halved when every two sub-buckets that become one have at most this many entries together. The number
+/// is below the capacity, so that the next insert does not double the run again.
+const JOINED_MAX: usize = if cfg!(loom) { 1 } else { SUB_ENTRIES - 2 };
+
+/// With fewer buckets than this, every insert checks whether the index should grow. With more, one in [`SAMPLE`] of
+/// a thread's inserts does.
+const SAMPLED_FROM_BUCKETS: u64 = 4096;
+const SAMPLE: u64 = 64;
+
+/// An entry that a writer found in its bucket, and its slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// The entry as it was when it was found.
+    pub entry: Entry,
+    identity: u64,
+    slot: SlotName,
+}
+
+/// A slot of a bucket: 0..7 in its own line, `(position of the sub-bucket + 1) * 8 + k` in a sub-bucket.
+type SlotName = u64;
+
+/// The name of the first slot of a sub-bucket.
+#[inline]
+fn first_slot_of(position: SubPlace) -> SlotName {
+    (u64::from(position.0) + 1) * 8
+}
+
+/// The bucket has no room for another entry with this tag. Remove an entry and insert again.
+#[derive(Clone, Copy, Debug)]
+pub struct Full {
+    /// The least warm entry among those whose removal makes room.
+    pub victim: Found,
+}
+
+/// The exclusive right to write one bucket. Readers continue meanwhile. A reader that finds nothing waits until the
+/// guard is dropped, so hold a guard briefly.
+pub struct BucketGuard<'i> {
+    index: &'i Index,
+    bucket: &'i Bucket,
+    position: u64,
+    hash: KeyHash,
+    /// The header that the unlock will store, without the writer bit. Its run may already differ from the run in
+    /// the bucket.
+    header: u64,
+    changed: bool,
+}
+
+impl Index {
+    /// Waits for the writer bit of the bucket of `hash`, and takes it.
+    #[inline]
+    pub fn lock(&self, hash: KeyHash) -> BucketGuard<'_> {
+        loop {
+            let position = self.position(hash);
+            let guard = self.lock_position(position, hash);
+            // A split of this bucket counts the new bucket before it unlocks this one, so the holder of the writer
+            // bit sees the new number.
+            if self.position(hash) == position {
+                return guard;
+            }
+        }
+    }
+
+    /// Waits for the writer bit of the bucket at `position`, and takes it.
+    #[inline]
+    pub(super) fn lock_position(&self, position: u64, hash: KeyHash) -> BucketGuard<'_> {
+        let mut turns = 0;
+        loop {
+            let header = self.bucket(position).header.load(Ordering::Relaxed);
+            if header & WRITER == 0
+                && let Some(guard) = self.try_lock_position(position, hash, header)
+            {
+                return guard;
+            }
+            pause(&mut turns);
+        }
+    }
+
+    /// Takes the writer bit if the header is still `header`.
+    #[inline]
+    pub(super) fn try_lock_position(
+        &self,
+        position: u64,
+        hash: KeyHash,
+        header: u64,
+    ) -> Option<BucketGuard<'_>> {
+        let bucket = self.bucket(position);
+        // Acquire pairs with the Release in `BucketGuard::drop`: the changes of the last writer are visible.
+        bucket
+            .header
+            .compare_exchange(header, header | WRITER, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|_| BucketGuard { index: self, bucket, position, hash, header, changed: false })
+    }
+
+    /// Takes the writer bit of a bucket that no other thread can reach yet.
+    pub(super) fn lock_unborn(&self, position: u64) -> BucketGuard<'_> {
+        let bucket = self.bucket(position);
+        let header = bucket.header.load(Ordering::Relaxed);
+        // Relaxed: the Release store of `buckets` in `split` publishes it.
+        bucket.header.store(header | WRITER, Ordering::Relaxed);
+        BucketGuard { index: self, bucket, position, hash: KeyHash(position), header, changed: true }
+    }
+}
+
+impl Drop for BucketGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let next = if self.changed { self.header.wrapping_add(VERSION_ONE) } else { self.header };
+        // Release pairs with the Acquire of the next writer's compare-and-swap and of the readers' first load of
+        // the header: a thread that sees the bucket unlocked sees its entries and the sub-buckets it names.
+        self.bucket.header.store(next, Ordering::Release);
+    }
+}
+
+impl<'i> BucketGuard<'i> {
+    /// The entry of `key`. The hash of `key` must be the one that was locked.
+    #[inline]
+    pub fn find(&self, key: &[u8], owner: &impl HoldsKey) -> Option<Found> {
+        let tag = tag_word(self.hash);
+        self.reachable()
+            .find(|found| found.identity ^ tag < 1 << TAG_SHIFT && owner.holds(found.entry.location, key))
+    }
+
+    /// The entry of the locked hash that points at `at`.
+    #[inline]
+    pub fn find_at(&self, at: Location) -> Option<Found> {
+        let wanted = pack(self.hash.tag(), at, 0);
+        self.reachable().find(|found| found.identity == wanted)
+    }
+
+    /// All entries of the bucket, including those of other hashes.
+    pub fn entries(&self) -> impl Iterator<Item = Found> {
+        let below = subs(self.header)
+            .flat_map(|position| found_in(&self.sub(position).entries, first_slot_of(position)));
+        found_in(&self.bucket.entries, 0).chain(below)
+    }
+
+    /// The entries in slots that the locked hash could use: the bucket's own line and one sub-bucket.
+    #[inline]
+    fn reachable(&self) -> impl Iterator<Item = Found> {
+        let below = sub_for(self.header, tag_word(self.hash));
+        let below = below.map(|position| found_in(&self.sub(position).entries, first_slot_of(position)));
+        found_in(&self.bucket.entries, 0).chain(below.into_iter().flatten())
+    }
+
+    /// Adds an entry for the locked hash. The key must have no entry yet, and the record at `at` must be complete:
+    /// from now on any reader may read it.
+    ///
+    /// # Errors
+    /// [`Full`] if the bucket has as many entries as it can hold, or the pool has no further sub-bucket.
+    #[inline]
+    pub fn insert(&mut self, at: Location, warmth: u8) -> Result<(), Full> {
+        if !self.put(pack(self.hash.tag(), at, warmth)) {
+            return Err(Full { victim: self.victim() });
+        }
+        self.index.inserted();
+        Ok(())
+    }
+
+    /// Points the entry at `new`, a complete record of the same key. Returns `false` and does nothing if `found`
+    /// has been removed since.
+    #[inline]
+    pub fn replace(&mut self, found: &Found, new: Location, warmth: u8) -> bool {
+        let Some(slot) = self.slot_of(found) else { return false };
+        let tag = found.identity & u64::MAX << TAG_SHIFT;
+        let word = pack((tag >> TAG_SHIFT) as u16, new, warmth);
+        publish(slot, word);
+        self.changed = true;
+        true
+    }
+
+    /// Removes the entry. Returns `false` if it has already been removed.
+    #[inline]
+    pub fn remove(&mut self, found: &Found) -> bool {
+        let Some(slot) = self.slot_of(found) else { return false };
+        publish(slot, 0);
+        self.changed = true;
+        self.index.count.take_one();
+        if run_size(self.header) != 0 {
+            self.tidy();
+        }
+        true
+    }
+
+    /// The slot in which `found` is now. Inserting and removing other entries may have moved it.
+    #[inline]
+    fn slot_of(&self, found: &Found) -> Option<&'i AtomicU64> {
+        let holds = |slot: &&AtomicU64| identity(slot.load(Ordering::Relaxed)) == found.identity;
+        let k = (found.slot % 8) as usize;
+        let slot = match found.slot / 8 {
+            0 => Some(&self.bucket.entries[k]),
+            _ => subs(self.header)
+                .find(|position| first_slot_of(*position) == found.slot - k as u64)
+                .map(|position| &self.sub(position).entries[k]),
+        };
+        slot.filter(holds).or_else(|| self.slots().find(holds))
+    }
+
+    /// All slots of the bucket.
+    fn slots(&self) -> impl Iterator<Item = &'i AtomicU64> {
+        let below = subs(self.header).flat_map(|position| self.sub(position).entries.iter());
+        self.bucket.entries.iter().chain(below)
+    }
+
+    /// The sub-bucket at `position`, which belongs to this bucket's run.
+    #[inline]
+    fn sub(&self, position: SubPlace) -> &'i SubBucket {
+        self.index.pool.sub(position)
+    }
+
+    /// The least warm entry in the slots that the locked hash could use.
+    #[cold]
+    fn victim(&self) -> Found {
+        self.reachable().min_by_key(|found| found.entry.warmth).expect("a bucket without room has entries")
+    }
+
+    /// Stores an entry word, and makes room in sub-buckets if necessary. Returns `false` if there is no room.
+    #[inline]
+    pub(super) fn put(&mut self, word: u64) -> bool {
+        self.changed = true;
+        if let Some(slot) = empty_slot(&self.bucket.entries) {
+            publish(slot, word);
+            return true;
+        }
+        self.put_in_sub(word)
+    }
+
+    fn put_in_sub(&mut self, word: u64) -> bool {
+        loop {
+            if self.put_in_own_sub(word) {
+                return true;
+            }
+            if !self.double_run() {
+                return self.put_in_place_of_a_mover(word);
+            }
+        }
+    }
+
+    /// Stores an entry word in its sub-bucket, if that has room.
+    #[inline]
+    fn put_in_own_sub(&self, word: u64) -> bool {
+        let free = sub_for(self.header, word).and_then(|position| empty_slot(&self.sub(position).entries));
+        free.inspect(|slot| publish(slot, word)).is_some()
+    }
+
+    /// Gives the bucket a run of twice the length and moves the entries of the old run there. Returns `false` if
+    /// the bucket has the longest run, or the pool has no longer one.
+    fn double_run(&mut self) -> bool {
+        let (old, size) = (self.header, run_size(self.header));
+        if size == RUN_SIZE_MAX {
+            return false;
+        }
+        let Some(first) = self.index.pool.take(self.position, size + 1) else { return false };
+        self.header = with_run(old, first, size + 1);
+        for position in subs(old) {
+            self.empty_sub(position);
+        }
+        if size != 0 {
+            self.index.pool.give_back(self.position, run_first(old), size);
+        }
+        true
+    }
+
+    /// Moves the entries of a sub-bucket to the sub-buckets that the current header assigns them.
+    fn empty_sub(&self, position: SubPlace) {
+        for slot in &self.sub(position).entries {
+            let word = slot.load(Ordering::Relaxed);
+            if word != 0 {
+                let is_put = self.put_in_own_sub(word);
+                debug_assert!(is_put, "a run was changed for one without room");
+                publish(slot, 0);
+            }
+        }
+    }
+
+    /// Makes room in the bucket's own line: moves one of its entries to that entry's sub-bucket.
+    #[cold]
+    fn put_in_place_of_a_mover(&mut self, word: u64) -> bool {
+        let mut slots = self.bucket.entries.iter();
+        let moved = slots.find(|slot| self.put_in_own_sub(slot.load(Ordering::Relaxed)));
+        moved.inspect(|slot| publish(slot, word)).is_some()
+    }
+
+    /// Restores the order after entries were removed: fills the bucket's own line from its sub-buckets, and returns
+    /// sub-buckets that are no longer needed.
+    pub(super) fn tidy(&mut self) {
+        while let Some(hole) = empty_slot(&self.bucket.entries)
+            && let Some(from) = self.warmest_in_subs()
+        {
+            publish(hole, from.load(Ordering::Relaxed));
+            publish(from, 0);
+        }
+        while self.halve_run() {}
+    }
+
+    /// Moves to a run of half the length, or returns the only sub-bucket, if the remaining entries fit. Returns
+    /// whether it did.
+    fn halve_run(&mut self) -> bool {
+        let (old, size, first) = (self.header, run_size(self.header), run_first(self.header));
+        let count = |k: u32| self.sub(SubPlace(first.0 + k)).count();
+        match size {
+            0 => return false,
+            1 if count(0) != 0 => return false,
+            1 => {
+                self.header = with_run(old, SubPlace(0), 0);
+                self.index.pool.give_back(self.position, first, size);
+                return true;
+            }
+            _ => {}
+        }
+        let half = 1u32 << (size - 2);
+        if (0..half).any(|pair| count(2 * pair) + count(2 * pair + 1) > JOINED_MAX) {
+            return false;
+        }
+        if let Some(shorter) = self.index.pool.take_exact(self.position, size - 1) {
+            self.header = with_run(old, shorter, size - 1);
+            subs(old).for_each(|position| self.empty_sub(position));
+            self.index.pool.give_back(self.position, first, size);
+            return true;
+        }
+        self.header = with_run(old, first, size - 1);
+        // In order, because a sub-bucket must be empty before another one's entries arrive in it. The first keeps
+        // its position.
+        subs(old).skip(1).for_each(|position| self.empty_sub(position));
+        self.index.pool.give_back(self.position, SubPlace(first.0 + half), size - 1);
+        true
+    }
+
+    /// The warmest entry outside the bucket's own line, which gains most from a move there.
+    fn warmest_in_subs(&self) -> Option<&'i AtomicU64> {
+        self.slots()
+            .skip(MAIN_ENTRIES)
+            .filter(|slot| slot.load(Ordering::Relaxed) != 0)
+            .max_by_key(|slot| warmth_of(slot.load(Ordering::Relaxed)))
+    }
+
+    /// The entry words that are `wanted`, the warmest first.
+    pub(super) fn words_warmest_first(&self, wanted: impl Fn(u64) -> bool) -> Snapshot {
+        let mut seen = Snapshot::empty(self.header);
+        self.slots()
+            .map(|slot| slot.load(Ordering::Relaxed))
+            .filter(|word| wanted(*word))
+            .for_each(|word| seen.push(word));
+        seen.sort_warmest_first();
+        seen
+    }
+
+    /// Empties the slots whose word `leaves`, then restores the order.
+    pub(super) fn clear(&mut self, mut leaves: impl FnMut(u64) -> bool) {
+        self.changed = true;
+        for slot in self.slots() {
+            let word = slot.load(Ordering::Relaxed);
+            if word != 0 && leaves(word) {
+                publish(slot, 0);
+            }
+        }
+        self.tidy();
+    }
+}
+
+impl Index {
+    /// Counts an insert. Now and then checks whether the index has become too full.
+    #[inline]
+    fn inserted(&self) {
+        let own = self.count.add_one();
+        if own.is_multiple_of(SAMPLE) || self.buckets.load(Ordering::Relaxed) < SAMPLED_FROM_BUCKETS {
+            self.look_whether_to_grow();
+        }
+    }
+}
+
+/// The entries in `slots`, of which the first slot is called `first`.
+#[inline]
+fn found_in<const N: usize>(slots: &[AtomicU64; N], first: SlotName) -> impl Iterator<Item = Found> + '_ {
+    slots.iter().enumerate().filter_map(move |(k, slot)| {
+        let word = slot.load(Ordering::Relaxed);
+        (word != 0).then(|| Found { entry: unpack(word), identity: identity(word), slot: first + k as u64 })
+    })
+}

@@ -1,0 +1,435 @@
+//! Reading a record.
+//!
+//! The bytes of an [`Item`] do not change while its guard lives, except word 0 and the expiry, which are read and
+//! written atomically:
+//!
+//! * The bytes were written before the location was published, and the reader got the location through an Acquire
+//!   load that pairs with that publication.
+//! * They are written again only after the column was retired and every reader that was online at that time
+//!   announced a quiescent point. The guard borrows its reader, and announcing takes the reader mutably.
+
+use super::Inner;
+use crate::prefetch::prefetch_read;
+use larder_item::{Expiry, HEADER_BYTES, Header, LAST_ACCESS_MASK, Location, State, ValueLayout};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A last access younger than this many seconds is not rewritten.
+pub const LAST_ACCESS_STALE_S: u32 = 60;
+
+/// Words that the field of each value layout takes: inline, apart, chunked, chunk.
+const LAYOUT_WORDS: [usize; 4] = [0, 1, 3, 1];
+
+/// Offset of the key in a record, in bytes. The index is made of bits 23..=20 of header word 1 (layout, flags, wide
+/// CAS) and, below them, bit 4 (expiry).
+const KEY_OFFSETS: [u8; 32] = {
+    let mut offsets = [0; 32];
+    let mut bits = 0;
+    while bits < 32 {
+        let fields = (bits & 1) + 2 * (bits >> 1 & 1) + (bits >> 2 & 1) + LAYOUT_WORDS[bits >> 3];
+        offsets[bits] = (HEADER_BYTES + 4 * fields) as u8;
+        bits += 1;
+    }
+    offsets
+};
+
+/// A record, readable for as long as a guard protects its bytes.
+#[derive(Clone, Copy)]
+pub struct Item<'g> {
+    record: *const u8,
+    /// Header word 1.
+    word: u32,
+    /// Offset of the key in the record, in bytes.
+    key_at: u32,
+    /// Offset of the record in its column, and the size of the column, in bytes.
+    in_column: u32,
+    column_bytes: u32,
+    inner: &'g Inner,
+    bytes: PhantomData<&'g [u8]>,
+}
+
+/// The value of an item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value<'g> {
+    /// The whole value.
+    Whole(&'g [u8]),
+    /// A chain of chunks.
+    Chunked {
+        /// Bytes of the whole value.
+        total: u32,
+        /// The location of the first chunk.
+        first: Location,
+    },
+}
+
+impl<'g> Item<'g> {
+    /// # Safety
+    /// `record` lies in the arena of `inner`, whose columns have `column_bytes` bytes. It is `in_column` bytes
+    /// after the start of its column, at least [`HEADER_BYTES`] before its end, and on a multiple of 4. No byte of
+    /// the record and its value is written during `'g`, except atomically.
+    #[inline(always)]
+    pub(super) unsafe fn new(
+        record: *const u8,
+        in_column: u32,
+        column_bytes: u32,
+        inner: &'g Inner,
+    ) -> Item<'g> {
+        // SAFETY: the header lies inside the column, aligned, and is not written during 'g.
+        let word = unsafe { record.cast::<u32>().add(1).read() };
+        let key_at = KEY_OFFSETS[(word >> 19 & 0b11110 | word >> 4 & 1) as usize].into();
+        Item { record, word, key_at, in_column, column_bytes, inner, bytes: PhantomData }
+    }
+
+    #[inline(always)]
+    fn key_length(&self) -> usize {
+        (self.word >> 24) as usize
+    }
+
+    #[inline(always)]
+    fn value_length(&self) -> usize {
+        (self.word >> 5 & 0x7fff) as usize
+    }
+
+    #[inline(always)]
+    fn has_expiry(&self) -> bool {
+        self.word >> 4 & 1 != 0
+    }
+
+    #[inline(always)]
+    fn has_flags(&self) -> bool {
+        self.word >> 21 & 1 != 0
+    }
+
+    #[inline(always)]
+    fn has_wide_cas(&self) -> bool {
+        self.word >> 20 & 1 != 0
+    }
+
+    /// Whether the value is stored behind the key.
+    #[inline(always)]
+    fn is_inline(&self) -> bool {
+        self.word >> 22 & 3 == ValueLayout::Inline as u32
+    }
+
+    /// Where the value is stored.
+    #[inline(always)]
+    pub fn value_layout(&self) -> ValueLayout {
+        match self.word >> 22 & 3 {
+            0 => ValueLayout::Inline,
+            1 => ValueLayout::Apart,
+            2 => ValueLayout::Chunked,
+            _ => ValueLayout::Chunk,
+        }
+    }
+
+    #[inline(always)]
+    fn key_offset(&self) -> usize {
+        self.key_at as usize
+    }
+
+    /// `length` bytes of the record from `offset`. `None` if they would leave the column.
+    #[inline(always)]
+    fn bytes_at(&self, offset: usize, length: usize) -> Option<&'g [u8]> {
+        if self.in_column as usize + offset + length > self.column_bytes as usize {
+            return None;
+        }
+        // SAFETY: inside the column by the comparison. Not written during 'g, by the promise of `new`.
+        Some(unsafe { std::slice::from_raw_parts(self.record.add(offset), length) })
+    }
+
+    /// `length` bytes of the record from `offset`. Empty if they would leave the column.
+    #[inline(always)]
+    fn slice(&self, offset: usize, length: usize) -> &'g [u8] {
+        self.bytes_at(offset, length).unwrap_or_default()
+    }
+
+    /// `length` bytes of the column from `start`. Empty if they would leave the column.
+    #[inline(always)]
+    fn slice_apart(&self, start: u32, length: usize) -> &'g [u8] {
+        if start as usize + length > self.column_bytes as usize {
+            return &[];
+        }
+        let column = self.record.wrapping_sub(self.in_column as usize);
+        // SAFETY: inside the column by the comparison. Not written during 'g, by the promise of `new`.
+        unsafe { std::slice::from_raw_parts(column.add(start as usize), length) }
+    }
+
+    /// The 32-bit field `word` words into the record. 0 if it would leave the column.
+    #[inline(always)]
+    fn word_at(&self, word: usize) -> u32 {
+        self.slice(4 * word, 4).try_into().map_or(0, u32::from_ne_bytes)
+    }
+
+    #[inline(always)]
+    fn long_word_at(&self, word: usize) -> u64 {
+        self.slice(4 * word, 8).try_into().map_or(0, u64::from_ne_bytes)
+    }
+
+    /// Number of words before the key. The last of them are the fields of the value layout.
+    #[inline(always)]
+    fn words_before_key(&self) -> usize {
+        self.key_offset() / 4
+    }
+
+    /// The key. For a chunk, its bookkeeping.
+    #[inline]
+    pub fn key(&self) -> &'g [u8] {
+        self.slice(self.key_offset(), self.key_length())
+    }
+
+    /// Whether this is the record of `key`. A chunk is the record of no key.
+    #[inline(always)]
+    pub fn key_matches(&self, key: &[u8]) -> bool {
+        if self.key_length() != key.len() || self.value_layout() == ValueLayout::Chunk {
+            return false;
+        }
+        self.bytes_at(self.key_offset(), key.len()).is_some_and(|own| bytes_equal(own, key))
+    }
+
+    /// The value.
+    #[inline(always)]
+    pub fn value(&self) -> Value<'g> {
+        if self.is_inline() {
+            Value::Whole(self.slice(self.key_offset() + self.key_length(), self.value_length()))
+        } else {
+            self.value_elsewhere()
+        }
+    }
+
+    fn value_elsewhere(&self) -> Value<'g> {
+        match self.value_layout() {
+            ValueLayout::Inline => Value::Whole(&[]),
+            ValueLayout::Apart | ValueLayout::Chunk => {
+                let start = self.word_at(self.words_before_key() - 1);
+                Value::Whole(self.slice_apart(start, self.value_length()))
+            }
+            ValueLayout::Chunked => {
+                let field = self.words_before_key() - 3;
+                let first = Location::from_bits(self.long_word_at(field + 1));
+                Value::Chunked { total: self.word_at(field), first }
+            }
+        }
+    }
+
+    /// Bytes of the whole value, wherever it is stored.
+    #[inline]
+    pub fn value_bytes(&self) -> u32 {
+        match self.value_layout() {
+            ValueLayout::Chunked => self.word_at(self.words_before_key() - 3),
+            _ => self.value_length() as u32,
+        }
+    }
+
+    /// Prefetches the cache lines of the value behind the first two lines of the record, or the first four lines of
+    /// a value apart. If the key is longer than 36 bytes, the last line of a value shorter than 64 bytes may not be
+    /// prefetched.
+    #[inline(always)]
+    pub fn prefetch_value(&self) {
+        const NOT_SHORT: u32 =
+            (ValueLayout::Chunk as u32) << 22 | (0x7fff & !63) << 5 | (u8::MAX as u32 & !63) << 24;
+        if self.word & NOT_SHORT != 0 {
+            self.prefetch_more();
+        }
+    }
+
+    fn prefetch_more(&self) {
+        let (start, end) = match self.value_layout() {
+            ValueLayout::Inline => {
+                let end = self.key_offset() + self.key_length() + self.value_length();
+                (self.record.wrapping_add(128), end.saturating_sub(128))
+            }
+            ValueLayout::Apart | ValueLayout::Chunk => {
+                let start = self.word_at(self.words_before_key() - 1) as usize;
+                (self.record.wrapping_sub(self.in_column as usize).wrapping_add(start), self.value_length())
+            }
+            ValueLayout::Chunked => return,
+        };
+        for line in 0..end.div_ceil(64).min(4) {
+            prefetch_read(start.wrapping_add(64 * line));
+        }
+    }
+
+    /// The header, unpacked.
+    #[inline]
+    pub fn header(&self) -> Header {
+        Header::unpack([self.word, self.word_at(2)])
+    }
+
+    /// Where the record begins.
+    #[inline]
+    pub fn location(&self) -> Location {
+        Location::from_offset((self.record as usize - self.inner.arena.base() as usize) as u64)
+    }
+
+    /// The client's flags.
+    #[inline]
+    pub fn flags(&self) -> u32 {
+        if self.has_flags() { self.word_at(3 + self.has_expiry() as usize) } else { 0 }
+    }
+
+    /// The CAS number.
+    #[inline]
+    pub fn cas(&self) -> u64 {
+        if self.has_wide_cas() {
+            return self.long_word_at(3 + self.has_expiry() as usize + self.has_flags() as usize);
+        }
+        let column = (self.location().offset() >> self.inner.column_shift) as usize;
+        let delta = u64::from(self.word & 0xf) << 32 | u64::from(self.word_at(2));
+        self.inner.columns[column].cas_base().wrapping_add(delta)
+    }
+
+    /// Bytes that the record and its value take in the column. Report them to `Column::died` when the item dies.
+    #[inline]
+    pub fn bytes(&self) -> u32 {
+        let behind_key = if self.value_layout() == ValueLayout::Inline { self.value_length() } else { 0 };
+        let apart = match self.value_layout() {
+            ValueLayout::Apart | ValueLayout::Chunk => self.value_length(),
+            _ => 0,
+        };
+        ((self.key_offset() + self.key_length() + behind_key).next_multiple_of(4) + apart) as u32
+    }
+
+    #[inline(always)]
+    fn state_word(&self) -> &'g AtomicU32 {
+        // SAFETY: word 0 is inside the column and aligned, is accessed only atomically once it is published, and
+        // lives as long as the arena, which outlives 'g.
+        unsafe { AtomicU32::from_ptr(self.record.cast_mut().cast()) }
+    }
+
+    #[inline(always)]
+    fn expiry_word(&self) -> Option<&'g AtomicU32> {
+        if !self.has_expiry() || self.in_column as usize + HEADER_BYTES + 4 > self.column_bytes as usize {
+            return None;
+        }
+        // SAFETY: as for word 0. The header says that the word behind it is the expiry.
+        Some(unsafe { AtomicU32::from_ptr(self.record.cast_mut().add(HEADER_BYTES).cast()) })
+    }
+
+    /// When the item expires.
+    #[inline]
+    pub fn expiry(&self) -> Expiry {
+        self.expiry_word().map_or(Expiry::NEVER, |word| Expiry(word.load(Ordering::Relaxed)))
+    }
+
+    /// Changes the expiry in place. Returns `false` if the record has no word for it and `expiry` is not `NEVER`.
+    /// The caller then has to write the item anew.
+    #[inline]
+    pub fn set_expiry(&self, expiry: Expiry) -> bool {
+        match self.expiry_word() {
+            Some(word) => word.store(expiry.0, Ordering::Relaxed),
+            None => return expiry == Expiry::NEVER,
+        }
+        true
+    }
+
+    /// The state bits and the time of the last access.
+    #[inline]
+    pub fn state(&self) -> State {
+        State(self.state_word().load(Ordering::Relaxed))
+    }
+
+    /// Sets state bits (the low eight) and returns the state before. A caller that finds its bit clear in the
+    /// result was the first to set it.
+    #[inline]
+    pub fn set_state_bits(&self, bits: u32) -> State {
+        State(self.state_word().fetch_or(bits & 0xff, Ordering::Relaxed))
+    }
+
+    /// Clears state bits (of the low eight) and returns the state before.
+    #[inline]
+    pub fn clear_state_bits(&self, bits: u32) -> State {
+        State(self.state_word().fetch_and(!(bits & 0xff), Ordering::Relaxed))
+    }
+
+    /// Records an access at `now_s`, unless the recorded one is younger than [`LAST_ACCESS_STALE_S`]. A hot item is
+    /// therefore written once a minute. The update may be lost if it races with another access or a state bit,
+    /// which is harmless.
+    #[inline]
+    pub fn touch_last_access(&self, now_s: u32) {
+        let state = self.state();
+        if state.idle_s(now_s) >= LAST_ACCESS_STALE_S {
+            let new = (now_s & LAST_ACCESS_MASK) << 8 | state.bits();
+            // Only if the word is still what was read: a plain store could undo a state bit set in between.
+            let _ = self.state_word().compare_exchange(state.0, new, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that the item was read. Only the first call writes.
+    #[inline]
+    pub fn mark_fetched(&self) {
+        if !self.state().has(State::FETCHED) {
+            self.set_state_bits(State::FETCHED);
+        }
+    }
+
+    /// Records that no index entry leads to the record any more. A change made by a reader at the same moment may
+    /// be lost; nothing reads it any more.
+    #[inline]
+    pub fn mark_dead(&self) {
+        self.state_word().store(self.state().0 | State::DEAD, Ordering::Relaxed);
+    }
+
+    /// Copies expiry and state from `other`, of which this item is a copy. If the record has no word for the
+    /// expiry, the expiry stays `NEVER`.
+    pub fn copy_state_from(&self, other: &Item<'_>) {
+        self.state_word().store(other.state().0, Ordering::Relaxed);
+        self.set_expiry(other.expiry());
+    }
+}
+
+impl std::fmt::Debug for Item<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Item")
+            .field("at", &self.location())
+            .field("header", &self.header())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Compares two slices of the same length, most of which are 8 to 64 bytes long.
+#[inline(always)]
+fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
+    let long =
+        |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let differ = |at: usize| long(a, at) ^ long(b, at);
+    let length = a.len().min(b.len());
+    // The words overlap if the length is not a multiple of theirs, so that no remainder needs a loop.
+    match length {
+        16..=32 => differ(0) | differ(8) | differ(length - 16) | differ(length - 8) == 0,
+        0..8 => a == b,
+        8..16 => differ(0) | differ(length - 8) == 0,
+        _ => {
+            let last = length - 8;
+            (0..last).step_by(8).fold(differ(last), |difference, at| difference | differ(at)) == 0
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn keys_begin_where_the_item_room_says() {
+        for bits in 0..32u32 {
+            let word = bits >> 1 << 20 | (bits & 1) << 4;
+            let header = Header::unpack([word, 0]);
+            let offset = HEADER_BYTES + 4 * larder_item::word_count(&header);
+            assert_eq!(usize::from(KEY_OFFSETS[bits as usize]), offset, "{header:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 16 } else { 1024 }, failure_persistence: None, ..Default::default() })]
+        #[test]
+        fn slices_compare_as_the_standard_library_says(a in prop::collection::vec(any::<u8>(), 0..80), at: usize, flip: u8) {
+            let mut b = a.clone();
+            prop_assert!(bytes_equal(&a, &b));
+            if let Some(byte) = (!a.is_empty()).then(|| &mut b[at % a.len()]) {
+                *byte ^= flip;
+            }
+            prop_assert_eq!(bytes_equal(&a, &b), a == b);
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Filling a column.
+//!
+//! ```text
+//!  0            low                                  high                column_bytes
+//!  | record | record |   ...free...                   | value 1 | value 0 |
+//!    key rows grow upward, 4-byte units                 values grow downward, any byte
+//! ```
+//!
+//! A record is written before any reader can know its location, and never afterwards: publishing the location, with
+//! a Release store into the index, is the caller's last step. Placing a record therefore takes no lock, and no
+//! atomic operation except on the two words that stay atomic.
+
+use super::Memory;
+use super::chunk::CHUNK_KEY_BYTES;
+use super::pin::{ChunkSpace, put};
+use crate::column::{Column, ColumnId};
+use larder_item::{
+    CAS_DELTA_BITS, Expiry, Header, KEY_BYTES_MAX, KeyHash, Location, State, UNIT_BYTES, VALUE_LENGTH_MAX,
+    ValueLayout,
+};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// An item whose value is placed in one piece.
+#[derive(Clone, Copy, Debug)]
+pub struct NewItem<'a> {
+    /// The key, 1..=250 bytes.
+    pub key: &'a [u8],
+    /// The value in two parts, which are stored one behind the other. Append and prepend have two parts; other
+    /// operations leave one empty. Both together are at most `VALUE_LENGTH_MAX` bytes.
+    pub value: [&'a [u8]; 2],
+    /// The client's flags. 0 takes no space.
+    pub flags: u32,
+    /// When the item expires. `NEVER` takes no space.
+    pub expiry: Expiry,
+    /// The CAS number. It takes space only if it is not within 2^36 above the base of the column.
+    pub cas: u64,
+    /// The state bits and the time of the last access.
+    pub state: State,
+}
+
+/// The owner record of a chain of chunks.
+#[derive(Clone, Copy, Debug)]
+pub struct NewChunked<'a> {
+    /// The key, 1..=250 bytes.
+    pub key: &'a [u8],
+    /// Bytes of the whole value.
+    pub total: u32,
+    /// The first chunk of the chain.
+    pub first: Location,
+    /// As in [`NewItem`].
+    pub flags: u32,
+    /// When the item expires. It always takes a word, so that it can change in place.
+    pub expiry: Expiry,
+    /// As in [`NewItem`].
+    pub cas: u64,
+    /// As in [`NewItem`].
+    pub state: State,
+}
+
+/// The record placed last and the state before it, for [`OpenColumn::undo`].
+struct LastPlaced {
+    at: u32,
+    low: u32,
+    high: u32,
+    placed_bytes: u32,
+}
+
+/// A column that its one owner fills. Dropping it seals the column.
+pub struct OpenColumn {
+    memory: Memory,
+    start: *mut u8,
+    id: ColumnId,
+    /// End of the key rows and start of the values, in bytes from `start`. `low` is a multiple of 4.
+    low: u32,
+    high: u32,
+    placed_bytes: u32,
+    inline_value_bytes_max: u32,
+    cas_base: u64,
+    last: Option<LastPlaced>,
+}
+
+// SAFETY: the holder of the value is the owner of the column, and the bytes it writes belong to this column alone.
+unsafe impl Send for OpenColumn {}
+
+impl Memory {
+    /// Takes an empty column for the caller alone: a free one, otherwise a retired one that no reader reads any
+    /// more, otherwise one of a newly mapped slab. `None` if the limit is reached and all columns are in use, or
+    /// the kernel has no memory left, which is logged. CAS numbers of the column's items should start at
+    /// `cas_base`. `now_s` is the server time.
+    pub fn take_column(&self, cas_base: u64, now_s: u32) -> Option<OpenColumn> {
+        let (id, birth) = self.take_free()?;
+        self.inner.columns[id.0 as usize].open(birth, cas_base, now_s);
+        Some(OpenColumn::new(self.clone(), id))
+    }
+}
+
+impl OpenColumn {
+    fn new(memory: Memory, id: ColumnId) -> OpenColumn {
+        let geometry = memory.geometry();
+        let start = memory.inner.arena.base().wrapping_add(id.0 as usize * geometry.column_bytes as usize);
+        OpenColumn {
+            start,
+            id,
+            low: 0,
+            high: geometry.column_bytes,
+            placed_bytes: 0,
+            inline_value_bytes_max: geometry.inline_value_bytes_max,
+            cas_base: memory.column(id).cas_base(),
+            last: None,
+            memory,
+        }
+    }
+
+    fn column(&self) -> &Column {
+        self.memory.column(self.id)
+    }
+
+    /// The number of the column.
+    pub fn id(&self) -> ColumnId {
+        self.id
+    }
+
+    /// The column's birth number.
+    pub fn birth(&self) -> u64 {
+        self.column().birth()
+    }
+
+    /// Bytes between the key rows and the values.
+    pub fn free_bytes(&self) -> u32 {
+        self.high - self.low
+    }
+
+    /// Places an item. `None` if it does not fit any more. A value above the inline limit goes to the high end of
+    /// the column. The caller must either publish the location, once, or give it back with [`OpenColumn::undo`].
+    ///
+    /// # Panics
+    /// If the key or the value is longer than a record can hold.
+    #[inline]
+    pub fn place(&mut self, item: &NewItem<'_>) -> Option<Location> {
+        let value_bytes = item.value[0].len() + item.value[1].len();
+        assert!(value_bytes <= VALUE_LENGTH_MAX, "a value of {value_bytes} bytes goes into chunks");
+        let inline = value_bytes <= self.inline_value_bytes_max as usize;
+        let layout = if inline { ValueLayout::Inline } else { ValueLayout::Apart };
+        let header = self.header(item.key, layout, value_bytes, item.flags, item.expiry, item.cas);
+        let at = self.claim(&header, if inline { 0 } else { value_bytes })?;
+        // SAFETY: `claim` gave us the bytes of the record and of the value. `inline` says which of the two
+        // sequences of fields below the header counted.
+        unsafe {
+            let mut write = self.begin(at, &header, item.state, item.flags, item.expiry, item.cas);
+            let mut value = self.start.add(self.high as usize);
+            if !inline {
+                write = put(write, &self.high.to_ne_bytes());
+            }
+            write = put(write, item.key);
+            if inline {
+                value = write;
+            }
+            put(put(value, item.value[0]), item.value[1]);
+        }
+        Some(self.location(at))
+    }
+
+    /// Places the owner record of a chain. `None` if it does not fit any more.
+    ///
+    /// # Panics
+    /// If the key is longer than a record can hold.
+    pub fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
+        let header = self.header(item.key, ValueLayout::Chunked, 0, item.flags, item.expiry, item.cas);
+        let at = self.claim(&header, 0)?;
+        // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunked item.
+        unsafe {
+            let write = self.begin(at, &header, item.state, item.flags, item.expiry, item.cas);
+            let write = put(write, &item.total.to_ne_bytes());
+            let write = put(write, &item.first.bits().to_ne_bytes());
+            put(write, item.key);
+        }
+        Some(self.location(at))
+    }
+
+    /// Reserves a chunk of `length` bytes. `None` if it does not fit any more. `chain` is a number that
+    /// distinguishes this chain from others of the same owner.
+    ///
+    /// # Panics
+    /// If the chunk is longer than [`Memory::chunk_bytes_max`].
+    pub fn place_chunk(
+        &mut self,
+        owner: KeyHash,
+        chain: u64,
+        next: Option<Location>,
+        length: u16,
+    ) -> Option<ChunkSpace> {
+        assert!(u32::from(length) <= self.memory.chunk_bytes_max(), "a chunk of {length} bytes is too long");
+        let header = Header {
+            key_length: CHUNK_KEY_BYTES as u8,
+            layout: ValueLayout::Chunk,
+            value_length: length,
+            has_expiry: false,
+            has_flags: false,
+            has_wide_cas: false,
+            cas_delta: 0,
+        };
+        let at = self.claim(&header, length.into())?;
+        // A chunk may be written long after this call, so it cannot be undone.
+        self.last = None;
+        // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunk.
+        let next_field = unsafe {
+            let write = self.begin(at, &header, State(0), 0, Expiry::NEVER, self.cas_base);
+            let key = put(write, &self.high.to_ne_bytes());
+            put(put(key, &owner.0.to_ne_bytes()), &chain.to_ne_bytes())
+        };
+        let value = self.start.wrapping_add(self.high as usize);
+        let mut space = ChunkSpace::new(self.memory.clone(), self.location(at), next_field, value, length);
+        space.set_next(next);
+        Some(space)
+    }
+
+    /// Takes the record placed last back. The next record reuses its bytes. The location must not have been
+    /// published, because a reader that found it would see the bytes change.
+    ///
+    /// # Panics
+    /// If `at` is not the record placed last, or is a chunk.
+    pub fn undo(&mut self, at: Location) {
+        let last = self.last.take().filter(|last| self.location(last.at) == at);
+        let last = last.unwrap_or_else(|| panic!("{at:?} is not the last record placed"));
+        (self.low, self.high, self.placed_bytes) = (last.low, last.high, last.placed_bytes);
+        self.column().set_placed_bytes(self.placed_bytes);
+    }
+
+    /// Seals the column. The recorded time of sealing is the time of opening.
+    pub fn seal(self) -> ColumnId {
+        self.id
+    }
+
+    /// Seals the column at server time `now_s`.
+    pub fn seal_at(self, now_s: u32) -> ColumnId {
+        self.column().set_sealed_s(now_s);
+        self.id
+    }
+
+    #[inline]
+    fn header(
+        &self,
+        key: &[u8],
+        layout: ValueLayout,
+        value_bytes: usize,
+        flags: u32,
+        expiry: Expiry,
+        cas: u64,
+    ) -> Header {
+        assert!(key.len() <= KEY_BYTES_MAX, "a key of {} bytes is too long", key.len());
+        let cas_delta = cas.wrapping_sub(self.cas_base);
+        let has_wide_cas = cas_delta >> CAS_DELTA_BITS != 0;
+        Header {
+            key_length: key.len() as u8,
+            layout,
+            value_length: value_bytes as u16,
+            // The owner of a chain always has the word: without it, setting an expiry would copy the whole value.
+            has_expiry: expiry != Expiry::NEVER || layout == ValueLayout::Chunked,
+            has_flags: flags != 0,
+            has_wide_cas,
+            cas_delta: if has_wide_cas { 0 } else { cas_delta },
+        }
+    }
+
+    /// Claims the bytes of a record, and of a value apart if `apart_bytes` is not 0. Returns the offset of the
+    /// record. The value apart begins at `high`.
+    #[inline]
+    fn claim(&mut self, header: &Header, apart_bytes: usize) -> Option<u32> {
+        let (record_bytes, apart_bytes) = (header.record_bytes() as u32, apart_bytes as u32);
+        if record_bytes + apart_bytes > self.high - self.low {
+            return None;
+        }
+        let at = self.low;
+        self.last = Some(LastPlaced { at, low: at, high: self.high, placed_bytes: self.placed_bytes });
+        self.low += record_bytes;
+        self.high -= apart_bytes;
+        self.placed_bytes += record_bytes + apart_bytes;
+        self.column().set_placed_bytes(self.placed_bytes);
+        Some(at)
+    }
+
+    /// Writes the header and the fields that do not depend on the value layout. Returns the address of the next
+    /// field.
+    ///
+    /// # Safety
+    /// `at` was claimed for `header`.
+    #[inline]
+    unsafe fn begin(
+        &mut self,
+        at: u32,
+        header: &Header,
+        state: State,
+        flags: u32,
+        expiry: Expiry,
+        cas: u64,
+    ) -> *mut u8 {
+        // SAFETY: the claimed bytes are inside the column and unknown to every reader. They begin on a multiple of
+        // 4, and `header` counts one word for each word written here.
+        unsafe {
+            let mut word = self.start.add(at as usize).cast::<u32>();
+            // A caller that copies the state of a record may have seen the record die. The copy is live.
+            AtomicU32::from_ptr(word).store(state.0 & !State::DEAD, Ordering::Relaxed);
+            let [one, two] = header.pack();
+            word.add(1).write(one);
+            word.add(2).write(two);
+            word = word.add(3);
+            if header.has_expiry {
+                AtomicU32::from_ptr(word).store(expiry.0, Ordering::Relaxed);
+                word = word.add(1);
+            }
+            if header.has_flags {
+                word.write(flags);
+                word = word.add(1);
+            }
+            if header.has_wide_cas {
+                word.cast::<u64>().write_unaligned(cas);
+                word = word.add(2);
+            }
+            word.cast()
+        }
+    }
+
+    fn location(&self, at: u32) -> Location {
+        let column_start = u64::from(self.id.0) << self.memory.inner.column_shift;
+        debug_assert!(u64::from(at).is_multiple_of(UNIT_BYTES));
+        Location::from_offset(column_start + u64::from(at))
+    }
+}
+
+impl Drop for OpenColumn {
+    fn drop(&mut self) {
+        self.column().seal(self.low);
+    }
+}
+
+impl std::fmt::Debug for OpenColumn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenColumn")
+            .field("id", &self.id)
+            .field("free_bytes", &self.free_bytes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,110 @@
+//! Operations on the whole server.
+
+use super::Executor;
+use crate::dispatch::operation::{ClockChange, ListingForm, Operation};
+use crate::dispatch::outcome::{Outcome, Refusal};
+use crate::dispatch::progress::{Busy, Progress};
+
+/// The least memory limit that can be set, in MiB. The number is memcached's.
+const LIMIT_MEGABYTES_MIN: u32 = 8;
+/// memcached refuses a limit beyond this many MiB: the client must have meant bytes.
+const LIMIT_MEGABYTES_MAX: u32 = 1_000_000_000;
+
+impl Executor {
+    pub(super) fn administer(
+        &mut self,
+        progress: &mut Progress,
+        operation: &Operation<'_>,
+    ) -> Outcome<'static> {
+        let settings = self.state.settings();
+        match operation {
+            Operation::Flush { .. } if !settings.flush_enabled => return Outcome::Refused(Refusal::Disabled),
+            Operation::Flush { due_s } => {
+                self.worker.counters().cmd_flush.add(1);
+                self.worker.cache().flush(*due_s);
+            }
+            Operation::SetVerbosity(level) => self.state.set_verbosity(*level),
+            Operation::Shutdown { graceful } => return self.shut_down(*graceful),
+            Operation::SetMemoryLimit { megabytes } => return self.set_memory_limit(*megabytes),
+            // A client that may not flush may not make everything expire either.
+            Operation::SetClock(_) if !settings.flush_enabled => return Outcome::Refused(Refusal::Disabled),
+            Operation::SetClock(change) => self.set_clock(*change),
+            Operation::Stats(topic) => return self.stats(*topic),
+            Operation::ResetStats => self.state.reset_counts(self.worker.cache().totals()),
+            Operation::CountPrefixes(on) => self.state.prefixes().turn(*on),
+            Operation::List { .. } if !settings.dump_enabled => return Outcome::Refused(Refusal::Disabled),
+            Operation::List { is_behind_others: true, .. } => return Outcome::Refused(Refusal::NotFirst),
+            Operation::List { form, .. } => self.begin_listing(progress, *form),
+            Operation::Watch { is_behind_others: true } => return Outcome::Refused(Refusal::NotFirst),
+            Operation::Watch { .. } => {
+                let refusal = if settings.watch_enabled { Refusal::Unsupported } else { Refusal::Disabled };
+                return Outcome::Refused(refusal);
+            }
+            Operation::Version => return Outcome::Version(crate::VERSION_SHOWN),
+            Operation::Quit => return Outcome::Closed,
+            _ => {}
+        }
+        Outcome::Done
+    }
+
+    fn shut_down(&self, graceful: Option<bool>) -> Outcome<'static> {
+        let is_enabled = self.state.settings().shutdown_enabled;
+        let hook = self.state.drivers().and_then(|drivers| drivers.on_shutdown.as_ref());
+        match (is_enabled, graceful, hook) {
+            (true, None, _) => Outcome::Refused(Refusal::Malformed),
+            (true, Some(graceful), Some(stop)) => {
+                stop(graceful);
+                Outcome::Closed
+            }
+            _ => Outcome::Refused(Refusal::Disabled),
+        }
+    }
+
+    fn set_memory_limit(&self, megabytes: u32) -> Outcome<'static> {
+        if megabytes < LIMIT_MEGABYTES_MIN {
+            return Outcome::Refused(Refusal::LimitTooSmall);
+        }
+        if megabytes > LIMIT_MEGABYTES_MAX {
+            return Outcome::Refused(Refusal::LimitOfWrongUnit);
+        }
+        let cache = self.worker.cache();
+        if !cache.set_limit(u64::from(megabytes) << 20) {
+            return Outcome::Refused(Refusal::LimitOutOfBounds);
+        }
+        if let Some(buffers) = self.state.buffers() {
+            buffers.set_limit_bytes(cache.buffers_cap_bytes());
+        }
+        Outcome::Done
+    }
+
+    fn set_clock(&self, change: ClockChange) {
+        let clock = self.clock();
+        match change {
+            ClockChange::Move(seconds) => clock.shift(seconds),
+            ClockChange::Pause => clock.hold(),
+            ClockChange::Resume => clock.run(),
+        }
+        self.worker.cache().tick();
+    }
+
+    fn begin_listing(&self, progress: &mut Progress, form: ListingForm) {
+        progress.busy = Some(Busy::Listing { bucket: 0, form });
+    }
+
+    /// Whether the user may log in. `None` = the client sent no name and password that can be read.
+    pub(in crate::dispatch) fn log_in(&self, user: Option<(&[u8], &[u8])>) -> bool {
+        let counters = self.worker.counters();
+        counters.auth_cmds.add(1);
+        let is_admitted = user.is_some_and(|(name, password)| self.state.admits(name, password));
+        if !is_admitted {
+            counters.auth_errors.add(1);
+        }
+        is_admitted
+    }
+
+    /// Counts a request of the meta protocol.
+    #[inline]
+    pub(in crate::dispatch) fn count_meta(&self) {
+        self.worker.counters().cmd_meta.add(1);
+    }
+}

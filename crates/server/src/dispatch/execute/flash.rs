@@ -1,0 +1,386 @@
+//! Items that only flash has: the connection that needs one waits, and its worker goes on with others.
+//!
+//! A request is executed again from its beginning when what it waited for has come. Nothing of the request is remembered
+//! but its reads: the connection keeps their tokens, in the order in which the reads were asked for, and the worker's
+//! [`Fetches`](super::fetches::Fetches) the results, until the request looks for them. While a connection waits, the keys
+//! of what follows in its input are read ahead. A result is only a hint: it is used if it is still the newest version of
+//! the item when its request is executed.
+//!
+//! Replies to writes that are not durable yet (mode `journal`) are held back by the connection's output. They go out when
+//! the worker hears that their commit is durable.
+
+use super::Executor;
+use super::fetches::ReadResult;
+use crate::dispatch::operation::{Need, Operation};
+use crate::dispatch::progress::{Busy, KeyRead, Progress, Promoting};
+use crate::io::{Charge, ConnectionId};
+use larder_cache::{Commit, Fetch, Found, KeyHash};
+
+/// After so many results that were out of date when they came, the key counts as absent.
+const TRIES_MAX: u8 = 3;
+
+/// What flash has of a key that memory does not have.
+pub(super) enum Looked {
+    Miss,
+    /// The newest version of the item.
+    Found(Found, Charge),
+    /// The item is in memory now.
+    Promoted,
+    /// The connection waits.
+    Waits,
+}
+
+/// What came of beginning a read.
+enum BegunRead {
+    Done(Option<(Found, Charge)>),
+    Waits,
+}
+
+/// What came of going on with a value in parts.
+enum PartStep {
+    Taken,
+    Waits,
+    Last,
+    Missing,
+}
+
+impl Executor {
+    /// Looks for a key that memory does not have. After [`Looked::Waits`] the request is not answered. It is executed again
+    /// when the connection is woken.
+    pub(super) fn look_on_flash(
+        &mut self,
+        progress: &mut Progress,
+        hash: KeyHash,
+        key: &[u8],
+        need: Need,
+    ) -> Looked {
+        // Memory may have got the key meanwhile, and most keys that memory lacks were never on flash.
+        if !self.worker.flash_may_hold(hash, key) {
+            return self.missed(hash, key);
+        }
+        let looked = self.look_further(progress, hash, key, need);
+        if matches!(looked, Looked::Waits) {
+            progress.waits = true;
+        } else {
+            progress.tries = 0;
+        }
+        looked
+    }
+
+    fn look_further(&mut self, progress: &mut Progress, hash: KeyHash, key: &[u8], need: Need) -> Looked {
+        while progress.tries < TRIES_MAX {
+            let Some(fetches) = &mut self.fetches else { return Looked::Miss };
+            let result = match progress.position_of(hash, key) {
+                Some(at) => {
+                    let result = fetches.take_result(progress.reads[at].token);
+                    if matches!(result, ReadResult::Pending) {
+                        return Looked::Waits;
+                    }
+                    progress.reads.remove(at);
+                    match result {
+                        ReadResult::Done(result) => result,
+                        _ => continue,
+                    }
+                }
+                None => match self.begin_read(progress, hash, key, true) {
+                    BegunRead::Done(result) => result,
+                    BegunRead::Waits => return Looked::Waits,
+                },
+            };
+            let Some((found, charge)) = result else { return Looked::Miss };
+            if !self.worker.is_current(hash, key, &found) {
+                progress.tries += 1;
+                continue;
+            }
+            return self.use_found(progress, (hash, key), found, charge, need);
+        }
+        Looked::Miss
+    }
+
+    /// Shows an item that is the newest version now, or takes it to memory.
+    fn use_found(
+        &mut self,
+        progress: &mut Progress,
+        (hash, key): (KeyHash, &[u8]),
+        found: Found,
+        charge: Charge,
+        need: Need,
+    ) -> Looked {
+        let is_strict = self.fetches.as_ref().is_some_and(|fetches| fetches.is_strict());
+        if need == Need::Know {
+            return Looked::Found(found, charge);
+        }
+        if found.value.len() as u64 != found.value_bytes {
+            return self.begin_promoting(progress, hash, key, found, charge);
+        }
+        if (need == Need::Memory || found.warm || is_strict) && self.worker.promote(hash, key, &found) {
+            return Looked::Promoted;
+        }
+        match need {
+            Need::Show => Looked::Found(found, charge),
+            Need::Memory | Need::Know => self.missed(hash, key),
+        }
+    }
+
+    /// Flash has nothing of the key. Another worker may have brought the item to memory since this one looked there.
+    fn missed(&self, hash: KeyHash, key: &[u8]) -> Looked {
+        match self.fetches.is_some() && self.worker.peek(hash, key).is_some() {
+            true => Looked::Promoted,
+            false => Looked::Miss,
+        }
+    }
+
+    /// Begins to read a key. A connection that the read blocks waits for room if there is none.
+    fn begin_read(&mut self, progress: &mut Progress, hash: KeyHash, key: &[u8], blocks: bool) -> BegunRead {
+        let Some(fetches) = &mut self.fetches else { return BegunRead::Done(None) };
+        if fetches.room() == 0 {
+            if blocks {
+                fetches.wait_for_room(progress.id);
+            }
+            return BegunRead::Waits;
+        }
+        let token = fetches.take_token(progress.id);
+        match self.worker.fetch(token.into(), hash, key) {
+            Fetch::Started => {
+                fetches.started(token, blocks);
+                progress.reads.push(KeyRead { token, hash, key: key.into() });
+                BegunRead::Waits
+            }
+            Fetch::Here(found) => {
+                fetches.give_token(token);
+                let charge = fetches.charge(&found);
+                BegunRead::Done(Some((found, charge)))
+            }
+            Fetch::Absent => {
+                fetches.give_token(token);
+                BegunRead::Done(None)
+            }
+            Fetch::Busy => {
+                fetches.give_token(token);
+                if blocks {
+                    fetches.wait_for_room(progress.id);
+                }
+                BegunRead::Waits
+            }
+        }
+    }
+
+    /// Before an operation that needs the present item: brings the item to memory if it is on flash. Returns `None` if the
+    /// operation has to wait, else whether the item is there although memory does not have it.
+    pub(super) fn bring_present(
+        &mut self,
+        progress: &mut Progress,
+        operation: &Operation<'_>,
+    ) -> Option<bool> {
+        let Some((key, hash, need)) = operation.need() else { return Some(false) };
+        match self.look_on_flash(progress, hash, key, need) {
+            Looked::Waits => None,
+            Looked::Found(..) => Some(true),
+            Looked::Miss | Looked::Promoted => Some(false),
+        }
+    }
+
+    // ---- reading ahead ----
+
+    /// Whether there is flash, for which connections may have to wait.
+    #[inline]
+    pub(in crate::dispatch) fn has_flash(&self) -> bool {
+        self.fetches.is_some()
+    }
+
+    /// Whether a connection that waits should read keys ahead. What is on its way for it may be enough to go on with.
+    pub(in crate::dispatch) fn may_read_ahead(&self, progress: &Progress) -> bool {
+        let depth = self.fetches.as_ref().map_or(0, |fetches| fetches.depth());
+        progress.reads.len() * 2 <= depth && progress.busy.is_none()
+    }
+
+    /// Begins to read the key of a request that follows in the input. Returns whether there is room for more.
+    pub(in crate::dispatch) fn read_ahead(
+        &mut self,
+        progress: &mut Progress,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> bool {
+        if progress.position_of(hash, key).is_some() || !self.worker.flash_might_be_asked(hash, key) {
+            return true;
+        }
+        let Some(fetches) = &self.fetches else { return false };
+        if fetches.room() == 0 || fetches.is_tight() || progress.reads.len() >= fetches.depth() {
+            return false;
+        }
+        // What need not be waited for is found again as quickly when its request is executed.
+        self.begin_read(progress, hash, key, false);
+        true
+    }
+
+    // ---- values in parts ----
+
+    fn begin_promoting(
+        &mut self,
+        progress: &mut Progress,
+        hash: KeyHash,
+        key: &[u8],
+        found: Found,
+        charge: Charge,
+    ) -> Looked {
+        let Some(promotion) = self.worker.begin_promotion(hash, key, &found) else { return Looked::Miss };
+        let mut promoting = Box::new(Promoting { promotion, hash, key: key.into(), found, token: None });
+        // The first part is in the promotion now. What else is in `found` is still needed.
+        promoting.found.value = Vec::new();
+        drop(charge);
+        progress.busy = Some(Busy::Promoting(promoting));
+        self.continue_promoting(progress);
+        // The item is in memory if all went well and nothing had to be waited for.
+        if progress.busy.is_some() { Looked::Waits } else { Looked::Promoted }
+    }
+
+    /// Goes on with a value in parts: takes in the part that has come, and asks for the next.
+    pub(in crate::dispatch) fn continue_promoting(&mut self, progress: &mut Progress) {
+        let Some(Busy::Promoting(mut promoting)) = progress.busy.take() else { return };
+        loop {
+            match self.promote_part(progress.id, &mut promoting) {
+                PartStep::Taken => {}
+                PartStep::Waits => {
+                    progress.waits = true;
+                    progress.busy = Some(Busy::Promoting(promoting));
+                    return;
+                }
+                PartStep::Last => {
+                    let Promoting { promotion, hash, key, found, .. } = *promoting;
+                    if !self.worker.complete_promotion(promotion, hash, &key, &found) {
+                        // The item was replaced meanwhile, or there is no room.
+                        progress.tries += 1;
+                    }
+                    return;
+                }
+                PartStep::Missing => {
+                    self.worker.abandon_promotion(promoting.promotion);
+                    progress.tries = TRIES_MAX;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn promote_part(&mut self, id: ConnectionId, promoting: &mut Promoting) -> PartStep {
+        let Some(fetches) = &mut self.fetches else { return PartStep::Missing };
+        let part = match promoting.token {
+            Some(token) => {
+                let result = fetches.take_result(token);
+                if matches!(result, ReadResult::Pending) {
+                    return PartStep::Waits;
+                }
+                promoting.token = None;
+                match result {
+                    ReadResult::Done(Some((part, _))) => part,
+                    _ => return PartStep::Missing,
+                }
+            }
+            None => {
+                let Some(part) = promoting.promotion.next_part() else { return PartStep::Last };
+                if fetches.room() == 0 {
+                    fetches.wait_for_room(id);
+                    return PartStep::Waits;
+                }
+                let token = fetches.take_token(id);
+                let Promoting { hash, key, found, .. } = promoting;
+                match self.worker.fetch_part(token.into(), *hash, key, found, part) {
+                    Fetch::Started => {
+                        fetches.started(token, true);
+                        promoting.token = Some(token);
+                        return PartStep::Waits;
+                    }
+                    Fetch::Busy => {
+                        fetches.give_token(token);
+                        fetches.wait_for_room(id);
+                        return PartStep::Waits;
+                    }
+                    Fetch::Absent => {
+                        fetches.give_token(token);
+                        return PartStep::Missing;
+                    }
+                    Fetch::Here(part) => {
+                        fetches.give_token(token);
+                        part
+                    }
+                }
+            }
+        };
+        if self.worker.fill_promotion(&mut promoting.promotion, &part) {
+            PartStep::Taken
+        } else {
+            PartStep::Missing
+        }
+    }
+
+    // ---- news of flash ----
+
+    /// Reads that this worker has on their way.
+    pub(super) fn reads_under_way(&self) -> u64 {
+        self.fetches.as_ref().map_or(0, |fetches| fetches.in_flight() as u64)
+    }
+
+    /// Reads have ended, or writes have become durable. Names the connections that can go on, and returns what is durable.
+    pub(in crate::dispatch) fn poll_flash(&mut self, wake: &mut Vec<ConnectionId>) -> Option<Commit> {
+        let fetches = self.fetches.as_mut()?;
+        let latency = &*self.latency;
+        self.worker.poll_fetches(&mut |token, found| fetches.ended(token, found, wake, latency));
+        fetches.wake_queue(wake);
+        let committed = self.worker.flash_committed();
+        fetches.wake_committed(committed, wake);
+        Some(committed)
+    }
+
+    /// The commit that has to be durable before the operation just executed is answered.
+    #[inline]
+    pub(in crate::dispatch) fn take_commit(&self) -> Option<Commit> {
+        match self.fetches {
+            Some(_) => self.worker.take_commit(),
+            None => None,
+        }
+    }
+
+    /// The connection is to be named by [`Executor::poll_flash`] when this commit is durable.
+    pub(in crate::dispatch) fn wake_when_durable(&mut self, id: ConnectionId, until: Commit) {
+        if let Some(fetches) = &mut self.fetches {
+            fetches.hold(id, until);
+        }
+    }
+
+    /// Every request of the connection was answered: what is still being read was read ahead of requests that memory
+    /// answered then.
+    pub(in crate::dispatch) fn forget_reads(&mut self, progress: &mut Progress) {
+        if let Some(fetches) = &mut self.fetches {
+            progress.reads.drain(..).for_each(|read| fetches.forget(read.token));
+        }
+    }
+
+    /// At the end of a turn: hands the reads that were begun to the device.
+    pub(in crate::dispatch) fn start_reads(&mut self) {
+        self.worker.kick_fetches();
+        if self.fetches.as_ref().is_some_and(|fetches| fetches.is_stuck()) {
+            // The connections whose turn it was needed no read after all, so no read will end and wake the next.
+            self.worker.wake_for_fetches();
+        }
+    }
+
+    /// The connection is gone: its reads, and the memory of what it was in the middle of, are let go.
+    pub(in crate::dispatch) fn forget_connection(&mut self, mut progress: Progress) {
+        self.forget_reads(&mut progress);
+        if let Some(fetches) = &mut self.fetches {
+            fetches.forget_connection(progress.id);
+        }
+        match progress.busy.take() {
+            Some(Busy::Promoting(promoting)) => {
+                let Promoting { promotion, token, .. } = *promoting;
+                if let (Some(token), Some(fetches)) = (token, &mut self.fetches) {
+                    fetches.forget(token);
+                }
+                self.worker.abandon_promotion(promotion);
+            }
+            Some(Busy::Sending(sending)) => self.end_sending(sending.source),
+            Some(Busy::Receiving(receiving)) => self.worker.abandon_upload(receiving.upload),
+            Some(Busy::Listing { .. }) | None => {}
+        }
+    }
+}

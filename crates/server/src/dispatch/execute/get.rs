@@ -1,0 +1,289 @@
+//! Reading items, and counting hits and misses.
+
+use super::Executor;
+use super::flash::Looked;
+use crate::dispatch::operation::{Create, Get, Need, Read, Recache, ValueWanted};
+use crate::dispatch::outcome::{
+    FoundItem, GetOutcome, ItemDescription, ItemDetails, ItemValue, Outcome, ReadOutcome, Tail,
+};
+use crate::dispatch::output::OUTPUT_SOFT_BYTES;
+use crate::dispatch::prefixes::PrefixEvent;
+use crate::dispatch::progress::{Busy, Progress, Sending, ValueSource};
+use crate::io::Charge;
+use larder_cache::{Expiry, Found, Hit, KeyHash, Mode, Seen, State, Store, StoreOutcome, Value};
+
+/// Seconds that an item lives which a read created with an expiry in the past: until its first reply is written.
+const CREATED_TTL_S: i64 = 60;
+
+impl Executor {
+    /// Reads a value. `hint` = what a lookup ahead found. Returns `false` if the key has to be waited for; see
+    /// [`Executor::execute`].
+    #[inline]
+    pub(in crate::dispatch) fn get(
+        &mut self,
+        progress: &mut Progress,
+        get: &Get<'_>,
+        hint: Option<Seen>,
+        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
+    ) -> bool {
+        let hit = match hint.and_then(|seen| self.worker.lookup().confirm(get.hash, seen, get.key)) {
+            Some(hit) => Some(hit),
+            None => self.worker.get(get.hash, get.key),
+        };
+        let Some(hit) = hit else { return self.get_beyond_memory(progress, get, compose) };
+        self.show(progress, get, &hit, compose);
+        self.touch_shown(get);
+        true
+    }
+
+    /// Counts a hit in memory and shows it.
+    #[inline]
+    fn show(
+        &self,
+        progress: &mut Progress,
+        get: &Get<'_>,
+        hit: &Hit<'_>,
+        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
+    ) {
+        progress.tries = 0;
+        let counters = self.worker.counters();
+        counters.cmd_get.add(1);
+        counters.get_hits.add(1);
+        self.worker.note_fetch(hit);
+        self.state.prefixes().note(get.key, PrefixEvent::Hit);
+        let flags = hit.item.flags();
+        let cas = get.with_cas.then(|| self.shown_cas(hit.cas()));
+        match hit.value() {
+            Value::Whole(value) => {
+                compose(GetOutcome::Hit(FoundItem { flags, cas, value: ItemValue::Whole(value) }));
+            }
+            Value::Chunked { total, .. } => {
+                let Some(value) = self.worker.begin_large_read(hit) else {
+                    compose(GetOutcome::NoMemory);
+                    return;
+                };
+                let shown = FoundItem { flags, cas, value: ItemValue::Streamed { bytes: total } };
+                let tail = compose(GetOutcome::Hit(shown));
+                progress.busy = Some(Busy::Sending(Sending { source: ValueSource::Memory(value), tail }));
+            }
+        }
+    }
+
+    /// A new expiry is set after the value was shown: one in the past shows the item once more and then ends it.
+    #[inline]
+    fn touch_shown(&mut self, get: &Get<'_>) {
+        if let Some(expiry) = get.touch {
+            self.touch(get.key, get.hash, expiry);
+        }
+    }
+
+    /// A key that memory does not have.
+    #[inline(never)]
+    fn get_beyond_memory(
+        &mut self,
+        progress: &mut Progress,
+        get: &Get<'_>,
+        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
+    ) -> bool {
+        if self.fetches.is_some() {
+            // What is touched has to be in memory.
+            let need = if get.touch.is_some() { Need::Memory } else { Need::Show };
+            match self.look_on_flash(progress, get.hash, get.key, need) {
+                Looked::Waits => return false,
+                Looked::Promoted => {
+                    if let Some(hit) = self.worker.get(get.hash, get.key) {
+                        self.show(progress, get, &hit, compose);
+                        self.touch_shown(get);
+                        return true;
+                    }
+                }
+                Looked::Found(found, charge) => {
+                    self.show_from_flash(progress, get, found, charge, compose);
+                    return true;
+                }
+                Looked::Miss => {}
+            }
+        }
+        progress.tries = 0;
+        let counters = self.worker.counters();
+        counters.cmd_get.add(1);
+        counters.get_misses.add(1);
+        self.state.prefixes().note(get.key, PrefixEvent::Miss);
+        if get.touch.is_some() {
+            counters.cmd_touch.add(1);
+            counters.touch_misses.add(1);
+        }
+        compose(GetOutcome::Miss);
+        true
+    }
+
+    /// Shows what came from flash without taking it to memory.
+    fn show_from_flash(
+        &self,
+        progress: &mut Progress,
+        get: &Get<'_>,
+        found: Found,
+        charge: Charge,
+        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
+    ) {
+        progress.tries = 0;
+        let counters = self.worker.counters();
+        counters.cmd_get.add(1);
+        counters.get_hits.add(1);
+        self.state.prefixes().note(get.key, PrefixEvent::Hit);
+        let is_large = found.value.len() > OUTPUT_SOFT_BYTES;
+        let value = match is_large {
+            false => ItemValue::Whole(&found.value),
+            true => ItemValue::Streamed { bytes: found.value.len() as u32 },
+        };
+        let cas = get.with_cas.then(|| self.shown_cas(found.cas));
+        let tail = compose(GetOutcome::Hit(FoundItem { flags: found.flags, cas, value }));
+        if is_large {
+            let source = ValueSource::Copy { value: found.value, sent: 0, _charge: charge };
+            progress.busy = Some(Busy::Sending(Sending { source, tail }));
+        }
+    }
+
+    /// The CAS number that clients are shown: 0 where CAS is switched off (`-C`).
+    #[inline]
+    pub(super) fn shown_cas(&self, cas: u64) -> u64 {
+        if self.state.settings().cas_enabled { cas } else { 0 }
+    }
+
+    /// Reads an item with its details, and does what the read asks for beside.
+    pub(super) fn read(
+        &mut self,
+        progress: &mut Progress,
+        read: &Read<'_>,
+        compose: impl FnOnce(Outcome<'_>) -> Tail,
+    ) {
+        let Read { key, hash, .. } = *read;
+        self.worker.counters().cmd_get.add(1);
+        let missing = read.create.as_ref().filter(|_| self.worker.peek(hash, key).is_none());
+        // Another client may create the item first: then it is there, with its token given away.
+        let created = missing.is_some_and(|create| self.create(key, hash, create));
+        let hit = match read.leaves_no_trace {
+            true => self.worker.peek(hash, key),
+            false => self.worker.get(hash, key),
+        };
+        let counters = self.worker.counters();
+        let Some(hit) = hit else {
+            counters.get_misses.add(1);
+            let is_refused = missing.is_some() && !created;
+            let outcome = if is_refused { ReadOutcome::NoMemoryToCreate } else { ReadOutcome::Miss };
+            compose(Outcome::Read(outcome));
+            return;
+        };
+        if missing.is_some() { &counters.get_misses } else { &counters.get_hits }.add(1);
+        let cas = self.shown_cas(hit.cas());
+        let wants_value = match read.value {
+            ValueWanted::No => false,
+            ValueWanted::Yes => true,
+            ValueWanted::UnlessCas(known) => known != cas,
+        };
+        let (mut value, mut source) = (None, None);
+        if wants_value {
+            value = Some(match hit.value() {
+                Value::Whole(value) => ItemValue::Whole(value),
+                Value::Chunked { total, .. } => {
+                    let Some(large) = self.worker.begin_large_read(&hit) else {
+                        compose(Outcome::Read(ReadOutcome::NoMemoryToShow));
+                        return;
+                    };
+                    source = Some(ValueSource::Memory(large));
+                    ItemValue::Streamed { bytes: total }
+                }
+            });
+        }
+        let (state, expiry) = (hit.item.state(), hit.expiry());
+        let is_stale = state.has(State::STALE);
+        let token_taken = state.has(State::TOKEN_SENT) && !created;
+        let wants_token = is_stale || wants_recache(read.recache, expiry);
+        let token_won = created || (!token_taken && wants_token && self.worker.claim_token(hash, key));
+        if !read.leaves_no_trace {
+            self.worker.note_fetch(&hit);
+        }
+        let tail = compose(Outcome::Read(ReadOutcome::Hit(ItemDetails {
+            value,
+            flags: hit.item.flags(),
+            cas,
+            value_bytes: hit.value_bytes(),
+            expiry,
+            created,
+            was_fetched: state.has(State::FETCHED),
+            idle_s: state.idle_s(self.clock().now_s()),
+            is_stale,
+            token_taken,
+            token_won,
+        })));
+        if let Some(source) = source {
+            progress.busy = Some(Busy::Sending(Sending { source, tail }));
+        }
+        // Set after the item was shown, as for a plain read.
+        if let Some(expiry) = new_expiry(read, created, expiry) {
+            self.touch(key, hash, expiry);
+        }
+    }
+
+    /// Creates an empty item whose token the caller holds. Returns whether this call created it. The item lives long enough
+    /// to be shown, though its expiry may be past.
+    fn create(&mut self, key: &[u8], hash: KeyHash, create: &Create) -> bool {
+        let clock = self.clock();
+        let expiry = match create.expiry {
+            past if past.is_past(clock.now_s()) => {
+                Expiry::from_exptime(CREATED_TTL_S, clock.now_s(), clock.started_unix_s())
+            }
+            expiry => expiry,
+        };
+        let outcome = self.worker.store(&Store {
+            key,
+            hash,
+            mode: Mode::Add,
+            flags: 0,
+            expiry,
+            value: &[],
+            compare: None,
+            explicit_cas: create.explicit_cas,
+            invalidate: false,
+            vivify: None,
+            binary_key: create.binary_key,
+        });
+        matches!(outcome, StoreOutcome::Stored { .. }) && self.worker.claim_token(hash, key)
+    }
+
+    /// Everything about an item but its value. Nothing is counted, and the item is not used.
+    pub(super) fn describe<'w>(&'w self, key: &'w [u8], hash: KeyHash) -> Option<ItemDescription<'w>> {
+        let hit = self.worker.peek(hash, key)?;
+        let now_s = self.clock().now_s();
+        let state = hit.item.state();
+        Some(ItemDescription {
+            key,
+            ttl_s: hit.expiry().remaining_s(now_s),
+            idle_s: state.idle_s(now_s),
+            cas: self.shown_cas(hit.cas()),
+            was_fetched: state.has(State::FETCHED),
+            bytes: self.worker.bytes_of(&hit),
+            flags: hit.item.flags(),
+        })
+    }
+}
+
+/// The expiry that an item gets after it was shown, if it gets another. `shown` = the one it was shown with.
+fn new_expiry(read: &Read<'_>, created: bool, shown: Expiry) -> Option<Expiry> {
+    match (&read.create, created) {
+        (Some(create), true) if read.touch.is_some() || create.final_expiry != shown => {
+            Some(create.final_expiry)
+        }
+        (Some(_), true) => None,
+        _ => read.touch,
+    }
+}
+
+/// Whether a client that reads an item of this expiry wants to fetch it anew.
+fn wants_recache(recache: Recache, expiry: Expiry) -> bool {
+    match recache {
+        Recache::WhenStale => false,
+        Recache::Before(limit) => expiry != Expiry::NEVER && expiry < limit,
+        Recache::Always => true,
+    }
+}

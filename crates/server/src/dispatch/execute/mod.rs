@@ -1,0 +1,149 @@
+//! Executing operations: the cache's worker, the wait for flash, and all counting.
+//!
+//! Nothing here knows a word of a protocol. An operation comes in, and its outcome goes to a function of the caller, which
+//! composes the reply. It is a function because the outcome of a read borrows the item, and because some of what the
+//! operation asked for is done only after the item was shown.
+//!
+//! * `get` reads, `write` changes items, `admin` does the rest, `stats` tells what was counted;
+//! * `flash` makes an operation wait for an item that only flash has, with the reads that `fetches` keeps account of;
+//! * `streams` takes in and sends large values, piece by piece, and lists items.
+
+mod admin;
+mod fetches;
+mod flash;
+mod get;
+mod stats;
+mod stats_flash;
+mod streams;
+mod write;
+
+pub(super) use streams::{Received, UploadEnd, UploadStart};
+
+use super::operation::Operation;
+use super::outcome::{Outcome, Tail};
+use super::progress::Progress;
+use super::state::ServerState;
+use crate::latency::WorkerLatency;
+use crate::settings::Promote;
+use fetches::Fetches;
+use larder_cache::{Clock, KeyHash, Lookup, Worker};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// One worker's side of the cache.
+pub(super) struct Executor {
+    worker: Worker,
+    state: Arc<ServerState>,
+    latency: Arc<WorkerLatency>,
+    /// The reads from flash that are on their way, where there is flash.
+    fetches: Option<Box<Fetches>>,
+}
+
+impl Executor {
+    pub(super) fn new(worker: Worker, state: Arc<ServerState>, latency: Arc<WorkerLatency>) -> Executor {
+        let flash = &state.settings().flash;
+        let has_flash = worker.cache().flash_tier().is_some();
+        let fetches = has_flash.then(|| {
+            let depth = flash.depth.min(worker.fetch_depth());
+            Box::new(Fetches::new(depth, flash.promote == Promote::Strict, state.buffers().cloned()))
+        });
+        Executor { worker, state, latency, fetches }
+    }
+
+    /// Executes an operation and hands its outcome to `compose`. Returns `false` if the operation has to wait for flash
+    /// first: nothing was executed then, and the same request comes again when the connection is woken.
+    #[inline]
+    pub(super) fn execute(
+        &mut self,
+        progress: &mut Progress,
+        operation: &Operation<'_>,
+        compose: impl FnOnce(Outcome<'_>) -> Tail,
+    ) -> bool {
+        let mut is_on_flash = false;
+        if self.fetches.is_some() {
+            match self.bring_present(progress, operation) {
+                Some(is_there) => is_on_flash = is_there,
+                None => return false,
+            }
+        }
+        let outcome = match operation {
+            // The two that matter for speed compose in their own place.
+            Operation::Store(item) => {
+                let stored = self.store(item);
+                compose(Outcome::Stored(stored));
+                return true;
+            }
+            Operation::Read(read) => {
+                self.read(progress, read, compose);
+                return true;
+            }
+            Operation::Delete(item) => Outcome::Deleted(self.delete(item, is_on_flash)),
+            Operation::Touch { key, hash, expiry } => Outcome::Touched(self.touch(key, *hash, *expiry)),
+            Operation::Arith(arith) => Outcome::Counted(self.arith(arith)),
+            Operation::Describe { key, hash } => Outcome::Described(self.describe(key, *hash)),
+            other => self.administer(progress, other),
+        };
+        compose(outcome);
+        true
+    }
+
+    // ---- for reading requests ahead ----
+
+    /// The hash of a key.
+    #[inline]
+    pub(super) fn hash(&self, key: &[u8]) -> KeyHash {
+        self.worker.cache().hash(key)
+    }
+
+    /// The stages of a lookup, for many keys at a time.
+    #[inline]
+    pub(super) fn lookup(&self) -> Lookup<'_> {
+        self.worker.lookup()
+    }
+
+    /// Changes whenever the worker lets go of its epoch, after which nothing that was looked up ahead may be used.
+    #[inline]
+    pub(super) fn epoch(&self) -> u64 {
+        self.worker.quiesced()
+    }
+
+    /// The clock on which items expire.
+    #[inline]
+    pub(super) fn clock(&self) -> &Clock {
+        self.worker.cache().clock()
+    }
+
+    /// The longest value, in bytes, that is stored in one piece. A longer one is received as an upload.
+    pub(super) fn whole_value_bytes_max(&self) -> usize {
+        self.worker.cache().whole_value_bytes_max()
+    }
+
+    // ---- the worker's turns ----
+
+    /// The turn is over: no item is looked at any more.
+    #[inline]
+    pub(super) fn quiesce(&mut self) {
+        self.worker.quiesce();
+    }
+
+    /// The worker is about to block.
+    pub(super) fn offline(&mut self) {
+        self.worker.offline();
+    }
+
+    /// The worker is awake again.
+    pub(super) fn online(&mut self) {
+        self.worker.online();
+    }
+
+    /// About once a second.
+    pub(super) fn tick(&mut self) {
+        self.worker.cache().tick();
+        self.worker.tick();
+    }
+
+    /// Readable whenever reads from flash have ended; see [`Executor::poll_flash`].
+    pub(super) fn wake_fd(&self) -> Option<RawFd> {
+        self.worker.fetch_fd()
+    }
+}

@@ -1,0 +1,362 @@
+//! `stats` in all its forms, with memcached's names in memcached's order.
+//!
+//! Larder has no slab classes, no LRU lists and no crawler. Names that speak of those are there, because tools ask for
+//! them, and their value is 0. All items are shown in the one class 1.
+
+use super::Executor;
+use crate::dispatch::operation::StatsTopic;
+use crate::dispatch::outcome::{Outcome, StatRows};
+use larder_cache::Totals;
+use rustix::process::getpid;
+use std::collections::BTreeMap;
+
+/// The class that all items are shown in.
+const THE_CLASS: u32 = 1;
+
+fn yes_no(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
+}
+
+impl Executor {
+    fn totals_since_reset(&self) -> Totals {
+        // Read in this order, the totals at the reset are never the newer of the two.
+        let at_reset = self.state.totals_at_reset();
+        self.worker.cache().totals().since(&at_reset)
+    }
+
+    pub(super) fn stats(&mut self, topic: StatsTopic) -> Outcome<'static> {
+        let mut rows = StatRows::default();
+        match topic {
+            StatsTopic::General => self.stats_general(&mut rows),
+            StatsTopic::Settings => self.stats_settings(&mut rows),
+            StatsTopic::Items => self.stats_items(&mut rows),
+            StatsTopic::Slabs => self.stats_slabs(&mut rows),
+            StatsTopic::Sizes => self.stats_sizes(&mut rows),
+            StatsTopic::Connections => self.stats_connections(&mut rows),
+            StatsTopic::Temperature => self.stats_temperature(&mut rows),
+            StatsTopic::Flash => self.stats_flash(&mut rows),
+            StatsTopic::Prefixes => return Outcome::Prefixes(self.state.prefixes().all()),
+        }
+        Outcome::Stats(rows)
+    }
+
+    fn stats_general(&self, rows: &mut StatRows) {
+        let cache = self.worker.cache();
+        let t = self.totals_since_reset();
+        let io = self.state.io_snapshot();
+        let settings = self.state.settings();
+        let clock = cache.clock();
+        let usage = rusage();
+        let used = cache.memory_use();
+        rows.put("pid", getpid().as_raw_nonzero());
+        rows.put("uptime", clock.uptime_s());
+        rows.put("time", clock.unix_s(clock.now_s()));
+        rows.put("version", crate::VERSION_SHOWN);
+        rows.put("libevent", "none");
+        rows.put("pointer_size", usize::BITS);
+        rows.put("rusage_user", &usage.0);
+        rows.put("rusage_system", &usage.1);
+        rows.put("max_connections", settings.connections_max);
+        rows.put("curr_connections", io.curr_connections);
+        rows.put("total_connections", io.total_connections);
+        rows.put("rejected_connections", io.rejected_connections);
+        rows.put("connection_structures", io.curr_connections);
+        rows.zeros(&["response_obj_oom", "response_obj_count", "response_obj_bytes", "read_buf_count"]);
+        rows.put("read_buf_bytes", io.buffer_bytes);
+        rows.zeros(&["read_buf_bytes_free"]);
+        rows.put("read_buf_oom", io.read_out_of_memory);
+        rows.zeros(&["reserved_fds"]);
+        for (name, value) in [
+            ("cmd_get", t.cmd_get),
+            ("cmd_set", t.cmd_set),
+            ("cmd_flush", t.cmd_flush),
+            ("cmd_touch", t.cmd_touch),
+            ("cmd_meta", t.cmd_meta),
+            ("get_hits", t.get_hits),
+            ("get_misses", t.get_misses),
+            ("get_expired", t.get_expired),
+            ("get_flushed", t.get_flushed),
+            ("delete_misses", t.delete_misses),
+            ("delete_hits", t.delete_hits),
+            ("incr_misses", t.incr_misses),
+            ("incr_hits", t.incr_hits),
+            ("decr_misses", t.decr_misses),
+            ("decr_hits", t.decr_hits),
+            ("cas_misses", t.cas_misses),
+            ("cas_hits", t.cas_hits),
+            ("cas_badval", t.cas_badval),
+            ("touch_hits", t.touch_hits),
+            ("touch_misses", t.touch_misses),
+            ("store_too_large", t.store_too_large),
+            ("store_no_memory", t.store_no_memory),
+            ("auth_cmds", t.auth_cmds),
+            ("auth_errors", t.auth_errors),
+        ] {
+            rows.put(name, value);
+        }
+        if settings.idle_timeout_s > 0 {
+            rows.put("idle_kicks", io.idle_kicks);
+        }
+        rows.put("bytes_read", io.bytes_read);
+        rows.put("bytes_written", io.bytes_written);
+        rows.put("limit_maxbytes", used.limit_bytes);
+        rows.put("accepting_conns", io.accepting as u8);
+        rows.put("listen_disabled_num", io.listen_disabled_num);
+        rows.put("time_in_listen_disabled_us", io.time_in_listen_disabled_us);
+        rows.put("threads", settings.threads);
+        rows.zeros(&["conn_yields"]);
+        rows.put("hash_power_level", cache.hashpower());
+        rows.put("hash_bytes", used.index_bytes);
+        rows.put("hash_is_expanding", cache.is_growing() as u8);
+        rows.zeros(&[
+            "slab_reassign_rescues",
+            "slab_reassign_chunk_rescues",
+            "slab_reassign_inline_reclaim",
+            "slab_reassign_busy_items",
+            "slab_reassign_busy_deletes",
+            "slab_reassign_busy_nomem",
+            "slab_reassign_last_busy_status",
+            "slab_reassign_running",
+            "slabs_moved",
+            "lru_crawler_running",
+            "lru_crawler_starts",
+            "lru_maintainer_juggles",
+            "malloc_fails",
+            "log_worker_dropped",
+            "log_worker_written",
+            "log_watcher_skipped",
+            "log_watcher_sent",
+            "log_watchers",
+            "unexpected_napi_ids",
+            "round_robin_fallback",
+        ]);
+        rows.put("bytes", used.items_bytes);
+        rows.put("curr_items", cache.items());
+        rows.put("total_items", t.total_items);
+        rows.put("slab_global_page_pool", used.free_columns_bytes / cache.column_bytes() as u64);
+        rows.put("expired_unfetched", t.expired_unfetched);
+        rows.put("evicted_unfetched", t.evicted_unfetched);
+        rows.put("evicted_active", t.evicted_active);
+        rows.put("evictions", t.evictions);
+        rows.put("reclaimed", t.reclaimed);
+        rows.zeros(&["crawler_reclaimed", "crawler_items_checked", "lrutail_reflocked", "moves_to_cold"]);
+        rows.zeros(&["moves_to_warm"]);
+        rows.put("moves_within_lru", t.moved);
+        rows.put("direct_reclaims", t.starved);
+        rows.zeros(&["lru_bumps_dropped"]);
+        self.stats_of_extstore(rows, &t);
+    }
+
+    fn stats_settings(&self, rows: &mut StatRows) {
+        let settings = self.state.settings();
+        let cache = self.worker.cache();
+        let used = cache.memory_use();
+        rows.put("maxbytes", used.limit_bytes);
+        rows.put("maxconns", settings.connections_max);
+        rows.put("tcpport", settings.tcp_port.number().unwrap_or(0));
+        rows.put("udpport", settings.udp_port.number().unwrap_or(0));
+        let inter: Vec<String> = settings.addresses.iter().map(|address| address.to_string()).collect();
+        rows.put("inter", if inter.is_empty() { "NULL".to_owned() } else { inter.join(",") });
+        rows.put("verbosity", self.state.verbosity());
+        rows.zeros(&["oldest"]);
+        rows.put("evictions", if settings.evict { "on" } else { "off" });
+        let socket =
+            settings.unix_socket.as_ref().map_or("NULL".to_owned(), |path| path.display().to_string());
+        rows.put("domain_socket", socket);
+        rows.put("umask", format!("{:o}", settings.unix_mask));
+        rows.put("shutdown_command", yes_no(settings.shutdown_enabled));
+        rows.put("growth_factor", "1.00");
+        rows.put("chunk_size", larder_item::HEADER_BYTES);
+        rows.put("num_threads", settings.threads);
+        rows.put("num_threads_per_udp", settings.threads);
+        rows.put("stat_key_prefix", settings.prefix_delimiter as char);
+        rows.put("detail_enabled", yes_no(self.state.prefixes().is_on()));
+        rows.put("reqs_per_event", settings.requests_per_event);
+        rows.put("cas_enabled", yes_no(settings.cas_enabled));
+        rows.put("tcp_backlog", settings.backlog);
+        rows.put("binding_protocol", settings.protocol.to_string());
+        rows.put("auth_enabled_sasl", "no");
+        rows.put(
+            "auth_enabled_ascii",
+            settings.auth_file.as_ref().map_or("no".to_owned(), |p| p.display().to_string()),
+        );
+        rows.put("item_size_max", settings.item_bytes_max);
+        rows.put("maxconns_fast", yes_no(settings.maxconns_fast));
+        rows.put("hashpower_init", settings.hashpower.unwrap_or(0));
+        rows.put("slab_reassign", "no");
+        rows.put("slab_automove", 0);
+        rows.put("slab_automove_ratio", "0.00");
+        rows.put("slab_automove_window", 0);
+        rows.put("slab_chunk_max", cache.whole_value_bytes_max());
+        rows.put("lru_crawler", "no");
+        rows.zeros(&["lru_crawler_sleep", "lru_crawler_tocrawl"]);
+        rows.put("tail_repair_time", 0);
+        rows.put("flush_enabled", yes_no(settings.flush_enabled));
+        rows.put("dump_enabled", yes_no(settings.dump_enabled));
+        rows.put("hash_algorithm", "rapidhash");
+        rows.put("lru_maintainer_thread", "no");
+        rows.put("lru_segmented", "no");
+        rows.zeros(&["hot_lru_pct", "warm_lru_pct"]);
+        rows.put("hot_max_factor", "0.00");
+        rows.put("warm_max_factor", "0.00");
+        rows.put("temp_lru", "no");
+        rows.zeros(&["temporary_ttl"]);
+        rows.put("idle_timeout", settings.idle_timeout_s);
+        rows.zeros(&["watcher_logbuf_size", "worker_logbuf_size"]);
+        rows.put("read_buf_mem_limit", used.buffers_cap_bytes);
+        rows.put("track_sizes", yes_no(settings.track_sizes));
+        rows.put("inline_ascii_response", "no");
+        rows.put("memory_file", "(null)");
+        rows.put("client_flags_size", 4);
+        rows.put("pages", self.state.pages());
+        rows.put("column_bytes", cache.column_bytes());
+        rows.put("temperature", cache.temperature_kind().name());
+        rows.put("device", settings.device);
+        self.flash_settings(rows);
+        rows.put(
+            "backend",
+            self.state.drivers().map_or_else(String::new, |drivers| drivers.backend.to_string()),
+        );
+    }
+
+    /// `stats temperature`, which memcached does not have.
+    fn stats_temperature(&self, rows: &mut StatRows) {
+        let cache = self.worker.cache();
+        let facts = cache.temperature_facts();
+        rows.put("temperature", cache.temperature_kind().name());
+        if !facts.place.is_empty() {
+            rows.put("hitmap_on", &facts.place);
+        }
+        rows.put("bytes", cache.memory_use().temperature_bytes);
+        rows.put("probation_share", format!("{:.2}", facts.probation_share));
+        rows.put("probation_columns", facts.probation_columns);
+        rows.put("main_columns", facts.main_columns);
+        for (name, _, value) in facts.counts() {
+            rows.put(name, value);
+        }
+        let totals = cache.totals();
+        rows.put("moved", totals.moved);
+        rows.put("reference_pages_dropped", cache.dropped_pages());
+        rows.put("note_ns", totals.note_ns);
+        rows.put("pass_ns", totals.pass_ns);
+        rows.put("keeper_cpu_ns", cache.keeper_cpu_ns());
+    }
+
+    fn stats_items(&self, rows: &mut StatRows) {
+        let cache = self.worker.cache();
+        let t = self.totals_since_reset();
+        let used = cache.memory_use();
+        if cache.items() == 0 {
+            return;
+        }
+        for (name, value) in [
+            ("number", cache.items()),
+            ("number_hot", 0),
+            ("number_warm", 0),
+            ("number_cold", cache.items()),
+            ("age_hot", 0),
+            ("age_warm", 0),
+            ("age", cache.age_s().into()),
+            ("mem_requested", used.items_bytes),
+            ("evicted", t.evictions),
+            ("evicted_nonzero", t.evicted_nonzero),
+            ("evicted_time", cache.evicted_idle_s().into()),
+            ("outofmemory", t.store_no_memory),
+            ("tailrepairs", 0),
+            ("reclaimed", t.reclaimed),
+            ("expired_unfetched", t.expired_unfetched),
+            ("evicted_unfetched", t.evicted_unfetched),
+            ("evicted_active", t.evicted_active),
+            ("crawler_reclaimed", 0),
+            ("crawler_items_checked", 0),
+            ("lrutail_reflocked", 0),
+            ("moves_to_cold", 0),
+            ("moves_to_warm", 0),
+            ("moves_within_lru", t.moved),
+            ("direct_reclaims", t.starved),
+            ("hits_to_hot", 0),
+            ("hits_to_warm", 0),
+            ("hits_to_cold", t.get_hits),
+            ("hits_to_temp", 0),
+        ] {
+            rows.put(format!("items:{THE_CLASS}:{name}"), value);
+        }
+    }
+
+    fn stats_slabs(&self, rows: &mut StatRows) {
+        let cache = self.worker.cache();
+        let t = self.totals_since_reset();
+        let used = cache.memory_use();
+        let column_bytes = cache.column_bytes() as u64;
+        if cache.items() > 0 {
+            let columns = used.columns_bytes / column_bytes;
+            for (name, value) in [
+                ("chunk_size", 1),
+                ("chunks_per_page", column_bytes),
+                ("total_pages", columns),
+                ("total_chunks", used.columns_bytes),
+                ("used_chunks", used.items_bytes),
+                ("free_chunks", used.columns_bytes.saturating_sub(used.items_bytes)),
+                ("free_chunks_end", 0),
+                ("get_hits", t.get_hits),
+                ("cmd_set", t.cmd_set),
+                ("delete_hits", t.delete_hits),
+                ("incr_hits", t.incr_hits),
+                ("decr_hits", t.decr_hits),
+                ("cas_hits", t.cas_hits),
+                ("cas_badval", t.cas_badval),
+                ("touch_hits", t.touch_hits),
+            ] {
+                rows.put(format!("{THE_CLASS}:{name}"), value);
+            }
+        }
+        rows.put("active_slabs", (cache.items() > 0) as u8);
+        rows.put("total_malloced", used.columns_bytes);
+    }
+
+    fn stats_sizes(&mut self, rows: &mut StatRows) {
+        if !self.state.settings().track_sizes {
+            return rows.put("sizes_status", "disabled");
+        }
+        let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
+        let (mut listed, mut bucket) = (Vec::new(), 0);
+        loop {
+            let next = self.worker.list(bucket, 1024, &mut listed);
+            for item in listed.drain(..) {
+                *sizes.entry(item.bytes.next_multiple_of(32)).or_default() += 1;
+            }
+            self.worker.quiesce();
+            let Some(next) = next else { break };
+            bucket = next;
+        }
+        for (size, count) in sizes {
+            rows.put(size.to_string(), count);
+        }
+    }
+
+    fn stats_connections(&self, rows: &mut StatRows) {
+        let Some(drivers) = self.state.drivers() else { return };
+        for report in drivers.registry.report(self.state.io_now_s()) {
+            let fd = report.fd;
+            rows.put(format!("{fd}:addr"), &report.addr);
+            if let Some(listen_addr) = &report.listen_addr {
+                rows.put(format!("{fd}:listen_addr"), listen_addr);
+            }
+            rows.put(format!("{fd}:state"), report.state);
+            rows.put(format!("{fd}:secs_since_last_cmd"), report.idle_s);
+        }
+    }
+}
+
+/// User and system time of this process, as memcached prints them.
+fn rusage() -> (String, String) {
+    let time = |number: &str| -> String {
+        let ticks: u64 = number.parse().unwrap_or(0);
+        let hz = rustix::param::clock_ticks_per_second().max(1);
+        format!("{}.{:06}", ticks / hz, ticks % hz * 1_000_000 / hz)
+    };
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the program's name, which may hold anything but ends at the last parenthesis: utime is the 12th field.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_ascii_whitespace().collect();
+    (time(fields.get(11).unwrap_or(&"0")), time(fields.get(12).unwrap_or(&"0")))
+}

@@ -1,0 +1,156 @@
+//! What came of an operation. A protocol's composer turns an outcome into a reply.
+//!
+//! The outcome of a read borrows the item: the composer copies the value from the column straight into the output.
+
+use super::operation::ListingForm;
+use super::prefixes::PrefixCount;
+use larder_cache::{ArithOutcome, DeleteOutcome, Expiry, Listed, StoreOutcome, Touched};
+use std::borrow::Cow;
+
+/// The bytes that a composer wants behind a value that is streamed. Empty where nothing is streamed.
+pub(super) type Tail = &'static [u8];
+
+/// What came of a [`super::operation::Get`].
+pub(super) enum GetOutcome<'w> {
+    Hit(FoundItem<'w>),
+    Miss,
+    /// The item is there, but there is no memory to stream its large value.
+    NoMemory,
+}
+
+/// An item as a plain read shows it.
+pub(super) struct FoundItem<'w> {
+    /// The client's flags.
+    pub(super) flags: u32,
+    /// The CAS number, if it was asked for.
+    pub(super) cas: Option<u64>,
+    pub(super) value: ItemValue<'w>,
+}
+
+/// The value of an item.
+pub(super) enum ItemValue<'w> {
+    /// All of it.
+    Whole(&'w [u8]),
+    /// It is too large for one output buffer. It is streamed behind what the composer writes, and then the composer's
+    /// [`Tail`].
+    Streamed { bytes: u32 },
+}
+
+/// What came of an [`super::operation::Operation`].
+pub(super) enum Outcome<'w> {
+    Read(ReadOutcome<'w>),
+    Stored(StoreOutcome),
+    Deleted(DeleteOutcome),
+    Touched(Touched),
+    Counted(ArithOutcome),
+    /// `None` = there is no such item.
+    Described(Option<ItemDescription<'w>>),
+    Stats(StatRows),
+    /// Key prefixes with their counts.
+    Prefixes(Vec<(Vec<u8>, PrefixCount)>),
+    Version(&'static str),
+    Done,
+    Refused(Refusal),
+    /// The connection ends after the earlier replies.
+    Closed,
+    /// The value of an upload was not followed by the bytes that the protocol wants there. Nothing was stored.
+    BadUploadEnd,
+    /// An upload found no memory for the rest of its value.
+    NoMemoryForUpload,
+}
+
+/// Why an operation was not executed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The settings do not allow it.
+    Disabled,
+    /// Other replies wait to be sent, and this one has to be alone.
+    NotFirst,
+    /// The request names something that does not exist.
+    Malformed,
+    /// The server has no such function.
+    Unsupported,
+    /// A memory limit under the least one.
+    LimitTooSmall,
+    /// A memory limit so high that its unit must have been mistaken.
+    LimitOfWrongUnit,
+    /// A memory limit that cannot be had.
+    LimitOutOfBounds,
+}
+
+/// What came of a [`super::operation::Read`].
+pub(super) enum ReadOutcome<'w> {
+    Hit(ItemDetails<'w>),
+    Miss,
+    /// There is no memory to stream the large value.
+    NoMemoryToShow,
+    /// There is no memory for the item that the read should have created.
+    NoMemoryToCreate,
+}
+
+/// An item as a read with details shows it, before the read itself changed anything.
+pub(super) struct ItemDetails<'w> {
+    /// `None` = it was not asked for.
+    pub(super) value: Option<ItemValue<'w>>,
+    /// The client's flags.
+    pub(super) flags: u32,
+    pub(super) cas: u64,
+    pub(super) value_bytes: u32,
+    pub(super) expiry: Expiry,
+    /// The read created the item.
+    pub(super) created: bool,
+    /// It was read before.
+    pub(super) was_fetched: bool,
+    /// Seconds since the last access.
+    pub(super) idle_s: u32,
+    pub(super) is_stale: bool,
+    /// Another client has the item's token.
+    pub(super) token_taken: bool,
+    /// The caller has just got the item's token.
+    pub(super) token_won: bool,
+}
+
+/// All that is known of an item, without its value.
+pub(super) struct ItemDescription<'w> {
+    pub(super) key: &'w [u8],
+    /// Seconds until the item expires; `None` = never.
+    pub(super) ttl_s: Option<u32>,
+    /// Seconds since the last access.
+    pub(super) idle_s: u32,
+    pub(super) cas: u64,
+    pub(super) was_fetched: bool,
+    /// Bytes that the item takes, its overhead included.
+    pub(super) bytes: u64,
+    /// The client's flags.
+    pub(super) flags: u32,
+}
+
+/// Statistics: names and values, in the order in which they are shown.
+#[derive(Default)]
+pub(super) struct StatRows(Vec<(Cow<'static, str>, String)>);
+
+impl StatRows {
+    pub(super) fn put(&mut self, name: impl Into<Cow<'static, str>>, value: impl std::fmt::Display) {
+        self.0.push((name.into(), value.to_string()));
+    }
+
+    /// Names that tools ask for and that mean nothing here.
+    pub(super) fn zeros(&mut self, names: &[&'static str]) {
+        for name in names {
+            self.put(*name, 0);
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+}
+
+/// The next items of a list.
+pub(super) struct ListingPage<'p> {
+    /// What is said of each item. The composer counts its limits down.
+    pub(super) form: &'p mut ListingForm,
+    pub(super) items: &'p [Listed],
+    /// No item follows.
+    pub(super) is_last: bool,
+}

@@ -1,0 +1,220 @@
+//! A connection's replies: the buffer they are composed into, and those that are held back until a commit is durable.
+
+use larder_cache::Commit;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// With this many bytes the output is full: nothing more is read or answered until it is sent.
+pub(super) const OUTPUT_SOFT_BYTES: usize = 64 << 10;
+/// The same while connections hold half of what their buffers may take.
+pub(super) const OUTPUT_TIGHT_BYTES: usize = 4 << 10;
+/// The same for the reply to a datagram, which is sent as a whole at the end.
+const DATAGRAM_OUTPUT_BYTES: usize = 1 << 20;
+/// Buffers larger than this are not kept for reuse.
+const KEPT_BUFFER_BYTES: usize = 32 << 10;
+/// The most buffers that one worker keeps for reuse: half a mebibyte. Others are given back to the allocator.
+const KEPT_BUFFERS: usize = 16;
+
+/// What the connections of one worker share: output buffers that wait for their next use, and the news of what is
+/// durable.
+pub(super) struct Pool {
+    kept: RefCell<Vec<Vec<u8>>>,
+    committed: Cell<Commit>,
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool { kept: RefCell::default(), committed: Cell::new(Commit(0)) }
+    }
+}
+
+impl Pool {
+    /// Replies that were held back until this commit may be sent.
+    pub(super) fn set_committed(&self, committed: Commit) {
+        self.committed.set(committed);
+    }
+
+    fn take(&self) -> Vec<u8> {
+        self.kept.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(4096))
+    }
+
+    fn give(&self, mut buffer: Vec<u8>) {
+        let mut kept = self.kept.borrow_mut();
+        if buffer.capacity() > 0 && buffer.capacity() <= KEPT_BUFFER_BYTES && kept.len() < KEPT_BUFFERS {
+            buffer.clear();
+            kept.push(buffer);
+        }
+    }
+}
+
+/// Replies that wait until something is durable.
+struct Held {
+    bytes: Vec<u8>,
+    until: Commit,
+}
+
+/// What one connection has still to say.
+pub(super) struct Output {
+    bytes: Vec<u8>,
+    pool: Rc<Pool>,
+    /// The connection ends once everything is sent.
+    closing: bool,
+    /// With this many bytes the output is full.
+    bytes_max: usize,
+    is_datagram: bool,
+    held: Option<Held>,
+    /// The commit that the replies in `bytes` wait for.
+    until: Option<Commit>,
+    /// The last commit that the worker knows this connection to wait for.
+    told_until: Option<Commit>,
+}
+
+impl Output {
+    pub(super) fn new(pool: Rc<Pool>, is_datagram: bool) -> Output {
+        Output {
+            bytes: Vec::new(),
+            pool,
+            closing: false,
+            bytes_max: if is_datagram { DATAGRAM_OUTPUT_BYTES } else { OUTPUT_SOFT_BYTES },
+            is_datagram,
+            held: None,
+            until: None,
+            told_until: None,
+        }
+    }
+
+    /// The buffer, ready to be written to.
+    #[inline]
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.bytes.capacity() == 0 {
+            self.bytes = self.pool.take();
+        }
+        &mut self.bytes
+    }
+
+    /// Appends a fixed reply.
+    #[inline]
+    pub(super) fn say(&mut self, reply: &str) {
+        self.buffer().extend_from_slice(reply.as_bytes());
+    }
+
+    /// The connection ends once everything is sent. No request is executed any more.
+    pub(super) fn close(&mut self) {
+        self.closing = true;
+    }
+
+    #[inline]
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// The replies composed since the last time they were taken.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.len() >= self.bytes_max
+    }
+
+    /// How many bytes may be added before the output is full.
+    pub(super) fn room(&self) -> usize {
+        self.bytes_max.saturating_sub(self.bytes.len())
+    }
+
+    /// From now on the output is full with this many bytes. A datagram's output keeps its own limit.
+    #[inline]
+    pub(super) fn limit(&mut self, bytes_max: usize) {
+        if !self.is_datagram {
+            self.bytes_max = bytes_max;
+        }
+    }
+
+    /// What is in the buffer now is sent only when `until` is durable. Replies that come later have to wait behind it, but
+    /// those that are held already do not: however fast a client writes, replies go out with every commit.
+    pub(super) fn hold(&mut self, until: Commit) {
+        self.until = self.until.max(Some(until));
+    }
+
+    /// A commit that the replies in the buffer wait for and that the worker was not told of yet. The worker asks before
+    /// [`Output::take`], so it knows of every commit that replies are held for.
+    pub(super) fn newly_held_until(&mut self) -> Option<Commit> {
+        let until = self.until.filter(|until| self.told_until.is_none_or(|told| *until > told));
+        self.told_until = until.or(self.told_until);
+        until
+    }
+
+    /// The next bytes that may be sent.
+    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
+        let committed = self.pool.committed.get();
+        if let Some(held) = self.held.take_if(|held| held.until <= committed) {
+            return Some(held.bytes);
+        }
+        if self.bytes.is_empty() || self.held.is_some() {
+            return None;
+        }
+        match self.until.take() {
+            Some(until) if until > committed => {
+                self.held = Some(Held { bytes: std::mem::take(&mut self.bytes), until });
+                None
+            }
+            _ => Some(std::mem::take(&mut self.bytes)),
+        }
+    }
+
+    /// A buffer of [`Output::take`] comes back.
+    pub(super) fn recycle(&self, buffer: Vec<u8>) {
+        self.pool.give(buffer);
+    }
+
+    /// Whether something is left to be sent, now or after a commit.
+    pub(super) fn has_any(&self) -> bool {
+        !self.bytes.is_empty() || self.held.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn say(output: &mut Output, text: &str, until: Option<u64>) {
+        output.say(text);
+        if let Some(until) = until {
+            output.hold(Commit(until));
+        }
+    }
+
+    #[test]
+    fn replies_wait_for_their_own_commit_and_no_later_one() {
+        let pool: Rc<Pool> = Rc::default();
+        let mut output = Output::new(pool.clone(), false);
+        say(&mut output, "free ", None);
+        assert_eq!(output.take().as_deref(), Some(&b"free "[..]));
+
+        say(&mut output, "one ", Some(1));
+        assert_eq!(output.newly_held_until(), Some(Commit(1)));
+        assert_eq!(output.take(), None);
+        assert!(output.has_any(), "it is not done");
+        // What comes behind what is held waits for its own commit, and the worker is told of that one too.
+        say(&mut output, "two ", Some(2));
+        assert_eq!(output.newly_held_until(), Some(Commit(2)));
+        assert_eq!(output.newly_held_until(), None, "told once");
+        assert_eq!(output.take(), None);
+
+        pool.set_committed(Commit(1));
+        assert_eq!(output.take().as_deref(), Some(&b"one "[..]));
+        assert_eq!(output.take(), None);
+        say(&mut output, "behind ", None);
+        assert_eq!(output.take(), None, "not before what came before it");
+        pool.set_committed(Commit(2));
+        assert_eq!(output.take().as_deref(), Some(&b"two "[..]));
+        assert_eq!(output.take().as_deref(), Some(&b"behind "[..]));
+        assert!(!output.has_any());
+    }
+}

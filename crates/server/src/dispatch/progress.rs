@@ -1,0 +1,90 @@
+//! What a connection is in the middle of: operations that take longer than one turn of its worker.
+
+use super::operation::ListingForm;
+use super::outcome::Tail;
+use crate::io::{Charge, ConnectionId};
+use larder_cache::{Found, KeyHash, LargeRead, Promotion, Upload};
+
+/// One connection's unfinished work.
+pub(super) struct Progress {
+    pub(super) id: ConnectionId,
+    /// Work that has to end before the next request is read.
+    pub(super) busy: Option<Busy>,
+    /// The request at the front of the input cannot go on before something has come from flash.
+    pub(super) waits: bool,
+    /// Keys that were asked of flash for the requests at the front of the input, in the order they were asked for.
+    pub(super) reads: Vec<KeyRead>,
+    /// How often what came from flash was out of date for the request at the front of the input.
+    pub(super) tries: u8,
+}
+
+impl Progress {
+    pub(super) fn new(id: ConnectionId) -> Progress {
+        Progress { id, busy: None, waits: false, reads: Vec::new(), tries: 0 }
+    }
+
+    /// Whether nothing more may be answered before this is further.
+    #[inline]
+    pub(super) fn blocks_replies(&self) -> bool {
+        self.waits || matches!(self.busy, Some(Busy::Sending(_) | Busy::Listing { .. }))
+    }
+
+    /// Which of the keys asked of flash this is.
+    pub(super) fn position_of(&self, hash: KeyHash, key: &[u8]) -> Option<usize> {
+        self.reads.iter().position(|read| read.hash == hash && *read.key == *key)
+    }
+}
+
+/// Something that takes longer than one request's turn.
+pub(super) enum Busy {
+    /// A large value is on its way out.
+    Sending(Sending),
+    /// A value of several parts comes from flash. The request that needs the value is executed when all of it is here.
+    Promoting(Box<Promoting>),
+    /// A large value is on its way in.
+    Receiving(Box<Receiving>),
+    /// A list of items goes on from this bucket of the index.
+    Listing { bucket: u64, form: ListingForm },
+}
+
+/// A large value on its way out, and what follows it.
+pub(super) struct Sending {
+    pub(super) source: ValueSource,
+    pub(super) tail: Tail,
+}
+
+/// Where the rest of a large value comes from.
+pub(super) enum ValueSource {
+    /// From the columns. The read keeps them from being reused.
+    Memory(LargeRead),
+    /// From a copy of what flash had, of which `sent` bytes are in the output. The copy is in the account of connection
+    /// buffers.
+    Copy { value: Vec<u8>, sent: usize, _charge: Charge },
+}
+
+/// An upload, and what to do with it when it is complete.
+pub(super) struct Receiving {
+    pub(super) upload: Upload,
+    /// The request that announced the value. It is read again at the end.
+    pub(super) request: Vec<u8>,
+    /// The bytes behind the value, as far as they came.
+    pub(super) end: Vec<u8>,
+}
+
+/// A value of several parts on its way from flash to memory.
+pub(super) struct Promoting {
+    pub(super) promotion: Promotion,
+    pub(super) hash: KeyHash,
+    pub(super) key: Box<[u8]>,
+    /// What is known of the item, without its value.
+    pub(super) found: Found,
+    /// The token of the part that is on its way.
+    pub(super) token: Option<u32>,
+}
+
+/// A key that was asked of flash.
+pub(super) struct KeyRead {
+    pub(super) token: u32,
+    pub(super) hash: KeyHash,
+    pub(super) key: Box<[u8]>,
+}

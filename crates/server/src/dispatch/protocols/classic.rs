@@ -1,0 +1,268 @@
+//! The classic commands of memcached's text protocol: `get`, `set`, `delete`, `incr`, ...
+
+use super::classic_admin;
+use super::client_time::ClientTime;
+use super::form::{Form, THE_CLASS, Words};
+use crate::dispatch::operation::{DeleteItem, ListingForm, OldItem, Operation, StoreItem};
+use crate::dispatch::outcome::{
+    FoundItem, GetOutcome, ItemValue, ListingPage, Outcome, Refusal, StatRows, Tail,
+};
+use crate::dispatch::output::Output;
+use crate::dispatch::prefixes::PrefixCount;
+use crate::latency::Class;
+use larder_cache::{
+    Arith, ArithOutcome, Delete, DeleteOutcome, KeyHash, Listed, Mode, Store, StoreOutcome, Touched,
+};
+use larder_protocol::{Request, Store as StoreRequest, StoreVerb, compose as words, reply};
+
+/// Bytes of a line of `stats cachedump` beside its key, at most.
+const CACHEDUMP_LINE_BYTES: usize = 48;
+
+/// Reads a classic request as an operation.
+#[inline]
+pub(super) fn command<'a>(
+    request: &Request<'a>,
+    key: &'a [u8],
+    hash: KeyHash,
+    time: ClientTime,
+    is_behind_others: bool,
+) -> (Operation<'a>, Form, Class) {
+    match request {
+        Request::Store(store) => {
+            let operation = Operation::Store(store_item(store, key, hash, time));
+            (operation, Form::Data { noreply: store.noreply }, Class::Set)
+        }
+        Request::Delete { noreply, .. } => {
+            let delete = Delete {
+                key,
+                hash,
+                compare: None,
+                explicit_cas: None,
+                invalidate: false,
+                drop_value: false,
+                expiry: None,
+                flags: 0,
+            };
+            let item = DeleteItem { delete, is_answered: !noreply, counts_prefix: true };
+            (Operation::Delete(item), Form::Data { noreply: *noreply }, Class::Delete)
+        }
+        Request::Touch { exptime, noreply, .. } => {
+            let operation = Operation::Touch { key, hash, expiry: time.expiry(*exptime) };
+            (operation, Form::Data { noreply: *noreply }, Class::Touch)
+        }
+        Request::Arith { incr, delta, noreply, .. } => {
+            let arith = Arith {
+                key,
+                hash,
+                increment: *incr,
+                delta: *delta,
+                initial: None,
+                compare: None,
+                explicit_cas: None,
+                expiry: None,
+                binary_key: false,
+            };
+            (Operation::Arith(arith), Form::Data { noreply: *noreply }, Class::Arith)
+        }
+        other => {
+            let (operation, form) = classic_admin::command(other, time, is_behind_others);
+            (operation, form, Class::Other)
+        }
+    }
+}
+
+#[inline]
+fn store_item<'a>(store: &StoreRequest<'a>, key: &'a [u8], hash: KeyHash, time: ClientTime) -> StoreItem<'a> {
+    let mode = match store.verb {
+        StoreVerb::Set | StoreVerb::Cas => Mode::Set,
+        StoreVerb::Add => Mode::Add,
+        StoreVerb::Replace => Mode::Replace,
+        StoreVerb::Append => Mode::Append,
+        StoreVerb::Prepend => Mode::Prepend,
+    };
+    let is_plain_set = store.verb == StoreVerb::Set;
+    StoreItem {
+        store: Store {
+            key,
+            hash,
+            mode,
+            flags: store.flags,
+            expiry: time.expiry(store.exptime),
+            value: store.data,
+            compare: (store.verb == StoreVerb::Cas).then_some(store.cas),
+            explicit_cas: None,
+            invalidate: false,
+            vivify: None,
+            binary_key: false,
+        },
+        value_bytes: store.bytes,
+        old_if_refused: if is_plain_set { OldItem::Goes } else { OldItem::Stays },
+        counts_prefix: true,
+    }
+}
+
+/// Words the outcome of one key of a retrieval. `is_last` = no key of the line follows.
+#[inline]
+pub(in crate::dispatch) fn compose_get(
+    output: &mut Output,
+    key: &[u8],
+    is_last: bool,
+    outcome: GetOutcome<'_>,
+) -> Tail {
+    match outcome {
+        GetOutcome::Hit(FoundItem { flags, cas, value: ItemValue::Whole(value) }) => {
+            words::value(output.buffer(), key, flags, value, cas);
+        }
+        GetOutcome::Hit(FoundItem { flags, cas, value: ItemValue::Streamed { bytes } }) => {
+            words::value_line(output.buffer(), key, flags, bytes, cas);
+            return if is_last { b"\r\nEND\r\n" } else { b"\r\n" };
+        }
+        GetOutcome::Miss => {}
+        // A miss would make the client fetch and store what is here. memcached has words for this.
+        GetOutcome::NoMemory => {
+            output.say(reply::NO_MEMORY_GET);
+            output.close();
+            return b"";
+        }
+    }
+    if is_last {
+        output.buffer().extend_from_slice(reply::END.as_bytes());
+    }
+    b""
+}
+
+/// Words the outcome of every other classic request.
+#[inline]
+pub(super) fn compose(form: &Form, output: &mut Output, outcome: Outcome<'_>) -> Tail {
+    match (form, outcome) {
+        (Form::Data { noreply }, outcome) => {
+            if !noreply {
+                compose_data(output, outcome);
+            }
+        }
+        (Form::Fixed(text), _) => output.say(text),
+        (Form::Admin { noreply, words }, outcome) => {
+            if !noreply {
+                compose_admin(words, output, outcome);
+            }
+        }
+    }
+    b""
+}
+
+#[inline]
+fn compose_data(output: &mut Output, outcome: Outcome<'_>) {
+    let text = match outcome {
+        Outcome::Stored(stored) => stored_text(stored),
+        Outcome::Deleted(DeleteOutcome::Deleted) => reply::DELETED,
+        Outcome::Deleted(_) => reply::NOT_FOUND,
+        Outcome::Touched(Touched::Done) => reply::TOUCHED,
+        Outcome::Touched(Touched::NotFound) => reply::NOT_FOUND,
+        Outcome::Touched(Touched::NoRoom) => reply::NO_MEMORY,
+        Outcome::Counted(ArithOutcome::Done { value, .. }) => {
+            return words::number_line(output.buffer(), value);
+        }
+        Outcome::Counted(ArithOutcome::NotFound) => reply::NOT_FOUND,
+        Outcome::Counted(ArithOutcome::NonNumeric) => reply::NON_NUMERIC,
+        Outcome::Counted(ArithOutcome::Exists) => reply::EXISTS,
+        Outcome::Counted(ArithOutcome::NoRoom) => reply::NO_MEMORY,
+        Outcome::BadUploadEnd => reply::BAD_CHUNK,
+        Outcome::NoMemoryForUpload => reply::NO_MEMORY_DURING_READ,
+        _ => reply::ERROR,
+    };
+    output.say(text);
+}
+
+/// The words of a store. The meta commands have no others for stores that were refused.
+#[inline]
+pub(super) fn stored_text(outcome: StoreOutcome) -> &'static str {
+    match outcome {
+        StoreOutcome::Stored { .. } => reply::STORED,
+        StoreOutcome::NotStored => reply::NOT_STORED,
+        StoreOutcome::Exists => reply::EXISTS,
+        StoreOutcome::NotFound => reply::NOT_FOUND,
+        StoreOutcome::TooLarge => reply::TOO_LARGE,
+        StoreOutcome::NoRoom => reply::NO_MEMORY_STORING,
+    }
+}
+
+fn compose_admin(form: &Words, output: &mut Output, outcome: Outcome<'_>) {
+    match outcome {
+        Outcome::Done => output.say(form.done),
+        Outcome::Closed => output.close(),
+        Outcome::Version(version) => words::version_line(output.buffer(), version),
+        Outcome::Stats(rows) => compose_stats(output, &rows),
+        Outcome::Prefixes(counts) => compose_prefixes(output, &counts),
+        Outcome::Refused(refusal) => output.say(match refusal {
+            Refusal::Disabled => form.disabled,
+            Refusal::NotFirst => form.not_first,
+            Refusal::Malformed => reply::BAD_SHUTDOWN,
+            Refusal::Unsupported => reply::WATCHER_FAILED,
+            Refusal::LimitTooSmall => reply::MEMLIMIT_TOO_SMALL,
+            Refusal::LimitOfWrongUnit => reply::MEMLIMIT_NOT_MEGABYTES,
+            Refusal::LimitOutOfBounds => reply::MEMLIMIT_OUT_OF_BOUNDS,
+        }),
+        _ => output.say(reply::ERROR),
+    }
+}
+
+fn compose_stats(output: &mut Output, rows: &StatRows) {
+    let out = output.buffer();
+    for (name, value) in rows.iter() {
+        words::stat_line(out, name.as_bytes(), value.as_bytes());
+    }
+    output.say(reply::END);
+}
+
+fn compose_prefixes(output: &mut Output, counts: &[(Vec<u8>, PrefixCount)]) {
+    let out = output.buffer();
+    for (prefix, PrefixCount { get, hit, set, del }) in counts {
+        out.extend_from_slice(b"PREFIX ");
+        out.extend_from_slice(prefix);
+        out.extend_from_slice(format!(" get {get} hit {hit} set {set} del {del}\r\n").as_bytes());
+    }
+    output.say(reply::END);
+}
+
+/// Words the next items of a dump. Returns whether more of them are wanted.
+pub(in crate::dispatch) fn compose_listing(output: &mut Output, page: ListingPage<'_>) -> bool {
+    let out = output.buffer();
+    for item in page.items {
+        match page.form {
+            ListingForm::Keys => words::mgdump_line(out, &item.key, item.binary_key),
+            ListingForm::Everything => words::metadump_line(out, &report(item)),
+            ListingForm::Sizes { items_left, bytes_left } => {
+                let line_bytes_max = item.key.len() + CACHEDUMP_LINE_BYTES;
+                if *items_left == 0 || *bytes_left < line_bytes_max || item.binary_key {
+                    continue;
+                }
+                let before = out.len();
+                out.extend_from_slice(b"ITEM ");
+                out.extend_from_slice(&item.key);
+                let expires = item.expires_unix_s.max(0);
+                out.extend_from_slice(format!(" [{} b; {expires} s]\r\n", item.value_bytes).as_bytes());
+                *items_left -= 1;
+                *bytes_left -= out.len() - before;
+            }
+        }
+    }
+    let is_full = matches!(page.form, ListingForm::Sizes { items_left: 0, .. });
+    let has_more = !page.is_last && !is_full;
+    if !has_more {
+        output.say(if matches!(page.form, ListingForm::Keys) { reply::META_MISS } else { reply::END });
+    }
+    has_more
+}
+
+fn report(item: &Listed) -> words::ItemReport<'_> {
+    words::ItemReport {
+        key: &item.key,
+        expiry: item.expires_unix_s,
+        last_access: item.accessed_unix_s,
+        cas: item.cas,
+        fetched: item.fetched,
+        class: THE_CLASS,
+        bytes: item.bytes,
+        flags: item.flags,
+    }
+}

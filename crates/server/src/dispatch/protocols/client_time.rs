@@ -1,0 +1,29 @@
+//! The times that clients send.
+
+use larder_cache::{Clock, Expiry};
+
+/// The moment at which a request is read. Times that clients send are relative to it.
+#[derive(Clone, Copy)]
+pub(in crate::dispatch) struct ClientTime {
+    now_s: u32,
+    started_unix_s: i64,
+}
+
+impl ClientTime {
+    #[inline]
+    pub(in crate::dispatch) fn now(clock: &Clock) -> ClientTime {
+        ClientTime { now_s: clock.now_s(), started_unix_s: clock.started_unix_s() }
+    }
+
+    /// Reads an exptime by memcached's rule: 0 = never, negative = at once, up to 30 days = so many seconds from now, else
+    /// a unix time.
+    #[inline]
+    pub(in crate::dispatch) fn expiry(self, exptime: i32) -> Expiry {
+        Expiry::from_exptime(i64::from(exptime), self.now_s, self.started_unix_s)
+    }
+
+    /// Seconds until then; `None` = never.
+    pub(super) fn remaining_s(self, expiry: Expiry) -> Option<u32> {
+        expiry.remaining_s(self.now_s)
+    }
+}

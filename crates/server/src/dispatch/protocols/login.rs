@@ -1,0 +1,74 @@
+//! The login of text connections (`-Y`): until a client has logged in, it can only `set` its name and password.
+
+use crate::dispatch::output::Output;
+use larder_protocol::reply;
+
+/// The longest `user password` block of a login, in bytes.
+const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// The longest first line of a login before the connection is closed, in bytes.
+const LINE_BYTES_MAX: usize = 2048;
+/// A shorter line is no attempt to log in, and closes the connection.
+const LINE_BYTES_MIN: usize = 6;
+
+/// How far a login is.
+#[derive(Default)]
+pub(in crate::dispatch) struct Login {
+    /// Bytes of the input that are dealt with.
+    pub(in crate::dispatch) consumed: usize,
+    /// Bytes of input that make another look worth while; 0 = any.
+    pub(in crate::dispatch) input_wanted: usize,
+    pub(in crate::dispatch) is_admitted: bool,
+}
+
+/// Reads one login attempt from the front of the input. `admit` says whether the user may log in; it is asked about `None`
+/// where no name and password can be read.
+pub(in crate::dispatch) fn log_in(
+    input: &[u8],
+    output: &mut Output,
+    admit: impl FnOnce(Option<(&[u8], &[u8])>) -> bool,
+) -> Login {
+    let Some(newline) = input.iter().take(LINE_BYTES_MAX).position(|&byte| byte == b'\n') else {
+        if input.len() >= LINE_BYTES_MAX {
+            output.close();
+        }
+        return Login { input_wanted: input.len() + 1, ..Login::default() };
+    };
+    let line = input[..newline].strip_suffix(b"\r").unwrap_or(&input[..newline]);
+    let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect();
+    if line.len() < LINE_BYTES_MIN {
+        output.close();
+        return Login::default();
+    }
+    let line_done = Login { consumed: newline + 1, ..Login::default() };
+    if words.first() != Some(&&b"set"[..]) || !(5..=6).contains(&words.len()) {
+        output.say(reply::UNAUTHENTICATED);
+        return line_done;
+    }
+    let length = std::str::from_utf8(words[4]).ok().and_then(|digits| digits.parse::<usize>().ok());
+    let Some(length) = length else {
+        output.say(reply::BAD_FORMAT);
+        return line_done;
+    };
+    if length > TOKEN_BYTES_MAX {
+        output.say(reply::AUTH_TOO_LONG);
+        output.close();
+        return Login::default();
+    }
+    let block_end = newline + 1 + length + 2;
+    if input.len() < block_end {
+        return Login { input_wanted: block_end, ..Login::default() };
+    }
+    let token = input[newline + 1..block_end].strip_suffix(b"\r\n");
+    let user = token.and_then(|token| {
+        let space = token.iter().position(|&byte| byte == b' ')?;
+        Some((&token[..space], &token[space + 1..]))
+    });
+    let is_admitted = admit(user);
+    output.say(match (token, user, is_admitted) {
+        (None, ..) => reply::AUTH_BAD_END,
+        (_, None, _) => reply::AUTH_BAD_FORMAT,
+        (_, _, true) => reply::STORED,
+        (_, _, false) => reply::AUTH_FAILURE,
+    });
+    Login { consumed: block_end, input_wanted: 0, is_admitted }
+}

@@ -1,0 +1,337 @@
+//! The meta commands of memcached's text protocol: `mg`, `ms`, `md`, `ma` and `me`.
+//!
+//! A flag that asks for an effect is read in [`command`]. A flag that asks for something in the reply is worded in
+//! [`compose`], in the order in which the request has its flags.
+
+use super::classic::stored_text;
+use super::client_time::ClientTime;
+use super::form::THE_CLASS;
+use crate::dispatch::operation::{
+    Create, DeleteItem, OldItem, Operation, Read, Recache, StoreItem, ValueWanted,
+};
+use crate::dispatch::outcome::{ItemDescription, ItemDetails, ItemValue, Outcome, ReadOutcome, Tail};
+use crate::dispatch::output::Output;
+use crate::latency::Class;
+use larder_cache::{
+    Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, KEY_BYTES_MAX, KeyHash, Mode, Store, StoreOutcome,
+};
+use larder_protocol::{Meta, MetaVerb, compose as words, decode_key, reply};
+
+/// How a meta request is answered: by its own flags.
+pub(in crate::dispatch) struct Form<'a> {
+    meta: &'a Meta<'a>,
+    time: ClientTime,
+}
+
+impl<'a> Form<'a> {
+    pub(super) fn new(meta: &'a Meta<'a>, time: ClientTime) -> Form<'a> {
+        Form { meta, time }
+    }
+}
+
+/// What the reply to a write can show.
+struct Shown {
+    cas: u64,
+    value_bytes: u32,
+    /// The expiry that the flag `t` shows in front of the flag `T`, and behind it.
+    expiry: Option<(Expiry, Option<Expiry>)>,
+}
+
+/// The key that a request with the flag `b` means.
+pub(super) fn decoded_key<'b>(meta: &Meta<'_>, buffer: &'b mut [u8; KEY_BYTES_MAX]) -> &'b [u8] {
+    decode_key(meta.key, buffer).unwrap_or(&[])
+}
+
+// ---- requests ----
+
+/// Reads a meta request as an operation on `key`.
+pub(super) fn command<'a>(
+    meta: &Meta<'a>,
+    key: &'a [u8],
+    hash: KeyHash,
+    time: ClientTime,
+) -> (Operation<'a>, Class) {
+    match meta.verb {
+        MetaVerb::Get => (Operation::Read(read(meta, key, hash, time)), Class::MetaGet),
+        MetaVerb::Set => (Operation::Store(store_item(meta, key, hash, time)), Class::MetaSet),
+        MetaVerb::Delete => (Operation::Delete(delete_item(meta, key, hash, time)), Class::Delete),
+        MetaVerb::Arith => (Operation::Arith(arith(meta, key, hash, time)), Class::Arith),
+        MetaVerb::Debug => (Operation::Describe { key, hash }, Class::Other),
+    }
+}
+
+fn read<'a>(meta: &Meta<'_>, key: &'a [u8], hash: KeyHash, time: ClientTime) -> Read<'a> {
+    let flags = &meta.flags;
+    let mut touch = None;
+    let mut recache = Recache::WhenStale;
+    let mut final_expiry = Expiry::NEVER;
+    // What changes the expiry and what looks at it act in the order in which they are written.
+    if flags.has(b'T') || flags.has(b'R') || flags.has(b'N') {
+        for (letter, _) in flags.iter() {
+            match letter {
+                b'N' => final_expiry = time.expiry(flags.n),
+                b'T' => {
+                    final_expiry = time.expiry(flags.ttl);
+                    touch = Some(final_expiry);
+                }
+                b'R' => {
+                    let limit = time.expiry(flags.r);
+                    recache = match touch {
+                        None => Recache::Before(limit),
+                        Some(new) if new != Expiry::NEVER && new < limit => Recache::Always,
+                        Some(_) => Recache::WhenStale,
+                    };
+                }
+                _ => {}
+            }
+        }
+    }
+    Read {
+        key,
+        hash,
+        value: match (flags.has(b'v'), flags.has(b'C')) {
+            (false, _) => ValueWanted::No,
+            (true, false) => ValueWanted::Yes,
+            (true, true) => ValueWanted::UnlessCas(flags.compare),
+        },
+        leaves_no_trace: flags.has(b'u'),
+        create: flags.has(b'N').then(|| Create {
+            expiry: time.expiry(flags.n),
+            final_expiry,
+            explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
+            binary_key: flags.has(b'b'),
+        }),
+        touch,
+        recache,
+    }
+}
+
+fn store_item<'a>(meta: &Meta<'a>, key: &'a [u8], hash: KeyHash, time: ClientTime) -> StoreItem<'a> {
+    let flags = &meta.flags;
+    let mode = match flags.mode {
+        b'E' => Mode::Add,
+        b'A' => Mode::Append,
+        b'P' => Mode::Prepend,
+        b'R' => Mode::Replace,
+        _ => Mode::Set,
+    };
+    let joins = matches!(mode, Mode::Append | Mode::Prepend);
+    StoreItem {
+        store: Store {
+            key,
+            hash,
+            mode,
+            flags: flags.client_flags,
+            expiry: time.expiry(flags.ttl),
+            value: meta.data,
+            compare: flags.has(b'C').then_some(flags.compare),
+            explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
+            invalidate: flags.has(b'I'),
+            vivify: flags.has(b'N').then(|| time.expiry(flags.n)),
+            binary_key: flags.has(b'b'),
+        },
+        value_bytes: meta.bytes,
+        // An item that was to be added to stays, unless the addition alone is too large.
+        old_if_refused: if joins { OldItem::GoesIfTooLarge } else { OldItem::Goes },
+        counts_prefix: false,
+    }
+}
+
+fn delete_item<'a>(meta: &Meta<'_>, key: &'a [u8], hash: KeyHash, time: ClientTime) -> DeleteItem<'a> {
+    let flags = &meta.flags;
+    DeleteItem {
+        delete: Delete {
+            key,
+            hash,
+            compare: flags.has(b'C').then_some(flags.compare),
+            explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
+            invalidate: flags.has(b'I'),
+            drop_value: flags.has(b'x'),
+            expiry: flags.has(b'T').then(|| time.expiry(flags.ttl)),
+            flags: flags.client_flags,
+        },
+        is_answered: true,
+        counts_prefix: false,
+    }
+}
+
+fn arith<'a>(meta: &Meta<'_>, key: &'a [u8], hash: KeyHash, time: ClientTime) -> Arith<'a> {
+    let flags = &meta.flags;
+    Arith {
+        key,
+        hash,
+        increment: flags.mode == b'I',
+        delta: flags.delta,
+        initial: flags.has(b'N').then(|| (time.expiry(flags.n), flags.initial)),
+        compare: flags.has(b'C').then_some(flags.compare),
+        explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
+        expiry: flags.has(b'T').then(|| time.expiry(flags.ttl)),
+        binary_key: flags.has(b'b'),
+    }
+}
+
+// ---- replies ----
+
+/// Words the outcome of a meta request.
+pub(super) fn compose(form: &Form<'_>, output: &mut Output, outcome: Outcome<'_>) -> Tail {
+    match outcome {
+        Outcome::Read(ReadOutcome::Hit(item)) => return compose_hit(form, output, &item),
+        Outcome::Read(ReadOutcome::Miss) => compose_miss(form, output),
+        Outcome::Read(ReadOutcome::NoMemoryToShow) => output.say(reply::NO_MEMORY_GET),
+        Outcome::Read(ReadOutcome::NoMemoryToCreate) => output.say(reply::NO_MEMORY_NEW_ITEM),
+        Outcome::Stored(outcome) => compose_stored(form, output, outcome),
+        Outcome::Deleted(outcome) => compose_deleted(form, output, outcome),
+        Outcome::Counted(outcome) => compose_counted(form, output, outcome),
+        Outcome::Described(item) => compose_described(form, output, item),
+        Outcome::BadUploadEnd => output.say(reply::BAD_CHUNK),
+        Outcome::NoMemoryForUpload => output.say(reply::NO_MEMORY_DURING_READ),
+        _ => output.say(reply::ERROR),
+    }
+    b""
+}
+
+/// The flags `N` and `T` change the expiry that a `t` behind them shows.
+fn compose_hit(form: &Form<'_>, output: &mut Output, item: &ItemDetails<'_>) -> Tail {
+    let Form { meta, time } = form;
+    let flags = &meta.flags;
+    let out = output.buffer();
+    match item.value {
+        Some(_) => words::meta_value(out, item.value_bytes),
+        None => out.extend_from_slice(b"HD"),
+    }
+    let mut expiry = if item.created { Expiry::NEVER } else { item.expiry };
+    for (letter, rest) in flags.iter() {
+        match letter {
+            b'N' if item.created => expiry = time.expiry(flags.n),
+            b'T' => expiry = time.expiry(flags.ttl),
+            b't' => compose_ttl(out, *time, expiry),
+            b'f' => words::meta_number(out, b'f', item.flags.into()),
+            b'c' => words::meta_number(out, b'c', item.cas),
+            b's' => words::meta_number(out, b's', item.value_bytes.into()),
+            b'h' => words::meta_number(out, b'h', item.was_fetched.into()),
+            b'l' => words::meta_number(out, b'l', item.idle_s.into()),
+            b'O' => words::meta_token(out, b'O', rest),
+            b'k' => words::meta_key(out, meta.key, flags),
+            _ => {}
+        }
+    }
+    for (is_shown, letter) in [(item.token_taken, b'Z'), (item.is_stale, b'X'), (item.token_won, b'W')] {
+        if is_shown {
+            words::meta_flag(out, letter);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    if let Some(ItemValue::Whole(value)) = item.value {
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
+    }
+    b"\r\n"
+}
+
+fn compose_miss(form: &Form<'_>, output: &mut Output) {
+    let flags = &form.meta.flags;
+    if flags.has(b'q') {
+        return;
+    }
+    if flags.opaque.is_none() && !flags.has(b'k') {
+        return output.say(reply::META_MISS);
+    }
+    compose_flags(form, output.buffer(), "EN", None);
+}
+
+fn compose_stored(form: &Form<'_>, output: &mut Output, outcome: StoreOutcome) {
+    let nothing = Shown { cas: 0, value_bytes: form.meta.bytes, expiry: None };
+    let (code, shown) = match outcome {
+        StoreOutcome::Stored { .. } if form.meta.flags.has(b'q') => return,
+        StoreOutcome::Stored { cas, value_bytes } => ("HD", Shown { cas, value_bytes, expiry: None }),
+        StoreOutcome::NotStored => ("NS", nothing),
+        StoreOutcome::Exists => ("EX", nothing),
+        StoreOutcome::NotFound => ("NF", nothing),
+        StoreOutcome::TooLarge | StoreOutcome::NoRoom => return output.say(stored_text(outcome)),
+    };
+    compose_flags(form, output.buffer(), code, Some(&shown));
+}
+
+fn compose_deleted(form: &Form<'_>, output: &mut Output, outcome: DeleteOutcome) {
+    let code = match outcome {
+        DeleteOutcome::Deleted if form.meta.flags.has(b'q') => return,
+        DeleteOutcome::Deleted => "HD",
+        DeleteOutcome::NotFound => "NF",
+        DeleteOutcome::Exists => "EX",
+        DeleteOutcome::NoRoom => return output.say(reply::NO_MEMORY),
+    };
+    compose_flags(form, output.buffer(), code, None);
+}
+
+fn compose_counted(form: &Form<'_>, output: &mut Output, outcome: ArithOutcome) {
+    let flags = &form.meta.flags;
+    match outcome {
+        ArithOutcome::Done { .. } if flags.has(b'q') => {}
+        ArithOutcome::Done { value, cas, expiry, .. } => {
+            let touched = flags.has(b'T').then(|| form.time.expiry(flags.ttl));
+            let shown = Shown { cas, value_bytes: 0, expiry: Some((expiry, touched)) };
+            let out = output.buffer();
+            if flags.has(b'v') {
+                let digits = value.checked_ilog10().unwrap_or(0) + 1;
+                out.extend_from_slice(b"VA ");
+                words::decimal(out, digits.into());
+                compose_flags(form, out, "", Some(&shown));
+                words::number_line(out, value);
+            } else {
+                compose_flags(form, out, "HD", Some(&shown));
+            }
+        }
+        ArithOutcome::NotFound => compose_flags(form, output.buffer(), "NF", None),
+        ArithOutcome::Exists => compose_flags(form, output.buffer(), "EX", None),
+        ArithOutcome::NonNumeric => output.say(reply::NON_NUMERIC),
+        ArithOutcome::NoRoom if flags.has(b'N') => output.say(reply::NO_MEMORY_NEW_ITEM),
+        ArithOutcome::NoRoom => output.say(reply::NO_MEMORY),
+    }
+}
+
+fn compose_described(form: &Form<'_>, output: &mut Output, item: Option<ItemDescription<'_>>) {
+    let Some(item) = item else { return output.say(reply::META_MISS) };
+    let report = words::ItemReport {
+        key: item.key,
+        expiry: item.ttl_s.map_or(-1, i64::from),
+        last_access: item.idle_s.into(),
+        cas: item.cas,
+        fetched: item.was_fetched,
+        class: THE_CLASS,
+        bytes: item.bytes,
+        flags: item.flags,
+    };
+    words::meta_debug_line(output.buffer(), form.meta.key, &report);
+}
+
+/// A reply of a code and the return flags, in the order in which the request has its flags.
+fn compose_flags(form: &Form<'_>, out: &mut Vec<u8>, code: &str, shown: Option<&Shown>) {
+    let Form { meta, time } = form;
+    out.extend_from_slice(code.as_bytes());
+    let (mut expiry, touched) = shown.and_then(|shown| shown.expiry).unzip();
+    for (letter, rest) in meta.flags.iter() {
+        match (letter, shown) {
+            (b'T', _) => expiry = touched.flatten().or(expiry),
+            (b'O', _) => words::meta_token(out, b'O', rest),
+            (b'k', _) => words::meta_key(out, meta.key, &meta.flags),
+            (b'c', Some(shown)) => words::meta_number(out, b'c', shown.cas),
+            (b's', Some(shown)) if meta.verb == MetaVerb::Set => {
+                words::meta_number(out, b's', shown.value_bytes.into());
+            }
+            (b't', _) => {
+                if let Some(expiry) = expiry {
+                    compose_ttl(out, *time, expiry);
+                }
+            }
+            _ => {}
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn compose_ttl(out: &mut Vec<u8>, time: ClientTime, expiry: Expiry) {
+    match time.remaining_s(expiry) {
+        None => out.extend_from_slice(b" t-1"),
+        Some(left_s) => words::meta_number(out, b't', left_s.into()),
+    }
+}

@@ -1,0 +1,154 @@
+//! What the dispatchers of all workers share beside the cache.
+
+use super::prefixes::PrefixCounts;
+use super::users::Users;
+use crate::flash::FlashDescription;
+use crate::io::{Backend, Buffers, IoCounters, IoSnapshot, Registry};
+use crate::settings::Settings;
+use larder_cache::Totals;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::Instant;
+
+/// What to do on `shutdown`. The argument says whether requests in flight are waited for.
+pub type ShutdownHook = Box<dyn Fn(bool) + Send + Sync>;
+
+/// The drivers below the dispatchers. Tests run a dispatcher without drivers.
+pub struct Drivers {
+    /// The counters of all workers' sockets.
+    pub counters: Arc<IoCounters>,
+    /// The open connections.
+    pub registry: Arc<Registry>,
+    /// The account of connection buffers.
+    pub buffers: Arc<Buffers>,
+    /// The system interface that moves the bytes.
+    pub backend: Backend,
+    /// Stops the server. Without it, `shutdown` is refused.
+    pub on_shutdown: Option<ShutdownHook>,
+}
+
+/// The state of the whole server that any worker may read, and the few settings that a client may change.
+pub struct ServerState {
+    settings: Settings,
+    pages: String,
+    drivers: Option<Drivers>,
+    flash: Option<FlashDescription>,
+    users: RwLock<Option<Users>>,
+    prefixes: PrefixCounts,
+    verbosity: AtomicU8,
+    totals_at_reset: RwLock<Totals>,
+    started: Instant,
+}
+
+impl ServerState {
+    /// The state of a server that starts now. `pages` says in one sentence which kind of pages the memory has.
+    pub fn new(
+        settings: Settings,
+        pages: String,
+        users: Option<Users>,
+        drivers: Option<Drivers>,
+        flash: Option<FlashDescription>,
+    ) -> ServerState {
+        ServerState {
+            pages,
+            drivers,
+            flash,
+            users: RwLock::new(users),
+            prefixes: PrefixCounts::new(settings.detail_enabled, settings.prefix_delimiter),
+            verbosity: AtomicU8::new(settings.verbosity),
+            totals_at_reset: RwLock::default(),
+            started: Instant::now(),
+            settings,
+        }
+    }
+
+    /// The settings that the server was started with.
+    #[inline]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The kind of pages that the memory has, in one sentence.
+    pub(super) fn pages(&self) -> &str {
+        &self.pages
+    }
+
+    pub(super) fn drivers(&self) -> Option<&Drivers> {
+        self.drivers.as_ref()
+    }
+
+    /// What does not change about the flash tier, where there is one.
+    pub(super) fn flash(&self) -> Option<&FlashDescription> {
+        self.flash.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn prefixes(&self) -> &PrefixCounts {
+        &self.prefixes
+    }
+
+    /// The account of connection buffers.
+    pub(super) fn buffers(&self) -> Option<&Arc<Buffers>> {
+        self.drivers.as_ref().map(|drivers| &drivers.buffers)
+    }
+
+    /// Whether connections hold more than half of what their buffers may take.
+    pub(super) fn buffers_are_tight(&self) -> bool {
+        self.buffers().is_some_and(|buffers| buffers.used_bytes() * 2 > buffers.limit_bytes())
+    }
+
+    /// The drivers' counters now. All are zero without drivers.
+    pub(crate) fn io_snapshot(&self) -> IoSnapshot {
+        self.drivers.as_ref().map(|drivers| drivers.counters.snapshot()).unwrap_or_default()
+    }
+
+    /// The drivers' clock, in seconds: it reads 2 when the server starts.
+    pub(super) fn io_now_s(&self) -> u32 {
+        2 + self.started.elapsed().as_secs() as u32
+    }
+
+    pub(super) fn verbosity(&self) -> u8 {
+        self.verbosity.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_verbosity(&self, level: u8) {
+        self.verbosity.store(level, Ordering::Relaxed);
+    }
+
+    /// The cache's totals at the last `stats reset`.
+    pub(super) fn totals_at_reset(&self) -> Totals {
+        self.totals_at_reset.read().expect("no panic under this lock").clone()
+    }
+
+    /// `stats reset`: counts are shown from `totals` on.
+    pub(super) fn reset_counts(&self, totals: Totals) {
+        *self.totals_at_reset.write().expect("no panic under this lock") = totals;
+        self.prefixes.clear();
+        if let Some(drivers) = &self.drivers {
+            drivers.counters.reset();
+        }
+    }
+
+    /// Whether a client has to log in before anything else.
+    pub(super) fn wants_login(&self) -> bool {
+        self.users.read().expect("no panic under this lock").is_some()
+    }
+
+    /// Whether the user may log in with this password. Without a file of users everybody may.
+    pub(super) fn admits(&self, name: &[u8], password: &[u8]) -> bool {
+        let users = self.users.read().expect("no panic under this lock");
+        users.as_ref().is_none_or(|users| users.admits(name, password))
+    }
+
+    /// SIGHUP: reads the file of users again. A file that cannot be read leaves the users as they are.
+    pub fn reload_users(&self) {
+        let Some(path) = self.settings.auth_file.as_deref() else { return };
+        match Users::read(path) {
+            Ok(users) => {
+                *self.users.write().expect("no panic under this lock") = Some(users);
+                tracing::info!("the users of {} were read again", path.display());
+            }
+            Err(error) => tracing::warn!("the users stay as they were: {error}"),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! How bytes travel, and how addresses are shown.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+/// How the bytes of a connection travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// A TCP stream over IPv4 or IPv6.
+    Tcp,
+    /// A stream over a unix socket.
+    Unix,
+    /// One UDP datagram and its reply.
+    Udp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transport::Tcp => "tcp",
+            Transport::Unix => "unix",
+            Transport::Udp => "udp",
+        })
+    }
+}
+
+/// An address as memcached writes it in `stats conns`: `tcp:127.0.0.1:11211`, `tcp6:[::1]:11211`.
+pub(super) fn address_text(transport: Transport, address: Option<SocketAddr>) -> String {
+    match address {
+        None => format!("{transport}:"),
+        Some(SocketAddr::V4(v4)) => format!("{transport}:{v4}"),
+        Some(SocketAddr::V6(v6)) => match v6.ip().to_ipv4_mapped() {
+            Some(ip) => format!("{transport}:{ip}:{}", v6.port()),
+            None => format!("{transport}6:[{}]:{}", v6.ip(), v6.port()),
+        },
+    }
+}

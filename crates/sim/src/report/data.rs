@@ -1,0 +1,163 @@
+//! The parts of a report: tables, charts and paragraphs, without any layout.
+
+use serde::{Serialize, Serializer};
+
+/// One cell of a table. In JSON it is a string, a number or null; NaN and infinity become null.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Text, aligned left.
+    Text(String),
+    /// A whole number, aligned right; shown with groups of three digits to people.
+    Count(u64),
+    /// A number with this many decimals, aligned right.
+    Number(f64, usize),
+    /// An empty cell.
+    Empty,
+}
+
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Cell::Text(text) => to.serialize_str(text),
+            Cell::Count(count) => to.serialize_u64(*count),
+            Cell::Number(number, _) => to.serialize_f64(*number),
+            Cell::Empty => to.serialize_none(),
+        }
+    }
+}
+
+/// A table. Column names include the unit, such as `service time us`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Table {
+    /// The title.
+    pub title: String,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// The rows, each as long as `columns`.
+    pub rows: Vec<Vec<Cell>>,
+    /// Whether the table has too many columns for a terminal. The text report only mentions such a table; the files
+    /// contain it in full.
+    pub files_only: bool,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(title: &str, columns: &[&str]) -> Table {
+        Table {
+            title: title.to_owned(),
+            columns: columns.iter().map(|c| (*c).to_owned()).collect(),
+            rows: Vec::new(),
+            files_only: false,
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+}
+
+/// The division of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// Evenly spaced values.
+    Linear,
+    /// Powers of ten. Values at or below zero are left out.
+    Log,
+}
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Axis {
+    /// The quantity, with its unit.
+    pub label: String,
+    /// The division.
+    pub scale: Scale,
+}
+
+/// The drawing style of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Style {
+    /// Points joined by lines.
+    Line,
+    /// Separate points.
+    Points,
+    /// Areas on top of each other, such as memory per class over time.
+    Stacked,
+    /// Bars.
+    Bars,
+}
+
+/// One curve.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Series {
+    /// The name in the legend.
+    pub name: String,
+    /// (x, y), by rising x.
+    pub points: Vec<(f64, f64)>,
+    /// The drawing style.
+    pub style: Style,
+}
+
+/// A chart of one or more curves.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Chart {
+    /// The title.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// The curves.
+    pub series: Vec<Series>,
+}
+
+impl Chart {
+    /// An empty chart with linear axes.
+    pub fn new(title: &str, x: &str, y: &str) -> Chart {
+        let axis = |label: &str| Axis { label: label.to_owned(), scale: Scale::Linear };
+        Chart { title: title.to_owned(), x: axis(x), y: axis(y), series: Vec::new() }
+    }
+
+    /// Adds a curve.
+    pub fn line(&mut self, name: &str, points: Vec<(f64, f64)>) {
+        self.series.push(Series { name: name.to_owned(), points, style: Style::Line });
+    }
+}
+
+/// A part of a report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// A heading.
+    Heading(String),
+    /// A paragraph.
+    Text(String),
+    /// A table.
+    Table(Table),
+    /// A chart.
+    Chart(Chart),
+}
+
+/// The complete result of a run, for people and programs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// The title.
+    pub title: String,
+    /// What was run, as (name, value): the trace, the sizes, the settings.
+    pub facts: Vec<(String, String)>,
+    /// The body, in order.
+    pub parts: Vec<Part>,
+}
+
+impl Report {
+    /// Renders the whole report as JSON, including the points of the charts. NaN and infinity become null.
+    pub fn to_json(&self) -> String {
+        let mut json =
+            serde_json::to_string_pretty(self).expect("strings and numbers can be written as JSON");
+        json.push('\n');
+        json
+    }
+}

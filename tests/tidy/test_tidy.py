@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Shows for each habit of `tidy.py` what it finds and what it leaves alone, and for `structure.py` how files are read.
+
+The last line says `N passed, N failed, N skipped`.
+"""
+
+import os
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import structure  # noqa: E402
+import tidy  # noqa: E402
+import wording  # noqa: E402
+
+METRIC = 'fn rows() -> Vec<Family> {\n    vec![count("flash_merged", "%s", "bytes", 1)]\n}\n'
+FLAGS = ('static FLAGS: &[Flag] = &[\n    Flag {\n        long: "threads", takes: Takes::Value("NUM"), topic: Topic::Limits,\n'
+         '        help: "%s",\n        default: "4", example: "%s",\n        set: |s, v| Ok(()), ..ROW\n    },\n];\n')
+ARGUMENT = "struct Arguments {\n    /// %s\n    #[arg(long)]\n    rate: u32,\n}\n"
+UNSAFE = "un" + "safe"
+
+
+def ring(count, folder="crates/room"):
+    """The files of a crate in which each of `count` modules names the next, and the last one the first."""
+    files = {folder + "/Cargo.toml": "", folder + "/src/lib.rs": "".join("mod m%d;\n" % i for i in range(count))}
+    for i in range(count):
+        after = (i + 1) % count
+        files["%s/src/m%d.rs" % (folder, i)] = "use crate::m%d::T%d;\npub(crate) struct T%d;\n" % (after, after, i)
+    return files
+
+
+def wide(fields, written, visible="pub(crate) ", writer="crates/room/src/b.rs"):
+    """A crate with a struct of so many fields, of which another file writes the first ones."""
+    body = "".join("    %sfield_%d: u32,\n" % (visible, i) for i in range(fields))
+    writes = "".join("    a.field_%d = 1;\n" % i for i in range(written))
+    return {"crates/room/Cargo.toml": "", "crates/room/src/lib.rs": "mod a;\nmod b;\n",
+            "crates/room/src/a.rs": "pub(crate) struct A {\n%s}\n" % body, writer: "fn write(a: &mut A) {\n%s}\n" % writes}
+
+
+class Habits(unittest.TestCase):
+    """One test for each habit, named after it."""
+
+    def found(self, files):
+        """What the habit that the test is named after finds in a repository with these files."""
+        habit = getattr(tidy, self._testMethodName.removeprefix("test_"))
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in files.items():
+                path = os.path.join(root, name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            return list(habit(tidy.Tree(root)))
+
+    def one(self, files):
+        """Asserts that there is exactly one finding."""
+        found = self.found(files)
+        self.assertEqual(len(found), 1, found)
+
+    def none(self, files):
+        """Asserts that nothing is found."""
+        self.assertEqual(self.found(files), [])
+
+    def test_long_files(self):
+        self.one({"a.rs": "\n" * 901})
+        self.none({"a.rs": "\n" * 900, "Cargo.lock": "\n" * 2000})
+
+    def test_long_lines(self):
+        self.one({"a.rs": "// " + "x" * 118 + "\n"})
+        self.one({"a.md": "word " * 25 + "\n"})
+        self.one({"a.py": "é" * 121 + "\n"})
+        self.none({"a.rs": "é" * 120 + "\n", "a.json": "x" * 200, "tests/transcripts/get.txt": "x" * 200,
+                   "a.md": "| " + "x" * 200 + "\nhttps://" + "x" * 200 + "\n"})
+
+    def test_circles(self):
+        self.one(ring(4))
+        self.none(ring(3))
+
+    def test_open_structs(self):
+        self.one(wide(16, 16))
+        self.none(wide(16, 15))
+        self.none(wide(16, 16, visible=""))
+        self.one(wide(16, 16, visible="", writer="crates/room/src/a/below.rs"))
+
+    def test_metric_helps(self):
+        bad = ["Bytes of them.", "Of them, without a read.", "Flushes.", "1 while the flash works at all.",
+               "Keys and values of them.", "Times too many tombstones did, and everything was dropped.",
+               "Bytes of records that merges wrote", "The records worth it that found no room."]
+        for text in bad:
+            self.one({"crates/server/src/numbers.rs": METRIC % text})
+            self.one({"crates/cache/src/counters.rs": "counters! {\n    /// %s\n    merged,\n}\n" % text})
+        good = "Bytes of records that merges wrote to a generation."
+        self.none({"crates/server/src/numbers.rs": METRIC % good,
+                   "crates/cache/src/counters.rs": "counters! {\n    /// %s\n    merged,\n}\n" % good})
+
+    def test_flag_helps(self):
+        for text in ["worker threads", "as above, accepted and ignored", "of live items, the part that is written",
+                     "number of worker threads."]:
+            self.one({"src/cli/flags.rs": FLAGS % (text, "2")})
+        self.one({"src/cli/flags.rs": FLAGS % ("number of worker threads", "")})
+        for text in ["How many of them come with each GET", "Threads", "Their penalty in microseconds"]:
+            self.one({"src/cli/workbench/slabs.rs": ARGUMENT % text})
+        self.none({"src/cli/flags.rs": FLAGS % ("number of worker threads", "2"),
+                   "src/cli/workbench/slabs.rs": ARGUMENT % "Requests of each second, evenly spaced"})
+
+    def test_unsafe_elsewhere(self):
+        code = "fn f() { %s { g() } }\n" % UNSAFE
+        self.one({"crates/item/src/lib.rs": code})
+        self.none({"crates/index/src/lib.rs": code, "crates/item/src/lib.rs": "// %s\n" % UNSAFE})
+
+    def test_unsafe_without_reason(self):
+        code = "    %s { g() }\n" % UNSAFE
+        self.one({"crates/index/src/lib.rs": code})
+        self.none({"crates/index/src/lib.rs": "    // SAFETY: g asks for nothing.\n" + code})
+
+    def test_missing_forbid(self):
+        self.one({"crates/item/src/lib.rs": "//! Items.\n"})
+        self.none({"crates/item/src/lib.rs": "#![forbid(%s_code)]\n" % UNSAFE, "crates/index/src/lib.rs": ""})
+
+    def test_unfinished(self):
+        self.one({"a.rs": "// TO" + "DO: the rest\n"})
+        self.one({"a.rs": "fn f() { unimpl" + "emented!() }\n"})
+        self.none({"a.rs": "// todos\n"})
+
+    def test_machine_paths(self):
+        self.one({"a.md": "see /ho" + "me/someone/larder\n"})
+        self.none({"a.md": "see target/work/x and $ROOT/work/x\n"})
+
+    def test_registries(self):
+        address = "https://py" + "pi.org/simple\n"
+        self.one({"requirements.txt": address})
+        self.none({"Cargo.lock": address})
+
+    def test_documents(self):
+        all_there = {name + ("/0001.md" if name == "docs/decisions" else ""): "" for name in tidy.DOCUMENTS}
+        self.none(all_there)
+        del all_there["README.md"]
+        self.one(all_there)
+
+    def test_broken_links(self):
+        self.one({"docs/a.md": "[b](b.md)\n"})
+        self.none({"docs/a.md": "[b](b.md#part) [c](https://example.org)\n", "docs/b.md": ""})
+
+    def test_named_files(self):
+        self.one({"docs/a.md": "`docs/b.md`\n"})
+        self.none({"docs/a.md": "`docs/b.md` `docs/` `target/x` `GET/SET`\n", "docs/b.md": ""})
+
+    def test_white_space(self):
+        self.one({"a.rs": "fn f() {} \n"})
+        self.one({"a.rs": "fn f() {}"})
+        self.none({"a.rs": "fn f() {}\n", "a.md": "a line  \n"})
+
+    def test_every_habit_has_a_test(self):
+        for habit in tidy.HABITS:
+            self.assertTrue(hasattr(self, "test_" + habit.__name__), "no test of " + habit.__name__)
+
+
+class Structure(unittest.TestCase):
+    """How `structure.py` reads code."""
+
+    def edges(self, files):
+        """Which file knows which, by name."""
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in files.items():
+                path = os.path.join(root, name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            found = structure.Crate(root).edges()
+        return {("::".join(one), "::".join(other)) for one, others in found.items() for other in others}
+
+    def test_a_path_in_code_counts_and_one_in_a_comment_or_string_does_not(self):
+        files = {"lib.rs": "mod a;\nmod b;\n", "a.rs": "fn f() { crate::b::g() }\n", "b.rs": "pub fn g() {}\n"}
+        self.assertEqual(self.edges(files), {("a", "b")})
+        files["a.rs"] = "// crate::b::g()\nconst A: (&str, char) = (\"crate::b::g\", '\"');\n"
+        self.assertEqual(self.edges(files), set())
+
+    def test_a_re_export_is_followed_to_the_file_that_defines_the_name(self):
+        files = {"lib.rs": "mod a;\nmod b;\npub use b::B;\n", "a.rs": "use crate::B;\n", "b.rs": "pub struct B;\n"}
+        self.assertEqual(self.edges(files), {("a", "b")})
+
+    def test_a_file_that_uses_what_it_re_exports_knows_it(self):
+        files = {"lib.rs": "mod b;\npub use b::B;\nfn f(_: B) {}\n", "b.rs": "pub struct B;\n"}
+        self.assertEqual(self.edges(files), {("", "b")})
+
+    def test_tests_do_not_count(self):
+        files = {"lib.rs": "mod a;\nmod b;\n", "b.rs": "pub fn g() {}\n", "a/tests.rs": "use crate::b::g;\n",
+                 "a.rs": "#[cfg(test)]\nmod tests { use crate::b::g; }\n"}
+        self.assertEqual(self.edges(files), set())
+
+
+class Repository(unittest.TestCase):
+    """The habits look at what they mean to look at, in this repository."""
+
+    def test_the_texts_of_metrics_and_flags_are_found(self):
+        tree = tidy.Tree(tidy.REPOSITORY)
+        rust = [name for name in tree.files if name.endswith(".rs") and "/src/" in "/" + name]
+        metrics = [text for name in rust for text in wording.metrics(name, tree.text(name)) if name.startswith("crates/")]
+        flags = [flag for name in rust for flag in wording.flags(tree.text(name)) if name.startswith("src/")]
+        arguments = [text for name in rust for text in wording.arguments(tree.text(name))]
+        self.assertGreater(len(metrics), 100)
+        self.assertGreater(len(flags), 50)
+        self.assertGreater(len(arguments), 100)
+
+    def test_the_crates_are_found(self):
+        self.assertGreater(len(list(structure.sources(tidy.REPOSITORY))), 10)
+
+
+def main():
+    """Runs all; returns the exit status."""
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromModule(sys.modules[__name__]).run(result)
+    for test, text in result.failures + result.errors:
+        print("FAIL %s\n%s" % (test.id(), text))
+    failed = len(result.failures) + len(result.errors)
+    print("%d passed, %d failed, %d skipped" % (result.testsRun - failed, failed, len(result.skipped)))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
