@@ -1,9 +1,9 @@
-//! What the index structures of the flash tier cost a lookup, and to build: the fastest run of seven, and their median: other
-//! work on the machine only ever slows one down.
+//! The cost of the index structures of the flash tier: of a lookup in each, and of building them.
 //!
-//! `cargo bench -p larder-flash --bench structures`. Sizes are those of a segment of 64 MiB with items of 100 bytes (600,000),
-//! and of a log of 16 M entries. *hit*: hashes that were inserted; *miss*: others. Every lookup takes another hash, without order,
-//! so tables that are larger than the CPU's caches are read from memory.
+//! `cargo bench -p larder-flash --bench structures`. Each row has the fastest of seven runs and their median; other work on
+//! the machine makes a run slower, never faster. Sizes are those of a segment of 64 MiB with items of 100 bytes (600,000
+//! items), and of a log of 16 M entries. *hit* stands for hashes that were inserted, *miss* for others. Each lookup takes
+//! another hash, in no order, so tables that are larger than the CPU's caches are read from memory.
 
 use larder_flash::structures::{
     Candidates, Extent, ExtentTable, FenceBuilder, Filter, HitBits, IdSet, LogTable, generations,
@@ -23,7 +23,7 @@ fn hash(n: u64) -> u64 {
     x ^ (x >> 29)
 }
 
-/// Prints the nanoseconds that one of `of` things takes.
+/// Prints how long one of the `of` parts of the work takes, ns.
 fn cost(name: &str, of: u64, mut work: impl FnMut()) {
     let mut runs: Vec<f64> = (0..RUNS)
         .map(|_| {
@@ -36,7 +36,7 @@ fn cost(name: &str, of: u64, mut work: impl FnMut()) {
     println!("| {name} | {:.1} | {:.1} |", runs[0], runs[RUNS / 2]);
 }
 
-/// Of a million lookups, of items below `items` in no order.
+/// Prints the cost of a lookup: a million hits of items below `items` in no order, and a million misses.
 fn lookups(name: &str, items: u64, mut look: impl FnMut(u64)) {
     let mut state = items;
     let mut next = move || {

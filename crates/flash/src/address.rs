@@ -1,16 +1,20 @@
-//! Address pages: which generations may hold a hash, for those whose filters do not fit into memory.
+//! Address pages: which generations may hold a hash. They are on the device, for generations whose filters do not fit
+//! into memory.
 //!
-//! One run of segments in order of hash says it for all generations together: two reads then find a record, one of its address
-//! page and one of its data. Memory has the run's fences only, and, where there is some left, the pages that are asked for most.
-//! Every merge writes the run anew. A page is whole by itself:
+//! One run of segments in order of hash, the address run, covers all generations together. Two reads then find a
+//! record: one of its address page, one of its data. Memory has the fences of the run, and a cache of pages that were
+//! read often. Every merge writes a new run. A page is complete in itself:
 //!
 //! ```text
-//! first prefix u64 | entries u16 | generations u8 | 0 | their numbers u64 each | entries
+//! first prefix u64 | entries u16 | generations u8 | 0 u8 | number of each generation u64 ... | entries
+//!
+//! entry     LEB128 (7 bits a byte) of   (prefix - prefix of the entry before) << 5 | position of the generation
 //! ```
 //!
-//! An entry is the difference between the upper 44 bits of its hash (the prefix) and those of the entry before, and which of the
-//! page's generations it means, as one number of 5 bits and the rest, 7 bits a byte (LEB128): 3 bytes for a thousand million
-//! entries. At that number one absent hash in 16,000 has an entry. Entries of one prefix stay in one page.
+//! The prefix is the upper 44 bits of a hash. Entries of one prefix stay in one page. With a thousand million entries,
+//! an entry takes 3 bytes, and one absent hash in 16,000 has an entry.
+//!
+//! Lock: `ring` of the page cache, a leaf.
 
 use crate::device::{Device, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::fence::Fences;
@@ -25,53 +29,53 @@ pub(crate) const GENERATIONS_MAX: usize = 24;
 /// Bits of a hash that an entry keeps.
 const PREFIX_BITS: u32 = 44;
 const HEADER_BYTES: usize = 12;
-/// Bits of an entry that say which of the page's generations it means.
+/// Bits of an entry that name the position of its generation in the page.
 const SLOT_BITS: u32 = 5;
 const _: () = assert!(GENERATIONS_MAX <= 1 << SLOT_BITS);
-/// Longest entry.
+/// Length of the longest entry, bytes.
 const ENTRY_BYTES_MAX: usize = (PREFIX_BITS + SLOT_BITS).div_ceil(7) as usize;
-/// Bytes beside its payload that a cached page takes, about: its places in the map and in the ring.
+/// Memory that a cached page takes beside its payload, about, bytes: its entries in the map and in the ring.
 const CACHED_OVERHEAD_BYTES: usize = 112;
 
-/// What an entry keeps of a hash.
+/// The prefix of a hash: what an entry keeps of it.
 pub(crate) fn prefix_of(hash: u64) -> u64 {
     hash >> (64 - PREFIX_BITS)
 }
 
-/// Collects entries, in order, into pages.
+/// Collects entries, in order of their prefixes, into pages.
 pub(crate) struct PageWriter {
-    /// What entries of the run may mean, as every page repeats it.
+    /// Numbers of the generations that entries of the run may name. Every page repeats them.
     generations: Vec<u64>,
     page: Vec<u8>,
     entries: u16,
     first: u64,
     last: u64,
-    /// The prefix that is being collected, and the generations seen with it.
+    /// The prefix that is being collected, and a bit for each generation that has it.
     pending: Option<(u64, u32)>,
 }
 
-/// A page that is full: its payload, in two pieces, each with the hash that a segment's writer is to find it under.
+/// A page that is full.
 pub(crate) struct FullPage {
-    /// The lowest hash that is looked for here, and the highest.
+    /// The lowest and the highest hash that the page has an entry for.
     pub(crate) hashes: (u64, u64),
     /// The whole payload.
     pub(crate) payload: Vec<u8>,
 }
 
 impl PageWriter {
-    /// For entries that mean these generations, at most [`GENERATIONS_MAX`] of them.
+    /// A writer of entries that name these generations, at most [`GENERATIONS_MAX`] of them.
     pub(crate) fn new(generations: Vec<u64>) -> PageWriter {
         debug_assert!(generations.len() <= GENERATIONS_MAX);
         PageWriter { generations, page: Vec::new(), entries: 0, first: 0, last: 0, pending: None }
     }
 
-    /// What entries may mean.
+    /// Numbers of the generations that entries may name.
     pub(crate) fn generations(&self) -> &[u64] {
         &self.generations
     }
 
-    /// The next entry: its prefix is not below the one before. One that means none of the generations is left out. Gives a
-    /// page that became full.
+    /// Adds an entry, whose prefix is not below that of the entry before. An entry that names none of the generations
+    /// is left out. Returns a page that became full.
     pub(crate) fn push(&mut self, prefix: u64, generation: u64) -> Option<FullPage> {
         let slot = self.generations.iter().position(|number| *number == generation)?;
         match &mut self.pending {
@@ -87,7 +91,7 @@ impl PageWriter {
         }
     }
 
-    /// Writes the entries of the prefix that is complete.
+    /// Writes the entries of the prefix that was collected. Returns a page that became full.
     fn settle(&mut self) -> Option<FullPage> {
         let (prefix, slots) = self.pending.take()?;
         let bytes_max = ENTRY_BYTES_MAX + slots.count_ones() as usize;
@@ -119,7 +123,7 @@ impl PageWriter {
         Some(FullPage { hashes: (self.first << shift, self.last << shift | ((1 << shift) - 1)), payload })
     }
 
-    /// The last pages.
+    /// Returns the last pages.
     pub(crate) fn finish(mut self) -> [Option<FullPage>; 2] {
         [self.settle(), self.take_page()]
     }
@@ -155,7 +159,7 @@ struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// `None` if this is no address page.
+    /// The entries of a payload; `None` if it is no address page.
     fn of(payload: &'a [u8]) -> Option<Entries<'a>> {
         let (header, rest) = payload.split_at_checked(HEADER_BYTES)?;
         let prefix = u64::from_le_bytes(header[..8].try_into().ok()?);
@@ -165,7 +169,8 @@ impl<'a> Entries<'a> {
         whole.then_some(Entries { generations: generations.as_chunks().0, left, prefix, code })
     }
 
-    /// The next one: prefix and number of the generation; `Some(None)` at the end, `None` if the page makes no sense.
+    /// The next entry: its prefix and the number of its generation. `Some(None)` at the end, `None` if the page is not
+    /// valid.
     fn next(&mut self) -> Option<Option<(u64, u64)>> {
         if self.left == 0 {
             return Some(None);
@@ -178,7 +183,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Calls `found` with every generation that address pages name for the hash; `false` if one is no address page.
+/// Calls `found` with each generation that address pages name for a hash; `false` if one of them is no address page.
 pub(crate) fn entries_of(payload: &[u8], hash: u64, mut found: impl FnMut(u64)) -> bool {
     payload.chunks(PAYLOAD_BYTES).all(|page| entries_of_page(page, hash, &mut found))
 }
@@ -199,53 +204,53 @@ fn entries_of_page(payload: &[u8], hash: u64, found: &mut impl FnMut(u64)) -> bo
     }
 }
 
-/// An address page to be read.
+/// Address pages to be read for a hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AddressPages {
-    /// Its zone, and its number in it.
+    /// The zone.
     pub(crate) zone: ZoneId,
-    /// See `zone`.
+    /// Number of the first page in the zone.
     pub(crate) page: u32,
-    /// 1; 2 or hardly ever more where the hash is too near the border between pages.
+    /// How many pages: 1, or seldom more where the hash is near the border between two pages.
     pub(crate) pages: u32,
-    /// Sequence of its segment: what [`crate::page::compact`] checks.
+    /// Sequence of the segment, which [`crate::page::compact`] checks.
     pub(crate) sequence: u64,
 }
 
 impl AddressPages {
-    /// What it is cached under.
+    /// The key of the first page in the cache.
     pub(crate) fn key(&self) -> PageKey {
         PageKey { sequence: self.sequence, page: self.page }
     }
 }
 
-/// A page of a segment; no two are alike, ever.
+/// The name of a page: no two pages ever have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct PageKey {
     sequence: u64,
     page: u32,
 }
 
-/// One segment of a run.
+/// One segment of an address run.
 #[derive(Debug)]
 pub(crate) struct AddressSegment {
-    /// Its data pages: address pages.
+    /// Its data pages, which are address pages.
     pub(crate) run: Run,
     first_hash: u64,
     fences: Fences,
 }
 
-/// A run: all generations' entries, as one merge wrote them.
+/// An address run: the entries of all generations, as one merge has written them.
 #[derive(Debug)]
 pub(crate) struct AddressRun {
     segments: Box<[AddressSegment]>,
-    /// Generations whose every record has an entry.
+    /// Numbers of the generations whose records all have an entry.
     covers: Vec<u64>,
 }
 
 impl AddressRun {
-    /// Of segments as a merge has written them, for these generations, or as a restart has found them; those without
-    /// records (the mark that a merge came to its end) included. `None` if that mark is missing.
+    /// The run of segments that a merge has written or a restart has found, in any order, for the generations `covers`.
+    /// Among them must be the segment without records that marks the end of the merge: `None` if it is missing.
     pub(crate) fn of(segments: Vec<SegmentFacts>, covers: Vec<u64>) -> Option<AddressRun> {
         let number = segments.first()?.head.generation;
         let marked = segments.iter().any(|facts| facts.items == 0);
@@ -262,7 +267,7 @@ impl AddressRun {
         Some(AddressRun { segments: segments.into(), covers })
     }
 
-    /// The generations that the pages of a run name, from its first page; none if that cannot be read.
+    /// Reads from the first page of a run which generations it names; none if that page cannot be read.
     pub(crate) fn covered(device: &dyn Device, segments: &[SegmentFacts]) -> Vec<u64> {
         let Some(facts) = segments.iter().find(|facts| facts.items > 0) else { return Vec::new() };
         let (run, mut page) = (Run::of(facts), PageBuffer::new(1));
@@ -275,7 +280,7 @@ impl AddressRun {
         })
     }
 
-    /// Whether every record of this generation has an entry.
+    /// Whether all records of the generation of this number have an entry.
     pub(crate) fn covers(&self, generation: u64) -> bool {
         self.covers.contains(&generation)
     }
@@ -285,7 +290,7 @@ impl AddressRun {
         &self.segments
     }
 
-    /// The page that names the generations of a hash, if any does.
+    /// The page that has the entries of a hash, if there is one.
     pub(crate) fn page(&self, hash: u64) -> Option<AddressPages> {
         let index = self.segments.partition_point(|segment| segment.first_hash <= hash).checked_sub(1)?;
         let segment = &self.segments[index];
@@ -298,7 +303,7 @@ impl AddressRun {
         })
     }
 
-    /// Bytes of memory.
+    /// Memory taken, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let fences = |segment: &AddressSegment| segment.fences.bytes() - size_of::<Fences>();
         let segments: usize = self.segments.iter().map(fences).sum();
@@ -306,22 +311,22 @@ impl AddressRun {
     }
 }
 
-/// Reads a run from its first entry to its last.
+/// Reads an address run from its first entry to its last.
 pub(crate) struct RunStream<'a> {
     device: &'a dyn Device,
     run: Arc<AddressRun>,
     segment: usize,
     page: u32,
     chunk_pages: u32,
-    /// Entries that were read and not yet taken, last first.
+    /// Entries that were read and not taken yet, the last one first.
     entries: Vec<(u64, u64)>,
     pages_read: u64,
-    /// Whether a page could not be read: then entries are missing.
+    /// Whether a page could not be read, so that entries are missing.
     damaged: bool,
 }
 
 impl<'a> RunStream<'a> {
-    /// Reads `chunk_pages` pages at a time.
+    /// A stream that reads `chunk_pages` pages at a time.
     pub(crate) fn new(device: &'a dyn Device, run: Arc<AddressRun>, chunk_pages: u32) -> RunStream<'a> {
         let chunk_pages = chunk_pages.max(1);
         RunStream {
@@ -336,13 +341,13 @@ impl<'a> RunStream<'a> {
         }
     }
 
-    /// The next entry: prefix and generation.
+    /// The next entry: its prefix and the number of its generation.
     pub(crate) fn peek(&mut self) -> Option<(u64, u64)> {
         while self.entries.is_empty() && self.read() {}
         self.entries.last().copied()
     }
 
-    /// Takes what was peeked at.
+    /// Takes the entry that [`RunStream::peek`] returned.
     pub(crate) fn take(&mut self) {
         self.entries.pop();
     }
@@ -357,7 +362,7 @@ impl<'a> RunStream<'a> {
         self.damaged
     }
 
-    /// Reads the next pages; false at the end.
+    /// Reads the next pages; `false` at the end.
     fn read(&mut self) -> bool {
         let Some(segment) = self.run.segments.get(self.segment) else { return false };
         let run = segment.run;
@@ -393,72 +398,76 @@ impl<'a> RunStream<'a> {
     }
 }
 
-/// Address pages in memory: those that were asked for since the hand came by (CLOCK).
+/// A cache of address pages, replaced by CLOCK: a page that was used since the cursor passed it stays for another
+/// round.
 pub(crate) struct PageCache {
-    slots_max: usize,
+    pages_max: usize,
     ring: Mutex<Ring>,
 }
 
 #[derive(Default)]
 struct Ring {
-    slots: Vec<Slot>,
-    places: HashMap<PageKey, usize>,
-    hand: usize,
+    pages: Vec<CachedPage>,
+    /// The position in `pages` of each.
+    positions: HashMap<PageKey, usize>,
+    /// The position that is looked at next for a page to replace.
+    cursor: usize,
 }
 
-struct Slot {
+struct CachedPage {
     key: PageKey,
     payload: Arc<[u8]>,
-    asked: bool,
+    /// Whether the page was used since the cursor passed it.
+    used: bool,
 }
 
 impl PageCache {
-    /// As many pages as fit into so many bytes.
+    /// An empty cache of as many pages as fit into `bytes_max`.
     pub(crate) fn new(bytes_max: u64) -> PageCache {
-        let slots_max = (bytes_max / (PAYLOAD_BYTES + CACHED_OVERHEAD_BYTES) as u64) as usize;
-        PageCache { slots_max, ring: Mutex::new(Ring::default()) }
+        let pages_max = (bytes_max / (PAYLOAD_BYTES + CACHED_OVERHEAD_BYTES) as u64) as usize;
+        PageCache { pages_max, ring: Mutex::new(Ring::default()) }
     }
 
-    /// Bytes of memory when it is full.
+    /// Memory taken when the cache is full, bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.slots_max * (PAYLOAD_BYTES + CACHED_OVERHEAD_BYTES)) as u64
+        (self.pages_max * (PAYLOAD_BYTES + CACHED_OVERHEAD_BYTES)) as u64
     }
 
-    /// A page's payload, if it is here.
+    /// The payload of a page, if it is cached.
     pub(crate) fn get(&self, key: PageKey) -> Option<Arc<[u8]>> {
-        if self.slots_max == 0 {
+        if self.pages_max == 0 {
             return None;
         }
         let mut ring = self.ring.lock().expect("no panic under this lock");
-        let place = *ring.places.get(&key)?;
-        let slot = &mut ring.slots[place];
-        slot.asked = true;
-        Some(slot.payload.clone())
+        let position = *ring.positions.get(&key)?;
+        let page = &mut ring.pages[position];
+        page.used = true;
+        Some(page.payload.clone())
     }
 
-    /// Keeps a page, in the place of one that was not asked for lately. More than one page is not kept.
+    /// Caches a page in place of one that was not used lately. Nothing is cached if `payload` is not that of one page.
     pub(crate) fn put(&self, key: PageKey, payload: &[u8]) {
-        if self.slots_max == 0 || payload.len() != PAYLOAD_BYTES {
+        if self.pages_max == 0 || payload.len() != PAYLOAD_BYTES {
             return;
         }
-        let slot = Slot { key, payload: payload.into(), asked: false };
+        let page = CachedPage { key, payload: payload.into(), used: false };
         let mut ring = self.ring.lock().expect("no panic under this lock");
-        if ring.places.contains_key(&key) {
+        if ring.positions.contains_key(&key) {
             return;
         }
-        if ring.slots.len() < self.slots_max {
-            let place = ring.slots.len();
-            ring.slots.push(slot);
-            ring.places.insert(key, place);
+        if ring.pages.len() < self.pages_max {
+            let position = ring.pages.len();
+            ring.pages.push(page);
+            ring.positions.insert(key, position);
             return;
         }
         loop {
-            let hand = ring.hand;
-            ring.hand = (hand + 1) % ring.slots.len();
-            if !std::mem::take(&mut ring.slots[hand].asked) {
-                let gone = std::mem::replace(&mut ring.slots[hand], slot);
-                ring.places.remove(&gone.key);
-                ring.places.insert(key, hand);
+            let cursor = ring.cursor;
+            ring.cursor = (cursor + 1) % ring.pages.len();
+            if !std::mem::take(&mut ring.pages[cursor].used) {
+                let gone = std::mem::replace(&mut ring.pages[cursor], page);
+                ring.positions.remove(&gone.key);
+                ring.positions.insert(key, cursor);
                 return;
             }
         }

@@ -1,18 +1,19 @@
-//! A cuckoo hash table of small slots. A slot has a few bits of the hash (the tag) and a payload, and is in one of two buckets.
+//! A cuckoo hash table of small slots. A slot has a few bits of the hash (the tag) and a payload, and is in one of two
+//! buckets.
 //!
 //! ```text
 //!  bucket, one word     | slot 3 | slot 2 | slot 1 | slot 0 |      slot   | tag | payload |      0 = empty
 //! ```
 //!
-//! The second bucket of a slot follows from its first bucket and its tag, so the writer can move a slot to its other bucket without
-//! knowing its hash. An entry that finds no slot goes to a small stash.
+//! The second bucket of a slot follows from its first bucket and its tag, so the writer can move a slot to its other
+//! bucket without knowing its hash. An entry that finds no slot goes to a small stash.
 //!
-//! Readers take no lock and never wait. One writer at a time makes room by moving slots. It writes the copy, then counts the move,
-//! then overwrites the original. A reader that finds the entry in neither bucket has seen the overwritten original, so it also
-//! sees the new count, and looks again.
+//! Readers take no lock and never wait. One writer at a time makes room by moving slots. It writes the copy, then
+//! counts the move, then overwrites the original. A reader that finds the entry in neither bucket has seen the
+//! overwritten original, so it also sees the new count, and looks again.
 //!
-//! The same entry may be in the table more than once, for two keys whose hashes agree so far. Each insertion adds one entry, and
-//! each removal takes one.
+//! The same entry may be in the table more than once, for two keys whose hashes agree so far. Each insertion adds one
+//! entry, and each removal takes one.
 //!
 //! Lock: `writer`, a leaf.
 
@@ -28,8 +29,9 @@ const SEARCH_MAX: usize = if cfg!(loom) { 8 } else { 512 };
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableFull;
 
-/// A table with `SLOTS` slots of `SLOT_BITS` bits in each bucket. The upper `TAG_BITS` of a slot are the tag, the others the payload. A
-/// slot of zeros is empty, and no payload is 0. All slots of a bucket share one word, or each has 64 bits.
+/// A table with `SLOTS` slots of `SLOT_BITS` bits in each bucket. The upper `TAG_BITS` of a slot are the tag, the
+/// others the payload. A slot of zeros is empty, and no payload is 0. All slots of a bucket share one word, or each has
+/// 64 bits.
 pub(crate) struct Cuckoo<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> {
     words: Box<[AtomicU64]>,
     buckets: u64,
@@ -123,7 +125,8 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
     /// The other bucket of a slot with this tag in this bucket. The other bucket of that one is this bucket.
     #[inline]
     fn other(&self, bucket: u64, tag: u64) -> u64 {
-        // The tag is mixed: with a plain multiple of it, moves would reach few buckets, and the table would be full too soon.
+        // The tag is mixed: with a plain multiple of it, moves would reach few buckets, and the table would be full too
+        // soon.
         let spread = (tag + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let spread = (spread ^ (spread >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32;
         let sum = (spread * self.buckets) >> 32;
@@ -150,8 +153,8 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         Self::part(self.word(bucket, slot).load(Relaxed), slot)
     }
 
-    /// Called only by the writer, so nothing changes between the load and the store. Release pairs with the readers' Acquire: a
-    /// reader that sees what overwrote a slot also sees that the slot was moved.
+    /// Called only by the writer, so nothing changes between the load and the store. Release pairs with the readers'
+    /// Acquire: a reader that sees what overwrote a slot also sees that the slot was moved.
     fn set(&self, bucket: u64, slot: usize, value: u64) {
         let word = self.word(bucket, slot);
         if SLOT_BITS == 64 {
@@ -163,17 +166,8 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         }
     }
 
-    /// Prefetches the cache lines that a lookup of this hash reads, by loads whose results are not used.
-    #[inline]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        let position = self.position(hash);
-        let loaded =
-            (self.word(position.first, 0).load(Relaxed), self.word(position.second, 0).load(Relaxed));
-        std::hint::black_box(loaded);
-    }
-
-    /// Calls `found` with the payload of each entry that may be of this hash. If a slot was moved meanwhile, some payloads come
-    /// more than once.
+    /// Calls `found` with the payload of each entry that may be of this hash. If a slot was moved meanwhile, some
+    /// payloads come more than once.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut found: impl FnMut(u64)) {
         let position = self.position(hash);
@@ -246,7 +240,8 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         Ok(())
     }
 
-    /// Makes a slot in one of the two buckets empty: finds the nearest empty slot that moves can bring there, and moves it.
+    /// Makes a slot in one of the two buckets empty: finds the nearest empty slot that moves can bring there, and moves
+    /// it.
     fn make_room(
         &self,
         writer: &mut Writer,
@@ -278,7 +273,8 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         None
     }
 
-    /// Whether the way to a step comes through a bucket. A way through a bucket twice would move a slot that it has moved already.
+    /// Whether the way to a step comes through a bucket. A way through a bucket twice would move a slot that it has
+    /// moved already.
     fn leads_through(&self, search: &[Step], mut step: usize, bucket: u64) -> bool {
         loop {
             if search[step].bucket == bucket {
@@ -302,8 +298,8 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         (search[step].bucket, slot)
     }
 
-    /// Release: this store comes after that of the copy. The store that overwrites the original is Release as well, and comes after
-    /// this one.
+    /// Release: this store comes after that of the copy. The store that overwrites the original is Release as well, and
+    /// comes after this one.
     fn count_move(&self) {
         self.moves.store(self.moves.load(Relaxed) + 1, Release);
     }
@@ -319,11 +315,13 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
     }
 
     /// Entries in the stash.
+    #[cfg(test)]
     pub(crate) fn stashed(&self) -> u64 {
         self.stashed.load(Relaxed)
     }
 
-    /// Removes entries that may be of this hash, if `wanted` says yes to their payload: all of them, or the first one. Says how many.
+    /// Removes entries that may be of this hash, if `wanted` says yes to their payload: all of them, or the first one.
+    /// Says how many.
     pub(crate) fn remove(&self, hash: u64, all: bool, wanted: impl Fn(u64) -> bool) -> u64 {
         let position = self.position(hash);
         let mut writer = self.lock();
@@ -357,9 +355,9 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         self.stashed.store(self.stashed.load(Relaxed) - 1, Release);
     }
 
-    /// Removes all entries to whose payload `dead` says yes, and says how many. It takes the lock for 4096 buckets at a time, and
-    /// calls `between` after each time. Meanwhile [`Cuckoo::insert`] must get the same `dead`, or it may move dead entries
-    /// to buckets that were swept already.
+    /// Removes all entries to whose payload `dead` says yes, and says how many. It takes the lock for 4096 buckets at a
+    /// time, and calls `between` after each time. Meanwhile [`Cuckoo::insert`] must get the same `dead`, or it may move
+    /// dead entries to buckets that were swept already.
     pub(crate) fn sweep(&self, dead: impl Fn(u64) -> bool, between: &mut dyn FnMut()) -> u64 {
         const BUCKETS: u64 = 4096;
         let goes = |slot: u64| slot != 0 && dead(slot & (u64::MAX >> (64 - Self::PAYLOAD_BITS)));

@@ -1,22 +1,23 @@
 //! Dead extents: extents on the device that are not the newest version of their key any more.
 //!
-//! When something newer replaces an extent, the extent table drops its entry. The device still has the extent until its zone is
-//! erased, and a restart would find it. Therefore the record that replaced it carries a mark in the foot of its segment
-//! ([`crate::record::Record::supersedes_extent`]). A record that replaces the marked one must carry the mark too, and a tombstone
-//! with the mark must be kept. This set says for which hashes that is so.
+//! When something newer replaces an extent, the extent table drops its entry. The device still has the extent until its
+//! zone is erased, and a restart would find it. Therefore the record that replaced it carries a mark in the foot of its
+//! segment ([`crate::record::Record::supersedes_extent`]). A record that replaces the marked one must carry the mark
+//! too, and a tombstone with the mark must be kept. This set says for which hashes that is so.
 //!
-//! Example: a value of 8 KB is stored under key `a` (an extent), then a value of 10 bytes. The second record carries the mark. If
-//! `a` is deleted before the extent's zone is erased, the tombstone carries the mark as well.
+//! Example: a value of 8 KB is stored under key `a` (an extent), then a value of 10 bytes. The second record carries
+//! the mark. If `a` is deleted before the extent's zone is erased, the tombstone carries the mark as well.
 //!
-//! The set keeps 32 bits of a hash, so it may name a hash too many; a needless mark costs eight bytes in a foot. If the set would
-//! outgrow its memory, it forgets an extent, and from then on names every hash until the segments of all forgotten extents are
-//! erased.
+//! The set keeps 32 bits of a hash, so it may name a hash too many; a needless mark costs eight bytes in a foot. If the
+//! set would outgrow its memory, it forgets an extent, and from then on names every hash until the segments of all
+//! forgotten extents are erased.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Memory for one extent, bytes: its entry in the list of its segment, and in the map of counts at the map's lowest load.
+/// Memory for one extent, bytes: its entry in the list of its segment, and in the map of counts at the map's lowest
+/// load.
 const EACH_BYTES: u64 = 8 + 18;
 
 /// The set. The append lock guards it.
@@ -44,7 +45,8 @@ impl DeadExtents {
         DeadExtents { bytes_max, ..DeadExtents::default() }
     }
 
-    /// True while the set has any hash. A thread that does not find an extent in the table any more, because it died, sees true.
+    /// True while the set has any hash. A thread that does not find an extent in the table any more, because it died,
+    /// sees true.
     pub(crate) fn any(&self) -> Arc<AtomicBool> {
         self.any.clone()
     }
@@ -66,7 +68,8 @@ impl DeadExtents {
         self.forgotten.is_some() || self.counts.contains_key(&folded(hash))
     }
 
-    /// Removes the extents of a segment that no restart finds any more. `oldest` is the oldest extents segment that is left.
+    /// Removes the extents of a segment that no restart finds any more. `oldest` is the oldest extents segment that is
+    /// left.
     pub(crate) fn release(&mut self, segment: u64, oldest: Option<u64>) {
         let dead = self.segments.remove(&segment).unwrap_or_default();
         self.len -= dead.len() as u64;

@@ -4,12 +4,13 @@
 const BUCKETS: usize = 64;
 /// The last bucket: bytes that never expire, or later than 42 days.
 const NEVER: usize = BUCKETS - 1;
-/// The width of the first four buckets, seconds. After them there are four buckets for each doubling of the time. Bucket 62 ends
-/// after 42 days.
+/// The width of the first four buckets, seconds. After them there are four buckets for each doubling of the time.
+/// Bucket 62 ends after 42 days.
 const NARROWEST_S: u32 = 32;
 
-/// Bytes by the time at which they expire, counted from the moment when the histogram was begun. A bucket is at most a quarter as
-/// wide as the time from the beginning to it, so the answer for a time is that of a time at most a quarter off.
+/// Bytes by the time at which they expire, counted from the moment when the histogram was begun. A bucket is at most a
+/// quarter as wide as the time from the beginning to it, so the answer for a time is that of a time at most a quarter
+/// off.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExpiryHistogram {
     base_unix_s: u32,
@@ -79,7 +80,8 @@ impl ExpiryHistogram {
     /// How many bytes [`ExpiryHistogram::to_bytes`] appends.
     pub const ENCODED_BYTES: usize = 4 + 4 * BUCKETS;
 
-    /// Appends the histogram in the form that [`ExpiryHistogram::from_bytes`] reads: the beginning and the buckets, little endian.
+    /// Appends the histogram in the form that [`ExpiryHistogram::from_bytes`] reads: the beginning and the buckets,
+    /// little endian.
     pub fn to_bytes(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.base_unix_s.to_le_bytes());
         self.bytes.iter().for_each(|bytes| out.extend_from_slice(&bytes.to_le_bytes()));

@@ -72,8 +72,8 @@ impl ExtentTable {
         self.table.insert(hash, extent.pack(), |payload| self.is_dying(payload))
     }
 
-    /// Every position that was inserted for this hash and not removed, and seldom one of another hash. Each comes once, the
-    /// highest address first.
+    /// Every position that was inserted for this hash and not removed, and seldom one of another hash. Each comes once,
+    /// the highest address first.
     pub fn candidates(&self, hash: u64) -> Extents {
         let mut found = Extents { extents: [Extent { address: 0, pages: 0 }; EXTENTS_MAX], len: 0 };
         self.table.find(hash, |payload| {
@@ -87,19 +87,20 @@ impl ExtentTable {
         found
     }
 
-    /// Removes all entries that may be of this hash, and says how many. Once in 4000 times the entry of another key goes as well;
-    /// the caller makes sure that no older version of that key is found then.
+    /// Removes all entries that may be of this hash, and says how many. Once in 4000 times the entry of another key
+    /// goes as well; the caller makes sure that no older version of that key is found then.
     pub fn remove_matching(&self, hash: u64) -> u64 {
         self.table.remove(hash, true, |_| true)
     }
 
     /// Removes the entry of this hash with this address; `false` if there is none.
-    pub fn remove(&self, hash: u64, address: u64) -> bool {
+    #[cfg(test)]
+    pub(crate) fn remove(&self, hash: u64, address: u64) -> bool {
         self.table.remove(hash, false, |payload| Extent::unpack(payload).address == address) > 0
     }
 
-    /// Removes all entries with these addresses, and says how many. No such entry may be inserted meanwhile. One sweep at a time;
-    /// `between` is called now and then, without the writer's lock.
+    /// Removes all entries with these addresses, and says how many. No such entry may be inserted meanwhile. One sweep
+    /// at a time; `between` is called now and then, without the writer's lock.
     pub fn sweep_zone(&self, addresses: Range<u64>, between: &mut dyn FnMut()) -> u64 {
         self.mark_dying(&addresses);
         let swept = self.table.sweep(|payload| addresses.contains(&Extent::unpack(payload).address), between);
@@ -116,12 +117,6 @@ impl ExtentTable {
     /// The class of a hash: equal for all hashes that the table cannot tell apart.
     pub(crate) fn class(&self, hash: u64) -> u64 {
         self.table.class(hash)
-    }
-
-    /// Prefetches the cache lines that [`ExtentTable::candidates`] reads.
-    #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        self.table.prefetch(hash);
     }
 
     /// The number of entries.

@@ -3,13 +3,14 @@
 //! ```text
 //!  page      0        1        2    ...     128       129   ...            last
 //!  anchors   exact first hash                exact first hash              last hash of all
-//!  fences    | 15 bits | S |  one for each page: its first hash, as a fraction (n / 32767) between the anchors around it
+//!  fences    | 15 bits | S |  one for each page: its first hash, as a fraction between two anchors
 //! ```
 //!
-//! The anchors are exact: the first hash of every 128th page. The fence of a page says where its first hash lies between the two
-//! anchors around it. Where hashes are spread evenly, a step of a fence is 1/256 of a page. The bit S says that the page before
-//! has records with the same fence as the first record of this page. So the answer is a range of pages that always contains
-//! the right one, and is seldom wider than that page and the next one, onto which its last record may run on.
+//! The anchors are exact: the first hash of every 128th page. The fence of a page says where its first hash lies
+//! between the two anchors around it. Where hashes are spread evenly, a step of a fence is 1/256 of a page. The bit S
+//! says that the page before has records with the same fence as the first record of this page. So the answer is a range
+//! of pages that always contains the right one, and is seldom wider than that page and the next one, onto which its
+//! last record may run on.
 
 /// Pages between two anchors: fences and anchors take `2 + 8 / 128` bytes a page.
 const BLOCK: usize = 128;
@@ -21,7 +22,8 @@ const STEPS: u64 = (1 << 15) - 1;
 pub struct Pages {
     /// Number of the first one, counted from the segment's first data page.
     pub first: u32,
-    /// How many. 2 in most cases, 1 at the end of a segment, seldom 3 or more; 0 if no record of the segment can have the hash.
+    /// How many. 2 in most cases, 1 at the end of a segment, seldom 3 or more; 0 if no record of the segment can have
+    /// the hash.
     pub count: u32,
 }
 
@@ -37,7 +39,8 @@ pub struct Fences {
 /// The position of a hash between two anchors, in steps.
 #[inline]
 fn step(hash: u64, anchor: u64, next: u64) -> u64 {
-    // Shifted so that the product fits into 64 bits. The bits that are lost are far below a step, and the order of hashes stays.
+    // Shifted so that the product fits into 64 bits. The bits that are lost are far below a step, and the order of
+    // hashes stays.
     let span = next - anchor;
     let shift = 32u32.saturating_sub(span.leading_zeros());
     let (way, span) = ((hash - anchor) >> shift, span >> shift);
@@ -47,7 +50,8 @@ fn step(hash: u64, anchor: u64, next: u64) -> u64 {
 /// Builds fences from the hashes of a segment's records, as they are written.
 #[derive(Default, Debug)]
 pub struct FenceBuilder {
-    /// For each page: the hash of the first record that begins there, and the hash of the last record that begins before the page.
+    /// For each page: the hash of the first record that begins there, and the hash of the last record that begins
+    /// before the page.
     pages: Vec<(u64, u64)>,
     begun: bool,
     last: u64,
@@ -59,7 +63,8 @@ impl FenceBuilder {
         FenceBuilder::default()
     }
 
-    /// Adds the next record: its hash, and the data page that it begins on. Neither may be lower than that of the record before.
+    /// Adds the next record: its hash, and the data page that it begins on. Neither may be lower than that of the
+    /// record before.
     pub fn push(&mut self, page: u32, hash: u64) {
         debug_assert!(self.pages.len() <= page as usize + 1 && (self.last <= hash || !self.begun));
         let begins = page as usize >= self.pages.len();
@@ -95,9 +100,9 @@ impl FenceBuilder {
 }
 
 impl Fences {
-    /// Builds fences where only the first hash of each data page is known (a page on which no record begins repeats that of the next
-    /// page). They are less exact than those of a [`FenceBuilder`]: a hash that is a page's first is looked for on the page
-    /// before as well, and a hash above the last page's first is always looked for.
+    /// Builds fences where only the first hash of each data page is known (a page on which no record begins repeats
+    /// that of the next page). They are less exact than those of a [`FenceBuilder`]: a hash that is a page's first is
+    /// looked for on the page before as well, and a hash above the last page's first is always looked for.
     pub fn build(first_hashes: &[u64]) -> Fences {
         let mut builder = FenceBuilder::new();
         let last = first_hashes.len().saturating_sub(1);
@@ -163,15 +168,16 @@ impl Fences {
         size_of::<Fences>() as u64 + 2 * pages + 8 * (pages.div_ceil(BLOCK as u64) + 1)
     }
 
-    /// Appends the fences in the form that [`Fences::from_bytes`] reads: the number of pages, anchors, fences, little endian.
+    /// Appends the fences in the form that [`Fences::from_bytes`] reads: the number of pages, anchors, fences, little
+    /// endian.
     pub fn to_bytes(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.pages.len() as u32).to_le_bytes());
         self.anchors.iter().for_each(|anchor| out.extend_from_slice(&anchor.to_le_bytes()));
         self.pages.iter().for_each(|page| out.extend_from_slice(&page.to_le_bytes()));
     }
 
-    /// Reads fences; `None` if the bytes are no fences. Whatever the bytes are, no answer names a page beyond the number of pages at
-    /// their beginning.
+    /// Reads fences; `None` if the bytes are no fences. Whatever the bytes are, no answer names a page beyond the
+    /// number of pages at their beginning.
     pub fn from_bytes(bytes: &[u8]) -> Option<Fences> {
         let (pages, rest) = bytes.split_first_chunk::<4>()?;
         let pages = u32::from_le_bytes(*pages) as usize;

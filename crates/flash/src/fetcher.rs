@@ -1,7 +1,8 @@
 //! The reader of one thread: its lookups, none of which blocks.
 //!
-//! The caller begins a lookup with a token ([`Fetcher::begin`]). If it needs a read, the read is queued; [`Fetcher::kick`] hands all
-//! queued reads to the device, and [`Fetcher::poll`] returns the results by their tokens once [`Fetcher::fd`] is readable.
+//! The caller begins a lookup with a token ([`Fetcher::begin`]). If it needs a read, the read is queued;
+//! [`Fetcher::kick`] hands all queued reads to the device, and [`Fetcher::poll`] returns the results by their tokens
+//! once [`Fetcher::fd`] is readable.
 
 use crate::address::AddressPages;
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue};
@@ -20,13 +21,14 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Pages of a pooled buffer: what most lookups read.
+/// Pages of a pooled buffer: most reads have this length.
 const POOLED_PAGES: usize = 2;
-/// Bytes that each thread is sure to have for reading; what it needs beyond them it shares with the others.
+/// Memory that each reader has for itself, bytes. What it needs beyond that, it takes from the memory that all readers
+/// share.
 const RESERVE_BYTES: u64 = 2 * (POOLED_PAGES * PAGE_BYTES) as u64;
-/// Reads in flight, at most.
+/// Reads in flight of one reader at most.
 const DEPTH_MAX: u64 = 128;
-/// Times a lookup begins again because its buffer was written, or its zone reclaimed, while it looked.
+/// How often a lookup collects its targets again because a buffer was written, or a zone reclaimed, meanwhile.
 const RESTARTS_MAX: u32 = 8;
 
 /// How much memory reading may take.
@@ -63,20 +65,20 @@ pub struct Fetcher {
     borrowed: u64,
 }
 
-/// What came of beginning a fetch.
+/// The result of beginning a lookup.
 #[derive(Debug)]
 pub enum Begun {
-    /// It is not on flash.
+    /// The item is not on flash.
     Absent,
-    /// It was still in a segment in memory.
+    /// The item was in a segment that is still in memory.
     Here(Found),
-    /// It comes through [`Fetcher::poll`] with the token.
+    /// A read is queued. The result comes through [`Fetcher::poll`], with the token.
     Started,
-    /// The queue is full: poll first.
+    /// The queue of reads is full: call [`Fetcher::poll`] first.
     Busy,
 }
 
-/// What is being read.
+/// The pages that a lookup reads.
 enum Reading {
     Segment(Arc<Segment>, PageRun),
     Generation(DataPages),
@@ -101,18 +103,19 @@ struct Pending {
     cas: u64,
     part: u32,
     stamp: Stamp,
-    /// What is left to look at, the next one last.
+    /// Targets that are left, the next one last.
     targets: Vec<Target>,
-    /// What comes after all of them.
+    /// The search of generations, which comes after all targets.
     generations: Option<Search>,
     /// The pages that are being read.
     reading: Option<Reading>,
+    /// Reads so far.
     reads: u32,
     restarts: u32,
 }
 
 impl Pending {
-    /// Bytes of the pages that are to be read.
+    /// Memory for the pages that are to be read, bytes.
     fn read_bytes(&self) -> u64 {
         self.reading.as_ref().map_or(0, |reading| reading.run().count as u64 * PAGE_BYTES as u64)
     }
@@ -122,14 +125,19 @@ impl Pending {
     }
 }
 
-/// How far a lookup went without waiting.
+/// Where a lookup stopped.
 enum Went {
+    /// At its end.
     End(Option<Found>),
-    /// Pages have to be read.
+    /// At pages that must be read.
     Read,
 }
 
 impl Fetcher {
+    /// A reader that uses a queue of the device.
+    ///
+    /// # Errors
+    /// The device has no room for another queue, or there is no memory for the buffers of another reader.
     pub(crate) fn new(
         lookup: Lookup,
         device: &dyn Device,
@@ -138,7 +146,7 @@ impl Fetcher {
         let failed =
             |what: &str, error: &dyn std::fmt::Display| FlashError(format!("flash: {what}: {error}"));
         let longest = (limits.part_bytes_max + 4 * PAGE_BYTES) as u64;
-        // What is left has to do for the longest read, whoever needs it.
+        // The longest read must fit beside the reserves of all readers.
         let left = limits.bytes_max.saturating_sub(longest);
         let taken = lookup.status.counters.read_bytes.fetch_add(RESERVE_BYTES, Relaxed) + RESERVE_BYTES;
         if taken > left {
@@ -156,7 +164,7 @@ impl Fetcher {
         let data = epoll::EventData::new_u64(0);
         epoll::add(&epoll, &*commits, data, epoll::EventFlags::IN)
             .map_err(|error| failed("epoll", &error))?;
-        // The kernel forgets it when the queue closes it.
+        // The kernel removes this entry when the queue closes its descriptor.
         epoll::add(&epoll, reads.fd(), epoll::EventData::new_u64(1), epoll::EventFlags::IN)
             .map_err(|error| failed("epoll", &error))?;
         lookup.meta.listen(&commits);
@@ -176,7 +184,8 @@ impl Fetcher {
         })
     }
 
-    /// Readable when [`Fetcher::poll`] has something to say, or when [`Flash::committed`] went up.
+    /// A descriptor that is readable when [`Fetcher::poll`] has results, or when more invalidations are durable
+    /// ([`crate::Flash::committed`]).
     pub fn fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
     }
@@ -191,12 +200,12 @@ impl Fetcher {
         let _ = rustix::io::write(&*self.commits, &1u64.to_ne_bytes());
     }
 
-    /// Looks for the newest version of a key.
+    /// Begins to look for the newest version of a key.
     pub fn begin(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Begun {
         self.begin_search(token, Query { hash: hash.0, key, cas: 0, part: 0 })
     }
 
-    /// Looks for part `part` (from 1) of the long value whose part 0 had this CAS number.
+    /// Begins to look for part `part` (from 1) of the long value whose part 0 has this CAS number.
     pub fn begin_part(&mut self, token: u64, hash: KeyHash, key: &[u8], cas: u64, part: u32) -> Begun {
         let hash = part_hash(hash, cas, part);
         self.begin_search(token, Query { hash, key, cas, part })
@@ -206,13 +215,13 @@ impl Fetcher {
         if !self.reads.has_room() {
             return Begun::Busy;
         }
-        // Before anything is looked at.
+        // Before the first look: the stamp must not be newer than what is found.
         let stamp = self.lookup.meta.stamp(query.hash);
         let Some(mut targets) = self.lookup.targets(&query) else {
             self.lookup.status.counters.misses.fetch_add(1, Relaxed);
             return Begun::Absent;
         };
-        // Most of what is absent ends here: nothing was kept for it.
+        // Most lookups of absent keys end here, before anything is allocated for them.
         let ahead = match targets.list.is_empty() {
             true => targets.generations.as_mut().map_or(Next::Nowhere, Search::next),
             false => Next::Nowhere,
@@ -256,7 +265,7 @@ impl Fetcher {
         }
     }
 
-    /// Goes on until there is an end or something must be read.
+    /// Goes from target to target until the lookup ends or pages must be read.
     fn advance(&self, pending: &mut Pending) -> Went {
         loop {
             match pending.targets.pop() {
@@ -288,7 +297,7 @@ impl Fetcher {
         }
     }
 
-    /// Reads what a search of the generations wants read, if there is a read left that makes sense.
+    /// Prepares the read that a search of the generations asks for, if enough reads are left.
     fn read_generation(&self, pending: &mut Pending, next: Next) -> Went {
         let (reading, needs) = match next {
             Next::Nowhere => return Went::End(None),
@@ -304,7 +313,7 @@ impl Fetcher {
         Went::Read
     }
 
-    /// Looks where the key may be now. The stamp stays: it is older, which is safe.
+    /// Collects the targets again. The old stamp stays, which is safe: at worst a promotion is refused.
     fn restart(&self, pending: &mut Pending) -> bool {
         pending.restarts += 1;
         if pending.restarts > RESTARTS_MAX {
@@ -317,7 +326,8 @@ impl Fetcher {
         true
     }
 
-    /// Accounts what a read takes. `regardless`: for a lookup that goes on, and is about to give back what it has.
+    /// Accounts for the memory of a read; `false` if there is too little. `regardless` is for a lookup that goes on: it
+    /// gives back the memory of its last read right after.
     fn take_bytes(&mut self, bytes: u64, regardless: bool) -> bool {
         let lacking = (self.bytes + bytes).saturating_sub(RESERVE_BYTES + self.borrowed);
         if lacking > 0 {
@@ -341,8 +351,9 @@ impl Fetcher {
         }
     }
 
-    /// Reads what is accounted. Gives the lookup back, and the account, if there is no room in the queue.
-    // What is given back goes on or ends at once: no reason to allocate.
+    /// Queues a read whose memory is accounted for. If the queue has no room, the account is undone and the lookup
+    /// returned.
+    // The lookup that is returned is used at once, so it needs no allocation.
     #[allow(clippy::result_large_err)]
     fn submit(&mut self, pending: Pending) -> Result<(), Pending> {
         let bytes = pending.read_bytes();
@@ -375,24 +386,24 @@ impl Fetcher {
     }
 
     fn keep_buffer(&mut self, buffer: PageBuffer) {
-        // DataPages there is no borrowed memory, none may lie here that is not of the reserve.
+        // The pool must not keep more memory than is accounted for.
         let room = (RESERVE_BYTES.max(self.bytes) / (POOLED_PAGES * PAGE_BYTES) as u64).min(DEPTH_MAX);
         if buffer.pages() == POOLED_PAGES && (self.pool.len() as u64) < room {
             self.pool.push(buffer);
         }
     }
 
-    /// Hands what was begun to the device. Once for all of a batch.
+    /// Hands queued reads to the device. To be called once for a batch of lookups.
     pub fn kick(&mut self) {
         self.reads.kick();
     }
 
-    /// Calls `done` for every fetch that came to its end: with the item, or with `None` where there is none after all.
+    /// Calls `done` for each lookup that has ended: with its token and the item, or `None` if there is none.
     pub fn poll(&mut self, done: &mut dyn FnMut(u64, Option<Found>)) {
         let mut reads = std::mem::take(&mut self.done);
         self.reads.reap(&mut reads);
         if reads.is_empty() {
-            // Then this is what woke its thread. If both did, it is woken once more.
+            // Then commits have woken the thread. If reads did as well, the thread is woken once more.
             let _ = rustix::io::read(&*self.commits, &mut [0; 8]);
         }
         let mut goes_on = false;
@@ -448,7 +459,7 @@ impl Fetcher {
                 self.lookup.status.counters.false_reads.fetch_add(1, Relaxed);
                 self.advance(pending)
             }
-            // DataPages the segment stands no more, its records may stand elsewhere.
+            // The segment is gone from the index, and its records may be elsewhere.
             _ if matches!(&reading, Reading::Segment(segment, _) if !self.lookup.index.has_segment(segment))
                 && self.restart(pending) =>
             {
@@ -461,7 +472,7 @@ impl Fetcher {
         }
     }
 
-    /// Looks into what was read.
+    /// Looks into pages that were read.
     fn look(&self, pending: &mut Pending, reading: &Reading, pages: &mut [u8]) -> Look {
         let lookup = &self.lookup;
         match reading {

@@ -1,8 +1,8 @@
 //! Static filters: whether a segment may hold a hash. About nine bits for each key.
 //!
 //! A 3-wise binary fuse filter with 8-bit fingerprints (Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than
-//! Xor Filters", 2022). For each hash that the filter was built from, the xor of three bytes of one array is the fingerprint of
-//! the hash. For another hash that is so once in 256 times. The three bytes are near each other.
+//! Xor Filters", 2022). For each hash that the filter was built from, the xor of three bytes of one array is the
+//! fingerprint of the hash. For another hash that is so once in 256 times. The three bytes are near each other.
 
 /// Seeds that are tried before a filter gives up, and says yes to everything. A seed fails one time in three at worst.
 const SEEDS_MAX: u64 = 64;
@@ -30,7 +30,8 @@ struct Probe {
 }
 
 impl Filter {
-    /// Builds a filter of hashes, given in any order; a hash may come more than once. Needs about 18 bytes of memory a key.
+    /// Builds a filter of hashes, given in any order; a hash may come more than once. Needs about 18 bytes of memory a
+    /// key.
     pub fn build(hashes: &[u64]) -> Filter {
         let mut mixed = Vec::with_capacity(hashes.len());
         let mut work = Peeling::default();
@@ -38,7 +39,8 @@ impl Filter {
             let seed = mix(seed, 0);
             mixed.clear();
             mixed.extend(hashes.iter().map(|hash| mix(*hash, seed)));
-            // A higher mixed hash has a higher first slot: in sorted order the array is walked once, from left to right.
+            // A higher mixed hash has a higher first slot: in sorted order the array is walked once, from left to
+            // right.
             mixed.sort_unstable();
             mixed.dedup();
             let mut filter = Filter::shape(mixed.len(), seed);
@@ -63,15 +65,16 @@ impl Filter {
             return (0, 0);
         }
         let of = (keys as f64).max(2.0);
-        // Segments are half as long as in the paper, and there is a fortieth fewer slots. The first seed then works two times in
-        // three (in the paper nearly always), and a filter of 20,000 keys is 2 % smaller, one of 40,000 keys 4 %.
+        // Segments are half as long as in the paper, and there is a fortieth fewer slots. The first seed then works two
+        // times in three (in the paper nearly always), and a filter of 20,000 keys is 2 % smaller, one of 40,000 keys 4
+        // %.
         let segment_log2 = ((of.ln() / 3.33f64.ln() + 1.25) as u32).min(SEGMENT_LOG2_MAX);
         let factor = (0.85 + 0.25 * 1e6f64.ln() / of.ln()).max(1.125);
         (((of * factor) as u64).div_ceil(1 << segment_log2).max(3), segment_log2)
     }
 
-    /// Whether this may be one of the hashes. The three loads depend only on the hash, and no branch depends on them: when several
-    /// filters are asked one after the other, their cache misses overlap.
+    /// Whether this may be one of the hashes. The three loads depend only on the hash, and no branch depends on them:
+    /// when several filters are asked one after the other, their cache misses overlap.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         if self.fingerprints.is_empty() {
@@ -135,8 +138,8 @@ fn mix(hash: u64, seed: u64) -> u64 {
     x ^ (x >> 33)
 }
 
-/// The graph of hashes and slots while a filter is built. Hashes are taken out one after the other, each when it is the only one
-/// left in one of its slots.
+/// The graph of hashes and slots while a filter is built. Hashes are taken out one after the other, each when it is the
+/// only one left in one of its slots.
 #[derive(Default)]
 struct Peeling {
     /// How many hashes are left in each slot.
@@ -150,7 +153,8 @@ struct Peeling {
 }
 
 impl Peeling {
-    /// Writes the fingerprints of different hashes, which are mixed already; `false` if this seed does not work for them.
+    /// Writes the fingerprints of different hashes, which are mixed already; `false` if this seed does not work for
+    /// them.
     fn fill(&mut self, filter: &mut Filter, mixed: &[u64]) -> bool {
         let slots = filter.fingerprints.len();
         self.counts.clear();
@@ -177,8 +181,8 @@ impl Peeling {
         if self.order.len() != mixed.len() {
             return false;
         }
-        // In reverse order: the own slot of a hash is in none of the hashes that were taken out after it, so writing it does not
-        // change their xor.
+        // In reverse order: the own slot of a hash is in none of the hashes that were taken out after it, so writing it
+        // does not change their xor.
         for (hash, own) in self.order.iter().rev() {
             let probe = filter.probe(*hash);
             let others = probe.slots.iter().enumerate().filter(|(at, _)| *at != *own as usize);

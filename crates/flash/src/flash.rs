@@ -180,8 +180,8 @@ impl Flash {
         put
     }
 
-    /// No version of the key on flash is the newest one any more: leaves a tombstone where one is needed. In mode `journal` the
-    /// reply to the client waits for the commit.
+    /// No version of the key on flash is the newest one any more: leaves a tombstone where one is needed. In mode
+    /// `journal` the reply to the client waits for the commit.
     pub fn invalidate(&self, hash: KeyHash, key: &[u8]) -> Option<Commit> {
         let (hidden, commit) = self.log.invalidate(hash, key);
         if hidden && !self.options.background_flush {
@@ -218,7 +218,8 @@ impl Flash {
         self.lookup.may_hold(hash.0)
     }
 
-    /// Whether the newest version under this hash is on flash still, and is not reclaimed soon, so that it need not be written again.
+    /// Whether the newest version under this hash is on flash still, and is not reclaimed soon, so that it need not be
+    /// written again.
     pub fn still_holds(&self, hash: KeyHash) -> bool {
         self.lookup.holds_for_a_while(hash.0, &self.space)
     }
@@ -233,8 +234,8 @@ impl Flash {
         self.meta.committed()
     }
 
-    /// Whether no invalidation will ever be durable again: the device takes nothing any more, and has to be formatted before it
-    /// is used again.
+    /// Whether no invalidation will ever be durable again: the device takes nothing any more, and has to be formatted
+    /// before it is used again.
     pub fn commits_nothing(&self) -> bool {
         self.meta.commits_nothing()
     }

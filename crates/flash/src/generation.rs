@@ -8,12 +8,14 @@
 //!                 hash 0 ------------> max
 //! ```
 //!
-//! A generation holds at most one version of a key. Every version in it is older than the log, and newer than every older
-//! generation. A lookup asks the filters of all generations at once, and then reads, newest first, where a filter said yes.
-//! Generations whose filters do not fit into memory are found through the address run (see `address`).
+//! A generation holds at most one version of a key. Every version in it is older than the log, and newer than every
+//! older generation. A lookup asks the filters of all generations at once, and then reads, newest first, where a filter
+//! said yes. Generations whose filters do not fit into memory are found through the address run (see `address`).
 //!
-//! Lock: `change`, held while the list is replaced. Lookups take no lock. The log takes it under the append lock when it
-//! flushes or shows a new generation.
+//! Lock: `change`, held while the list is replaced. Lookups take no lock. The log takes it under the append lock when
+//! it flushes or shows a new generation.
+
+pub(crate) mod synthetic;
 
 pub(crate) use crate::address::GENERATIONS_MAX;
 use crate::address::{AddressPages, AddressRun, PageCache};
@@ -95,8 +97,9 @@ pub(crate) struct Generation {
 
 impl Generation {
     /// The generation of segments that a merge has written or a restart has found, in any order. Among them must be the
-    /// segment without records that marks the end of the merge. If that is missing (`None`), the merge was never completed, and
-    /// the log segments that it read are still there. Segments of the beginning may be missing: they were dropped.
+    /// segment without records that marks the end of the merge. If that is missing (`None`), the merge was never
+    /// completed, and the log segments that it read are still there. Segments of the beginning may be missing: they
+    /// were dropped.
     pub(crate) fn of(segments: Vec<SegmentFacts>) -> Option<Generation> {
         let number = segments.first()?.head.generation;
         let (mark, mut segments): (Vec<_>, Vec<_>) = segments.into_iter().partition(|facts| facts.items == 0);
@@ -149,8 +152,9 @@ impl Generation {
     /// The number of the chunk that has the range of a hash.
     #[inline]
     fn chunk(&self, hash: u64) -> Option<usize> {
-        // Hashes are spread evenly, so this guess is right except near the border between two chunks. The processor predicts
-        // the comparison well, unlike those of a binary search, and goes on with the next generation meanwhile.
+        // Hashes are spread evenly, so this guess is right except near the border between two chunks. The processor
+        // predicts the comparison well, unlike those of a binary search, and goes on with the next generation
+        // meanwhile.
         let likely = ((hash as u128 * self.starts.len() as u128) >> 64) as usize;
         let end = self.starts.get(likely + 1);
         if self.starts.get(likely).is_some_and(|start| *start <= hash) && end.is_none_or(|end| hash < *end) {
@@ -184,8 +188,8 @@ impl Generation {
         Generation { filters: Box::default(), ..self.clone() }
     }
 
-    /// The generation without the chunks that `goes` says yes to, and those chunks. `goes` gets a chunk and the last hash of its
-    /// range.
+    /// The generation without the chunks that `goes` says yes to, and those chunks. `goes` gets a chunk and the last
+    /// hash of its range.
     fn without(&self, mut goes: impl FnMut(&Chunk, u64) -> bool) -> (Generation, Vec<Arc<Chunk>>) {
         let (mut gone, mut kept, mut filters) = (Vec::new(), Vec::new(), Vec::new());
         for (index, chunk) in self.chunks.iter().enumerate() {
@@ -227,8 +231,8 @@ impl List {
         self.address.as_ref()
     }
 
-    /// Bit `n` is set if the filter of generation `n` says yes. All filters are read before any answer is used, so that their
-    /// cache misses overlap.
+    /// Bit `n` is set if the filter of generation `n` says yes. All filters are read before any answer is used, so that
+    /// their cache misses overlap.
     #[inline]
     fn filters_say(&self, hash: u64) -> u32 {
         let generations = self.newest_first.iter().enumerate();
@@ -265,8 +269,8 @@ impl List {
     }
 }
 
-/// Segments that an install or a drop took out of the list: no new lookup finds them. Their zones may be erased; a lookup that is
-/// under way may still read there, and then finds pages of another epoch.
+/// Segments that an install or a drop took out of the list: no new lookup finds them. Their zones may be erased; a
+/// lookup that is under way may still read there, and then finds pages of another epoch.
 #[derive(Default, Debug)]
 pub(crate) struct Released {
     /// Segments of generations.
@@ -285,16 +289,17 @@ pub(crate) struct Generations {
     cache: Arc<PageCache>,
     /// Which items were read since the last merge.
     hits: ArcSwap<HitBits>,
-    /// Whether something is not in the list any more that a restart would still find. Until its release is written down, any
-    /// hash may be held.
+    /// Whether something is not in the list any more that a restart would still find. Until its release is written
+    /// down, any hash may be held.
     unreleased: AtomicBool,
-    /// Extents below this sequence must go before the zone of a generation is erased: the marks that some of them are superseded
-    /// were in chunks that are gone. 0: none must go.
+    /// Extents below this sequence must go before the zone of a generation is erased: the marks that some of them are
+    /// superseded were in chunks that are gone. 0: none must go.
     unmarked: AtomicU64,
 }
 
 impl Generations {
-    /// No generations yet. Filters may take `filter_budget` bytes, cached address pages `cache_bytes`; fences come on top.
+    /// No generations yet. Filters may take `filter_budget` bytes, cached address pages `cache_bytes`; fences come on
+    /// top.
     pub(crate) fn new(filter_budget: u64, cache_bytes: u64) -> Generations {
         Generations {
             list: ArcSwap::default(),
@@ -399,7 +404,8 @@ impl Generations {
     pub(crate) fn wanted(&self, items: u64) -> MergeOutputs {
         let list = self.list.load();
         let budget = self.filter_budget;
-        // 12 bits an item, more than filters of small chunks take: with too low an estimate generations would be dropped.
+        // 12 bits an item, more than filters of small chunks take: with too low an estimate generations would be
+        // dropped.
         let coming = items + items / 2;
         MergeOutputs {
             filter: coming <= budget,
@@ -427,11 +433,11 @@ impl Generations {
 
     /// Shows a generation as the newest.
     ///
-    /// `voids` are ranges of hashes in which the merge met damaged pages. Those pages may have held newer versions than older
-    /// generations do, so chunks of older generations with such hashes go. With a chunk goes all that is in its zone, so
-    /// that the zone can be released and no later start finds the chunk again. What such a chunk may have hidden in still
-    /// older generations goes as well. Generations also go if their filters exceed the budget and the address run
-    /// does not cover them, and if there are more than [`GENERATIONS_MAX`].
+    /// `voids` are ranges of hashes in which the merge met damaged pages. Those pages may have held newer versions than
+    /// older generations do, so chunks of older generations with such hashes go. With a chunk goes all that is in its
+    /// zone, so that the zone can be released and no later start finds the chunk again. What such a chunk may have
+    /// hidden in still older generations goes as well. Generations also go if their filters exceed the budget and the
+    /// address run does not cover them, and if there are more than [`GENERATIONS_MAX`].
     pub(crate) fn install(
         &self,
         generation: Option<Generation>,
@@ -510,14 +516,15 @@ impl Generations {
         released
     }
 
-    /// The zone that is dropped first when space is needed: the one with the lowest hashes of the oldest generation. The end of a
-    /// generation, with the mark that it is complete, goes last.
+    /// The zone that is dropped first when space is needed: the one with the lowest hashes of the oldest generation.
+    /// The end of a generation, with the mark that it is complete, goes last.
     pub(crate) fn oldest_zone(&self) -> Option<ZoneId> {
         Some(self.list.load().newest_first.last()?.chunks.first()?.run.zone)
     }
 
-    /// Drops the chunks in a zone. The caller erases the zone afterwards, and syncs the device before another merge is installed:
-    /// a merge drops tombstones that hide nothing any more, so what they hid here must not come back after that.
+    /// Drops the chunks in a zone. The caller erases the zone afterwards, and syncs the device before another merge is
+    /// installed: a merge drops tombstones that hide nothing any more, so what they hid here must not come back after
+    /// that.
     pub(crate) fn drop_zone(&self, zone: ZoneId) -> Released {
         self.drop_chunks(|chunk| chunk.run.zone == zone)
     }
@@ -587,7 +594,8 @@ pub(crate) struct MergeOutputs {
 pub(crate) enum Next {
     /// Read these pages: the record may be in them.
     Data(DataPages),
-    /// Read this address page, and hand it to [`Search::address_page`]. A read of data follows, so two reads must be left.
+    /// Read this address page, and hand it to [`Search::address_page`]. A read of data follows, so two reads must be
+    /// left.
     Address(AddressPages),
     /// No generation has the hash.
     Nowhere,
@@ -628,8 +636,8 @@ impl Search {
         Next::Address(found)
     }
 
-    /// Takes the payload of address pages that were read and whose checksums fit. `false` if they are not address pages all the
-    /// same; then the search ends. The caller may cache the page: see [`Generations::keep_page`].
+    /// Takes the payload of address pages that were read and whose checksums fit. `false` if they are not address pages
+    /// all the same; then the search ends. The caller may cache the page: see [`Generations::keep_page`].
     pub(crate) fn address_page(&mut self, payload: &[u8]) -> bool {
         self.address_payload(payload)
     }
@@ -644,54 +652,5 @@ impl Search {
             self.left = left & list.unfiltered;
         }
         whole
-    }
-}
-
-/// Generations without a device, for the benchmark: `chunks` chunks of `items` hashes each. Returns a function that says how many
-/// generations would be read for a hash.
-#[doc(hidden)]
-pub fn generations(generations: u64, chunks: u64, items: u64) -> impl Fn(u64) -> u32 {
-    let hash = |n: u64| {
-        let x = (n + 1).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let x = (x ^ (x >> 31)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ (x >> 29)
-    };
-    let shown = Generations::new(u64::MAX, 0);
-    for generation in 0..generations {
-        let first = generation * chunks * items;
-        let mut hashes: Vec<u64> = (first..first + chunks * items).map(hash).collect();
-        hashes.sort_unstable();
-        let (mut row, mut filters) = (Vec::new(), Vec::new());
-        for (n, hashes) in hashes.chunks(items as usize).enumerate() {
-            let mut fences = crate::fence::FenceBuilder::new();
-            hashes.iter().enumerate().for_each(|(at, hash)| fences.push((at * 108 / 4080) as u32, *hash));
-            let data_pages = (items * 108).div_ceil(4080) as u32;
-            let run = Run {
-                zone: ZoneId(n as u32),
-                sequence: generation + 1,
-                cas_base: 0,
-                first_data_page: 1,
-                data_pages,
-                items: items as u32,
-            };
-            row.push(Arc::new(Chunk {
-                run,
-                first_hash: if n == 0 { 0 } else { hashes[0] },
-                record_bytes: items * 108,
-                supersedes_extents: false,
-                histogram: ExpiryHistogram::new(0),
-                fences: fences.finish(data_pages),
-            }));
-            filters.push(Arc::new(Filter::build(hashes)));
-        }
-        shown.install(Some(Generation::from_parts(generation + 1, row, filters)), None, &[]);
-    }
-    move |hash| {
-        let mut search = shown.search(hash);
-        let mut reads = 0;
-        while search.next() != Next::Nowhere {
-            reads += 1;
-        }
-        reads
     }
 }

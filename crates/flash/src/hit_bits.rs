@@ -3,8 +3,8 @@
 use crate::shim::AtomicU64;
 use std::sync::atomic::Ordering;
 
-/// A bit set by hash for each item that was read. Bits are never cleared one by one. Two hashes may share a bit, so an item may
-/// seem to have been read though it was not.
+/// A bit set by hash for each item that was read. Bits are never cleared one by one. Two hashes may share a bit, so an
+/// item may seem to have been read though it was not.
 pub struct HitBits {
     words: Box<[AtomicU64]>,
 }

@@ -36,8 +36,8 @@ pub struct Found {
     pub state: u8,
     /// Whether the item was read from flash before, since it was written: a warm item deserves memory.
     pub warm: bool,
-    /// The stamp of the key from before the lookup. While [`crate::Flash::stamp`] returns the same stamp, this is the newest
-    /// version.
+    /// The stamp of the key from before the lookup. While [`crate::Flash::stamp`] returns the same stamp, this is the
+    /// newest version.
     pub stamp: Stamp,
 }
 
@@ -50,7 +50,8 @@ pub enum Put {
     Shed,
 }
 
-/// The state of a hash at one moment. Two equal stamps say that no put, invalidation or flush touched the hash in between.
+/// The state of a hash at one moment. Two equal stamps say that no put, invalidation or flush touched the hash in
+/// between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp(pub u64);
 

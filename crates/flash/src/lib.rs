@@ -1,11 +1,19 @@
-//! The second place of an item: flash, managed by the cache.
+//! The flash tier: items that were evicted from memory, on flash.
 //!
-//! * A **device** is a number of **zones**, each written from beginning to end and erased whole ([`device`]).
-//! * A **segment** is filled in memory (the sources' mslab), sorted by hash, and written in one piece (dslab).
-//! * [`Flash`] is the tier: what was put last is found first; positions cost no memory per item, because a segment's order is
-//!   its index.
+//! * A **device** consists of **zones**. A zone is written from its beginning to its end, and erased whole
+//!   ([`device`]).
+//! * A **segment** is filled in memory, sorted by hash, and written to a zone in one piece.
+//! * The **log** has the newest segments. A table in memory says which of them may hold a hash.
+//! * A **generation** is what a merge made of older segments of the log. Its segments are found by filters and by their
+//!   order, so they need about a byte of memory for each item.
+//! * An **extent** is a record longer than 2 KiB. A table in memory has the position of each.
+//! * A **tombstone** is a record that says that older versions of its key do not count any more.
+//! * The **floor** is a sequence below which segments do not exist any more. A flush raises it.
 //!
-//! This crate knows keys, values and hashes. It knows nothing of columns, of the wire, or of who deserves a place.
+//! [`Flash`] is the tier as the cache sees it, and [`Fetcher`] the reader of one thread. A lookup finds the newest
+//! version of a key or nothing: a miss is always allowed, a stale value never.
+//!
+//! This crate knows keys, values and hashes. It does not know columns, the wire, or which items deserve to be on flash.
 
 #![deny(unsafe_code)]
 
@@ -45,14 +53,14 @@ pub use options::{FlashOptions, OpsPolicy, ReclaimPolicy, Recover};
 pub use tier::picture::{ZoneUse, ZoneView};
 pub use tier::stats::{FlashStats, MemoryUse, ZoneCounts};
 
-/// The index structures, for their benchmark.
+/// The index structures, for their benchmark only.
 #[doc(hidden)]
 pub mod structures {
     pub use crate::expiry_histogram::ExpiryHistogram;
     pub use crate::extent_table::{Extent, ExtentTable, Extents};
     pub use crate::fence::{FenceBuilder, Fences, Pages};
     pub use crate::filter::Filter;
-    pub use crate::generation::generations;
+    pub use crate::generation::synthetic::generations;
     pub use crate::hit_bits::HitBits;
     pub use crate::log_table::{Candidates, IdSet, LogTable, TableFull};
 }

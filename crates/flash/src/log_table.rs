@@ -124,8 +124,8 @@ pub struct LogTable {
 }
 
 impl LogTable {
-    /// A table as large as fits into `bytes_max`, for segments with numbers up to `id_max`. An entry takes 2.1 bytes where `id_max` is
-    /// at most 511, and 2.9 bytes above that. The highest number that any table has is 2047.
+    /// A table as large as fits into `bytes_max`, for segments with numbers up to `id_max`. An entry takes 2.1 bytes
+    /// where `id_max` is at most 511, and 2.9 bytes above that. The highest number that any table has is 2047.
     pub fn new(bytes_max: u64, id_max: u64) -> LogTable {
         let left = bytes_max.saturating_sub(size_of::<LogTable>() as u64);
         let table = match id_max {
@@ -149,19 +149,19 @@ impl LogTable {
         self.dying[id as usize / 64].load(Relaxed) >> (id % 64) & 1 == 1
     }
 
-    /// Adds an entry: the segment may hold the hash. To be called once for each key, because two keys that the table cannot tell apart
-    /// have two entries, and the removal of one leaves the other.
+    /// Adds an entry: the segment may hold the hash. To be called once for each key, because two keys that the table
+    /// cannot tell apart have two entries, and the removal of one leaves the other.
     ///
     /// # Errors
-    /// [`TableFull`]: when about 97 % of the slots are taken (91 % in a wide table), or more than eight versions of a hash are kept and
-    /// the stash is full.
+    /// [`TableFull`]: when about 97 % of the slots are taken (91 % in a wide table), or more than eight versions of a
+    /// hash are kept and the stash is full.
     pub fn insert(&self, hash: u64, id: u16) -> Result<(), TableFull> {
         debug_assert!(id != 0 && id <= self.id_max() && !self.is_dying(id as u64));
         either!(&self.table, table => table.insert(hash, id as u64, |id| self.is_dying(id)))
     }
 
-    /// Writes to `out`, which is emptied first, every segment that was inserted for this hash and not removed, and now and then one
-    /// of another hash.
+    /// Writes to `out`, which is emptied first, every segment that was inserted for this hash and not removed, and now
+    /// and then one of another hash.
     #[inline]
     pub fn candidates(&self, hash: u64, out: &mut Candidates) {
         out.len = 0;
@@ -169,12 +169,14 @@ impl LogTable {
     }
 
     /// Removes one entry of the hash and the segment; `false` if there is none.
-    pub fn remove(&self, hash: u64, id: u16) -> bool {
+    #[cfg(test)]
+    pub(crate) fn remove(&self, hash: u64, id: u16) -> bool {
         either!(&self.table, table => table.remove(hash, false, |found| found == id as u64) > 0)
     }
 
-    /// Removes all entries of these segments, and says how many. No such entry may be inserted meanwhile. When this returns, the
-    /// numbers can be used again. One sweep at a time; `between` is called now and then, without the writer's lock.
+    /// Removes all entries of these segments, and says how many. No such entry may be inserted meanwhile. When this
+    /// returns, the numbers can be used again. One sweep at a time; `between` is called now and then, without the
+    /// writer's lock.
     pub fn sweep(&self, dead: &IdSet, between: &mut dyn FnMut()) -> u64 {
         self.mark_dying(dead);
         let swept = either!(&self.table, table => table.sweep(|id| dead.contains(id as u16), between));
@@ -190,12 +192,6 @@ impl LogTable {
         });
     }
 
-    /// Prefetches the cache lines that [`LogTable::candidates`] reads.
-    #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        either!(&self.table, table => table.prefetch(hash));
-    }
-
     /// The number of entries.
     pub fn len(&self) -> u64 {
         either!(&self.table, table => table.len())
@@ -206,7 +202,8 @@ impl LogTable {
         self.len() == 0
     }
 
-    /// So many entries find room for certain, if no hash has more than a few: 95 % of the slots, or 88 % in a wide table.
+    /// So many entries find room for certain, if no hash has more than a few: 95 % of the slots, or 88 % in a wide
+    /// table.
     pub fn capacity(&self) -> u64 {
         match &self.table {
             Table::Narrow(table) => table.slots() * 95 / 100,
@@ -216,7 +213,8 @@ impl LogTable {
     }
 
     /// Entries in the stash, because their buckets had no room.
-    pub fn stashed(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn stashed(&self) -> u64 {
         either!(&self.table, table => table.stashed())
     }
 

@@ -1,69 +1,74 @@
+//! The options of a flash tier.
+
 use std::sync::Arc;
 
-/// What a flash tier is made of.
+/// The options of a flash tier.
 #[derive(Clone)]
 pub struct FlashOptions {
-    /// `--flash-memory`: the hard cap, in bytes, on all memory the tier takes: buffers, tables, filters, fences.
+    /// The limit of all DRAM that the tier takes (buffers, tables, filters, fences), bytes: `--flash-memory`.
     pub memory_bytes: u64,
-    /// Bytes of a segment; `None` = from the zones and the memory.
+    /// Length of a segment, bytes; `None` = chosen by the length of a zone and the memory.
     pub segment_bytes: Option<u64>,
-    /// Whether old segments of the log are merged into generations. Without, the log is all there is.
+    /// Whether old segments of the log are merged into generations. If not, all items stay in the log.
     pub generations: bool,
     /// What a restart after a crash keeps.
     pub recover: Recover,
-    /// How the over-provisioned space is tuned.
+    /// How much erased space is held ready.
     pub ops: OpsPolicy,
     /// How zones are reclaimed.
     pub reclaim: ReclaimPolicy,
-    /// Cut-off window, seconds: an item whose remaining TTL is shorter is as good as expired when its zone is reclaimed.
+    /// The cut-off window, seconds: an item that expires within it counts as expired when its zone is reclaimed.
     pub cutoff_s: u32,
-    /// Whether segments are written by a thread of the tier; without, by whoever fills them (the slides' experiment).
+    /// Whether a thread of the tier writes segments. If not, the thread that fills a segment writes it (for
+    /// experiments).
     pub background_flush: bool,
-    /// Whether zones are reclaimed by a thread of the tier, ahead of need; without, by whoever finds no zone.
+    /// Whether a thread of the tier reclaims zones ahead of need. If not, the thread that finds no erased zone does
+    /// (for experiments).
     pub background_reclaim: bool,
-    /// Part of the live items that a reclaim or merge keeps, coldest dropped first; 0..=100 percent. Items read since they
-    /// were written are always kept while there is room.
+    /// How many of the live items a reclaim or merge keeps, percent (0 to 100). Items that were read since they were
+    /// written are always kept while there is room for them.
     pub keep_percent: u8,
-    /// Seed of the key hash for a device that has none yet.
+    /// Seed of the key hash, for a device that is formatted now.
     pub seed: u64,
     /// The clock: unix time, seconds.
     pub now_unix_s: Arc<dyn Fn() -> u32 + Send + Sync>,
-    /// Erase whatever the device holds, even if it is not ours.
+    /// Format the device, whatever it holds.
     pub format: bool,
 }
 
-/// What a restart keeps after a crash. After a clean stop everything is kept.
+/// What a restart keeps after a crash. After a clean stop every item is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recover {
-    /// Nothing: no stale value, nothing written for it. The default.
+    /// Nothing. No stale value can come back, and no journal is written. The default.
     #[default]
     Clean,
-    /// What had reached the device. Invalidations are committed to a journal before they are answered, so nothing stale comes
-    /// back.
+    /// What had reached the device. Invalidations are durable in a journal before they are answered, so no stale value
+    /// comes back.
     Journal,
     /// What had reached the device. A value that was replaced or deleted shortly before the crash may come back.
     BestEffort,
 }
 
-/// How the over-provisioned space (erased zones held ready) is tuned: DIDACache (FAST'17) section 4.4.
+/// How many erased zones are held ready (the over-provisioned space, OPS): DIDACache (FAST'17) section 4.4.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum OpsPolicy {
-    /// This share of the zones, percent, always.
+    /// Always this share of the zones, percent.
     Static(u8),
-    /// Doubled when the low watermark is met, decreased linearly at the high one.
+    /// Twice as many when the low watermark is met, and fewer by a constant when the high one is met.
     Heuristic,
-    /// From the rates of writing and erasing as an M/M/1 queue: lambda / (mu - lambda).
+    /// As many as would wait in an M/M/1 queue with the rates of writing (lambda) and erasing (mu): lambda / (mu -
+    /// lambda).
     Queuing,
 }
 
 /// How zones are reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReclaimPolicy {
-    /// Greedy while there is time, quick when the low watermark is met.
+    /// Greedy between the watermarks, quick below the low one.
     #[default]
     Adaptive,
-    /// The zone with the fewest live bytes; survivors are written again.
+    /// Reclaim the zone with the fewest live bytes, and write its survivors again.
     Greedy,
-    /// The oldest zone, dropped whole; nothing is read back.
+    /// Drop the oldest zone unread.
     Quick,
 }

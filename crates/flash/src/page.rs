@@ -1,4 +1,4 @@
-//! A page of a segment: what one checksum covers.
+//! A page of a segment: 4096 bytes with one checksum.
 //!
 //! ```text
 //! 0      4        8             12             14     16                                4096
@@ -7,55 +7,60 @@
 //! +------+--------+-------------+--------------+------+----------------------------------+
 //! ```
 //!
-//! Little endian. `crc` is the CRC-32C of the other 4092 bytes; `epoch` is the sequence of the segment, its halves xored;
-//! the page number counts from the beginning of the zone. A torn page fails by its crc, one that an earlier segment left by
-//! its epoch, one that was written or read at the wrong place by its number. Records run on over the ends of pages:
-//! `first record` is where in the page (header included) the first one begins that begins here.
+//! Little endian.
+//!
+//! * `crc` is the CRC-32C of the other 4092 bytes. A torn page fails this check.
+//! * `epoch` is the xor of the two halves of the segment's sequence. A page that an earlier segment left fails this
+//!   check.
+//! * `page number` counts from the beginning of the zone. A page at the wrong address fails this check.
+//! * `first record` is the offset (header included) of the first record that begins in this page; 0xffff if none does.
+//!   Records run on over the ends of pages.
+//! * `used` is how many bytes of the payload are used.
 
 use crate::device::PAGE_BYTES;
 
-/// Bytes of the page's own header.
+/// Length of a page's header, bytes.
 pub(crate) const PAGE_HEADER_BYTES: usize = 16;
-/// Bytes of a page that belong to its content.
+/// Length of a page's payload, bytes.
 pub(crate) const PAYLOAD_BYTES: usize = PAGE_BYTES - PAGE_HEADER_BYTES;
 /// In the header: no record begins in this page.
 const NO_RECORD: u16 = 0xffff;
 
-/// What the pages of a segment carry to be told from those of any other.
+/// The epoch of a segment's pages: it tells them from pages of other segments.
 pub(crate) fn epoch_of(sequence: u64) -> u32 {
     sequence as u32 ^ (sequence >> 32) as u32
 }
 
-/// What a page says of itself.
+/// The header of a page, without its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PageHeader {
     /// See [`epoch_of`].
     pub(crate) epoch: u32,
     /// Number of the page in its zone.
     pub(crate) number: u32,
-    /// Where in the payload the first record begins that begins in this page.
+    /// Offset in the payload of the first record that begins in this page.
     pub(crate) first_record: Option<usize>,
     /// Bytes of payload in use.
     pub(crate) used: usize,
 }
 
-/// Why a page is not what was wanted.
+/// Why a page is not the expected one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PageError {
-    /// The checksum does not fit: torn, rotten, or never written.
+    /// The checksum does not fit: the page is torn, damaged, or was never written.
     Checksum,
-    /// A page of another segment.
+    /// The page is of another segment.
     Epoch,
-    /// A page from another place.
+    /// The page was written to another address.
     Number,
-    /// The checksum fits, but the numbers make no sense: written by something else.
+    /// The checksum fits, but the header is not valid: another program has written the page.
     Shape,
 }
 
-/// Writes the header of `page`, whose payload is in place.
+/// Writes the header of `page`, whose payload is written already.
 ///
 /// # Panics
-/// If `page` is not one page, or the header's numbers lie outside of it: a mistake of the caller.
+/// If `page` is not one page long, or the header names bytes outside of it.
 pub(crate) fn seal(page: &mut [u8], header: PageHeader) {
     assert!(page.len() == PAGE_BYTES && header.used <= PAYLOAD_BYTES, "a page and its payload");
     let first_record = header.first_record.map_or(NO_RECORD, |at| (at + PAGE_HEADER_BYTES) as u16);
@@ -67,7 +72,7 @@ pub(crate) fn seal(page: &mut [u8], header: PageHeader) {
     page[..4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Checks a page by itself, whichever segment it is of.
+/// Checks a page of any segment, and reads its header.
 ///
 /// # Errors
 /// [`PageError::Checksum`] or [`PageError::Shape`].
@@ -91,10 +96,10 @@ pub(crate) fn open(page: &[u8]) -> Result<PageHeader, PageError> {
     Ok(PageHeader { epoch: word(4), number: word(8), first_record, used })
 }
 
-/// Checks that a page is page `number` of its zone, and of the segment with this sequence.
+/// Checks that a page has this number in its zone, and belongs to the segment with this sequence.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The check that failed.
 pub(crate) fn check(page: &[u8], sequence: u64, number: u32) -> Result<PageHeader, PageError> {
     let header = open(page)?;
     if header.epoch != epoch_of(sequence) {
@@ -106,11 +111,11 @@ pub(crate) fn check(page: &[u8], sequence: u64, number: u32) -> Result<PageHeade
     Ok(header)
 }
 
-/// Checks consecutive pages and moves their payloads together, so that records that run over page ends lie in one piece.
-/// Returns that piece, and where in it the first record begins that begins in the first page.
+/// Checks consecutive pages, and moves their payloads together, so that a record that runs over the end of a page is in
+/// one piece. Returns the payloads, and the offset in them of the first record that begins in the first page.
 ///
 /// # Errors
-/// The first page that is not right.
+/// The check that failed, of the first page that is not as expected.
 pub(crate) fn compact(
     pages: &mut [u8],
     sequence: u64,

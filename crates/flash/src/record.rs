@@ -1,4 +1,4 @@
-//! One version of an item on flash, or the word that there is none any more (a tombstone).
+//! A record: one version of an item on flash, or a tombstone.
 //!
 //! ```text
 //! key length u8 | bits u8 | value length u16 | cas delta u32        8 bytes, always
@@ -11,14 +11,17 @@
 //! key, value
 //! ```
 //!
-//! Little endian, no padding. The CAS number is the segment's base plus the delta; one that does not fit is written whole. A
-//! plain item of 100 bytes takes 8 bytes here and 0.4 for its share of the page's header.
+//! Little endian, no padding. A line with a name on the right is there only if that bit is set. The CAS number is the
+//! base of the segment plus the delta; if the delta does not fit into 32 bits, the number is written whole.
+//!
+//! Example: an item with a key of 20 bytes and a value of 80 bytes, without flags and expiry, takes 108 bytes, and 0.4
+//! bytes for its share of the page's header.
 
 use larder_item::{KeyHash, KeyHasher};
 
-/// Bytes that every record has.
+/// Length of the fields that every record has, bytes.
 pub(crate) const RECORD_HEADER_BYTES: usize = 8;
-/// Most bytes a record has beside its key and its value.
+/// Length of all fields beside key and value, at most, bytes.
 #[cfg(test)]
 const RECORD_OVERHEAD_MAX: usize = RECORD_HEADER_BYTES + 2 + 1 + 4 + 4 + 8 + 12;
 
@@ -31,16 +34,16 @@ const SUPERSEDES_EXTENT: u8 = 1 << 5;
 const LONG: u8 = 1 << 6;
 const STATE: u8 = 1 << 7;
 
-/// Which piece of a value that was stored in several.
+/// A part of a long value: which one, and of how long a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PartOfValue {
-    /// Bytes of the whole value.
+    /// Length of the whole value, bytes.
     pub(crate) value_bytes: u64,
-    /// From 0; part 0 is found under the key itself, the others under [`part_hash`].
+    /// Number of the part, from 0. Part 0 is found under the hash of the key, the others under [`part_hash`].
     pub(crate) number: u32,
 }
 
-/// A record, unpacked; borrows key and value.
+/// A record, decoded. It borrows key and value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Record<'a> {
     /// 1 to 250 bytes.
@@ -49,25 +52,25 @@ pub(crate) struct Record<'a> {
     pub(crate) value: &'a [u8],
     /// Client flags.
     pub(crate) flags: u32,
-    /// Unix seconds; 0 = never.
+    /// When the item expires, unix seconds; 0 = never.
     pub(crate) expires_unix_s: u32,
-    /// The CAS number. Of a tombstone that supersedes extents: the sequence of the extents segment below which it does, 0 = all that were
-    /// there when its segment was sealed.
+    /// The CAS number. In a tombstone that supersedes extents it is a sequence: the tombstone supersedes extents of
+    /// segments below it, and 0 means all that were there when the tombstone's segment was sealed.
     pub(crate) cas: u64,
     /// State bits of [`larder_item::State`].
     pub(crate) state: u8,
-    /// Nothing older than this is a version of the key any more.
+    /// Whether this is a tombstone: older versions of the key do not count any more.
     pub(crate) tombstone: bool,
-    /// It was put, or the tombstone left, when the extent table held something under its hash.
+    /// The mark that older extents of this hash are superseded; see [`crate::dead_extents`].
     pub(crate) supersedes_extent: bool,
-    /// Set if the value is one part of several.
+    /// Set if the value is one part of a long value.
     pub(crate) part: Option<PartOfValue>,
 }
 
-/// What came of looking at bytes for a record.
+/// The result of decoding bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decoded<'a> {
-    /// A record, and how many bytes it takes.
+    /// A record, and its encoded length, bytes.
     Whole(Record<'a>, usize),
     /// The bytes end before the record does.
     Short,
@@ -89,7 +92,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The hash it is found under.
+    /// The hash that the record is found under.
     pub(crate) fn hash(&self, hasher: &KeyHasher) -> u64 {
         let hash = hasher.hash(self.key);
         match self.part {
@@ -98,7 +101,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Bytes of it in a segment whose CAS numbers count from `cas_base`.
+    /// Encoded length in a segment whose CAS numbers count from `cas_base`, bytes.
     pub(crate) fn encoded_bytes(&self, cas_base: u64) -> usize {
         let optional = |present: bool, bytes: usize| if present { bytes } else { 0 };
         RECORD_HEADER_BYTES
@@ -160,18 +163,19 @@ impl<'a> Record<'a> {
         out.extend_from_slice(self.value);
     }
 
-    /// Reads the record at the beginning of `bytes`. Any bytes are some record, or the beginning of one.
+    /// Decodes the record at the beginning of `bytes`. All bytes are some record, or the beginning of one.
     pub(crate) fn decode(bytes: &'a [u8], cas_base: u64) -> Decoded<'a> {
         decode(bytes, cas_base).map_or(Decoded::Short, |(record, length)| Decoded::Whole(record, length))
     }
 
-    /// Whether it is the part `number` (0: the item itself) of a version with this key; for parts from 1 also with this CAS.
+    /// Whether this is part `number` (0: the item itself) of a version of the key. For parts from 1 on the CAS number
+    /// must be equal too.
     pub(crate) fn is(&self, key: &[u8], cas: u64, number: u32) -> bool {
         let own = self.part.map_or(0, |part| part.number);
         self.key == key && own == number && (number == 0 || self.cas == cas)
     }
 
-    /// Whether it has expired by `now` (unix seconds).
+    /// Whether the item has expired at a time.
     pub(crate) fn expired(&self, now_unix_s: u32) -> bool {
         self.expires_unix_s != 0 && self.expires_unix_s <= now_unix_s
     }
@@ -215,12 +219,13 @@ fn decode(bytes: &[u8], cas_base: u64) -> Option<(Record<'_>, usize)> {
     Some((record, bytes.len() - rest.len()))
 }
 
-/// Where part `number` (from 1) of the long value is found whose key has this hash, and whose part 0 this CAS number.
+/// The hash of part `number` (from 1) of a long value: `hash` is that of its key, `cas` its CAS number.
 pub(crate) fn part_hash(hash: KeyHash, cas: u64, number: u32) -> u64 {
     mix(hash.0 ^ mix(cas ^ ((number as u64) << 32 | 0x9e37_79b9)))
 }
 
-/// Spreads every bit over all: the finisher of splitmix64 (Steele et al., OOPSLA 2014; constants by Stafford).
+/// Mixes bits, so that each bit of the input changes all of the result: the finisher of splitmix64 (Steele et al.,
+/// OOPSLA 2014; constants by Stafford).
 pub(crate) fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,24 +1,26 @@
-//! What a restart finds: which segments the device has, and in which order they are taken in.
+//! Recovery: which segments a device has after a restart, and in which order they are taken in.
 //!
-//! [`Recovery::begin`] reads one page for each segment (its head) and follows every zone to its end; that takes moments. Then
+//! [`Recovery::begin`] reads one page for each segment, its head, and follows every zone to its end. Then
 //! [`Recovery::step`] reads one foot after the other, while lookups work already:
 //!
-//! 1. log segments, newest first, so that what is found meanwhile is the newest version or, if that is not known yet, nothing older
-//!    that it replaced: the older segment is not known either;
-//! 2. generations, newest first: every log segment is newer than every generation, whatever their sequences say;
-//! 3. address pages;
-//! 4. extents, newest first, once everything that may supersede one is known. A lookup asks the extent table first, so an
-//!    entry must not be there that a later put or tombstone took out; each of those says so in its segment's foot.
+//! 1. Log segments, newest first. A lookup in the meantime finds the newest version of a key or nothing, because
+//!    segments with older versions are not known yet.
+//! 2. Generations, newest first. Every log segment is newer than every generation, whatever their sequences are.
+//! 3. Address pages.
+//! 4. Extents, newest first. A lookup asks the extent table first, so an extent may enter the table only when
+//!    everything that may supersede it is known. Records that supersede an extent are listed in the foot of their
+//!    segment.
 //!
-//! An extents segment fills while log segments do, and their sequences are those of their beginnings. So a record of a log
-//! segment that was sealed after the extents segment was begun may be older or newer than an extent: the extent is dropped
-//! then. A miss is always legal.
+//! An extents segment is filled while log segments are, and a sequence is that of the moment when a segment was opened.
+//! So a record in a log segment that was sealed after an extents segment was opened may be older or newer than its
+//! extents. If such a record supersedes an extent, the extent is dropped: a miss is always allowed.
 //!
-//! A segment whose foot does not check out was not written to its end, and does not exist; nor do those below the flush
-//! floor, those below the floor of their zone, and those of another device or an earlier format.
+//! A segment does not exist if its foot is not valid, because then it was not written to its end. Nor does a segment
+//! below the flush floor, one below the floor of its zone, and one of another device or of an earlier format.
 //!
-//! Unless it is known to have been durable (see [`crate::meta::ZoneBounds`]): then the device has lost something, perhaps the tombstone of what
-//! an older segment holds. Everything older than a lost segment is dropped.
+//! A segment that was durable (see [`crate::meta::ZoneBounds`]) and has no valid foot is **lost**: the device is
+//! damaged. The lost segment may have had tombstones that hide versions in older segments, so everything older is
+//! dropped.
 
 use crate::device::{Device, DeviceError, PAGE_BYTES, ZoneId, ZoneState};
 use crate::meta::{META_ZONES, Opened, ZoneBounds};
@@ -27,17 +29,17 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Threads that read heads. What they wait for is the device.
+/// Threads that read heads. They mostly wait for the device.
 const READERS: u32 = 8;
 
-/// Takes in what is found.
+/// Takes in the segments that a recovery finds.
 pub(crate) trait Sink {
-    /// A segment that exists. Its extents are those that nothing is known to supersede; `dead` are the hashes of the others. Says
-    /// `false` if there is no room for it: then nothing older may be found either.
+    /// Takes in a segment that exists. Its extents are those that no known record supersedes; `dead` has the hashes of
+    /// the others. Returns `false` if there is no room for the segment: then nothing older may be found either.
     fn add_segment(&mut self, facts: SegmentFacts, dead: Vec<u64>) -> bool;
 
-    /// A segment that does not exist: it was not written to its end or is damaged, or something newer that might have replaced what
-    /// is in it is damaged. Its pages are garbage.
+    /// Notes a segment that does not count: it was not written to its end or is damaged, or a newer segment that may
+    /// hide its records is damaged.
     fn lost_segment(&mut self, zone: ZoneId, sequence: u64);
 }
 
@@ -46,27 +48,27 @@ pub(crate) trait Sink {
 pub(crate) struct FoundSegment {
     pub(crate) head: Head,
     pub(crate) zone: ZoneId,
-    /// Page of the head in the zone.
+    /// Number of the head's page in the zone.
     pub(crate) first_page: u32,
-    /// Behind its last page.
+    /// Number of the page behind its last one.
     pub(crate) end_page: u32,
 }
 
-/// How far a recovery is.
+/// The progress of a recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// Segments left.
+    /// So many segments are left.
     Left(usize),
-    /// All of them were taken in.
+    /// All segments were taken in.
     Done,
 }
 
-/// What of the device counts.
+/// Which segments of the device count.
 #[derive(Clone, Debug)]
 struct Bounds {
     uuid: [u8; 16],
     flush_floor: u64,
-    /// Sequences from here on are this session's.
+    /// Sequences from here on are of this run.
     next_sequence: u64,
     zones: Vec<ZoneBounds>,
 }
@@ -81,7 +83,7 @@ impl Bounds {
         }
     }
 
-    /// Whether a segment with this head in this zone exists.
+    /// Whether a segment with this head in this zone counts.
     fn admits(&self, head: &Head, zone: ZoneId) -> bool {
         let floor = self.of_zone(zone).floor.max(self.flush_floor);
         head.device_uuid == self.uuid && head.sequence >= floor && head.sequence < self.next_sequence
@@ -91,7 +93,7 @@ impl Bounds {
         self.zones.get(zone.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Segments that were durable and have not even a head.
+    /// Sequences of segments that were durable, and whose heads were not found.
     fn missing(&self, found: &[FoundSegment]) -> Vec<u64> {
         let mut newest = vec![0; self.zones.len()];
         for of in found {
@@ -108,16 +110,16 @@ impl Bounds {
     }
 }
 
-/// A recovery that runs. It holds no lock and no memory to speak of: the feet pass through it.
+/// A recovery that has begun. It keeps the heads of the segments that are left, and the hashes of superseded extents.
 pub(crate) struct Recovery {
     device: Arc<dyn Device>,
     left: VecDeque<FoundSegment>,
     bounds: Bounds,
-    /// The newest segment of those that are damaged and may have held tombstones of anything; everything older is dropped.
+    /// Sequence of the newest log segment that is lost, or had no room. Everything older is dropped.
     damaged: Option<u64>,
-    /// The same for generations and for extents, of their own kind.
+    /// The same for each other kind, by [`rank`]. Older segments of that kind are dropped.
     damaged_kind: [Option<u64>; 4],
-    /// By hash, when the last segment was sealed that has a record which took an entry out of the extent table.
+    /// For each hash with a superseded extent: the sequence below which its extents are superseded.
     superseded: HashMap<u64, u64>,
 }
 
@@ -125,15 +127,15 @@ impl Recovery {
     /// Finds the heads of all segments.
     ///
     /// # Errors
-    /// The device is gone. A zone that cannot be read has no segments.
+    /// The device is gone. A zone that cannot be read counts as one without segments.
     pub(crate) fn begin(device: Arc<dyn Device>, opened: &Opened) -> Result<Recovery, DeviceError> {
         let bounds = Bounds::of(opened);
         let mut found = Vec::new();
         if bounds.flush_floor < bounds.next_sequence {
             found = find_heads(&*device, &bounds)?;
         }
-        found.sort_unstable_by_key(|of| (turn(of.head.kind), std::cmp::Reverse(of.head.sequence)));
-        // What kind it was nobody can say.
+        found.sort_unstable_by_key(|of| (rank(of.head.kind), std::cmp::Reverse(of.head.sequence)));
+        // Of which kind they were is not known.
         let damaged = bounds.missing(&found).into_iter().max();
         if let Some(sequence) = damaged {
             tracing::warn!(
@@ -144,12 +146,12 @@ impl Recovery {
         Ok(Recovery { device, left, bounds, damaged, damaged_kind: [None; 4], superseded: HashMap::new() })
     }
 
-    /// Segments that were found and not yet taken in, next one first.
+    /// Segments that were found and are not taken in yet, the next one first.
     pub(crate) fn left(&self) -> impl Iterator<Item = &FoundSegment> {
         self.left.iter()
     }
 
-    /// Reads the next foot and hands over what it says.
+    /// Reads the next foot, and hands its segment to the sink.
     ///
     /// # Errors
     /// The device is gone.
@@ -160,7 +162,7 @@ impl Recovery {
             if self.is_cut_off(&head) { Ok(None) } else { self.foot(zone, &head, (first_page, end_page)) };
         match facts? {
             Some(facts) => {
-                let (facts, dead) = self.part_extents(facts);
+                let (facts, dead) = self.split_extents(facts);
                 if !sink.add_segment(facts, dead) {
                     self.cut_off(&head);
                     sink.lost_segment(zone, head.sequence);
@@ -174,23 +176,23 @@ impl Recovery {
         })
     }
 
-    /// Whether something newer is damaged that may have held a tombstone of what is in this segment.
+    /// Whether a newer segment is damaged that may have had a tombstone of a key in this segment.
     fn is_cut_off(&self, head: &Head) -> bool {
         let older_than = |damaged: Option<u64>| damaged.is_some_and(|damaged| head.sequence < damaged);
         let by_log = match head.kind {
             Kind::Log => older_than(self.damaged),
-            // Older than all of the log.
+            // They are older than all of the log.
             Kind::Generation | Kind::Address => self.damaged.is_some(),
-            // Some were begun while the lost segment was filling. Which, nobody has to know.
-            // Or what marked them as superseded was merged since.
+            // Some were opened while the lost segment was filled; and what marks extents as superseded may have been
+            // merged.
             Kind::Extents => {
-                self.damaged.is_some() || self.damaged_kind[turn(Kind::Generation) as usize].is_some()
+                self.damaged.is_some() || self.damaged_kind[rank(Kind::Generation) as usize].is_some()
             }
         };
-        by_log || older_than(self.damaged_kind[turn(head.kind) as usize])
+        by_log || older_than(self.damaged_kind[rank(head.kind) as usize])
     }
 
-    /// The foot, if it is there. Damage is noted.
+    /// Reads the foot of a segment; `None` if it has no valid one. Notes if the segment is lost.
     fn foot(
         &mut self,
         zone: ZoneId,
@@ -212,28 +214,29 @@ impl Recovery {
         Ok(facts)
     }
 
-    /// Nothing that this segment might hide is taken in.
+    /// From now on no segment is taken in whose records this segment may hide.
     fn cut_off(&mut self, head: &Head) {
         let damaged = match head.kind {
             Kind::Log => &mut self.damaged,
-            kind => &mut self.damaged_kind[turn(kind) as usize],
+            kind => &mut self.damaged_kind[rank(kind) as usize],
         };
         *damaged = (*damaged).max(Some(head.sequence));
     }
 
-    /// Parts the extents that nothing supersedes from the others, and remembers what the segment itself supersedes.
-    fn part_extents(&mut self, mut facts: SegmentFacts) -> (SegmentFacts, Vec<u64>) {
+    /// Separates the extents that no record supersedes from the others (their hashes are returned), and notes which
+    /// extents the segment itself supersedes.
+    fn split_extents(&mut self, mut facts: SegmentFacts) -> (SegmentFacts, Vec<u64>) {
         let (sequence, sealed) = (facts.head.sequence, facts.head.sealed_sequence);
         let mut dead = Vec::new();
         facts.extents.retain(|extent| {
-            // What was sealed after these extents were begun may have been put after any of them.
+            // A record in a segment that was sealed after this one was opened may be newer than any extent of this one.
             let alive = self.superseded.get(&extent.hash).is_none_or(|sealed| *sealed <= sequence);
             if !alive {
                 dead.push(extent.hash);
             }
             alive
         });
-        // Extents are in order of arrival, and none supersedes a later one.
+        // Extents are in order of arrival, and an extent supersedes no later one.
         let sealed = if facts.head.kind == Kind::Extents { sequence + 1 } else { sealed };
         for (hash, below) in std::mem::take(&mut facts.superseded_extents) {
             let below = below.min(sealed);
@@ -244,8 +247,8 @@ impl Recovery {
     }
 }
 
-/// When segments of a kind are taken in.
-fn turn(kind: Kind) -> u8 {
+/// The rank of a kind: segments of a lower rank are taken in first.
+fn rank(kind: Kind) -> u8 {
     match kind {
         Kind::Log => 0,
         Kind::Generation => 1,
@@ -254,7 +257,7 @@ fn turn(kind: Kind) -> u8 {
     }
 }
 
-/// The heads in all zones that hold segments, in no order.
+/// Finds the heads in all zones, in no order.
 fn find_heads(device: &dyn Device, bounds: &Bounds) -> Result<Vec<FoundSegment>, DeviceError> {
     let zones = device.geometry().zones;
     let next = AtomicU32::new(META_ZONES);
@@ -281,7 +284,7 @@ fn find_heads(device: &dyn Device, bounds: &Bounds) -> Result<Vec<FoundSegment>,
     found.into_inner().expect("no panic under this lock")
 }
 
-/// The segments of one zone, from its beginning to the first page that is no head.
+/// Finds the segments of one zone, from its beginning to the first page that should be a head and is none.
 fn follow(device: &dyn Device, bounds: &Bounds, zone: ZoneId) -> Result<Vec<FoundSegment>, DeviceError> {
     let mut found: Vec<FoundSegment> = Vec::new();
     let bytes = match device.report(zone) {
@@ -301,7 +304,8 @@ fn follow(device: &dyn Device, bounds: &Bounds, zone: ZoneId) -> Result<Vec<Foun
             Err(DeviceError::Gone) => return Err(DeviceError::Gone),
             Ok(None) | Err(_) => break,
         };
-        // Segments of a zone are written one after the other: an older one behind a newer one was left by an earlier round.
+        // Segments of a zone are written one after the other. An older one behind a newer one was there before the zone
+        // was erased.
         if found.last().is_some_and(|before| before.head.sequence >= head.sequence) {
             break;
         }

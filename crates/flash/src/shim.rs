@@ -1,4 +1,5 @@
-//! The atomics and the lock of what is tested in every interleaving, or loom's model of them.
+//! The atomics and the lock of the index structures: those of the standard library, or loom's model of them, with which
+//! tests try all interleavings of threads.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{Mutex, MutexGuard, atomic::AtomicU64};

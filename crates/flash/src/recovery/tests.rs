@@ -168,7 +168,8 @@ fn an_extent_is_dropped_if_anything_later_may_have_replaced_it() {
     let device = MemoryDevice::new(9, 32);
     let opened = open(&device, Recover::Journal);
     let base = opened.next_sequence;
-    // Older than the extents for certain; open when they were begun; newer; a generation, older and newer; other extents.
+    // Older than the extents for certain; open when they were begun; newer; a generation, older and newer; other
+    // extents.
     write(&device, &opened, (Kind::Log, base + 1), (2, 0), &[-1]);
     write(&device, &opened, (Kind::Log, base + 3), (3, 0), &[-2, 3]);
     write(&device, &opened, (Kind::Extents, base + 5), (4, 0), &[1, 2, 3, 4, 5, 6, 7, 8]);

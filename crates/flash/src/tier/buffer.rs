@@ -326,8 +326,8 @@ impl Buffer {
         self.content.read().expect("no panic under this lock")
     }
 
-    /// The content, to append records while the buffer is open, or to take the memory back when it is written. The caller holds
-    /// the append lock.
+    /// The content, to append records while the buffer is open, or to take the memory back when it is written. The
+    /// caller holds the append lock.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Option<Content>> {
         self.content.write().expect("no panic under this lock")
     }

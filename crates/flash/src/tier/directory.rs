@@ -184,16 +184,16 @@ impl Directory {
         self.segments[id as usize].store(None);
     }
 
-    /// Counts a change. To be called when a number loses its meaning, or an extent leaves its buffer or the extent table: after
-    /// the replacement is in place, and before the old one goes.
+    /// Counts a change. To be called when a number loses its meaning, or an extent leaves its buffer or the extent
+    /// table: after the replacement is in place, and before the old one goes.
     pub(crate) fn count_change(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How many changes there were. A lookup that reads this, then the log table, then the meaning of the numbers, and then this
-    /// again with the same result, has seen numbers with the meaning that they had when they were inserted: none was given to
-    /// a newer segment in between. The same holds of an extent, which is in a buffer or in the extent table: a lookup that
-    /// finds it in neither, between two equal results, would not have found it anywhere.
+    /// How many changes there were. A lookup that reads this, then the log table, then the meaning of the numbers, and
+    /// then this again with the same result, has seen numbers with the meaning that they had when they were inserted:
+    /// none was given to a newer segment in between. The same holds of an extent, which is in a buffer or in the extent
+    /// table: a lookup that finds it in neither, between two equal results, would not have found it anywhere.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }

@@ -1,8 +1,9 @@
 //! The index of the log: where versions of a key may be, in segments of the log and of extents.
 //!
-//! Four structures answer together. The **log table** maps a hash to numbers of log segments, the **directory** maps a number to its
-//! segment, the **extent table** maps a hash to pages of long records, and the **waiting tombstones** hide keys whose tombstone is
-//! in no segment yet. Lookups read all of them without a lock (but for the waiting tombstones, if there are any).
+//! Four structures answer together. The **log table** maps a hash to numbers of log segments, the **directory** maps a
+//! number to its segment, the **extent table** maps a hash to pages of long records, and the **waiting tombstones**
+//! hide keys whose tombstone is in no segment yet. Lookups read all of them without a lock (but for the waiting
+//! tombstones, if there are any).
 //!
 //! The index has no lock of its own for changes: [`super::log::Log`] changes it under the append lock.
 
@@ -168,8 +169,9 @@ impl Index {
         }
     }
 
-    /// Looks, and looks again if the result is `doubtful` and something moved meanwhile. An extent that moves from its buffer
-    /// to the device, or from there to another buffer, is in neither for a look that reads each before the extent gets there.
+    /// Looks, and looks again if the result is `doubtful` and something moved meanwhile. An extent that moves from its
+    /// buffer to the device, or from there to another buffer, is in neither for a look that reads each before the
+    /// extent gets there.
     pub(crate) fn unmoved<T>(&self, look: impl Fn() -> T, doubtful: impl Fn(&T) -> bool) -> T {
         loop {
             let changes = self.directory.changes();

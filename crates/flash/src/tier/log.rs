@@ -1,11 +1,14 @@
-//! The log: where every version of an item begins. Segments are filled in memory, sealed, and found until they are written.
+//! The log: each version of an item is appended to it first. Its segments are filled in memory and sealed; the writer
+//! writes them to the device. Lookups find a record from the moment when it is appended.
 //!
-//! What is newer is found first: a segment's sequence is its age, and an extent is newer than anything of the log. Whatever makes a
-//! version the newest (a put, an invalidation, a survivor of a reclaim) happens under the **append lock**, which this file alone
-//! takes. So does whatever takes a segment out of the index.
+//! Lookups must find the newest version first. A segment's sequence is its age, and an extent is newer than each record
+//! of the log with its hash. To keep that true, everything that makes a version the newest (a put, an invalidation, a
+//! survivor of a reclaim) happens under the **append lock**, which only this file takes. So does everything that takes
+//! a segment out of the index.
 //!
-//! Under the append lock may be taken: the lock of the zones ([`super::space::Space`]), the lock of a buffer, the lock of the
-//! waiting tombstones, the list of generations while it changes, and the locks of the meta log. `sweeping` is taken alone.
+//! Under the append lock may be taken: the lock of the zones ([`super::space::Space`]), the lock of a buffer, the lock
+//! of the waiting tombstones, the list of generations while it changes, and the locks of the meta log. `sweeping` is
+//! taken alone.
 
 mod restore;
 
@@ -54,8 +57,9 @@ struct Append {
     ids: Vec<u16>,
     /// The highest CAS number seen.
     cas_max: u64,
-    /// Extents that a restart would find if there were no marks in the log, by [`crate::extent_table::ExtentTable::class`]. By
-    /// class, because the table removes all extents of a class together.
+    /// Extents that a restart would find if there were no marks in the log, by
+    /// [`crate::extent_table::ExtentTable::class`]. By class, because the table removes all extents of a class
+    /// together.
     dead: DeadExtents,
 }
 
@@ -95,8 +99,8 @@ pub(crate) struct Log {
     table_full: AtomicBool,
     /// The extent table had no room.
     extents_full: AtomicBool,
-    /// The zone of the log is to be closed before it is full, so that it can be merged or dropped: all versions of some key that
-    /// the log table has room for are in it.
+    /// The zone of the log is to be closed before it is full, so that it can be merged or dropped: all versions of some
+    /// key that the log table has room for are in it.
     close_zone: AtomicBool,
     /// Held by the thread that sweeps the log table: one at a time.
     sweeping: Mutex<()>,
@@ -169,7 +173,7 @@ impl Log {
     /// [`NoRoom`]: then the version that was here before is here still.
     pub(crate) fn put(&self, hash: u64, record: &Record<'_>) -> Result<(), NoRoom> {
         let mut append = self.append();
-        // Before and after, and both under the lock: a reclaim that judged a record in between appends nothing.
+        // Twice, and both times under the lock: a reclaim that took its stamp in between appends nothing.
         self.meta().bump_stamp(hash);
         let result = self.append_record(&mut append, hash, record);
         self.meta().bump_stamp(hash);
@@ -190,11 +194,12 @@ impl Log {
         }
     }
 
-    /// Leaves a tombstone for a key where one is needed. Says whether one was, and its commit where there is a journal.
+    /// Leaves a tombstone for a key if one is needed. Says whether one was needed, and its commit if there is a
+    /// journal.
     pub(crate) fn invalidate(&self, hash: KeyHash, key: &[u8]) -> (bool, Option<Commit>) {
         let hidden = self.hide(hash, key);
-        // Also where nothing is to be found: what was found before is not the newest any more. After the look, since something
-        // may have been found and gone in the meantime.
+        // Also if no tombstone was needed: what a lookup has found before is not the newest version any more. And after
+        // the check, because a version may have been found and dropped during it.
         self.meta().bump_stamp(hash.0);
         hidden
     }
@@ -204,29 +209,30 @@ impl Log {
             return (false, None);
         }
         let holds = self.lookup.may_hold(hash.0);
-        // In this order: an extent that the table forgets is counted as dead before.
+        // The order matters: an extent is counted as dead before the extent table drops it.
         if !holds && !self.any_dead.load(SeqCst) {
             return (false, None);
         }
         let mut append = self.append();
-        // What only a restart would find needs a tombstone as well.
+        // A version that only a restart would find needs a tombstone as well.
         if !holds && !self.marks_extent(&append, hash.0) {
             return (false, None);
         }
         let floor = self.meta().floor();
         let placed = self.append_tombstone(&mut append, hash.0, key);
-        // Under the lock: the segment cannot be sealed yet. Where everything was dropped instead, that is durable by now.
+        // Under the lock, so that the segment cannot be sealed yet. If everything was dropped instead, that is durable
+        // by now, and the journal need not have the key.
         let commit = match self.meta().floor() == floor {
             true => self.meta().journal(placed, hash.0, key),
             false => None,
         };
-        // Before a survivor can be put over the tombstone.
+        // Under the lock: from here on a reclaim cannot append an older version over the tombstone.
         self.meta().bump_stamp(hash.0);
         (true, commit)
     }
 
-    /// Appends a survivor of a reclaim, or a tombstone in its stead, if nothing happened under its hash since `stamp`. Says to which
-    /// segment.
+    /// Appends a survivor of a reclaim, or a tombstone in its stead, if nothing happened under its hash since `stamp`.
+    /// Says to which segment.
     ///
     /// # Errors
     /// Why it was not appended.
@@ -268,7 +274,7 @@ impl Log {
 
     /// Opens a segment.
     fn open_segment(&self, append: &mut Append, kind: Kind) -> Result<Arc<Buffer>, NoRoom> {
-        // The last buffer but one is for the log: extents never take all there are.
+        // Extents never take the last buffer: the log needs it.
         let spare = if kind == Kind::Extents { 1 } else { 0 };
         if append.free.len() <= spare {
             return Err(NoRoom);
@@ -302,8 +308,8 @@ impl Log {
         }
     }
 
-    /// Appends a record to the open segment of its kind, or to a new one. `last` allows the room that is kept for tombstones. Says to
-    /// which segment.
+    /// Appends a record to the open segment of its kind, or to a new one. `last` allows the room that is kept for
+    /// tombstones. Says to which segment.
     fn push(
         &self,
         append: &mut Append,
@@ -340,7 +346,7 @@ impl Log {
                 }
                 Pushed::Full => {
                     drop(content);
-                    // Tombstones may still come: without another buffer this one keeps its last room for them.
+                    // There is no other buffer, so this one keeps its last room for tombstones.
                     if append.free.is_empty() && !last {
                         return Err(NoRoom);
                     }
@@ -356,7 +362,8 @@ impl Log {
         self.status().wake();
     }
 
-    /// Appends the tombstones that wait: they are older than whatever comes now. Says whether none is left.
+    /// Appends the tombstones that wait. They are older than the next record, so they come first. Says whether none is
+    /// left.
     fn drain(&self, append: &mut Append) -> bool {
         if self.index().waiting.is_empty() {
             return true;
@@ -404,7 +411,7 @@ impl Log {
             if Some(buffer.sequence) == spare {
                 continue;
             }
-            // A sealed buffer may be on its way to the device, this extent with it.
+            // A sealed buffer may be on its way to the device, together with this extent.
             let killed = buffer.read().as_ref().is_some_and(|content| content.kill(query, buffer.cas_base));
             if killed && buffer.is_sealed() {
                 append.dead.add(index.extents.class(query.hash), buffer.sequence);
@@ -419,7 +426,8 @@ impl Log {
         index.extents.remove_matching(query.hash);
     }
 
-    /// A record of this hash was appended to the segment `newer`: the newest older segment has one record less that is live.
+    /// Notes that a record of this hash was appended to the segment `newer`: the newest older segment has one live
+    /// record less.
     fn note_superseded(&self, hash: u64, newer: u64) {
         let newest = self.lookup.log_segments(hash).into_iter().find(|segment| segment.sequence() < newer);
         if let Some(LogSegment::Flash(segment)) = newest.as_deref() {
@@ -456,8 +464,9 @@ impl Log {
         let marked = self.marks_extent(append, hash);
         let own = self.push(append, Kind::Extents, hash, record, false)?;
         self.kill_extents(append, query, Some(own));
-        // A version in the log would be found again when the extent's zone goes, and a mark in the log must not go with the
-        // tombstone that has it. A later part has only one version.
+        // The log gets a tombstone if it has an older version, which would be found again when the extent's zone is
+        // erased, or if older extents are dead, because the tombstone carries on their mark. A later part has only one
+        // version.
         if query.part == 0 && (marked || self.lookup.log_may_hold(hash)) {
             let tombstone = Record { cas: own, ..Record::tombstone(record.key, marked) };
             match self.push(append, Kind::Log, hash, &tombstone, true) {
@@ -508,17 +517,17 @@ impl Log {
 
     // Flushes.
 
-    /// Nothing that was put before is found any more; its memory and its zones are given back later. Returns the new floor, which
-    /// the caller writes down.
+    /// Nothing that was put before is found any more; its memory and its zones are given back later. Returns the new
+    /// floor, which the caller writes down.
     fn drop_all(&self, append: &mut Append) -> u64 {
         let floor = self.meta().next_sequence().unwrap_or(u64::MAX);
-        // Until the floor is written down, or everything is dropped at the next start.
+        // Until the floor is written down, a restart would still find the generations.
         self.lookup.generations.begin_release();
-        // Before all else: a lookup that no longer sees what the log hides must not see what it hid.
+        // First: a lookup that does not see a tombstone of the log any more must not see what the tombstone hid.
         self.lookup.generations.drop_all();
         self.meta().raise_floor(floor);
         self.index().waiting.clear();
-        // The journal records of tombstones that waited go with the flush.
+        // The tombstones that waited are not needed after a flush, nor are their journal records.
         self.meta().tombstones_placed(floor.saturating_sub(1));
         self.seal_open(append, Kind::Log);
         self.seal_open(append, Kind::Extents);
@@ -559,8 +568,8 @@ impl Log {
         self.seal_open(&mut append, Kind::Extents);
     }
 
-    /// Appends the tombstones that wait, and seals both open segments. `None` if not all tombstones found room; else the highest CAS
-    /// number of all.
+    /// Appends the tombstones that wait, and seals both open segments. `None` if not all tombstones found room; else
+    /// the highest CAS number of all.
     pub(crate) fn seal_for_good(&self) -> Option<u64> {
         let mut append = self.append();
         if !self.drain(&mut append) {
@@ -571,7 +580,8 @@ impl Log {
         Some(append.cas_max)
     }
 
-    /// Journal records are not needed any more when their segments are durable: seals the open one if they take too much room.
+    /// Journal records are not needed any more when their segments are durable: seals the open one if they take too
+    /// much room.
     pub(crate) fn make_room_in_journal(&self) {
         if self.meta().wants_seal() {
             self.seal();
@@ -590,12 +600,14 @@ impl Log {
         append.sealed.len() > 1 || append.free.len() <= 1
     }
 
-    /// Makes a segment that was written one that is found on the device. `order` has the numbers of the records that were written.
+    /// Makes a segment that was written one that is found on the device. `order` has the numbers of the records that
+    /// were written.
     pub(crate) fn install(&self, buffer: &Buffer, content: &Content, order: &[u32], facts: SegmentFacts) {
         let hits = self.hit_bits(facts.items);
         let extents = facts.extents.clone();
         let segment = Arc::new(Segment::new(buffer.id, facts, hits));
-        // From here on a put or an invalidation finds it on the device, or has found it in memory and marked it as dead there.
+        // Under the lock: a put or an invalidation finds a record in the buffer before, and on the device afterwards.
+        // What died in the buffer while it was written is not installed.
         let mut append = self.append();
         self.space.add_segment(&segment);
         let index = self.index();

@@ -1,8 +1,8 @@
 //! The lookup: everything that a reader sees of the tier, and how it finds the newest version of a key.
 //!
-//! A lookup asks, in this order: the waiting tombstones, buffers of extents, extents on the device, segments of the log from the
-//! newest to the oldest, generations from the newest to the oldest. The first version or tombstone that it meets decides.
-//! It takes no lock that a writer holds for long, and reads at most [`READS_MAX`] times.
+//! A lookup asks, in this order: the waiting tombstones, buffers of extents, extents on the device, segments of the log
+//! from the newest to the oldest, generations from the newest to the oldest. The first version or tombstone that it
+//! meets decides. It takes no lock that a writer holds for long, and reads at most [`READS_MAX`] times.
 
 use super::buffer::{Buffer, Query};
 use super::directory::{LogSegment, PageRun, Segment};
@@ -43,7 +43,7 @@ pub(crate) enum Look {
     Again,
 }
 
-/// DataPages a version of the key may be, newest first.
+/// Where a version of the key may be, newest first.
 #[derive(Default)]
 pub(crate) struct Targets {
     /// Buffers and segments.
@@ -229,7 +229,8 @@ impl Lookup {
         }
     }
 
-    /// Whether the newest version of a hash, as far as filters know, is in a generation that is not among the oldest quarter.
+    /// Whether the newest version of a hash, as far as filters know, is in a generation that is not among the oldest
+    /// quarter.
     fn generation_stays_for_a_while(&self, hash: u64) -> bool {
         let list = self.generations.list();
         match self.generations.search(hash).next() {
@@ -242,8 +243,8 @@ impl Lookup {
     }
 }
 
-/// The record that a query finds in pages that were read: consecutive pages, from page `first_page` of the zone, of the segment with
-/// this sequence.
+/// The record that a query finds in pages that were read: consecutive pages, from page `first_page` of the zone, of the
+/// segment with this sequence.
 ///
 /// # Errors
 /// The first page that is not what it should be.

@@ -73,8 +73,8 @@ impl Merging {
         let is_crowded = self.lookup.index.is_table_filled(TABLE_FULL_PERCENT)
             || !self.log.has_ids(self.shape.buffers as usize + IDS_SPARE)
             || table_full;
-        // Where space is short and there is something older, that goes first: small merges make many generations, and each of
-        // them costs a false read now and then.
+        // If erased zones are few, an old generation is dropped rather than a small log merged: small merges make many
+        // generations, and each costs a false read now and then.
         let is_short = is_short && self.lookup.generations.list().newest_first().is_empty();
         let due = !full.is_empty() && (full.len() >= share || is_crowded || is_short);
         (full, due)
@@ -85,7 +85,7 @@ impl Merging {
         // Something waits for room in the table.
         let is_stuck = self.log.is_stuck();
         let (log, is_due) = self.due();
-        // A merge drops tombstones that hide nothing any more; they still hide what a restart would find.
+        // A merge drops tombstones that hide nothing in the list. They may still hide what a restart would find.
         if !is_due || self.lookup.generations.has_unreleased() {
             return false;
         }
@@ -99,8 +99,8 @@ impl Merging {
             Err(why) => {
                 self.lookup.status.counters.merges_given_up.fetch_add(1, Relaxed);
                 self.abandon();
-                // No generation could go in its place. If it is urgent, the log's own oldest zone goes: the next merge would come
-                // no further.
+                // There was no generation to drop for its zones, so the next merge would get no further. If it is
+                // urgent, the oldest zone of the log is dropped.
                 is_stuck && why == GivenUp::NoRoom && self.release.drop_oldest()
             }
         }
@@ -112,7 +112,8 @@ impl Merging {
         self.release.idle_generation_zones();
     }
 
-    /// Percent of the cold items to keep: all, while there is room for them and for as much again as reclaim holds ready.
+    /// Percent of the cold items to keep: all, while there is room for them and for as much again as reclaim holds
+    /// ready.
     fn keep_percent(&self, log_zones: usize) -> u8 {
         if self.space.has_ready(log_zones) { 100 } else { self.keep_percent }
     }

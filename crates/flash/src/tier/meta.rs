@@ -1,9 +1,9 @@
-//! What of the device counts, now and after a restart: the floor, the flushes, the journal and its commits, and whether the
-//! tier works at all.
+//! What of the device counts, now and after a restart: the floor, the flushes, the journal and its commits, and whether
+//! the tier works at all.
 //!
-//! The **floor** is a sequence. Segments below it do not exist any more, whatever the device shows: a flush raises the floor
-//! instead of erasing. The **journal** makes invalidations durable in mode `journal`; a reply to a client waits for the commit
-//! of its invalidation. Both are written by [`MetaLog`], in zones 0 and 1.
+//! The **floor** is a sequence. Segments below it do not exist any more, whatever the device shows: a flush raises the
+//! floor instead of erasing. The **journal** makes invalidations durable in mode `journal`; a reply to a client waits
+//! for the commit of its invalidation. Both are written by [`MetaLog`], in zones 0 and 1.
 //!
 //! Lock: `listeners`, a leaf. The locks of the meta log are last in the order of locks, so every function here may be
 //! called under any lock of the tier.
@@ -83,7 +83,8 @@ impl Meta {
         self.is_on() && self.flushing.load(SeqCst) == 0
     }
 
-    /// The tier has failed: everything is a miss from now on, also after a restart as far as that can still be written down.
+    /// The tier has failed: everything is a miss from now on, also after a restart as far as that can still be written
+    /// down.
     pub(crate) fn turn_off(&self, why: &str) {
         if self.on.swap(false, SeqCst) {
             tracing::error!("flash is switched off: {why}");
@@ -172,8 +173,8 @@ impl Meta {
 
     // Journal and commits.
 
-    /// Notes an invalidation in the journal, if there is one. `sequence` is the segment of its tombstone; `None` if the tombstone
-    /// waits for a buffer.
+    /// Notes an invalidation in the journal, if there is one. `sequence` is the segment of its tombstone; `None` if the
+    /// tombstone waits for a buffer.
     pub(crate) fn journal(&self, sequence: Option<u64>, hash: u64, key: &[u8]) -> Option<Commit> {
         self.has_journal().then(|| Commit(self.log.add(sequence.unwrap_or(UNPLACED), hash, key)))
     }

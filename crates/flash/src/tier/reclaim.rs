@@ -1,4 +1,4 @@
-//! Reclaim: what is done, and when, so that there is erased space to write to.
+//! Reclaim: which zones are reclaimed, and when, so that there is always an erased zone to write to.
 //!
 //! Lock: `reclaiming`, held during a round: one at a time. Comes after the writer's lock and before the releasing lock.
 
@@ -93,7 +93,8 @@ impl Reclaim {
         self.space.observe_low() && (self.release.drop_oldest_of_all() || self.release.drop_oldest())
     }
 
-    /// Makes room for the writer, which has no erased zone: whatever is oldest goes. Says whether there may be one now.
+    /// Makes room for the writer, which found no erased zone: the oldest zone is dropped. Says whether there may be an
+    /// erased zone now.
     pub(crate) fn make_room(&self) -> bool {
         let drops_forced = &self.lookup.status.counters.drops_forced;
         let recovering = || self.lookup.status.is_recovering();

@@ -27,7 +27,7 @@ struct Running {
 /// What was not put into the log.
 #[derive(Default)]
 struct Taken {
-    /// Segments of generations and address runs: they make sense only when all of them are known.
+    /// Segments of generations and address runs. They are shown when all of them are known.
     of_generations: Vec<SegmentFacts>,
     /// Segments that were not taken in, or not whole: zone and sequence.
     lost: Vec<(ZoneId, u64)>,
@@ -43,8 +43,8 @@ pub(crate) struct Restart {
 }
 
 impl Restart {
-    /// Finds the segments that the device has, keeps their zones from being written, and appends the invalidations of the
-    /// journal again.
+    /// Finds the segments that the device has, keeps their zones from being written, and appends the invalidations of
+    /// the journal again.
     ///
     /// # Errors
     /// The device is gone, or has no room for the invalidations.
@@ -115,7 +115,8 @@ impl Restart {
         true
     }
 
-    /// Writes down that a later start does not find either what was not taken in: it may not know any more why it was not.
+    /// Writes down that a later start does not find either what was not taken in: it may not know any more why it was
+    /// not.
     fn release_lost(&self, taken: &Taken, next_sequence: u64) {
         if taken.lost.is_empty() {
             return;
@@ -130,7 +131,8 @@ impl Restart {
             let kept = self.space.oldest_segment(*zone).or(first_kept.get(zone).copied());
             let floor = match kept {
                 None => next_sequence,
-                // It was never written to its end, and will not exist the next time either. A floor would take what is kept.
+                // It was never written to its end, and will not exist the next time either. A floor would take what is
+                // kept.
                 Some(kept) if kept < *sequence => continue,
                 Some(kept) => kept.max(sequence + 1),
             };

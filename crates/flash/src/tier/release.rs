@@ -1,11 +1,15 @@
-//! Zones are released whole: nothing in them is found any more, then they are erased and can be written again.
+//! Releasing zones: a zone is given up as a whole, erased, and can then be written again.
 //!
-//! The steps of a release are always these. It is written down that a restart finds nothing in the zone; from then on no
-//! tombstone is needed that hides something in it. The index forgets the segments in it. The zone is erased.
+//! A release has always the same steps:
 //!
-//! Lock: `releasing`, held by the thread that chooses a zone until the zone is erased. Two threads that chose the same zone
-//! would erase it twice, and by the second time it may have been written again. Comes after the locks of the writer and of
-//! the reclaim, and before the append lock.
+//! 1. The meta log notes that a restart finds nothing in the zone. From then on no tombstone is needed that hides
+//!    something in it.
+//! 2. The index forgets the segments in the zone.
+//! 3. The zone is erased.
+//!
+//! Lock: `releasing`, held by the thread that chooses a zone until the zone is erased. Two threads that chose the same
+//! zone would erase it twice, and by the second time it may have been written again. Comes after the locks of the
+//! writer and of the reclaim, and before the append lock.
 
 use super::directory::Segment;
 use super::log::Log;
@@ -83,11 +87,13 @@ impl Release {
 
     // Zones that are dropped unread, because space is needed.
 
-    /// Drops the oldest zone; nothing is read back. The oldest zone of the log hides nothing, and a zone of extents never does.
+    /// Drops the oldest zone; nothing is read back. The oldest zone of the log hides nothing, and a zone of extents
+    /// never does.
     pub(crate) fn drop_oldest(&self) -> bool {
         let generations = &self.lookup.generations;
         if !generations.list().newest_first().is_empty() || generations.has_unreleased() {
-            // The log hides what is in generations. Where none are made any more, those of an earlier run go first.
+            // Tombstones in the log may hide versions in generations, so the log must not go first. If generations are
+            // switched off now, those of an earlier run are dropped.
             return !self.lookup.has_generations && self.drop_oldest_of_all();
         }
         let releasing = self.lock();
@@ -122,8 +128,8 @@ impl Release {
 
     // What a merge leaves behind.
 
-    /// Shows a new generation in place of the log zones it was made of, and releases those. `floor` is the one that the merge
-    /// began with. Says whether the zones are released.
+    /// Shows a new generation in place of the log zones it was made of, and releases those. `floor` is the one that the
+    /// merge began with. Says whether the zones are released.
     pub(crate) fn install_merge(&self, merged: Merged, floor: u64, log: &[LogZone]) -> bool {
         let end = |segments: &[Arc<Segment>]| segments.last().map_or(0, |last| last.sequence() + 1);
         let ends: Vec<(ZoneId, u64)> = log.iter().map(|(zone, segments)| (*zone, end(segments))).collect();
@@ -141,7 +147,8 @@ impl Release {
             return false;
         }
         self.lookup.generations.reset_hits(self.hits_max);
-        // What went for damage goes on the device before the log does, which may have hidden it.
+        // Chunks that were dropped because of damage must go from the device before the log, which may have hidden
+        // them.
         if has_voids {
             releasing.idle_generation_zones();
         }
@@ -194,8 +201,8 @@ impl Releasing<'_> {
         zones.into_iter().map(|zone| self.zone(zone)).fold(false, |any, one| any | one)
     }
 
-    /// Releases the segments that a zone has, without erasing it. First it is written down: from the moment they are forgotten here,
-    /// a key that was only there gets no tombstone.
+    /// Releases the segments that a zone has, without erasing it. The release is written down first: once the index has
+    /// forgotten the segments, a key that was only there gets no tombstone.
     fn content(&self, zone: ZoneId) -> bool {
         let segments = self.release.space.segments(zone);
         let floor = segments.last().map_or(0, |last| last.sequence() + 1);
@@ -206,7 +213,7 @@ impl Releasing<'_> {
         released
     }
 
-    /// Before a zone of the log goes unread: if it has marks that extents are superseded, those extents go first.
+    /// Releases the extents that a zone of the log has marks for. To be called before that zone is dropped unread.
     fn marked_extents(&self, zone: ZoneId) -> bool {
         let segments = self.release.space.segments(zone);
         let marks = segments.iter().any(|segment| segment.marks_extents);
@@ -221,7 +228,7 @@ impl Releasing<'_> {
         }
         let older = self.release.space.extents_below(below);
         older.into_iter().all(|(zone, is_open)| match is_open {
-            // What is written to it later is not below the sequence.
+            // Segments that are written to it later are not below the sequence.
             true => self.content_until_now(zone),
             false => self.zone(zone),
         })
@@ -255,7 +262,8 @@ impl Releasing<'_> {
             return false;
         }
         generations.unmarked_extents_gone(unmarked);
-        // Before the list: what a merge wrote is in the list first, and counts as a generation's zone afterwards.
+        // The zones are read before the list. A merge shows its generation in the list before its zones count as zones
+        // of a generation, so no zone of a new generation seems idle.
         let mut idle = space.generation_zones();
         let list = generations.list();
         let chunks = list.newest_first().iter().flat_map(|generation| generation.chunks());

@@ -1,4 +1,4 @@
-//! How the memory of the tier is shared out, and what follows from it: the size of a segment.
+//! How the memory of the tier is divided among its parts, and how long a segment is.
 
 use super::buffer::BufferShape;
 use super::directory::{Directory, Segment};
@@ -8,73 +8,74 @@ use crate::fence::Fences;
 use crate::options::FlashOptions;
 use crate::segment::Writer;
 
-/// Zones of the log, percent of all that hold segments, at which they are merged into a generation.
+/// The share of all zones, percent, at which full zones of the log are merged into a generation.
 pub(crate) const LOG_PERCENT: u32 = 8;
-/// Pages that go to the device, or come from it, in one piece when segments are written and scanned.
-pub(crate) const CHUNK_PAGES: usize = 64;
-/// Longest segment unless it is asked for, bytes.
+/// Pages that are written or read at a time when segments are written or scanned.
+const CHUNK_PAGES: usize = 64;
+/// Length of the longest segment, unless the options ask for a longer one, bytes.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
-/// Shortest, pages.
+/// Length of the shortest segment, pages.
 const SEGMENT_PAGES_MIN: u64 = 8;
-/// Longest value or part, bytes.
+/// Length of the longest value, or part of one, bytes.
 const PART_BYTES_MAX: usize = 1 << 20;
-/// Records whose key and value are longer go to extents.
+/// A record is an extent if its key and value are longer together, bytes.
 pub(crate) const EXTENT_BYTES: usize = 2048;
-/// Numbers that the widest log table tells apart.
+/// Numbers of segments that the widest log table has.
 const WIDE_IDS: u64 = 2047;
 
-/// Sizes and budgets. Bytes of memory, where nothing else is said.
+/// Sizes and budgets of the tier. Budgets are bytes of memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// Pages of a zone.
+    /// Length of a zone, pages.
     pub(crate) zone_pages: u32,
-    /// How large buffers are.
+    /// The size of a buffer.
     pub(crate) buffer: BufferShape,
-    /// How many there are.
+    /// How many buffers there are.
     pub(crate) buffers: u32,
-    /// Longest value, or part of one.
+    /// Length of the longest value, or part of one, bytes.
     pub(crate) part_bytes_max: usize,
-    /// Pages a chunk has.
+    /// Pages that are written or read at a time.
     pub(crate) chunk_pages: usize,
-    /// Numbers that the log table tells apart.
+    /// Numbers of segments that the log table needs.
     pub(crate) log_ids: u64,
-    /// For the log table.
+    /// Budget of the log table.
     pub(crate) log_table: u64,
-    /// For the extent table.
+    /// Budget of the extent table.
     pub(crate) extent_table: u64,
-    /// For hit bits.
+    /// Budget of the hit bits of segments.
     pub(crate) hit_bits: u64,
-    /// For filters of generations.
+    /// Budget of the filters of generations.
     pub(crate) filters: u64,
-    /// For address pages that were read.
+    /// Budget of the cache of address pages.
     pub(crate) address_cache: u64,
-    /// For which items of generations were read.
+    /// Budget of the hit bits of generations.
     pub(crate) generation_hits: u64,
-    /// For reading what is merged.
+    /// Budget of the buffers that merges read into.
     pub(crate) merge_reads: u64,
-    /// For stamps.
+    /// Budget of the stamps.
     pub(crate) stamps: u64,
-    /// For tombstones that wait for a buffer.
+    /// Budget of the tombstones that wait for a buffer.
     pub(crate) waiting_tombstones: u64,
-    /// For reading: fetchers' buffers.
+    /// Budget of the buffers of readers.
     pub(crate) reads: u64,
-    /// For writing a segment and scanning others.
+    /// Budget of the buffers for writing, scanning and merging segments.
     pub(crate) work: u64,
-    /// For the extents that lie dead on the device.
+    /// Budget of the set of dead extents.
     pub(crate) dead_extents: u64,
 }
 
 impl Shape {
-    /// For a device, of whose zones the first `meta` hold no segments.
+    /// The sizes and budgets for a device. Its first `meta` zones hold no segments.
     ///
     /// # Errors
-    /// The device has too few zones, or too small ones; or the memory is too small for it.
+    /// The device has too few or too short zones, or there is too little memory for it.
     pub(crate) fn new(geometry: &Geometry, meta: u32, options: &FlashOptions) -> Result<Shape, FlashError> {
         let zone_pages = geometry.zone_bytes / PAGE_BYTES as u64;
         let zones = geometry.zones.saturating_sub(meta) as u64;
         if zones < 4 || zone_pages < SEGMENT_PAGES_MIN || zone_pages > u32::MAX as u64 {
             return Err(FlashError(format!(
-                "the flash device has {} zones of {zone_pages} pages of 4 KiB; at least {} zones of {SEGMENT_PAGES_MIN} are needed",
+                "the flash device has {} zones of {zone_pages} pages of 4 KiB; at least {} zones of \
+                 {SEGMENT_PAGES_MIN} are needed",
                 geometry.zones,
                 meta + 4,
             )));
@@ -85,7 +86,7 @@ impl Shape {
         while pages > SEGMENT_PAGES_MIN && 3 * buffer(pages).bytes() > quarter {
             pages /= 2;
         }
-        // As many to a zone as fit, and nothing left over.
+        // As many segments as fit into a zone share it evenly.
         let pages = zone_pages / (zone_pages / pages.max(SEGMENT_PAGES_MIN));
         let shape = Shape::share_out(options.memory_bytes, zone_pages, zones, pages, options.generations);
         shape.ok_or_else(|| {
@@ -110,25 +111,21 @@ impl Shape {
     ) -> Option<Shape> {
         let shape = buffer(segment_pages);
         let segments_max = zones * (zone_pages / segment_pages);
-        // With generations the log is never more than a part of it.
+        // With generations, the log never takes more than a part of the zones.
         let log_zones = if generations { (zones * LOG_PERCENT as u64 / 100 + 4).min(zones) } else { zones };
         let log_segments = log_zones * (zone_pages / segment_pages);
-        // Some zones are always erased; where numbers run out nevertheless, the oldest zone goes.
+        // Some zones are always erased. If numbers run out all the same, the oldest zone is dropped.
         let log_ids = (log_segments - log_segments / 64 + 4).min(WIDE_IDS);
         let buffers = (memory / 4 / shape.bytes()).clamp(3, 4);
         let chunk_pages = CHUNK_PAGES.min(segment_pages as usize);
         let items = shape.entries() as u64;
         let writer = Writer::bytes_for(chunk_pages, segment_pages, items, false) + 4 * items;
-        // A scan has a chunk, its payload, and what is left over of the one before.
+        // A scan keeps a chunk, its payload, and the rest of the chunk before.
         let scan =
             3 * (chunk_pages * PAGE_BYTES) as u64 + 2 * PART_BYTES_MAX.min(shape.record_bytes_max()) as u64;
-        let (merge_reads, merge) = match generations {
-            true => {
-                let reads = (memory / 32).clamp(256 << 10, 32 << 20);
-                (reads, reads + 2 * Writer::bytes_for(chunk_pages, segment_pages, items, true))
-            }
-            false => (0, 0),
-        };
+        let merge_reads = if generations { (memory / 32).clamp(256 << 10, 32 << 20) } else { 0 };
+        let merge_writers = 2 * Writer::bytes_for(chunk_pages, segment_pages, items, true);
+        let merge = if generations { merge_reads + merge_writers } else { 0 };
         let work = writer + scan + merge;
         let stamps = (memory / 64).clamp(64, 4 << 16);
         let waiting_tombstones = (memory / 128).clamp(4 << 10, 4 << 20);
@@ -151,11 +148,13 @@ impl Shape {
         let extent_table = (capacity / EXTENT_BYTES as u64 * 9).min(left / 4);
         let generation_hits = if generations { (memory / 256).min(1 << 20) } else { 0 };
         let left = left.checked_sub(extent_table + generation_hits)?;
-        // A little more than two bytes for each record of an item of 100 bytes; an eighteenth of it is for the bits. With
-        // smaller items the table is full before the log is: they are merged sooner, or the oldest go.
+        // A little more than two bytes for each record of an item of 100 bytes; an eighteenth of it is for hit bits.
+        // With smaller items the table is full before the log is: then the log is merged sooner, or its oldest zone
+        // dropped.
         let per_record = if generations { 43 } else { 41 };
         let log_capacity = log_zones * zone_pages * PAGE_BYTES as u64;
-        // A log table that is too small makes small generations, and of those only so many: it comes before filters.
+        // A log table that is too small makes small generations, and their number is limited: it is more important than
+        // filters.
         let share = if generations { left / 2 } else { left };
         let log_table = (log_capacity / 108 * per_record / 20).min(share / 18 * 17);
         let hit_bits = (log_table / 16).min(share - log_table);

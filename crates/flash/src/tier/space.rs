@@ -1,7 +1,7 @@
 //! The zones of the device: the use of each, the segments in each, and which zone is written or reclaimed next.
 //!
-//! Lock: `zones`, held for moments only. It comes after the append lock of the log; under it only the locks of the meta log are
-//! taken. The device is never written or erased under it.
+//! Lock: `zones`, held for moments only. It comes after the append lock of the log; under it only the locks of the meta
+//! log are taken. The device is never written or erased under it.
 
 use super::directory::Segment;
 use super::meta::Meta;
@@ -203,8 +203,8 @@ impl Zones {
         space::oldest(self.victims(0).filter(|(_, kind)| *kind == Kind::Extents).map(|(facts, _)| facts))
     }
 
-    /// The oldest zone that may be dropped unread: a zone of extents, which hides nothing, or the zone with the oldest segments of
-    /// the log, also if it is draining.
+    /// The oldest zone that may be dropped unread: a zone of extents, which hides nothing, or the zone with the oldest
+    /// segments of the log, also if it is draining.
     fn oldest_droppable(&self, now_unix_s: u32) -> Option<ZoneFacts> {
         let written = self.numbered().filter(|(_, zone)| {
             matches!(zone.role, Role::Full | Role::Draining(_) | Role::Open)
@@ -225,8 +225,8 @@ impl Zones {
         Some(ZoneFacts { zone, written_bytes: 0, live_bytes: 0, order: oldest })
     }
 
-    /// Sequence below which segments stand in the oldest quarter of the written zones. 0 where a quarter of all zones is free: then
-    /// no written zone is reclaimed soon.
+    /// Sequence below which segments stand in the oldest quarter of the written zones. 0 where a quarter of all zones
+    /// is free: then no written zone is reclaimed soon.
     fn oldest_quarter(&self) -> u64 {
         let at_risk = (self.all.len() / 4).saturating_sub(self.free.len() as usize);
         if at_risk == 0 {
@@ -387,7 +387,8 @@ impl Space {
         Closed::Full
     }
 
-    /// Writing to a zone failed: no more goes there. Segments that it has can perhaps be read; says whether it has none.
+    /// Writing to a zone failed: no more goes there. Segments that it has can perhaps be read; says whether it has
+    /// none.
     pub(crate) fn give_up(&self, zone: ZoneId) -> bool {
         let mut zones = self.zones();
         let found = zones.get(zone);
@@ -472,8 +473,8 @@ impl Space {
 
     // Which zone is reclaimed.
 
-    /// The zone with the fewest bytes that are live at `deadline_unix_s`, if reclaiming it gains `gain_bytes`; and whether fewer
-    /// zones are erased than the low mark asks for. The zone is draining from now on.
+    /// The zone with the fewest bytes that are live at `deadline_unix_s`, if reclaiming it gains `gain_bytes`; and
+    /// whether fewer zones are erased than the low mark asks for. The zone is draining from now on.
     pub(crate) fn begin_draining(&self, deadline_unix_s: u32, gain_bytes: u64) -> (Option<ZoneFacts>, bool) {
         let mut zones = self.zones();
         let victim = space::greedy(zones.victims(deadline_unix_s).map(|(facts, _)| facts), gain_bytes);
@@ -484,8 +485,8 @@ impl Space {
         (victim, below_low)
     }
 
-    /// The survivors of a draining zone were appended again, the last one to the segment `after`; `None`: not all of them, and the
-    /// zone stays as it was.
+    /// The survivors of a draining zone were appended again, the last one to the segment `after`; `None`: not all of
+    /// them, and the zone stays as it was.
     pub(crate) fn end_draining(&self, zone: ZoneId, after: Option<u64>) {
         self.zones().get(zone).role = after.map_or(Role::Full, Role::Draining);
     }
@@ -576,8 +577,8 @@ impl Space {
 
     // A restart.
 
-    /// Zones that `is_used` says yes to hold segments of an earlier run and are not written; of the others the device says whether
-    /// they are erased.
+    /// Zones that `is_used` says yes to hold segments of an earlier run and are not written; of the others the device
+    /// says whether they are erased.
     pub(crate) fn begin_recovery(&self, is_used: impl Fn(ZoneId) -> bool) {
         let role = |zone: ZoneId| {
             if is_used(zone) {

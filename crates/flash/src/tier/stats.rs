@@ -206,7 +206,8 @@ impl FlashStats {
         self.appended_bytes as f64 / self.admitted_bytes.max(1) as f64
     }
 
-    /// Device-level write amplification: bytes written to the medium for each byte appended. `None` if the device does not tell.
+    /// Device-level write amplification: bytes written to the medium for each byte appended. `None` if the device does
+    /// not tell.
     pub fn dlwa(&self) -> Option<f64> {
         self.device.media_bytes.map(|media| media as f64 / self.device.append_bytes.max(1) as f64)
     }
@@ -221,7 +222,8 @@ impl FlashStats {
         self.reads_for_misses as f64 / self.misses.max(1) as f64
     }
 
-    /// Memory of the index for one item, bytes. Left out is what does not grow with the number of items, such as buffers.
+    /// Memory of the index for one item, bytes. Left out is what does not grow with the number of items, such as
+    /// buffers.
     pub fn index_bytes_per_item(&self) -> f64 {
         let index = self.memory.log_table + self.memory.segments + self.memory.filters + self.memory.hit_bits;
         index as f64 / self.items.max(1) as f64

@@ -98,8 +98,8 @@ impl Status {
         self.woken.notify_all();
     }
 
-    /// Runs `work` again and again until the threads are to end. Where there was nothing to do it sleeps until it is woken, for
-    /// 100 ms at most.
+    /// Runs `work` again and again until the threads are to end. Where there was nothing to do it sleeps until it is
+    /// woken, for 100 ms at most.
     pub(crate) fn work_until_stopped(&self, mut work: impl FnMut() -> bool) {
         let mut seen = 0;
         while !self.is_stopping() {
@@ -145,8 +145,8 @@ impl<'a> TimeSlice<'a> {
         TimeSlice { status, begun: Instant::now() }
     }
 
-    /// After 100 us of work, sleeps for 300 us, unless the result of the work is urgently needed. Only yielding would not do: a
-    /// scheduler prefers the thread that slept longer.
+    /// After 100 us of work, sleeps for 300 us, unless the result of the work is urgently needed. Only yielding would
+    /// not do: a scheduler prefers the thread that slept longer.
     pub(crate) fn yield_if_due(&mut self, is_urgent: impl Fn() -> bool) {
         if self.begun.elapsed() < SLICE {
             return;

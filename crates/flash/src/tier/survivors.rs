@@ -25,8 +25,8 @@ struct KeepQuota {
     kept: u64,
 }
 
-/// Whether a record is a later part of a long value. Then there is no other version that it could hide, since the hash of a later
-/// part depends on the version.
+/// Whether a record is a later part of a long value. Then there is no other version that it could hide, since the hash
+/// of a later part depends on the version.
 fn is_later_part(record: &Record<'_>) -> bool {
     record.part.is_some_and(|part| part.number > 0)
 }
@@ -55,8 +55,9 @@ impl Survivors {
         Survivors { lookup, space, log, device, hasher, chunk_pages, cutoff_s, keep_percent }
     }
 
-    /// Appends again what is worth it. Returns the sequence of the newest segment that took any of it (0: none): when that is
-    /// durable the zone can go. `None` if the zone could not be read to its end, or the log had no room: then the zone must stay.
+    /// Appends again what is worth it. Returns the sequence of the newest segment that took any of it (0: none): when
+    /// that is durable the zone can go. `None` if the zone could not be read to its end, or the log had no room: then
+    /// the zone must stay.
     pub(crate) fn keep(&self, zone: ZoneId) -> Option<u64> {
         let segments = self.space.segments(zone);
         let mut newest = 0;
@@ -97,8 +98,8 @@ impl Survivors {
         keep
     }
 
-    /// Whether a flush has removed a segment since its scan began. To be asked after the stamp is taken: a later flush changes
-    /// the stamp.
+    /// Whether a flush has removed a segment since its scan began. To be asked after the stamp is taken: a later flush
+    /// changes the stamp.
     fn is_flushed(&self, segment: &Segment) -> bool {
         segment.sequence() < self.lookup.meta.floor()
     }
@@ -124,8 +125,8 @@ impl Survivors {
         }
     }
 
-    /// An extent that goes hides nothing in the log. But if older extents of its hash are dead, it was all that said so, and a
-    /// tombstone says it from now on.
+    /// An extent that goes hides nothing in the log. But if older extents of its hash are dead, it was all that said
+    /// so, and a tombstone says it from now on.
     fn drop_extent(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Option<u64> {
         if !self.log.must_mark(hash) || is_later_part(record) {
             return Some(0);
@@ -184,12 +185,13 @@ impl Survivors {
         let own = segment.sequence();
         let older =
             known.iter().any(|other| other.sequence() < own) || self.lookup.generations.may_hold(hash);
-        // A newer extent counts for nothing here: it left a tombstone in the log, which has to stay as long as what it hides.
+        // A newer extent does not count as a replacement. It left a tombstone in the log, which must stay as long as
+        // this record does.
         let newer = known.iter().any(|other| other.sequence() > own);
         let hides_extents = record.supersedes_extent && self.log.must_mark(hash);
         let mut is_newest = !newer;
         if newer {
-            // What replaced the record stays, and hides what is older.
+            // The record that replaced this one stays, and hides older versions.
             let matters = older || hides_extents;
             let replaced = if matters { self.is_replaced(&Query::of(hash, record), own) } else { Some(true) };
             if replaced == Some(true) {
@@ -213,7 +215,8 @@ impl Survivors {
         Ok(0)
     }
 
-    /// Whether a segment of the log newer than `than` has a version of the key or its tombstone; `None` where one cannot be read.
+    /// Whether a segment of the log newer than `than` has a version of the key or its tombstone; `None` where one
+    /// cannot be read.
     fn is_replaced(&self, query: &Query<'_>, than: u64) -> Option<bool> {
         let in_buffer = |buffer: &Buffer| match self.lookup.look_in_buffer(buffer, query, Stamp(0)) {
             Look::End(_) => Some(true),

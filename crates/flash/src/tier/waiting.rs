@@ -1,7 +1,7 @@
 //! Tombstones that found no room in a buffer.
 //!
-//! An invalidation is never refused. If no buffer has room for its tombstone, the key waits here, and no lookup finds anything
-//! of it. Before the next record is appended, the waiting tombstones are.
+//! An invalidation is never refused. If no buffer has room for its tombstone, the key waits here, and no lookup finds
+//! anything of it. Before the next record is appended, the waiting tombstones are.
 //!
 //! Lock: `keys`, a leaf; `drain` calls back under it, under the append lock, which comes before.
 
@@ -70,8 +70,8 @@ impl WaitingTombstones {
         !self.is_empty() && self.keys().map.contains_key(key)
     }
 
-    /// Offers one tombstone after the other to `place`, and removes those that it takes, until it refuses one. Says whether none
-    /// is left.
+    /// Offers one tombstone after the other to `place`, and removes those that it takes, until it refuses one. Says
+    /// whether none is left.
     pub(crate) fn drain(&self, mut place: impl FnMut(&[u8], WaitingTombstone) -> bool) -> bool {
         if self.is_empty() {
             return true;

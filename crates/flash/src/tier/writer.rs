@@ -156,7 +156,7 @@ impl LogWriter {
         let (device, items) = (&*self.device, order.len() as u32);
         let chunk_pages = self.shape.chunk_pages;
         let mut writer = Writer::begin(device, cursor.zone, cursor.page, head, chunk_pages, items, false);
-        // Filling the segment takes the core. While there are buffers enough, a worker may have it in between.
+        // Filling the segment takes the core. While enough buffers are free, workers get the core in between.
         let mut slice = TimeSlice::begin(&self.lookup.status);
         let mut pages_seen = 0;
         for number in order {
@@ -173,7 +173,7 @@ impl LogWriter {
             meta.commit();
         }
         if meta.recover() != Recover::Clean {
-            // After a crash the highest number is not known before all feet are read.
+            // After a crash the highest CAS number is not known before all feet are read.
             meta.cover_cas(self.log.cas_max())?;
         }
         let facts = writer.finish()?;
@@ -195,7 +195,8 @@ impl LogWriter {
     /// Where a segment of so many pages can be written.
     fn cursor(&self, cursors: &mut Cursors, kind: Kind, pages: u32) -> Option<Cursor> {
         if let Some(cursor) = *cursors.of(kind) {
-            // Numbers of the log table are given back when the zone is merged: they must not run out before it is closed.
+            // Numbers of the log table are given back when the zone is merged: they must not run out before it is
+            // closed.
             let is_crowded = self.lookup.has_generations
                 && kind == Kind::Log
                 && !self.log.has_ids(self.shape.buffers as usize + IDS_SPARE);
@@ -212,13 +213,13 @@ impl LogWriter {
 
     fn close_zone(&self, zone: ZoneId) {
         if self.space.close(zone) == Closed::Empty {
-            // All that it had was released, and it must not be written again before the thread that did that is done with it.
+            // Another thread has released all segments of the zone, and may still be at work on it.
             self.release.erase_emptied(zone);
         }
     }
 
-    /// Writes no more to a zone that failed. The segment that failed may be there as a whole all the same. Where nothing else is in
-    /// the zone, no start is to find it beside its other copy, or after that copy has gone.
+    /// Writes no more to a zone that failed. The failed segment may be complete there nevertheless. If the zone has no
+    /// other segment, it is released, so that no restart finds the failed segment beside its other copy or after it.
     fn give_up(&self, zone: ZoneId, sequence: u64) {
         if self.space.give_up(zone) {
             self.lookup.meta.release(&[(zone, sequence + 1)]);

@@ -30,8 +30,9 @@ impl Log {
         true
     }
 
-    /// Takes in a segment of extents; `false` if not all of them have room. `dead` are hashes of its extents that segments of the
-    /// earlier run supersede; segments from `next_sequence` on are of this run, and supersede extents as well.
+    /// Takes in a segment of extents; `false` if not all of them have room. `dead` are hashes of its extents that
+    /// segments of the earlier run supersede; segments from `next_sequence` on are of this run, and supersede extents
+    /// as well.
     pub(crate) fn restore_extents(
         &self,
         mut facts: SegmentFacts,

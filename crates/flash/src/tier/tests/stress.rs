@@ -30,8 +30,8 @@ fn nor_where_the_log_is_merged_into_generations() {
     play(true);
 }
 
-/// Puts the parts of a long value after the first, and says whether they are there: one full part, and a short one that is no
-/// extent.
+/// Puts the parts of a long value after the first, and says whether they are there: one full part, and a short one that
+/// is no extent.
 fn put_parts(flash: &Flash, hash: KeyHash, key: &[u8], version: u64) -> bool {
     let mut part = version.to_le_bytes().to_vec();
     part.resize(flash.part_bytes_max(), 1);
