@@ -35,8 +35,6 @@ fn main() {
         ops: OpsPolicy::Static(4),
         reclaim: ReclaimPolicy::Adaptive,
         cutoff_s: 0,
-        background_flush: true,
-        background_reclaim: true,
         keep_percent: number(4, 100) as u8,
         seed: 1,
         now_unix_s: Arc::new(|| 1_800_000_000),

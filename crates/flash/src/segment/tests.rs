@@ -1,5 +1,5 @@
 use super::*;
-use crate::device::{Device, PAGE_BYTES, PageBuffer};
+use crate::device::{Device, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::page::{self};
 use crate::record::{Decoded, Record};
 use crate::test_devices::MemoryDevice;

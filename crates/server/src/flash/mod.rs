@@ -68,8 +68,6 @@ fn options(wanted: &FlashSettings, memory_bytes: u64) -> FlashOptions {
         ops: wanted.ops,
         reclaim: wanted.reclaim,
         cutoff_s: wanted.cutoff_s,
-        background_flush: true,
-        background_reclaim: true,
         keep_percent: wanted.keep_percent,
         // The standard library's keys are random, and so is a hash of nothing with them.
         seed: RandomState::new().build_hasher().finish(),
