@@ -9,7 +9,7 @@ use crate::meta::{META_ZONES, MetaLog, MetaOptions, Start};
 use crate::options::{FlashOptions, Recover};
 use crate::record::{PartOfValue, Record, part_hash};
 use crate::tier::index::Index;
-use crate::tier::log::{Log, NoRoom};
+use crate::tier::log::Log;
 use crate::tier::lookup::Lookup;
 use crate::tier::merging::Merging;
 use crate::tier::meta::Meta;
@@ -130,7 +130,7 @@ impl Flash {
 
     // Storing and invalidating.
 
-    /// Stores the newest version of an item. It never waits for the device, unless there is no thread to write.
+    /// Stores the newest version of an item. It never waits for the device.
     ///
     /// If the item is shed, older versions on flash stay: the caller, who has a newer version, must invalidate the key.
     pub fn put(&self, hash: KeyHash, item: &FlashItem<'_>) -> Put {
@@ -167,15 +167,8 @@ impl Flash {
     }
 
     fn store(&self, hash: u64, record: &Record<'_>) -> Put {
-        let mut put = Err(NoRoom);
-        if self.log.takes(record) {
-            put = self.log.put(hash, record);
-            if !self.options.background_flush {
-                self.writer.write_sealed();
-                put = put.or_else(|NoRoom| self.log.put(hash, record));
-            }
-        }
-        let put = if put.is_ok() { Put::Stored } else { Put::Shed };
+        let is_stored = self.log.takes(record) && self.log.put(hash, record).is_ok();
+        let put = if is_stored { Put::Stored } else { Put::Shed };
         self.log.count_put(record, put);
         put
     }
@@ -183,11 +176,7 @@ impl Flash {
     /// No version of the key on flash is the newest one any more: leaves a tombstone where one is needed. In mode
     /// `journal` the reply to the client waits for the commit.
     pub fn invalidate(&self, hash: KeyHash, key: &[u8]) -> Option<Commit> {
-        let (hidden, commit) = self.log.invalidate(hash, key);
-        if hidden && !self.options.background_flush {
-            self.writer.write_sealed();
-        }
-        commit
+        self.log.invalidate(hash, key)
     }
 
     /// Whether the device is behind: so few buffers are free that the next puts may be shed.
@@ -256,18 +245,13 @@ impl Flash {
     /// # Errors
     /// Of the operating system.
     pub fn start(&self) -> std::io::Result<()> {
-        if self.options.background_flush {
-            let writer = self.writer.clone();
-            self.threads
-                .start("flash-write", move |status| status.work_until_stopped(|| writer.write_sealed()))?;
-        }
-        if self.options.background_reclaim {
-            let reclaim = self.reclaim.clone();
-            self.threads.start("flash-reclaim", move |status| {
-                lower_priority();
-                status.work_until_stopped(|| reclaim.round());
-            })?;
-        }
+        let (writer, reclaim) = (self.writer.clone(), self.reclaim.clone());
+        self.threads
+            .start("flash-write", move |status| status.work_until_stopped(|| writer.write_sealed()))?;
+        self.threads.start("flash-reclaim", move |status| {
+            lower_priority();
+            status.work_until_stopped(|| reclaim.round());
+        })?;
         if self.status.is_recovering() {
             let restart = self.restart.clone();
             self.threads

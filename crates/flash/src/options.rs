@@ -19,12 +19,6 @@ pub struct FlashOptions {
     pub reclaim: ReclaimPolicy,
     /// The cut-off window, seconds: an item that expires within it counts as expired when its zone is reclaimed.
     pub cutoff_s: u32,
-    /// Whether a thread of the tier writes segments. If not, the thread that fills a segment writes it (for
-    /// experiments).
-    pub background_flush: bool,
-    /// Whether a thread of the tier reclaims zones ahead of need. If not, the thread that finds no erased zone does
-    /// (for experiments).
-    pub background_reclaim: bool,
     /// How many of the live items a reclaim or merge keeps, percent (0 to 100). Items that were read since they were
     /// written are always kept while there is room for them.
     pub keep_percent: u8,

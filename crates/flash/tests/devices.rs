@@ -7,7 +7,7 @@ mod support;
 
 use larder_flash::device::{
     Device, DeviceError, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue, ReadsBy, ZoneId,
-    ZoneState, default_zone_bytes, open,
+    ZoneState, default_zone_bytes, open, open_reading_by,
 };
 use larder_laboratory::pages;
 use std::fs::{File, Permissions};
@@ -217,7 +217,8 @@ fn a_file_that_shrinks_under_us_is_an_error_and_no_hang() {
     for reads in [ReadsBy::Auto, ReadsBy::Threads] {
         for direct in [Direct::Auto, Direct::Off] {
             let _ = std::fs::remove_file(&path);
-            let device = opened(&path, &DeviceOptions { reads, direct, ..sized(4 * MIB) });
+            let options = DeviceOptions { direct, ..sized(4 * MIB) };
+            let device = open_reading_by(&path, &options, reads).expect("it can be used");
             let zone = ZoneId(1);
             device.reset(zone).expect("a reset");
             device.append(zone, &pages(16, 1)).expect("an append");

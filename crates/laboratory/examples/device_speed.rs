@@ -5,7 +5,8 @@
 //! A file that does not exist is created (with 1 GiB by default) and removed at the end. The contents of a device are lost.
 
 use larder_flash::device::{
-    Device, DeviceError, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadsBy, ZoneId, ZoneState, open,
+    Device, DeviceError, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadsBy, ZoneId, ZoneState,
+    open_reading_by,
 };
 use larder_laboratory::readable;
 use std::path::PathBuf;
@@ -29,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds: f64 = rest.get(1).map_or(Ok(3.0), |text| text.parse())?;
     let is_ours = !path.exists();
     let bytes = mib.or(is_ours.then_some(1024)).map(|mib| mib * MIB);
-    let device = open(&path, &DeviceOptions { bytes, direct, reads, ..DeviceOptions::default() })?;
+    let device = open_reading_by(&path, &DeviceOptions { bytes, direct, ..DeviceOptions::default() }, reads)?;
     let geometry = device.geometry();
     println!("{}", device.describe());
     println!("{} zones of {} MiB", geometry.zones, geometry.zone_bytes as f64 / MIB as f64);

@@ -6,7 +6,7 @@
 //!     [log|generations] [items] [memory MiB] [keep percent] [items that fill the device]
 //! ```
 
-use larder_flash::{Begun, Flash, FlashItem, FlashOptions, OpsPolicy, Put, ReclaimPolicy, Recover};
+use larder_flash::{Begun, Fetcher, Flash, FlashItem, FlashOptions, OpsPolicy, Put, ReclaimPolicy, Recover};
 use larder_item::KeyHasher;
 use larder_laboratory::MemoryDevice;
 use std::hint::black_box;
@@ -35,14 +35,20 @@ fn main() {
         ops: OpsPolicy::Static(4),
         reclaim: ReclaimPolicy::Adaptive,
         cutoff_s: 0,
-        background_flush: true,
-        background_reclaim: true,
         keep_percent: number(4, 100) as u8,
         seed: 1,
         now_unix_s: Arc::new(|| 1_800_000_000),
         format: true,
     };
     let flash = Flash::open(Arc::new(MemoryDevice::new(240, zone_pages)), options).expect("it opens");
+    put_all(&flash, items);
+    look_up(&flash, "present", |n| (n * 7919) % items);
+    look_up(&flash, "absent", |n| (1 << 40) + (n * 7919) % items);
+    report(&flash);
+}
+
+/// Puts all items, and prints the time of a put.
+fn put_all(flash: &Flash, items: u64) {
     let hasher = KeyHasher::with_seed(flash.seed());
     let (mut in_puts, mut tends) = (0u128, 0);
     for n in 0..items {
@@ -72,44 +78,52 @@ fn main() {
         in_puts / items as u128,
         begun.elapsed()
     );
+}
+
+/// Looks up 500,000 keys, and prints how many were found and the time of a lookup.
+fn look_up(flash: &Arc<Flash>, what: &str, nth: impl Fn(u64) -> u64) {
+    let hasher = KeyHasher::with_seed(flash.seed());
     let mut fetcher = flash.fetcher().expect("there is memory");
-    for (what, offset) in [("present", 0), ("absent", 1 << 40)] {
-        let lookups = 500_000u64;
-        let (mut found, mut answered, begun) = (0, 0, Instant::now());
-        for n in 0..lookups {
-            let key = key(offset + (n * 7919) % items);
-            let hash = hasher.hash(&key);
-            loop {
-                match fetcher.begin(n, hash, &key) {
-                    Begun::Absent => answered += 1,
-                    Begun::Here(item) => {
-                        black_box(item);
-                        found += 1;
-                        answered += 1;
-                    }
-                    Begun::Started => {}
-                    Begun::Busy => {
-                        fetcher.kick();
-                        fetcher.poll(&mut |_, item| {
-                            answered += 1;
-                            found += item.is_some() as u64;
-                        });
-                        continue;
-                    }
+    let lookups = 500_000u64;
+    let (mut found, mut answered, begun) = (0, 0, Instant::now());
+    for n in 0..lookups {
+        let key = key(nth(n));
+        let hash = hasher.hash(&key);
+        loop {
+            match fetcher.begin(n, hash, &key) {
+                Begun::Absent => answered += 1,
+                Begun::Here(item) => {
+                    black_box(item);
+                    found += 1;
+                    answered += 1;
                 }
-                break;
+                Begun::Started => {}
+                Begun::Busy => {
+                    poll(&mut fetcher, &mut answered, &mut found);
+                    continue;
+                }
             }
+            break;
         }
-        while answered < lookups {
-            fetcher.kick();
-            fetcher.poll(&mut |_, item| {
-                answered += 1;
-                found += item.is_some() as u64;
-            });
-        }
-        let each = begun.elapsed().as_nanos() / lookups as u128;
-        println!("{what}: {found} of {lookups} found, {each} ns a lookup, reads from memory included");
     }
+    while answered < lookups {
+        poll(&mut fetcher, &mut answered, &mut found);
+    }
+    let each = begun.elapsed().as_nanos() / lookups as u128;
+    println!("{what}: {found} of {lookups} found, {each} ns a lookup, reads from memory included");
+}
+
+/// Sends the reads to the device, and counts the answers.
+fn poll(fetcher: &mut Fetcher, answered: &mut u64, found: &mut u64) {
+    fetcher.kick();
+    fetcher.poll(&mut |_, item| {
+        *answered += 1;
+        *found += item.is_some() as u64;
+    });
+}
+
+/// Prints the counters of the tier.
+fn report(flash: &Flash) {
     let stats = flash.stats();
     println!(
         "index {:.3} B an item; {:.4} reads a hit, {:.4} a miss; ALWA {:.3}; {} of {} KiB; {} merges, {} quick drops, \

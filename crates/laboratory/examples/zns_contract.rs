@@ -7,7 +7,7 @@
 //! `--forbid-io-uring`, io_uring is switched off at the end, for all programs of the system.
 
 use larder_flash::device::{
-    Device, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadsBy, ZoneId, ZoneState, open,
+    Device, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadsBy, ZoneId, ZoneState, open, open_reading_by,
 };
 use larder_laboratory::contract::{CHECKS, Subject};
 use larder_laboratory::pages;
@@ -72,8 +72,7 @@ fn main() {
 }
 
 fn opened(path: &Path, reads: ReadsBy) -> Arc<dyn Device> {
-    let options = DeviceOptions { reads, ..DeviceOptions::default() };
-    open(path, &options).unwrap_or_else(|error| panic!("{error}"))
+    open_reading_by(path, &DeviceOptions::default(), reads).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn device(path: &Path) -> Arc<dyn Device> {

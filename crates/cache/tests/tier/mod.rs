@@ -37,8 +37,6 @@ pub(crate) fn open_with(
             ops: OpsPolicy::Queuing,
             reclaim: ReclaimPolicy::Adaptive,
             cutoff_s: 0,
-            background_flush: true,
-            background_reclaim: true,
             keep_percent: 50,
             seed: 7,
             now_unix_s: Arc::new(move || now_s.as_ref().map_or_else(unix_now_s, |now_s| now_s.load(Relaxed))),

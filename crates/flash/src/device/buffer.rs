@@ -1,4 +1,5 @@
-use super::PAGE_BYTES;
+/// Bytes of a page: the smallest read, the smallest write, and the unit that has a checksum.
+pub const PAGE_BYTES: usize = 4096;
 
 /// A buffer of whole pages that begins at a multiple of [`PAGE_BYTES`]. Devices that bypass the page cache
 /// (`O_DIRECT`) need that alignment.

@@ -12,6 +12,7 @@ mod conventional;
 mod disk;
 mod error;
 mod handle;
+mod interface;
 #[allow(unsafe_code)]
 mod ioctl;
 mod open;
@@ -22,183 +23,17 @@ mod system;
 mod table;
 #[allow(unsafe_code)]
 mod uring;
+mod zone;
 mod zoned;
 
-pub use buffer::PageBuffer;
+pub use buffer::{PAGE_BYTES, PageBuffer};
 pub use disk::DiskDevice;
 pub use error::{DeviceError, OpenError};
+pub use interface::{Device, DeviceCounters, Geometry, ReadDone, ReadQueue};
+#[doc(hidden)]
+pub use open::open_reading_by;
 pub use open::{default_zone_bytes, open};
-pub use options::{DeviceOptions, Direct, ReadsBy};
-
-use std::os::fd::BorrowedFd;
-
-/// Bytes of a page: the smallest read, the smallest write, and the unit that has a checksum.
-pub const PAGE_BYTES: usize = 4096;
-/// Fewest zones of a device: two for the tier's own log, one that is written, and one that is erased.
-pub const ZONES_MIN: u32 = 4;
-
-/// The number of a zone, from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ZoneId(pub u32);
-
-/// The shape of a device. It does not change while the device is open.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
-    /// Number of zones, bad ones included.
-    pub zones: u32,
-    /// Bytes that a zone can hold: a multiple of [`PAGE_BYTES`].
-    pub zone_bytes: u64,
-    /// Independent channels. Zone `z` is on channel `z % channels`. With 1, every zone is spread over all channels.
-    pub channels: u32,
-    /// How many zones may be open for writing at the same time.
-    pub open_zones_max: u32,
-}
-
-impl Geometry {
-    /// Bytes of all zones together.
-    pub fn capacity_bytes(&self) -> u64 {
-        self.zones as u64 * self.zone_bytes
-    }
-}
-
-/// What the device knows of a zone without reading it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ZoneState {
-    /// Erased: nothing can be read.
-    Empty,
-    /// Written up to this byte. More can be appended.
-    Open(u64),
-    /// Written up to this byte. No more can be appended until the zone is reset.
-    Full(u64),
-    /// The device keeps no write pointer, and the zone was not reset since the device was opened. The zone may hold
-    /// anything. It can be read; before it is written it must be reset.
-    Unknown,
-    /// Broken: the zone can be neither read nor written.
-    Offline,
-}
-
-/// The answer of [`Device::report`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ZoneReport {
-    /// Whether the zone can be read, appended to, or only reset.
-    pub state: ZoneState,
-    /// How often the zone was erased, as far as the device knows.
-    pub resets: u64,
-}
-
-/// What a device has done since it was opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DeviceCounters {
-    /// Reads that succeeded.
-    pub reads: u64,
-    /// Bytes that were read.
-    pub read_bytes: u64,
-    /// Appends that succeeded.
-    pub appends: u64,
-    /// Bytes that were appended.
-    pub append_bytes: u64,
-    /// Zones that were erased.
-    pub resets: u64,
-    /// Operations that failed.
-    pub errors: u64,
-    /// Bytes programmed to the NAND cells, if the device tells. `media_bytes / append_bytes` is the device-level write
-    /// amplification.
-    pub media_bytes: Option<u64>,
-}
-
-/// A device of zones.
-///
-/// Any thread may call any method. Operations on different zones run in parallel. One thread at a time appends to a
-/// zone: a second append that arrives meanwhile is refused, and the bytes of the two never mix.
-pub trait Device: Send + Sync {
-    /// The shape of the device.
-    fn geometry(&self) -> Geometry;
-
-    /// A few words for a person, for example `file /var/cache/larder.flash, direct`.
-    fn describe(&self) -> String;
-
-    /// The state of a zone.
-    ///
-    /// # Errors
-    /// The zone does not exist, or the device does not answer.
-    fn report(&self, zone: ZoneId) -> Result<ZoneReport, DeviceError>;
-
-    /// Appends whole pages to a zone. Returns the offset in the zone, in bytes, of the first page.
-    ///
-    /// # Errors
-    /// [`DeviceError::Full`] if the pages do not fit; nothing is written then. [`DeviceError::State`] if the zone is
-    /// full, unknown or offline. Another error if the device fails; the zone then takes no more appends until it is
-    /// reset, and the pages that were appended before can still be read.
-    fn append(&self, zone: ZoneId, pages: &[u8]) -> Result<u64, DeviceError>;
-
-    /// Reads whole pages from `offset` bytes into the zone. A page that was not written since the last reset reads as
-    /// an error or as anything at all.
-    ///
-    /// # Errors
-    /// The read passes the end of the zone, or the device fails.
-    fn read(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> Result<(), DeviceError>;
-
-    /// Ends a zone: no more is appended to it until it is reset.
-    ///
-    /// # Errors
-    /// The device fails.
-    fn finish(&self, zone: ZoneId) -> Result<(), DeviceError>;
-
-    /// Erases a zone. Its old contents cannot be read afterwards, except on a device that is unable to erase.
-    ///
-    /// # Errors
-    /// The device fails. The zone is then [`ZoneState::Offline`] or [`ZoneState::Unknown`].
-    fn reset(&self, zone: ZoneId) -> Result<(), DeviceError>;
-
-    /// Makes durable what was appended and reset before this call: it survives a loss of power after this call.
-    ///
-    /// # Errors
-    /// The device fails.
-    fn sync(&self) -> Result<(), DeviceError>;
-
-    /// The counters of the device.
-    fn counters(&self) -> DeviceCounters;
-
-    /// A queue for the reads of one thread, with room for `depth` reads at a time.
-    ///
-    /// # Errors
-    /// The operating system has no room for another queue.
-    fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError>;
-}
-
-/// The reads that one thread has in flight. No method blocks.
-pub trait ReadQueue: Send {
-    /// A descriptor that is readable whenever a read has completed that [`ReadQueue::reap`] has not returned yet. The
-    /// descriptor is level-triggered: reap until nothing new comes. It stays open as long as the queue.
-    fn fd(&self) -> BorrowedFd<'_>;
-
-    /// Whether another read can be submitted.
-    fn has_room(&self) -> bool;
-
-    /// Asks for `buffer.len()` bytes from `offset` bytes into the zone. The buffer comes back with the result.
-    ///
-    /// # Errors
-    /// The queue is full: the buffer comes back at once.
-    fn submit(&mut self, token: u64, zone: ZoneId, offset: u64, buffer: PageBuffer)
-    -> Result<(), PageBuffer>;
-
-    /// Hands all submitted reads to the device, with one system call.
-    fn kick(&mut self);
-
-    /// Appends the reads that have completed to `done`.
-    fn reap(&mut self, done: &mut Vec<ReadDone>);
-
-    /// Reads that were submitted and not reaped yet.
-    fn in_flight(&self) -> usize;
-}
-
-/// A read that has completed.
-#[derive(Debug)]
-pub struct ReadDone {
-    /// The token that was given to [`ReadQueue::submit`].
-    pub token: u64,
-    /// The buffer that was given to [`ReadQueue::submit`]. It holds the pages if `result` is `Ok`.
-    pub buffer: PageBuffer,
-    /// Whether the read succeeded.
-    pub result: Result<(), DeviceError>,
-}
+#[doc(hidden)]
+pub use options::ReadsBy;
+pub use options::{DeviceOptions, Direct};
+pub use zone::{ZONES_MIN, ZoneId, ZoneReport, ZoneState};

@@ -4,8 +4,8 @@ use super::handle::{Handle, Layout};
 use super::path::{DevicePath, human_size};
 use super::system::{queue_folder, retry, sysfs_folder, sysfs_value};
 use super::{
-    Device, DeviceOptions, Direct, DiskDevice, OpenError, PAGE_BYTES, PageBuffer, ZONES_MIN, conventional,
-    zoned,
+    Device, DeviceOptions, Direct, DiskDevice, OpenError, PAGE_BYTES, PageBuffer, ReadsBy, ZONES_MIN,
+    conventional, zoned,
 };
 use rustix::fs::{
     Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl,
@@ -39,10 +39,23 @@ pub fn default_zone_bytes(capacity: u64) -> u64 {
 /// # Errors
 /// The device is in use, too short, too small, read-only or of the wrong kind, or the file system has no space.
 pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn Device>, OpenError> {
+    open_reading_by(path, options, ReadsBy::Auto)
+}
+
+/// [`open`] with a choice of how reads are handed to the system, for tests.
+///
+/// # Errors
+/// As [`open`].
+#[doc(hidden)]
+pub fn open_reading_by(
+    path: &Path,
+    options: &DeviceOptions,
+    reads: ReadsBy,
+) -> Result<Arc<dyn Device>, OpenError> {
     if options.zone_bytes.is_some_and(|bytes| bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES as u64)) {
         return Err(OpenError(format!("zones are of whole pages of {PAGE_BYTES} bytes")));
     }
-    let opening = Opening { named: DevicePath::new(path), options: *options };
+    let opening = Opening { named: DevicePath::new(path), options: *options, reads };
     let device = match std::fs::metadata(path) {
         Ok(metadata) if metadata.file_type().is_block_device() => opening.open_block(&metadata)?,
         Ok(metadata) if metadata.is_file() => opening.open_file(false)?,
@@ -60,6 +73,7 @@ pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn Device>, Ope
 struct Opening<'a> {
     named: DevicePath<'a>,
     options: DeviceOptions,
+    reads: ReadsBy,
 }
 
 impl Opening<'_> {
@@ -88,7 +102,7 @@ impl Opening<'_> {
         })?;
         let direct = self.go_direct(&file, self.options.direct)?;
         let handle = Handle::new(file, self.named.name.clone(), layout, direct);
-        Ok(conventional::file(handle, self.options.reads))
+        Ok(conventional::file(handle, self.reads))
     }
 
     fn open_block(&self, metadata: &Metadata) -> Result<DiskDevice, OpenError> {
@@ -113,7 +127,7 @@ impl Opening<'_> {
                 return Err(self.named.refuse("is zoned: it cannot be written through the page cache"));
             }
             self.go_direct(&file, Direct::On)?;
-            return zoned::open(&self.named, file, &queue, &self.options);
+            return zoned::open(&self.named, file, &queue, &self.options, self.reads);
         }
         let found = self.length(&mut file)?;
         let bytes = self.options.bytes.unwrap_or(found);
@@ -121,7 +135,7 @@ impl Opening<'_> {
         let layout = self.layout(bytes, self.options.zone_bytes)?;
         let direct = self.go_direct(&file, self.options.direct)?;
         let handle = Handle::new(file, self.named.name.clone(), layout, direct);
-        Ok(conventional::block(handle, self.options.reads))
+        Ok(conventional::block(handle, self.reads))
     }
 
     fn open_with(&self, create: bool, flags: OFlags) -> Result<File, OpenError> {

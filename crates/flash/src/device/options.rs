@@ -9,8 +9,6 @@ pub struct DeviceOptions {
     pub zone_bytes: Option<u64>,
     /// Whether reads and writes bypass the system's page cache.
     pub direct: Direct,
-    /// How reads are handed to the system.
-    pub reads: ReadsBy,
 }
 
 /// Whether reads and writes bypass the system's page cache (`O_DIRECT`).
@@ -25,7 +23,9 @@ pub enum Direct {
     Off,
 }
 
-/// How a [`super::ReadQueue`] hands reads to the system.
+/// How a [`super::ReadQueue`] hands reads to the system. The product always uses [`ReadsBy::Auto`]; tests try the
+/// others, too.
+#[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReadsBy {
     /// By io_uring where the system has it, else by threads.

@@ -9,7 +9,7 @@ use super::handle::{Handle, Layout};
 use super::ioctl::{self, Condition, ZoneInfo};
 use super::path::{DevicePath, human_size};
 use super::system::{retry, sysfs_value};
-use super::{DeviceOptions, OpenError, PAGE_BYTES, ZONES_MIN, ZoneId, ZoneState};
+use super::{DeviceOptions, OpenError, PAGE_BYTES, ReadsBy, ZONES_MIN, ZoneId, ZoneState};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -24,6 +24,7 @@ pub(super) fn open(
     file: File,
     queue: &Path,
     options: &DeviceOptions,
+    reads: ReadsBy,
 ) -> Result<DiskDevice, OpenError> {
     let io_error = |what: &str, error: Errno| named.refuse(&format!("{what}: {error}"));
     let stride = retry(|| ioctl::zone_bytes(&file)).map_err(|error| io_error("has no zones", error))?;
@@ -41,7 +42,7 @@ pub(super) fn open(
     let handle = Handle::new(file, named.name.clone(), layout, true);
     let handle = handle.with_write_bytes_max(write_bytes_max(queue));
     let medium = Box::new(Zoned { sequential, capacities });
-    Ok(DiskDevice::new(handle, options.reads, states, open_zones_max, medium))
+    Ok(DiskDevice::new(handle, reads, states, open_zones_max, medium))
 }
 
 fn report_all(file: &File) -> rustix::io::Result<Vec<ZoneInfo>> {

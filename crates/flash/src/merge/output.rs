@@ -32,7 +32,7 @@ pub(crate) trait Rooms {
     fn sequence(&mut self) -> u64;
 
     /// Called when a segment is complete. Its room ends behind it, but an empty segment may follow in the same room.
-    fn written(&mut self, facts: &SegmentFacts);
+    fn written(&mut self, summary: &SegmentFacts);
 }
 
 /// A series of segments of one kind, each with higher hashes than the one before.
@@ -135,9 +135,9 @@ impl<'a> Output<'a> {
 
     fn end_segment(&mut self, rooms: &mut dyn Rooms) -> Result<(), DeviceError> {
         if let Some(writer) = self.writer.take() {
-            let facts = writer.finish()?;
-            rooms.written(&facts);
-            self.segments.push(facts);
+            let summary = writer.finish()?;
+            rooms.written(&summary);
+            self.segments.push(summary);
         }
         Ok(())
     }

@@ -83,8 +83,8 @@ impl Rooms for Free {
         self.sequence += 1;
         self.sequence
     }
-    fn written(&mut self, facts: &SegmentFacts) {
-        self.written.push((facts.zone, facts.head.sequence));
+    fn written(&mut self, summary: &SegmentFacts) {
+        self.written.push((summary.zone, summary.head.sequence));
     }
 }
 
@@ -176,8 +176,8 @@ impl Tier {
             };
             writer.push(*hash, &record).unwrap();
         }
-        let facts = writer.finish().unwrap();
-        self.log.push((facts, HitBits::new(2 * sorted.len() as u64)));
+        let summary = writer.finish().unwrap();
+        self.log.push((summary, HitBits::new(2 * sorted.len() as u64)));
     }
 
     fn released(&mut self, released: Released) {
@@ -198,7 +198,7 @@ impl Tier {
     /// Merges all of the log; with `abandon`, stops there after so many steps.
     fn merge(&mut self, abandon: Option<u32>) -> Option<Released> {
         let older = self.generations.list();
-        let items = self.log.iter().map(|(facts, _)| facts.items as u64).sum();
+        let items = self.log.iter().map(|(summary, _)| summary.items as u64).sum();
         let wanted = self.generations.wanted(items);
         let settings = Settings {
             device: &self.device,
@@ -214,9 +214,9 @@ impl Tier {
         let inputs: Vec<Input<'_>> = self
             .log
             .iter()
-            .map(|(facts, hits)| Input {
-                run: Run::of(facts),
-                sealed_sequence: facts.head.sealed_sequence,
+            .map(|(summary, hits)| Input {
+                run: Run::of(summary),
+                sealed_sequence: summary.head.sealed_sequence,
                 hits: Some(hits),
             })
             .collect();
@@ -242,9 +242,9 @@ impl Tier {
         let merged = merge.finish().expect("it is done");
         self.last = merged.counts;
         let released = self.generations.install(merged.generation, merged.address, &merged.voids);
-        for (facts, _) in std::mem::take(&mut self.log) {
-            self.device.reset(facts.zone).unwrap();
-            self.free.zones.push(facts.zone);
+        for (summary, _) in std::mem::take(&mut self.log) {
+            self.device.reset(summary.zone).unwrap();
+            self.free.zones.push(summary.zone);
         }
         self.released(released);
         Some(Released::default())
@@ -314,15 +314,15 @@ impl Tier {
 
     fn find(&self, key: &[u8], reads_max: u32) -> Seen {
         let hash = self.hasher.hash(key).0;
-        for (facts, _) in self.log.iter().rev() {
-            let pages = facts.fences.page(hash);
+        for (summary, _) in self.log.iter().rev() {
+            let pages = summary.fences.page(hash);
             if pages.count > 0 {
                 let at = DataPages {
                     generation: 0,
-                    zone: facts.zone,
-                    page: facts.first_page + 1 + pages.first,
+                    zone: summary.zone,
+                    page: summary.first_page + 1 + pages.first,
                     pages: pages.count,
-                    sequence: facts.head.sequence,
+                    sequence: summary.head.sequence,
                     cas_base: 0,
                 };
                 let seen = self.read(&at, key);
@@ -390,10 +390,10 @@ fn restart(tier: &mut Tier, filter_budget: u64) {
         let mut at = 0;
         while let Ok(Some(head)) = crate::segment::read_head(&tier.device, zone, at) {
             let found = crate::segment::read_foot(&tier.device, zone, &head, at, pages).unwrap();
-            let Some(facts) = found else { break };
-            at += facts.pages;
+            let Some(summary) = found else { break };
+            at += summary.pages;
             if matches!(head.kind, Kind::Generation | Kind::Address) {
-                rows.entry((head.kind == Kind::Address, head.generation)).or_default().push(facts);
+                rows.entry((head.kind == Kind::Address, head.generation)).or_default().push(summary);
             }
         }
     }
@@ -448,9 +448,9 @@ fn run(acts: Vec<Act>, budget: u64, cache: u64, keep_percent: u8, refusals: u32,
             }
             Act::Merge => {
                 if let (Some(bad), false) = (bad, tier.log.is_empty()) {
-                    let (facts, _) = &tier.log[bad as usize % tier.log.len()];
-                    let page = 1 + mix(bad) % facts.data_pages as u64;
-                    tier.device.bad.lock().unwrap().insert((facts.zone.0, page));
+                    let (summary, _) = &tier.log[bad as usize % tier.log.len()];
+                    let page = 1 + mix(bad) % summary.data_pages as u64;
+                    tier.device.bad.lock().unwrap().insert((summary.zone.0, page));
                     dropped = true;
                 }
                 tier.merge(None);
@@ -564,10 +564,10 @@ fn a_word_on_an_extent_stays_while_one_lies_dead() {
         // A restart learns of which extents it is: those that were there when the log segment was sealed.
         let (zone, sequence) = tier.free.written[0];
         let head = crate::segment::read_head(&tier.device, zone, 0).unwrap().unwrap();
-        let facts = crate::segment::read_foot(&tier.device, zone, &head, 0, 24).unwrap().unwrap();
+        let summary = crate::segment::read_foot(&tier.device, zone, &head, 0, 24).unwrap().unwrap();
         assert_eq!((head.sequence, head.sealed_sequence), (sequence, sealed));
         let expected = if stays { vec![sealed; 3] } else { Vec::new() };
-        assert_eq!(facts.superseded_extents.iter().map(|(_, below)| *below).collect::<Vec<_>>(), expected);
+        assert_eq!(summary.superseded_extents.iter().map(|(_, below)| *below).collect::<Vec<_>>(), expected);
     }
 }
 

@@ -82,7 +82,7 @@ fn walk(bytes: &[u8]) -> impl Iterator<Item = (Range<usize>, u64)> + '_ {
 }
 
 /// Writes the segment into all unplaced records in `bytes`.
-fn place(bytes: &mut [u8], segment: u64) {
+fn assign(bytes: &mut [u8], segment: u64) {
     let unplaced: Vec<usize> =
         walk(bytes).filter(|(_, of)| *of == UNPLACED).map(|(range, _)| range.start).collect();
     for at in unplaced {
@@ -126,10 +126,10 @@ impl Journal {
     pub(super) fn placed(&self, segment: u64) {
         let mut records = self.records();
         if let Some(mut unplaced) = records.in_force.remove(&UNPLACED) {
-            place(&mut unplaced, segment);
+            assign(&mut unplaced, segment);
             records.in_force.entry(segment).or_default().append(&mut unplaced);
             records.placed = records.placed.max(Some(segment));
-            place(&mut records.unwritten, segment);
+            assign(&mut records.unwritten, segment);
         }
     }
 

@@ -307,7 +307,7 @@ fn a_thread_commits_for_many() {
     assert_eq!(open(&device, Recover::Journal).journal.len(), 200);
 }
 
-/// What a test does with the log.
+/// An operation on the log.
 #[derive(Clone, Debug)]
 enum Step {
     Add { segment: u8, key: u8 },
@@ -333,10 +333,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..60)
 }
 
-/// What must be known after a crash at any time, and what may be.
+/// A model of what must be known after a crash at any time.
 #[derive(Default)]
 struct Model {
-    /// Keys by the place of their tombstone: added, and whether that was acknowledged.
+    /// The journal records: segment of the tombstone, number of the record, key.
     records: Vec<(u64, u64, u8)>,
     flush_floor: u64,
     floors: [u64; 5],
@@ -344,6 +344,7 @@ struct Model {
     cas: u64,
 }
 
+/// Runs the steps until the power is cut, and restores it.
 fn run(device: &CutDevice, steps: &[Step], mut dice: Dice) -> Result<(), TestCaseError> {
     let opened = open(device, Recover::Journal);
     let (log, mut model) = (opened.log, Model::default());
@@ -398,12 +399,14 @@ fn run(device: &CutDevice, steps: &[Step], mut dice: Dice) -> Result<(), TestCas
             break;
         }
     }
-    // What may be gone is not asked for once the device has kept nothing on purpose: only a cut does that here, and
-    // then it is gone.
     let committed = log.committed();
     drop(log);
     device.power_on(Some(&mut dice));
-    let opened = open(device, Recover::Journal);
+    check(&open(device, Recover::Journal), &model, committed, top)
+}
+
+/// Compares what is known after the power came back with the model.
+fn check(opened: &Opened, model: &Model, committed: u64, top: u64) -> Result<(), TestCaseError> {
     prop_assert!(!matches!(opened.start, Start::Dropped(_) | Start::Formatted), "{:?}", opened.start);
     if model.clean {
         prop_assert_eq!(opened.start, Start::Clean);
@@ -432,7 +435,7 @@ fn run(device: &CutDevice, steps: &[Step], mut dice: Dice) -> Result<(), TestCas
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever survives of a loss of power, what was acknowledged is known, over several crashes in a row.
+    /// After each of several losses of power in a row, everything that was acknowledged is known.
     #[test]
     fn after_a_cut_everything_committed_is_known(
         sessions in proptest::collection::vec(steps(), 1..4), seed: u64, flavour in 0..3usize, zone_pages in 4..12u64
@@ -445,7 +448,7 @@ proptest! {
         }
     }
 
-    /// A cut while the device is formatted, or opened, leaves a device that opens.
+    /// A device can be opened after the power was cut while it was formatted or opened.
     #[test]
     fn a_cut_while_opening_is_survived(
         cuts in proptest::collection::vec(0..8u64, 1..6), seed: u64, flavour in 0..3usize
@@ -464,7 +467,7 @@ proptest! {
         prop_assert!(MetaLog::open(Arc::new(device.clone()), options(Recover::Journal)).is_ok());
     }
 
-    /// Any bytes at all: an error or a log, never a panic, never more memory than the zone has.
+    /// Any bytes are an error or a log. They never cause a panic, or an allocation larger than the zone.
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 1..300), at in 0..8192usize, fix: bool) {
         let device = CutDevice::new(Flavour::Punched, 4, 4);

@@ -8,7 +8,8 @@
 //! a magic number. A restart finds the last page of the segment from the end of what is written in the zone. If the
 //! device does not know that end, a binary search finds the page: the pages of a segment are one run.
 
-use super::{ExtentEntry, Fields, HashList, Head, SegmentFacts};
+use super::fields::Fields;
+use super::{ExtentEntry, HashList, Head, SegmentFacts};
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;

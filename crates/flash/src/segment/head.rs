@@ -1,6 +1,6 @@
 //! The head: the first page of a segment.
 
-use super::Fields;
+use super::fields::Fields;
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::page::{self, PAGE_HEADER_BYTES, PageHeader};
 

@@ -128,14 +128,14 @@ pub(crate) struct Run {
 
 impl Run {
     /// The data pages of a segment.
-    pub(crate) fn of(facts: &SegmentFacts) -> Run {
+    pub(crate) fn of(summary: &SegmentFacts) -> Run {
         Run {
-            zone: facts.zone,
-            sequence: facts.head.sequence,
-            cas_base: facts.head.cas_base,
-            first_data_page: facts.first_page + 1,
-            data_pages: facts.data_pages,
-            items: facts.items,
+            zone: summary.zone,
+            sequence: summary.head.sequence,
+            cas_base: summary.head.cas_base,
+            first_data_page: summary.first_page + 1,
+            data_pages: summary.data_pages,
+            items: summary.items,
         }
     }
 }

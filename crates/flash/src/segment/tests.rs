@@ -1,5 +1,5 @@
 use super::*;
-use crate::device::{Device, PAGE_BYTES, PageBuffer};
+use crate::device::{Device, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::page::{self};
 use crate::record::{Decoded, Record};
 use crate::test_devices::MemoryDevice;
@@ -57,8 +57,8 @@ fn write(device: &MemoryDevice, head: Head, first_page: u32, items: &Items, filt
     writer.finish().unwrap()
 }
 
-fn scanned(device: &MemoryDevice, hasher: &KeyHasher, facts: &SegmentFacts) -> Items {
-    let mut scan = Scan::over(device, hasher, Run::of(facts), 3);
+fn scanned(device: &MemoryDevice, hasher: &KeyHasher, summary: &SegmentFacts) -> Items {
+    let mut scan = Scan::over(device, hasher, Run::of(summary), 3);
     let mut seen = Items::new();
     while let Some(Scanned { hash, record, .. }) = scan.next().unwrap() {
         seen.push((
@@ -86,13 +86,13 @@ proptest! {
         let hasher = KeyHasher::with_seed(3);
         let device = MemoryDevice::new(3, 256);
         let items = items(&hasher, &lengths, true);
-        let facts = write(&device, head(Kind::Log, 9), 0, &items, filter);
-        prop_assert_eq!(&scanned(&device, &hasher, &facts), &items);
-        prop_assert!(facts.pages - 1 - facts.data_pages
-            <= foot_pages_max(facts.data_pages, facts.items, facts.tombstones, 0) + filter as u32);
+        let summary = write(&device, head(Kind::Log, 9), 0, &items, filter);
+        prop_assert_eq!(&scanned(&device, &hasher, &summary), &items);
+        prop_assert!(summary.pages - 1 - summary.data_pages
+            <= foot_pages_max(summary.data_pages, summary.items, summary.tombstones, 0) + filter as u32);
         for item in &items {
-            let pages = facts.fences.page(item.0);
-            let first = facts.first_page + 1 + pages.first;
+            let pages = summary.fences.page(item.0);
+            let first = summary.first_page + 1 + pages.first;
             let mut buffer = PageBuffer::new(pages.count as usize);
             device.read(ZoneId(2), first as u64 * PAGE_BYTES as u64, &mut buffer).unwrap();
             let (mut piece, begins) = page::compact(&mut buffer, 9, first).unwrap();
@@ -104,10 +104,10 @@ proptest! {
                 if piece.is_empty() { break }
             }
             prop_assert!(found);
-            prop_assert!(facts.filter.as_ref().is_none_or(|filter| filter.may_contain(item.0)));
+            prop_assert!(summary.filter.as_ref().is_none_or(|filter| filter.may_contain(item.0)));
         }
         let listed_hashes: Vec<u64> = items.iter().map(|item| listed(item.0)).collect();
-        prop_assert_eq!(facts.hashes.iter().collect::<Vec<_>>(), listed_hashes);
+        prop_assert_eq!(summary.hashes.iter().collect::<Vec<_>>(), listed_hashes);
     }
 
     #[test]
@@ -151,15 +151,15 @@ fn a_segment_without_its_whole_foot_does_not_exist() {
     let hasher = KeyHasher::with_seed(3);
     let device = MemoryDevice::new(3, 400);
     let items = items(&hasher, &[(1000, false); 60], true);
-    let facts = write(&device, head(Kind::Log, 9), 0, &items, true);
-    for pages in 1..facts.pages {
+    let summary = write(&device, head(Kind::Log, 9), 0, &items, true);
+    for pages in 1..summary.pages {
         let cut = copy_of(&device, pages, None);
         let head = read_head(&cut, ZoneId(2), 0).unwrap().unwrap();
-        assert!(read_foot(&cut, ZoneId(2), &head, 0, 400).unwrap().is_none(), "{pages} of {}", facts.pages);
+        assert!(read_foot(&cut, ZoneId(2), &head, 0, 400).unwrap().is_none(), "{pages} of {}", summary.pages);
     }
-    for page in facts.data_pages + 1..facts.pages {
-        let rotten = copy_of(&device, facts.pages, Some(page));
-        assert!(read_foot(&rotten, ZoneId(2), &facts.head, 0, 400).unwrap().is_none());
+    for page in summary.data_pages + 1..summary.pages {
+        let rotten = copy_of(&device, summary.pages, Some(page));
+        assert!(read_foot(&rotten, ZoneId(2), &summary.head, 0, 400).unwrap().is_none());
     }
     assert!(read_head(&copy_of(&device, 1, Some(0)), ZoneId(2), 0).unwrap().is_none());
 }
@@ -168,9 +168,9 @@ fn a_segment_without_its_whole_foot_does_not_exist() {
 fn a_rotten_page_ends_a_scan() {
     let hasher = KeyHasher::with_seed(3);
     let device = MemoryDevice::new(3, 400);
-    let facts = write(&device, head(Kind::Log, 9), 0, &items(&hasher, &[(1000, false); 60], true), false);
-    let rotten = copy_of(&device, facts.pages, Some(5));
-    let mut scan = Scan::over(&rotten, &hasher, Run::of(&facts), 2);
+    let summary = write(&device, head(Kind::Log, 9), 0, &items(&hasher, &[(1000, false); 60], true), false);
+    let rotten = copy_of(&device, summary.pages, Some(5));
+    let mut scan = Scan::over(&rotten, &hasher, Run::of(&summary), 2);
     let error = loop {
         match scan.next() {
             Ok(record) => assert!(record.is_some(), "the damage was not seen"),

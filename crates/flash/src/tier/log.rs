@@ -194,29 +194,28 @@ impl Log {
         }
     }
 
-    /// Leaves a tombstone for a key if one is needed. Says whether one was needed, and its commit if there is a
-    /// journal.
-    pub(crate) fn invalidate(&self, hash: KeyHash, key: &[u8]) -> (bool, Option<Commit>) {
-        let hidden = self.hide(hash, key);
+    /// Leaves a tombstone for a key if one is needed. Returns its commit if there is a journal.
+    pub(crate) fn invalidate(&self, hash: KeyHash, key: &[u8]) -> Option<Commit> {
+        let commit = self.hide(hash, key);
         // Also if no tombstone was needed: what a lookup has found before is not the newest version any more. And after
         // the check, because a version may have been found and dropped during it.
         self.meta().bump_stamp(hash.0);
-        hidden
+        commit
     }
 
-    fn hide(&self, hash: KeyHash, key: &[u8]) -> (bool, Option<Commit>) {
+    fn hide(&self, hash: KeyHash, key: &[u8]) -> Option<Commit> {
         if !self.meta().is_on() {
-            return (false, None);
+            return None;
         }
         let holds = self.lookup.may_hold(hash.0);
         // The order matters: an extent is counted as dead before the extent table drops it.
         if !holds && !self.any_dead.load(SeqCst) {
-            return (false, None);
+            return None;
         }
         let mut append = self.append();
         // A version that only a restart would find needs a tombstone as well.
         if !holds && !self.marks_extent(&append, hash.0) {
-            return (false, None);
+            return None;
         }
         let floor = self.meta().floor();
         let placed = self.append_tombstone(&mut append, hash.0, key);
@@ -228,7 +227,7 @@ impl Log {
         };
         // Under the lock: from here on a reclaim cannot append an older version over the tombstone.
         self.meta().bump_stamp(hash.0);
-        (true, commit)
+        commit
     }
 
     /// Appends a survivor of a reclaim, or a tombstone in its stead, if nothing happened under its hash since `stamp`.

@@ -3,7 +3,7 @@
 //! io_uring and by threads.
 
 use crate::support::{Loop, folder};
-use larder_flash::device::{Device, DeviceOptions, Direct, ReadsBy, open};
+use larder_flash::device::{Device, DeviceOptions, Direct, ReadsBy, open_reading_by};
 use larder_laboratory::contract::{self, Op};
 use larder_laboratory::{AppendFault, FaultyDevice, MemoryDevice, ReadFault};
 use proptest::prelude::*;
@@ -13,18 +13,18 @@ use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 
-fn options(direct: Direct, reads: ReadsBy) -> DeviceOptions {
-    DeviceOptions { bytes: Some(16 * MIB), zone_bytes: Some(MIB), direct, reads }
+fn options(direct: Direct) -> DeviceOptions {
+    DeviceOptions { bytes: Some(16 * MIB), zone_bytes: Some(MIB), direct }
 }
 
-fn opened(path: &Path, options: &DeviceOptions) -> Arc<dyn Device> {
-    open(path, options).unwrap_or_else(|error| panic!("{error}"))
+fn opened(path: &Path, options: &DeviceOptions, reads: ReadsBy) -> Arc<dyn Device> {
+    open_reading_by(path, options, reads).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn check_file(direct: Direct, reads: ReadsBy) {
     let folder = folder();
     let path = folder.path().join("flash");
-    contract::check_keeping(|| opened(&path, &options(direct, reads)));
+    contract::check_keeping(|| opened(&path, &options(direct), reads));
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn loop_device() {
         (Direct::Off, ReadsBy::Auto),
         (Direct::Off, ReadsBy::Threads),
     ] {
-        let options = DeviceOptions { bytes: None, ..options(direct, reads) };
-        contract::check_keeping(|| opened(disk.path(), &options));
+        let options = DeviceOptions { bytes: None, ..options(direct) };
+        contract::check_keeping(|| opened(disk.path(), &options, reads));
     }
 }
 
@@ -125,8 +125,8 @@ proptest! {
         let folder = folder();
         let direct = if is_direct { Direct::Auto } else { Direct::Off };
         let reads = if by_threads { ReadsBy::Threads } else { ReadsBy::Auto };
-        let options = DeviceOptions { bytes: Some(6 * MIB), ..options(direct, reads) };
-        contract::follow(&*opened(&folder.path().join("flash"), &options), &ops);
+        let options = DeviceOptions { bytes: Some(6 * MIB), ..options(direct) };
+        contract::follow(&*opened(&folder.path().join("flash"), &options, reads), &ops);
     }
 
     #[test]

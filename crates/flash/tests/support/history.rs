@@ -19,7 +19,8 @@ const BEGIN_UNIX_S: u32 = 1_700_000_000;
 pub struct Setup {
     pub recover: Recover,
     pub generations: bool,
-    pub background_flush: bool,
+    /// Whether the tier works after every step, as if its threads were fast. Otherwise it works in steps of its own.
+    pub works_at_once: bool,
     pub reclaim: ReclaimPolicy,
     /// Bytes of the largest value.
     pub value_max: u64,
@@ -31,7 +32,7 @@ impl Setup {
         Setup {
             recover,
             generations: dice.chance(50),
-            background_flush: dice.chance(70),
+            works_at_once: !dice.chance(70),
             reclaim: reclaims[dice.below(3) as usize],
             value_max: [300, 1500, 5000, 9000][dice.below(4) as usize],
         }
@@ -46,8 +47,6 @@ impl Setup {
             ops: OpsPolicy::Static(10),
             reclaim: self.reclaim,
             cutoff_s: 0,
-            background_flush: self.background_flush,
-            background_reclaim: true,
             // With generations, a merge between the shutdown and the lookups would drop cold items.
             keep_percent: if self.generations { 100 } else { 50 },
             seed: 5,
@@ -231,6 +230,9 @@ impl History {
                 self.note(format!("clock was {now}"));
             }
             _ => self.commit_all(),
+        }
+        if self.setup.works_at_once {
+            self.tend();
         }
         self.take_commits();
         Ok(())

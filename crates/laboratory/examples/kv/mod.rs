@@ -103,7 +103,7 @@ pub(crate) struct Cache {
     erasing: VecDeque<(u64, u32)>,
     marks: Watermarks,
     meter: Meter,
-    turn: u64,
+    clock: u64,
     /// The full slabs, oldest first, if they are reclaimed in that order.
     by_age: VecDeque<u32>,
     cpu_free: u64,
@@ -132,7 +132,7 @@ impl Cache {
             meter: Meter::new(
                 settings.request_ns as f64 * 1e-9 * settings.slots as f64 * slabs as f64 / 100.0,
             ),
-            turn: 0,
+            clock: 0,
             by_age: VecDeque::new(),
             cpu_free: 0,
             reclaimer_free: 0,
@@ -171,8 +171,8 @@ impl Cache {
         if address != NOWHERE {
             self.counters.hits += 1;
             let (slab, slot) = self.split(address);
-            self.turn += 1;
-            self.slabs[slab as usize].used = self.turn;
+            self.clock += 1;
+            self.slabs[slab as usize].used = self.clock;
             if self.slabs[slab as usize].state == SlabState::Full {
                 end = self.store.read(cpu, slab, slot / self.settings.slots_per_page);
             }
@@ -203,8 +203,8 @@ impl Cache {
         found.keys.push(key);
         found.live += 1;
         if found.keys.len() == self.settings.slots as usize {
-            self.turn += 1;
-            (found.state, found.used) = (SlabState::Full, self.turn);
+            self.clock += 1;
+            (found.state, found.used) = (SlabState::Full, self.clock);
             if matches!(self.settings.eviction, Eviction::FifoCopies | Eviction::Fifo { .. }) {
                 self.by_age.push_back(slab);
             }

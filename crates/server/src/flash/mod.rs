@@ -6,7 +6,7 @@ use crate::error::RunError;
 use crate::settings::{Direct, FlashSettings, Promote, Settings};
 use larder_cache::{AdmissionOptions, Cache, Exclusive, Flash, FlashLevel};
 use larder_flash::FlashOptions;
-use larder_flash::device::{self, Device, DeviceOptions, ReadsBy};
+use larder_flash::device::{self, Device, DeviceOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -48,7 +48,6 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<OpenFlash>, RunError> {
                 Direct::On => device::Direct::On,
                 Direct::Off => device::Direct::Off,
             },
-            reads: ReadsBy::Auto,
         },
     )
     .map_err(|error| RunError(format!("cannot use the flash: {error} (--flash PATH:SIZE)")))?;
@@ -69,8 +68,6 @@ fn options(wanted: &FlashSettings, memory_bytes: u64) -> FlashOptions {
         ops: wanted.ops,
         reclaim: wanted.reclaim,
         cutoff_s: wanted.cutoff_s,
-        background_flush: true,
-        background_reclaim: true,
         keep_percent: wanted.keep_percent,
         // The standard library keys its hashes at random, so the hash of nothing is a random number.
         seed: RandomState::new().build_hasher().finish(),

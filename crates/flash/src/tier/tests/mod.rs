@@ -30,8 +30,6 @@ pub(crate) fn options(clock: &Arc<AtomicU32>) -> FlashOptions {
         ops: OpsPolicy::Static(25),
         reclaim: ReclaimPolicy::Adaptive,
         cutoff_s: 0,
-        background_flush: true,
-        background_reclaim: true,
         keep_percent: 100,
         seed: 42,
         now_unix_s: Arc::new(move || clock.load(Ordering::SeqCst)),

@@ -113,11 +113,22 @@ impl Run {
     }
 }
 
-fn run(zones: u32, zone_pages: u64, keys: u16, steps: &[Step], change: impl FnOnce(&mut FlashOptions)) {
+/// Runs the steps on a device of so many zones and pages of a zone, with keys below `keys`. With `works_at_once` the
+/// tier works after every step, as if its threads were fast.
+fn run(
+    (zones, zone_pages): (u32, u64),
+    keys: u16,
+    steps: &[Step],
+    works_at_once: bool,
+    change: impl FnOnce(&mut FlashOptions),
+) {
     let bench = Bench::new(zones, zone_pages, change);
     let mut run = Run { bench, model: Model::new(), version: 0, filled: 0 };
     for step in steps {
         run.step(step);
+        if works_at_once {
+            run.bench.flash.tend();
+        }
     }
     run.bench.settle();
     (0..keys).for_each(|key| run.get(key));
@@ -139,15 +150,14 @@ proptest! {
         ops in prop_oneof![Just(OpsPolicy::Static(40)), Just(OpsPolicy::Heuristic), Just(OpsPolicy::Queuing)],
         keep_percent in 0..=100u8,
         cutoff_s in 0..20u32,
-        (background_flush, background_reclaim) in any::<(bool, bool)>(),
+        works_at_once: bool,
         zone_pages in 8..40u64,
         generations: bool,
         recover in prop_oneof![Just(Recover::Clean), Just(Recover::Journal)],
     ) {
-        run(12, zone_pages, 60, &steps, |options| {
+        run((12, zone_pages), 60, &steps, works_at_once, |options| {
             (options.reclaim, options.ops, options.keep_percent) = (reclaim, ops, keep_percent);
             (options.cutoff_s, options.generations, options.recover) = (cutoff_s, generations, recover);
-            (options.background_flush, options.background_reclaim) = (background_flush, background_reclaim);
             options.segment_bytes = Some(8 * 4096);
         });
     }
