@@ -63,7 +63,7 @@ fn main() {
     };
     for subject in &subjects {
         let (name, ns) = (subject.kind.name(), support::median(&subject.samples));
-        let references = subject.cache.temperature_facts().references;
+        let references = subject.cache.temperature_stats().references;
         let dropped = subject.cache.dropped_pages();
         println!(
             "{name:<18}{ns:7.1} ns per key  {:6.3} times the last  ({references} references noted, {dropped} pages dropped)",

@@ -112,7 +112,7 @@ impl Cache {
     }
 
     /// Statistics of the policy. Waits for a pass that is going on.
-    pub fn temperature_facts(&self) -> TemperatureStats {
+    pub fn temperature_stats(&self) -> TemperatureStats {
         self.keeper.stats()
     }
 

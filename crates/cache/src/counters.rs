@@ -54,13 +54,13 @@ macro_rules! counters {
 counters! {
     /// Keys asked for by get commands.
     cmd_get,
-    /// Storage commands.
+    /// Storage commands that clients sent.
     cmd_set,
-    /// flush_all commands.
+    /// Commands flush_all that clients sent.
     cmd_flush,
-    /// Commands that touch.
+    /// Commands that touch an item.
     cmd_touch,
-    /// Meta commands.
+    /// Meta commands that clients sent.
     cmd_meta,
     /// Keys that were found.
     get_hits,
@@ -74,13 +74,13 @@ counters! {
     delete_misses,
     /// Deletes that removed an item.
     delete_hits,
-    /// incr of an absent key.
+    /// Commands incr that found no item.
     incr_misses,
-    /// incr of a present key.
+    /// Commands incr that found an item.
     incr_hits,
-    /// decr of an absent key.
+    /// Commands decr that found no item.
     decr_misses,
-    /// decr of a present key.
+    /// Commands decr that found an item.
     decr_hits,
     /// Compare-and-swap of an absent key.
     cas_misses,
@@ -96,9 +96,9 @@ counters! {
     store_too_large,
     /// Values refused because there was no memory.
     store_no_memory,
-    /// Authentication attempts.
+    /// Attempts of clients to log in.
     auth_cmds,
-    /// Failed authentications.
+    /// Attempts to log in that failed.
     auth_errors,
     /// Items stored since the start.
     total_items,

@@ -74,15 +74,15 @@ pub use clock::Clock;
 pub use commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 pub use counters::{Counter, Counters, Totals};
 pub use larder_flash::{Commit, Flash, Found, Stamp};
-pub use larder_index::{BucketPlace, Peek, Seen, SubPlace};
+pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};
 pub use larder_item::{Expiry, KEY_BYTES_MAX, KeyHash, Location, State};
 pub use larder_memory::{ColumnId, Item, PagesWanted, Value};
 pub use level::{Exclusive, FlashLevel};
 pub use options::{CacheError, CacheOptions, MemoryUse};
-pub use ranking::{Candidate, ColumnStatus as ColumnStanding};
+pub use ranking::{Candidate, ColumnStatus};
 pub use save::Saved;
 pub use temperature::{
-    CudaOptions, Fifo, HitmapMaker, Judged, Patience, Published, PublishedPolicyOptions, Queue as Part,
-    Resident, Residents, Sweep, Temperature, TemperatureKind, TemperatureStats as TemperatureFacts, Verdict,
+    CudaOptions, Fifo, HitmapMaker, Judged, Patience, Published, PublishedPolicyOptions, Queue, Resident,
+    Residents, Sweep, Temperature, TemperatureKind, TemperatureStats, Verdict,
 };
 pub use worker::{Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Promotion, Upload, Worker};

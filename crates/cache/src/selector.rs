@@ -329,7 +329,7 @@ impl Selector {
 
     /// The policy's statistics.
     pub(crate) fn stats(&self) -> TemperatureStats {
-        self.policy.facts()
+        self.policy.stats()
     }
 }
 

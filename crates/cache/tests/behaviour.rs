@@ -151,7 +151,7 @@ fn overwrite_a_small_set(limit_mib: u64, is_drawn: bool, evict: bool, temperatur
     // At random, the columns in use come to 2.4 times the live bytes. Open and returning columns come on top.
     assert!(highest < live * 3 + (6 << 20), "{highest} bytes of columns for {live} live ones");
     assert_eq!(cache.totals().evictions, 0, "{temperature:?}, {} MB of columns", highest >> 20);
-    let facts = cache.temperature_facts();
+    let facts = cache.temperature_stats();
     let columns = facts.probation_columns + facts.main_columns;
     assert!(columns <= 2 * highest / u64::from(cache.column_bytes()) + 64, "{columns} columns are known");
     for (number, version) in versions.iter().enumerate() {
@@ -752,7 +752,7 @@ fn what_may_not_be_evicted_is_known_once_however_often_it_is_met() {
     (0..500).for_each(|_| cache.tend());
     worker.online();
     let columns = cache.memory_use().columns_bytes / u64::from(cache.column_bytes());
-    let known = cache.temperature_facts().probation_columns;
+    let known = cache.temperature_stats().probation_columns;
     assert!(known <= 2 * columns, "{known} for {columns} columns");
     assert!((0..stored).all(|n| get(&worker, format!("key-{n}").as_bytes()).is_some()));
 }

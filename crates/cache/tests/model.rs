@@ -252,8 +252,8 @@ impl Play {
         if in_stages {
             let lookup = worker.lookup();
             let seen = match lookup.locate(hash, lookup.prefetch_bucket(hash)) {
-                Peek::Below(below) => lookup.locate_below(hash, below),
-                found => found.seen(),
+                LookupStage::InSubBucket(below) => lookup.locate_below(hash, below),
+                found => found.tag_match(),
             };
             if let Some(seen) = seen {
                 lookup.prefetch_value(seen);

@@ -95,8 +95,8 @@ impl Stage {
         if numbers.below(2) == 0 {
             let lookup = worker.lookup();
             let seen = match lookup.locate(hash, lookup.prefetch_bucket(hash)) {
-                Peek::Below(below) => lookup.locate_below(hash, below),
-                found => found.seen(),
+                LookupStage::InSubBucket(below) => lookup.locate_below(hash, below),
+                found => found.tag_match(),
             };
             hit = seen.and_then(|seen| lookup.confirm(hash, seen, &name));
         }

@@ -161,7 +161,7 @@ fn curve(device: u32, layout: Layout, mode: MemoryMode, items: u64) -> Result<()
 fn run(device: u32, items: u64, references: usize) -> Result<(), CudaError> {
     let layouts = [Layout::Line, Layout::Published(PublishedOptions::default())];
     let modes = [MemoryMode::Explicit, MemoryMode::Managed];
-    let place = CudaHitmap::open(device, Layout::Line, 1, MemoryMode::Explicit)?.place();
+    let place = CudaHitmap::open(device, Layout::Line, 1, MemoryMode::Explicit)?.processor();
     println!("{place}\n");
     for layout in layouts {
         for mode in modes {

@@ -44,7 +44,7 @@ const ROWS_MAX: usize = 1 << 20;
 /// [`PublishedHitmap`](larder_temperature::PublishedHitmap) after the same calls.
 ///
 /// After its first [`error`](DeviceHitmap::error) it marks nothing and reports every key as cold.
-/// [`Resilient`](larder_temperature::Resilient) then continues on the CPU.
+/// [`ResilientHitmap`](larder_temperature::ResilientHitmap) then continues on the CPU.
 pub struct CudaHitmap {
     number: u32,
     name: String,
@@ -71,7 +71,7 @@ pub struct CudaHitmap {
 impl std::fmt::Debug for CudaHitmap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let CudaHitmap { shape, cursor, error, .. } = self;
-        write!(f, "CudaHitmap({}, {shape:?}, cursor {cursor:?}, error {error:?})", self.place())
+        write!(f, "CudaHitmap({}, {shape:?}, cursor {cursor:?}, error {error:?})", self.processor())
     }
 }
 
@@ -347,7 +347,7 @@ impl Hitmap for CudaHitmap {
         self.shape.levels()
     }
 
-    fn place(&self) -> String {
+    fn processor(&self) -> String {
         let memory = if self.mode == MemoryMode::Managed { ", managed memory" } else { "" };
         format!("CUDA device {} ({}{memory})", self.number, self.name)
     }

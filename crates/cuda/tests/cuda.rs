@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use larder_cuda::{CudaError, CudaHitmap, Layout, MemoryMode};
 use larder_temperature::{
-    DeviceHitmap, Digest, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference, Resilient,
+    DeviceHitmap, Digest, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference, ResilientHitmap,
 };
 use libloading::Library;
 use stand_in_driver::{Driver, StandIn, folder, in_child, warnings};
@@ -162,7 +162,7 @@ fn bits_and_zones_are_those_of_the_cpu() {
                 assert_eq!(map.download().unwrap(), twin.words(), "{layout:?}");
                 total += done;
                 let managed = if mode == MemoryMode::Managed { ", managed memory" } else { "" };
-                assert_eq!(map.place(), format!("CUDA device 0 (stand-in{managed})"));
+                assert_eq!(map.processor(), format!("CUDA device 0 (stand-in{managed})"));
                 // Upload the words of another map, and download them again.
                 let mut words = twin.words();
                 words.iter_mut().for_each(|word| *word ^= random.next() & 0xffff_ffff);
@@ -263,7 +263,8 @@ fn the_map_goes_on_on_the_cpu() {
         for seed in 0..240 {
             let mut random = Random(1000 + seed);
             let layout = layouts()[seed as usize % 6];
-            let mut map = Resilient::new(CudaHitmap::open(0, layout, 300, MemoryMode::default()).unwrap());
+            let mut map =
+                ResilientHitmap::new(CudaHitmap::open(0, layout, 300, MemoryMode::default()).unwrap());
             let mut twin = Twin::new(layout, 300);
             let (order, value) = match seed / 6 % 4 {
                 0 => ("refuse_launch", 1 + random.below(40)),
@@ -280,7 +281,7 @@ fn the_map_goes_on_on_the_cpu() {
             assert_eq!(zones(&mut map, &all), zones(twin.map(), &all), "nothing is forgotten, nothing added");
             stand_in.set(order, 0);
             if let Some(why) = map.lost() {
-                assert_eq!(map.place(), format!("the CPU (CUDA device lost: {why})"));
+                assert_eq!(map.processor(), format!("the CPU (CUDA device lost: {why})"));
                 losses += 1;
             }
             drop(map);
@@ -312,7 +313,7 @@ fn an_aging_that_is_refused_is_brought_to_its_end() {
                 map.mark(&references);
                 twin.map().mark(&references);
             }
-            let mut map = Resilient::new(map);
+            let mut map = ResilientHitmap::new(map);
             stand_in.set("refuse_launch", refused as i64);
             map.age();
             assert!(map.lost().is_some());
@@ -353,7 +354,7 @@ fn a_lost_device_leaves_an_empty_map() {
                 let stand_in = StandIn::find();
                 let mut map = CudaHitmap::open(0, Layout::Line, 1000, MemoryMode::Explicit).unwrap();
                 map.set_timeout(Duration::from_millis(300));
-                let mut map = Resilient::new(map);
+                let mut map = ResilientHitmap::new(map);
                 let old: Vec<Reference> =
                     (0..500).map(|key| Reference::read(Digest::from_bits(key))).collect();
                 let digests: Vec<Digest> = old.iter().map(|reference| reference.digest()).collect();
@@ -371,7 +372,7 @@ fn a_lost_device_leaves_an_empty_map() {
                 }
                 let before = zones(&mut map, &digests);
                 assert!(map.lost().is_some(), "{map:?}");
-                assert!(map.place().starts_with("the CPU (CUDA device lost: "), "{}", map.place());
+                assert!(map.processor().starts_with("the CPU (CUDA device lost: "), "{}", map.processor());
                 assert!(before.iter().filter(|zone| **zone > 1).count() < 50, "the old bits are gone");
                 map.mark(&old);
                 assert!(zones(&mut map, &digests).iter().all(|zone| *zone >= 1), "it is a map again");
@@ -418,11 +419,12 @@ fn a_number_that_no_header_knows_is_an_error_too() {
     let Some(log) =
         in_child("a_number_that_no_header_knows_is_an_error_too", Driver::StandIn, "launch_code=54321")
     else {
-        let mut map = Resilient::new(CudaHitmap::open(0, Layout::Line, 1000, MemoryMode::Explicit).unwrap());
+        let mut map =
+            ResilientHitmap::new(CudaHitmap::open(0, Layout::Line, 1000, MemoryMode::Explicit).unwrap());
         StandIn::find().set("refuse_launch", 2);
         map.mark(&[Reference::read(Digest::from_bits(1))]);
         assert_eq!(
-            map.place(),
+            map.processor(),
             "the CPU (CUDA device lost: starting a kernel: an error without a name (54321))"
         );
         assert_eq!(zones(&mut map, &[Digest::from_bits(1)]), [1], "the batch that was refused is marked");

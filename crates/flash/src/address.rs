@@ -19,7 +19,7 @@
 use crate::device::{Device, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::fence::Fences;
 use crate::page::{self, PAYLOAD_BYTES};
-use crate::segment::{Run, SegmentFacts};
+use crate::segment::{Run, SegmentSummary};
 use crate::shim::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -251,7 +251,7 @@ pub(crate) struct AddressRun {
 impl AddressRun {
     /// The run of segments that a merge has written or a restart has found, in any order, for the generations `covers`.
     /// Among them must be the segment without records that marks the end of the merge: `None` if it is missing.
-    pub(crate) fn of(segments: Vec<SegmentFacts>, covers: Vec<u64>) -> Option<AddressRun> {
+    pub(crate) fn of(segments: Vec<SegmentSummary>, covers: Vec<u64>) -> Option<AddressRun> {
         let number = segments.first()?.head.generation;
         let marked = segments.iter().any(|facts| facts.items == 0);
         if !marked || segments.iter().any(|facts| facts.head.generation != number) {
@@ -268,7 +268,7 @@ impl AddressRun {
     }
 
     /// Reads from the first page of a run which generations it names; none if that page cannot be read.
-    pub(crate) fn covered(device: &dyn Device, segments: &[SegmentFacts]) -> Vec<u64> {
+    pub(crate) fn covered(device: &dyn Device, segments: &[SegmentSummary]) -> Vec<u64> {
         let Some(facts) = segments.iter().find(|facts| facts.items > 0) else { return Vec::new() };
         let (run, mut page) = (Run::of(facts), PageBuffer::new(1));
         let read = device.read(run.zone, run.first_data_page as u64 * PAGE_BYTES as u64, &mut page);

@@ -24,7 +24,7 @@ use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;
 use crate::filter::Filter;
 use crate::hit_bits::HitBits;
-use crate::segment::{Run, SegmentFacts};
+use crate::segment::{Run, SegmentSummary};
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -49,7 +49,7 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    fn of(facts: SegmentFacts) -> (Chunk, Option<Arc<Filter>>) {
+    fn of(facts: SegmentSummary) -> (Chunk, Option<Arc<Filter>>) {
         let chunk = Chunk {
             run: Run::of(&facts),
             first_hash: facts.head.first_hash,
@@ -100,7 +100,7 @@ impl Generation {
     /// segment without records that marks the end of the merge. If that is missing (`None`), the merge was never
     /// completed, and the log segments that it read are still there. Segments of the beginning may be missing: they
     /// were dropped.
-    pub(crate) fn of(segments: Vec<SegmentFacts>) -> Option<Generation> {
+    pub(crate) fn of(segments: Vec<SegmentSummary>) -> Option<Generation> {
         let number = segments.first()?.head.generation;
         let (mark, mut segments): (Vec<_>, Vec<_>) = segments.into_iter().partition(|facts| facts.items == 0);
         if mark.is_empty() || segments.iter().any(|facts| facts.head.generation != number) {

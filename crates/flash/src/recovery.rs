@@ -24,7 +24,7 @@
 
 use crate::device::{Device, DeviceError, PAGE_BYTES, ZoneId, ZoneState};
 use crate::meta::{META_ZONES, Opened, ZoneBounds};
-use crate::segment::{Head, Kind, SegmentFacts, last_page, read_foot, read_head};
+use crate::segment::{Head, Kind, SegmentSummary, last_page, read_foot, read_head};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ const READERS: u32 = 8;
 pub(crate) trait Sink {
     /// Takes in a segment that exists. Its extents are those that no known record supersedes; `dead` has the hashes of
     /// the others. Returns `false` if there is no room for the segment: then nothing older may be found either.
-    fn add_segment(&mut self, facts: SegmentFacts, dead: Vec<u64>) -> bool;
+    fn add_segment(&mut self, facts: SegmentSummary, dead: Vec<u64>) -> bool;
 
     /// Notes a segment that does not count: it was not written to its end or is damaged, or a newer segment that may
     /// hide its records is damaged.
@@ -198,7 +198,7 @@ impl Recovery {
         zone: ZoneId,
         head: &Head,
         (first_page, end_page): (u32, u32),
-    ) -> Result<Option<SegmentFacts>, DeviceError> {
+    ) -> Result<Option<SegmentSummary>, DeviceError> {
         let facts = match read_foot(&*self.device, zone, head, first_page, end_page) {
             Err(DeviceError::Gone) => return Err(DeviceError::Gone),
             other => other.ok().flatten(),
@@ -225,7 +225,7 @@ impl Recovery {
 
     /// Separates the extents that no record supersedes from the others (their hashes are returned), and notes which
     /// extents the segment itself supersedes.
-    fn split_extents(&mut self, mut facts: SegmentFacts) -> (SegmentFacts, Vec<u64>) {
+    fn split_extents(&mut self, mut facts: SegmentSummary) -> (SegmentSummary, Vec<u64>) {
         let (sequence, sealed) = (facts.head.sequence, facts.head.sealed_sequence);
         let mut dead = Vec::new();
         facts.extents.retain(|extent| {

@@ -4,7 +4,7 @@ mod common;
 
 use common::{ChainedLines, ChainedList, Random, Records, filled_index};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use larder_index::{HoldsKey, Index, Peek};
+use larder_index::{HoldsKey, Index, LookupStage};
 use larder_item::KeyHash;
 use std::hint::black_box;
 use std::time::Duration;
@@ -14,21 +14,21 @@ const ITEMS: u64 = 3 << 20;
 
 /// The stages of a GET over `keys`, at most 128. Returns how many were found.
 fn get_batch(index: &Index, records: &Records, keys: &[u64], hashes: &mut [KeyHash]) -> usize {
-    let lookup = index.sight();
-    let (mut stages, mut matches) = ([Peek::Absent; 128], [None; 128]);
+    let lookup = index.batch_lookup();
+    let (mut stages, mut matches) = ([LookupStage::Absent; 128], [None; 128]);
     for ((key, hash), stage) in keys.iter().zip(&mut *hashes).zip(&mut stages) {
         *hash = records.hash(*key);
-        *stage = Peek::Near(lookup.prefetch(*hash));
+        *stage = LookupStage::Prefetched(lookup.prefetch(*hash));
     }
     for (hash, stage) in hashes.iter().zip(&mut stages) {
-        if let Peek::Near(bucket) = *stage {
-            *stage = lookup.peek_first(*hash, bucket);
+        if let LookupStage::Prefetched(bucket) = *stage {
+            *stage = lookup.match_in_bucket(*hash, bucket);
         }
     }
     for ((hash, stage), seen) in hashes.iter().zip(&stages).zip(&mut matches) {
         *seen = match *stage {
-            Peek::Below(below) => lookup.peek_below(*hash, below),
-            stage => stage.seen(),
+            LookupStage::InSubBucket(below) => lookup.match_in_sub_bucket(*hash, below),
+            stage => stage.tag_match(),
         };
         if let Some(seen) = seen {
             records.prefetch(seen.at());

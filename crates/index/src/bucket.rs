@@ -22,7 +22,7 @@
 use crate::entry::direction;
 use crate::region::Blank;
 use crate::shim::AtomicU64;
-use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubPlace};
+use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubBucketPosition};
 use std::sync::atomic::Ordering;
 
 /// Entries in the bucket's own cache line.
@@ -68,30 +68,30 @@ pub(crate) fn run_size(header: u64) -> usize {
 
 /// The first sub-bucket of the bucket's run. It has no meaning if there is no run.
 #[inline(always)]
-pub(crate) fn run_first(header: u64) -> SubPlace {
-    SubPlace(header as u32)
+pub(crate) fn run_first(header: u64) -> SubBucketPosition {
+    SubBucketPosition(header as u32)
 }
 
 /// `header` with the run of size `size` that begins at `first`.
 #[inline]
-pub(crate) fn with_run(header: u64, first: SubPlace, size: usize) -> u64 {
+pub(crate) fn with_run(header: u64, first: SubBucketPosition, size: usize) -> u64 {
     header & !(WRITER - 1) | (size as u64) << SIZE_SHIFT | u64::from(first.0)
 }
 
 /// The sub-buckets that `header` names, in order.
 #[inline]
-pub(crate) fn subs(header: u64) -> impl Iterator<Item = SubPlace> {
+pub(crate) fn subs(header: u64) -> impl Iterator<Item = SubBucketPosition> {
     let (first, count) = (run_first(header).0, 1 << run_size(header) >> 1);
     // Wrapping: a run never ends beyond the last position, but its end may be one past it.
-    (0..count).map(move |k: u32| SubPlace(first.wrapping_add(k)))
+    (0..count).map(move |k: u32| SubBucketPosition(first.wrapping_add(k)))
 }
 
 /// The sub-bucket in which an entry with the tag of `word` would be. `word` is an entry word or a tag word.
 #[inline(always)]
-pub(crate) fn sub_for(header: u64, word: u64) -> Option<SubPlace> {
+pub(crate) fn sub_for(header: u64, word: u64) -> Option<SubBucketPosition> {
     let size = run_size(header);
     (size != 0).then(|| {
-        SubPlace(run_first(header).0.wrapping_add((direction(word) >> (RUN_SIZE_MAX - size)) as u32))
+        SubBucketPosition(run_first(header).0.wrapping_add((direction(word) >> (RUN_SIZE_MAX - size)) as u32))
     })
 }
 

@@ -9,7 +9,7 @@
 
 use crate::region::{HUGE_PAGE_BYTES, Region, SMALL_PAGE_BYTES};
 use crate::shim::{AtomicU64, Mutex};
-use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubBucket, SubPlace};
+use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubBucket, SubBucketPosition};
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -96,15 +96,15 @@ impl Pool {
 
     /// The sub-bucket at `position`.
     #[inline(always)]
-    pub(crate) fn sub(&self, position: SubPlace) -> &SubBucket {
+    pub(crate) fn sub(&self, position: SubBucketPosition) -> &SubBucket {
         &self.subs[position.0 as usize]
     }
 
     /// Takes an empty run of `size` for the bucket at `bucket`. `None` if the pool is exhausted.
-    pub(crate) fn take(&self, bucket: u64, size: usize) -> Option<SubPlace> {
+    pub(crate) fn take(&self, bucket: u64, size: usize) -> Option<SubBucketPosition> {
         let mut free = self.free_near(bucket);
         if let Some(run) = free.take(size).or_else(|| free.take_fresh(size)) {
-            return Some(SubPlace(run));
+            return Some(SubBucketPosition(run));
         }
         // The remaining fresh lines are too few for this run: they become runs of one.
         while let Some(line) = free.take_fresh(1) {
@@ -115,16 +115,16 @@ impl Pool {
         // Relaxed: the lines are zeros since they were mapped, and were never written.
         let grabbed = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grab).ok()?;
         (free.fresh, free.fresh_lines) = (grabbed as u32, GRAB_LINES as u32);
-        free.take_fresh(size).map(SubPlace)
+        free.take_fresh(size).map(SubBucketPosition)
     }
 
     /// A free run of exactly `size` from the lists of the bucket at `bucket`, if there is one.
-    pub(crate) fn take_exact(&self, bucket: u64, size: usize) -> Option<SubPlace> {
-        self.free_near(bucket).runs[size - 1].pop().map(SubPlace)
+    pub(crate) fn take_exact(&self, bucket: u64, size: usize) -> Option<SubBucketPosition> {
+        self.free_near(bucket).runs[size - 1].pop().map(SubBucketPosition)
     }
 
     /// Returns a run of `size`, all of whose entries are empty, from the bucket at `bucket`.
-    pub(crate) fn give_back(&self, bucket: u64, first: SubPlace, size: usize) {
+    pub(crate) fn give_back(&self, bucket: u64, first: SubBucketPosition, size: usize) {
         // The mutex orders this call after the writer bit of the bucket, and the entries of the next owner after
         // this call. A reader that finds those entries through the old header therefore also sees that the old
         // bucket is locked or changed.
@@ -179,7 +179,7 @@ mod tests {
             let takes = random >> 60 < if step % 4096 < 2048 { 11 } else { 5 };
             let (bucket, size) = ((random >> 32) % 512, (random >> 20) as usize % RUN_SIZE_MAX + 1);
             if takes {
-                let Some(SubPlace(first)) = pool.take(bucket, size) else {
+                let Some(SubBucketPosition(first)) = pool.take(bucket, size) else {
                     refused += 1;
                     continue;
                 };
@@ -192,10 +192,10 @@ mod tests {
                 // Now and then a run comes back in two halves, as from a bucket that shrinks.
                 if size > 1 && random & 1 == 0 {
                     let half = lines_of(size - 1);
-                    pool.give_back(bucket, SubPlace(first), size - 1);
-                    pool.give_back(bucket, SubPlace(first + half), size - 1);
+                    pool.give_back(bucket, SubBucketPosition(first), size - 1);
+                    pool.give_back(bucket, SubBucketPosition(first + half), size - 1);
                 } else {
-                    pool.give_back(bucket, SubPlace(first), size);
+                    pool.give_back(bucket, SubBucketPosition(first), size);
                 }
             }
         }

@@ -16,7 +16,7 @@ pub(crate) const RUN_SIZE_MAX: usize = 3;
 /// The position of a sub-bucket in the pool. The pool may give the sub-bucket to another bucket at any time; the
 /// position stays valid.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct SubPlace(pub(crate) u32);
+pub struct SubBucketPosition(pub(crate) u32);
 
 /// A cache line of entries that belongs to at most one bucket.
 #[repr(C, align(64))]

@@ -3,7 +3,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-index --release loom_`
 #![cfg(loom)]
 
-use larder_index::{HoldsKey, Index, IndexOptions, Peek, Seen, Sight};
+use larder_index::{BatchLookup, HoldsKey, Index, IndexOptions, LookupStage, TagMatch};
 use larder_item::{KeyHash, Location};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -134,10 +134,10 @@ fn loom_a_split_hides_neither_stayers_nor_movers() {
 }
 
 /// The first entry with the tag of `hash`.
-fn tag_match(lookup: &Sight<'_>, hash: KeyHash) -> Option<Seen> {
-    match lookup.peek_first(hash, lookup.prefetch(hash)) {
-        Peek::Below(below) => lookup.peek_below(hash, below),
-        found => found.seen(),
+fn tag_match(lookup: &BatchLookup<'_>, hash: KeyHash) -> Option<TagMatch> {
+    match lookup.match_in_bucket(hash, lookup.prefetch(hash)) {
+        LookupStage::InSubBucket(below) => lookup.match_in_sub_bucket(hash, below),
+        found => found.tag_match(),
     }
 }
 
@@ -145,7 +145,7 @@ fn tag_match(lookup: &Sight<'_>, hash: KeyHash) -> Option<Seen> {
 /// which the lookup returned the newer record must not be told that the older record is the key's.
 fn never_confirms_the_older(shared: &Shared, key: u64, older: usize) {
     let hash = KeyHash(key);
-    let lookup = shared.index.sight();
+    let lookup = shared.index.batch_lookup();
     let seen = tag_match(&lookup, hash);
     let shown = shared.get(key);
     if let Some(seen) = seen
@@ -256,7 +256,7 @@ fn loom_an_inserted_entry_shows_its_record() {
         race(
             &shared,
             move |shared| {
-                if let Some(seen) = tag_match(&shared.index.sight(), KeyHash(inserted)) {
+                if let Some(seen) = tag_match(&shared.index.batch_lookup(), KeyHash(inserted)) {
                     assert_eq!(shared.records.key(seen.at()), inserted);
                 }
                 if let Some(seen) = shared.get(inserted) {
@@ -265,7 +265,7 @@ fn loom_an_inserted_entry_shows_its_record() {
             },
             move |shared| shared.insert(1, inserted),
         );
-        let lookup = shared.index.sight();
+        let lookup = shared.index.batch_lookup();
         let seen = tag_match(&lookup, KeyHash(inserted)).unwrap();
         assert!(seen.at() == at(1) && lookup.confirm(KeyHash(inserted), seen));
     });
@@ -281,7 +281,7 @@ fn loom_a_mark_never_undoes_a_replacement() {
             move |shared| {
                 let entry = shared.index.get_marking(KeyHash(marked), &marked.to_le_bytes(), &shared.records);
                 assert!(entry.is_some());
-                let lookup = shared.index.sight();
+                let lookup = shared.index.batch_lookup();
                 if let Some(seen) = tag_match(&lookup, KeyHash(marked)) {
                     lookup.confirm(KeyHash(marked), seen);
                 }
@@ -330,8 +330,8 @@ fn loom_a_removed_key_leaves_no_copy_in_the_bucket_it_was_split_from() {
             &shared,
             move |shared| {
                 shared.remove(removed);
-                let seen = tag_match(&shared.index.sight(), KeyHash(same_tag));
-                assert_ne!(seen.map(Seen::at), Some(at(0)));
+                let seen = tag_match(&shared.index.batch_lookup(), KeyHash(same_tag));
+                assert_ne!(seen.map(TagMatch::at), Some(at(0)));
             },
             |shared| {
                 shared.index.grow(&shared.records, 1);

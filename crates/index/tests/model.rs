@@ -61,7 +61,7 @@ impl Twins {
                 assert!(guard.replace(&found, at, found.entry.warmth));
                 assert!(guard.find_at(found.entry.location).is_none());
                 if let Some(seen) = seen.filter(|seen| seen.at() == found.entry.location) {
-                    assert!(!self.index.sight().confirm(hash, seen), "the entry points elsewhere now");
+                    assert!(!self.index.batch_lookup().confirm(hash, seen), "the entry points elsewhere now");
                 }
                 self.model.get_mut(&key).unwrap().0 = at;
             }
@@ -107,7 +107,7 @@ impl Twins {
         let seen = tag_match(&self.index, hash).expect("the key's own entry has its tag");
         // Another key of the bucket may have the same tag.
         if seen.at() == *at {
-            assert!(self.index.sight().confirm(hash, seen));
+            assert!(self.index.batch_lookup().confirm(hash, seen));
             *warmth = (*warmth + 1).min(WARMTH_MAX);
         }
     }

@@ -115,7 +115,7 @@ impl Stage {
             if let Some(seen) = tag_match(&self.index, hash)
                 && self.records.key_at(seen.at()) == key
             {
-                self.index.sight().confirm(hash, seen);
+                self.index.batch_lookup().confirm(hash, seen);
             }
             match self.index.get_marking(hash, &key.to_le_bytes(), &self.records) {
                 Some(entry) => assert_eq!(self.records.key_at(entry.location), key),

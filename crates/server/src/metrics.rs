@@ -150,7 +150,7 @@ impl Metrics {
     }
 
     fn temperature(&self) -> Vec<Family> {
-        let stats = self.cache.temperature_facts();
+        let stats = self.cache.temperature_stats();
         let counts = stats.counts();
         let mut families: Vec<Family> =
             counts.into_iter().map(|(name, help, value)| counter(name, help, value)).collect();

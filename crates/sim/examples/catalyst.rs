@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use larder_cache::{
-    Candidate, ColumnId, HitmapMaker, Judged, Part, Published, PublishedPolicyOptions, Residents,
-    Temperature, TemperatureFacts, TemperatureKind, Verdict,
+    Candidate, ColumnId, HitmapMaker, Judged, Published, PublishedPolicyOptions, Queue, Residents,
+    Temperature, TemperatureKind, TemperatureStats, Verdict,
 };
 use larder_sim::policy::{Access, Policy, build, larder};
 use larder_sim::simulate::Interner;
@@ -160,7 +160,7 @@ impl Hitmap for EqualLevels {
         self.levels.len() as u8
     }
 
-    fn place(&self) -> String {
+    fn processor(&self) -> String {
         "the CPU".into()
     }
 }
@@ -212,8 +212,8 @@ impl Hitmap for Shared {
         self.map().levels()
     }
 
-    fn place(&self) -> String {
-        self.map().place()
+    fn processor(&self) -> String {
+        self.map().processor()
     }
 }
 
@@ -251,7 +251,7 @@ struct Watched {
 }
 
 impl Temperature for Watched {
-    fn sealed(&mut self, column: ColumnId, birth: u64, part: Part) {
+    fn sealed(&mut self, column: ColumnId, birth: u64, part: Queue) {
         self.inner.sealed(column, birth, part);
     }
 
@@ -259,11 +259,11 @@ impl Temperature for Watched {
         self.inner.victim(standing)
     }
 
-    fn put_back(&mut self, column: ColumnId, birth: u64, part: Part) {
+    fn put_back(&mut self, column: ColumnId, birth: u64, part: Queue) {
         self.inner.put_back(column, birth, part);
     }
 
-    fn judge(&mut self, part: Part, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>) {
+    fn judge(&mut self, part: Queue, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>) {
         let digests: Vec<Digest> = items.iter().map(|item| Digest::of(item.hash)).collect();
         self.zones.clear();
         self.hitmap.map().zones(&digests, &mut self.zones);
@@ -275,7 +275,7 @@ impl Temperature for Watched {
 
     fn refer(&mut self, references: &[Reference], residents: &mut dyn Residents) {
         self.inner.refer(references, residents);
-        let facts = self.inner.facts();
+        let facts = self.inner.stats();
         let mut seen = self.seen.lock().expect("nobody panics with it");
         (seen.agings, seen.drained) = (facts.agings, facts.drained);
     }
@@ -300,8 +300,8 @@ impl Temperature for Watched {
         self.inner.forget_gone(standing);
     }
 
-    fn facts(&self) -> TemperatureFacts {
-        self.inner.facts()
+    fn stats(&self) -> TemperatureStats {
+        self.inner.stats()
     }
 }
 
@@ -626,7 +626,7 @@ fn batch(lab: &Lab) {
     let mut who: Vec<(String, Catalyst)> =
         batches.map(|batch| (name(batch), Catalyst { batch: Some(batch), ..Default::default() })).collect();
     for batch in [10, 100, capacity / 100] {
-        let policy = PublishedPolicyOptions { drawn_min: 1, ..Default::default() };
+        let policy = PublishedPolicyOptions { sampled_min: 1, ..Default::default() };
         let alone = Catalyst { batch: Some(batch), policy, ..Default::default() };
         who.push((format!("{}, each judged alone", name(batch)), alone));
     }
@@ -641,8 +641,8 @@ fn batch(lab: &Lab) {
 }
 
 fn draws(lab: &Lab) {
-    let of = |drawn_per_reference| Catalyst {
-        policy: PublishedPolicyOptions { drawn_per_reference, ..Default::default() },
+    let of = |sampled_per_reference| Catalyst {
+        policy: PublishedPolicyOptions { sampled_per_reference, ..Default::default() },
         ..Default::default()
     };
     let who = [0.25, 0.5, 1.0, 2.0, 4.0].map(|draws| (draws.to_string(), of(draws)));

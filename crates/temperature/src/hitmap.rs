@@ -38,13 +38,13 @@ pub trait Hitmap: Send {
     fn levels(&self) -> u8;
 
     /// Which processor does the work, in a few words for a log line: `the CPU`, or the name of a device.
-    fn place(&self) -> String;
+    fn processor(&self) -> String;
 }
 
 /// A hitmap whose bits are on a device that can fail, such as a GPU.
 ///
 /// From the first failure on the map marks nothing and reports every key as cold.
-/// [`Resilient`](crate::Resilient) then replaces it by a hitmap on the CPU.
+/// [`ResilientHitmap`](crate::ResilientHitmap) then replaces it by a hitmap on the CPU.
 pub trait DeviceHitmap: Hitmap {
     /// Why the device failed.
     type Error: std::error::Error + Clone + Send;

@@ -5,7 +5,7 @@
 //!
 //! * [`Hitmap`] is the interface of every hitmap. [`LineHitmap`] and [`PublishedHitmap`] run on the CPU.
 //! * [`DeviceHitmap`] is what a hitmap on a device offers in addition. The crate `larder-cuda` implements it, and
-//!   [`Resilient`] falls back to the CPU when the device fails.
+//!   [`ResilientHitmap`] falls back to the CPU when the device fails.
 //! * [`Ghost`] remembers fingerprints of evicted keys. [`Shadows`] simulates small caches to find out how much
 //!   space new items deserve.
 
@@ -30,5 +30,5 @@ pub use line::LineHitmap;
 pub use mix::mix;
 pub use published::{LEVELS_MAX, PublishedHitmap, PublishedOptions};
 pub use reference::{Digest, Reference};
-pub use resilient::Resilient;
+pub use resilient::ResilientHitmap;
 pub use shadows::{SHADOW_ITEMS_MAX, Shadows};

@@ -299,7 +299,7 @@ impl Hitmap for LineHitmap {
         LEVELS
     }
 
-    fn place(&self) -> String {
+    fn processor(&self) -> String {
         "the CPU".into()
     }
 }

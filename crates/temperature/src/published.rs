@@ -225,7 +225,7 @@ impl Hitmap for PublishedHitmap {
         self.options.levels
     }
 
-    fn place(&self) -> String {
+    fn processor(&self) -> String {
         "the CPU".into()
     }
 }

@@ -9,7 +9,7 @@ use crate::reference::{Digest, Reference};
 /// The move is logged once. If the device still returns its bits, no mark is lost, and the failed call is repeated
 /// on the CPU. If it does not, the map on the CPU begins empty and all keys are cold.
 #[derive(Debug)]
-pub struct Resilient<D: DeviceHitmap> {
+pub struct ResilientHitmap<D: DeviceHitmap> {
     processor: Processor<D>,
 }
 
@@ -28,10 +28,10 @@ impl<D: DeviceHitmap + std::fmt::Debug> std::fmt::Debug for Processor<D> {
     }
 }
 
-impl<D: DeviceHitmap> Resilient<D> {
+impl<D: DeviceHitmap> ResilientHitmap<D> {
     /// Runs on `device` until the device fails.
-    pub fn new(device: D) -> Resilient<D> {
-        Resilient { processor: Processor::Device(Box::new(device)) }
+    pub fn new(device: D) -> ResilientHitmap<D> {
+        ResilientHitmap { processor: Processor::Device(Box::new(device)) }
     }
 
     /// The failure that moved the map to the CPU, if there was one.
@@ -76,7 +76,7 @@ impl<D: DeviceHitmap> Resilient<D> {
     }
 }
 
-impl<D: DeviceHitmap> Hitmap for Resilient<D> {
+impl<D: DeviceHitmap> Hitmap for ResilientHitmap<D> {
     fn mark(&mut self, references: &[Reference]) {
         if self.on_device(|device| device.mark(references)).is_none() {
             self.map_mut().mark(references);
@@ -120,10 +120,10 @@ impl<D: DeviceHitmap> Hitmap for Resilient<D> {
         self.map().levels()
     }
 
-    fn place(&self) -> String {
+    fn processor(&self) -> String {
         match &self.processor {
-            Processor::Device(device) => device.place(),
-            Processor::Cpu { map, why } => format!("{} ({} lost: {why})", map.place(), D::KIND),
+            Processor::Device(device) => device.processor(),
+            Processor::Cpu { map, why } => format!("{} ({} lost: {why})", map.processor(), D::KIND),
         }
     }
 }

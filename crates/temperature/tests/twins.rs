@@ -147,5 +147,5 @@ fn sizes_are_as_the_papers_and_the_layouts_say() {
     assert_eq!(published.bytes_for(0), 64 * 16);
     assert_eq!(published.bytes_for(u64::MAX), (1 << 28) * 16);
     assert_eq!((line.levels(), published.levels()), (3, 4));
-    assert_eq!((line.place(), published.place()), ("the CPU".to_string(), "the CPU".to_string()));
+    assert_eq!((line.processor(), published.processor()), ("the CPU".to_string(), "the CPU".to_string()));
 }

@@ -52,7 +52,7 @@ impl Temperature for Fifo {
         self.columns.forget_gone(status_of);
     }
 
-    fn facts(&self) -> TemperatureStats {
+    fn stats(&self) -> TemperatureStats {
         TemperatureStats {
             probation_share: 1.0,
             probation_columns: self.columns.len() as u64,

@@ -1,7 +1,7 @@
 //! Makes hitmaps, on the CPU or on a CUDA device.
 
 use larder_cuda::{CudaHitmap, Layout, MemoryMode};
-use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Resilient};
+use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, ResilientHitmap};
 
 /// `--device cuda:N`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ impl HitmapMaker {
         let Some(CudaOptions { number, managed }) = cuda else { return self };
         let mode = if managed { MemoryMode::Managed } else { MemoryMode::Explicit };
         match CudaHitmap::open(number, layout, 1, mode) {
-            Ok(map) => tracing::info!("the hitmap is kept on {}", map.place()),
+            Ok(map) => tracing::info!("the hitmap is kept on {}", map.processor()),
             Err(why) => {
                 tracing::warn!("{why}: the CPU keeps the hitmap");
                 return self;
@@ -53,7 +53,7 @@ impl HitmapMaker {
         let HitmapMaker { make, bytes_for } = self;
         HitmapMaker {
             make: Box::new(move |items| match CudaHitmap::open(number, layout, items, mode) {
-                Ok(map) => Box::new(Resilient::new(map)),
+                Ok(map) => Box::new(ResilientHitmap::new(map)),
                 Err(why) => {
                     tracing::warn!("{why}: the CPU keeps the hitmap");
                     make(items)

@@ -142,5 +142,5 @@ pub trait Temperature: Send {
     fn forget_gone(&mut self, status_of: &mut dyn FnMut(ColumnId, u64) -> Candidate);
 
     /// Statistics.
-    fn facts(&self) -> TemperatureStats;
+    fn stats(&self) -> TemperatureStats;
 }

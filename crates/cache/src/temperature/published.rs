@@ -33,15 +33,15 @@ pub struct PublishedPolicyOptions {
     /// never.
     pub compact_below: f64,
     /// Items sampled for each reference, above 0 (section 3.2.3: 1).
-    pub drawn_per_reference: f64,
+    pub sampled_per_reference: f64,
     /// Items sampled before the share of cold ones is looked at. A smaller batch counts together with the batches
     /// before it. The paper looks at every batch (Algorithm 1), but the share of a few items is chance.
-    pub drawn_min: usize,
+    pub sampled_min: usize,
 }
 
 impl Default for PublishedPolicyOptions {
     fn default() -> PublishedPolicyOptions {
-        PublishedPolicyOptions { compact_below: 0.05, drawn_per_reference: 1.0, drawn_min: 500 }
+        PublishedPolicyOptions { compact_below: 0.05, sampled_per_reference: 1.0, sampled_min: 500 }
     }
 }
 
@@ -182,7 +182,7 @@ impl Published {
         self.cold += zones.iter().filter(|zone| **zone == 0).count();
         self.levels = zones;
         self.residents = sampled;
-        if self.sampled >= self.options.drawn_min {
+        if self.sampled >= self.options.sampled_min {
             if (self.cold as f64) < self.options.compact_below * self.sampled as f64 {
                 self.compact();
             }
@@ -266,7 +266,7 @@ impl Temperature for Published {
         self.stats.references += references.len() as u64;
         let Some(hitmap) = &mut self.hitmap else { return };
         hitmap.mark(references);
-        let count = references.len() as f64 * self.options.drawn_per_reference;
+        let count = references.len() as f64 * self.options.sampled_per_reference;
         self.sample((count.round() as usize).max(1), residents);
     }
 
@@ -298,9 +298,9 @@ impl Temperature for Published {
         }
     }
 
-    fn facts(&self) -> TemperatureStats {
+    fn stats(&self) -> TemperatureStats {
         TemperatureStats {
-            place: self.hitmap.as_ref().map(|hitmap| hitmap.place()).unwrap_or_default(),
+            place: self.hitmap.as_ref().map(|hitmap| hitmap.processor()).unwrap_or_default(),
             probation_columns: self.known.len() as u64,
             bytes: self.hitmap.as_ref().map_or(0, |hitmap| hitmap.bytes_for(0)),
             ..self.stats.clone()

@@ -229,9 +229,9 @@ impl Temperature for Sweep {
         self.main.forget_gone(status_of);
     }
 
-    fn facts(&self) -> TemperatureStats {
+    fn stats(&self) -> TemperatureStats {
         TemperatureStats {
-            place: self.hitmap.as_ref().map(|hitmap| hitmap.place()).unwrap_or_default(),
+            place: self.hitmap.as_ref().map(|hitmap| hitmap.processor()).unwrap_or_default(),
             probation_share: self.shadows.best(),
             probation_columns: self.probation.len() as u64,
             main_columns: self.main.len() as u64,

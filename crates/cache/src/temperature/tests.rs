@@ -42,7 +42,7 @@ fn probation_asks_for_one_read_and_the_main_columns_for_one_a_sweep() {
         verdicts(&mut sweep, Queue::Main, &items),
         [Verdict::Evict, KEEP, Verdict::Keep { warmth: 2 }]
     );
-    let stats = sweep.facts();
+    let stats = sweep.stats();
     assert_eq!((stats.promoted, stats.evicted_probation, stats.evicted_main), (2, 1, 1));
 }
 
@@ -57,7 +57,7 @@ fn an_item_that_was_evicted_lately_is_kept_when_it_comes_back() {
         assert_eq!(verdicts(&mut sweep, Queue::Probation, &[item(7, 0)]), [Verdict::Evict]);
         assert_eq!(verdicts(&mut sweep, Queue::Probation, &[item(7, 0)]), [KEEP]);
     }
-    assert_eq!(sweep.facts().ghost_hits, 4);
+    assert_eq!(sweep.stats().ghost_hits, 4);
 }
 
 #[test]
@@ -123,14 +123,14 @@ fn a_hitmap_keeps_what_was_read_until_it_has_aged() {
     sweep.refer(&marks, &mut Empty);
     let stored: Vec<_> = (1000..1600).map(|n| Reference::store(Digest::of(item(n, 0).hash))).collect();
     sweep.refer(&stored, &mut Empty);
-    assert_eq!(sweep.facts().references, 1200);
+    assert_eq!(sweep.stats().references, 1200);
     assert!(verdicts(&mut sweep, Queue::Probation, &read).iter().all(|verdict| *verdict == KEEP));
     let cold: Vec<Judged> = (1000..1600).map(|n| item(n, 3)).collect();
     let stay = verdicts(&mut sweep, Queue::Probation, &cold).iter().filter(|v| **v == KEEP).count();
     assert!(stay < 200, "{stay} of 600 that were only stored");
     // A sweep over the main columns ages the hitmap once. Afterwards its items are cold.
     assert!(verdicts(&mut sweep, Queue::Main, &read).iter().all(|verdict| *verdict == KEEP));
-    assert_eq!(sweep.facts().agings, 1);
+    assert_eq!(sweep.stats().agings, 1);
     sweep.refer(&[], &mut Empty);
     let left = verdicts(&mut sweep, Queue::Main, &read).iter().filter(|v| **v == KEEP).count();
     assert!(left < 100, "{left} of 600 after an aging");
@@ -167,7 +167,7 @@ fn the_victim_pool_offers_the_coldest_sampled_columns() {
     let order: Vec<u32> = (0..300).filter_map(|_| published.victim(&mut all_ready)).map(|c| c.0).collect();
     let odd = order.iter().filter(|n| *n % 2 == 1).count();
     assert!(odd > 290 && order.iter().all(|n| *n >= 100), "{odd} of 300 were cold");
-    assert_eq!(published.facts().drained, 0);
+    assert_eq!(published.stats().drained, 0);
 }
 
 proptest! {

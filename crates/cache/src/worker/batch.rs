@@ -10,7 +10,7 @@
 
 use super::Worker;
 use super::read::{Hit, Lookup};
-use larder_index::{BucketPlace, Peek, Seen, SubPlace};
+use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};
 use larder_item::KeyHash;
 
 /// Keys that are hashed together, and whose buckets are then prefetched together. With 128 keys some prefetches were
@@ -22,20 +22,20 @@ const VALUE_AHEAD: usize = 4;
 /// Room for one batch of keys. It is used again for the next one.
 pub struct GetBatch {
     hashes: [KeyHash; GetBatch::KEYS_MAX],
-    buckets: [BucketPlace; GetBatch::KEYS_MAX],
+    buckets: [BucketPosition; GetBatch::KEYS_MAX],
     /// Numbers of keys and what the index showed of them, in the order in which they are confirmed.
-    seen: [(u32, Option<Seen>); GetBatch::KEYS_MAX],
+    seen: [(u32, Option<TagMatch>); GetBatch::KEYS_MAX],
     /// Numbers of keys that may be in sub-buckets.
-    below: [(u32, SubPlace); GetBatch::KEYS_MAX],
+    below: [(u32, SubBucketPosition); GetBatch::KEYS_MAX],
 }
 
 impl Default for GetBatch {
     fn default() -> Self {
         GetBatch {
             hashes: [KeyHash(0); GetBatch::KEYS_MAX],
-            buckets: [BucketPlace::default(); GetBatch::KEYS_MAX],
+            buckets: [BucketPosition::default(); GetBatch::KEYS_MAX],
             seen: [(0, None); GetBatch::KEYS_MAX],
-            below: [(0, SubPlace::default()); GetBatch::KEYS_MAX],
+            below: [(0, SubBucketPosition::default()); GetBatch::KEYS_MAX],
         }
     }
 }
@@ -84,12 +84,12 @@ impl GetBatch {
         let (hashes, buckets) = (&self.hashes[..count], &self.buckets[..count]);
         for (at, (hash, bucket)) in hashes.iter().zip(buckets).enumerate() {
             match lookup.locate(*hash, *bucket) {
-                Peek::Below(position) => {
+                LookupStage::InSubBucket(position) => {
                     self.below[below] = (at as u32, position);
                     below += 1;
                 }
                 found => {
-                    self.seen[seen] = (at as u32, found.seen());
+                    self.seen[seen] = (at as u32, found.tag_match());
                     seen += 1;
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::item_store::Life;
-use larder_index::{BucketPlace, Peek, Seen, Sight, SubPlace};
+use larder_index::{BatchLookup, BucketPosition, LookupStage, SubBucketPosition, TagMatch};
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{Guard, Item, Value};
 use larder_temperature::{Digest, Reference};
@@ -43,23 +43,23 @@ impl<'g> Hit<'g> {
 #[derive(Clone, Copy)]
 pub struct Lookup<'w> {
     worker: &'w Worker,
-    sight: Sight<'w>,
+    index_lookup: BatchLookup<'w>,
     guard: Guard<'w>,
 }
 
 impl<'w> Lookup<'w> {
     /// Stage 1: prefetches the key's bucket.
     #[inline(always)]
-    pub fn prefetch_bucket(&self, hash: KeyHash) -> BucketPlace {
-        self.sight.prefetch(hash)
+    pub fn prefetch_bucket(&self, hash: KeyHash) -> BucketPosition {
+        self.index_lookup.prefetch(hash)
     }
 
     /// Stage 2: compares tags, and prefetches the record that the key probably has. The guess is wrong once in about
-    /// ten thousand times; stage 4 compares the key. [`Peek::Below`] goes through stage 3 first.
+    /// ten thousand times; stage 4 compares the key. [`LookupStage::InSubBucket`] goes through stage 3 first.
     #[inline(always)]
-    pub fn locate(&self, hash: KeyHash, place: BucketPlace) -> Peek {
-        let found = self.sight.peek_first(hash, place);
-        if let Peek::Found(seen) = found {
+    pub fn locate(&self, hash: KeyHash, place: BucketPosition) -> LookupStage {
+        let found = self.index_lookup.match_in_bucket(hash, place);
+        if let LookupStage::Matched(seen) = found {
             self.guard.prefetch(seen.at());
         }
         found
@@ -67,37 +67,37 @@ impl<'w> Lookup<'w> {
 
     /// Stage 3: as stage 2, for the one key in seven whose entry is in a sub-bucket.
     #[inline(always)]
-    pub fn locate_below(&self, hash: KeyHash, below: SubPlace) -> Option<Seen> {
-        let seen = self.sight.peek_below(hash, below)?;
+    pub fn locate_below(&self, hash: KeyHash, below: SubBucketPosition) -> Option<TagMatch> {
+        let seen = self.index_lookup.match_in_sub_bucket(hash, below)?;
         self.guard.prefetch(seen.at());
         Some(seen)
     }
 
     /// Between stages 3 and 4: prefetches the lines of the value that did not come with the record.
     #[inline(always)]
-    pub fn prefetch_value(&self, seen: Seen) {
+    pub fn prefetch_value(&self, seen: TagMatch) {
         self.guard.prefetch_value(seen.at());
     }
 
     /// Stage 4: the item of the record that was found, if it holds `key` and may be served. Its entry is marked as
     /// used. After `None` the caller asks [`Worker::get`], for the key may be present all the same.
     #[inline(always)]
-    pub fn confirm(&self, hash: KeyHash, seen: Seen, key: &[u8]) -> Option<Hit<'w>> {
+    pub fn confirm(&self, hash: KeyHash, seen: TagMatch, key: &[u8]) -> Option<Hit<'w>> {
         let hit = self.read(seen, key)?;
         // The entry is looked at once more: another request of the batch may have answered with a newer item.
-        self.sight.confirm(hash, seen).then(|| self.noted(hash, hit))
+        self.index_lookup.confirm(hash, seen).then(|| self.noted(hash, hit))
     }
 
     /// Stage 4, if nothing was answered since stage 2: as [`Lookup::confirm`], but with the item as it was at stage 2.
     #[inline(always)]
-    pub(super) fn take(&self, hash: KeyHash, seen: Seen, key: &[u8]) -> Option<Hit<'w>> {
+    pub(super) fn take(&self, hash: KeyHash, seen: TagMatch, key: &[u8]) -> Option<Hit<'w>> {
         let hit = self.read(seen, key)?;
-        self.sight.mark(seen);
+        self.index_lookup.mark(seen);
         Some(self.noted(hash, hit))
     }
 
     #[inline(always)]
-    fn read(&self, seen: Seen, key: &[u8]) -> Option<Hit<'w>> {
+    fn read(&self, seen: TagMatch, key: &[u8]) -> Option<Hit<'w>> {
         let at = seen.at();
         let item = self.guard.item(at);
         (item.key_matches(key) && self.worker.life(at, &item) == Life::Live).then_some(Hit { at, item })
@@ -114,7 +114,7 @@ impl Worker {
     /// Begins a lookup in stages.
     #[inline(always)]
     pub fn lookup(&self) -> Lookup<'_> {
-        Lookup { worker: self, sight: self.cache.store.index.sight(), guard: self.reader.pin() }
+        Lookup { worker: self, index_lookup: self.cache.store.index.batch_lookup(), guard: self.reader.pin() }
     }
 
     /// Bytes that the item takes in memory, its chunks included.

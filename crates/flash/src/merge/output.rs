@@ -4,7 +4,7 @@ use crate::device::{Device, DeviceError, ZoneId};
 use crate::filter::Filter;
 use crate::page::PAYLOAD_BYTES;
 use crate::record::Record;
-use crate::segment::{Head, Kind, SegmentFacts, Writer, foot_pages_max};
+use crate::segment::{Head, Kind, SegmentSummary, Writer, foot_pages_max};
 
 /// Pages that stay free in every room behind a segment, for the empty segment that marks the end of the merge.
 const MARK_PAGES: u32 = 3;
@@ -32,7 +32,7 @@ pub(crate) trait Rooms {
     fn sequence(&mut self) -> u64;
 
     /// Called when a segment is complete. Its room ends behind it, but an empty segment may follow in the same room.
-    fn written(&mut self, summary: &SegmentFacts);
+    fn written(&mut self, summary: &SegmentSummary);
 }
 
 /// A series of segments of one kind, each with higher hashes than the one before.
@@ -48,7 +48,7 @@ pub(super) struct Output<'a> {
     /// Pages of the segment at the last check that it is not full.
     checked_pages: u32,
     superseded_extents: u32,
-    segments: Vec<SegmentFacts>,
+    segments: Vec<SegmentSummary>,
     rooms: Vec<Room>,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Output<'a> {
     }
 
     /// The segments that were written. Complete after [`Output::end`].
-    pub(super) fn into_segments(self) -> Vec<SegmentFacts> {
+    pub(super) fn into_segments(self) -> Vec<SegmentSummary> {
         self.segments
     }
 

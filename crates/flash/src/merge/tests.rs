@@ -6,7 +6,7 @@ use crate::generation::{DataPages, Generations, Next, Released};
 use crate::hit_bits::HitBits;
 use crate::page::{self, PAYLOAD_BYTES};
 use crate::record::{Decoded, mix};
-use crate::segment::{Run, SegmentFacts, Writer};
+use crate::segment::{Run, SegmentSummary, Writer};
 use crate::test_devices::MemoryDevice;
 use larder_item::KeyHasher;
 use proptest::prelude::*;
@@ -83,7 +83,7 @@ impl Rooms for Free {
         self.sequence += 1;
         self.sequence
     }
-    fn written(&mut self, summary: &SegmentFacts) {
+    fn written(&mut self, summary: &SegmentSummary) {
         self.written.push((summary.zone, summary.head.sequence));
     }
 }
@@ -109,7 +109,7 @@ struct Tier {
     device: Scratched,
     hasher: KeyHasher,
     free: Free,
-    log: Vec<(SegmentFacts, HitBits)>,
+    log: Vec<(SegmentSummary, HitBits)>,
     generations: Generations,
     keep_percent: u8,
     cutoff_s: u32,
@@ -385,7 +385,7 @@ fn act() -> impl Strategy<Value = Act> {
 /// Everything that a restart finds, by kind and row.
 fn restart(tier: &mut Tier, filter_budget: u64) {
     let pages = tier.free.zone_pages;
-    let mut rows: BTreeMap<(bool, u64), Vec<SegmentFacts>> = BTreeMap::new();
+    let mut rows: BTreeMap<(bool, u64), Vec<SegmentSummary>> = BTreeMap::new();
     for zone in (0..tier.device.geometry().zones).map(ZoneId) {
         let mut at = 0;
         while let Ok(Some(head)) = crate::segment::read_head(&tier.device, zone, at) {

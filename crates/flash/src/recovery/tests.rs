@@ -57,7 +57,7 @@ struct Taken {
 }
 
 impl Sink for Taken {
-    fn add_segment(&mut self, facts: SegmentFacts, dead: Vec<u64>) -> bool {
+    fn add_segment(&mut self, facts: SegmentSummary, dead: Vec<u64>) -> bool {
         self.dead += dead.len();
         self.segments.push((facts.head.kind, facts.head.sequence));
         self.extents.extend(facts.extents.iter().map(|extent| (facts.head.sequence, extent.hash)));
@@ -285,7 +285,7 @@ fn time_of_a_restart() {
     use crate::log_table::LogTable;
     struct Table(LogTable, u16, u64);
     impl Sink for Table {
-        fn add_segment(&mut self, facts: SegmentFacts, _: Vec<u64>) -> bool {
+        fn add_segment(&mut self, facts: SegmentSummary, _: Vec<u64>) -> bool {
             self.1 += 1;
             facts.hashes.iter().for_each(|hash| self.2 += self.0.insert(hash, self.1).is_ok() as u64);
             true

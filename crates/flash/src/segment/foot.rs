@@ -9,7 +9,7 @@
 //! device does not know that end, a binary search finds the page: the pages of a segment are one run.
 
 use super::fields::Fields;
-use super::{ExtentEntry, HashList, Head, SegmentFacts};
+use super::{ExtentEntry, HashList, Head, SegmentSummary};
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;
@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 /// Bytes of the numbers, of the lengths of the six pieces, and of the histogram.
 const FIXED_BYTES: u64 = 4 + 3 * 4 + 2 * 8 + 6 * 4 + ExpiryHistogram::ENCODED_BYTES as u64;
 
-/// See [`SegmentFacts`] for the fields.
+/// See [`SegmentSummary`] for the fields.
 pub(super) struct Foot {
     pub(super) data_pages: u32,
     pub(super) items: u32,
@@ -155,8 +155,14 @@ impl Foot {
     }
 
     /// Joins the foot with the head and the position of the segment.
-    pub(super) fn into_facts(self, head: Head, zone: ZoneId, first_page: u32, pages: u32) -> SegmentFacts {
-        SegmentFacts {
+    pub(super) fn into_summary(
+        self,
+        head: Head,
+        zone: ZoneId,
+        first_page: u32,
+        pages: u32,
+    ) -> SegmentSummary {
+        SegmentSummary {
             head,
             zone,
             first_page,
@@ -213,7 +219,7 @@ pub(crate) fn read_foot(
     head: &Head,
     first_page: u32,
     end_page: u32,
-) -> Result<Option<SegmentFacts>, DeviceError> {
+) -> Result<Option<SegmentSummary>, DeviceError> {
     if end_page <= first_page {
         return Ok(None);
     }
@@ -236,7 +242,7 @@ pub(crate) fn read_foot(
     if (first_page + 1).checked_add(parsed.data_pages) != Some(start) {
         return Ok(None);
     }
-    Ok(Some(parsed.into_facts(head.clone(), zone, first_page, last - first_page + 1)))
+    Ok(Some(parsed.into_summary(head.clone(), zone, first_page, last - first_page + 1)))
 }
 
 /// The CRC of the foot, its bytes and its pages, from the trailer in the last page.

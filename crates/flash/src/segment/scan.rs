@@ -1,6 +1,6 @@
 //! Reads all records of a segment, from the first to the last, in large reads.
 
-use super::SegmentFacts;
+use super::SegmentSummary;
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::page::{self, PageError};
 use crate::record::{Decoded, Record};
@@ -128,7 +128,7 @@ pub(crate) struct Run {
 
 impl Run {
     /// The data pages of a segment.
-    pub(crate) fn of(summary: &SegmentFacts) -> Run {
+    pub(crate) fn of(summary: &SegmentSummary) -> Run {
         Run {
             zone: summary.zone,
             sequence: summary.head.sequence,

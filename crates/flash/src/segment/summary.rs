@@ -19,7 +19,7 @@ pub(crate) struct ExtentEntry {
 
 /// The description of a written segment: its head, its position, and its foot.
 #[derive(Debug)]
-pub(crate) struct SegmentFacts {
+pub(crate) struct SegmentSummary {
     /// The head.
     pub(crate) head: Head,
     /// The zone that holds the segment.

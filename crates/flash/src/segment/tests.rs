@@ -49,7 +49,7 @@ fn record(item: &(u64, Vec<u8>, Vec<u8>, u32, bool)) -> Record<'_> {
     }
 }
 
-fn write(device: &MemoryDevice, head: Head, first_page: u32, items: &Items, filter: bool) -> SegmentFacts {
+fn write(device: &MemoryDevice, head: Head, first_page: u32, items: &Items, filter: bool) -> SegmentSummary {
     let mut writer = Writer::begin(device, ZoneId(2), first_page, head, 4, items.len() as u32, filter);
     for item in items {
         writer.push(item.0, &record(item)).unwrap();
@@ -57,7 +57,7 @@ fn write(device: &MemoryDevice, head: Head, first_page: u32, items: &Items, filt
     writer.finish().unwrap()
 }
 
-fn scanned(device: &MemoryDevice, hasher: &KeyHasher, summary: &SegmentFacts) -> Items {
+fn scanned(device: &MemoryDevice, hasher: &KeyHasher, summary: &SegmentSummary) -> Items {
     let mut scan = Scan::over(device, hasher, Run::of(summary), 3);
     let mut seen = Items::new();
     while let Some(Scanned { hash, record, .. }) = scan.next().unwrap() {
@@ -73,7 +73,7 @@ fn scanned(device: &MemoryDevice, hasher: &KeyHasher, summary: &SegmentFacts) ->
 }
 
 #[track_caller]
-fn assert_same(read: &SegmentFacts, written: &SegmentFacts) {
+fn assert_same(read: &SegmentSummary, written: &SegmentSummary) {
     assert_eq!(format!("{read:?}"), format!("{written:?}"));
 }
 

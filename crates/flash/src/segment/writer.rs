@@ -1,7 +1,7 @@
 //! Writes a segment, page after page, in large appends.
 
 use super::foot::Foot;
-use super::{ExtentEntry, HashListBuilder, Head, Kind, SegmentFacts};
+use super::{ExtentEntry, HashListBuilder, Head, Kind, SegmentSummary};
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::FenceBuilder;
@@ -194,7 +194,7 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// The device fails. The segment is lost then.
-    pub(crate) fn finish(mut self) -> Result<SegmentFacts, DeviceError> {
+    pub(crate) fn finish(mut self) -> Result<SegmentSummary, DeviceError> {
         if self.used > 0 {
             self.end_page()?;
         }
@@ -210,6 +210,6 @@ impl<'a> Writer<'a> {
         if self.chunk_pages > 0 {
             self.append()?;
         }
-        Ok(self.foot.into_facts(self.head, self.zone, self.first_page, self.appended_pages))
+        Ok(self.foot.into_summary(self.head, self.zone, self.first_page, self.appended_pages))
     }
 }

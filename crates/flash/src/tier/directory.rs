@@ -5,7 +5,7 @@ use crate::device::ZoneId;
 use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;
 use crate::hit_bits::HitBits;
-use crate::segment::{Kind, Run, SegmentFacts};
+use crate::segment::{Kind, Run, SegmentSummary};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +40,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// A segment that was written, or was found by a restart.
-    pub(crate) fn new(id: u16, facts: SegmentFacts, hits: Option<HitBits>) -> Segment {
+    pub(crate) fn new(id: u16, facts: SegmentSummary, hits: Option<HitBits>) -> Segment {
         Segment {
             id,
             kind: facts.head.kind,

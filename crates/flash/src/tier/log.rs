@@ -29,7 +29,7 @@ use crate::hit_bits::HitBits;
 use crate::item::{Commit, Put, Stamp};
 use crate::log_table::IdSet;
 use crate::record::Record;
-use crate::segment::{Kind, SegmentFacts, listed};
+use crate::segment::{Kind, SegmentSummary, listed};
 use larder_item::{KeyHash, KeyHasher};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -601,7 +601,7 @@ impl Log {
 
     /// Makes a segment that was written one that is found on the device. `order` has the numbers of the records that
     /// were written.
-    pub(crate) fn install(&self, buffer: &Buffer, content: &Content, order: &[u32], facts: SegmentFacts) {
+    pub(crate) fn install(&self, buffer: &Buffer, content: &Content, order: &[u32], facts: SegmentSummary) {
         let hits = self.hit_bits(facts.items);
         let extents = facts.extents.clone();
         let segment = Arc::new(Segment::new(buffer.id, facts, hits));

@@ -12,7 +12,7 @@ use super::status::TimeSlice;
 use crate::device::{Device, PAGE_BYTES, ZoneId};
 use crate::merge::{Input, Merge, Merged, Progress, Room, Rooms, Settings};
 use crate::options::FlashOptions;
-use crate::segment::{Kind, SegmentFacts};
+use crate::segment::{Kind, SegmentSummary};
 use larder_item::KeyHasher;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -238,7 +238,7 @@ impl Rooms for MergeRooms<'_> {
         self.merging.lookup.meta.next_sequence().unwrap_or(u64::MAX)
     }
 
-    fn written(&mut self, facts: &SegmentFacts) {
+    fn written(&mut self, facts: &SegmentSummary) {
         if let Some((_, page)) = self.open(facts.head.kind) {
             *page = facts.first_page + facts.pages;
         }

@@ -12,7 +12,7 @@ use crate::error::FlashError;
 use crate::generation::Generation;
 use crate::meta::Opened;
 use crate::recovery::{Progress, Recovery, Sink};
-use crate::segment::{Kind, SegmentFacts};
+use crate::segment::{Kind, SegmentSummary};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,7 @@ struct Running {
 #[derive(Default)]
 struct Taken {
     /// Segments of generations and address runs. They are shown when all of them are known.
-    of_generations: Vec<SegmentFacts>,
+    of_generations: Vec<SegmentSummary>,
     /// Segments that were not taken in, or not whole: zone and sequence.
     lost: Vec<(ZoneId, u64)>,
 }
@@ -146,9 +146,9 @@ impl Restart {
     }
 
     /// Puts the generations and the address run of an earlier run in place.
-    fn restore_generations(&self, found: Vec<SegmentFacts>) {
+    fn restore_generations(&self, found: Vec<SegmentSummary>) {
         let zones: Vec<_> = found.iter().map(|facts| (facts.zone, facts.head.sequence)).collect();
-        let mut rows = BTreeMap::<(bool, u64), Vec<SegmentFacts>>::new();
+        let mut rows = BTreeMap::<(bool, u64), Vec<SegmentSummary>>::new();
         for facts in found {
             rows.entry((facts.head.kind == Kind::Address, facts.head.generation)).or_default().push(facts);
         }
@@ -181,7 +181,7 @@ struct Intake<'a> {
 }
 
 impl Sink for Intake<'_> {
-    fn add_segment(&mut self, facts: SegmentFacts, dead: Vec<u64>) -> bool {
+    fn add_segment(&mut self, facts: SegmentSummary, dead: Vec<u64>) -> bool {
         match facts.head.kind {
             Kind::Log => self.log.restore_log_segment(facts),
             Kind::Extents => self.log.restore_extents(facts, dead, self.next_sequence),

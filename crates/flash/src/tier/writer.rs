@@ -12,7 +12,7 @@ use super::space::{Closed, Space};
 use super::status::TimeSlice;
 use crate::device::{Device, DeviceError, PAGE_BYTES, ZoneId};
 use crate::options::Recover;
-use crate::segment::{Head, Kind, SegmentFacts, Writer};
+use crate::segment::{Head, Kind, SegmentSummary, Writer};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
@@ -140,7 +140,7 @@ impl LogWriter {
         buffer: &Buffer,
         content: &Content,
         order: &[u32],
-    ) -> Result<SegmentFacts, DeviceError> {
+    ) -> Result<SegmentSummary, DeviceError> {
         let meta = &self.lookup.meta;
         let head = Head {
             kind: buffer.kind,
@@ -184,7 +184,7 @@ impl LogWriter {
         Ok(facts)
     }
 
-    fn count(&self, facts: &SegmentFacts) {
+    fn count(&self, facts: &SegmentSummary) {
         let bytes = facts.pages as u64 * PAGE_BYTES as u64;
         let counters = &self.lookup.status.counters;
         counters.appended_bytes.fetch_add(bytes, Relaxed);

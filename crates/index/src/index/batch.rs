@@ -4,7 +4,7 @@ use super::{Index, mark, mask_among, position_under};
 use crate::bucket::{Bucket, sub_for, tag_hints};
 use crate::entry::{WARMTH_MAX, identity, tag_word, unpack, warmth_of};
 use crate::shim::{AtomicU64, prefetch_read};
-use crate::sub_bucket::{SubBucket, SubPlace};
+use crate::sub_bucket::{SubBucket, SubBucketPosition};
 use larder_item::{KeyHash, Location};
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
@@ -13,29 +13,35 @@ impl Index {
     /// Prefetches the cache line that a writer of `hash` will need first.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        self.sight().prefetch(hash);
+        self.batch_lookup().prefetch(hash);
     }
 
     /// The index for a batch of lookups.
     #[inline(always)]
-    pub fn sight(&self) -> Sight<'_> {
+    pub fn batch_lookup(&self) -> BatchLookup<'_> {
         // Acquire, as in `position`.
         let buckets = self.buckets.load(Ordering::Acquire);
-        Sight { index: self, main: &self.main, subs: self.pool.subs(), buckets, mask: mask_among(buckets) }
+        BatchLookup {
+            index: self,
+            main: &self.main,
+            subs: self.pool.subs(),
+            buckets,
+            mask: mask_among(buckets),
+        }
     }
 }
 
 /// The index as a batch of lookups sees it.
 ///
-/// A lookup has up to three stages, none of which waits: [`Sight::prefetch`], [`Sight::peek_first`],
-/// and for about one key in seven [`Sight::peek_below`]. Between two stages the requested cache lines have
+/// A lookup has up to three stages, none of which waits: [`BatchLookup::prefetch`], [`BatchLookup::match_in_bucket`],
+/// and for about one key in seven [`BatchLookup::match_in_sub_bucket`]. Between two stages the requested cache lines have
 /// time to arrive.
 ///
 /// The stages compare no key and check no version. A match may be the entry of another key, or already removed, and no
 /// match does not mean that the key is absent. The number of buckets is read once, when the value is made; keys in
 /// buckets added later may not be found.
 #[derive(Clone, Copy)]
-pub struct Sight<'i> {
+pub struct BatchLookup<'i> {
     index: &'i Index,
     main: &'i [Bucket],
     subs: &'i [SubBucket],
@@ -43,42 +49,42 @@ pub struct Sight<'i> {
     mask: u64,
 }
 
-impl Sight<'_> {
+impl BatchLookup<'_> {
     /// Prefetches the line of the bucket of `hash`. Returns the position of the bucket, for
-    /// [`Sight::peek_first`].
+    /// [`BatchLookup::match_in_bucket`].
     #[inline(always)]
-    pub fn prefetch(&self, hash: KeyHash) -> BucketPlace {
+    pub fn prefetch(&self, hash: KeyHash) -> BucketPosition {
         let position = position_under(hash.0, self.buckets, self.mask);
         prefetch_read(self.main.as_ptr().wrapping_add(position as usize));
-        BucketPlace(position)
+        BucketPosition(position)
     }
 
     /// Looks for an entry with the tag of `hash` in the bucket's own line. If there is none, prefetches the sub-bucket
-    /// that may have one and returns its position. The argument `position` is what [`Sight::prefetch`] returned for
+    /// that may have one and returns its position. The argument `position` is what [`BatchLookup::prefetch`] returned for
     /// the same hash.
     #[inline(always)]
-    pub fn peek_first(&self, hash: KeyHash, BucketPlace(position): BucketPlace) -> Peek {
+    pub fn match_in_bucket(&self, hash: KeyHash, BucketPosition(position): BucketPosition) -> LookupStage {
         let bucket = &self.main[position as usize];
         if let Some((k, word)) = tagged(&bucket.entries, hash) {
-            return Peek::Found(Seen { word, slot: position << SLOT_POSITION_SHIFT | k });
+            return LookupStage::Matched(TagMatch { word, slot: position << SLOT_POSITION_SHIFT | k });
         }
         let below = sub_for(bucket.header.load(Ordering::Acquire), tag_word(hash));
-        let Some(below) = below else { return Peek::Absent };
+        let Some(below) = below else { return LookupStage::Absent };
         prefetch_read(self.subs.as_ptr().wrapping_add(below.0 as usize));
-        Peek::Below(below)
+        LookupStage::InSubBucket(below)
     }
 
     /// Looks for an entry with the tag of `hash` in a sub-bucket whose line was prefetched. If the sub-bucket has
     /// gone to another bucket meanwhile, the result is another key's entry or none.
     #[inline(always)]
-    pub fn peek_below(&self, hash: KeyHash, below: SubPlace) -> Option<Seen> {
+    pub fn match_in_sub_bucket(&self, hash: KeyHash, below: SubBucketPosition) -> Option<TagMatch> {
         let (k, word) = tagged(&self.subs[below.0 as usize].entries, hash)?;
-        Some(Seen { word, slot: (below.0 as u64) << SLOT_POSITION_SHIFT | SLOT_IN_SUB | k })
+        Some(TagMatch { word, slot: (below.0 as u64) << SLOT_POSITION_SHIFT | SLOT_IN_SUB | k })
     }
 
     /// Marks a matched entry like [`Index::get_marking`], if the entry is unchanged.
     #[inline(always)]
-    pub fn mark(&self, seen: Seen) {
+    pub fn mark(&self, seen: TagMatch) {
         if self.index.marks && warmth_of(seen.word.get()) < WARMTH_MAX {
             mark(self.slot(seen), seen.word.get());
         }
@@ -87,7 +93,7 @@ impl Sight<'_> {
     /// Whether the entry that matched `hash` still points at the same location. If so, marks it. The answer is also
     /// `false` for an entry that is being moved at this moment; [`Index::get_marking`] then decides.
     #[inline(always)]
-    pub fn confirm(&self, hash: KeyHash, seen: Seen) -> bool {
+    pub fn confirm(&self, hash: KeyHash, seen: TagMatch) -> bool {
         let slot = self.slot(seen);
         // Relaxed, as in `slot_among`. A moving entry is written to its new slot before it is removed from this
         // one, and is replaced only after that. A thread that has seen a newer record of the key therefore no
@@ -109,7 +115,7 @@ impl Sight<'_> {
     }
 
     #[inline(always)]
-    fn slot(&self, seen: Seen) -> &AtomicU64 {
+    fn slot(&self, seen: TagMatch) -> &AtomicU64 {
         let (position, k) =
             ((seen.slot >> SLOT_POSITION_SHIFT) as usize, (seen.slot & (SLOT_IN_SUB - 1)) as usize);
         if seen.slot & SLOT_IN_SUB == 0 {
@@ -122,38 +128,38 @@ impl Sight<'_> {
 
 /// The position of a hash's bucket at the moment of the prefetch. A split may have moved the hash since.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct BucketPlace(u64);
+pub struct BucketPosition(u64);
 
 /// How far a lookup of a batch has come.
 #[derive(Clone, Copy, Debug)]
-pub enum Peek {
+pub enum LookupStage {
     /// The line of the bucket was prefetched.
-    Near(BucketPlace),
+    Prefetched(BucketPosition),
     /// An entry has the tag.
-    Found(Seen),
+    Matched(TagMatch),
     /// No entry in the bucket's own line has the tag, but this sub-bucket may have one.
-    Below(SubPlace),
+    InSubBucket(SubBucketPosition),
     /// No entry has the tag.
     Absent,
 }
 
-impl Peek {
+impl LookupStage {
     /// The matched entry, if there is one.
     #[inline(always)]
-    pub fn seen(self) -> Option<Seen> {
-        if let Peek::Found(seen) = self { Some(seen) } else { None }
+    pub fn tag_match(self) -> Option<TagMatch> {
+        if let LookupStage::Matched(seen) = self { Some(seen) } else { None }
     }
 }
 
 /// An entry with the right tag, as a lookup saw it. The key was not compared.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct TagMatch {
     word: NonZeroU64,
     /// The position of the bucket or sub-bucket, which of the two it is, and the slot in it.
     slot: u64,
 }
 
-impl Seen {
+impl TagMatch {
     /// The location that the entry pointed at.
     #[inline(always)]
     pub fn at(self) -> Location {

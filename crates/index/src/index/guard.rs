@@ -9,7 +9,7 @@ use crate::entry::{Entry, TAG_SHIFT, identity, pack, tag_word, unpack, warmth_of
 use crate::holds_key::HoldsKey;
 use crate::shim::{AtomicU64, pause};
 use crate::snapshot::Snapshot;
-use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubBucket, SubPlace};
+use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubBucket, SubBucketPosition};
 use larder_item::{KeyHash, Location};
 use std::sync::atomic::Ordering;
 
@@ -36,7 +36,7 @@ type SlotName = u64;
 
 /// The name of the first slot of a sub-bucket.
 #[inline]
-fn first_slot_of(position: SubPlace) -> SlotName {
+fn first_slot_of(position: SubBucketPosition) -> SlotName {
     (u64::from(position.0) + 1) * 8
 }
 
@@ -219,7 +219,7 @@ impl<'i> BucketGuard<'i> {
 
     /// The sub-bucket at `position`, which belongs to this bucket's run.
     #[inline]
-    fn sub(&self, position: SubPlace) -> &'i SubBucket {
+    fn sub(&self, position: SubBucketPosition) -> &'i SubBucket {
         self.index.pool.sub(position)
     }
 
@@ -277,7 +277,7 @@ impl<'i> BucketGuard<'i> {
     }
 
     /// Moves the entries of a sub-bucket to the sub-buckets that the current header assigns them.
-    fn empty_sub(&self, position: SubPlace) {
+    fn empty_sub(&self, position: SubBucketPosition) {
         for slot in &self.sub(position).entries {
             let word = slot.load(Ordering::Relaxed);
             if word != 0 {
@@ -312,12 +312,12 @@ impl<'i> BucketGuard<'i> {
     /// whether it did.
     fn halve_run(&mut self) -> bool {
         let (old, size, first) = (self.header, run_size(self.header), run_first(self.header));
-        let count = |k: u32| self.sub(SubPlace(first.0 + k)).count();
+        let count = |k: u32| self.sub(SubBucketPosition(first.0 + k)).count();
         match size {
             0 => return false,
             1 if count(0) != 0 => return false,
             1 => {
-                self.header = with_run(old, SubPlace(0), 0);
+                self.header = with_run(old, SubBucketPosition(0), 0);
                 self.index.pool.give_back(self.position, first, size);
                 return true;
             }
@@ -337,7 +337,7 @@ impl<'i> BucketGuard<'i> {
         // In order, because a sub-bucket must be empty before another one's entries arrive in it. The first keeps
         // its position.
         subs(old).skip(1).for_each(|position| self.empty_sub(position));
-        self.index.pool.give_back(self.position, SubPlace(first.0 + half), size - 1);
+        self.index.pool.give_back(self.position, SubBucketPosition(first.0 + half), size - 1);
         true
     }
 

@@ -1,7 +1,7 @@
 //! An owner of items for tests: records are key numbers in a growing list, and tests can control the hash.
 #![allow(dead_code, reason = "each test uses its part")]
 
-use larder_index::{HoldsKey, Index, Peek, Seen};
+use larder_index::{HoldsKey, Index, LookupStage, TagMatch};
 use larder_item::{KeyHash, KeyHasher, Location};
 use std::sync::RwLock;
 
@@ -52,10 +52,10 @@ impl HoldsKey for Records {
 }
 
 /// The first entry with the tag of `hash`: the stages of a batched lookup, one after the other.
-pub(crate) fn tag_match(index: &Index, hash: KeyHash) -> Option<Seen> {
-    let lookup = index.sight();
-    match lookup.peek_first(hash, lookup.prefetch(hash)) {
-        Peek::Below(below) => lookup.peek_below(hash, below),
-        found => found.seen(),
+pub(crate) fn tag_match(index: &Index, hash: KeyHash) -> Option<TagMatch> {
+    let lookup = index.batch_lookup();
+    match lookup.match_in_bucket(hash, lookup.prefetch(hash)) {
+        LookupStage::InSubBucket(below) => lookup.match_in_sub_bucket(hash, below),
+        found => found.tag_match(),
     }
 }

@@ -21,7 +21,7 @@ use super::state::ServerState;
 use crate::io::{ConnectionId, Peer, Ready, Service, Transport};
 use crate::latency::{Class, WorkerLatency};
 use arrayvec::ArrayVec;
-use larder_cache::{KEY_BYTES_MAX, KeyHash, Peek, Seen, Worker};
+use larder_cache::{KEY_BYTES_MAX, KeyHash, LookupStage, TagMatch, Worker};
 use larder_protocol::{Keys, ParseOptions, Request, Step};
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -58,7 +58,7 @@ struct WindowOp<'a> {
     end: usize,
     hash: KeyHash,
     key: &'a [u8],
-    at: Peek,
+    at: LookupStage,
     what: Work<'a>,
 }
 
@@ -249,8 +249,8 @@ impl Dispatcher {
         };
         let hash = self.executor.hash(key);
         let at = match key {
-            [] => Peek::Absent,
-            _ => Peek::Near(self.executor.lookup().prefetch_bucket(hash)),
+            [] => LookupStage::Absent,
+            _ => LookupStage::Prefetched(self.executor.lookup().prefetch_bucket(hash)),
         };
         window.push(WindowOp { connection, end, hash, key, at, what });
     }
@@ -271,7 +271,7 @@ impl Dispatcher {
             }
             let Some(key) = keys.next() else { break };
             let hash = self.executor.hash(key);
-            let at = Peek::Near(lookup.prefetch_bucket(hash));
+            let at = LookupStage::Prefetched(lookup.prefetch_bucket(hash));
             let what = Work::Key(KeyRead { is_last: keys.len() == 0, ..read });
             window.push(WindowOp { connection, end, hash, key, at, what });
         }
@@ -284,17 +284,17 @@ impl Dispatcher {
     fn look_up(&self, window: &mut Window<'_>) {
         let lookup = self.executor.lookup();
         for op in window.iter_mut() {
-            if let Peek::Near(bucket) = op.at {
+            if let LookupStage::Prefetched(bucket) = op.at {
                 op.at = lookup.locate(op.hash, bucket);
             }
         }
         for op in window.iter_mut() {
-            if let Peek::Below(below) = op.at {
-                op.at = lookup.locate_below(op.hash, below).map_or(Peek::Absent, Peek::Found);
+            if let LookupStage::InSubBucket(below) = op.at {
+                op.at = lookup.locate_below(op.hash, below).map_or(LookupStage::Absent, LookupStage::Matched);
             }
         }
         for op in window.iter() {
-            if let (Some(seen), Work::Key(_)) = (op.at.seen(), &op.what) {
+            if let (Some(seen), Work::Key(_)) = (op.at.tag_match(), &op.what) {
                 lookup.prefetch_value(seen);
             }
         }
@@ -319,7 +319,7 @@ impl Dispatcher {
                     let hint = if hints.are_outdated || hints.epoch != self.executor.epoch() {
                         None
                     } else {
-                        op.at.seen()
+                        op.at.tag_match()
                     };
                     hints.are_outdated |= read.exptime.is_some();
                     self.execute_key(ready.connection, op, *read, hint)
@@ -360,7 +360,7 @@ impl Dispatcher {
         connection: &mut Connection,
         op: &WindowOp<'_>,
         read: KeyRead,
-        hint: Option<Seen>,
+        hint: Option<TagMatch>,
     ) -> Progressed {
         let touch = read.exptime.map(|exptime| ClientTime::now(self.executor.clock()).expiry(exptime));
         let get = Get { key: op.key, hash: op.hash, with_cas: read.with_cas, touch };

@@ -2,14 +2,14 @@
 
 use super::Log;
 use crate::extent_table::Extent;
-use crate::segment::SegmentFacts;
+use crate::segment::SegmentSummary;
 use crate::tier::directory::{LogSegment, Segment};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Log {
     /// Takes in a segment of the log; `false` if not all of its records have room in the index.
-    pub(crate) fn restore_log_segment(&self, mut facts: SegmentFacts) -> bool {
+    pub(crate) fn restore_log_segment(&self, mut facts: SegmentSummary) -> bool {
         let id = {
             let mut append = self.append();
             let Some(id) = append.ids.pop() else { return false };
@@ -35,7 +35,7 @@ impl Log {
     /// as well.
     pub(crate) fn restore_extents(
         &self,
-        mut facts: SegmentFacts,
+        mut facts: SegmentSummary,
         dead: Vec<u64>,
         next_sequence: u64,
     ) -> bool {

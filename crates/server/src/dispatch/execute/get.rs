@@ -10,7 +10,7 @@ use crate::dispatch::output::OUTPUT_SOFT_BYTES;
 use crate::dispatch::prefixes::PrefixEvent;
 use crate::dispatch::progress::{Busy, Progress, Sending, ValueSource};
 use crate::io::Charge;
-use larder_cache::{Expiry, Found, Hit, KeyHash, Mode, Seen, State, Store, StoreOutcome, Value};
+use larder_cache::{Expiry, Found, Hit, KeyHash, Mode, State, Store, StoreOutcome, TagMatch, Value};
 
 /// Seconds that an item lives which a read created with an expiry in the past: until its first reply is written.
 const CREATED_TTL_S: i64 = 60;
@@ -23,7 +23,7 @@ impl Executor {
         &mut self,
         progress: &mut Progress,
         get: &Get<'_>,
-        hint: Option<Seen>,
+        hint: Option<TagMatch>,
         compose: impl FnOnce(GetOutcome<'_>) -> Tail,
     ) -> bool {
         let hit = match hint.and_then(|seen| self.worker.lookup().confirm(get.hash, seen, get.key)) {

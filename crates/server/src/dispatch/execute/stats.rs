@@ -198,7 +198,7 @@ impl Executor {
     /// `stats temperature`, which memcached does not have.
     fn stats_temperature(&self, rows: &mut StatRows) {
         let cache = self.worker.cache();
-        let temperature = cache.temperature_facts();
+        let temperature = cache.temperature_stats();
         rows.put("temperature", cache.temperature_kind().name());
         if !temperature.place.is_empty() {
             rows.put("hitmap_on", &temperature.place);

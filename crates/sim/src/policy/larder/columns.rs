@@ -1,7 +1,7 @@
 //! Larder's policy over a model of columns in which every item has size 1.
 
 use larder_cache::{
-    Candidate, ColumnId, ColumnStanding, Judged, KeyHash, Part, Patience, Resident, Residents, Temperature,
+    Candidate, ColumnId, ColumnStatus, Judged, KeyHash, Patience, Queue, Resident, Residents, Temperature,
     TemperatureKind, Verdict,
 };
 use larder_temperature::{Digest, Reference};
@@ -29,7 +29,7 @@ struct Column {
     live: u32,
     birth: u64,
     is_sealed: bool,
-    part: Part,
+    part: Queue,
 }
 
 /// The index entry of an item.
@@ -109,7 +109,7 @@ impl Columns {
                 live: 0,
                 birth: 0,
                 is_sealed: false,
-                part: Part::Probation,
+                part: Queue::Probation,
             })
             .collect();
         temperature.fit(u64::from(capacity));
@@ -167,7 +167,7 @@ impl Columns {
         self.temperature.sealed(ColumnId(column), sealed.birth, sealed.part);
     }
 
-    fn take(&mut self, column: u32, part: Part) -> u32 {
+    fn take(&mut self, column: u32, part: Queue) -> u32 {
         self.births += 1;
         let taken = &mut self.columns[column as usize];
         (taken.birth, taken.part) = (self.births, part);
@@ -187,7 +187,7 @@ impl Columns {
             self.reclaim();
         }
         let free = self.free.pop().expect("the pass ends with a free column");
-        let open = self.take(free, Part::Probation);
+        let open = self.take(free, Queue::Probation);
         self.open = Some(open);
         open
     }
@@ -200,7 +200,7 @@ impl Columns {
             if found.birth != birth || !found.is_sealed {
                 return Candidate::Gone;
             }
-            Candidate::Ready(ColumnStanding {
+            Candidate::Ready(ColumnStatus {
                 column,
                 live_bytes: u64::from(found.live),
                 column_bytes: u64::from(found.room),
@@ -259,7 +259,7 @@ impl Columns {
             self.seal(survivors);
         }
         let free = self.free.pop().expect("what survives a column fits into one");
-        let taken = self.take(free, Part::Main);
+        let taken = self.take(free, Queue::Main);
         self.survivors = Some(taken);
         taken
     }
