@@ -66,7 +66,8 @@ fn main() {
         let references = subject.cache.temperature_stats().references;
         let dropped = subject.cache.dropped_pages();
         println!(
-            "{name:<18}{ns:7.1} ns per key  {:6.3} times the last  ({references} references noted, {dropped} pages dropped)",
+            "{name:<18}{ns:7.1} ns per key  {:6.3} times the last  \
+             ({references} references noted, {dropped} pages dropped)",
             ratio(subject)
         );
     }

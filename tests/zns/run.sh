@@ -67,8 +67,8 @@ modules=$(find "$tools/unpacked" -type d -path '*/modules/*/kernel' | head -n 1)
 [ -n "$vmlinuz" ] && [ -n "$modules" ] || lack "the kernel's package holds no kernel"
 
 # The program, with nothing that it needs at run time.
-RUSTFLAGS="-C target-feature=+crt-static" CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo build --quiet --locked -p larder-laboratory \
-    --example zns_contract --target "$target" --target-dir target/zns
+RUSTFLAGS="-C target-feature=+crt-static" CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo build --quiet --locked \
+    -p larder-laboratory --example zns_contract --target "$target" --target-dir target/zns
 program=target/zns/$target/debug/examples/zns_contract
 
 # A module and what it depends on, in the order in which they are loaded.

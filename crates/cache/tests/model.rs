@@ -852,7 +852,9 @@ fn play(setup: &Setup, ops: Vec<Op>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 256, max_shrink_iters: 2000, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn with_room_to_spare_nothing_is_lost(ops in prop::collection::vec(op(), 1..250), keeper in any::<bool>()) {

@@ -1,7 +1,7 @@
 //! Devices of the laboratory crate, compiled into the unit tests of this crate.
 //!
-//! `larder-laboratory` depends on this crate, so its devices implement the traits of another copy of this crate than the copy
-//! under test. The unit tests compile the same files against the traits under test.
+//! `larder-laboratory` depends on this crate, so its devices implement the traits of another copy of this crate than
+//! the copy under test. The unit tests compile the same files against the traits under test.
 #![allow(dead_code, unreachable_pub, reason = "the unit tests use a part of what the laboratory offers")]
 
 use crate::device;

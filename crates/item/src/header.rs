@@ -8,7 +8,7 @@
 //! word 1           31        24 23  22 21 20 19          5 4 3   0
 //!                 +------------+------+--+--+-------------+-+-----+
 //!                 | key length |layout|F |C |value length |E| cas |   cas = bits 32..36 of the delta
-//!                 +------------+------+--+--+-------------+-+-----+   these follow: F client flags, C wide CAS, E expiry
+//!                 +------------+------+--+--+-------------+-+-----+   follow: F client flags, C wide CAS, E expiry
 //! word 2          | cas delta, low 32 bits                      |
 //!                 +---------------------------------------------+
 //! ```

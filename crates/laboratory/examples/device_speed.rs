@@ -2,7 +2,8 @@
 //!
 //!     device_speed PATH [SIZE_MIB [SECONDS]] [--buffered] [--threads]
 //!
-//! A file that does not exist is created (with 1 GiB by default) and removed at the end. The contents of a device are lost.
+//! A file that does not exist is created (with 1 GiB by default) and removed at the end. The contents of a device are
+//! lost.
 
 use larder_flash::device::{
     Device, DeviceError, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadsBy, ZoneId, ZoneState,

@@ -1,5 +1,5 @@
-//! Checks the contract of devices on zoned block devices, and the behaviour that only they have. `tests/zns/run.sh` runs it in a
-//! virtual machine with such devices. The contents of the devices are lost.
+//! Checks the contract of devices on zoned block devices, and the behaviour that only they have. `tests/zns/run.sh`
+//! runs it in a virtual machine with such devices. The contents of the devices are lost.
 //!
 //!     zns_contract [--forbid-io-uring] /dev/nvme0n1 [/dev/nullb0 /sys/kernel/config/nullb/nullb0]
 //!

@@ -781,8 +781,8 @@ fn room(lab: &Lab) {
 /// Memory of the bookkeeping for 100 GB of items.
 fn memory(_: &Lab) {
     println!(
-        "\n| data set | octets an item | items, M | LRU's pointers, GB | three levels, GB | of LRU | four levels, GB | of LRU | \
-         one line, GB | of LRU |\n|{}",
+        "\n| data set | octets an item | items, M | LRU's pointers, GB | three levels, GB | of LRU | \
+         four levels, GB | of LRU | one line, GB | of LRU |\n|{}",
         "---|".repeat(10)
     );
     for sizes in ["app", "sys", "etc"] {

@@ -1,8 +1,9 @@
 //! The time of a mark, a zone and an aging, for maps of 1 M and 16 M items. The fastest of seven runs is shown, because
 //! other work on the machine can only slow a run down, and the median.
 //!
-//! `cargo bench -p larder-temperature --bench hitmap`. The maps are as full as they get in use: each item was marked once
-//! on average since the last aging. *random*: all items are equally likely. *hot*: a thousand items in the top level.
+//! `cargo bench -p larder-temperature --bench hitmap`. The maps are as full as they get in use: each item was marked
+//! once on average since the last aging. *random*: all items are equally likely. *hot*: a thousand items in the top
+//! level.
 
 use larder_item::KeyHash;
 use larder_temperature::{Digest, Ghost, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference};

@@ -34,8 +34,8 @@ impl Index {
 /// The index as a batch of lookups sees it.
 ///
 /// A lookup has up to three stages, none of which waits: [`BatchLookup::prefetch`], [`BatchLookup::match_in_bucket`],
-/// and for about one key in seven [`BatchLookup::match_in_sub_bucket`]. Between two stages the requested cache lines have
-/// time to arrive.
+/// and for about one key in seven [`BatchLookup::match_in_sub_bucket`]. Between two stages the requested cache lines
+/// have time to arrive.
 ///
 /// The stages compare no key and check no version. A match may be the entry of another key, or already removed, and no
 /// match does not mean that the key is absent. The number of buckets is read once, when the value is made; keys in
@@ -59,9 +59,9 @@ impl BatchLookup<'_> {
         BucketPosition(position)
     }
 
-    /// Looks for an entry with the tag of `hash` in the bucket's own line. If there is none, prefetches the sub-bucket
-    /// that may have one and returns its position. The argument `position` is what [`BatchLookup::prefetch`] returned for
-    /// the same hash.
+    /// Looks for an entry with the tag of `hash` in the bucket's own line. If there is none, prefetches the
+    /// sub-bucket that may have one and returns its position. The argument `position` is what
+    /// [`BatchLookup::prefetch`] returned for the same hash.
     #[inline(always)]
     pub fn match_in_bucket(&self, hash: KeyHash, BucketPosition(position): BucketPosition) -> LookupStage {
         let bucket = &self.main[position as usize];

@@ -326,7 +326,10 @@ mod tests {
 
         #[test]
         fn no_octets_make_the_parser_panic(
-            input in proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'$'), Just(b'1'), any::<u8>()], 0..80),
+            input in proptest::collection::vec(
+                prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'$'), Just(b'1'), any::<u8>()],
+                0..80,
+            ),
         ) {
             for protocol in BOTH {
                 in_pieces(protocol, &input, &[]);
