@@ -241,7 +241,7 @@ impl Dispatcher {
     }
 
     /// Puts a request that ends at `end` into the window.
-    #[inline]
+    #[inline(always)]
     fn push<'a>(&self, window: &mut Window<'a>, connection: u32, end: usize, what: Work<'a>) {
         let key = match &what {
             Work::Request(request) => protocols::plain_key(request),

@@ -52,6 +52,8 @@ pub(super) enum Operation<'a> {
     },
     SetClock(ClockChange),
     Stats(StatsTopic),
+    /// What `stats detail` counted.
+    PrefixCounts,
     /// Counts are shown from now on.
     ResetStats,
     /// Turns the counting of key prefixes on or off.
@@ -168,7 +170,6 @@ pub(super) enum StatsTopic {
     Connections,
     Temperature,
     Flash,
-    Prefixes,
 }
 
 /// What a list of items says of each.

@@ -36,7 +36,7 @@ pub(super) enum ItemValue<'w> {
     Streamed { bytes: u32 },
 }
 
-/// What came of an [`super::operation::Operation`].
+/// What came of an [`super::operation::Operation`]. It owns nothing, so that nothing has to be dropped behind a reply.
 pub(super) enum Outcome<'w> {
     Read(ReadOutcome<'w>),
     Stored(StoreOutcome),
@@ -45,9 +45,9 @@ pub(super) enum Outcome<'w> {
     Counted(ArithOutcome),
     /// `None` = there is no such item.
     Described(Option<ItemDescription<'w>>),
-    Stats(StatRows),
+    Stats(&'w StatRows),
     /// Key prefixes with their counts.
-    Prefixes(Vec<(Vec<u8>, PrefixCount)>),
+    Prefixes(&'w [(Vec<u8>, PrefixCount)]),
     Version(&'static str),
     Done,
     Refused(Refusal),

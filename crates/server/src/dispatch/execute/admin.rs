@@ -29,7 +29,6 @@ impl Executor {
             // A client that may not flush may not make everything expire either.
             Operation::SetClock(_) if !settings.flush_enabled => return Outcome::Refused(Refusal::Disabled),
             Operation::SetClock(change) => self.set_clock(*change),
-            Operation::Stats(topic) => return self.stats(*topic),
             Operation::ResetStats => self.state.reset_counts(self.worker.cache().totals()),
             Operation::CountPrefixes(on) => self.state.prefixes().turn(*on),
             Operation::List { .. } if !settings.dump_enabled => return Outcome::Refused(Refusal::Disabled),

@@ -18,7 +18,7 @@ const CREATED_TTL_S: i64 = 60;
 impl Executor {
     /// Reads a value. `hint` = what a lookup ahead found. Returns `false` if the key has to be waited for; see
     /// [`Executor::execute`].
-    #[inline]
+    #[inline(always)]
     pub(in crate::dispatch) fn get(
         &mut self,
         progress: &mut Progress,
@@ -42,7 +42,7 @@ impl Executor {
     }
 
     /// Counts a hit in memory and shows it.
-    #[inline]
+    #[inline(always)]
     fn show(
         &self,
         progress: &mut Progress,

@@ -77,6 +77,16 @@ impl Executor {
                 self.read(progress, read, compose);
                 return true;
             }
+            Operation::Stats(topic) => {
+                let rows = self.stats(*topic);
+                compose(Outcome::Stats(&rows));
+                return true;
+            }
+            Operation::PrefixCounts => {
+                let counts = self.state.prefixes().all();
+                compose(Outcome::Prefixes(&counts));
+                return true;
+            }
             Operation::Delete(item) => Outcome::Deleted(self.delete(item, is_on_flash)),
             Operation::Touch { key, hash, expiry } => Outcome::Touched(self.touch(key, *hash, *expiry)),
             Operation::Arith(arith) => Outcome::Counted(self.arith(arith)),

@@ -5,7 +5,7 @@
 
 use super::Executor;
 use crate::dispatch::operation::{StatsTopic, THE_CLASS};
-use crate::dispatch::outcome::{Outcome, StatRows};
+use crate::dispatch::outcome::StatRows;
 use larder_cache::Totals;
 use rustix::process::getpid;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ impl Executor {
         self.worker.cache().totals().since(&at_reset)
     }
 
-    pub(super) fn stats(&mut self, topic: StatsTopic) -> Outcome<'static> {
+    pub(super) fn stats(&mut self, topic: StatsTopic) -> StatRows {
         let mut rows = StatRows::default();
         match topic {
             StatsTopic::General => self.stats_general(&mut rows),
@@ -32,9 +32,8 @@ impl Executor {
             StatsTopic::Connections => self.stats_connections(&mut rows),
             StatsTopic::Temperature => self.stats_temperature(&mut rows),
             StatsTopic::Flash => self.stats_flash(&mut rows),
-            StatsTopic::Prefixes => return Outcome::Prefixes(self.state.prefixes().all()),
         }
-        Outcome::Stats(rows)
+        rows
     }
 
     fn stats_general(&self, rows: &mut StatRows) {

@@ -86,10 +86,17 @@ impl Executor {
     /// `is_on_flash` = memory does not have the item, but flash does.
     pub(super) fn delete(&mut self, item: &DeleteItem<'_>, is_on_flash: bool) -> DeleteOutcome {
         let delete = &item.delete;
-        // Where CAS is switched off every item is shown with the number 0, so a delete that names 0 compares nothing.
-        let is_enabled = self.state.settings().cas_enabled;
-        let compare = self.compared_cas(delete.compare).filter(|&cas| cas != 0 || is_enabled);
-        let outcome = match self.worker.delete(&Delete { compare, ..*delete }) {
+        let outcome = match delete.compare {
+            None => self.worker.delete(delete),
+            Some(_) => {
+                // Where CAS is switched off every item is shown with the number 0, so a delete that names 0 compares
+                // nothing.
+                let is_enabled = self.state.settings().cas_enabled;
+                let compare = self.compared_cas(delete.compare).filter(|&cas| cas != 0 || is_enabled);
+                self.worker.delete(&Delete { compare, ..*delete })
+            }
+        };
+        let outcome = match outcome {
             DeleteOutcome::NotFound if is_on_flash => DeleteOutcome::Deleted,
             outcome => outcome,
         };
@@ -131,9 +138,14 @@ impl Executor {
     }
 
     pub(super) fn arith(&mut self, arith: &Arith<'_>) -> ArithOutcome {
-        // No item has the CAS number 0: memcached takes it for none.
-        let compare = self.compared_cas(arith.compare).filter(|&cas| cas != 0);
-        let outcome = self.worker.arith(&Arith { compare, ..*arith });
+        let outcome = match arith.compare {
+            None => self.worker.arith(arith),
+            Some(_) => {
+                // No item has the CAS number 0: memcached takes it for none.
+                let compare = self.compared_cas(arith.compare).filter(|&cas| cas != 0);
+                self.worker.arith(&Arith { compare, ..*arith })
+            }
+        };
         let counters = self.worker.counters();
         match (outcome, arith.increment) {
             (ArithOutcome::Done { .. }, true) => counters.incr_hits.add(1),

@@ -19,7 +19,7 @@ use larder_protocol::{Request, Store as StoreRequest, StoreVerb, compose as word
 const CACHEDUMP_LINE_BYTES: usize = 48;
 
 /// Reads a classic request as an operation.
-#[inline]
+#[inline(always)]
 pub(super) fn command<'a>(
     request: &Request<'a>,
     key: &'a [u8],
@@ -71,7 +71,7 @@ pub(super) fn command<'a>(
     }
 }
 
-#[inline]
+#[inline(always)]
 fn store_item<'a>(store: &StoreRequest<'a>, key: &'a [u8], hash: KeyHash, time: ClientTime) -> StoreItem<'a> {
     let mode = match store.verb {
         StoreVerb::Set | StoreVerb::Cas => Mode::Set,
@@ -102,7 +102,7 @@ fn store_item<'a>(store: &StoreRequest<'a>, key: &'a [u8], hash: KeyHash, time: 
 }
 
 /// Words the outcome of one key of a retrieval. `is_last` = no key of the line follows.
-#[inline]
+#[inline(always)]
 pub(in crate::dispatch) fn compose_get(
     output: &mut Output,
     key: &[u8],
@@ -132,28 +132,29 @@ pub(in crate::dispatch) fn compose_get(
 }
 
 /// Words the outcome of every other classic request.
-#[inline]
+#[inline(always)]
 pub(super) fn compose(form: &Form, output: &mut Output, outcome: Outcome<'_>) -> Tail {
     match (form, outcome) {
-        (Form::Data { noreply }, outcome) => {
-            if !noreply {
-                compose_data(output, outcome);
-            }
-        }
-        (Form::Fixed(text), _) => output.say(text),
-        (Form::Admin { noreply, words }, outcome) => {
-            if !noreply {
-                compose_admin(words, output, outcome);
-            }
-        }
+        (Form::Data { noreply: true }, _) => {}
+        // The most frequent one is worded in place.
+        (Form::Data { .. }, Outcome::Stored(stored)) => output.say(stored_text(stored)),
+        (form, outcome) => compose_other(form, output, outcome),
     }
     b""
+}
+
+fn compose_other(form: &Form, output: &mut Output, outcome: Outcome<'_>) {
+    match form {
+        Form::Data { .. } => compose_data(output, outcome),
+        Form::Fixed(text) => output.say(text),
+        Form::Admin { noreply: true, .. } => {}
+        Form::Admin { words, .. } => compose_admin(words, output, outcome),
+    }
 }
 
 #[inline]
 fn compose_data(output: &mut Output, outcome: Outcome<'_>) {
     let text = match outcome {
-        Outcome::Stored(stored) => stored_text(stored),
         Outcome::Deleted(DeleteOutcome::Deleted) => reply::DELETED,
         Outcome::Deleted(_) => reply::NOT_FOUND,
         Outcome::Touched(Touched::Done) => reply::TOUCHED,
@@ -191,8 +192,8 @@ fn compose_admin(form: &Words, output: &mut Output, outcome: Outcome<'_>) {
         Outcome::Done => output.say(form.done),
         Outcome::Closed => output.close(),
         Outcome::Version(version) => words::version_line(output.buffer(), version),
-        Outcome::Stats(rows) => compose_stats(output, &rows),
-        Outcome::Prefixes(counts) => compose_prefixes(output, &counts),
+        Outcome::Stats(rows) => compose_stats(output, rows),
+        Outcome::Prefixes(counts) => compose_prefixes(output, counts),
         Outcome::Refused(refusal) => output.say(match refusal {
             Refusal::Disabled => form.disabled,
             Refusal::NotFirst => form.not_first,

@@ -52,7 +52,7 @@ pub(super) enum ReplyForm<'a> {
 
 impl ReplyForm<'_> {
     /// Words the outcome. What is returned follows a value that is streamed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn compose(&self, output: &mut Output, outcome: Outcome<'_>) -> Tail {
         match self {
             ReplyForm::Classic(form) => classic::compose(form, output, outcome),
@@ -121,7 +121,7 @@ pub(super) fn decoded_key<'b>(
 }
 
 /// Reads a request as an operation on `key`. `is_behind_others` = other replies wait to be sent before this one.
-#[inline]
+#[inline(always)]
 pub(super) fn command<'a>(
     request: &'a Request<'a>,
     key: &'a [u8],
