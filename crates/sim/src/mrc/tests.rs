@@ -187,8 +187,8 @@ fn zipf(keys: u64, requests: u64, seed: u64) -> Vec<Request> {
     (0..requests)
         .map(|_| {
             state = hash_of(state);
-            let lot = (state >> 11) as f64 / (1_u64 << 53) as f64 * sum;
-            let key = cumulated.partition_point(|below| *below < lot) as u64;
+            let random = (state >> 11) as f64 / (1_u64 << 53) as f64 * sum;
+            let key = cumulated.partition_point(|below| *below < random) as u64;
             Request { key, value_bytes: (hash_of(key) % 400) as u32 + 20, ..Request::default() }
         })
         .collect()

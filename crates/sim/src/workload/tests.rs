@@ -88,7 +88,7 @@ fn zipf_follows_its_law_for_small_and_large_numbers_of_ranks() {
             let zipf = Zipf::new(n, theta);
             let mut rng = Rng::new(n);
             let mut counts = vec![0u64; n as usize];
-            (0..400_000).for_each(|_| counts[zipf.draw(&mut rng) as usize] += 1);
+            (0..400_000).for_each(|_| counts[zipf.sample(&mut rng) as usize] += 1);
             let (counts, probabilities) = binned(&counts, &zipf_naive(n, theta));
             let deviation = chi_square_deviation(&counts, &probabilities);
             assert!(deviation.abs() < 4.5, "n={n} theta={theta}: {deviation} standard deviations");
@@ -102,7 +102,7 @@ fn zipf_over_ranks_that_no_table_could_hold_has_the_share_of_the_integral() {
     let zipf = Zipf::new(n, theta);
     let mut rng = Rng::new(3);
     let draws = 400_000;
-    let below = (0..draws).filter(|_| zipf.draw(&mut rng) < 1 << 20).count() as f64 / f64::from(draws);
+    let below = (0..draws).filter(|_| zipf.sample(&mut rng) < 1 << 20).count() as f64 / f64::from(draws);
     let harmonic = |n: f64| n.ln() + 0.577_215_664_901_532_9;
     let expected = harmonic((1u64 << 20) as f64) / harmonic(n as f64);
     assert!((below - expected).abs() < 0.003, "{below} for {expected}");
@@ -116,7 +116,7 @@ proptest! {
         let zipf = Zipf::new(n, theta);
         let mut rng = Rng::new(seed);
         let mut counts = vec![0u64; n as usize];
-        (0..20_000).for_each(|_| counts[zipf.draw(&mut rng) as usize] += 1);
+        (0..20_000).for_each(|_| counts[zipf.sample(&mut rng) as usize] += 1);
         let (mut drawn, mut exact) = (0.0, 0.0);
         for (count, p) in counts.iter().zip(zipf_naive(n, theta)) {
             drawn += *count as f64 / 20_000.0;

@@ -56,10 +56,10 @@ enum Step {
 /// except in one access in eight. One step in ten is a removal.
 fn steps(keys: u32, size_max: u32) -> impl Strategy<Value = Vec<Step>> {
     let one = (0..10u32, 0..keys, 0..keys, 0..8u32, 0..=size_max, 0..20u32);
-    prop::collection::vec(one, 1..500).prop_map(move |lots| {
+    prop::collection::vec(one, 1..500).prop_map(move |random| {
         let mut time_s = 0;
         let mut steps: Vec<Step> = Vec::new();
-        for (what, id, other, resized, size, pause) in lots {
+        for (what, id, other, resized, size, pause) in random {
             let id = id.min(other);
             time_s += pause.saturating_sub(15);
             if what == 0 && size_max > 1 {

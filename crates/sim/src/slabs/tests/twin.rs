@@ -239,8 +239,8 @@ impl Twin {
         match self.name {
             "twemcache" => {
                 self.drawn += 1;
-                let lot = hash_of(hash_of(self.settings.scheme.seed) ^ self.drawn);
-                owners.get((lot % owners.len() as u64) as usize).copied()
+                let random = hash_of(hash_of(self.settings.scheme.seed) ^ self.drawn);
+                owners.get((random % owners.len() as u64) as usize).copied()
             }
             "age" => {
                 let age = |group: usize| self.groups[group].residents.last().map(|e| self.clock - e.used);
