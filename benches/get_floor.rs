@@ -13,7 +13,7 @@ use larder_memory::prefetch_read;
 use memmap2::{Advice, MmapMut};
 use std::hint::black_box;
 use std::ops::Range;
-use support::{BATCH_MAX, Batch, KEY_BYTES, KeyPool, Random, SEED};
+use support::{BATCH_MAX, Batch, KEY_BYTES, KeyPool, Rng, SEED};
 
 /// Keys read, or lines read, per measurement.
 const KEYS: usize = 1 << 18;
@@ -61,7 +61,7 @@ fn compare(bytes: u64, value_bytes: usize, rounds: usize) {
         support::fill(&mut worker, items..items + (1 << 16), value_bytes);
         items += 1 << 16;
     }
-    let mut random = Random::new(SEED);
+    let mut random = Rng::new(SEED);
     let pool = KeyPool::new((0..POOL_KEYS).map(|_| random.below(items)));
     let mut floor = Floor::new(bytes as usize);
 
@@ -142,7 +142,7 @@ fn hash(worker: &Worker, pool: &KeyPool, keys: Range<usize>) {
 /// An arena of lines, each of which contains the number of another.
 struct Floor {
     arena: MmapMut,
-    random: Random,
+    random: Rng,
 }
 
 impl Floor {
@@ -150,7 +150,7 @@ impl Floor {
         let mut arena =
             MmapMut::map_anon(bytes).expect("the machine has room for an arena as large as the cache");
         arena.advise(Advice::HugePage).expect("the kernel knows huge pages");
-        let mut random = Random::new(SEED + 1);
+        let mut random = Rng::new(SEED + 1);
         let lines = (bytes / LINE_BYTES) as u64;
         for line in arena.as_chunks_mut::<LINE_BYTES>().0 {
             line[..8].copy_from_slice(&random.below(lines).to_ne_bytes());

@@ -14,7 +14,7 @@ use larder_cache::{Cache, Worker};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::{Batch, KeyPool, Random, SEED};
+use support::{Batch, KeyPool, Rng, SEED};
 
 const BATCH: usize = 16;
 /// Items stored before the reader starts.
@@ -63,7 +63,7 @@ fn watch(
     }
     let mut csv = format!("{COLUMNS}\n");
     println!("{}", COLUMNS.split(',').map(|name| format!("{name:>10}")).collect::<String>());
-    let mut random = Random::new(SEED);
+    let mut random = Rng::new(SEED);
     let mut missed = Vec::new();
     let mut sets_before = set.load(Ordering::Acquire);
     let started = Instant::now();

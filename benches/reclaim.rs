@@ -8,7 +8,7 @@
 mod support;
 
 use std::time::Instant;
-use support::{OPS_PER_QUIESCE, Random, SEED};
+use support::{OPS_PER_QUIESCE, Rng, SEED};
 
 /// Reads per write, in tenths.
 const READ_TENTHS: [u64; 3] = [0, 5, 20];
@@ -35,7 +35,7 @@ fn run(limit_bytes: u64, value_bytes: usize, writes: u64, read_tenths: u64) {
     support::fill(&mut worker, 0..resident * 5 / 4, value_bytes);
     let before = cache.totals();
     let value = vec![b'v'; value_bytes];
-    let mut random = Random::new(SEED);
+    let mut random = Rng::new(SEED);
     let first = resident * 5 / 4;
     let mut reads_due = 0;
     let started = Instant::now();

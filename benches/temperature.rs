@@ -14,7 +14,7 @@ use larder_cache::{Cache, CacheOptions, TemperatureKind, Worker};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Batch, KEY_BYTES, KeyPool, Random, SEED};
+use support::{Batch, KEY_BYTES, KeyPool, Rng, SEED};
 
 /// Keys read per measurement.
 const KEYS: usize = 1 << 18;
@@ -42,7 +42,7 @@ fn main() {
     support::print_machine(&subjects[0].cache);
     let keepers: Vec<_> =
         subjects.iter().map(|subject| subject.cache.keep().expect("a thread can be started")).collect();
-    let mut random = Random::new(SEED);
+    let mut random = Rng::new(SEED);
     let pool = KeyPool::new((0..POOL_KEYS).map(|_| random.below(items)));
     for subject in &mut subjects {
         (0..3).for_each(|_| get(&mut subject.worker, &pool, 0, POOL_KEYS, batch));

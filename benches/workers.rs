@@ -7,7 +7,7 @@ mod support;
 use larder_cache::Worker;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use support::{Batch, KeyPool, Random, SEED};
+use support::{Batch, KeyPool, Rng, SEED};
 
 const POOL_KEYS: usize = 1 << 20;
 const BATCH: usize = 16;
@@ -28,7 +28,7 @@ fn main() {
     }
     workers[0].offline();
     let pools = [1, 2].map(|seed| {
-        let mut random = Random::new(SEED + seed);
+        let mut random = Rng::new(SEED + seed);
         KeyPool::new((0..POOL_KEYS).map(|_| random.below(items)))
     });
     println!("{items} items, {value_bytes}-byte values");

@@ -6,7 +6,7 @@ mod support;
 
 use larder_cache::Worker;
 use std::hint::black_box;
-use support::{KeyPool, OPS_PER_QUIESCE, Random, SEED};
+use support::{KeyPool, OPS_PER_QUIESCE, Rng, SEED};
 
 /// Operations per measurement.
 const OPS: u64 = 1 << 18;
@@ -23,7 +23,7 @@ fn main() {
     let cache = support::cache((items + rounds * 4 * OPS) * record_bytes * 5 / 4 + (256 << 20), 1, None);
     let mut worker = cache.worker();
     let set_new_ns = support::time_each(items, || support::fill(&mut worker, 0..items, value_bytes));
-    let mut random = Random::new(SEED);
+    let mut random = Rng::new(SEED);
     let pool = KeyPool::new((0..OPS * rounds).map(|_| random.below(items)));
     let value = vec![b'w'; value_bytes];
 

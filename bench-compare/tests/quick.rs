@@ -1,4 +1,4 @@
-//! A comparison of the empty server with memcached, small but whole.
+//! A small but complete comparison of the empty server with memcached.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -12,7 +12,7 @@ fn on_path(name: &str) -> bool {
     std::env::split_paths(&folders).any(|folder| folder.join(name).is_file())
 }
 
-/// The first two cores this test may use; both the same on a machine with one.
+/// The first two cores that this test may use; twice the same core on a machine with one.
 fn two_cores() -> (String, String) {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
     let list =

@@ -51,12 +51,12 @@ impl Args {
 }
 
 /// A small generator of 64-bit random numbers (xorshift).
-pub struct Random(u64);
+pub struct Rng(u64);
 
-impl Random {
+impl Rng {
     /// A generator; equal seeds give equal sequences.
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// The next number.

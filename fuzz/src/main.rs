@@ -55,7 +55,7 @@ fn fuzz(bench: &Bench, target: Target, seconds: f64, seed: u64) -> Result<u64, (
     while Instant::now() < until {
         let mut input = seeds[rng.below(seeds.len())].clone();
         if target == Target::Structured {
-            input = (0..20 + rng.below(1500)).map(|_| rng.next_u64() as u8).collect();
+            input = (0..20 + rng.below(1500)).map(|_| rng.random() as u8).collect();
         }
         let other = rng.below(seeds.len());
         mutate(&mut input, &seeds[other], &mut rng);

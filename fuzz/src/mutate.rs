@@ -5,7 +5,7 @@ pub struct Rng(pub u64);
 
 impl Rng {
     /// The next random number.
-    pub fn next_u64(&mut self) -> u64 {
+    pub fn random(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -15,7 +15,7 @@ impl Rng {
 
     /// A random number below `limit`, which must not be 0.
     pub fn below(&mut self, limit: usize) -> usize {
-        (self.next_u64() % limit as u64) as usize
+        (self.random() % limit as u64) as usize
     }
 }
 
@@ -93,7 +93,7 @@ pub fn mutate(input: &mut Vec<u8>, other: &[u8], rng: &mut Rng) {
         let at = rng.below(input.len() + 1);
         let end = (at + rng.below(20)).min(input.len());
         match rng.below(9) {
-            0 if at < input.len() => input[at] = rng.next_u64() as u8,
+            0 if at < input.len() => input[at] = rng.random() as u8,
             1 if at < input.len() => input[at] ^= 1 << rng.below(8),
             2 => drop(input.drain(at..end)),
             3 => {

@@ -16,7 +16,7 @@ pub fn of(target: Target) -> Vec<Vec<u8>> {
         Target::Structured => {
             let choices = |seed: u64| {
                 let mut rng = Rng(seed);
-                (0..200 + seed * 40).map(|_| rng.next_u64() as u8).collect()
+                (0..200 + seed * 40).map(|_| rng.random() as u8).collect()
             };
             (0..40).map(choices).collect()
         }

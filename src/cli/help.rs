@@ -30,7 +30,7 @@ pub(super) fn overview() -> String {
         "larder {}: a cache server for memcached clients\n\n\
          usage: larder serve [flags]      start a server\n\
          \x20      larder trace ...          inspect, convert or sample a trace of requests\n\
-         \x20      larder workload ...       generate requests by a law, such as Zipf's, and write them to a file\n\
+         \x20      larder workload ...       generate the requests of a workload and write them to a file\n\
          \x20      larder replay ...         send a trace or a workload to a memcached or RESP server\n\
          \x20      larder simulate ...       compare eviction policies on a trace\n\
          \x20      larder slabs ...          compare slab allocation schemes on a trace\n\

@@ -1,4 +1,4 @@
-//! The command line from the outside: words in, settings or one line out.
+//! Tests of the command line from the outside: words in, settings or one line of error out.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ fn printed(words: &[&str]) -> String {
     }
 }
 
-/// The settings that `change` makes of the defaults.
+/// The default settings, changed by `change`.
 fn default_but(change: fn(&mut Settings)) -> Settings {
     let mut settings = Settings::default();
     change(&mut settings);
@@ -238,7 +238,7 @@ fn every_bad_value_is_one_line_that_says_what_to_do() {
     refuses("--config /tmp --config /tmp", "may be given once only");
 }
 
-/// The flags that a server can be started with, each with the value of its row.
+/// The supported flags, each with the example of its row.
 fn obeyed() -> impl Iterator<Item = &'static Flag> {
     FLAGS.iter().filter(|flag| flag.topic != Topic::Refused)
 }
@@ -269,11 +269,11 @@ fn every_row_of_the_table_sets_something_and_toml_says_the_same() {
     for flag in obeyed() {
         let mut by_flag = Settings::default();
         (flag.set)(&mut by_flag, example(flag)).unwrap();
-        // -L alone asks for what is the default: it takes back another choice of pages.
+        // -L alone asks for the default; it only reverts another choice of pages.
         assert!(by_flag != Settings::default() || flag.short == Some('L'), "--{}", flag.long);
 
         assert_eq!(
-            // A device wants a hitmap, and what is said of flash wants a flash.
+            // A device needs a hitmap, and flags of flash need a flash device.
             settings(&format!("--temperature hitmap --flash /tmp/x --{}={} -t 4", flag.long, example(flag)))
                 .map(|found| found.tcp_port),
             Ok(by_flag.tcp_port)
@@ -306,7 +306,7 @@ fn names_are_unique_and_keys_are_plain() {
     }
 }
 
-/// A settings file that is gone when the test is.
+/// A settings file that is removed at the end of the test.
 struct File(PathBuf);
 
 impl File {

@@ -1,4 +1,4 @@
-//! The slow twins: LRU caches simulated one size at a time, and Mattson's list.
+//! Compares the curves with slow twins: LRU caches simulated one size at a time, and Mattson's list.
 
 use proptest::prelude::*;
 
@@ -40,8 +40,8 @@ fn curve_of(requests: &[Request], settings: Settings) -> Curve {
     curves(&mut source, &[settings]).expect("in-memory source").remove(0)
 }
 
-/// A cache of one size: the most recent item first. The least recent leave until there is room; an item
-/// larger than the cache empties it and is not kept.
+/// A cache of one size with the most recent item first. The least recent items are evicted until there is room. An
+/// item larger than the cache empties it and is not stored.
 struct Lru {
     items: Vec<(u64, u64)>,
     capacity: u64,
@@ -65,8 +65,8 @@ impl Lru {
     }
 }
 
-/// Misses of the reads in a cache of one size. `items_there` are the commands that need the item in any
-/// cache.
+/// Misses of the reads in a cache of one size. `items_there` are the commands that need a stored item in a cache of
+/// any size.
 fn misses_of_one_cache(requests: &[Request], unit: Unit, capacity: u64) -> u64 {
     let mut cache = Lru { items: Vec::new(), capacity };
     let mut misses = 0;
@@ -176,7 +176,7 @@ proptest! {
     }
 }
 
-/// Reads of `keys` keys with the popularity of rank^-1.
+/// Reads of `keys` keys whose popularity is rank^-1.
 fn zipf(keys: u64, requests: u64, seed: u64) -> Vec<Request> {
     let mut cumulated: Vec<f64> = Vec::new();
     for rank in 1..=keys {
@@ -187,8 +187,8 @@ fn zipf(keys: u64, requests: u64, seed: u64) -> Vec<Request> {
     (0..requests)
         .map(|_| {
             state = hash_of(state);
-            let lot = (state >> 11) as f64 / (1_u64 << 53) as f64 * sum;
-            let key = cumulated.partition_point(|below| *below < lot) as u64;
+            let random = (state >> 11) as f64 / (1_u64 << 53) as f64 * sum;
+            let key = cumulated.partition_point(|below| *below < random) as u64;
             Request { key, value_bytes: (hash_of(key) % 400) as u32 + 20, ..Request::default() }
         })
         .collect()
@@ -234,7 +234,7 @@ fn distances_stay_right_when_the_stack_moves_together_many_times() {
     for capacity in [footprint / 50, footprint / 7, footprint / 2] {
         let misses = misses_of_one_cache(&requests[..20_000], Unit::Bytes, capacity);
         let short = curve_of(&requests[..20_000], Settings::new(Unit::Bytes, Method::Exact));
-        // Above 16,384 bytes a distance is known to within 1 part in 8192.
+        // A distance above 16,384 bytes is known to within 1 part in 8192.
         let (low, high) = (short.miss_ratio(capacity as f64), short.miss_ratio(capacity as f64 * 0.999));
         let simulated = misses as f64 / 20_000.0;
         assert!(low - 0.001 <= simulated && simulated <= high + 0.001, "{low} {simulated} {high}");

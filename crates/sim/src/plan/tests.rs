@@ -1,4 +1,4 @@
-//! The slow twin: every split of a fine grid. And the paper's example.
+//! Compares the planner with a slow twin that tries every split of a fine grid, and reproduces the paper's example.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn curve_of(points: &[(u64, f64)]) -> Curve {
     }
 }
 
-/// Curves of up to a few dozen bytes, of any falling shape, cliffs included.
+/// Curves of up to a few dozen bytes of any falling shape, including cliffs.
 fn curves() -> impl Strategy<Value = Curve> {
     prop::collection::vec((1_u64..9, 0_u32..30), 1..7).prop_map(|steps| {
         let sum: u32 = steps.iter().map(|step| step.1).sum::<u32>() + 5;
@@ -69,7 +69,7 @@ fn models() -> impl Strategy<Value = Model> {
     )
 }
 
-/// The best of all splits in steps of an eighth of an byte of items.
+/// The best of all splits in steps of an eighth of a byte of items.
 fn by_brute_force(planner: &Planner, goal: Goal) -> Option<Split> {
     let model = *planner.model();
     let (of_memory, of_flash, of_index) = (

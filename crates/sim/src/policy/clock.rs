@@ -22,8 +22,7 @@ impl Scheme for Clock {
     }
 
     fn miss(&mut self, slots: &mut Slots<bool>, _: Option<u32>, access: &Access) {
-        self.make_room(slots, access.size);
-        slots.add_to(QUEUE, access.id, access.size, false);
+        self.admit(slots, QUEUE, access, false);
     }
 
     fn evict(&mut self, slots: &mut Slots<bool>) {
@@ -57,8 +56,7 @@ impl Scheme for Sieve {
     }
 
     fn miss(&mut self, slots: &mut Slots<bool>, _: Option<u32>, access: &Access) {
-        self.make_room(slots, access.size);
-        slots.add_to(QUEUE, access.id, access.size, false);
+        self.admit(slots, QUEUE, access, false);
     }
 
     fn evict(&mut self, slots: &mut Slots<bool>) {

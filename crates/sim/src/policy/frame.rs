@@ -37,6 +37,12 @@ pub(super) trait Scheme: Send {
             self.evict(slots);
         }
     }
+
+    /// Makes room for a new item and stores it at the head of `list`.
+    fn admit(&mut self, slots: &mut Slots<Self::Data>, list: u8, access: &Access, data: Self::Data) {
+        self.make_room(slots, access.size);
+        slots.add_to(list, access.id, access.size, data);
+    }
 }
 
 /// A policy: a [`Scheme`] and the slots that it manages.

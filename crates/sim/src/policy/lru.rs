@@ -15,11 +15,6 @@ pub(super) struct Lru;
 /// Evicts the oldest item.
 pub(super) struct Fifo;
 
-fn admit_to_queue<S: Scheme<Data = ()>>(scheme: &mut S, slots: &mut Slots<()>, access: &Access) {
-    scheme.make_room(slots, access.size);
-    slots.add_to(QUEUE, access.id, access.size, ());
-}
-
 fn evict_tail(slots: &mut Slots<()>) {
     if let Some(oldest) = slots.tail(QUEUE) {
         slots.free(oldest);
@@ -34,7 +29,7 @@ impl Scheme for Lru {
     }
 
     fn miss(&mut self, slots: &mut Slots<()>, _: Option<u32>, access: &Access) {
-        admit_to_queue(self, slots, access);
+        self.admit(slots, QUEUE, access, ());
     }
 
     fn evict(&mut self, slots: &mut Slots<()>) {
@@ -53,7 +48,7 @@ impl Scheme for Fifo {
     fn hit(&mut self, _: &mut Slots<()>, _: u32, _: &Access) {}
 
     fn miss(&mut self, slots: &mut Slots<()>, _: Option<u32>, access: &Access) {
-        admit_to_queue(self, slots, access);
+        self.admit(slots, QUEUE, access, ());
     }
 
     fn evict(&mut self, slots: &mut Slots<()>) {

@@ -43,9 +43,7 @@ impl Scheme for TwoQ {
         if let Some(ghost) = ghost {
             slots.free(ghost);
         }
-        self.make_room(slots, access.size);
-        let list = if ghost.is_some() { A_M } else { A1_IN };
-        slots.add_to(list, access.id, access.size, ());
+        self.admit(slots, if ghost.is_some() { A_M } else { A1_IN }, access, ());
     }
 
     fn evict(&mut self, slots: &mut Slots<()>) {

@@ -1,4 +1,4 @@
-//! Whole runs against a small server that can be told to misbehave, each time in another way.
+//! Tests of whole runs against a small server that misbehaves in a different way in each test.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use super::feed::{Order, Phase};
 use super::*;
 use crate::{Fields, Op, Request};
 
-/// What the server does instead of, or with, its reply.
+/// What the server does with its reply, or instead of it.
 enum Act {
     Send(Vec<u8>),
     Late(Duration, Vec<u8>),
@@ -20,10 +20,10 @@ enum Act {
     Nothing,
 }
 
-/// What a server was asked: the words of the line, and the value behind it.
+/// A request to the server: the words of the line, and the value after it.
 struct Ask {
     words: Vec<String>,
-    /// How many requests came before it, `version` not counted.
+    /// The number of earlier requests, without `version`.
     nth: usize,
 }
 
@@ -36,7 +36,7 @@ impl Ask {
 type Items = HashMap<String, (Vec<u8>, u64)>;
 type Twist = dyn Fn(&Ask, Vec<u8>) -> Act + Send + Sync;
 
-/// A server that does what memcached does, and then what `twist` makes of it.
+/// A server that behaves like memcached, except for what `twist` changes.
 fn serve(twist: impl Fn(&Ask, Vec<u8>) -> Act + Send + Sync + 'static) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -51,7 +51,7 @@ fn serve(twist: impl Fn(&Ask, Vec<u8>) -> Act + Send + Sync + 'static) -> Server
     Server::Tcp { name: address.to_string(), address }
 }
 
-/// A connection of it; the end of the connection is the end of the talk.
+/// Serves one connection until it is closed.
 fn talk(stream: TcpStream, items: &Mutex<Items>, twist: &Twist, asked: &AtomicUsize) -> Option<()> {
     let mut write = stream.try_clone().ok()?;
     let mut read = BufReader::new(stream);
@@ -157,7 +157,7 @@ fn request(op: Op, key: u64) -> Request {
     Request { op, key, key_bytes: 12, value_bytes: 40, penalty_us: 1000, ..Request::default() }
 }
 
-/// Each key is stored and read, `rounds` times.
+/// Stores and reads each key `rounds` times.
 fn sets_and_gets(keys: u64, rounds: usize) -> Vec<Request> {
     let round = || (0..keys).flat_map(|key| [request(Op::Set, key), request(Op::Get, key)]);
     (0..rounds).flat_map(|_| round()).collect()
@@ -179,7 +179,7 @@ fn good(_: &Ask, reply: Vec<u8>) -> Act {
     Act::Send(reply)
 }
 
-/// The example of a kind of fault.
+/// The example of one kind of fault.
 fn example<'a>(outcome: &'a Outcome, kind: &str) -> &'a str {
     let found = outcome.faults.examples.iter().find(|(known, _)| *known == kind);
     found.map_or_else(|| panic!("no {kind} in {:?}", outcome.faults), |(_, text)| text.as_str())
@@ -224,8 +224,9 @@ fn every_operation_is_played_and_understood() {
         (Op::Delete, true),
         (Op::Get, false),
     ];
-    // The cas comes in two steps, and a later request of its key may come between them: one at a time.
-    // The count of nothing has a key of its own, for a key that is counted with is stored as a number from then on.
+    // A cas takes two exchanges, and a later request of its key may come between them; therefore one request is in
+    // flight at a time. Counting with an absent item uses a key of its own, because the value of a counted key is
+    // stored as a number from then on.
     let key = |at: usize| if at == 4 { 8 } else { 7 };
     let requests: Vec<Request> = ops.iter().enumerate().map(|(at, (op, _))| request(*op, key(at))).collect();
     let outcome = play(Options { depth: 1, connections: 1, ..options(serve(good)) }, &requests);
@@ -288,7 +289,7 @@ fn a_stale_value_is_found_and_so_is_one_that_was_deleted() {
         let mut first = first.lock().expect("no panic");
         let key = ask.words[1].clone();
         if ask.is("get") {
-            // Whatever happens later, the first value stays.
+            // The first value stays, regardless of later writes.
             return Act::Send(first.entry(key).or_insert(reply).clone());
         }
         Act::Send(reply)
@@ -317,7 +318,7 @@ fn a_counter_that_miscounts_is_found() {
     });
     let ops = [Op::Incr, Op::Set, Op::Incr, Op::Incr, Op::Get];
     let outcome = play(options(server), &ops.map(|op| request(op, 5)));
-    // The count is wrong, and then the value that was counted on rightly is not the wrong number.
+    // The count is wrong; the value from which it was counted correctly is not reported as a wrong number.
     assert_eq!(outcome.faults.wrong, [(Wrong::Number, 2)].into());
     assert!(example(&outcome, "wrong number").contains("9 came, 2 was expected"));
 }
@@ -344,7 +345,7 @@ fn a_reply_that_the_request_cannot_have_closes_the_connection() {
         _ => Act::Send(reply),
     });
     let outcome = play(Options { depth: 1, connections: 1, ..options(server) }, &sets_and_gets(30, 1));
-    // The reply too many is taken for the next request's, or comes without one.
+    // The superfluous reply is taken for that of the next request, or arrives without a request.
     assert!(outcome.faults.mishaps[&Mishap::Impossible] >= 1, "{:?}", outcome.faults);
     assert!(example(&outcome, "an impossible reply came").contains("cannot be answered with"));
 }
@@ -406,8 +407,9 @@ fn a_server_that_is_not_there_is_told_at_once() {
     assert!(matches!(failure, Some(Failure::Unreachable(text)) if text.starts_with(&free.to_string())));
 }
 
-/// A server that stalls once for 200 ms, at a rate of 1000/s: 200 requests were due meanwhile, and on average they were
-/// late by half of it. A client that counts from when it could send would see one slow request.
+/// A server that stalls once for 200 ms at a rate of 1000 requests/s: 200 requests were due during the stall, and
+/// they were late by half of it on average. A client that measured from the time of sending would see one slow
+/// request.
 #[test]
 fn a_stall_is_charged_to_every_request_that_was_due_meanwhile() {
     let stall = Duration::from_millis(200);
@@ -549,12 +551,12 @@ fn options_that_cannot_be_obeyed_are_told() {
     assert!(refused(base).starts_with("/nowhere/at/all: "));
 }
 
-/// One thread with one connection that stands, without a server: the other end of its socket.
+/// One worker with one connection that is up, without a server; the other end of its socket is returned.
 fn alone(options: Options) -> (Worker, mio::net::UnixStream) {
     let (batches, orders) = mpsc::sync_channel(1);
     let (empties, emptied) = mpsc::channel();
     let (messages, collected) = mpsc::channel();
-    // Nobody feeds it, and nobody wants to know.
+    // No reader and no collector exist.
     drop((batches, emptied, collected));
     let poll = Poll::new().expect("a poll");
     let mut worker = Worker::new(0, Arc::new(Shared::of_test(options)), poll, orders, empties, messages);
@@ -568,7 +570,7 @@ fn nowhere() -> Options {
     Options::new(Server::Unix("/nowhere/at/all".into()))
 }
 
-/// A request is sent, as a thread does that has it queued.
+/// Sends a request as a worker does that has it in its queue.
 fn ask(worker: &mut Worker, request: Request) {
     let order = Order { request, due_ns: 0 };
     worker.connections[0].queue.push_back(Queued { order, phase: Phase::Measure });
@@ -625,7 +627,7 @@ fn what_was_due_and_never_sent_is_counted_when_time_ends_the_run() {
     let one =
         Options { connections: 1, depth: 1, pace: Pace::Rate(1000.0), time_limit: limit, ..options(server) };
     let outcome = play(one, &sets_and_gets(2000, 1));
-    // A hundred were answered, one was in flight, the others of this second waited.
+    // A hundred requests were answered, one was in flight, and the others of this second waited.
     let due = outcome.counts.requests() + outcome.counts.unsent;
     assert!((1000..1300).contains(&due), "{due} due");
     assert!((850..1200).contains(&outcome.counts.unsent), "{} never sent", outcome.counts.unsent);
@@ -658,7 +660,7 @@ fn a_run_does_not_crawl_behind_one_connection_that_never_works() {
     let dead = Mutex::new(None);
     let server = serve(move |ask, reply| {
         let mut dead = dead.lock().expect("no panic");
-        // All requests of a key go over one connection: the one of this key never gets an answer.
+        // All requests of a key use one connection, and the connection of this key never gets an answer.
         if dead.get_or_insert_with(|| ask.words[1].clone()) == &ask.words[1] {
             return Act::Close;
         }
@@ -678,7 +680,7 @@ fn a_run_does_not_crawl_behind_one_connection_that_never_works() {
     assert!(outcome.faults.lost >= 200, "{} lost", outcome.faults.lost);
 }
 
-/// Gets of keys that an earlier run has written; the server says the same for each.
+/// Gets of keys written by an earlier run; the server returns the same value for each.
 fn of_earlier_run(value: &'static str, written: bool, later: Op) -> Outcome {
     let server = serve(move |ask, reply| {
         let known = format!("VALUE {} 0 {}\r\n{value}\r\nEND\r\n", ask.words[1], value.len());
@@ -697,7 +699,7 @@ fn what_an_earlier_run_may_have_counted_or_appended_cannot_be_told() {
     assert_eq!(messages(of_earlier_run("17", false, Op::Incr)), (0, 1));
     assert_eq!(messages(of_earlier_run("17", false, Op::Append)), (0, 1));
     assert_eq!(messages(of_earlier_run(FOREIGN, false, Op::Append)), (0, 1));
-    // No counter becomes this.
+    // No counter has this value.
     assert_eq!(messages(of_earlier_run(FOREIGN, false, Op::Incr)), (1, 0));
     // A source that neither counts nor appends leaves no doubt, and neither does a write of this run.
     for value in ["17", FOREIGN] {

@@ -1,4 +1,4 @@
-//! Tests of the reports. `sample` is a report with one of everything.
+//! Tests of the reports. `sample` is a report with one part of each kind.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::number::{decimal, grouped, short};
 use super::text::Screen;
 use super::*;
 
-/// A report with one of everything, and names that would break out of HTML, XML and CSV if they could.
+/// A report with one part of each kind, and names that would break HTML, XML or CSV if they were not escaped.
 fn sample() -> Report {
     let wicked = "<script>alert(1)</script>\"'&, \u{7}name";
     let mut table = Table::new("Miss ratio by policy", &["policy", "cache size bytes", "miss ratio", "note"]);
@@ -88,7 +88,7 @@ fn sample() -> Report {
     }
 }
 
-/// Where a folder is named, the sample is written into it, to be looked at with a browser.
+/// If a folder is named in the environment, the sample is written into it for a look with a browser.
 #[test]
 fn a_report_is_one_page_without_links_to_elsewhere() {
     let page = sample().to_html();
@@ -171,7 +171,7 @@ fn stacked_areas_lie_on_each_other() {
     assert_eq!(plot.elements.matches("class=\"area\"").count(), 2);
 }
 
-/// Numbers that axes stumble over, and any other.
+/// Numbers that are difficult for axes, and arbitrary ones.
 fn value() -> impl Strategy<Value = f64> {
     let odd = [
         0.0,

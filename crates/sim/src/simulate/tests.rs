@@ -1,4 +1,4 @@
-//! The runner against a naive loop, and what it promises.
+//! Compares the simulations with a naive loop, and checks the documented behaviour.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use crate::policy::Access;
 use crate::report::Part;
 use crate::{Op, Request};
 
-/// Requests from memory; an error after them if there is one.
+/// A source of requests in memory, with an error at the end if there is one.
 struct Fixed {
     requests: Vec<Request>,
     at: usize,
@@ -19,7 +19,7 @@ struct Fixed {
 
 impl Source for Fixed {
     fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError> {
-        // Chunks of an odd length, as a source may give them.
+        // Chunks of an odd length, which a source may deliver.
         let taken = most.min(1001).min(self.requests.len() - self.at);
         into.extend_from_slice(&self.requests[self.at..self.at + taken]);
         self.at += taken;
@@ -53,7 +53,7 @@ fn simulate(requests: &[Request], rules: &Rules) -> Outcome {
     run_with(&open, rules, &build, &mut Progress::new("", true)).unwrap()
 }
 
-/// Least recently used, and its kin that evicts what is needed last: slow, by scanning.
+/// LRU, and the variant that evicts the item needed last; both slow, because they scan.
 struct Scanning {
     capacity: u64,
     /// Size, last use, next use.
@@ -128,11 +128,11 @@ fn counts(outcome: &Outcome, at: usize) -> Counts {
     outcome.cells[at].run.as_ref().unwrap().counts
 }
 
-/// What the documentation says, request by request, with LRU as a plain list.
+/// The documented behaviour, request by request, with LRU as a plain list.
 fn naive(requests: &[Request], capacity: u64, rules: &Rules, unit: Unit) -> Counts {
     let obey = rules.ops != Some(OpsRule::Ignore);
     let mut counts = Counts::default();
-    // From the least to the most recently used: key, charge, expiry.
+    // From the least to the most recently used: key, charged size, expiry.
     let mut list: Vec<(u64, u64, Option<u64>)> = Vec::new();
     let mut ttls: HashMap<u64, u32> = HashMap::new();
     let warmup = match rules.warmup {
@@ -207,7 +207,8 @@ fn some_requests() -> impl Strategy<Value = Vec<Request>> {
             requests.push(Request {
                 key: key * key * 7919,
                 time_s,
-                // Of one size per key, so that what a longer item pushes out is no matter of the policy's.
+                // One size per key where items never expire, because the choice of victims of a growing item is left
+                // to the policy.
                 value_bytes: if ttl_s == 3 { value_bytes } else { key as u32 },
                 ttl_s: if ttl_s < 6 { 0 } else { ttl_s },
                 penalty_us: penalty * 1000,
@@ -250,8 +251,7 @@ proptest! {
         let outcome = simulate(&requests, &rules);
         let found = counts(&outcome, 0);
         let all_warmup = outcome.warmup_requests >= requests.len() as u64;
-        // With items in bytes that change, what an item's growth pushes out of itself is counted
-        // differently.
+        // With items in bytes that change their size, the evictions caused by the growth are counted differently.
         let expected = if all_warmup { Counts::default() } else { expected };
         let expected = Counts { evictions: found.evictions, ..expected };
         prop_assert_eq!(found, expected);
@@ -295,7 +295,7 @@ proptest! {
     }
 }
 
-/// Zipf-like keys by inversion of a power law; 32-bit steps of a linear generator.
+/// Zipf-like keys by inversion of a power law, from a 32-bit linear congruential generator.
 fn skewed(requests: usize, keys: u64, value_bytes: impl Fn(u64) -> u32) -> Vec<Request> {
     let mut state = 7u64;
     (0..requests)
@@ -404,7 +404,7 @@ fn what_cannot_be_is_refused_in_one_line() {
 fn the_real_cache_comes_near_lru_and_says_where_it_is_too_small() {
     let requests = skewed(120_000, 40_000, |key| 200 + (key % 1000) as u32);
     let rules = rules(&["lru", "larder"], &["2m", "16m"]);
-    // LRU by scanning is slow; what it keeps is found by the hit ratio of an item-sized one.
+    // LRU by scanning is slow, so its result is compared by the hit ratio in items.
     let outcome = simulate(&requests, &Rules { policies: vec!["larder".to_owned()], ..rules });
     assert_eq!(outcome.cells[0].run.as_ref().unwrap_err(), "too small");
     let larder = counts(&outcome, 1);
@@ -458,7 +458,7 @@ fn the_real_cache_obeys_operations_and_times_up_to_values_of_a_mebibyte() {
     }
     let rules = Rules { ttls: true, ..rules(&["larder"], &["12m"]) };
     let counts = counts(&simulate(&requests, &rules), 0);
-    // Each round's delete is followed by counting only, so every get but a fill misses.
+    // Only counting commands follow the delete of each round, so every get misses except after a fill.
     assert_eq!((counts.gets, counts.hits), (240, 0));
     let set = |time_s, op| Request {
         key: 9,

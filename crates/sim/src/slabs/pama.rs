@@ -66,16 +66,6 @@ impl Pama {
         let values = Values::new(groups, settings.m + 1, settings.window, settings.rollover);
         Ok(Pama { settings, values, filters_due: false })
     }
-
-    /// The value that a group would lose with its candidate slab.
-    pub fn outgoing(&self, group: usize) -> f64 {
-        self.values.outgoing(group)
-    }
-
-    /// The value that a group would gain by one more slab.
-    pub fn incoming(&self, group: usize) -> f64 {
-        self.values.incoming(group)
-    }
 }
 
 fn subclasses(settings: &PamaSettings) -> usize {

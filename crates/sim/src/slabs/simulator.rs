@@ -153,13 +153,15 @@ impl Simulator {
         })
     }
 
-    /// The cache, for inspection.
-    pub fn store(&self) -> &Store {
+    /// The cache, for tests.
+    #[cfg(test)]
+    pub(super) fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The counts so far.
-    pub fn totals(&self) -> &Totals {
+    /// The counts so far, for tests.
+    #[cfg(test)]
+    pub(super) fn totals(&self) -> &Totals {
         &self.totals
     }
 

@@ -10,7 +10,7 @@ use super::write::{Writer, format_by_name, lost};
 use super::{Format, Options, Sampled, format_of, open};
 use crate::{Fields, Op, Request, Source, SourceError};
 
-/// A folder and a file in it.
+/// Creates a folder with a file in it.
 fn file(name: &str, octets: &[u8]) -> (TempDir, PathBuf) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join(name);
@@ -18,7 +18,7 @@ fn file(name: &str, octets: &[u8]) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Everything that a source delivers, and how it ended.
+/// Everything that a source delivers, and the error that ended it, if any.
 fn drain(source: &mut dyn Source, most: usize) -> (Vec<Request>, Option<SourceError>) {
     let mut all = Vec::new();
     loop {
@@ -98,7 +98,7 @@ prop_compose! {
     }
 }
 
-/// Requests whose times begin at 0 and rise, as any trace delivers them.
+/// Requests whose times start at 0 and do not decrease, as any trace delivers them.
 fn any_requests(most: usize) -> impl Strategy<Value = Vec<Request>> {
     prop::collection::vec(any_request(), 1..most).prop_map(|mut requests| {
         requests.sort_by_key(|request| request.time_s);
@@ -108,7 +108,7 @@ fn any_requests(most: usize) -> impl Strategy<Value = Vec<Request>> {
     })
 }
 
-/// What is left of a request in a format.
+/// The part of a request that a format can store.
 fn kept(request: &Request, format: Format, fields: Fields) -> Request {
     match format {
         Format::Keys => Request { key: request.key, ..Request::default() },
@@ -175,7 +175,7 @@ proptest! {
             prop_assert!(source.notices().is_empty());
             prop_assert!(source.done_ratio().unwrap() > 0.999);
         }
-        // Nothing but the four files is left.
+        // Only the four files remain.
         prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), FORMATS.len());
     }
 
@@ -313,7 +313,7 @@ fn a_sample_has_its_share_of_the_keys_and_depends_on_the_seed() {
         keys(&drain(&mut Sampled::new(source, 0.1, seed).unwrap(), 1000).0)
     };
     let one = sample(1);
-    // 10000 are expected, with a deviation of 95.
+    // 10000 are expected, with a standard deviation of 95.
     assert!((9_600..10_400).contains(&one.len()), "{}", one.len());
     assert_eq!(one, sample(1));
     assert_ne!(one, sample(2));
@@ -451,7 +451,7 @@ fn a_key_is_its_number_or_a_hash_of_its_text() {
     assert_eq!((found[0], found[2]), (7, u64::MAX));
     assert_eq!(found[1], found[5]);
     assert_eq!(found.iter().collect::<HashSet<_>>().len(), 5);
-    // The hash is a promise: figures of different runs are compared by key.
+    // The hash must never change, because figures of different runs are compared by key.
     let text = super::key::KeyReader::new();
     assert_eq!(text.read(b"user:1"), found[4]);
 }

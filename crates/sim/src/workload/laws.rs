@@ -45,7 +45,7 @@ impl Zipfian {
 impl Keys for Zipfian {
     #[inline]
     fn choose(&mut self, rng: &mut Rng) -> Choice {
-        known(self.spread.apply(self.zipf.draw(rng)))
+        known(self.spread.apply(self.zipf.sample(rng)))
     }
 }
 
@@ -91,9 +91,9 @@ impl Hotspot {
 impl Keys for Hotspot {
     #[inline]
     fn choose(&mut self, rng: &mut Rng) -> Choice {
-        let hot = rng.draw() < self.hot_below || self.cold == 0;
+        let hot = rng.next() < self.hot_below || self.cold == 0;
         let (from, width) = if hot { (0, self.hot) } else { (self.hot, self.cold) };
-        known(self.spread.apply(from + below(rng.draw(), width)))
+        known(self.spread.apply(from + below(rng.next(), width)))
     }
 }
 
@@ -129,7 +129,7 @@ impl Latest {
 impl Keys for Latest {
     #[inline]
     fn choose(&mut self, rng: &mut Rng) -> Choice {
-        if rng.draw() < self.insert_below {
+        if rng.next() < self.insert_below {
             let key = self.keys;
             self.keys += 1;
             if self.keys > self.ranks {
@@ -138,7 +138,7 @@ impl Keys for Latest {
             return Choice { key, new: true };
         }
         loop {
-            let rank = self.zipf.draw(rng);
+            let rank = self.zipf.sample(rng);
             if rank < self.keys {
                 return known(self.keys - 1 - rank);
             }
@@ -166,7 +166,7 @@ impl Mix {
 impl Keys for Mix {
     #[inline]
     fn choose(&mut self, rng: &mut Rng) -> Choice {
-        if rng.draw() < self.one_time_below {
+        if rng.next() < self.one_time_below {
             self.next += 1;
             return Choice { key: self.next - 1, new: true };
         }
@@ -238,7 +238,7 @@ impl Drift {
 impl Keys for Drift {
     #[inline]
     fn choose(&mut self, rng: &mut Rng) -> Choice {
-        let rank = self.zipfian.zipf.draw(rng);
+        let rank = self.zipfian.zipf.sample(rng);
         known(self.zipfian.spread.apply(self.holder(rank)))
     }
 

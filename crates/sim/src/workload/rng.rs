@@ -14,7 +14,7 @@ impl Rng {
 
     /// 64 random bits.
     #[inline]
-    pub(super) fn draw(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         let s = &mut self.0;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
         let t = s[1] << 17;
@@ -30,7 +30,7 @@ impl Rng {
     /// A random number below `n`. The probabilities are equal to within `n` / 2^64.
     #[inline]
     pub(super) fn below(&mut self, n: u64) -> u64 {
-        below(self.draw(), n)
+        below(self.next(), n)
     }
 }
 

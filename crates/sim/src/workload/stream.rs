@@ -83,7 +83,7 @@ impl<K: Keys> Stream<K> {
     #[inline]
     fn request(&mut self, within: u64) -> Request {
         let Choice { key, new } = self.keys.choose(&mut self.rng);
-        let lot = self.rng.draw() >> 32;
+        let lot = self.rng.next() >> 32;
         let drawn = usize::from(lot >= self.get_below) + usize::from(lot >= self.delete_below);
         let op = if new { Op::Set } else { [Op::Get, Op::Delete, Op::Set][drawn] };
         self.attributes.request(key, self.clock.at(within) as u32, op)

@@ -1,4 +1,5 @@
-//! Each law against its exact distribution. Seeds are fixed: a test either always holds or never.
+//! Compares each law with its exact distribution. The seeds are fixed, so a test either always passes or always
+//! fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,7 @@ fn all(words: &str) -> Vec<Request> {
     requests
 }
 
-/// How far counts are from what is expected: chi-square in standard deviations from its mean.
+/// The deviation of counts from their expected values: chi-square in standard deviations from its mean.
 fn chi_square_deviation(counts: &[u64], probabilities: &[f64]) -> f64 {
     let total: u64 = counts.iter().sum();
     let sum: f64 = counts
@@ -40,8 +41,8 @@ fn chi_square_deviation(counts: &[u64], probabilities: &[f64]) -> f64 {
     (sum - freedom) / (2.0 * freedom).sqrt()
 }
 
-/// The largest distance between the values' distribution and the exact one, times the root of their number
-/// (Kolmogorov; above 1.95 once in a thousand).
+/// The largest distance between the distribution of the values and the exact one, times the square root of their
+/// number (Kolmogorov; above 1.95 once in a thousand).
 fn kolmogorov(mut values: Vec<f64>, exact: impl Fn(f64) -> f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let n = values.len() as f64;
@@ -49,7 +50,7 @@ fn kolmogorov(mut values: Vec<f64>, exact: impl Fn(f64) -> f64) -> f64 {
         *below += run.len();
         Some((run[0], *below as f64 / n))
     });
-    // Both at the value itself: the laws that are tested are discrete.
+    // Both sides of the value are compared, because the tested laws are discrete.
     runs.map(|(value, share)| (share - exact(value)).abs()).fold(0.0, f64::max) * n.sqrt()
 }
 
@@ -60,7 +61,7 @@ fn zipf_naive(n: u64, theta: f64) -> Vec<f64> {
     weights.iter().map(|weight| weight / sum).collect()
 }
 
-/// Probabilities and counts in bins that each expect enough draws.
+/// Probabilities and counts in bins with enough expected samples.
 fn binned(counts: &[u64], probabilities: &[f64]) -> (Vec<u64>, Vec<f64>) {
     let total: u64 = counts.iter().sum();
     let (mut c, mut p) = (vec![0], vec![0.0]);
@@ -87,7 +88,7 @@ fn zipf_follows_its_law_for_small_and_large_numbers_of_ranks() {
             let zipf = Zipf::new(n, theta);
             let mut rng = Rng::new(n);
             let mut counts = vec![0u64; n as usize];
-            (0..400_000).for_each(|_| counts[zipf.draw(&mut rng) as usize] += 1);
+            (0..400_000).for_each(|_| counts[zipf.sample(&mut rng) as usize] += 1);
             let (counts, probabilities) = binned(&counts, &zipf_naive(n, theta));
             let deviation = chi_square_deviation(&counts, &probabilities);
             assert!(deviation.abs() < 4.5, "n={n} theta={theta}: {deviation} standard deviations");
@@ -101,7 +102,7 @@ fn zipf_over_ranks_that_no_table_could_hold_has_the_share_of_the_integral() {
     let zipf = Zipf::new(n, theta);
     let mut rng = Rng::new(3);
     let draws = 400_000;
-    let below = (0..draws).filter(|_| zipf.draw(&mut rng) < 1 << 20).count() as f64 / f64::from(draws);
+    let below = (0..draws).filter(|_| zipf.sample(&mut rng) < 1 << 20).count() as f64 / f64::from(draws);
     let harmonic = |n: f64| n.ln() + 0.577_215_664_901_532_9;
     let expected = harmonic((1u64 << 20) as f64) / harmonic(n as f64);
     assert!((below - expected).abs() < 0.003, "{below} for {expected}");
@@ -115,12 +116,12 @@ proptest! {
         let zipf = Zipf::new(n, theta);
         let mut rng = Rng::new(seed);
         let mut counts = vec![0u64; n as usize];
-        (0..20_000).for_each(|_| counts[zipf.draw(&mut rng) as usize] += 1);
+        (0..20_000).for_each(|_| counts[zipf.sample(&mut rng) as usize] += 1);
         let (mut drawn, mut exact) = (0.0, 0.0);
         for (count, p) in counts.iter().zip(zipf_naive(n, theta)) {
             drawn += *count as f64 / 20_000.0;
             exact += p;
-            // Kolmogorov: 2.8 / sqrt(20,000) is passed by once in three million.
+            // Kolmogorov: 2.8 / sqrt(20,000) is exceeded once in three million.
             prop_assert!((drawn - exact).abs() < 0.02, "{} for {}", drawn, exact);
         }
     }
@@ -139,7 +140,7 @@ proptest! {
         prop_assume!(sum > 0.1);
         let alias = Alias::new(&weights);
         let mut counts = vec![0u64; weights.len()];
-        // Evenly spaced bits are drawn without chance.
+        // Evenly spaced bits sample without randomness.
         let draws = 1u64 << 16;
         (0..draws).for_each(|at| counts[alias.pick(at << 48 | 1 << 47)] += 1);
         for (count, weight) in counts.iter().zip(&weights) {
@@ -189,7 +190,7 @@ proptest! {
     }
 }
 
-/// A quantile function by tail and probability, and its name.
+/// A quantile function by tail and probability, with its name.
 type Quantile<'a> = (&'a dyn Fn(Tail, f64) -> f64, &'a str);
 
 /// Workloads with arbitrary parameters.
@@ -300,7 +301,7 @@ fn latest_is_zipfian_by_recency_and_inserts_its_share() {
     }
     assert!((f64::from(inserts) / 400_000.0 - 0.05).abs() < 0.002);
     assert!(counts.iter().sum::<u64>() < reads, "older keys are read as well");
-    // Of the thousand youngest, whatever the number of keys: the law cut off there.
+    // The law of the thousand youngest keys, cut off there, for any number of keys.
     let (c, p) = binned(&counts, &zipf_naive(1_000, 0.8));
     assert!(chi_square_deviation(&c, &p).abs() < 4.0);
 }
@@ -391,7 +392,7 @@ fn a_key_has_the_same_attributes_at_every_request() {
     }
 }
 
-/// One request per key, so that attributes are drawn evenly.
+/// One request per key, so that attributes are sampled evenly.
 fn each_key(words: &str) -> Vec<Request> {
     let requests = all(&format!("mix:keys=1,one-time=1,requests=200k,{words}"));
     assert_eq!(requests.last().unwrap().key, 200_000);

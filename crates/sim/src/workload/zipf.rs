@@ -60,13 +60,13 @@ impl Zipf {
 
     /// A rank, counted from 0.
     #[inline]
-    pub(super) fn draw(&self, rng: &mut Rng) -> u64 {
+    pub(super) fn sample(&self, rng: &mut Rng) -> u64 {
         loop {
-            let run = self.runs[self.steps.pick(rng.draw())];
-            let product = rng.draw() as u128 * run.width as u128;
+            let run = self.runs[self.steps.pick(rng.next())];
+            let product = rng.next() as u128 * run.width as u128;
             let rank = run.first + (product >> 64) as u64;
-            let lot = product as u64;
-            if lot <= run.taken_below || self.taken(rank, run.first, lot) {
+            let random = product as u64;
+            if random <= run.taken_below || self.taken(rank, run.first, random) {
                 return rank - 1;
             }
         }
@@ -74,8 +74,8 @@ impl Zipf {
 
     /// Whether the random bits fall below the rank's part of the step's height.
     #[cold]
-    fn taken(&self, rank: u64, first: u64, lot: u64) -> bool {
-        lot < super::rng::threshold(relative(rank, first, self.theta))
+    fn taken(&self, rank: u64, first: u64, random: u64) -> bool {
+        random < super::rng::threshold(relative(rank, first, self.theta))
     }
 }
 

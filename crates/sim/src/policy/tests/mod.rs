@@ -1,4 +1,4 @@
-//! Every policy against a slow twin that is written straight from the paper, on random streams.
+//! Compares every policy with a slow twin, written directly from the paper, on random streams.
 
 mod parts;
 mod twins;
@@ -14,11 +14,11 @@ use super::lhd_classes::Classes;
 use super::{Access, NAMES, Policy, build};
 use twins_ranked::LhdTwin;
 
-/// A cache that is easy to believe.
+/// A slow cache that is easy to verify.
 trait Twin {
     fn access(&mut self, access: &Access) -> bool;
     fn remove(&mut self, id: u32);
-    /// Identifiers and sizes of what is there.
+    /// Key numbers and sizes of the stored items.
     fn resident(&self) -> Vec<(u32, u32)>;
 }
 
@@ -52,14 +52,14 @@ enum Step {
     Remove(u32),
 }
 
-/// Streams over `keys` keys of which low numbers are more popular; sizes up to `size_max`, each key's own but
-/// for one access in eight; one step in ten removes.
+/// Streams over `keys` keys of which low numbers are more popular. Sizes are at most `size_max` and constant per key
+/// except in one access in eight. One step in ten is a removal.
 fn steps(keys: u32, size_max: u32) -> impl Strategy<Value = Vec<Step>> {
     let one = (0..10u32, 0..keys, 0..keys, 0..8u32, 0..=size_max, 0..20u32);
-    prop::collection::vec(one, 1..500).prop_map(move |lots| {
+    prop::collection::vec(one, 1..500).prop_map(move |random| {
         let mut time_s = 0;
         let mut steps: Vec<Step> = Vec::new();
-        for (what, id, other, resized, size, pause) in lots {
+        for (what, id, other, resized, size, pause) in random {
             let id = id.min(other);
             time_s += pause.saturating_sub(15);
             if what == 0 && size_max > 1 {

@@ -1,4 +1,4 @@
-//! The parts under the policies: lists, heap, urn, sketch, LHD's densities.
+//! Tests of the structures below the policies: lists, heap, sample set, sketch, LHD's densities.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -184,11 +184,11 @@ fn a_longer_step_of_age_makes_all_ages_smaller_and_keeps_what_was_learnt() {
         classes.count_eviction(64, 40);
     }
     assert_eq!(classes.coarse(40), 40);
-    // 16 items for 0.64 steps: a step is 32 requests from here on.
+    // 16 items need 0.64 steps: from here on a step is 32 requests.
     classes.reconfigure(16, 5);
     assert_eq!(classes.coarse(40), 1);
     assert_eq!(classes.coarse(1 << 30), 63);
-    // Hits at age 8 are in step 0 now, evictions at 40 in step 1: a hit for 1 + 2 steps of two items.
+    // Hits at age 8 are now in step 0, evictions at age 40 in step 1: one hit for the 1 + 2 steps of two items.
     let density = classes.density(64, 0);
     assert!((density - 1.0 / 3.0).abs() < 1e-3, "{density}");
     assert_eq!(classes.density(64, 1), 0.0);

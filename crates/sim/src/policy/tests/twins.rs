@@ -1,10 +1,10 @@
-//! Twins of the policies that are made of queues. Each queue is a `Vec`, its newest item first; all is looked
-//! for from the beginning.
+//! Twins of the policies that consist of queues. Each queue is a `Vec` with the newest item first, and every search
+//! starts at the beginning.
 
 use super::Twin;
 use crate::policy::Access;
 
-/// An item in a queue, with all that any of the policies keeps.
+/// An item in a queue, with the data of all policies.
 #[derive(Clone)]
 pub(super) struct Item {
     pub(super) id: u32,
@@ -16,7 +16,7 @@ pub(super) struct Item {
 
 pub(super) type Queue = Vec<Item>;
 
-/// Queues in a row; the first `resident` hold items, the others ghosts.
+/// A row of queues. The first `resident` queues hold items, the others ghosts.
 pub(super) struct Queues<P> {
     pub(super) capacity: u64,
     pub(super) queues: Vec<Queue>,
@@ -24,7 +24,7 @@ pub(super) struct Queues<P> {
     pub(super) policy: P,
 }
 
-/// What a policy does with its queues.
+/// The rules by which a policy uses its queues.
 pub(super) trait Rules: Sized {
     fn hit(queues: &mut Queues<Self>, queue: usize, position: usize, access: &Access);
     fn miss(queues: &mut Queues<Self>, ghost: Option<(usize, usize)>, access: &Access);
@@ -59,7 +59,7 @@ impl<P> Queues<P> {
         self.queues[to].insert(0, item);
     }
 
-    /// The oldest of a queue goes to the head of another.
+    /// Moves the oldest item of a queue to the head of another.
     pub(super) fn pass(&mut self, from: usize, to: usize) {
         self.relink(from, self.queues[from].len() - 1, to);
     }
@@ -158,8 +158,8 @@ pub(super) fn fifo(capacity: u64) -> Box<dyn Twin> {
     Queues::boxed(capacity, 1, 1, Fifo)
 }
 
-/// A ring in an array with a hand, the newest just behind the hand: written the other way round than the
-/// policy, which moves items.
+/// A ring in an array with a hand; the newest item is just behind the hand. The policy moves items instead of the
+/// hand.
 struct Clock {
     capacity: u64,
     ring: Vec<(u32, u32, bool)>,
@@ -217,7 +217,7 @@ pub(super) fn clock(capacity: u64) -> Box<dyn Twin> {
     Box::new(Clock { capacity, ring: Vec::new(), hand: 0 })
 }
 
-/// The hand is how many items are older than the one it points at.
+/// `hand` is the number of items that are older than the one under the hand.
 struct Sieve {
     hand: usize,
 }
@@ -238,7 +238,7 @@ impl Rules for Sieve {
             let position = q.queues[0].len() - 1 - q.policy.hand;
             if q.queues[0][position].uses == 0 {
                 q.queues[0].remove(position);
-                // The hand has got to the head if nothing is newer, and starts again at the tail then.
+                // The hand is at the head if no item is newer, and then starts again at the tail.
                 if position == 0 {
                     q.policy.hand = 0;
                 }

@@ -1,4 +1,4 @@
-//! Twins of the policies that remember keys, and of W-TinyLFU, from the same queues.
+//! Twins of the policies that remember keys, and of W-TinyLFU, made of the same queues.
 
 use super::Twin;
 use super::twins::{Queues, Rules, sum};
@@ -147,8 +147,8 @@ pub(super) fn s3_fifo(capacity: u64) -> Box<dyn Twin> {
     Queues::boxed(capacity, 3, 2, S3Fifo { has_evicted: false })
 }
 
-/// 0 = window, 1 = probation, 2 = protected. The sketch is the policy's own, held to an exact count in its
-/// own tests.
+/// 0 = window, 1 = probation, 2 = protected. The sketch is the policy's own; its own tests compare it with an exact
+/// count.
 struct TinyLfu {
     sketch: Sketch,
 }

@@ -1,4 +1,4 @@
-//! A twin of LIRS: the paper's stack and queue as two `Vec`s of keys, and what is known about each key.
+//! A twin of LIRS: the paper's stack and queue as two `Vec`s of keys, and the state of each key.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ struct Block {
 struct Lirs {
     capacity: u64,
     blocks: BTreeMap<u32, Block>,
-    /// The bottom first.
+    /// Bottom first.
     stack: Vec<u32>,
-    /// The next to leave first.
+    /// First to be evicted first.
     queue: Vec<u32>,
-    /// The first that left first.
+    /// Oldest ghost first.
     left: Vec<u32>,
 }
 

@@ -1,5 +1,5 @@
-//! Twins of the policies that rank items or sample them. Items are in one `Vec`; the least is looked for in
-//! all of it.
+//! Twins of the policies that rank or sample items. The items are in one `Vec`, and the least rank is found by
+//! scanning it.
 
 use super::Twin;
 use crate::mix::SplitMix;
@@ -17,20 +17,19 @@ struct Item {
     next: u64,
 }
 
-/// What a policy thinks of its items.
+/// The ranking of a policy.
 struct Ranked<P> {
     capacity: u64,
-    /// In the order that samples are drawn by: a new item goes to the end, the last takes the place of one
-    /// that leaves.
+    /// In the order of sampling: a new item goes to the end, and the last item takes the position of a removed one.
     items: Vec<Item>,
     now: u64,
     policy: P,
 }
 
 trait Rules {
-    /// An item was put in or used.
+    /// An item was stored or used.
     fn touched(&mut self, item: &mut Item);
-    /// The place of the one to leave.
+    /// The position of the victim.
     fn victim(&mut self, items: &[Item], now: u64) -> usize;
 }
 
@@ -95,7 +94,7 @@ impl<P: Rules> Twin for Ranked<P> {
     }
 }
 
-/// The place of the item of least key.
+/// The position of the item with the least key.
 fn least<K: PartialOrd>(items: &[Item], key: impl Fn(&Item) -> K) -> usize {
     let mut position = 0;
     for other in 1..items.len() {
@@ -151,7 +150,7 @@ pub(super) fn belady(capacity: u64) -> Box<dyn Twin> {
     Ranked::boxed(capacity, Belady)
 }
 
-/// The pool as Redis writes it down: 16 places, filled from the left, the most idle on the right.
+/// The pool as Redis keeps it: 16 positions, filled from the left, the most idle item on the right.
 struct Redis {
     rng: SplitMix,
     pool: [Option<(u64, u32)>; 16],
@@ -220,7 +219,7 @@ struct Tag {
     explorer: Option<u32>,
 }
 
-/// LHD with everything but the classes (which have their own tests) done anew.
+/// LHD without the classes, which have tests of their own.
 pub(super) struct LhdTwin {
     capacity: u64,
     rng: SplitMix,
@@ -228,7 +227,7 @@ pub(super) struct LhdTwin {
     classes: Classes,
     every: u64,
     now: u64,
-    /// The keys that came with a poor rank, the oldest first; at most 8.
+    /// The keys stored with a low density, the oldest first; at most 8.
     admitted: Vec<u32>,
     victims: f32,
     budget: i64,
@@ -263,7 +262,7 @@ impl LhdTwin {
             let samples = if self.now / self.every > 50 { 32 } else { 8 };
             let mut looked_at: Vec<usize> =
                 (0..samples).map(|_| self.rng.below(self.tags.len() as u32) as usize).collect();
-            // The policy keeps these in a ring of 8, and looks from its first place on.
+            // The policy keeps these in a ring of 8 and scans it from its first position.
             let mut ring = self.admitted.clone();
             let turned = ring.len().saturating_sub(8);
             ring.drain(..turned);

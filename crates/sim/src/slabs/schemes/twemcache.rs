@@ -9,13 +9,13 @@ use crate::slabs::store::Store;
 /// itself, one of its own items is evicted.
 pub(super) struct Twemcache {
     seed: u64,
-    draws: u64,
+    samples: u64,
 }
 
 impl Twemcache {
     /// A scheme whose random numbers start from `seed`.
     pub(super) fn new(seed: u64) -> Twemcache {
-        Twemcache { seed: hash_of(seed), draws: 0 }
+        Twemcache { seed: hash_of(seed), samples: 0 }
     }
 }
 
@@ -24,8 +24,8 @@ impl Scheme for Twemcache {
 
     fn donor(&mut self, _: usize, store: &Store) -> Option<usize> {
         let owners = store.slabs().iter().filter(|&&slabs| slabs > 0).count() as u64;
-        self.draws += 1;
-        let random = hash_of(self.seed ^ self.draws).checked_rem(owners)?;
+        self.samples += 1;
+        let random = hash_of(self.seed ^ self.samples).checked_rem(owners)?;
         let owner = store.slabs().iter().enumerate().filter(|&(_, &slabs)| slabs > 0).nth(random as usize);
         owner.map(|(group, _)| group)
     }

@@ -1,4 +1,4 @@
-//! Bloom filters: never a false negative, few false positives; the removal filter; rebuilding.
+//! Tests of the Bloom filters: no false negatives, few false positives, the removal filter, and rebuilding.
 
 use proptest::prelude::*;
 
@@ -37,7 +37,7 @@ fn a_removed_item_is_in_no_segment_until_it_enters_one_again() {
     filters.remove(6);
     assert_eq!((filters.judge(1..=1, 5), filters.judge(1..=1, 6)), (None, None));
     filters.enter(1, 5);
-    // The removal filter was cleared, so the other one is believed to be there as well, as in the paper.
+    // The removal filter was cleared, so the other key counts as a member as well, as in the paper.
     assert_eq!((filters.judge(1..=1, 5), filters.judge(1..=1, 6)), (Some(1), Some(1)));
 }
 

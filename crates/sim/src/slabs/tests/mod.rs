@@ -1,4 +1,4 @@
-//! Every fast structure against a slow one that defines the answer.
+//! Compares every fast structure with a slow one that defines the result.
 
 mod filters;
 mod run;

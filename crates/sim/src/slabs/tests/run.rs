@@ -1,4 +1,4 @@
-//! Runs: the same answer for any number of threads, passes, errors.
+//! Tests of runs: equal results for any number of threads, several passes, errors.
 
 use super::super::*;
 use super::sample::Sample;

@@ -35,7 +35,7 @@ impl Sample {
     }
 }
 
-/// The GET of a key, with the size and penalty that belong to it.
+/// The GET of a key, with the key's size and penalty.
 pub(super) fn get(key: u64) -> Request {
     let mut state = key.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5851_f42d_4c95_7f2d;
     Request {

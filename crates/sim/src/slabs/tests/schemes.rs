@@ -1,4 +1,4 @@
-//! What each scheme is known for, on caches of a few slabs.
+//! Tests of each scheme's characteristic behaviour on caches of a few slabs.
 
 use super::super::*;
 use super::twin::settings;
@@ -52,7 +52,7 @@ fn a_static_class_keeps_what_it_got_first() {
     let mut cache = simulator("static", 2, |_| {});
     (0..8).for_each(|key| cache.request(&get(key, 60, 1000)));
     assert_eq!(cache.store().slabs(), [2, 0, 0]);
-    // The first slab of a class is granted whatever happens; a second is not.
+    // The first slab of a class is always granted, a second is not.
     (100..110).for_each(|key| cache.request(&get(key, 200, 1000)));
     assert_eq!(cache.store().slabs(), [1, 0, 1]);
     assert_eq!(cache.totals().slabs_moved, 1);
@@ -99,7 +99,7 @@ fn twemcache_moves_a_slab_with_most_misses_and_favours_nobody() {
     assert!(cache.totals().slabs_moved > 500);
 }
 
-/// Cheap items that come round too late in one class, dear ones that come round too late in another.
+/// Cheap items that are reused too late in one class, and expensive ones in another.
 fn two_loops(cache: &mut Simulator) {
     for at in 0..20_000_u64 {
         cache.request(&get(at % 12, 60, 2_000));
@@ -113,7 +113,7 @@ fn pama_gives_room_to_the_dear_ones() {
     let mut fixed = simulator("static", 4, |_| {});
     two_loops(&mut pama);
     two_loops(&mut fixed);
-    // Twelve dear items need three of the four slabs.
+    // Twelve expensive items need three of the four slabs.
     assert_eq!(pama.store().slabs()[4], 3, "{:?}", pama.store().slabs());
     assert!(pama.totals().service_us * 2 < fixed.totals().service_us);
 }

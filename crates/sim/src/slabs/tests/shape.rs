@@ -1,4 +1,4 @@
-//! The orderings of PAMA's evaluation on a sample with ETC's sizes, and the Bloom filters against exact
+//! Checks the orderings of PAMA's evaluation on a sample with ETC's sizes, and the Bloom filters against exact
 //! tracking.
 
 use super::super::*;

@@ -1,11 +1,11 @@
-//! The stack against vectors: residents and ghosts in order, zones by counting.
+//! Compares the stack with vectors: residents and ghosts in order, and zones by counting.
 
 use proptest::prelude::*;
 
 use super::super::nodes::{NONE, Node, Nodes};
 use super::super::stack::{Stack, StackPosition};
 
-/// The stack as two vectors, top first.
+/// The stack as two vectors, with the top first.
 #[derive(Default)]
 struct Slow {
     residents: Vec<u64>,

@@ -1,5 +1,4 @@
-//! The whole simulator against a slow twin: vectors for stacks, a log of requests for values, no Bloom
-//! filters.
+//! Compares the whole simulator with a slow twin: vectors for stacks, a log of requests for values, no Bloom filters.
 
 use proptest::prelude::*;
 
@@ -7,7 +6,7 @@ use super::super::*;
 use crate::mix::hash_of;
 use crate::{Op, PENALTY_UNKNOWN_US, Request};
 
-/// What tests have in common.
+/// The settings shared by the tests.
 pub(super) fn settings(slab_bytes: u64, burst: Option<Burst>) -> Settings {
     Settings {
         classes: SlabClasses::new(slab_bytes, 2.0, None).unwrap(),
@@ -41,7 +40,7 @@ struct Group {
     ghosts: Vec<Entry>,
 }
 
-/// A request for an item in a segment: depth 0 is S_0, -1 is G_0.
+/// A request for an item in a segment. Depth 0 is S_0, depth -1 is G_0.
 #[derive(Clone, Copy)]
 struct Logged {
     window: u64,
@@ -240,8 +239,8 @@ impl Twin {
         match self.name {
             "twemcache" => {
                 self.drawn += 1;
-                let lot = hash_of(hash_of(self.settings.scheme.seed) ^ self.drawn);
-                owners.get((lot % owners.len() as u64) as usize).copied()
+                let random = hash_of(hash_of(self.settings.scheme.seed) ^ self.drawn);
+                owners.get((random % owners.len() as u64) as usize).copied()
             }
             "age" => {
                 let age = |group: usize| self.groups[group].residents.last().map(|e| self.clock - e.used);
@@ -403,7 +402,7 @@ fn a_request() -> impl Strategy<Value = Request> {
     let size = prop_oneof![8 => 1_u32..64, 4 => 65_u32..128, 3 => 129_u32..256, 1 => Just(300_u32)];
     let penalty = prop::sample::select(vec![0, 500, 1_000, 1_001, 40_000, 700_000, 3_000_000, 6_000_000]);
     (op, 0_u64..60, size, penalty, 0_u32..40).prop_map(|(op, key, size, penalty, ttl)| {
-        // Most requests for a key agree in size and penalty, as in a trace.
+        // Most requests for a key have the same size and penalty, as in a trace.
         let (size, penalty) = match key % 4 {
             0 => (size, penalty),
             1 => (20, 500),

@@ -36,7 +36,7 @@ impl Source for Given {
     }
 }
 
-/// Requests with times that never fall.
+/// Requests whose times do not decrease.
 fn any_requests() -> impl Strategy<Value = Vec<Request>> {
     let one = (0..60u64, 0..3u32, 1..5000u32, 0..40u16);
     (prop::collection::vec(one, 1..400), 0..2000u32).prop_map(|(requests, factor)| {
@@ -110,7 +110,7 @@ fn too_many_keys_are_estimated_within_some_percent() {
     }
     let counts = table.counts_falling();
     assert!(!table.is_exact() && counts.len() <= 4_000);
-    // A key that stays has all of its requests.
+    // A key that is kept has all of its requests.
     assert!(counts.iter().all(|&count| count == 4));
     let estimate = counts.len() as f64 * table.scale();
     assert!((estimate / 50_000.0 - 1.0).abs() < 0.08, "{estimate}");
