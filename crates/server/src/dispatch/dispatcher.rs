@@ -16,7 +16,7 @@ use super::operation::{Get, Operation};
 use super::outcome::Outcome;
 use super::output::{OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
 use super::progress::{Busy, Receiving};
-use super::protocols::{self, ClientTime, Command, GetForm, Login, UPLOAD_END};
+use super::protocols::{self, ClientTime, Command, GetForm, KeyReply, Login, UPLOAD_END};
 use super::state::ServerState;
 use crate::io::{ConnectionId, Peer, Ready, Service, Transport};
 use crate::latency::{Class, WorkerLatency};
@@ -365,9 +365,8 @@ impl Dispatcher {
         let touch = read.exptime.map(|exptime| ClientTime::now(self.executor.clock()).expiry(exptime));
         let get = Get { key: op.key, hash: op.hash, with_cas: read.with_cas, touch };
         let Connection { output, progress, .. } = connection;
-        let is_answered = self
-            .executor
-            .get(progress, &get, hint, |outcome| read.form.compose(output, get.key, read.is_last, outcome));
+        let reply = KeyReply { form: read.form, output, key: op.key, is_last: read.is_last };
+        let is_answered = self.executor.get(progress, &get, hint, reply);
         if !is_answered {
             return Progressed::Waits;
         }

@@ -4,7 +4,7 @@ use super::Executor;
 use super::flash::Looked;
 use crate::dispatch::operation::{Create, Get, Need, Read, Recache, ValueWanted};
 use crate::dispatch::outcome::{
-    FoundItem, GetOutcome, ItemDescription, ItemDetails, ItemValue, Outcome, ReadOutcome, Tail,
+    ComposeGet, FoundItem, GetOutcome, ItemDescription, ItemDetails, ItemValue, Outcome, ReadOutcome, Tail,
 };
 use crate::dispatch::output::OUTPUT_SOFT_BYTES;
 use crate::dispatch::prefixes::PrefixEvent;
@@ -24,7 +24,7 @@ impl Executor {
         progress: &mut Progress,
         get: &Get<'_>,
         hint: Option<TagMatch>,
-        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
+        composer: impl ComposeGet,
     ) -> bool {
         let hit = match hint.and_then(|seen| self.worker.lookup().confirm(get.hash, seen, get.key)) {
             Some(hit) => Some(hit),
@@ -32,24 +32,18 @@ impl Executor {
         };
         match hit {
             Some(hit) => {
-                self.show(progress, get, &hit, compose);
+                self.show(progress, get, &hit, composer);
                 self.touch_shown(get);
             }
-            None if self.fetches.is_some() => return self.get_from_flash(progress, get, compose),
-            None => self.show_miss(progress, get, compose),
+            None if self.fetches.is_some() => return self.get_from_flash(progress, get, composer),
+            None => self.show_miss(progress, get, composer),
         }
         true
     }
 
     /// Counts a hit in memory and shows it.
     #[inline(always)]
-    fn show(
-        &self,
-        progress: &mut Progress,
-        get: &Get<'_>,
-        hit: &Hit<'_>,
-        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
-    ) {
+    fn show(&self, progress: &mut Progress, get: &Get<'_>, hit: &Hit<'_>, composer: impl ComposeGet) {
         progress.tries = 0;
         let counters = self.worker.counters();
         counters.cmd_get.add(1);
@@ -60,11 +54,11 @@ impl Executor {
         let cas = get.with_cas.then(|| self.shown_cas(hit.cas()));
         match hit.value() {
             Value::Whole(value) => {
-                compose(GetOutcome::Hit(FoundItem { flags, cas, value: ItemValue::Whole(value) }));
+                composer.compose(GetOutcome::Hit(FoundItem { flags, cas, value: ItemValue::Whole(value) }));
             }
             Value::Chunked { total, .. } => {
                 let value = ItemValue::Streamed { bytes: total };
-                self.show_large(progress, hit, FoundItem { flags, cas, value }, compose);
+                self.show_large(progress, hit, FoundItem { flags, cas, value }, composer);
             }
         }
     }
@@ -77,12 +71,12 @@ impl Executor {
         progress: &mut Progress,
         hit: &Hit<'_>,
         shown: FoundItem<'_>,
-        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
+        composer: impl ComposeGet,
     ) {
         match self.worker.begin_large_read(hit) {
-            None => _ = compose(GetOutcome::NoMemory),
+            None => _ = composer.compose(GetOutcome::NoMemory),
             Some(value) => {
-                let tail = compose(GetOutcome::Hit(shown));
+                let tail = composer.compose(GetOutcome::Hit(shown));
                 progress.busy = Some(Busy::Sending(Sending { source: ValueSource::Memory(value), tail }));
             }
         }
@@ -98,12 +92,7 @@ impl Executor {
 
     /// Counts a miss.
     #[inline]
-    fn show_miss(
-        &self,
-        progress: &mut Progress,
-        get: &Get<'_>,
-        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
-    ) {
+    fn show_miss(&self, progress: &mut Progress, get: &Get<'_>, composer: impl ComposeGet) {
         progress.tries = 0;
         let counters = self.worker.counters();
         counters.cmd_get.add(1);
@@ -113,30 +102,25 @@ impl Executor {
             counters.cmd_touch.add(1);
             counters.touch_misses.add(1);
         }
-        compose(GetOutcome::Miss);
+        composer.compose(GetOutcome::Miss);
     }
 
     /// Reads a value that memory does not have.
     #[inline(never)]
-    fn get_from_flash(
-        &mut self,
-        progress: &mut Progress,
-        get: &Get<'_>,
-        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
-    ) -> bool {
+    fn get_from_flash(&mut self, progress: &mut Progress, get: &Get<'_>, composer: impl ComposeGet) -> bool {
         // What is touched has to be in memory.
         let need = if get.touch.is_some() { Need::Memory } else { Need::Show };
         match self.look_on_flash(progress, get.hash, get.key, need) {
             Looked::Waits => return false,
             Looked::Promoted => match self.worker.get(get.hash, get.key) {
                 Some(hit) => {
-                    self.show(progress, get, &hit, compose);
+                    self.show(progress, get, &hit, composer);
                     self.touch_shown(get);
                 }
-                None => self.show_miss(progress, get, compose),
+                None => self.show_miss(progress, get, composer),
             },
-            Looked::Found(found, charge) => self.show_from_flash(progress, get, found, charge, compose),
-            Looked::Miss => self.show_miss(progress, get, compose),
+            Looked::Found(found, charge) => self.show_from_flash(progress, get, found, charge, composer),
+            Looked::Miss => self.show_miss(progress, get, composer),
         }
         true
     }
@@ -148,7 +132,7 @@ impl Executor {
         get: &Get<'_>,
         found: Found,
         charge: Charge,
-        compose: impl FnOnce(GetOutcome<'_>) -> Tail,
+        composer: impl ComposeGet,
     ) {
         progress.tries = 0;
         let counters = self.worker.counters();
@@ -161,7 +145,7 @@ impl Executor {
             true => ItemValue::Streamed { bytes: found.value.len() as u32 },
         };
         let cas = get.with_cas.then(|| self.shown_cas(found.cas));
-        let tail = compose(GetOutcome::Hit(FoundItem { flags: found.flags, cas, value }));
+        let tail = composer.compose(GetOutcome::Hit(FoundItem { flags: found.flags, cas, value }));
         if is_large {
             let source = ValueSource::Copy { value: found.value, sent: 0, _charge: charge };
             progress.busy = Some(Busy::Sending(Sending { source, tail }));
@@ -175,6 +159,7 @@ impl Executor {
     }
 
     /// Reads an item with its details, and does what the read asks for beside.
+    #[inline]
     pub(super) fn read(
         &mut self,
         progress: &mut Progress,

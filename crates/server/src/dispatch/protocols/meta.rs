@@ -44,6 +44,7 @@ pub(super) fn decoded_key<'b>(meta: &Meta<'_>, buffer: &'b mut [u8; KEY_BYTES_MA
 // ---- requests ----
 
 /// Reads a meta request as an operation on `key`.
+#[inline]
 pub(super) fn command<'a>(
     meta: &Meta<'a>,
     key: &'a [u8],
@@ -59,6 +60,7 @@ pub(super) fn command<'a>(
     }
 }
 
+#[inline]
 fn read<'a>(meta: &Meta<'_>, key: &'a [u8], hash: KeyHash, time: ClientTime) -> Read<'a> {
     let flags = &meta.flags;
     let mut touch = None;

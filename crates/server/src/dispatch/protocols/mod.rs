@@ -27,7 +27,7 @@ pub(super) use client_time::ClientTime;
 pub(super) use login::{Login, log_in};
 
 use super::operation::Operation;
-use super::outcome::{GetOutcome, Outcome, Tail};
+use super::outcome::{ComposeGet, GetOutcome, Outcome, Tail};
 use super::output::Output;
 use crate::latency::Class;
 use larder_cache::{KEY_BYTES_MAX, KeyHash};
@@ -73,19 +73,20 @@ pub(super) enum GetForm {
     Classic,
 }
 
-impl GetForm {
-    /// Words the outcome of one key. `is_last` = no key of the request follows. What is returned follows a value that
-    /// is streamed.
-    #[inline]
-    pub(super) fn compose(
-        self,
-        output: &mut Output,
-        key: &[u8],
-        is_last: bool,
-        outcome: GetOutcome<'_>,
-    ) -> Tail {
-        match self {
-            GetForm::Classic => classic::compose_get(output, key, is_last, outcome),
+/// How one key of a retrieval is answered.
+pub(super) struct KeyReply<'a> {
+    pub(super) form: GetForm,
+    pub(super) output: &'a mut Output,
+    pub(super) key: &'a [u8],
+    /// No key of the request follows.
+    pub(super) is_last: bool,
+}
+
+impl ComposeGet for KeyReply<'_> {
+    #[inline(always)]
+    fn compose(self, outcome: GetOutcome<'_>) -> Tail {
+        match self.form {
+            GetForm::Classic => classic::compose_get(self.output, self.key, self.is_last, outcome),
         }
     }
 }
