@@ -79,6 +79,8 @@ pub(super) struct Read<'a> {
     pub(super) key: &'a [u8],
     pub(super) hash: KeyHash,
     pub(super) value: ValueWanted,
+    /// The outcome shows the CAS number.
+    pub(super) with_cas: bool,
     /// The read is not a use of the item: neither warmth nor the time of the last access change.
     pub(super) leaves_no_trace: bool,
     /// An absent item is created empty, and the caller wins its token.

@@ -101,6 +101,7 @@ pub(super) struct ItemDetails<'w> {
     pub(super) value: Option<ItemValue<'w>>,
     /// The client's flags.
     pub(super) flags: u32,
+    /// 0 if it was not asked for.
     pub(super) cas: u64,
     pub(super) value_bytes: u32,
     pub(super) expiry: Expiry,

@@ -184,11 +184,11 @@ impl Executor {
             return;
         };
         if missing.is_some() { &counters.get_misses } else { &counters.get_hits }.add(1);
-        let cas = self.shown_cas(hit.cas());
+        let cas = if read.with_cas { self.shown_cas(hit.cas()) } else { 0 };
         let wants_value = match read.value {
             ValueWanted::No => false,
             ValueWanted::Yes => true,
-            ValueWanted::UnlessCas(known) => known != cas,
+            ValueWanted::UnlessCas(known) => known != self.shown_cas(hit.cas()),
         };
         let (mut value, mut source) = (None, None);
         if wants_value {

@@ -95,6 +95,7 @@ fn read<'a>(meta: &Meta<'_>, key: &'a [u8], hash: KeyHash, time: ClientTime) -> 
             (true, false) => ValueWanted::Yes,
             (true, true) => ValueWanted::UnlessCas(flags.compare),
         },
+        with_cas: flags.has(b'c'),
         leaves_no_trace: flags.has(b'u'),
         create: flags.has(b'N').then(|| Create {
             expiry: time.expiry(flags.n),
