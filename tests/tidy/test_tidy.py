@@ -148,7 +148,10 @@ class Habits(unittest.TestCase):
 
     def test_named_files(self):
         self.one({"docs/a.md": "`docs/b.md`\n"})
-        self.none({"docs/a.md": "`docs/b.md` `docs/` `target/x` `GET/SET`\n", "docs/b.md": ""})
+        self.one({"docs/a.md": "`device/open.rs`\n", "crates/flash/src/open.rs": ""})
+        self.one({"docs/a.md": "`open.rs`\n", "crates/flash/src/reopen.rs": ""})
+        self.none({"docs/a.md": "`docs/b.md` `docs/` `target/x` `GET/SET` `device/open.rs` `open.rs`\n",
+                   "docs/b.md": "", "crates/flash/src/device/open.rs": ""})
 
     def test_named_code(self):
         self.one({"docs/a.md": "`Log::put`\n", "a.rs": "struct Log;\n", "b.rs": "fn put() {}\n"})

@@ -235,14 +235,21 @@ def broken_links(tree):
 
 
 def named_files(tree):
-    """A file that a document names with its folder is there."""
+    """A file that a document names is there: at its path, or, where the path is short, somewhere."""
     roots = {name.split("/")[0] for name in tree.all if "/" in name}
     for name in tree.files:
         if not name.endswith(".md"):
             continue
         for number, line in enumerate(tree.lines(name), 1):
-            for path in re.findall(r"`([\w.-]+(?:/[\w.-]+)+/?)`", line):
-                if path.split("/")[0] in roots and path.split("/")[0] != "target" and not tree.has(path):
+            for path in re.findall(r"`([\w.-]+(?:/[\w.-]+)+/?|[\w-]+\.(?:rs|py))`", line):
+                root = path.split("/")[0]
+                if root in roots:
+                    there = root == "target" or tree.has(path)
+                elif path.endswith((".rs", ".py")):
+                    there = any(("/" + one).endswith("/" + path) for one in tree.all)
+                else:
+                    there = True
+                if not there:
                     yield "%s:%d: names %s, which is not there" % (name, number, path)
 
 

@@ -18,8 +18,8 @@ pub(super) enum GetOutcome<'w> {
     NoMemory,
 }
 
-/// Words the outcome of a [`super::operation::Get`]. It is a trait and not a closure so that the composer is inlined into
-/// the read of an item in memory, which is the most frequent operation of all.
+/// Words the outcome of a [`super::operation::Get`]. It is a trait and not a closure so that the composer is inlined
+/// into the read of an item in memory, which is the most frequent operation of all.
 pub(super) trait ComposeGet {
     /// Words the outcome. What is returned follows a value that is streamed.
     fn compose(self, outcome: GetOutcome<'_>) -> Tail;
