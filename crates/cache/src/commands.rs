@@ -45,7 +45,25 @@ pub struct Store<'a> {
     pub binary_key: bool,
 }
 
-impl Store<'_> {
+impl<'a> Store<'a> {
+    /// Stores `value` whatever the cache has, with client flags 0 and without an expiry.
+    #[inline]
+    pub fn set(key: &'a [u8], hash: KeyHash, value: &'a [u8]) -> Store<'a> {
+        Store {
+            key,
+            hash,
+            mode: Mode::Set,
+            flags: 0,
+            expiry: Expiry::NEVER,
+            value,
+            compare: None,
+            explicit_cas: None,
+            invalidate: false,
+            vivify: None,
+            binary_key: false,
+        }
+    }
+
     /// Whether the value is added to the present one.
     pub(crate) fn joins(&self) -> bool {
         matches!(self.mode, Mode::Append | Mode::Prepend)
@@ -95,6 +113,23 @@ pub struct Delete<'a> {
     pub flags: u32,
 }
 
+impl<'a> Delete<'a> {
+    /// Deletes the item without any condition.
+    #[inline]
+    pub fn of(key: &'a [u8], hash: KeyHash) -> Delete<'a> {
+        Delete {
+            key,
+            hash,
+            compare: None,
+            explicit_cas: None,
+            invalidate: false,
+            drop_value: false,
+            expiry: None,
+            flags: 0,
+        }
+    }
+}
+
 /// The outcome of a delete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeleteOutcome {
@@ -129,6 +164,24 @@ pub struct Arith<'a> {
     pub expiry: Option<Expiry>,
     /// The key was sent in base64.
     pub binary_key: bool,
+}
+
+impl<'a> Arith<'a> {
+    /// Changes the number of a present item by `delta`, without any condition.
+    #[inline]
+    pub fn of(key: &'a [u8], hash: KeyHash, increment: bool, delta: u64) -> Arith<'a> {
+        Arith {
+            key,
+            hash,
+            increment,
+            delta,
+            initial: None,
+            compare: None,
+            explicit_cas: None,
+            expiry: None,
+            binary_key: false,
+        }
+    }
 }
 
 /// The outcome of an increment or decrement.
