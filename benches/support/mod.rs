@@ -3,8 +3,8 @@
 
 use hdrhistogram::Histogram;
 use larder_cache::{
-    Cache, CacheOptions, Delete, DeleteOutcome, Expiry, GetBatch, Hit, KeyHash, Mode, PagesWanted, Store,
-    StoreOutcome, Value, Worker,
+    Cache, CacheOptions, Delete, DeleteOutcome, GetBatch, Hit, KeyHash, PagesWanted, Store, StoreOutcome,
+    Value, Worker,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -138,35 +138,14 @@ pub fn cache(limit_bytes: u64, workers: usize, hashpower: Option<u32>) -> Arc<Ca
 /// A SET without conditions.
 #[inline]
 pub fn set(worker: &mut Worker, hash: KeyHash, key: &[u8], value: &[u8]) {
-    let outcome = worker.store(&Store {
-        key,
-        hash,
-        mode: Mode::Set,
-        flags: 0,
-        expiry: Expiry::NEVER,
-        value,
-        compare: None,
-        explicit_cas: None,
-        invalidate: false,
-        vivify: None,
-        binary_key: false,
-    });
+    let outcome = worker.store(&Store::set(key, hash, value));
     assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
 }
 
 /// A DELETE without conditions. Returns whether the item existed.
 #[inline]
 pub fn delete(worker: &mut Worker, hash: KeyHash, key: &[u8]) -> bool {
-    let outcome = worker.delete(&Delete {
-        key,
-        hash,
-        compare: None,
-        explicit_cas: None,
-        invalidate: false,
-        drop_value: false,
-        expiry: None,
-        flags: 0,
-    });
+    let outcome = worker.delete(&Delete::of(key, hash));
     outcome == DeleteOutcome::Deleted
 }
 

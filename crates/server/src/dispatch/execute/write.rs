@@ -114,16 +114,7 @@ impl Executor {
 
     /// Deletes an item that no client asked to delete. Nothing is counted.
     pub(super) fn delete_quietly(&mut self, key: &[u8], hash: KeyHash) {
-        self.worker.delete(&Delete {
-            key,
-            hash,
-            compare: None,
-            explicit_cas: None,
-            invalidate: false,
-            drop_value: false,
-            expiry: None,
-            flags: 0,
-        });
+        self.worker.delete(&Delete::of(key, hash));
     }
 
     pub(super) fn touch(&mut self, key: &[u8], hash: KeyHash, expiry: Expiry) -> Touched {

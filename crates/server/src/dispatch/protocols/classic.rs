@@ -33,16 +33,7 @@ pub(super) fn command<'a>(
             (operation, Form::Data { noreply: store.noreply }, Class::Set)
         }
         Request::Delete { noreply, .. } => {
-            let delete = Delete {
-                key,
-                hash,
-                compare: None,
-                explicit_cas: None,
-                invalidate: false,
-                drop_value: false,
-                expiry: None,
-                flags: 0,
-            };
+            let delete = Delete::of(key, hash);
             let item = DeleteItem { delete, is_answered: !noreply, counts_prefix: true };
             (Operation::Delete(item), Form::Data { noreply: *noreply }, Class::Delete)
         }
@@ -51,17 +42,7 @@ pub(super) fn command<'a>(
             (operation, Form::Data { noreply: *noreply }, Class::Touch)
         }
         Request::Arith { incr, delta, noreply, .. } => {
-            let arith = Arith {
-                key,
-                hash,
-                increment: *incr,
-                delta: *delta,
-                initial: None,
-                compare: None,
-                explicit_cas: None,
-                expiry: None,
-                binary_key: false,
-            };
+            let arith = Arith::of(key, hash, *incr, *delta);
             (Operation::Arith(arith), Form::Data { noreply: *noreply }, Class::Arith)
         }
         other => {
@@ -83,17 +64,11 @@ fn store_item<'a>(store: &StoreRequest<'a>, key: &'a [u8], hash: KeyHash, time: 
     let is_plain_set = store.verb == StoreVerb::Set;
     StoreItem {
         store: Store {
-            key,
-            hash,
             mode,
             flags: store.flags,
             expiry: time.expiry(store.exptime),
-            value: store.data,
             compare: (store.verb == StoreVerb::Cas).then_some(store.cas),
-            explicit_cas: None,
-            invalidate: false,
-            vivify: None,
-            binary_key: false,
+            ..Store::set(key, hash, store.data)
         },
         value_bytes: store.bytes,
         old_if_refused: if is_plain_set { OldItem::Goes } else { OldItem::Stays },

@@ -150,16 +150,7 @@ impl RealCache {
     fn delete_key(&mut self, length: usize) -> bool {
         let key = &self.key[..length];
         let hash = self.cache.hash(key);
-        let delete = Delete {
-            key,
-            hash,
-            compare: None,
-            explicit_cas: None,
-            invalidate: false,
-            drop_value: false,
-            expiry: None,
-            flags: 0,
-        };
+        let delete = Delete::of(key, hash);
         let outcome = self.worker.delete(&delete);
         self.worker.quiesce();
         outcome == DeleteOutcome::Deleted
@@ -231,17 +222,9 @@ impl RealCache {
             ttl_s => Expiry(self.cache.clock().now_s().saturating_add(ttl_s)),
         };
         let outcome = self.worker.store(&Store {
-            key,
-            hash: self.cache.hash(key),
             mode,
-            flags: 0,
             expiry,
-            value: &self.zeros[..value_bytes as usize],
-            compare: None,
-            explicit_cas: None,
-            invalidate: false,
-            vivify: None,
-            binary_key: false,
+            ..Store::set(key, self.cache.hash(key), &self.zeros[..value_bytes as usize])
         });
         self.worker.quiesce();
         self.written += (length as u64) + u64::from(value_bytes);
