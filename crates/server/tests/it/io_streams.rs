@@ -1,7 +1,5 @@
 //! Streams on both backends: input cut in any way, slow clients, and clients that close first.
 
-mod io_support;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -9,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use io_support::{Server, ask, eventually, expect, expect_closed, letter};
+use crate::io_support::{Server, ask, eventually, expect, expect_closed, letter};
 
 with_both_backends! {
     fn requests_may_be_cut_at_every_byte(backend) {

@@ -1,10 +1,8 @@
 //! Transcripts of bytes and of what the parser makes of them: every command, whole and cut at every byte.
 
-mod shown;
-
+use crate::shown::{session, show};
 use larder_protocol::limits::LINE_BYTES_MAX;
 use larder_protocol::{ParseOptions, Step, parse};
-use shown::{session, show};
 
 const OPTIONS: ParseOptions = ParseOptions { whole_bytes_max: 64, line_bytes_max: 1 << 20 };
 
@@ -94,35 +92,35 @@ fn cut_everywhere(input: &[u8]) {
 
 #[test]
 fn retrieval() {
-    check_transcript(include_str!("transcripts/retrieval.txt"));
+    check_transcript(include_str!("../transcripts/retrieval.txt"));
 }
 
 #[test]
 fn storage() {
-    check_transcript(include_str!("transcripts/storage.txt"));
+    check_transcript(include_str!("../transcripts/storage.txt"));
 }
 
 #[test]
 fn keyed() {
-    check_transcript(include_str!("transcripts/keyed.txt"));
+    check_transcript(include_str!("../transcripts/keyed.txt"));
 }
 
 #[test]
 fn meta() {
-    check_transcript(include_str!("transcripts/meta.txt"));
+    check_transcript(include_str!("../transcripts/meta.txt"));
 }
 
 #[test]
 fn meta_storage() {
-    check_transcript(include_str!("transcripts/meta_storage.txt"));
+    check_transcript(include_str!("../transcripts/meta_storage.txt"));
 }
 
 #[test]
 fn admin() {
-    check_transcript(include_str!("transcripts/admin.txt"));
+    check_transcript(include_str!("../transcripts/admin.txt"));
 }
 
 #[test]
 fn lines() {
-    check_transcript(include_str!("transcripts/lines.txt"));
+    check_transcript(include_str!("../transcripts/lines.txt"));
 }

@@ -1,11 +1,10 @@
 //! The transcripts, played to a dispatcher in this process: whole, cut at every byte, cut in two behind every byte, and
 //! with everything that a case sends at once. The replies are always the same.
 
-mod dispatch_support;
-#[path = "dispatch_support/transcript.rs"]
+#[path = "../dispatch_support/transcript.rs"]
 mod transcript;
 
-use dispatch_support::{Client, Talk, dispatcher, on_a_connection};
+use crate::dispatch_support::{Client, Talk, dispatcher, on_a_connection};
 use larder_cache::Cache;
 use larder_server::dispatch::Dispatcher;
 use larder_server::settings::Settings;

@@ -5,10 +5,7 @@
 //!
 //! `LARDER_STRESS_SECONDS` sets how long it runs; `LARDER_STRESS_SEED` repeats a choice of operations.
 
-mod frame;
-mod tier;
-
-use frame::{FRAME_BYTES, Numbers, value_of, version_of};
+use crate::frame::{FRAME_BYTES, Numbers, value_of, version_of};
 use larder_cache::*;
 use larder_flash::Recover;
 use larder_laboratory::MemoryDevice;
@@ -58,19 +55,7 @@ fn bytes_of(numbers: &mut Numbers) -> usize {
 }
 
 fn plain_store<'a>(hash: KeyHash, key: &'a [u8], value: &'a [u8]) -> Store<'a> {
-    Store {
-        key,
-        hash,
-        mode: Mode::Set,
-        flags: 0,
-        expiry: Expiry::NEVER,
-        value,
-        compare: None,
-        explicit_cas: None,
-        invalidate: false,
-        vivify: None,
-        binary_key: false,
-    }
+    Store::set(key, hash, value)
 }
 
 /// The bounds of what may be read: nothing older than the acknowledged version, and nothing that was flushed.
@@ -157,7 +142,9 @@ impl Stage {
     fn take_in(&self, worker: &mut Worker, numbers: &mut Numbers, key: usize, floor: Floor, found: &Found) {
         let (name, hash) = (name_of(key), self.cache.hash(&name_of(key)));
         let is_wanted = numbers.below(2) == 0;
-        let Some((value, is_promoted)) = tier::take_in(worker, hash, &name, found, is_wanted) else { return };
+        let Some((value, is_promoted)) = crate::tier::take_in(worker, hash, &name, found, is_wanted) else {
+            return;
+        };
         self.flash_hits.fetch_add(1, Ordering::Relaxed);
         self.check(key, floor, &value, "flash");
         if is_wanted && !is_promoted {
@@ -172,16 +159,7 @@ impl Stage {
         let Ok(mut last) = known.turn.try_lock() else { return };
         match numbers.below(100) {
             0..20 => {
-                worker.delete(&Delete {
-                    key: &name,
-                    hash,
-                    compare: None,
-                    explicit_cas: None,
-                    invalidate: false,
-                    drop_value: false,
-                    expiry: None,
-                    flags: 0,
-                });
+                worker.delete(&Delete::of(&name, hash));
                 *last = (*last + 2) & !1;
                 known.acknowledged.store(*last, Ordering::Release);
                 self.is_absent(worker, key, hash, &name);
@@ -204,7 +182,7 @@ impl Stage {
     fn is_absent(&self, worker: &mut Worker, key: usize, hash: KeyHash, name: &[u8]) {
         assert!(worker.get(hash, name).is_none(), "key {key} is in memory after its delete");
         if worker.flash_may_hold(hash, name) {
-            let found = tier::fetch(worker, hash, name);
+            let found = crate::tier::fetch(worker, hash, name);
             assert!(found.is_none(), "key {key} is on flash after its delete");
         }
     }
@@ -267,7 +245,7 @@ fn play(exclusive: Exclusive, recover: Recover, generations: bool) {
         "LARDER_STRESS_SEED={seed} for {seconds} s, {exclusive:?}, {recover:?}, generations {generations}"
     );
     let device = MemoryDevice::new(120, 64);
-    let flash = tier::open_with(&device, recover, None, generations);
+    let flash = crate::tier::open_with(&device, recover, None, generations);
     let level = FlashLevel { exclusive, recover, ..FlashLevel::from(flash.clone()) };
     let options =
         CacheOptions { limit_bytes: 9 << 20, workers: WRITERS + READERS, ..CacheOptions::default() };

@@ -6,9 +6,7 @@
 //!
 //! `LARDER_STRESS_SECONDS` sets how long it runs; `LARDER_STRESS_SEED` repeats a choice of operations.
 
-mod frame;
-
-use frame::{FRAME_BYTES, Numbers, value_of, version_of};
+use crate::frame::{FRAME_BYTES, Numbers, value_of, version_of};
 use larder_cache::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -51,19 +49,7 @@ fn bytes_of(numbers: &mut Numbers) -> usize {
 }
 
 fn plain_store<'a>(hash: KeyHash, key: &'a [u8], value: &'a [u8]) -> Store<'a> {
-    Store {
-        key,
-        hash,
-        mode: Mode::Set,
-        flags: 0,
-        expiry: Expiry::NEVER,
-        value,
-        compare: None,
-        explicit_cas: None,
-        invalidate: false,
-        vivify: None,
-        binary_key: false,
-    }
+    Store::set(key, hash, value)
 }
 
 struct Stage {
@@ -145,16 +131,7 @@ impl Stage {
         let Ok(mut last) = known.turn.try_lock() else { return };
         match numbers.below(100) {
             0..15 => {
-                let delete = Delete {
-                    key: &name,
-                    hash,
-                    compare: None,
-                    explicit_cas: None,
-                    invalidate: false,
-                    drop_value: false,
-                    expiry: None,
-                    flags: 0,
-                };
+                let delete = Delete::of(&name, hash);
                 worker.delete(&delete);
                 last.version = (last.version + 2) & !1;
                 last.cas = None;

@@ -1,11 +1,9 @@
 //! What holds for every input: no panic, progress, and the same result however the bytes are cut.
 
-mod shown;
-
+use crate::shown::{session, show};
 use larder_protocol::limits::{KEY_BYTES_MAX, LINE_BYTES_MAX, WHOLE_LINE_BYTES_MAX};
 use larder_protocol::{MetaVerb, ParseOptions, Request, Step, StoreVerb, compose, decode_key, parse, reply};
 use proptest::prelude::*;
-use shown::{session, show};
 
 const OPTIONS: ParseOptions = ParseOptions { whole_bytes_max: 40, line_bytes_max: 3000 };
 

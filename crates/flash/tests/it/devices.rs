@@ -2,9 +2,7 @@
 //! show how a device is opened or refused, what a reset gives back to the file system, and what happens to a zone
 //! when the medium fails.
 
-mod contract;
-mod support;
-
+use crate::support::{Loop, Mounted, Small, folder};
 use larder_flash::device::{
     Device, DeviceError, DeviceOptions, Direct, PAGE_BYTES, PageBuffer, ReadDone, ReadQueue, ReadsBy, ZoneId,
     ZoneState, default_zone_bytes, open, open_reading_by,
@@ -14,7 +12,6 @@ use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use support::{Loop, Mounted, Small, folder};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

@@ -1,8 +1,6 @@
 //! Compares the two hitmaps with their definition, bit for bit.
 
-mod common;
-
-use common::{Naive, Step, bits, cases, references, steps, zones};
+use crate::common::{Naive, Step, bits, cases, references, steps, zones};
 use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions};
 use proptest::prelude::*;
 

@@ -1,8 +1,6 @@
 //! The states of columns and slabs: free, open, sealed, retired, free; mapped, released, mapped again.
 #![cfg(not(loom))]
 
-mod common;
-
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{
     Column, ColumnState, Memory, MemoryError, MemoryOptions, NewItem, OpenColumn, PagesWanted, Record,
@@ -274,13 +272,13 @@ fn the_limit_is_kept_raised_and_lowered() {
 
     memory.set_limit(SLAB);
     assert_eq!(memory.over_limit_slabs(), 2);
-    assert!(!common::release_free_slab(&memory), "nothing is free");
+    assert!(!crate::common::release_free_slab(&memory), "nothing is free");
     for column in open.drain(2..) {
         memory.retire(column.seal());
     }
     assert_eq!(memory.recycle(), 4);
-    assert!(common::release_free_slab(&memory) && common::release_free_slab(&memory));
-    assert!(!common::release_free_slab(&memory));
+    assert!(crate::common::release_free_slab(&memory) && crate::common::release_free_slab(&memory));
+    assert!(!crate::common::release_free_slab(&memory));
     assert_eq!((memory.over_limit_slabs(), memory.mapped_bytes(), memory.free_columns()), (0, SLAB, 0));
     assert!(memory.take_column(0, 0).is_none());
 

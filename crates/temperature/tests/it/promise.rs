@@ -1,8 +1,6 @@
 //! No false negatives, as the trait defines them: across batches, agings in pieces, and growth.
 
-mod common;
-
-use common::{Step, cases, references, steps, zones};
+use crate::common::{Step, cases, references, steps, zones};
 use larder_temperature::{Hitmap, LineHitmap, PublishedHitmap, PublishedOptions};
 use proptest::prelude::*;
 use std::collections::HashSet;

@@ -14,32 +14,11 @@ fn cache(limit_mib: u64) -> Arc<Cache> {
 }
 
 fn store<'a>(cache: &Cache, key: &'a [u8], value: &'a [u8]) -> Store<'a> {
-    Store {
-        key,
-        hash: cache.hash(key),
-        mode: Mode::Set,
-        flags: 0,
-        expiry: Expiry::NEVER,
-        value,
-        compare: None,
-        explicit_cas: None,
-        invalidate: false,
-        vivify: None,
-        binary_key: false,
-    }
+    Store::set(key, cache.hash(key), value)
 }
 
 fn delete<'a>(cache: &Cache, key: &'a [u8]) -> Delete<'a> {
-    Delete {
-        key,
-        hash: cache.hash(key),
-        compare: None,
-        explicit_cas: None,
-        invalidate: false,
-        drop_value: false,
-        expiry: None,
-        flags: 0,
-    }
+    Delete::of(key, cache.hash(key))
 }
 
 fn get(worker: &Worker, key: &[u8]) -> Option<Vec<u8>> {
@@ -488,17 +467,7 @@ fn counting_wraps_up_and_stops_at_zero() {
     let cache = cache(16);
     let mut worker = cache.worker();
     set(&mut worker, b"n", b"10");
-    let arith = |increment, delta| Arith {
-        key: b"n",
-        hash: cache.hash(b"n"),
-        increment,
-        delta,
-        initial: None,
-        compare: None,
-        explicit_cas: None,
-        expiry: None,
-        binary_key: false,
-    };
+    let arith = |increment, delta| Arith::of(b"n", cache.hash(b"n"), increment, delta);
     let number = |outcome| match outcome {
         ArithOutcome::Done { value, .. } => value,
         other => panic!("{other:?}"),

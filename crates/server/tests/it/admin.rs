@@ -140,7 +140,7 @@ fn the_page_is_three_files_that_find_each_other() {
 
 #[test]
 fn the_page_asks_for_the_names_a_source_exports() {
-    let script = include_str!("../src/admin/page/page.js");
+    let script = include_str!("../../src/admin/page/page.js");
     for name in [
         names::LOOKUPS,
         names::REQUESTS,

@@ -1,8 +1,6 @@
 //! Compares the ghost with queues of fingerprints.
 
-mod common;
-
-use common::cases;
+use crate::common::cases;
 use larder_item::KeyHash;
 use larder_temperature::Ghost;
 use proptest::prelude::*;

@@ -1,9 +1,7 @@
 //! Compares the index with a `HashMap`, the slow twin that defines the answer.
 #![cfg(not(loom))]
 
-mod common;
-
-use common::{Records, tag_match};
+use crate::common::{Records, tag_match};
 use larder_index::{BUCKET_ENTRIES_MAX, Index, IndexOptions, WARMTH_MAX};
 use larder_item::Location;
 use proptest::prelude::*;

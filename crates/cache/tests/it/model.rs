@@ -4,19 +4,16 @@
 //! and a small one under pressure, in memory alone or with flash behind it, where a miss is always allowed. No cache
 //! may return a value other than the last one stored, or any value after a delete, an expiry or a flush.
 
-mod model_ops;
-mod tier;
-
+use crate::model_ops::{Cas, KEYS, Op, Ttl, key_of, number_of, op, value_of};
+use crate::tier::unix_now_s;
 use larder_cache::*;
 use larder_flash::Recover;
 use larder_laboratory::MemoryDevice;
-use model_ops::{Cas, KEYS, Op, Ttl, key_of, number_of, op, value_of};
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use tier::unix_now_s;
 
 /// Items of one `Fill`, and the bytes of each: 2 MiB together, so that a few fills replace all items of the smallest
 /// cache.
@@ -105,7 +102,7 @@ struct Play {
 impl Play {
     fn open(setup: &Setup, device: Option<&MemoryDevice>, now_s: Option<Arc<AtomicU32>>) -> Arc<Cache> {
         let flash = setup.levels.zip(device).map(|(levels, device)| {
-            let mut level = FlashLevel::from(tier::open(device, levels.recover, now_s));
+            let mut level = FlashLevel::from(crate::tier::open(device, levels.recover, now_s));
             level.exclusive = levels.exclusive;
             level.recover = levels.recover;
             if levels.choosy {
@@ -332,9 +329,9 @@ impl Play {
         if worker.peek(hash, &name).is_some() || !worker.flash_may_hold(hash, &name) {
             return Brought::Nothing;
         }
-        let Some(found) = tier::fetch(worker, hash, &name) else { return Brought::Nothing };
+        let Some(found) = crate::tier::fetch(worker, hash, &name) else { return Brought::Nothing };
         assert!(worker.is_current(hash, &name, &found), "nothing happened since key {key} was found");
-        let Some((value, promoted)) = tier::take_in(worker, hash, &name, &found, promote) else {
+        let Some((value, promoted)) = crate::tier::take_in(worker, hash, &name, &found, promote) else {
             return Brought::Nothing;
         };
         let state = State(found.state.into());
@@ -633,19 +630,7 @@ impl Play {
         }
         let Arriving { upload, worker, key, value, .. } = arriving;
         let name = key_of(key);
-        let store = Store {
-            key: &name,
-            hash: self.cache.hash(&name),
-            mode: Mode::Set,
-            flags: 5,
-            expiry: Expiry::NEVER,
-            value: &[],
-            compare: None,
-            explicit_cas: None,
-            invalidate: false,
-            vivify: None,
-            binary_key: false,
-        };
+        let store = Store { flags: 5, ..Store::set(&name, self.cache.hash(&name), &[]) };
         let outcome = self.hand(worker).complete_upload(upload, &store);
         let fresh =
             Known { value, flags: 5, cas: None, expiry: Expiry::NEVER, stale: false, token_sent: false };
@@ -733,19 +718,7 @@ impl Play {
             self.count += 1;
             // Where nothing is evicted, the same items are stored again.
             let name = format!("fill-{}-{number}", if self.evict { self.count } else { 0 }).into_bytes();
-            let store = Store {
-                key: &name,
-                hash: self.cache.hash(&name),
-                mode: Mode::Set,
-                flags: 0,
-                expiry: Expiry::NEVER,
-                value: &value,
-                compare: None,
-                explicit_cas: None,
-                invalidate: false,
-                vivify: None,
-                binary_key: false,
-            };
+            let store = Store::set(&name, self.cache.hash(&name), &value);
             let outcome = self.worker().store(&store);
             if outcome == StoreOutcome::NoRoom {
                 return self.no_room("fill");

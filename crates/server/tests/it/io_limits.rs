@@ -1,13 +1,11 @@
 //! Limits, timeouts, spreading and stopping, on both backends.
 
-mod io_support;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use io_support::{Server, ask, eventually, expect, expect_closed, letter};
+use crate::io_support::{Server, ask, eventually, expect, expect_closed, letter};
 
 with_both_backends! {
     fn one_too_many_is_told_so(backend) {

@@ -1,9 +1,7 @@
 //! Real threads: writers, one of which always grows the index, and readers that know which keys must be present.
 #![cfg(not(loom))]
 
-mod common;
-
-use common::tag_match;
+use crate::common::tag_match;
 use larder_index::{HoldsKey, Index, IndexOptions};
 use larder_item::{KeyHash, KeyHasher, Location};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

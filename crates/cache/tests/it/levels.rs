@@ -1,7 +1,5 @@
 //! Memory and flash: on which level an item is, and when.
 
-mod tier;
-
 use larder_cache::*;
 use larder_flash::Recover;
 use larder_laboratory::MemoryDevice;
@@ -24,12 +22,12 @@ impl Both {
         let mut options = CacheOptions { limit_bytes: LIMIT_BYTES, workers: 1, ..CacheOptions::default() };
         let mut recover = Recover::Clean;
         // The tier has to know how it recovers before there is a level.
-        let mut level = FlashLevel::from(tier::open(&device, recover, None));
+        let mut level = FlashLevel::from(crate::tier::open(&device, recover, None));
         set(&mut level, &mut options);
         if level.recover != recover {
             recover = level.recover;
             level.flash.close().expect("it is empty");
-            level.flash = tier::open(&device, recover, None);
+            level.flash = crate::tier::open(&device, recover, None);
         }
         let flash = level.flash.clone();
         let cache = Cache::with_flash(options, Some(level)).expect("a small cache can be made");
@@ -46,19 +44,7 @@ impl Both {
     }
 
     fn set_until(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
-        let store = Store {
-            key,
-            hash: self.hash(key),
-            mode: Mode::Set,
-            flags: 7,
-            expiry,
-            value,
-            compare: None,
-            explicit_cas: None,
-            invalidate: false,
-            vivify: None,
-            binary_key: false,
-        };
+        let store = Store { flags: 7, expiry, ..Store::set(key, self.hash(key), value) };
         let outcome = self.worker.store(&store);
         assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
         self.worker.quiesce();
@@ -69,16 +55,7 @@ impl Both {
     }
 
     fn delete(&mut self, key: &[u8]) -> DeleteOutcome {
-        self.worker.delete(&Delete {
-            key,
-            hash: self.hash(key),
-            compare: None,
-            explicit_cas: None,
-            invalidate: false,
-            drop_value: false,
-            expiry: None,
-            flags: 0,
-        })
+        self.worker.delete(&Delete::of(key, self.hash(key)))
     }
 
     fn in_memory(&self, key: &[u8]) -> Option<Vec<u8>> {
@@ -94,9 +71,9 @@ impl Both {
         if !self.worker.flash_may_hold(hash, key) {
             return None;
         }
-        let found = tier::fetch(&mut self.worker, hash, key)?;
+        let found = crate::tier::fetch(&mut self.worker, hash, key)?;
         assert_eq!(found.flags, 7);
-        Some(tier::take_in(&mut self.worker, hash, key, &found, promote)?.0)
+        Some(crate::tier::take_in(&mut self.worker, hash, key, &found, promote)?.0)
     }
 
     /// Stores `count` items, more than memory holds, no faster than the device writes.
@@ -246,7 +223,7 @@ fn a_change_after_promotion_is_what_is_found_later() {
         if both.in_memory(&key).is_some() {
             continue;
         }
-        let found = tier::fetch(&mut both.worker, hash, &key);
+        let found = crate::tier::fetch(&mut both.worker, hash, &key);
         let started_s = both.cache.clock().started_unix_s();
         let told = found.map(|found| (found.value, i64::from(found.expires_unix_s) - started_s));
         let expected = match number % 3 {
@@ -347,7 +324,7 @@ fn in_mode_journal_what_replaces_something_on_flash_has_to_be_committed() {
         for number in 0..100 {
             let key = key_of("item", number);
             let hash = both.hash(&key);
-            if tier::fetch(&mut both.worker, hash, &key).is_none() {
+            if crate::tier::fetch(&mut both.worker, hash, &key).is_none() {
                 continue;
             }
             match number % 3 {
@@ -383,20 +360,7 @@ fn a_cache_that_may_not_evict_writes_nothing_to_flash() {
     let mut both = Both::new(|_, options| options.evict = false);
     for number in 0..10_000 {
         let key = key_of("item", number);
-        let store = Store {
-            key: &key,
-            hash: both.hash(&key),
-            mode: Mode::Set,
-            flags: 0,
-            expiry: Expiry::NEVER,
-            value: &value_of("item", number),
-            compare: None,
-            explicit_cas: None,
-            invalidate: false,
-            vivify: None,
-            binary_key: false,
-        };
-        both.worker.store(&store);
+        both.worker.store(&Store::set(&key, both.hash(&key), &value_of("item", number)));
         both.worker.quiesce();
     }
     both.cache.tend();

@@ -1,14 +1,12 @@
 //! Connections that wait for something that is not their client, on both backends.
 
-mod io_support;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use io_support::{Server, ask, eventually, expect, expect_closed};
+use crate::io_support::{Server, ask, eventually, expect, expect_closed};
 
 with_both_backends! {
     fn a_connection_that_waits_goes_on_where_it_stopped(backend) {

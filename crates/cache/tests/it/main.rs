@@ -1,0 +1,10 @@
+//! The integration tests of this crate, in one program: linking it is most of the time that a test costs.
+
+mod behaviour;
+mod frame;
+mod levels;
+mod levels_stress;
+mod model;
+mod model_ops;
+mod stress;
+mod tier;

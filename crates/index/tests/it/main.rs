@@ -1,0 +1,7 @@
+//! The integration tests of this crate, in one program: linking it is most of the time that a test costs.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod model;
+mod size;
+mod stress;

@@ -1,0 +1,5 @@
+//! The integration tests of this crate, in one program: linking it is most of the time that a test costs.
+
+mod properties;
+mod shown;
+mod transcripts;

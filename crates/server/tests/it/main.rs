@@ -1,0 +1,12 @@
+//! The integration tests of this crate, in one program: linking it is most of the time that a test costs.
+
+#[macro_use]
+mod io_support;
+
+mod admin;
+#[path = "../dispatch_support/mod.rs"]
+mod dispatch_support;
+mod dispatch_transcripts;
+mod io_limits;
+mod io_streams;
+mod io_waiting;
