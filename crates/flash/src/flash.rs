@@ -130,7 +130,8 @@ impl Flash {
 
     // Storing and invalidating.
 
-    /// Stores the newest version of an item. It never waits for the device.
+    /// Stores the newest version of an item. It never waits for the device, unless everything on flash is being
+    /// dropped.
     ///
     /// If the item is shed, older versions on flash stay: the caller, who has a newer version, must invalidate the key.
     pub fn put(&self, hash: KeyHash, item: &FlashItem<'_>) -> Put {

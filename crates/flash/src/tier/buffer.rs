@@ -9,7 +9,9 @@
 //!            heads     first entry of each hash chain
 //! ```
 //!
-//! Lock: `content`. Written under the append lock, which comes before it; read by every lookup.
+//! Lock: `content`. Written under the append lock, which comes before it; read by every lookup. The writer of
+//! segments holds a read lock on a sealed buffer while it takes the append lock. That is safe, because only the
+//! writer itself takes the write lock of a sealed buffer.
 
 use crate::page::PAYLOAD_BYTES;
 use crate::record::{Decoded, Record};

@@ -8,7 +8,7 @@
 //!
 //! Under the append lock may be taken: the lock of the zones ([`super::space::Space`]), the lock of a buffer, the lock
 //! of the waiting tombstones, the list of generations while it changes, and the locks of the meta log. `sweeping` is
-//! taken alone.
+//! taken before the append lock.
 
 mod restore;
 

@@ -21,8 +21,8 @@
 //! ```
 //!
 //! **Order of locks**: `cursors` (writer) or `running` (restart), `reclaiming` (reclaim), `releasing` (release),
-//! `append` (log), `zones` (space), a buffer's own lock, the locks of the meta log. `sweeping` (log) is taken alone.
-//! All others are leaves.
+//! `sweeping` (log), `append` (log), `zones` (space), a buffer's own lock, the locks of the meta log. All others are
+//! leaves.
 
 pub(crate) mod buffer;
 pub(crate) mod directory;

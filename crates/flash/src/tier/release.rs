@@ -115,8 +115,7 @@ impl Release {
     /// Drops a zone of the oldest generation, or of the extents if they are older.
     pub(crate) fn drop_oldest_of_all(&self) -> bool {
         let releasing = self.lock();
-        let list = self.lookup.generations.list();
-        let generation = list.newest_first().last().map(|oldest| oldest.number());
+        let generation = self.lookup.generations.list().newest_first().last().map(|oldest| oldest.number());
         let extents = self.space.oldest_extents();
         match (generation, extents) {
             (Some(number), Some(extents)) if extents.order < number => releasing.zone(extents.zone),

@@ -127,7 +127,7 @@ fn run(
     for step in steps {
         run.step(step);
         if works_at_once {
-            run.bench.flash.tend();
+            run.bench.flash.components().writer.write_sealed();
         }
     }
     run.bench.settle();

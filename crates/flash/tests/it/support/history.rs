@@ -231,7 +231,7 @@ impl History {
             }
             _ => self.commit_all(),
         }
-        if self.setup.works_at_once {
+        if self.setup.works_at_once && dice.chance(50) {
             self.tend();
         }
         self.take_commits();
