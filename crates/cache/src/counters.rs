@@ -121,7 +121,7 @@ counters! {
     reclaimed,
     /// Expired items that were never read.
     expired_unfetched,
-    /// Items the pass moved because they were warm.
+    /// Items the pass moved to another column, because they were warm or their column was sparse.
     moved,
     /// Columns that the pass emptied.
     columns_reclaimed,

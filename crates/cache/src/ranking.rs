@@ -2,8 +2,9 @@
 //!
 //! The selector and the policies show this file a [`ColumnStatus`], a snapshot of a column. [`ColumnStatus::cost`] says
 //! what taking the column costs, and the column with the lowest cost goes first. The cost is the number of live bytes
-//! today: the bytes that the pass has to move or to evict before it can reuse the column. Whoever changes the measure
-//! (for example to "expected hits times miss penalty, per byte freed") changes this file, and every route follows.
+//! today: the bytes that the pass has to move or to evict before it can reuse the column. A change of the
+//! measure (for example to "expected hits times miss penalty, per byte freed") changes this file, and every route
+//! follows.
 //!
 //! A *sparse* column has few live bytes. How few depends on what the column is wanted for, so [`Sparse`] has one named
 //! threshold for each purpose.

@@ -203,7 +203,8 @@ impl Flash {
 
     // Looking.
 
-    /// Whether a version of a key with this hash may be on flash. Wrong about once in thirty, and then with yes.
+    /// Whether a version of a key with this hash may be on flash. A no is never wrong; a yes is wrong for one absent
+    /// hash in 16 to 200, by the width of the log table.
     pub fn may_hold(&self, hash: KeyHash) -> bool {
         self.lookup.may_hold(hash.0)
     }

@@ -194,7 +194,7 @@ impl Meter {
 
 /// A full zone that may be reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ZoneFacts {
+pub struct ZoneSummary {
     /// The zone.
     pub zone: ZoneId,
     /// Length of its records, bytes.
@@ -205,7 +205,7 @@ pub struct ZoneFacts {
     pub order: u64,
 }
 
-impl ZoneFacts {
+impl ZoneSummary {
     /// Length of all other records, bytes.
     pub fn dead_bytes(&self) -> u64 {
         self.written_bytes.saturating_sub(self.live_bytes)
@@ -214,13 +214,13 @@ impl ZoneFacts {
 
 /// The zone with the fewest live bytes; of two equal ones, the older. Only zones with at least `gain_min_bytes` dead
 /// bytes (and at least one) count, because reclaiming another zone gains too little.
-pub fn greedy(zones: impl IntoIterator<Item = ZoneFacts>, gain_min_bytes: u64) -> Option<ZoneFacts> {
-    let worth = |zone: &ZoneFacts| zone.dead_bytes() >= gain_min_bytes.max(1);
+pub fn greedy(zones: impl IntoIterator<Item = ZoneSummary>, gain_min_bytes: u64) -> Option<ZoneSummary> {
+    let worth = |zone: &ZoneSummary| zone.dead_bytes() >= gain_min_bytes.max(1);
     zones.into_iter().filter(worth).min_by_key(|zone| (zone.live_bytes, zone.order))
 }
 
 /// The oldest zone.
-pub fn oldest(zones: impl IntoIterator<Item = ZoneFacts>) -> Option<ZoneFacts> {
+pub fn oldest(zones: impl IntoIterator<Item = ZoneSummary>) -> Option<ZoneSummary> {
     zones.into_iter().min_by_key(|zone| (zone.order, zone.zone))
 }
 

@@ -2,13 +2,13 @@
 //!
 //! The words of the whole project are defined here; `docs/layout.md` has the drawings.
 //!
-//! * an **item** is a key, its value and its header. A published item is immutable, except for its expiry and a few
-//!   state bits, which are atomic;
+//! * an **item** is a key, its value and its header. A published item is immutable, except for its expiry, the
+//!   time of its last access and a few state bits, which are atomic;
 //! * a **record** is what a column holds of an item: the header, the key, and the value if it is small;
 //! * an **entry** is one 64-bit word in the index: tag, location, warmth;
 //! * a **location** is where a record begins: column and offset, or the mark "on flash";
-//! * a **column** is a slice of memory, a **zone** is the erase unit of flash, and a **page** belongs to the
-//!   operating system.
+//! * a **column** is a slice of memory, a **zone** is the erase unit of flash, and a **page** is 4 KiB of
+//!   either.
 //!
 //! This crate knows nothing of threads or memory: it packs and unpacks words.
 #![forbid(unsafe_code)]

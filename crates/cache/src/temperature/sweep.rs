@@ -14,6 +14,8 @@
 //! remembers what the sweep of the main columns evicts. And the probation's share of the columns is not a constant:
 //! shadows try several shares (see [`Shadows`]). The ghost is asked when an item's probation ends, not when the item is
 //! stored, so that a request stays cheap.
+//!
+//! A column with few live bytes does not wait for its turn: it is the victim before the oldest column of its queue.
 
 use super::column_queue::ColumnQueue;
 use super::hitmap_maker::HitmapMaker;

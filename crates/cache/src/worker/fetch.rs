@@ -47,8 +47,9 @@ fn is_expired(store: &ItemStore, found: &Found) -> bool {
 }
 
 impl Worker {
-    /// Whether it is worth looking on flash for a key that was not found in memory. About one yes in a hundred is
-    /// wrong; a no never is. False if memory has an entry of the key, live or not, or if there is no flash.
+    /// Whether it is worth looking on flash for a key that was not found in memory. A no is never wrong; a yes may
+    /// be, more often where `--flash-memory` is small. False if memory has an entry of the key, live or not, or if
+    /// there is no flash.
     #[inline]
     pub fn flash_may_hold(&self, hash: KeyHash, key: &[u8]) -> bool {
         self.fetcher.is_some() && self.looks_beyond(hash, key)

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 
 const NONE: Rates = Rates { taken_per_s: 0.0, reclaimed_per_s: f64::INFINITY };
 
-fn facts(zone: u32, written_bytes: u64, live_bytes: u64, order: u64) -> ZoneFacts {
-    ZoneFacts { zone: ZoneId(zone), written_bytes, live_bytes, order }
+fn facts(zone: u32, written_bytes: u64, live_bytes: u64, order: u64) -> ZoneSummary {
+    ZoneSummary { zone: ZoneId(zone), written_bytes, live_bytes, order }
 }
 
 #[test]

@@ -76,7 +76,8 @@ impl Lookup {
             || self.generations.may_hold(hash)
     }
 
-    /// Whether the tier may hold a hash. Wrong about once in thirty, and then with yes.
+    /// Whether the tier may hold a hash. A no is never wrong; a yes is wrong for one absent hash in 16 to 200, by the
+    /// width of the log table.
     pub(crate) fn may_hold(&self, hash: u64) -> bool {
         let holds = || self.log_may_hold(hash) || self.index.has_extent(hash);
         self.meta.is_on() && self.index.unmoved(holds, |holds| !holds)

@@ -11,7 +11,7 @@ use super::status::Status;
 use crate::device::{Device, DeviceError, Geometry, ZoneId, ZoneState};
 use crate::options::{FlashOptions, ReclaimPolicy};
 use crate::segment::Kind;
-use crate::space::{self, ChannelLoad, FreeZones, Meter, Watermarks, Work, ZoneFacts};
+use crate::space::{self, ChannelLoad, FreeZones, Meter, Watermarks, Work, ZoneSummary};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -187,9 +187,9 @@ impl Zones {
     }
 
     /// Full zones that nothing reclaims yet, with the kind of their segments.
-    fn victims(&self, now_unix_s: u32) -> impl Iterator<Item = (ZoneFacts, Kind)> + '_ {
+    fn victims(&self, now_unix_s: u32) -> impl Iterator<Item = (ZoneSummary, Kind)> + '_ {
         self.numbered().filter(|(_, zone)| zone.role == Role::Full).filter_map(move |(number, zone)| {
-            let facts = ZoneFacts {
+            let facts = ZoneSummary {
                 zone: number,
                 written_bytes: zone.segments.iter().map(|segment| segment.record_bytes).sum(),
                 live_bytes: zone.segments.iter().map(|segment| segment.live_bytes(now_unix_s)).sum(),
@@ -199,19 +199,19 @@ impl Zones {
         })
     }
 
-    fn oldest_extents(&self) -> Option<ZoneFacts> {
+    fn oldest_extents(&self) -> Option<ZoneSummary> {
         space::oldest(self.victims(0).filter(|(_, kind)| *kind == Kind::Extents).map(|(facts, _)| facts))
     }
 
     /// The oldest zone that may be dropped unread: a zone of extents, which hides nothing, or the zone with the oldest
     /// segments of the log, also if it is draining.
-    fn oldest_droppable(&self, now_unix_s: u32) -> Option<ZoneFacts> {
+    fn oldest_droppable(&self, now_unix_s: u32) -> Option<ZoneSummary> {
         let written = self.numbered().filter(|(_, zone)| {
             matches!(zone.role, Role::Full | Role::Draining(_) | Role::Open)
                 && zone.kind().is_some_and(|kind| kind != Kind::Extents)
         });
         let log_first = written.filter_map(|(_, zone)| zone.oldest()).min();
-        let may_go = |(facts, kind): &(ZoneFacts, Kind)| {
+        let may_go = |(facts, kind): &(ZoneSummary, Kind)| {
             *kind == Kind::Extents || log_first.is_none_or(|first| first >= facts.order)
         };
         let droppable = self.victims(now_unix_s).filter(may_go).map(|(facts, _)| facts);
@@ -219,10 +219,10 @@ impl Zones {
     }
 
     /// The draining zone whose oldest segment has this sequence.
-    fn draining(&self, oldest: u64) -> Option<ZoneFacts> {
+    fn draining(&self, oldest: u64) -> Option<ZoneSummary> {
         let is_it = |zone: &Zone| matches!(zone.role, Role::Draining(_)) && zone.oldest() == Some(oldest);
         let (zone, _) = self.numbered().find(|(_, zone)| is_it(zone))?;
-        Some(ZoneFacts { zone, written_bytes: 0, live_bytes: 0, order: oldest })
+        Some(ZoneSummary { zone, written_bytes: 0, live_bytes: 0, order: oldest })
     }
 
     /// Sequence below which segments stand in the oldest quarter of the written zones. 0 where a quarter of all zones
@@ -475,7 +475,11 @@ impl Space {
 
     /// The zone with the fewest bytes that are live at `deadline_unix_s`, if reclaiming it gains `gain_bytes`; and
     /// whether fewer zones are erased than the low mark asks for. The zone is draining from now on.
-    pub(crate) fn begin_draining(&self, deadline_unix_s: u32, gain_bytes: u64) -> (Option<ZoneFacts>, bool) {
+    pub(crate) fn begin_draining(
+        &self,
+        deadline_unix_s: u32,
+        gain_bytes: u64,
+    ) -> (Option<ZoneSummary>, bool) {
         let mut zones = self.zones();
         let victim = space::greedy(zones.victims(deadline_unix_s).map(|(facts, _)| facts), gain_bytes);
         let below_low = zones.free.len() < zones.marks.low();
@@ -513,12 +517,12 @@ impl Space {
     }
 
     /// The oldest zone that may be dropped unread.
-    pub(crate) fn oldest_droppable(&self, now_unix_s: u32) -> Option<ZoneFacts> {
+    pub(crate) fn oldest_droppable(&self, now_unix_s: u32) -> Option<ZoneSummary> {
         self.zones().oldest_droppable(now_unix_s)
     }
 
     /// The oldest full zone of extents.
-    pub(crate) fn oldest_extents(&self) -> Option<ZoneFacts> {
+    pub(crate) fn oldest_extents(&self) -> Option<ZoneSummary> {
         self.zones().oldest_extents()
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const STRIPES_MAX: u64 = 1 << 16;
 
 /// Counters striped by hash, and one counter of flushes. If a stamp is the same at two looks, then no put, invalidation
-/// or flush of such a hash began or ended between the looks. Hashes that share a stripe share their stamps.
+/// or flush of such a hash ended between the looks. Hashes that share a stripe share their stamps.
 pub(crate) struct Stamps {
     stripes: Box<[AtomicU32]>,
     flushes: AtomicU32,
@@ -25,8 +25,8 @@ impl Stamps {
         &self.stripes[(hash >> 20) as usize & (self.stripes.len() - 1)]
     }
 
-    /// Changes the stamp of a hash. To be called before and after each change of what flash has of the hash: a stamp
-    /// taken during the change equals neither the one before nor the one after.
+    /// Changes the stamp of a hash. A put calls it before and after its change, so that a stamp taken during the
+    /// put equals neither the one before nor the one after. An invalidation calls it after its change.
     pub(crate) fn bump(&self, hash: u64) {
         self.stripe(hash).fetch_add(1, Ordering::SeqCst);
     }

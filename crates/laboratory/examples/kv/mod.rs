@@ -10,7 +10,7 @@ pub(crate) mod workload;
 
 use flash::Store;
 use larder_flash::device::ZoneId;
-use larder_flash::space::{self, Meter, Watermarks, Work, ZoneFacts};
+use larder_flash::space::{self, Meter, Watermarks, Work, ZoneSummary};
 use larder_flash::{OpsPolicy, ReclaimPolicy};
 use larder_laboratory::ssd::Histogram;
 use std::collections::VecDeque;
@@ -321,9 +321,9 @@ impl Cache {
         self.reclaimer_free.max(now)
     }
 
-    fn zones(&self) -> impl Iterator<Item = ZoneFacts> + '_ {
+    fn zones(&self) -> impl Iterator<Item = ZoneSummary> + '_ {
         let full = self.slabs.iter().enumerate().filter(|(_, slab)| slab.state == SlabState::Full);
-        full.map(|(id, slab)| ZoneFacts {
+        full.map(|(id, slab)| ZoneSummary {
             zone: ZoneId(id as u32),
             written_bytes: slab.keys.len() as u64,
             live_bytes: slab.live as u64,
