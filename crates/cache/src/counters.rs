@@ -76,11 +76,11 @@ counters! {
     delete_hits,
     /// Commands incr that found no item.
     incr_misses,
-    /// Commands incr that found an item.
+    /// Commands incr that found or created an item.
     incr_hits,
     /// Commands decr that found no item.
     decr_misses,
-    /// Commands decr that found an item.
+    /// Commands decr that found or created an item.
     decr_hits,
     /// Compare-and-swap of an absent key.
     cas_misses,

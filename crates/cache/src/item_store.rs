@@ -150,7 +150,8 @@ impl ItemStore {
         self.counters.len() - 1
     }
 
-    /// The keeper's counters. Only a thread that holds the keeper's lock adds to them.
+    /// The keeper's counters. Only a thread that holds the keeper's lock adds to them, except to `note_ns`: the
+    /// thread that runs the round adds to that one.
     pub(crate) fn keeper_counters(&self) -> &Counters {
         &self.counters[self.counters.len() - 1]
     }

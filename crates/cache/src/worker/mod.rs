@@ -1,7 +1,7 @@
 //! A worker: what one thread needs to serve requests.
 //!
 //! * `read.rs` looks up one key, `batch.rs` many keys whose waits for memory overlap, `list.rs` walks over all items.
-//! * `write.rs` locations records and publishes them; `change.rs` is what clients ask for: store, delete, arithmetic,
+//! * `write.rs` places records and publishes them; `change.rs` is what clients ask for: store, delete, arithmetic,
 //!   touch.
 //! * `chain.rs` fills and reads the chains of chunks of large values; `upload.rs` stores a value that arrives in parts.
 //! * `fetch.rs` looks on flash and brings items back into memory.

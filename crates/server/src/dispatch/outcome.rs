@@ -55,6 +55,8 @@ pub(super) enum Outcome<'w> {
     Stats(&'w StatRows),
     /// Key prefixes with their counts.
     Prefixes(&'w [(Vec<u8>, PrefixCount)]),
+    /// The list that was asked for has no items.
+    EmptyList,
     Version(&'static str),
     Done,
     Refused(Refusal),

@@ -161,12 +161,6 @@ fn counts_of_writes(stats: &FlashStats) -> Vec<Row> {
             "",
             stats.drops_of_all,
         ),
-        count(
-            "flash_flushes",
-            "Times that the device was told to make its writes durable since the server started.",
-            "",
-            stats.flushes,
-        ),
     ]
 }
 
@@ -267,7 +261,7 @@ fn counts_of_reclaim(stats: &FlashStats) -> Vec<Row> {
         ),
         count(
             "flash_merges",
-            "Merges of log segments into a generation that were begun since the server started.",
+            "Merges of log segments into a generation that were completed since the server started.",
             "",
             stats.merges,
         ),
@@ -325,6 +319,12 @@ fn counts_of_device(stats: &FlashStats) -> Vec<Row> {
             "Device pages with a wrong checksum that were read since the server started.",
             "",
             stats.damaged_pages,
+        ),
+        count(
+            "flash_flushes",
+            "Times that everything on flash was dropped for a flush_all since the server started.",
+            "",
+            stats.flushes,
         ),
         count(
             "flash_device_reads",

@@ -33,6 +33,9 @@ impl Executor {
             Operation::CountPrefixes(on) => self.state.prefixes().turn(*on),
             Operation::List { .. } if !settings.dump_enabled => return Outcome::Refused(Refusal::Disabled),
             Operation::List { is_behind_others: true, .. } => return Outcome::Refused(Refusal::NotFirst),
+            Operation::List { form: ListingForm::Sizes { items_left: 0, .. }, .. } => {
+                return Outcome::EmptyList;
+            }
             Operation::List { form, .. } => self.begin_listing(progress, *form),
             Operation::Watch { is_behind_others: true } => return Outcome::Refused(Refusal::NotFirst),
             Operation::Watch { .. } => {

@@ -6,7 +6,7 @@
 use super::Executor;
 use crate::dispatch::operation::{StatsTopic, THE_CLASS};
 use crate::dispatch::outcome::StatRows;
-use larder_cache::Totals;
+use larder_cache::{MemoryUse, Totals};
 use rustix::process::getpid;
 use std::collections::BTreeMap;
 
@@ -99,13 +99,12 @@ impl Executor {
             "unexpected_napi_ids",
             "round_robin_fallback",
         ]);
-        self.item_counts(rows, &totals);
+        self.item_counts(rows, &totals, &used);
         self.stats_of_extstore(rows, &totals);
     }
 
-    fn item_counts(&self, rows: &mut StatRows, totals: &Totals) {
+    fn item_counts(&self, rows: &mut StatRows, totals: &Totals, used: &MemoryUse) {
         let cache = self.worker.cache();
-        let used = cache.memory_use();
         rows.put("bytes", used.items_bytes);
         rows.put("curr_items", cache.items());
         rows.put("total_items", totals.total_items);

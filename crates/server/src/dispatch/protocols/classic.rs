@@ -169,6 +169,7 @@ fn compose_admin(form: &Words, output: &mut Output, outcome: Outcome<'_>) {
         Outcome::Version(version) => words::version_line(output.buffer(), version),
         Outcome::Stats(rows) => compose_stats(output, rows),
         Outcome::Prefixes(counts) => compose_prefixes(output, counts),
+        Outcome::EmptyList => output.say(reply::END),
         Outcome::Refused(refusal) => output.say(match refusal {
             Refusal::Disabled => form.disabled,
             Refusal::NotFirst => form.not_first,
