@@ -16,6 +16,7 @@
 //! This crate knows keys, values and hashes. It does not know columns, the wire, or which items deserve to be on flash.
 
 #![deny(unsafe_code)]
+#![cfg_attr(loom, allow(dead_code, reason = "under loom only the model of the log table is tested"))]
 
 mod address;
 mod cuckoo;
@@ -41,7 +42,7 @@ mod recovery;
 mod segment;
 mod shim;
 pub mod space;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod test_devices;
 mod tier;
 

@@ -32,7 +32,7 @@ mod frame;
 mod journal;
 mod open;
 mod scan;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod zone;
 

@@ -140,7 +140,7 @@ pub(crate) fn compact(
     Ok((&pages[..filled], first_record))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

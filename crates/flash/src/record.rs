@@ -232,7 +232,7 @@ pub(crate) fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

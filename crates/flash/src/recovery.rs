@@ -320,5 +320,5 @@ fn follow(device: &dyn Device, bounds: &Bounds, zone: ZoneId) -> Result<Vec<Foun
     Ok(found)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -305,5 +305,5 @@ impl FreeZones {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -254,7 +254,7 @@ fn transient(error: &io::Error) -> bool {
     transient.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::device::PAGE_BYTES;

@@ -166,7 +166,7 @@ impl Medium for Zoned {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

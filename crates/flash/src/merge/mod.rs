@@ -15,7 +15,7 @@ mod addresses;
 mod output;
 mod settings;
 mod source;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub(crate) use output::{Room, Rooms};

@@ -24,5 +24,5 @@ pub(crate) use scan::{Run, Scan, ScanError, Scanned};
 pub(crate) use summary::{ExtentEntry, SegmentSummary};
 pub(crate) use writer::Writer;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -45,5 +45,5 @@ pub(crate) mod threads;
 pub(crate) mod waiting;
 pub(crate) mod writer;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
