@@ -220,8 +220,8 @@ class Replay(Case):
         with contextlib.closing(Liar()) as liar:
             played = replay("127.0.0.1:%d" % liar.port, "--workload", ZIPFIAN % "1k", "--connections", "1")
         self.assertEqual(played.status, 1)
-        self.assertEqual(played.wrong(), {"wrong octets": 1000})
-        self.assertIn("1000 x wrong octets", played.errors)
+        self.assertEqual(played.wrong(), {"wrong bytes": 1000})
+        self.assertIn("1000 x wrong bytes", played.errors)
 
     def test_a_command_line_that_cannot_be_obeyed(self):
         for arguments in (["--workload", ZIPFIAN % "1k", "--rate", "5", "--speed", "2"],

@@ -50,7 +50,7 @@ pub enum Step<'a> {
         request: Request<'a>,
         /// Length of the line, with its end.
         consumed: usize,
-        /// Length of the value. The caller takes this many octets after the line, and two more that must be `\r\n`.
+        /// Length of the value. The caller takes this many bytes after the line, and two more that must be `\r\n`.
         body_bytes: u32,
     },
     /// Nothing to execute: the parser refuses the line.
@@ -59,7 +59,7 @@ pub enum Step<'a> {
         error: &'static str,
         /// The number of bytes to drop.
         consumed: usize,
-        /// How many octets after those to read and discard: the data block of a refused storage line.
+        /// How many bytes after those to read and discard: the data block of a refused storage line.
         swallow: u64,
     },
 }

@@ -28,7 +28,7 @@ impl Wrong {
     /// The name in a report.
     pub fn name(self) -> &'static str {
         match self {
-            Wrong::Octets => "wrong octets",
+            Wrong::Octets => "wrong bytes",
             Wrong::Length => "wrong length",
             Wrong::OtherKey => "another key's value",
             Wrong::Stale => "stale value",

@@ -252,10 +252,10 @@ fn values_with_wrong_octets_are_found_and_shown() {
     });
     let outcome = play(Options { connections: 1, ..options(server) }, &sets_and_gets(30, 1));
     assert_eq!(outcome.faults.wrong, [(Wrong::Octets, 1)].into());
-    let text = example(&outcome, "wrong octets");
+    let text = example(&outcome, "wrong bytes");
     assert!(text.starts_with("get k") && text.contains("40 bytes, different from byte 35 on"), "{text}");
     assert_eq!(outcome.counts.verified, 29);
-    assert_eq!(outcome.complaint().as_deref(), Some("1 x wrong octets"));
+    assert_eq!(outcome.complaint().as_deref(), Some("1 x wrong bytes"));
 }
 
 #[test]

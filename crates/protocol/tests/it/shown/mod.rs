@@ -2,7 +2,7 @@
 
 use larder_protocol::{MetaVerb, ParseOptions, Request, Step, parse};
 
-/// Every step of a buffer, as text. Swallowed octets are skipped, and uploads are completed.
+/// Every step of a buffer, as text. Swallowed bytes are skipped, and uploads are completed.
 #[allow(dead_code, reason = "not every test file plays whole sessions")]
 pub(crate) fn session(mut input: &[u8], options: &ParseOptions) -> Vec<String> {
     let mut shown = Vec::new();
