@@ -19,10 +19,14 @@ VALUE = b"v" * 300
 KEPT_MIN = 0.8 * HOT_KEYS
 # What a hitmap has not been told yet can go: on a busy machine that is more. (Nothing at all stays with `off`.)
 KEPT_BY_HITMAP_MIN = 0.5 * HOT_KEYS
+# A device in software needs a processor of its own, which other tests may be using.
+DEVICE_PAUSE_S = 0.01
 
 
-def read_and_flood(connection):
-    """Reads a few keys again and again while many others are stored once; returns how many of the few are left."""
+def read_and_flood(connection, pause_s=0):
+    """Reads a few keys again and again while many others are stored once; returns how many of the few are left. The
+    pause after each batch is for a keeper that shares the processor with others.
+    """
     hot = [b"hot%d" % number for number in range(HOT_KEYS)]
     for key in hot:
         connection.send(b"set %b 0 0 %d noreply\r\n%b\r\n" % (key, len(VALUE), VALUE))
@@ -32,6 +36,7 @@ def read_and_flood(connection):
         # Each hot key is read once while a tenth of the cold ones pass.
         at = first // COLD_BATCH * (10 * HOT_KEYS * COLD_BATCH // COLD_KEYS) % HOT_KEYS
         count_hits(connection, (hot + hot)[at:at + 10 * HOT_KEYS * COLD_BATCH // COLD_KEYS])
+        time.sleep(pause_s)
     return sum(count_hits(connection, hot[at:at + 100]) for at in range(0, HOT_KEYS, 100))
 
 
@@ -123,7 +128,7 @@ class Devices(Case):
     def test_a_device(self):
         server = self.stand_in("")
         connection = self.connection(server)
-        self.assertGreater(read_and_flood(connection), KEPT_BY_HITMAP_MIN)
+        self.assertGreater(read_and_flood(connection, DEVICE_PAUSE_S), KEPT_BY_HITMAP_MIN)
         self.assertIn(b"stand-in", connection.stats(b"temperature")[b"hitmap_on"])
         self.assertEqual(server.error_text(), "")
 
@@ -134,7 +139,7 @@ class Devices(Case):
         read_and_flood(connection)
         time.sleep(0.2)
         self.assertIn(b"the CPU", connection.stats(b"temperature")[b"hitmap_on"])
-        self.assertGreater(read_and_flood(connection), KEPT_BY_HITMAP_MIN)
+        self.assertGreater(read_and_flood(connection, DEVICE_PAUSE_S), KEPT_BY_HITMAP_MIN)
         self.assertEqual(server.error_text().count("CUDA device lost"), 1, server.error_text())
 
 
