@@ -220,6 +220,12 @@ class Lanes(unittest.TestCase):
         ended, failed = self.ended("bad b", "c@bad")
         self.assertEqual((ended[0], sorted(ended), failed), ("bad", ["b", "bad", "c"], ["bad"]))
 
+    def test_the_rest_goes_to_the_lane_that_has_none_left(self):
+        run = lanes.Lanes(["a b@d", "c"], "d@c e")
+        run.run_target = lambda name: 0
+        self.assertEqual((run.run(), sorted(run.ended)), ([], ["a", "b", "c", "d", "e"]))
+        self.assertLess(list(run.ended).index("d"), list(run.ended).index("b"))
+
     def test_in_one_lane_each_target_comes_behind_the_one_it_waits_for(self):
         self.assertEqual(lanes.in_one_lane(["a@d b", "c d"]), "b c d a")
 
