@@ -99,6 +99,16 @@ struct Play {
     late: Option<(u8, Found)>,
 }
 
+impl Drop for Play {
+    /// Hundreds of plays run in one process: each ends the threads of its tier.
+    fn drop(&mut self) {
+        if let Some(flash) = self.cache.flash_tier() {
+            // A device that is closed already, or a play that failed, is no second failure.
+            let _ = flash.close();
+        }
+    }
+}
+
 impl Play {
     fn open(setup: &Setup, device: Option<&MemoryDevice>, now_s: Option<Arc<AtomicU32>>) -> Arc<Cache> {
         let flash = setup.levels.zip(device).map(|(levels, device)| {
