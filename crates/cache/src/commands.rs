@@ -1,5 +1,6 @@
 //! The writes that clients ask for, and their outcomes.
 
+use larder_allocation::Subclass;
 use larder_item::{Expiry, KeyHash};
 
 /// On which condition a store goes through.
@@ -43,6 +44,8 @@ pub struct Store<'a> {
     pub vivify: Option<Expiry>,
     /// The key was sent in base64.
     pub binary_key: bool,
+    /// The penalty subclass that the client states; `None` = the cache estimates it.
+    pub penalty: Option<Subclass>,
 }
 
 impl<'a> Store<'a> {
@@ -61,6 +64,7 @@ impl<'a> Store<'a> {
             invalidate: false,
             vivify: None,
             binary_key: false,
+            penalty: None,
         }
     }
 

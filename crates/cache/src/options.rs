@@ -1,6 +1,7 @@
 //! What a cache is made of, and what it holds.
 
 use crate::temperature::{CudaOptions, TemperatureKind};
+use larder_allocation::WorthOptions;
 use larder_memory::PagesWanted;
 
 /// What a cache is made of.
@@ -26,6 +27,8 @@ pub struct CacheOptions {
     pub seed: Option<u64>,
     /// How the cache knows which items are warm.
     pub temperature: TemperatureKind,
+    /// What the worth of an item is made of.
+    pub worth: WorthOptions,
     /// The CUDA device that the hitmap is kept on; `None` = the CPU keeps it.
     pub cuda: Option<CudaOptions>,
 }
@@ -43,6 +46,7 @@ impl Default for CacheOptions {
             hashpower: None,
             seed: None,
             temperature: TemperatureKind::default(),
+            worth: WorthOptions::default(),
             cuda: None,
         }
     }

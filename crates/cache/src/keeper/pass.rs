@@ -14,6 +14,7 @@ use crate::demoter::{Leaving, Levels, SentParts};
 use crate::item_store::{ItemStore, Life, first_chunk};
 use crate::selector::{Emptied, Selector, Victim, queue_of, set_queue};
 use crate::temperature::{Judged, Patience, Queue, Verdict};
+use larder_allocation::Subclass;
 use larder_index::{BucketGuard, Found};
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{ColumnId, Guard, Item, NewChunked, NewItem, OpenColumn, Reader, Record, Value};
@@ -176,7 +177,7 @@ fn meet(
                 Record::Item(item) if store.life(at, &item) == Life::Live => {
                     let nth = judged.len() as u32;
                     let hash = store.hasher.hash(item.key());
-                    judged.push(Judged { hash, warmth: 0, bytes: item.bytes() });
+                    judged.push(Judged { hash, warmth: 0, bytes: item.bytes(), subclass: Subclass::UNKNOWN });
                     (hash, MetKind::Live(nth))
                 }
                 Record::Item(item) => (store.hasher.hash(item.key()), MetKind::Over),

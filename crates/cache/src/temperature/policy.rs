@@ -1,6 +1,7 @@
 //! The interface of a policy: which column goes next, and which of its items stay.
 
 use crate::ranking::Candidate;
+use larder_allocation::Subclass;
 use larder_item::KeyHash;
 use larder_memory::ColumnId;
 use larder_temperature::Reference;
@@ -23,6 +24,8 @@ pub struct Judged {
     pub warmth: u8,
     /// Bytes it would take in another column.
     pub bytes: u32,
+    /// What a miss of it costs.
+    pub subclass: Subclass,
 }
 
 /// What the pass does with a live item.

@@ -3,6 +3,7 @@
 use super::patience::keep_within;
 use super::*;
 use crate::ranking::{Candidate, ColumnStatus};
+use larder_allocation::Subclass;
 use larder_item::KeyHash;
 use larder_memory::ColumnId;
 use larder_temperature::{Digest, Reference};
@@ -14,7 +15,12 @@ fn all_ready(column: ColumnId, _: u64) -> Candidate {
 }
 
 fn item(hash: u64, warmth: u8) -> Judged {
-    Judged { hash: KeyHash(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)), warmth, bytes: 10 }
+    Judged {
+        hash: KeyHash(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+        warmth,
+        bytes: 10,
+        subclass: Subclass::UNKNOWN,
+    }
 }
 
 fn verdicts(of: &mut dyn Temperature, queue: Queue, items: &[Judged]) -> Vec<Verdict> {

@@ -272,6 +272,7 @@ impl Worker {
             invalidate: false,
             vivify: None,
             binary_key: arith.binary_key,
+            penalty: None,
         })
     }
 

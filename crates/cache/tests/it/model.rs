@@ -405,6 +405,7 @@ impl Play {
             invalidate,
             vivify,
             binary_key: false,
+            penalty: None,
         };
         let worker = self.worker();
         let outcome = if pieces == 0 {

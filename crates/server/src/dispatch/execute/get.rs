@@ -256,6 +256,7 @@ impl Executor {
             invalidate: false,
             vivify: None,
             binary_key: create.binary_key,
+            penalty: None,
         });
         matches!(outcome, StoreOutcome::Stored { .. }) && self.worker.claim_token(hash, key)
     }

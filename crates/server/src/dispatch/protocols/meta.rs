@@ -131,6 +131,7 @@ fn store_item<'a>(meta: &Meta<'a>, key: &'a [u8], hash: KeyHash, time: ClientTim
             invalidate: flags.has(b'I'),
             vivify: flags.has(b'N').then(|| time.expiry(flags.n)),
             binary_key: flags.has(b'b'),
+            penalty: None,
         },
         value_bytes: meta.bytes,
         // An item that was to be added to stays, unless the addition alone is too large.

@@ -1,5 +1,6 @@
 //! Larder's policy over a model of columns in which every item has size 1.
 
+use larder_allocation::Subclass;
 use larder_cache::{
     Candidate, ColumnId, ColumnStatus, Judged, KeyHash, Patience, Queue, Resident, Residents, Temperature,
     TemperatureKind, Verdict,
@@ -241,7 +242,7 @@ impl Columns {
         for &id in &self.leaving {
             let warmth = (self.index[id as usize].at / WARM) as u8;
             self.index[id as usize] = GONE;
-            self.judged.push(Judged { hash: hash(id), warmth, bytes: 1 });
+            self.judged.push(Judged { hash: hash(id), warmth, bytes: 1, subclass: Subclass::UNKNOWN });
         }
         self.verdicts.clear();
         self.temperature.judge(column.part, &self.judged, keep_max, &mut self.verdicts);

@@ -1,0 +1,12 @@
+//! The arithmetic of miss penalties: what an item is worth, and which group gives room to which.
+//!
+//! The source is PAMA (Ou et al., "A Penalty Aware Memory Allocation Scheme for Key-value Cache", ICPP 2015,
+//! section III). This crate knows no clock, no thread and no memory: the cache and the simulator both run it.
+
+#![forbid(unsafe_code)]
+
+mod options;
+mod subclass;
+
+pub use options::{Objective, WorthMode, WorthOptions};
+pub use subclass::Subclass;
