@@ -5,8 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+mod group;
 mod options;
 mod subclass;
 
+pub use group::{Group, GroupStats, MoveReason, SizeClass};
 pub use options::{Objective, WorthMode, WorthOptions};
 pub use subclass::Subclass;

@@ -11,6 +11,7 @@ use crate::references::pages_bytes_max;
 use crate::save::{Saved, settle_flash};
 use crate::temperature::{TemperatureKind, TemperatureStats};
 use crate::transfers::Transfers;
+use larder_allocation::WorthOptions;
 use larder_flash::Flash;
 use larder_item::KeyHash;
 use larder_memory::PageKind;
@@ -246,6 +247,16 @@ impl Cache {
             self.keeper.wake();
         }
         is_set
+    }
+
+    /// What the worth of an item is made of now.
+    pub fn worth(&self) -> WorthOptions {
+        self.store.worth.get()
+    }
+
+    /// Judges items by `worth` from the next pass on. What the keeper has counted stays.
+    pub fn set_worth(&self, worth: WorthOptions) {
+        self.store.worth.set(worth);
     }
 
     /// `flush_all`: everything stored up to now is gone, at once or when the clock reads `due_s`.

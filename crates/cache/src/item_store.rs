@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::counters::{Counters, Totals};
 use crate::options::{CacheError, CacheOptions};
 use crate::padded::CachePadded;
+use crate::worth::WorthSetting;
 use larder_index::{BUCKETS_LOG2_MAX, HoldsKey, Index, IndexOptions};
 use larder_item::{CAS_DELTA_BITS, Expiry, KeyHash, KeyHasher, Location, State};
 use larder_memory::{
@@ -50,6 +51,8 @@ pub(crate) struct ItemStore {
     pub(crate) hasher: KeyHasher,
     pub(crate) clock: Clock,
     pub(crate) limits: Limits,
+    /// What the worth of an item is made of.
+    pub(crate) worth: WorthSetting,
     /// Whether items may be evicted to make room.
     evicts: bool,
     /// One block for each worker, and the last one for the keeper.
@@ -118,6 +121,7 @@ impl ItemStore {
             hasher: seed.map_or_else(KeyHasher::random, KeyHasher::with_seed),
             clock,
             limits: Limits::new(budget, set_aside, limit_bytes_max),
+            worth: WorthSetting::new(options.worth),
             evicts: options.evict,
             counters: (0..=options.workers).map(|_| Counters::default()).collect(),
             cas: CachePadded(AtomicU64::new(cas_floor)),

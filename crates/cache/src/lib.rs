@@ -66,6 +66,7 @@ mod selector;
 mod temperature;
 mod transfers;
 mod worker;
+mod worth;
 
 pub use admission::{AdmissionHook, AdmissionOptions};
 pub use budget::WORKER_BUFFERS_BYTES;
@@ -73,7 +74,9 @@ pub use cache::Cache;
 pub use clock::Clock;
 pub use commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 pub use counters::{Counter, Counters, Totals};
-pub use larder_allocation::{Objective, Subclass, WorthMode, WorthOptions};
+pub use larder_allocation::{
+    Group, GroupStats, MoveReason, Objective, SizeClass, Subclass, WorthMode, WorthOptions,
+};
 pub use larder_flash::{Commit, Flash, Found, Stamp};
 pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};
 pub use larder_item::{Expiry, KEY_BYTES_MAX, KeyHash, Location, State};

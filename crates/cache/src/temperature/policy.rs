@@ -1,7 +1,7 @@
 //! The interface of a policy: which column goes next, and which of its items stay.
 
 use crate::ranking::Candidate;
-use larder_allocation::Subclass;
+use larder_allocation::{GroupStats, Subclass};
 use larder_item::KeyHash;
 use larder_memory::ColumnId;
 use larder_temperature::Reference;
@@ -84,6 +84,8 @@ pub struct TemperatureStats {
     pub agings: u64,
     /// Victims that were chosen while the victim pool was empty.
     pub drained: u64,
+    /// The groups that have or had items. Empty where the policy knows no groups.
+    pub groups: Vec<GroupStats>,
 }
 
 impl TemperatureStats {
