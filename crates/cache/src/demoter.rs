@@ -276,7 +276,7 @@ impl Demoter {
                 flags: item.flags(),
                 expires_unix_s: to_unix_s(&store.clock, item.expiry()),
                 cas: item.cas(),
-                state: (item.state().bits() & State::KEPT_ON_FLASH) as u8,
+                state: item.state().flash_byte(),
             },
         )
     }

@@ -58,6 +58,7 @@ mod keeper;
 mod level;
 mod options;
 mod padded;
+mod penalties;
 mod random;
 mod ranking;
 mod references;

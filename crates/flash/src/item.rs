@@ -15,7 +15,7 @@ pub struct FlashItem<'a> {
     pub expires_unix_s: u32,
     /// The CAS number of the item.
     pub cas: u64,
-    /// Those state bits of [`larder_item::State`] that are kept on flash.
+    /// What flash keeps of the state: [`larder_item::State::flash_byte`].
     pub state: u8,
 }
 
@@ -32,7 +32,7 @@ pub struct Found {
     pub expires_unix_s: u32,
     /// The CAS number of the item.
     pub cas: u64,
-    /// State bits of [`larder_item::State`].
+    /// What flash keeps of the state: [`larder_item::State::flash_byte`].
     pub state: u8,
     /// Whether the item was read from flash before, since it was written: a warm item deserves memory.
     pub warm: bool,

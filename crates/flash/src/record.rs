@@ -57,7 +57,7 @@ pub(crate) struct Record<'a> {
     /// The CAS number. In a tombstone that supersedes extents it is a sequence: the tombstone supersedes extents of
     /// segments below it, and 0 means all that were there when the tombstone's segment was sealed.
     pub(crate) cas: u64,
-    /// State bits of [`larder_item::State`].
+    /// What flash keeps of the state: [`larder_item::State::flash_byte`].
     pub(crate) state: u8,
     /// Whether this is a tombstone: older versions of the key do not count any more.
     pub(crate) tombstone: bool,

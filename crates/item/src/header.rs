@@ -1,10 +1,10 @@
 //! The header of a record: three 32-bit words, followed by only those fields that the item needs.
 //!
 //! ```text
-//! word 0, atomic   31                       8 7      0
-//!                 +--------------------------+--------+
-//!                 | last access, s mod 2^24  | state  |
-//!                 +--------------------------+--------+
+//! word 0, atomic   31                     9 8     6 5     0
+//!                 +------------------------+-------+-------+
+//!                 | last access, s mod 2^23|penalty| state |
+//!                 +------------------------+-------+-------+
 //! word 1           31        24 23  22 21 20 19          5 4 3   0
 //!                 +------------+------+--+--+-------------+-+-----+
 //!                 | key length |layout|F |C |value length |E| cas |   cas = bits 32..36 of the delta
@@ -27,8 +27,15 @@ pub const HEADER_BYTES: usize = 12;
 pub const CAS_DELTA_BITS: u32 = 36;
 /// Longest value of one record, or of one chunk of a large value, in bytes.
 pub const VALUE_LENGTH_MAX: usize = (1 << 15) - 1;
-/// The last access is stored in seconds modulo this mask plus one, which is about 194 days.
-pub const LAST_ACCESS_MASK: u32 = (1 << 24) - 1;
+/// The last access is stored in seconds modulo this mask plus one, which is about 97 days.
+pub const LAST_ACCESS_MASK: u32 = (1 << 23) - 1;
+/// Where the last access begins in word 0.
+const LAST_ACCESS_SHIFT: u32 = 9;
+/// Where the penalty begins in word 0, and in the byte that flash keeps.
+const PENALTY_SHIFT: u32 = 6;
+const PENALTY_SHIFT_ON_FLASH: u32 = 4;
+/// The largest number of a penalty subclass that the three bits hold.
+const PENALTY_MAX: u32 = 6;
 
 /// Where the value of a record is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +51,9 @@ pub enum ValueLayout {
     Chunk = 3,
 }
 
-/// Word 0, which is atomic: eight state bits and the time of the last access.
+/// Word 0, which is atomic: six state bits, the penalty subclass and the time of the last access.
+///
+/// The three bits of the penalty hold the number of the subclass plus one, and 0 for an unknown penalty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct State(pub u32);
 
@@ -62,12 +71,17 @@ impl State {
     /// Flash holds this version of the item as its newest, so nothing has to be written when the item leaves
     /// memory. Every change of the item clears the bit while the writer bit of its bucket is held.
     pub const CLEAN: u32 = 1 << 5;
-    /// The bits that an item keeps when it moves to flash and back.
-    pub const KEPT_ON_FLASH: u32 = Self::FETCHED | Self::STALE | Self::TOKEN_SENT | Self::BINARY_KEY;
+    /// The bits of the penalty subclass.
+    pub const PENALTY: u32 = 7 << PENALTY_SHIFT;
+    /// All bits but those of the last access.
+    const BITS: u32 = (1 << LAST_ACCESS_SHIFT) - 1;
+    /// The state bits that an item keeps when it moves to flash and back.
+    const KEPT_ON_FLASH: u32 = Self::FETCHED | Self::STALE | Self::TOKEN_SENT | Self::BINARY_KEY;
 
     /// A state with the bits `bits` and a last access at `now_s`.
+    #[inline]
     pub fn at(now_s: u32, bits: u32) -> State {
-        State((now_s & LAST_ACCESS_MASK) << 8 | bits)
+        State((now_s & LAST_ACCESS_MASK) << LAST_ACCESS_SHIFT | bits & Self::BITS)
     }
 
     /// Whether `bit` is set.
@@ -76,16 +90,60 @@ impl State {
         self.0 & bit != 0
     }
 
-    /// The state bits without the time of the last access.
+    /// The state bits and the penalty, without the time of the last access.
+    #[inline]
     pub fn bits(self) -> u32 {
-        self.0 & 0xff
+        self.0 & Self::BITS
     }
 
-    /// Seconds since the last access. For an item idle for longer than 194 days the answer is too small by a
-    /// multiple of 194 days.
+    /// The same last access with other state bits and another penalty.
+    #[inline]
+    pub fn with_bits(self, bits: u32) -> State {
+        State(self.0 & !Self::BITS | bits & Self::BITS)
+    }
+
+    /// The number of the item's penalty subclass, at most 6. `None`: the penalty is unknown.
+    #[inline]
+    pub fn penalty(self) -> Option<u8> {
+        (((self.0 & Self::PENALTY) >> PENALTY_SHIFT) as u8).checked_sub(1)
+    }
+
+    /// The same state with another penalty subclass.
+    ///
+    /// # Panics
+    /// In debug builds, if the number is above 6.
+    #[inline]
+    pub fn with_penalty(self, subclass: Option<u8>) -> State {
+        let field = subclass.map_or(0, |number| u32::from(number) + 1);
+        debug_assert!(field <= PENALTY_MAX + 1, "a penalty subclass takes three bits");
+        State(self.0 & !Self::PENALTY | field << PENALTY_SHIFT & Self::PENALTY)
+    }
+
+    /// What flash keeps of the state, in one byte: the state bits that are kept there, and the penalty. The byte of
+    /// an item without such bits and without a known penalty is 0.
+    ///
+    /// ```text
+    ///   7   6     4   3            2            1       0
+    /// +---+---------+------------+------------+-------+---------+
+    /// | 0 | penalty | binary key | token sent | stale | fetched |
+    /// +---+---------+------------+------------+-------+---------+
+    /// ```
+    pub fn flash_byte(self) -> u8 {
+        let penalty = (self.0 & Self::PENALTY) >> PENALTY_SHIFT;
+        (self.0 & Self::KEPT_ON_FLASH | penalty << PENALTY_SHIFT_ON_FLASH) as u8
+    }
+
+    /// The state of an item that comes from flash, without a last access. The inverse of [`State::flash_byte`].
+    pub fn from_flash_byte(byte: u8) -> State {
+        let penalty = u32::from(byte) >> PENALTY_SHIFT_ON_FLASH << PENALTY_SHIFT & Self::PENALTY;
+        State(u32::from(byte) & Self::KEPT_ON_FLASH | penalty)
+    }
+
+    /// Seconds since the last access. For an item idle for longer than 97 days the answer is too small by a
+    /// multiple of 97 days.
     #[inline]
     pub fn idle_s(self, now_s: u32) -> u32 {
-        now_s.wrapping_sub(self.0 >> 8) & LAST_ACCESS_MASK
+        now_s.wrapping_sub(self.0 >> LAST_ACCESS_SHIFT) & LAST_ACCESS_MASK
     }
 }
 
@@ -187,6 +245,42 @@ mod tests {
             let header = Header::unpack([a, b]);
             prop_assert_eq!(header.pack(), [a, b]);
         }
+
+        #[test]
+        fn each_field_of_the_state_keeps_to_its_bits(word: u32, now_s: u32, number in 0u8..7) {
+            let state = State(word);
+            let known = state.with_penalty(Some(number));
+            prop_assert_eq!(known.penalty(), Some(number));
+            prop_assert_eq!(known.with_penalty(None).penalty(), None);
+            prop_assert_eq!(known.0 & !State::PENALTY, word & !State::PENALTY);
+            prop_assert_eq!(known.idle_s(now_s), state.idle_s(now_s));
+            let moved = State::at(now_s, known.bits());
+            prop_assert_eq!((moved.idle_s(now_s), moved.bits()), (0, known.bits()));
+            prop_assert_eq!(State(0).with_bits(known.bits()), State(known.bits()));
+            prop_assert_eq!(known.with_bits(state.bits()), state);
+        }
+
+        #[test]
+        fn flash_keeps_the_penalty_and_four_bits(word: u32) {
+            let state = State(word);
+            let back = State::from_flash_byte(state.flash_byte());
+            prop_assert_eq!(back.penalty(), state.penalty());
+            let kept = State::FETCHED | State::STALE | State::TOKEN_SENT | State::BINARY_KEY;
+            prop_assert_eq!(back.0 & !State::PENALTY, word & kept);
+            prop_assert_eq!(State::from_flash_byte(state.flash_byte() | 0x80), back);
+        }
+    }
+
+    #[test]
+    fn an_item_of_unknown_penalty_needs_no_byte_on_flash() {
+        assert_eq!(State::at(77, State::CLEAN).flash_byte(), 0);
+        assert_eq!(State::at(77, 0).penalty(), None);
+    }
+
+    #[test]
+    fn the_last_access_is_known_for_ninety_seven_days() {
+        let day_s = 24 * 60 * 60;
+        assert_eq!(State::at(5, State::BITS).idle_s(5 + 97 * day_s), 97 * day_s);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::time_slice::TimeSlice;
 use crate::counters::Counters;
 use crate::demoter::{Leaving, Levels, SentParts};
 use crate::item_store::{ItemStore, Life, first_chunk};
+use crate::penalties::remembered;
 use crate::selector::{Emptied, Selector, Victim, queue_of, set_queue};
 use crate::temperature::{Judged, Patience, Queue, Verdict};
 use larder_allocation::Subclass;
@@ -177,7 +178,8 @@ fn meet(
                 Record::Item(item) if store.life(at, &item) == Life::Live => {
                     let nth = judged.len() as u32;
                     let hash = store.hasher.hash(item.key());
-                    judged.push(Judged { hash, warmth: 0, bytes: item.bytes(), subclass: Subclass::UNKNOWN });
+                    let subclass = remembered(item.state()).unwrap_or(Subclass::UNKNOWN);
+                    judged.push(Judged { hash, warmth: 0, bytes: item.bytes(), subclass });
                     (hash, MetKind::Live(nth))
                 }
                 Record::Item(item) => (store.hasher.hash(item.key()), MetKind::Over),

@@ -5,6 +5,7 @@ use super::chain::{Piece, RecordFields};
 use super::read::Hit;
 use super::write::{Expected, Published};
 use crate::commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
+use crate::penalties::with_penalty;
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{NewItem, Value};
 
@@ -85,7 +86,7 @@ impl Worker {
             bits |= State::STALE | old.state().bits() & State::TOKEN_SENT;
             expiry = old.expiry();
         }
-        (State::at(self.cache.store.clock.now_s(), bits), expiry)
+        (with_penalty(State::at(self.cache.store.clock.now_s(), bits), store.penalty), expiry)
     }
 
     /// Places the value and publishes it. `Exists`: the present item is not as expected.
@@ -158,7 +159,10 @@ impl Worker {
     pub(super) fn extended(&self, old: RecordFields, store: &Store<'_>) -> RecordFields {
         RecordFields {
             cas: store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas()),
-            state: State::at(self.cache.store.clock.now_s(), old.state.bits() & State::BINARY_KEY),
+            state: State::at(
+                self.cache.store.clock.now_s(),
+                old.state.bits() & (State::BINARY_KEY | State::PENALTY),
+            ),
             ..old
         }
     }
@@ -189,7 +193,7 @@ impl Worker {
             } else {
                 state.bits()
             };
-            let state = State(state.0 & !0xff | bits);
+            let state = state.with_bits(bits);
             let cas = match (delete.explicit_cas, delete.invalidate) {
                 (Some(cas), _) => cas,
                 (None, true) => self.cache.store.next_cas(),

@@ -223,7 +223,7 @@ impl Worker {
         let is_lazy = self.cache.demoter.as_ref().is_some_and(Demoter::is_lazy);
         let clean = if is_lazy { State::CLEAN } else { 0 };
         let fetched = if found.warm { State::FETCHED } else { 0 };
-        let bits = u32::from(found.state) & State::KEPT_ON_FLASH | clean | fetched;
+        let bits = State::from_flash_byte(found.state).bits() | clean | fetched;
         RecordFields {
             flags: found.flags,
             expiry: from_unix_s(clock, found.expires_unix_s),

@@ -2,6 +2,8 @@
 
 use super::Worker;
 use crate::item_store::Life;
+use crate::penalties::remembered;
+use larder_allocation::Subclass;
 use larder_index::{BatchLookup, BucketPosition, LookupStage, SubBucketPosition, TagMatch};
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{Guard, Item, Value};
@@ -36,6 +38,11 @@ impl<'g> Hit<'g> {
     /// When it expires.
     pub fn expiry(&self) -> Expiry {
         self.item.expiry()
+    }
+
+    /// The subclass of its miss penalty. `None`: the penalty is unknown.
+    pub fn penalty(&self) -> Option<Subclass> {
+        remembered(self.item.state())
     }
 }
 

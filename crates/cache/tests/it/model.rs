@@ -344,7 +344,7 @@ impl Play {
         let Some((value, promoted)) = crate::tier::take_in(worker, hash, &name, &found, promote) else {
             return Brought::Nothing;
         };
-        let state = State(found.state.into());
+        let state = State::from_flash_byte(found.state);
         let expiry = match i64::from(found.expires_unix_s) {
             0 => Expiry::NEVER,
             unix_s => Expiry((unix_s - self.cache.clock().started_unix_s()) as u32),

@@ -10,7 +10,7 @@
 
 use super::Inner;
 use crate::prefetch::prefetch_read;
-use larder_item::{Expiry, HEADER_BYTES, Header, LAST_ACCESS_MASK, Location, State, ValueLayout};
+use larder_item::{Expiry, HEADER_BYTES, Header, Location, State, ValueLayout};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -328,17 +328,17 @@ impl<'g> Item<'g> {
         State(self.state_word().load(Ordering::Relaxed))
     }
 
-    /// Sets state bits (the low eight) and returns the state before. A caller that finds its bit clear in the
-    /// result was the first to set it.
+    /// Sets state bits and returns the state before. A caller that finds its bit clear in the result was the first
+    /// to set it.
     #[inline]
     pub fn set_state_bits(&self, bits: u32) -> State {
-        State(self.state_word().fetch_or(bits & 0xff, Ordering::Relaxed))
+        State(self.state_word().fetch_or(State(bits).bits(), Ordering::Relaxed))
     }
 
-    /// Clears state bits (of the low eight) and returns the state before.
+    /// Clears state bits and returns the state before.
     #[inline]
     pub fn clear_state_bits(&self, bits: u32) -> State {
-        State(self.state_word().fetch_and(!(bits & 0xff), Ordering::Relaxed))
+        State(self.state_word().fetch_and(!State(bits).bits(), Ordering::Relaxed))
     }
 
     /// Records an access at `now_s`, unless the recorded one is younger than [`LAST_ACCESS_STALE_S`]. A hot item is
@@ -348,7 +348,7 @@ impl<'g> Item<'g> {
     pub fn touch_last_access(&self, now_s: u32) {
         let state = self.state();
         if state.idle_s(now_s) >= LAST_ACCESS_STALE_S {
-            let new = (now_s & LAST_ACCESS_MASK) << 8 | state.bits();
+            let new = State::at(now_s, state.bits()).0;
             // Only if the word is still what was read: a plain store could undo a state bit set in between.
             let _ = self.state_word().compare_exchange(state.0, new, Ordering::Relaxed, Ordering::Relaxed);
         }

@@ -248,7 +248,7 @@ impl Both {
             item.set_state_bits(State::STALE);
             item.clear_state_bits(State::TOKEN_SENT);
             let bits = (state.bits() | State::FETCHED | State::STALE) & !State::TOKEN_SENT;
-            let kept = State(state.0 & !0xff | bits);
+            let kept = state.with_bits(bits);
             *state = if state.idle_s(now_s) >= 60 { State::at(now_s, bits) } else { kept };
         }
     }
