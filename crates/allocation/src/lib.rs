@@ -6,9 +6,16 @@
 #![forbid(unsafe_code)]
 
 mod group;
+mod hits;
+mod ledger;
+mod margin;
 mod options;
 mod subclass;
+mod watch;
+mod worth;
 
 pub use group::{Group, GroupStats, MoveReason, SizeClass};
+pub use hits::{MetIn, Warmth};
 pub use options::{Objective, WorthMode, WorthOptions};
 pub use subclass::Subclass;
+pub use worth::{Appraised, ColumnBounds, Worth};

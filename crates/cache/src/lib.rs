@@ -76,7 +76,7 @@ pub use clock::Clock;
 pub use commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 pub use counters::{Counter, Counters, Totals};
 pub use larder_allocation::{
-    Group, GroupStats, MoveReason, Objective, SizeClass, Subclass, WorthMode, WorthOptions,
+    ColumnBounds, Group, GroupStats, MoveReason, Objective, SizeClass, Subclass, WorthMode, WorthOptions,
 };
 pub use larder_flash::{Commit, Flash, Found, Stamp};
 pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};

@@ -19,6 +19,7 @@ use crate::item_store::ItemStore;
 use crate::random::Random;
 use crate::ranking::{Candidate, CheapestSparse, ColumnStatus, Sparse};
 use crate::temperature::{Judged, Queue, Temperature, TemperatureStats, Verdict};
+use larder_allocation::ColumnBounds;
 use larder_memory::{ColumnId, ColumnState, Guard, OpenColumn};
 use larder_temperature::Reference;
 use std::sync::Mutex;
@@ -298,16 +299,18 @@ impl Selector {
         self.policy.sealed(column, store.memory.column(column).birth(), queue_of(store, column));
     }
 
-    /// Appends the policy's verdict on each live item of a victim. The items that are kept have at most
-    /// `keep_bytes_max` bytes together.
+    /// Appends the policy's verdict on each live item of a victim, by the present options of worth. The items that are
+    /// kept are within `bounds`.
     pub(crate) fn judge(
         &mut self,
+        store: &ItemStore,
         queue: Queue,
         items: &[Judged],
-        keep_bytes_max: u64,
+        bounds: ColumnBounds,
         verdicts: &mut Vec<Verdict>,
     ) {
-        self.policy.judge(queue, items, keep_bytes_max, verdicts);
+        self.policy.set_worth(store.worth.get());
+        self.policy.judge(queue, items, bounds, verdicts);
     }
 
     /// Hands a page of references to the policy, which may sample items of the cache at random.

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use larder_cache::{
-    Candidate, ColumnId, HitmapMaker, Judged, Published, PublishedPolicyOptions, Queue, Residents,
-    Temperature, TemperatureKind, TemperatureStats, Verdict,
+    Candidate, ColumnBounds, ColumnId, HitmapMaker, Judged, Published, PublishedPolicyOptions, Queue,
+    Residents, Temperature, TemperatureKind, TemperatureStats, Verdict,
 };
 use larder_sim::policy::{Access, Policy, build, larder};
 use larder_sim::simulate::Interner;
@@ -263,14 +263,14 @@ impl Temperature for Watched {
         self.inner.put_back(column, birth, part);
     }
 
-    fn judge(&mut self, part: Queue, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>) {
+    fn judge(&mut self, part: Queue, items: &[Judged], bounds: ColumnBounds, verdicts: &mut Vec<Verdict>) {
         let digests: Vec<Digest> = items.iter().map(|item| Digest::of(item.hash)).collect();
         self.zones.clear();
         self.hitmap.map().zones(&digests, &mut self.zones);
         let mut seen = self.seen.lock().expect("nobody panics with it");
         self.zones.iter().for_each(|&zone| seen.victims[usize::from(zone)] += 1);
         drop(seen);
-        self.inner.judge(part, items, keep_bytes_max, verdicts);
+        self.inner.judge(part, items, bounds, verdicts);
     }
 
     fn refer(&mut self, references: &[Reference], residents: &mut dyn Residents) {

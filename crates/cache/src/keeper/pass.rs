@@ -15,6 +15,7 @@ use crate::item_store::{ItemStore, Life, first_chunk};
 use crate::penalties::remembered;
 use crate::selector::{Emptied, Selector, Victim, queue_of, set_queue};
 use crate::temperature::{Judged, Patience, Queue, Verdict};
+use larder_allocation::ColumnBounds;
 use larder_allocation::Subclass;
 use larder_index::{BucketGuard, Found};
 use larder_item::{KeyHash, Location, State};
@@ -125,7 +126,8 @@ impl Pass {
         let queue = queue_of(store, column);
         if may_evict {
             let column_bytes = store.column_bytes();
-            selector.judge(queue, judged, patience.keep_bytes_max(column_bytes), verdicts);
+            let keep_bytes_max = patience.keep_bytes_max(column_bytes);
+            selector.judge(store, queue, judged, ColumnBounds { column_bytes, keep_bytes_max }, verdicts);
             let kept = judged.iter().zip(verdicts.iter()).filter(|(_, verdict)| **verdict != Verdict::Evict);
             patience.spend(kept.map(|(item, _)| u64::from(item.bytes)).sum(), column_bytes);
         } else {

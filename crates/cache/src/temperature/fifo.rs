@@ -3,6 +3,7 @@
 use super::column_queue::ColumnQueue;
 use super::policy::{Judged, Queue, Residents, Temperature, TemperatureStats, Verdict};
 use crate::ranking::Candidate;
+use larder_allocation::ColumnBounds;
 use larder_memory::ColumnId;
 use larder_temperature::Reference;
 
@@ -27,7 +28,7 @@ impl Temperature for Fifo {
         self.columns.put_back(column, birth);
     }
 
-    fn judge(&mut self, _: Queue, items: &[Judged], _: u64, verdicts: &mut Vec<Verdict>) {
+    fn judge(&mut self, _: Queue, items: &[Judged], _: ColumnBounds, verdicts: &mut Vec<Verdict>) {
         self.evicted += items.len() as u64;
         verdicts.extend(items.iter().map(|_| Verdict::Evict));
     }

@@ -10,6 +10,7 @@
 //! * [`Published`] is Catalyst's policy as its paper describes it, applied to columns (`hitmap-published`).
 //! * [`Fifo`] keeps nothing (`off`).
 
+mod appraisal;
 mod column_queue;
 mod fifo;
 mod hitmap_maker;

@@ -1,7 +1,7 @@
 //! The interface of a policy: which column goes next, and which of its items stay.
 
 use crate::ranking::Candidate;
-use larder_allocation::{GroupStats, Subclass};
+use larder_allocation::{ColumnBounds, GroupStats, Subclass, WorthOptions};
 use larder_item::KeyHash;
 use larder_memory::ColumnId;
 use larder_temperature::Reference;
@@ -123,9 +123,12 @@ pub trait Temperature: Send {
     /// There was no room for the items of a victim that stay: the column is to be the next victim again.
     fn put_back(&mut self, column: ColumnId, birth: u64, queue: Queue);
 
-    /// Appends a verdict on each of `items`, the live items of a column that goes. The items that are kept have at most
-    /// `keep_bytes_max` bytes together.
-    fn judge(&mut self, queue: Queue, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>);
+    /// Appends a verdict on each of `items`, the live items of a column that goes. The items that are kept are within
+    /// `bounds`.
+    fn judge(&mut self, queue: Queue, items: &[Judged], bounds: ColumnBounds, verdicts: &mut Vec<Verdict>);
+
+    /// Judges by `worth` from now on. Without an effect on a policy that knows neither sizes nor penalties.
+    fn set_worth(&mut self, _worth: WorthOptions) {}
 
     /// A batch of references: hits and stores of keys whose digest is below [`Temperature::wanted_below`].
     fn refer(&mut self, references: &[Reference], residents: &mut dyn Residents);

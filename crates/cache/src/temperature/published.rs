@@ -13,6 +13,7 @@ use super::hitmap_maker::HitmapMaker;
 use super::patience::keep_within;
 use super::policy::{Judged, Queue, Resident, Residents, Temperature, TemperatureStats, Verdict};
 use crate::ranking::{Candidate, CheapestSparse, Sparse};
+use larder_allocation::ColumnBounds;
 use larder_memory::ColumnId;
 use larder_temperature::{Digest, Hitmap, Reference};
 use std::collections::{BTreeMap, HashMap};
@@ -250,12 +251,12 @@ impl Temperature for Published {
         }
     }
 
-    fn judge(&mut self, _: Queue, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>) {
+    fn judge(&mut self, _: Queue, items: &[Judged], bounds: ColumnBounds, verdicts: &mut Vec<Verdict>) {
         self.look_up(items.iter().map(|item| item.hash));
         // Items may have become warmer since they were sampled. Then the coldest items of the column go.
         let coldest = self.levels.iter().copied().min().unwrap_or(0);
         self.levels.iter_mut().filter(|level| **level == coldest).for_each(|level| *level = 0);
-        keep_within(&mut self.levels, items, keep_bytes_max);
+        keep_within(&mut self.levels, items, bounds.keep_bytes_max);
         for &level in &self.levels {
             self.stats.evicted_probation += u64::from(level == 0);
             verdicts.push(if level == 0 { Verdict::Evict } else { Verdict::Keep { warmth: 0 } });

@@ -15,13 +15,17 @@
 //! shadows try several shares (see [`Shadows`]). The ghost is asked when an item's probation ends, not when the item is
 //! stored, so that a request stays cheap.
 //!
+//! The ranking above says how many bytes of a column go. Which items go depends on what they are worth, too: see
+//! [`Appraisal`].
+//!
 //! A column with few live bytes does not wait for its turn: it is the victim before the oldest column of its queue.
 
+use super::appraisal::Appraisal;
 use super::column_queue::ColumnQueue;
 use super::hitmap_maker::HitmapMaker;
-use super::patience::keep_within;
 use super::policy::{Judged, Queue, Residents, Temperature, TemperatureStats, Verdict};
 use crate::ranking::Candidate;
+use larder_allocation::{ColumnBounds, WorthOptions};
 use larder_memory::ColumnId;
 use larder_temperature::{Digest, Ghost, Hitmap, Reference, Shadows};
 
@@ -43,6 +47,7 @@ pub struct Sweep {
     main: ColumnQueue,
     ghost: Ghost,
     shadows: Shadows,
+    appraisal: Appraisal,
     /// How many items ghost and hitmap were made for; 0 = they were not made yet.
     fitted_items: u64,
     /// Bytes of the hitmap that should have been aged by now and were not.
@@ -73,6 +78,7 @@ impl Sweep {
             main: ColumnQueue::default(),
             ghost: Ghost::for_entries(1),
             shadows: Shadows::new(&SHARES),
+            appraisal: Appraisal::default(),
             fitted_items: 0,
             age_bytes: 0,
             stats: TemperatureStats::default(),
@@ -149,31 +155,34 @@ impl Temperature for Sweep {
         }
     }
 
-    fn judge(&mut self, queue: Queue, items: &[Judged], keep_bytes_max: u64, verdicts: &mut Vec<Verdict>) {
+    fn judge(&mut self, queue: Queue, items: &[Judged], bounds: ColumnBounds, verdicts: &mut Vec<Verdict>) {
         self.look_up(items);
         if queue == Queue::Main {
             self.age(items.len());
         }
         items.iter().for_each(|item| self.ghost.prefetch(item.hash));
-        if queue == Queue::Probation {
-            for (level, item) in self.levels.iter_mut().zip(items) {
-                if *level == 0 && self.ghost.take(item.hash) {
-                    *level = 1;
-                    self.stats.ghost_hits += 1;
-                }
+        let Sweep { levels, ghost, appraisal, .. } = self;
+        appraisal.begin(queue);
+        for (level, item) in levels.iter_mut().zip(items) {
+            let has_returned = queue == Queue::Probation && *level == 0 && ghost.take(item.hash);
+            if has_returned {
+                *level = 1;
+                self.stats.ghost_hits += 1;
             }
+            appraisal.add(item, *level, has_returned);
         }
-        keep_within(&mut self.levels, items, keep_bytes_max);
-        for (&level, item) in self.levels.iter().zip(items) {
-            if level == 0 {
+        let main_items = self.fitted_items * self.main.len() as u64 / self.columns().max(1) as u64;
+        let goes = self.appraisal.decide(&mut self.levels, items, bounds, main_items);
+        for ((&level, item), &goes) in self.levels.iter().zip(items).zip(goes) {
+            if goes {
                 self.ghost.push(item.hash);
                 verdicts.push(Verdict::Evict);
             } else {
-                let warmth = if queue == Queue::Main && self.make.is_none() { level - 1 } else { 0 };
-                verdicts.push(Verdict::Keep { warmth });
+                let cools = queue == Queue::Main && self.make.is_none();
+                verdicts.push(Verdict::Keep { warmth: if cools { level.saturating_sub(1) } else { 0 } });
             }
         }
-        let evicted = self.levels.iter().filter(|level| **level == 0).count() as u64;
+        let evicted = goes.iter().filter(|goes| **goes).count() as u64;
         match queue {
             Queue::Probation => {
                 self.stats.evicted_probation += evicted;
@@ -183,9 +192,14 @@ impl Temperature for Sweep {
         }
     }
 
+    fn set_worth(&mut self, worth: WorthOptions) {
+        self.appraisal.set_options(worth);
+    }
+
     fn refer(&mut self, references: &[Reference], _: &mut dyn Residents) {
         self.stats.references += references.len() as u64;
         references.iter().for_each(|reference| self.shadows.reference(*reference));
+        self.appraisal.refer(references);
         let Some(hitmap) = &mut self.hitmap else { return };
         // A store is no mark: an item that is not read leaves when its probation ends.
         self.reads.clear();
@@ -200,6 +214,7 @@ impl Temperature for Sweep {
 
     fn fit(&mut self, items: u64) {
         self.shadows.fit(items);
+        self.appraisal.fit(items, self.shadows.below());
         if !self.must_refit(items) {
             return;
         }
@@ -219,7 +234,7 @@ impl Temperature for Sweep {
         let items = if self.must_refit(items) { items } else { 0 };
         let ghost_bytes = self.ghost.bytes().max(items * Ghost::ENTRY_BYTES);
         let hitmap_bytes = self.make.as_ref().map_or(0, |make| make.bytes(self.hitmap.as_deref(), items));
-        hitmap_bytes + ghost_bytes + self.shadows.bytes()
+        hitmap_bytes + ghost_bytes + self.shadows.bytes() + self.appraisal.bytes()
     }
 
     fn columns(&self) -> usize {
@@ -238,6 +253,7 @@ impl Temperature for Sweep {
             probation_columns: self.probation.len() as u64,
             main_columns: self.main.len() as u64,
             bytes: self.bytes_for(0),
+            groups: self.appraisal.stats(self.probation.len() as u64, self.main.len() as u64),
             ..self.stats.clone()
         }
     }

@@ -3,7 +3,7 @@
 use super::patience::keep_within;
 use super::*;
 use crate::ranking::{Candidate, ColumnStatus};
-use larder_allocation::Subclass;
+use larder_allocation::{ColumnBounds, Subclass};
 use larder_item::KeyHash;
 use larder_memory::ColumnId;
 use larder_temperature::{Digest, Reference};
@@ -13,6 +13,9 @@ use proptest::prelude::*;
 fn all_ready(column: ColumnId, _: u64) -> Candidate {
     Candidate::Ready(ColumnStatus { column, live_bytes: 100, column_bytes: 100 })
 }
+
+/// Everything may stay.
+const BOUNDS: ColumnBounds = ColumnBounds { column_bytes: 1 << 20, keep_bytes_max: u64::MAX };
 
 fn item(hash: u64, warmth: u8) -> Judged {
     Judged {
@@ -25,7 +28,7 @@ fn item(hash: u64, warmth: u8) -> Judged {
 
 fn verdicts(of: &mut dyn Temperature, queue: Queue, items: &[Judged]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    of.judge(queue, items, u64::MAX, &mut verdicts);
+    of.judge(queue, items, BOUNDS, &mut verdicts);
     verdicts
 }
 

@@ -1,6 +1,6 @@
 //! Larder's policy over a model of columns in which every item has size 1.
 
-use larder_allocation::Subclass;
+use larder_allocation::{ColumnBounds, Subclass};
 use larder_cache::{
     Candidate, ColumnId, ColumnStatus, Judged, KeyHash, Patience, Queue, Resident, Residents, Temperature,
     TemperatureKind, Verdict,
@@ -245,7 +245,8 @@ impl Columns {
             self.judged.push(Judged { hash: hash(id), warmth, bytes: 1, subclass: Subclass::UNKNOWN });
         }
         self.verdicts.clear();
-        self.temperature.judge(column.part, &self.judged, keep_max, &mut self.verdicts);
+        let bounds = ColumnBounds { column_bytes: room, keep_bytes_max: keep_max };
+        self.temperature.judge(column.part, &self.judged, bounds, &mut self.verdicts);
         let kept = self.verdicts.iter().filter(|verdict| **verdict != Verdict::Evict).count();
         self.patience.spend(kept as u64, room);
         self.free.push(victim);

@@ -1,0 +1,216 @@
+//! Worth: which items of a column go.
+//!
+//! The worth of an item is what it will save before the pass meets it again: expected hits times the cost of a miss,
+//! per byte. The design follows PAMA (section III) with three differences that log-structured memory allows. Room
+//! moves item by item, and not slab by slab, so a group needs no columns of its own. The candidate segment and the
+//! reference segments of a group are the items whose worth is next to the margin, and not the end of a stack. And
+//! where PAMA asks Bloom filters for the segment of an access, the keeper follows a sample of the keys exactly.
+
+use crate::hits::{Class, ExpectedHits, MetIn, Warmth};
+use crate::ledger::Ledger;
+use crate::margin::Margin;
+use crate::watch::{Meeting, Watch, Watched};
+use crate::{Group, GroupStats, Objective, Subclass, WorthMode, WorthOptions};
+
+/// Bytes that an item takes outside its column: its share of the index and of the ghost.
+const BESIDE_BYTES: u32 = 16;
+/// A window has so many times as many sampled accesses as there are sampled items.
+const WINDOW_TURNS: u64 = 4;
+/// The fewest sampled accesses of a window.
+const WINDOW_MIN: u64 = 1024;
+
+/// A round has at least one part in so many of the items, and at least so many items.
+const ROUND_SHARE_MAX: u64 = 8;
+const ROUND_ITEMS_MIN: u64 = 64;
+
+/// An item of a column that goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Appraised {
+    /// Digest of the key.
+    pub digest: u32,
+    /// What the temperature knows of the item.
+    pub warmth: Warmth,
+    /// Whether the temperature alone would have the item go.
+    pub asked: bool,
+    /// What a miss of the item costs.
+    pub subclass: Subclass,
+    /// Bytes of the item.
+    pub bytes: u32,
+}
+
+/// How much of a column may stay.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnBounds {
+    /// Bytes of a column.
+    pub column_bytes: u64,
+    /// The most bytes that may stay.
+    pub keep_bytes_max: u64,
+}
+
+/// Learns what items are worth, and chooses which go.
+pub struct Worth {
+    options: WorthOptions,
+    hits: ExpectedHits,
+    watch: Watch,
+    margin: Margin,
+    ledger: Ledger,
+    /// Keys with a digest below this number are watched.
+    watched_below: u32,
+    /// Items of the cache.
+    items: u64,
+    /// Items of the main queue that are judged while the sweep goes round once.
+    round_items: u64,
+    /// Items of the main queue that were judged so far.
+    swept_items: u64,
+    /// Sampled accesses until the window ends.
+    window_left: u64,
+    window: u64,
+    column_bytes: u64,
+    /// Worth and bytes of each item of a column. Kept for its memory.
+    appraised: Vec<(f32, u32)>,
+}
+
+impl Worth {
+    /// Nothing is known yet.
+    pub fn new(options: WorthOptions) -> Worth {
+        Worth {
+            options,
+            hits: ExpectedHits::new(),
+            watch: Watch::default(),
+            margin: Margin::default(),
+            ledger: Ledger::new(),
+            watched_below: 0,
+            items: 0,
+            round_items: ROUND_ITEMS_MIN,
+            swept_items: 0,
+            window_left: WINDOW_MIN,
+            window: WINDOW_MIN,
+            column_bytes: 1,
+            appraised: Vec::new(),
+        }
+    }
+
+    /// The cache has about `items` items. Keys with a digest below `watched_below`, of 2^31, are sampled.
+    pub fn fit(&mut self, items: u64, watched_below: u32) {
+        self.watched_below = watched_below;
+        self.items = items;
+        let sampled = (u128::from(items) * u128::from(watched_below)) >> 31;
+        self.window = WINDOW_MIN.max(sampled as u64 * WINDOW_TURNS);
+        self.window_left = self.window_left.min(self.window);
+    }
+
+    /// Judges by `options` from now on.
+    pub fn set_options(&mut self, options: WorthOptions) {
+        if options != self.options {
+            self.options = options;
+            self.margin.reset();
+            self.ledger.forget_values();
+        }
+    }
+
+    /// Whether sizes and penalties count at all.
+    pub fn is_active(&self) -> bool {
+        self.options.mode != WorthMode::Static
+    }
+
+    /// A key was read, or stored.
+    #[inline]
+    pub fn refer(&mut self, digest: u32, is_store: bool) {
+        if digest >= self.watched_below {
+            return;
+        }
+        self.watch.refer(digest, is_store);
+        self.window_left -= 1;
+        if self.window_left == 0 {
+            self.window_left = self.window;
+            self.hits.end_window();
+            self.ledger.end_window();
+        }
+    }
+
+    /// Chooses the items of a column that go: sets `goes` for each. Together they have about as many bytes as the
+    /// temperature asks for, less where the items are dear and more where they are cheap.
+    ///
+    /// `main_items` is about how many items the sweep of the main queue meets while it goes round once.
+    pub fn choose(&mut self, items: &[Appraised], bounds: ColumnBounds, main_items: u64, goes: &mut [bool]) {
+        self.round_items = main_items.max(self.items / ROUND_SHARE_MAX).max(ROUND_ITEMS_MIN);
+        self.column_bytes = bounds.column_bytes;
+        let mut appraised = std::mem::take(&mut self.appraised);
+        appraised.clear();
+        let (mut asked, mut gone) = ([0; Group::COUNT], [0; Group::COUNT]);
+        for item in items {
+            let group = Group::of(item.bytes, item.subclass);
+            appraised.push((self.worth_of(item, group), item.bytes));
+            self.ledger.hold(item.warmth.met_in, group, item.bytes);
+            if item.asked {
+                asked[group.number()] += u64::from(item.bytes);
+            }
+        }
+        let ColumnBounds { column_bytes, keep_bytes_max } = bounds;
+        self.margin.choose(&appraised, asked.iter().sum(), keep_bytes_max, column_bytes, goes);
+        for ((item, &(worth, bytes)), goes) in items.iter().zip(&appraised).zip(goes.iter()) {
+            let group = Group::of(bytes, item.subclass);
+            if *goes {
+                gone[group.number()] += u64::from(bytes);
+            }
+            self.swept_items += u64::from(item.warmth.met_in == MetIn::Main);
+            if item.digest < self.watched_below {
+                self.begin_watch(item, group, worth, !*goes);
+            }
+        }
+        self.appraised = appraised;
+        self.ledger.settle(&asked, &gone, column_bytes);
+        while let Some(ended) = self.watch.next_ended(self.swept_items, self.round_items) {
+            self.observe(&ended);
+        }
+    }
+
+    /// What an item will save per byte until the pass meets it again.
+    fn worth_of(&self, item: &Appraised, group: Group) -> f32 {
+        let hits = self.hits.of(Class::of(item.warmth, group));
+        hits * self.cost(item.subclass, item.bytes) / (item.bytes + BESIDE_BYTES) as f32
+    }
+
+    /// What a miss costs, in the unit of the objective.
+    fn cost(&self, subclass: Subclass, bytes: u32) -> f32 {
+        match (self.options.objective, self.options.mode) {
+            (Objective::Bytes, _) => (bytes + BESIDE_BYTES) as f32,
+            (Objective::Time, WorthMode::Penalty) => subclass.typical_us() as f32,
+            (Objective::Time | Objective::Requests, _) => 1.0,
+        }
+    }
+
+    fn begin_watch(&mut self, item: &Appraised, group: Group, worth: f32, kept: bool) {
+        match self.watch.meet(item.digest, self.swept_items, self.round_items) {
+            Meeting::GoesOn => return,
+            Meeting::Ended(ended) => self.observe(&ended),
+            Meeting::New => {}
+        }
+        let watched = Watched {
+            class: Class::of(item.warmth, group),
+            group: group.number() as u8,
+            distance: self.margin.distance(worth),
+            kept,
+            hits: 0,
+            bytes: item.bytes,
+        };
+        self.watch.begin(item.digest, self.swept_items, watched);
+    }
+
+    fn observe(&mut self, ended: &Watched) {
+        self.hits.observe(ended.class, ended.hits.into());
+        if let Some(group) = Group::from_number(ended.group.into()) {
+            self.ledger.observe(ended, self.cost(group.subclass, ended.bytes));
+        }
+    }
+
+    /// What is shown of the groups. There are so many columns of new items, and of kept ones.
+    pub fn stats(&self, probation_columns: u64, main_columns: u64) -> Vec<GroupStats> {
+        self.ledger.stats([probation_columns, main_columns], self.column_bytes)
+    }
+
+    /// About how many bytes of memory the bookkeeping takes.
+    pub fn bytes(&self) -> u64 {
+        self.hits.bytes() + self.watch.bytes() + self.ledger.bytes()
+    }
+}
