@@ -20,7 +20,7 @@ impl Rng {
 }
 
 /// Words that a parser knows.
-pub const WORDS: [&str; 64] = [
+pub const WORDS: [&str; 66] = [
     "get ",
     "gets ",
     "gat 0 ",
@@ -48,6 +48,8 @@ pub const WORDS: [&str; 64] = [
     "stats ",
     "slabs ",
     "lru ",
+    "worth mode ",
+    "worth objective ",
     "lru_crawler ",
     "extstore ",
     "watch ",

@@ -3,7 +3,8 @@
 //! the tests are made from this table; a new flag is one more row.
 
 use larder_server::settings::{
-    Backend, Direct, LogFormat, Pages, Promote, ReclaimPolicy, Recover, Settings, Temperature,
+    Backend, Direct, LogFormat, Objective, Pages, Promote, ReclaimPolicy, Recover, Settings, Temperature,
+    WorthMode,
 };
 
 use super::compatible;
@@ -187,6 +188,27 @@ pub(crate) static FLAGS: &[Flag] = &[
         default: "entry", example: "hitmap",
         set: |s, v| {
             s.temperature = one_of(v, &Temperature::ALL.map(|kind| (kind.name(), kind)))?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "worth", takes: Takes::Value("NAME"), topic: Topic::Memory,
+        help: "what decides which items stay, beside temperature: penalty (what a miss costs, as --objective counts it, \
+               for each byte), hits (every miss costs the same) or static (nothing else); the command worth mode NAME \
+               changes it while the server runs",
+        default: "penalty", example: "hits",
+        set: |s, v| {
+            s.worth.mode = one_of(v, &WorthMode::ALL.map(|mode| (mode.name(), mode)))?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "objective", takes: Takes::Value("NAME"), topic: Topic::Memory,
+        help: "what --worth penalty saves: time (that clients wait for the back end), requests (misses) or bytes \
+               (fetched from the back end); the command worth objective NAME changes it while the server runs",
+        default: "time", example: "bytes",
+        set: |s, v| {
+            s.worth.objective = one_of(v, &Objective::ALL.map(|objective| (objective.name(), objective)))?;
             Ok(())
         }, ..ROW
     },

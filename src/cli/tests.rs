@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Address, AdminAddress, Admit, Backend, Device, Direct, LogFormat, MIB, OpsPolicy, Pages, PinCpus, Port,
-    Promote, Protocol, ReclaimPolicy, Recover, Settings, Temperature, WithoutEffect,
+    Address, AdminAddress, Admit, Backend, Device, Direct, LogFormat, MIB, Objective, OpsPolicy, Pages,
+    PinCpus, Port, Promote, Protocol, ReclaimPolicy, Recover, Settings, Temperature, WithoutEffect,
+    WorthMode,
 };
 
 use super::flags::{FLAGS, Flag, Takes, Topic};
@@ -92,6 +93,9 @@ fn flags_of_memory_and_limits() {
     });
     sets("--temperature hitmap --device cuda:3 --device-managed-memory", |s| {
         (s.temperature, s.device, s.device_managed) = (Temperature::Hitmap, Device::Cuda(3), true);
+    });
+    sets("--worth static --objective requests", |s| {
+        (s.worth.mode, s.worth.objective) = (WorthMode::Static, Objective::Requests);
     });
     sets("-k", |s| s.lock_memory = true);
     sets("--prefault", |s| s.prefault = true);

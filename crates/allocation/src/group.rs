@@ -14,6 +14,9 @@ impl SizeClass {
     /// Upper ends of the classes in bytes. The last class has none.
     pub const BYTES_MAX: [u32; SizeClass::COUNT] = [64, 256, 1 << 10, 4 << 10, 16 << 10, u32::MAX];
 
+    /// The upper ends in words.
+    const NAMES: [&str; SizeClass::COUNT] = ["64", "256", "1k", "4k", "16k", "large"];
+
     /// The class of an item of `bytes` bytes.
     #[inline]
     pub const fn of_bytes(bytes: u32) -> SizeClass {
@@ -32,6 +35,11 @@ impl SizeClass {
     /// The number of the class, from 0 for the smallest items.
     pub const fn number(self) -> usize {
         self.0 as usize
+    }
+
+    /// The upper end of the class, as statistics and labels show it; of the last class, that it has none.
+    pub const fn name(self) -> &'static str {
+        SizeClass::NAMES[self.0 as usize]
     }
 
     /// The upper end of the class in bytes. `None`: the class has no end.
@@ -82,13 +90,13 @@ impl Group {
 }
 
 impl fmt::Display for Group {
-    /// In plain words: `items up to 256 bytes at up to 100 ms`.
+    /// In plain words: `items up to 256 bytes with misses of up to 100ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.size.bytes_max() {
             Some(bytes_max) => write!(f, "items up to {bytes_max} bytes")?,
             None => write!(f, "items above {} bytes", SizeClass::BYTES_MAX[SizeClass::COUNT - 2])?,
         }
-        write!(f, " at up to {} ms", Subclass::PENALTY_US_MAX[self.subclass.number()] / 1000)
+        write!(f, " with misses of up to {}", self.subclass.name())
     }
 }
 
@@ -106,6 +114,18 @@ pub enum MoveReason {
     OwnLeast,
     /// The group needed room, and its incoming value was below the least outgoing value: it replaced its own items.
     LowIncoming,
+}
+
+impl MoveReason {
+    /// The reason in one word, as seen from `group`.
+    pub fn name(&self, group: Group) -> &'static str {
+        match self {
+            MoveReason::HigherIncoming { to, .. } if *to == group => "received",
+            MoveReason::HigherIncoming { .. } => "gave",
+            MoveReason::OwnLeast => "own_least",
+            MoveReason::LowIncoming => "low_incoming",
+        }
+    }
 }
 
 impl fmt::Display for MoveReason {
@@ -196,8 +216,10 @@ mod tests {
             (Group::of(100, Subclass::of_us(900)), Group::of(1 << 20, Subclass::of_us(2_000_000)));
         assert_eq!(
             MoveReason::HigherIncoming { from, to }.to_string(),
-            "items above 16384 bytes at up to 5000 ms had a higher incoming value than the outgoing value of \
-             items up to 256 bytes at up to 1 ms"
+            "items above 16384 bytes with misses of up to 5s had a higher incoming value than the outgoing value of \
+             items up to 256 bytes with misses of up to 1ms"
         );
+        assert_eq!(MoveReason::HigherIncoming { from, to }.name(to), "received");
+        assert_eq!(MoveReason::HigherIncoming { from, to }.name(from), "gave");
     }
 }

@@ -14,6 +14,8 @@ impl Subclass {
     pub const PENALTY_UNKNOWN_US: u32 = 100_000;
     /// The subclass of an item of unknown penalty.
     pub const UNKNOWN: Subclass = Subclass::of_us(Subclass::PENALTY_UNKNOWN_US);
+    /// The upper ends in words.
+    const NAMES: [&str; Subclass::COUNT] = ["1ms", "10ms", "100ms", "1s", "5s"];
     /// A typical penalty of each subclass in microseconds, about the geometric mean of its bounds.
     const TYPICAL_US: [u32; Subclass::COUNT] = [500, 4_000, 40_000, 350_000, 2_200_000];
 
@@ -29,6 +31,11 @@ impl Subclass {
     /// The subclass with a number below [`Subclass::COUNT`]. `None` for any other number.
     pub const fn from_number(number: u8) -> Option<Subclass> {
         if (number as usize) < Subclass::COUNT { Some(Subclass(number)) } else { None }
+    }
+
+    /// The upper end of the subclass, as statistics and labels show it.
+    pub const fn name(self) -> &'static str {
+        Subclass::NAMES[self.0 as usize]
     }
 
     /// The number of the subclass, from 0 for the cheapest.

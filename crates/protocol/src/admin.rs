@@ -34,6 +34,8 @@ pub enum StatsKind<'a> {
     Conns,
     /// `stats temperature`, which memcached does not have.
     Temperature,
+    /// `stats worth`, which memcached does not have.
+    Worth,
     /// `stats detail on`
     DetailOn,
     /// `stats detail off`
@@ -96,6 +98,15 @@ pub enum Lru {
     ModeSegmented,
     /// `lru temp_ttl <seconds>`. `None` stands for `-1`, which switches it off.
     TempTtl(Option<u32>),
+}
+
+/// `worth ...`, which memcached does not have. The command's execution knows which names there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worth<'a> {
+    /// `worth mode <name>`
+    Mode(&'a [u8]),
+    /// `worth objective <name>`
+    Objective(&'a [u8]),
 }
 
 /// `lru_crawler ...`
@@ -245,6 +256,7 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
         _ if starts(b"conns") => StatsKind::Conns,
         _ if starts(b"extstore") => StatsKind::Extstore,
         b"temperature" => StatsKind::Temperature,
+        b"worth" => StatsKind::Worth,
         b"flash" => StatsKind::Flash,
         other => StatsKind::Other(other),
     };
@@ -325,6 +337,15 @@ pub(crate) fn lru(mut words: Words<'_>) -> Arguments<Lru> {
         _ => return Err(reply::ERROR),
     };
     Ok(lru)
+}
+
+/// `worth ...`
+pub(crate) fn worth<'a>(mut words: Words<'a>) -> Arguments<Worth<'a>> {
+    match (words.next(), words.next(), words.next()) {
+        (Some(b"mode"), Some(name), None) => Ok(Worth::Mode(name)),
+        (Some(b"objective"), Some(name), None) => Ok(Worth::Objective(name)),
+        _ => Err(reply::WORTH_USAGE),
+    }
 }
 
 /// `lru_crawler ...`

@@ -74,6 +74,7 @@ fn unkeyed<'a>(line: &Line<'a>, command: &[u8], words: Words<'a>) -> Step<'a> {
         b"debugtime" => line.answer(admin::debugtime(words).map(Request::DebugTime), false),
         b"stats" => line.answer(admin::stats(words).map(Request::Stats), false),
         b"slabs" => line.answer(admin::slabs(words).map(Request::Slabs), false),
+        b"worth" => line.answer(admin::worth(words).map(Request::Worth), false),
         b"lru" => line.answer(admin::lru(words).map(Request::Lru), false),
         b"lru_crawler" => line.answer(admin::lru_crawler(words).map(Request::LruCrawler), false),
         b"extstore" => line.answer(admin::extstore(words).map(Request::Extstore), false),

@@ -28,7 +28,9 @@ mod request;
 mod scan;
 mod step;
 
-pub use admin::{Classes, CrawlTarget, DebugTime, Extstore, Lru, LruCrawler, Slabs, StatsKind, WatchKinds};
+pub use admin::{
+    Classes, CrawlTarget, DebugTime, Extstore, Lru, LruCrawler, Slabs, StatsKind, WatchKinds, Worth,
+};
 pub use base64::decode_key;
 pub use meta::{Meta, MetaFlags, MetaTokens, MetaVerb};
 pub use parse::parse;

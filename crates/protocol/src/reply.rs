@@ -1,4 +1,5 @@
-//! Every fixed reply, complete with its line end. The texts are exactly those of memcached 1.6.45.
+//! Every fixed reply, complete with its line end. The texts are exactly those of memcached 1.6.45, up to the replies to
+//! commands that memcached does not have, which are the last.
 
 macro_rules! replies {
     ($($name:ident = $text:literal;)*) => {
@@ -94,4 +95,6 @@ replies! {
     WATCHER_FAILED = "WATCHER_FAILED failed to add log watcher";
     WATCH_PIPELINED = "ERROR cannot pipeline other commands before watch";
     TLS_NOT_ENABLED = "Error TLS not enabled";
+
+    WORTH_USAGE = "CLIENT_ERROR usage: worth mode penalty|hits|static, or worth objective requests|bytes|time";
 }

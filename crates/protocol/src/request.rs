@@ -1,6 +1,6 @@
 //! The requests that a client can send. Every request borrows from the bytes it was parsed from.
 
-use crate::admin::{DebugTime, Extstore, Lru, LruCrawler, Slabs, StatsKind, WatchKinds};
+use crate::admin::{DebugTime, Extstore, Lru, LruCrawler, Slabs, StatsKind, WatchKinds, Worth};
 use crate::meta::Meta;
 use crate::scan::token_end;
 
@@ -82,6 +82,8 @@ pub enum Request<'a> {
     Slabs(Slabs),
     /// `lru ...`.
     Lru(Lru),
+    /// `worth ...`, which memcached does not have.
+    Worth(Worth<'a>),
     /// `lru_crawler ...`.
     LruCrawler(LruCrawler<'a>),
     /// `extstore <setting> <value>`.

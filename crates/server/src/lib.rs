@@ -5,7 +5,7 @@
 //! * [`io`] moves bytes between sockets and an [`io::Service`], and never looks at them;
 //! * [`dispatch`] is that service: it reads requests, executes them on the cache and words the replies;
 //! * [`flash`] opens and closes the flash tier;
-//! * [`admin`] shows over HTTP the numbers that `metrics` and [`latency`] collect.
+//! * [`admin`] shows over HTTP the numbers that `metrics`, `worth` and [`latency`] collect.
 //!
 //! The server does not decide which items stay in memory. The cache does.
 
@@ -19,6 +19,7 @@ mod metrics;
 mod prefault;
 mod run;
 pub mod settings;
+mod worth;
 
 pub use error::RunError;
 pub use run::run;

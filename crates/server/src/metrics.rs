@@ -3,12 +3,13 @@
 //! A new number of the server is a family here. Numbers of the cache are rows of `larder_cache::Totals`, those of the
 //! flash tier rows of `flash::numbers`.
 
-use crate::admin::{Family, Kind, Sample, Source, Value, ZoneCell, names};
+use crate::admin::{Family, GroupRow, Kind, Sample, Source, Value, ZoneCell, names};
 use crate::dispatch::ServerState;
 use crate::flash::numbers;
 use crate::io::IoSnapshot;
 use crate::latency::{Class, WorkerLatency, total, total_fetches};
-use larder_cache::{Cache, Totals};
+use crate::worth;
+use larder_cache::{Cache, TemperatureStats, Totals};
 use std::sync::Arc;
 
 /// Reads the counters of the cache, the drivers and the workers whenever the admin endpoint is asked.
@@ -56,7 +57,10 @@ impl Source for Metrics {
         let shown = ["get_hits", "get_misses", "evictions"];
         let others = totals.rows().into_iter().filter(|row| !shown.contains(&row.0));
         families.extend(others.map(|(name, help, value)| counter(name, help, value)));
-        families.extend(self.temperature());
+        let stats = self.cache.temperature_stats();
+        families.extend(self.temperature(&stats));
+        families.push(self.worth());
+        families.extend(group_families(&worth::rows(&stats.groups, self.cache.column_bytes())));
         families.extend(io_counters(&io));
         families.extend(self.flash());
         families
@@ -64,6 +68,10 @@ impl Source for Metrics {
 
     fn zones(&self) -> Vec<ZoneCell> {
         self.cache.flash_tier().map(|flash| numbers::cells(flash)).unwrap_or_default()
+    }
+
+    fn groups(&self) -> Vec<GroupRow> {
+        worth::groups(&self.cache)
     }
 
     fn healthy(&self) -> Result<(), String> {
@@ -149,8 +157,25 @@ impl Metrics {
         ]
     }
 
-    fn temperature(&self) -> Vec<Family> {
-        let stats = self.cache.temperature_stats();
+    fn worth(&self) -> Family {
+        let worth = self.cache.worth();
+        Family {
+            name: names::WORTH_OPTIONS,
+            help: "Always 1; the labels say what the worth of an item is made of now: how room moves between groups, \
+                   and what the cache is to save.",
+            unit: "",
+            kind: Kind::Gauge,
+            samples: vec![Sample {
+                labels: vec![
+                    ("mode", worth.mode.name().to_owned()),
+                    ("objective", worth.objective.name().to_owned()),
+                ],
+                value: Value::Count(1),
+            }],
+        }
+    }
+
+    fn temperature(&self, stats: &TemperatureStats) -> Vec<Family> {
         let counts = stats.counts();
         let mut families: Vec<Family> =
             counts.into_iter().map(|(name, help, value)| counter(name, help, value)).collect();
@@ -209,6 +234,84 @@ impl Metrics {
         ]);
         families
     }
+}
+
+/// What is shown of each group that has items. No family where there is no group.
+fn group_families(groups: &[GroupRow]) -> Vec<Family> {
+    let labels =
+        |group: &GroupRow| vec![("size", group.size.to_owned()), ("penalty", group.penalty.to_owned())];
+    let family = |name, help, kind, unit, value: fn(&GroupRow) -> Value| {
+        let sample = |group| Sample { labels: labels(group), value: value(group) };
+        Family { name, help, unit, kind, samples: groups.iter().map(sample).collect() }
+    };
+    let reason = |group: &GroupRow| {
+        let mut labels = labels(group);
+        labels.push(("reason", group.last_move?.to_owned()));
+        Some(Sample { labels, value: Value::Count(1) })
+    };
+    let families = [
+        family(
+            names::GROUP_ITEMS,
+            "Items in memory now, as estimated, by the upper end of their size and of the cost of a miss.",
+            Kind::Gauge,
+            "",
+            |group| Value::Count(group.items),
+        ),
+        family(
+            "group_memory",
+            "Bytes of the items in memory now, as estimated, by the upper end of their size and of the cost of a miss.",
+            Kind::Gauge,
+            "bytes",
+            |group| Value::Count(group.bytes),
+        ),
+        family(
+            "group_columns",
+            "Columns that the items in memory fill now, as estimated, by the upper end of their size and of the cost \
+             of a miss.",
+            Kind::Gauge,
+            "",
+            |group| Value::Amount(group.columns),
+        ),
+        family(
+            "group_outgoing_value",
+            "What a group of items would lose within a window of accesses without one of its columns, in the unit of \
+             the objective: microseconds of waiting, misses or bytes.",
+            Kind::Gauge,
+            "",
+            |group| Value::Amount(group.outgoing),
+        ),
+        family(
+            "group_incoming_value",
+            "What a group of items would save within a window of accesses with one more column, in the unit of the \
+             objective: microseconds of waiting, misses or bytes.",
+            Kind::Gauge,
+            "",
+            |group| Value::Amount(group.incoming),
+        ),
+        family(
+            "group_columns_received",
+            "Columns that a group of items has received from other groups since the server started.",
+            Kind::Counter,
+            "",
+            |group| Value::Amount(group.columns_received),
+        ),
+        family(
+            "group_columns_given",
+            "Columns that a group of items has given to other groups since the server started.",
+            Kind::Counter,
+            "",
+            |group| Value::Amount(group.columns_given),
+        ),
+        Family {
+            name: "group_last_move",
+            help: "Always 1; the label reason says what was decided last about the room of a group of items: received, \
+                   gave, own_least or low_incoming.",
+            unit: "",
+            kind: Kind::Gauge,
+            samples: groups.iter().filter_map(reason).collect(),
+        },
+    ];
+    families.into_iter().filter(|family| !family.samples.is_empty()).collect()
 }
 
 fn io_counters(io: &IoSnapshot) -> [Family; 8] {

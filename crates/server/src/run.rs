@@ -162,7 +162,7 @@ fn cache_options(settings: &Settings) -> CacheOptions {
         hashpower: settings.hashpower,
         seed: None,
         temperature: settings.temperature,
-        worth: larder_cache::WorthOptions::default(),
+        worth: settings.worth,
         cuda: match settings.device {
             settings::Device::Cpu => None,
             settings::Device::Cuda(number) => Some(CudaOptions { number, managed: settings.device_managed }),

@@ -10,6 +10,10 @@ pub trait Source: Send + Sync {
     fn zones(&self) -> Vec<ZoneCell> {
         Vec::new()
     }
+    /// The groups of items that there are, in their order.
+    fn groups(&self) -> Vec<GroupRow> {
+        Vec::new()
+    }
     /// Whether the server does its work.
     ///
     /// # Errors
@@ -28,6 +32,33 @@ pub struct ZoneCell {
     pub live_bytes: u64,
     /// How often the zone was erased.
     pub resets: u64,
+}
+
+/// One group of items: items of one size class whose misses cost about the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupRow {
+    /// The upper end of the size class in bytes, for example `256` or `4k`; `large` where there is none.
+    pub size: &'static str,
+    /// The upper end of what a miss costs, for example `100ms`.
+    pub penalty: &'static str,
+    /// Items, as estimated.
+    pub items: u64,
+    /// Bytes of the items, as estimated.
+    pub bytes: u64,
+    /// The same in columns.
+    pub columns: f64,
+    /// What would be lost without one of the columns, in the unit of the objective.
+    pub outgoing: f64,
+    /// What one more column would save, in the unit of the objective.
+    pub incoming: f64,
+    /// Columns that the group received from others since the start.
+    pub columns_received: f64,
+    /// Columns that the group gave to others since the start.
+    pub columns_given: f64,
+    /// What was decided last about its room, in one word.
+    pub last_move: Option<&'static str>,
+    /// Why it was decided, as a sentence.
+    pub why: Option<String>,
 }
 
 /// All numbers of one name.
@@ -104,7 +135,8 @@ impl Family {
     }
 }
 
-/// Names of the families that the page shows at its head. The page shows every other family in a table below.
+/// Names of the families that the page shows at its head, and of those that its other parts read. The page shows every
+/// family that it does not read in a table below.
 pub mod names {
     /// Counter of the keys looked up, with the label `result` = `hit` or `miss`.
     pub const LOOKUPS: &str = "lookups";
@@ -123,4 +155,8 @@ pub mod names {
     pub const EVICTIONS: &str = "evictions";
     /// Gauge of the time since the start, in seconds.
     pub const UPTIME: &str = "uptime";
+    /// Gauge that is always 1, with the labels `mode` and `objective`: what the worth of an item is made of.
+    pub const WORTH_OPTIONS: &str = "worth_options";
+    /// Gauge of the items of each group. The names of all families of groups begin with `group_`.
+    pub const GROUP_ITEMS: &str = "group_items";
 }

@@ -6,6 +6,7 @@
 //! | `/healthz` | 200 `ok`, or 503 and the reason |
 //! | `/api/status.json` | all numbers, as JSON; histograms with all their filled buckets |
 //! | `/api/zones.json` | the zones of the flash: `[[use, bytes written, bytes live, times erased], ...]` |
+//! | `/api/groups.json` | the groups of items, and what decided about their room |
 //! | `/` | a page that reads the JSON once a second |
 //!
 //! Goal: nothing here can slow a request. One thread reads, seldom, counters that workers write anyway. Its clients
@@ -32,7 +33,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-pub use family::{Family, Kind, Sample, Source, Value, ZoneCell, names};
+pub use family::{Family, GroupRow, Kind, Sample, Source, Value, ZoneCell, names};
 
 /// The running endpoint. Dropping it stops it.
 #[derive(Debug)]
@@ -120,8 +121,12 @@ fn routes(source: Arc<dyn Source>) -> Router {
         .route("/healthz", get(health))
         .route("/api/status.json", get(status_json))
         .route("/api/zones.json", get(zones_json))
+        .route("/api/groups.json", get(groups_json))
         .fallback(|| async {
-            (StatusCode::NOT_FOUND, "there is /, /metrics, /healthz, /api/status.json and /api/zones.json\n")
+            (
+                StatusCode::NOT_FOUND,
+                "there is /, /metrics, /healthz, /api/status.json, /api/zones.json and /api/groups.json\n",
+            )
         })
         .with_state(source)
 }
@@ -146,6 +151,10 @@ async fn status_json(State(source): State<Arc<dyn Source>>) -> Response {
 
 async fn zones_json(State(source): State<Arc<dyn Source>>) -> Response {
     answer("application/json", status::zones_json(&source.zones()))
+}
+
+async fn groups_json(State(source): State<Arc<dyn Source>>) -> Response {
+    answer("application/json", status::groups_json(&source.groups()))
 }
 
 /// A reply with status 200, and with headers that keep old numbers out of caches and foreign code out of the page.

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::family::{Family, Kind, Sample, Value, ZoneCell};
+use super::family::{Family, GroupRow, Kind, Sample, Value, ZoneCell};
 
 /// The quantiles of each histogram, with the names they have in the JSON.
 const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999)];
@@ -39,6 +39,26 @@ pub(super) fn json(families: &[Family], healthy: Result<(), String>) -> String {
 pub(super) fn zones_json(zones: &[ZoneCell]) -> String {
     let cell = |zone: &ZoneCell| json!([zone.used, zone.written_bytes, zone.live_bytes, zone.resets]);
     Json::Array(zones.iter().map(cell).collect()).to_string()
+}
+
+/// The groups as a JSON array of objects.
+pub(super) fn groups_json(groups: &[GroupRow]) -> String {
+    let row = |group: &GroupRow| {
+        json!({
+            "size": group.size,
+            "penalty": group.penalty,
+            "items": group.items,
+            "bytes": group.bytes,
+            "columns": group.columns,
+            "outgoing": group.outgoing,
+            "incoming": group.incoming,
+            "columns_received": group.columns_received,
+            "columns_given": group.columns_given,
+            "last_move": group.last_move,
+            "why": group.why,
+        })
+    };
+    Json::Array(groups.iter().map(row).collect()).to_string()
 }
 
 fn family(family: &Family) -> Json {

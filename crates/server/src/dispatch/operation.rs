@@ -3,7 +3,7 @@
 //! An operation borrows its key and value from the request. It has no field that only changes the wording of a reply;
 //! such things stand in the protocol's reply form.
 
-use larder_cache::{Arith, Delete, Expiry, KeyHash, Mode, Store};
+use larder_cache::{Arith, Delete, Expiry, KeyHash, Mode, Objective, Store, WorthMode};
 
 /// The slab class that all items are shown in, because tools ask for one.
 pub(super) const THE_CLASS: u32 = 1;
@@ -51,6 +51,7 @@ pub(super) enum Operation<'a> {
         megabytes: u32,
     },
     SetClock(ClockChange),
+    SetWorth(WorthChange),
     Stats(StatsTopic),
     /// What `stats detail` counted.
     PrefixCounts,
@@ -171,7 +172,15 @@ pub(super) enum StatsTopic {
     Sizes,
     Connections,
     Temperature,
+    Worth,
     Flash,
+}
+
+/// A change of what the worth of an item is made of.
+#[derive(Clone, Copy)]
+pub(super) enum WorthChange {
+    Mode(WorthMode),
+    Objective(Objective),
 }
 
 /// What a list of items says of each.

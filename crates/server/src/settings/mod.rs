@@ -59,6 +59,9 @@ pub struct Settings {
     pub inline_value_bytes: u32,
     /// How the cache knows which items are warm. Default [`Temperature::Entry`].
     pub temperature: Temperature,
+    /// What the worth of an item is made of. Default: penalties, and the time that clients wait. A client may change it
+    /// while the server runs.
+    pub worth: WorthOptions,
     /// Where a hitmap's work is done. Default [`Device::Cpu`].
     pub device: Device,
     /// Whether a hitmap on a CUDA device lies in managed memory, which the driver moves between device and host.
@@ -144,6 +147,7 @@ impl Default for Settings {
             evict: true,
             pages: Pages::Auto,
             temperature: Temperature::Entry,
+            worth: WorthOptions::default(),
             device: Device::Cpu,
             device_managed: false,
             lock_memory: false,
@@ -361,6 +365,8 @@ impl fmt::Display for Pages {
 
 /// How the cache knows which items are warm.
 pub use larder_cache::TemperatureKind as Temperature;
+
+pub use larder_cache::{Objective, WorthMode, WorthOptions};
 
 /// Where the work on a hitmap is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use larder_server::admin::{self, AdminHandle, Family, Kind, Source, Value, names};
+use larder_server::admin::{self, AdminHandle, Family, GroupRow, Kind, Source, Value, names};
 use larder_server::latency::{Class, WorkerLatency, total};
 
 struct MadeUp {
@@ -38,6 +38,22 @@ impl Source for MadeUp {
                 [Class::Get, Class::Set].map(times),
             ),
         ]
+    }
+
+    fn groups(&self) -> Vec<GroupRow> {
+        vec![GroupRow {
+            size: "256",
+            penalty: "100ms",
+            items: 12,
+            bytes: 2_400,
+            columns: 0.5,
+            outgoing: 7.0,
+            incoming: 8.0,
+            columns_received: 1.5,
+            columns_given: 0.0,
+            last_move: Some("received"),
+            why: Some("it had more to gain".to_owned()),
+        }]
     }
 
     fn healthy(&self) -> Result<(), String> {
@@ -124,6 +140,18 @@ fn the_json_has_the_same_numbers() {
 }
 
 #[test]
+fn groups_come_as_json_with_the_reason_of_the_last_decision() {
+    let (admin, _) = started();
+    let (_, body) = fetch(admin.local_addr, "/api/groups.json");
+    let groups: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((&groups[0]["size"], &groups[0]["items"]), (&"256".into(), &12.into()));
+    assert_eq!(
+        (&groups[0]["columns_received"], &groups[0]["why"]),
+        (&1.5.into(), &"it had more to gain".into())
+    );
+}
+
+#[test]
 fn the_page_is_three_files_that_find_each_other() {
     let (admin, _) = started();
     let (head, html) = fetch(admin.local_addr, "/");
@@ -150,6 +178,8 @@ fn the_page_asks_for_the_names_a_source_exports() {
         names::CONNECTIONS,
         names::EVICTIONS,
         names::UPTIME,
+        names::WORTH_OPTIONS,
+        names::GROUP_ITEMS,
     ] {
         assert!(script.contains(&format!("\"{name}\"")), "{name}");
     }

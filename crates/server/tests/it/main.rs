@@ -10,3 +10,4 @@ mod dispatch_transcripts;
 mod io_limits;
 mod io_streams;
 mod io_waiting;
+mod worth;

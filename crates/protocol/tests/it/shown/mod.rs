@@ -1,6 +1,6 @@
 //! Steps and requests as readable lines of text.
 
-use larder_protocol::{MetaVerb, ParseOptions, Request, Step, parse};
+use larder_protocol::{MetaVerb, ParseOptions, Request, Step, Worth, parse};
 
 /// Every step of a buffer, as text. Swallowed bytes are skipped, and uploads are completed.
 #[allow(dead_code, reason = "not every test file plays whole sessions")]
@@ -95,6 +95,8 @@ fn show_request(request: &Request<'_>) -> String {
             }
             line
         }
+        Request::Worth(Worth::Mode(name)) => format!("worth mode={}", text(name)),
+        Request::Worth(Worth::Objective(name)) => format!("worth objective={}", text(name)),
         other => format!("{other:?}").escape_default().to_string().replace("\\\"", "\""),
     }
 }

@@ -191,6 +191,21 @@ async function zones(now) {
     `for a miss ${ratio("flash_reads_per_miss")}, ${ratio("flash_index_bytes_per_item")} bytes of memory for a record`);
 }
 
+// One line for each group of items. The values are in the unit of the objective.
+const VALUES = { time: (value) => time(value / 1e6), requests: plain, bytes };
+async function groups(now) {
+  const there = family(now, "group_items") !== undefined;
+  at("worth-section").hidden = !there;
+  if (!there) return;
+  const { mode, objective } = family(now, "worth_options")?.samples[0]?.labels ?? {};
+  show("worth-sum", `mode ${mode}, objective ${objective}; estimates`);
+  const value = VALUES[objective] ?? plain;
+  const got = await fetch("api/groups.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
+  rows("groups", (await got.json()).map((each) => [each.size, each.penalty, plain(each.items), bytes(each.bytes),
+    each.columns.toFixed(1), value(each.outgoing), value(each.incoming), each.columns_received.toFixed(1),
+    each.columns_given.toFixed(1), each.why ?? "–"]));
+}
+
 function latency(then, now) {
   const lines = (family(now, "request_duration")?.samples ?? []).filter((each) => each.count > 0).map((each) => {
     const before = sampleOf(then, "request_duration", each.labels);
@@ -205,7 +220,7 @@ function latency(then, now) {
 }
 
 function rest(then, now) {
-  const others = now.families.filter((each) => !headed.includes(each.name));
+  const others = now.families.filter((each) => !headed.includes(each.name) && !each.name.startsWith("group_"));
   const lines = others.flatMap((each) => each.samples.map((sample) => {
     const labels = Object.entries(sample.labels).map(([name, value]) => `${name}=${value}`).join(" ");
     const before = sampleOf(then, each.name, sample.labels);
@@ -239,6 +254,7 @@ async function beat() {
     memory(now);
     latency(answers.length > 1 ? answers[0] : undefined, now);
     rest(then, now);
+    await groups(now);
     await zones(now);
   } catch (error) {
     state(false, "no answer");

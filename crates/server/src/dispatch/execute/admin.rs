@@ -1,9 +1,10 @@
 //! Operations on the whole server.
 
 use super::Executor;
-use crate::dispatch::operation::{ClockChange, ListingForm, Operation};
+use crate::dispatch::operation::{ClockChange, ListingForm, Operation, WorthChange};
 use crate::dispatch::outcome::{Outcome, Refusal};
 use crate::dispatch::progress::{Busy, Progress};
+use larder_cache::WorthOptions;
 
 /// The least memory limit that can be set, in MiB. The number is memcached's.
 const LIMIT_MEGABYTES_MIN: u32 = 8;
@@ -29,6 +30,7 @@ impl Executor {
             // A client that may not flush may not make everything expire either.
             Operation::SetClock(_) if !settings.flush_enabled => return Outcome::Refused(Refusal::Disabled),
             Operation::SetClock(change) => self.set_clock(*change),
+            Operation::SetWorth(change) => self.set_worth(*change),
             Operation::ResetStats => self.state.reset_counts(self.worker.cache().totals()),
             Operation::CountPrefixes(on) => self.state.prefixes().turn(*on),
             Operation::List { .. } if !settings.dump_enabled => return Outcome::Refused(Refusal::Disabled),
@@ -87,6 +89,14 @@ impl Executor {
             ClockChange::Resume => clock.run(),
         }
         self.worker.cache().tick();
+    }
+
+    fn set_worth(&self, change: WorthChange) {
+        let cache = self.worker.cache();
+        cache.set_worth(match change {
+            WorthChange::Mode(mode) => WorthOptions { mode, ..cache.worth() },
+            WorthChange::Objective(objective) => WorthOptions { objective, ..cache.worth() },
+        });
     }
 
     fn begin_listing(&self, progress: &mut Progress, form: ListingForm) {

@@ -14,6 +14,7 @@ mod flash;
 mod get;
 mod stats;
 mod stats_flash;
+mod stats_worth;
 mod streams;
 mod write;
 

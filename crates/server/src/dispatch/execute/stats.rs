@@ -31,6 +31,7 @@ impl Executor {
             StatsTopic::Sizes => self.stats_sizes(&mut rows),
             StatsTopic::Connections => self.stats_connections(&mut rows),
             StatsTopic::Temperature => self.stats_temperature(&mut rows),
+            StatsTopic::Worth => self.stats_worth(&mut rows),
             StatsTopic::Flash => self.stats_flash(&mut rows),
         }
         rows
@@ -185,6 +186,9 @@ impl Executor {
         rows.put("pages", self.state.pages());
         rows.put("column_bytes", cache.column_bytes());
         rows.put("temperature", cache.temperature_kind().name());
+        let worth = cache.worth();
+        rows.put("worth", worth.mode.name());
+        rows.put("objective", worth.objective.name());
         rows.put("device", settings.device);
         self.flash_settings(rows);
         rows.put(

@@ -4,8 +4,9 @@
 
 use super::client_time::ClientTime;
 use super::form::{Form, Words};
-use crate::dispatch::operation::{ClockChange, ListingForm, Operation, StatsTopic, THE_CLASS};
-use larder_protocol::{DebugTime, Lru, LruCrawler, Request, Slabs, StatsKind, reply};
+use crate::dispatch::operation::{ClockChange, ListingForm, Operation, StatsTopic, THE_CLASS, WorthChange};
+use larder_cache::{Objective, WorthMode};
+use larder_protocol::{DebugTime, Lru, LruCrawler, Request, Slabs, StatsKind, Worth, reply};
 
 /// A dump is answered alone, because it goes on for as long as it takes.
 const METADUMP_PIPELINED: &str = "ERROR cannot pipeline other commands before metadump\r\n";
@@ -72,6 +73,10 @@ pub(super) fn command<'a>(
         Request::LruCrawler(_) => fixed(reply::OK),
         Request::Slabs(slabs) => fixed(slabs_text(*slabs)),
         Request::Lru(lru) => fixed(lru_text(*lru)),
+        Request::Worth(worth) => match worth_change(*worth) {
+            Some(change) => admin(Operation::SetWorth(change), OK),
+            None => fixed(reply::WORTH_USAGE),
+        },
         Request::RefreshCerts => fixed(reply::TLS_NOT_ENABLED),
         _ => fixed(reply::ERROR),
     }
@@ -87,6 +92,7 @@ fn stats<'a>(kind: StatsKind<'_>) -> (Operation<'a>, Form) {
         StatsKind::Sizes => StatsTopic::Sizes,
         StatsKind::Conns => StatsTopic::Connections,
         StatsKind::Temperature => StatsTopic::Temperature,
+        StatsKind::Worth => StatsTopic::Worth,
         StatsKind::Flash | StatsKind::Extstore => StatsTopic::Flash,
         StatsKind::DetailDump => return admin(Operation::PrefixCounts, OK),
         StatsKind::Reset => return admin(Operation::ResetStats, Words { done: reply::RESET, ..OK }),
@@ -116,6 +122,15 @@ fn slabs_text(slabs: Slabs) -> &'static str {
         reply::SLABS_BAD_CLASS
     } else {
         reply::SLABS_NO_SPARE
+    }
+}
+
+/// `None`: there is no mode or objective with this name.
+fn worth_change(worth: Worth<'_>) -> Option<WorthChange> {
+    let text = |name| std::str::from_utf8(name).ok();
+    match worth {
+        Worth::Mode(name) => WorthMode::of_name(text(name)?).map(WorthChange::Mode),
+        Worth::Objective(name) => Objective::of_name(text(name)?).map(WorthChange::Objective),
     }
 }
 
