@@ -320,8 +320,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "flash-write-budget", takes: Takes::Value("NUM"), topic: Topic::Flash,
-        help: "maximum bytes of items written to flash per day, spread evenly over the day; a suffix k, m, g or t \
-               multiplies; 0 is no limit",
+        help: "maximum bytes of items written to flash per day, spread evenly over the day; the items go that save most \
+               per byte (see --worth); a suffix k, m, g or t multiplies; 0 is no limit",
         default: "0", example: "500g",
         set: |s, v| {
             s.flash.write_budget_bytes = Some(bytes(v, 1, 0, 1 << 60)?).filter(|bytes| *bytes > 0);

@@ -70,3 +70,15 @@ pub struct WorthOptions {
     /// What the cache is to save.
     pub objective: Objective,
 }
+
+impl WorthOptions {
+    /// What the cost of a miss is counted in: the objective, but where every miss costs the same there is no time to
+    /// count.
+    #[inline]
+    pub fn cost_unit(self) -> Objective {
+        match (self.mode, self.objective) {
+            (WorthMode::Hits | WorthMode::Static, Objective::Time) => Objective::Requests,
+            (_, objective) => objective,
+        }
+    }
+}

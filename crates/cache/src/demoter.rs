@@ -11,6 +11,7 @@ use crate::admission::{Admission, Admitted, Offered};
 use crate::counters::Counters;
 use crate::item_store::{ItemStore, Life};
 use crate::level::{Exclusive, FlashLevel, to_unix_s};
+use crate::penalties::remembered;
 use larder_flash::{Commit, Flash, FlashItem, Put, Recover};
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{Guard, Item, Value};
@@ -190,8 +191,24 @@ impl Demoter {
     }
 
     fn leave(&self, store: &ItemStore, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) {
+        self.leave_after(store, guard, leaving, counters, || {});
+    }
+
+    /// As [`Demoter::leave`]. `meanwhile` runs between the look at the item's life and the put, so that a test can be
+    /// another thread at that moment.
+    #[inline]
+    fn leave_after(
+        &self,
+        store: &ItemStore,
+        guard: &Guard<'_>,
+        leaving: &Leaving,
+        counters: &Counters,
+        meanwhile: impl FnOnce(),
+    ) {
         let item = guard.item(leaving.at);
-        if store.life(leaving.at, &item) == Life::Live
+        let life = store.life(leaving.at, &item);
+        meanwhile();
+        if life == Life::Live
             && self.demote(store, guard, leaving, &item, counters)
             // A flush may have come since the item's life was looked at: see `docs/concurrency.md`.
             && !store.is_flushed(leaving.at)
@@ -245,9 +262,11 @@ impl Demoter {
 
     fn is_admitted(&self, store: &ItemStore, hash: KeyHash, item: &Item<'_>, warmth: u8) -> bool {
         let bytes = item.key().len() as u64 + u64::from(item.value_bytes());
-        let offered = Offered { hash, bytes, warmth, fetched: item.state().has(State::FETCHED) };
+        let state = item.state();
+        let subclass = remembered(state).unwrap_or_default();
+        let offered = Offered { hash, bytes, warmth, fetched: state.has(State::FETCHED), subclass };
         let mut admission = self.admission.lock().expect("no panic under this lock");
-        admission.judge(&offered, store.clock.now_s()) == Admitted::Yes
+        admission.judge(&offered, store.worth.get(), store.clock.now_s()) == Admitted::Yes
     }
 
     /// Puts all parts of an item, without asking admission. The first part goes last: it makes the others findable.
@@ -360,5 +379,65 @@ impl<'a, 'g> ChunkReader<'a, 'g> {
             }
             left -= piece.len();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cache, CacheOptions, Fetch, Store};
+    use larder_flash::{FlashOptions, OpsPolicy, ReclaimPolicy};
+    use larder_laboratory::MemoryDevice;
+
+    /// A cache with flash behind it.
+    fn cache() -> Arc<Cache> {
+        let device = MemoryDevice::new(64, 256);
+        let options = FlashOptions {
+            memory_bytes: 16 << 20,
+            segment_bytes: None,
+            generations: true,
+            recover: Recover::Clean,
+            ops: OpsPolicy::Queuing,
+            reclaim: ReclaimPolicy::Adaptive,
+            cutoff_s: 0,
+            keep_percent: 50,
+            seed: 7,
+            now_unix_s: Arc::new(|| 1_000_000_000),
+            format: false,
+        };
+        let flash = Flash::open(Arc::new(device), options).expect("a device of memory can be opened");
+        let options = CacheOptions { limit_bytes: 16 << 20, workers: 1, ..CacheOptions::default() };
+        Cache::with_flash(options, Some(flash.into())).expect("a small cache can be made")
+    }
+
+    /// Stores an item and has it leave memory, with `meanwhile` between the look at its life and its put. Returns
+    /// whether it is found on flash then.
+    fn is_on_flash_after(meanwhile: impl FnOnce(&Cache)) -> bool {
+        let cache = cache();
+        let mut worker = cache.worker();
+        let (key, hash) = (b"key", cache.hash(b"key"));
+        worker.store(&Store::set(key, hash, b"value"));
+        worker.quiesce();
+        let (store, demoter) = (&cache.store, cache.demoter.as_ref().expect("there is flash"));
+        let reader = store.memory.register();
+        let guard = reader.pin();
+        let mut bucket = store.index.lock(hash);
+        let found = bucket.entries().next().expect("the item is in memory");
+        let at = found.entry.location;
+        let leaving = Leaving { hash, at, warmth: 0, parts: SentParts::None };
+        demoter.leave_after(store, &guard, &leaving, store.keeper_counters(), || meanwhile(&cache));
+        bucket.remove(&found);
+        drop(bucket);
+        match worker.fetch(1, hash, key) {
+            Fetch::Here(found) => found.value == b"value",
+            Fetch::Absent => false,
+            _ => panic!("what was put last is in a buffer"),
+        }
+    }
+
+    #[test]
+    fn a_flush_between_the_look_and_the_put_is_not_survived() {
+        assert!(is_on_flash_after(|_| {}));
+        assert!(!is_on_flash_after(|cache| cache.flush(None)));
     }
 }

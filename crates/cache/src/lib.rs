@@ -69,7 +69,7 @@ mod transfers;
 mod worker;
 mod worth;
 
-pub use admission::{AdmissionHook, AdmissionOptions};
+pub use admission::AdmissionOptions;
 pub use budget::WORKER_BUFFERS_BYTES;
 pub use cache::Cache;
 pub use clock::Clock;

@@ -4,7 +4,6 @@ use larder_cache::*;
 use larder_flash::Recover;
 use larder_laboratory::MemoryDevice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The smallest limit, in bytes.
@@ -393,36 +392,6 @@ fn what_has_expired_in_memory_does_not_come_back_younger() {
     }
 }
 
-/// The hook of admission is called between the look at an item's life and its put. A flush at this moment is the one
-/// that the second look at the flush floor has to catch.
-#[test]
-fn a_flush_between_the_look_and_the_put_is_not_survived() {
-    let flushed: Arc<std::sync::OnceLock<Arc<Cache>>> = Arc::default();
-    let (asked, flushed_by_hook) = (Arc::new(AtomicU32::new(0)), flushed.clone());
-    let count = asked.clone();
-    let mut both = Both::new(move |level, _| {
-        level.admission.hook = Some(Arc::new(move |_| {
-            if count.fetch_add(1, Relaxed) == 100
-                && let Some(cache) = flushed_by_hook.get()
-            {
-                cache.flush(None);
-            }
-            true
-        }));
-    });
-    assert!(flushed.set(both.cache.clone()).is_ok());
-    let mut number = 0;
-    while asked.load(Relaxed) <= 100 {
-        both.set(&key_of("item", number), &value_of("item", number));
-        number += 1;
-        assert!(number < 100_000, "nothing is evicted");
-    }
-    // At most the last item was stored after the flush.
-    both.settle();
-    let alive = (0..number - 1).filter(|number| both.on_flash(&key_of("item", *number), false).is_some());
-    assert_eq!(alive.count(), 0, "of {number}");
-}
-
 #[test]
 fn the_write_budget_bounds_what_goes_to_flash() {
     let mut both = Both::new(|level, _| level.admission.write_bytes_per_day = Some(24_000_000));
@@ -432,4 +401,49 @@ fn the_write_budget_bounds_what_goes_to_flash() {
     // The budget of one hour is there at the start.
     assert!(totals.demoted * (VALUE_BYTES as u64) < 1_100_000, "{totals:?}");
     assert!(totals.demoted > 100, "{totals:?}");
+}
+
+/// The mean time in milliseconds that clients wait for the items that were pushed out of memory, with a tenth of their
+/// bytes on flash.
+fn wait_ms(mode: WorthMode) -> f64 {
+    const ITEMS: u32 = 40_000;
+    let mut both = Both::new(|level, options| {
+        level.admission.write_bytes_per_day = Some(24 * u64::from(ITEMS) * VALUE_BYTES as u64 / 10);
+        options.worth.mode = mode;
+        // What stays in memory does not depend on the mode.
+        options.temperature = TemperatureKind::Off;
+    });
+    both.cache.clock().hold();
+    let penalty = |number: u32| Subclass::from_number((number % 5) as u8);
+    // An hour of stores, so that the bytes that are saved up at the start are a small part of all.
+    for round in 0..60 {
+        for number in 0..ITEMS / 60 {
+            let number = round * (ITEMS / 60) + number;
+            let key = key_of("item", number as usize);
+            let store = Store::set(&key, both.hash(&key), &[7; VALUE_BYTES]);
+            both.worker.store(&Store { flags: 7, penalty: penalty(number), ..store });
+            both.worker.quiesce();
+        }
+        both.settle();
+        both.cache.clock().shift(60);
+        both.cache.tick();
+    }
+    let (mut waited_us, mut asked) = (0.0, 0);
+    for number in ITEMS / 4..ITEMS {
+        let key = key_of("item", number as usize);
+        if both.worker.get(both.hash(&key), &key).is_none() {
+            let is_on_flash = both.on_flash(&key, false).is_some();
+            let miss_us = penalty(number).expect("there are five").typical_us();
+            waited_us += if is_on_flash { 100.0 } else { f64::from(miss_us) };
+            asked += 1;
+        }
+    }
+    waited_us / f64::from(asked) / 1000.0
+}
+
+#[test]
+fn with_the_same_budget_of_writes_clients_wait_less_where_worth_ranks_items() {
+    let (chance_ms, ranked_ms) = (wait_ms(WorthMode::Static), wait_ms(WorthMode::Penalty));
+    println!("waiting for items that left memory: {ranked_ms:.1} ms ranked, {chance_ms:.1} ms by chance");
+    assert!(ranked_ms < 0.8 * chance_ms, "{ranked_ms} ms, {chance_ms} ms by chance");
 }
