@@ -158,17 +158,18 @@ impl Metrics {
     }
 
     fn worth(&self) -> Family {
-        let worth = self.cache.worth();
+        let options = self.cache.worth();
         Family {
             name: names::WORTH_OPTIONS,
             help: "Always 1; the labels say what the worth of an item is made of now: how room moves between groups, \
-                   and what the cache is to save.",
+                   what the cache is to save, and the unit of the values of groups.",
             unit: "",
             kind: Kind::Gauge,
             samples: vec![Sample {
                 labels: vec![
-                    ("mode", worth.mode.name().to_owned()),
-                    ("objective", worth.objective.name().to_owned()),
+                    ("mode", options.mode.name().to_owned()),
+                    ("objective", options.objective.name().to_owned()),
+                    ("value_unit", worth::value_unit(options).to_owned()),
                 ],
                 value: Value::Count(1),
             }],
@@ -274,16 +275,16 @@ fn group_families(groups: &[GroupRow]) -> Vec<Family> {
         ),
         family(
             "group_outgoing_value",
-            "What a group of items would lose within a window of accesses without one of its columns, in the unit of \
-             the objective: microseconds of waiting, misses or bytes.",
+            "What a group of items would lose within a window of accesses without one of its columns, in \
+             microseconds of waiting, misses or bytes (see larder_worth_options).",
             Kind::Gauge,
             "",
             |group| Value::Amount(group.outgoing),
         ),
         family(
             "group_incoming_value",
-            "What a group of items would save within a window of accesses with one more column, in the unit of the \
-             objective: microseconds of waiting, misses or bytes.",
+            "What a group of items would save within a window of accesses with one more column, in microseconds \
+             of waiting, misses or bytes (see larder_worth_options).",
             Kind::Gauge,
             "",
             |group| Value::Amount(group.incoming),

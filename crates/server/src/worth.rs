@@ -1,7 +1,7 @@
 //! The groups of items as they are shown: in `stats worth`, on the admin page, and in the metrics.
 
 use crate::admin::GroupRow;
-use larder_cache::{Cache, GroupStats, Objective};
+use larder_cache::{Cache, GroupStats, Objective, WorthOptions};
 
 /// The groups that have items, in the order of their sizes and penalties. Waits for a pass that is going on.
 pub(crate) fn groups(cache: &Cache) -> Vec<GroupRow> {
@@ -33,8 +33,8 @@ fn row(stats: &GroupStats, column_bytes: u32) -> GroupRow {
 }
 
 /// What the values of groups count.
-pub(crate) fn value_unit(objective: Objective) -> &'static str {
-    match objective {
+pub(crate) fn value_unit(worth: WorthOptions) -> &'static str {
+    match worth.cost_unit() {
         Objective::Requests => "misses",
         Objective::Bytes => "bytes",
         Objective::Time => "us",

@@ -47,9 +47,9 @@ pub struct GroupRow {
     pub bytes: u64,
     /// The same in columns.
     pub columns: f64,
-    /// What would be lost without one of the columns, in the unit of the objective.
+    /// What would be lost without one of the columns, in the unit of values.
     pub outgoing: f64,
-    /// What one more column would save, in the unit of the objective.
+    /// What one more column would save, in the unit of values.
     pub incoming: f64,
     /// Columns that the group received from others since the start.
     pub columns_received: f64,
@@ -155,7 +155,7 @@ pub mod names {
     pub const EVICTIONS: &str = "evictions";
     /// Gauge of the time since the start, in seconds.
     pub const UPTIME: &str = "uptime";
-    /// Gauge that is always 1, with the labels `mode` and `objective`: what the worth of an item is made of.
+    /// Gauge that is always 1, with the labels `mode`, `objective` and `value_unit`: what the worth of an item is made of.
     pub const WORTH_OPTIONS: &str = "worth_options";
     /// Gauge of the items of each group. The names of all families of groups begin with `group_`.
     pub const GROUP_ITEMS: &str = "group_items";

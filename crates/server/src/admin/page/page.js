@@ -191,15 +191,15 @@ async function zones(now) {
     `for a miss ${ratio("flash_reads_per_miss")}, ${ratio("flash_index_bytes_per_item")} bytes of memory for a record`);
 }
 
-// One line for each group of items. The values are in the unit of the objective.
-const VALUES = { time: (value) => time(value / 1e6), requests: plain, bytes };
+// One line for each group of items.
+const VALUES = { us: (value) => time(value / 1e6), misses: plain, bytes };
 async function groups(now) {
   const there = family(now, "group_items") !== undefined;
   at("worth-section").hidden = !there;
   if (!there) return;
-  const { mode, objective } = family(now, "worth_options")?.samples[0]?.labels ?? {};
+  const { mode, objective, value_unit: unit } = family(now, "worth_options")?.samples[0]?.labels ?? {};
   show("worth-sum", `mode ${mode}, objective ${objective}; estimates`);
-  const value = VALUES[objective] ?? plain;
+  const value = VALUES[unit] ?? plain;
   const got = await fetch("api/groups.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
   rows("groups", (await got.json()).map((each) => [each.size, each.penalty, plain(each.items), bytes(each.bytes),
     each.columns.toFixed(1), value(each.outgoing), value(each.incoming), each.columns_received.toFixed(1),

@@ -13,7 +13,7 @@ impl Executor {
         let groups = groups(cache);
         rows.put("mode", worth.mode.name());
         rows.put("objective", worth.objective.name());
-        rows.put("value_unit", value_unit(worth.objective));
+        rows.put("value_unit", value_unit(worth));
         rows.put("groups", groups.len());
         for group in groups {
             let mut put = |name: &str, value: &dyn std::fmt::Display| {
