@@ -71,8 +71,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for share in shares.split(',') {
         let capacity = (trace.footprint as f64 * share.parse::<f64>()?) as u64;
         for name in &names {
-            let mut policy = match larder::kind(name) {
-                Some(kind) => larder::build(kind, capacity, 1)?,
+            let mut policy = match larder::variant(name) {
+                Some(variant) => larder::build(variant, capacity, 1)?,
                 None => build(name, capacity, 1)?,
             };
             let started = Instant::now();

@@ -1,6 +1,7 @@
 //! `larder simulate`.
 
 use clap::{Args, ValueEnum};
+use larder_server::settings::Objective;
 use larder_sim::PENALTY_UNKNOWN_US;
 use larder_sim::progress::Progress;
 use larder_sim::simulate::{self as simulation, OpsRule, Rules, Size, Unit, Warmup};
@@ -8,7 +9,7 @@ use larder_sim::simulate::{self as simulation, OpsRule, Rules, Size, Unit, Warmu
 use super::failure::Failure;
 use super::output::OutputArgs;
 use super::source::SourceArgs;
-use super::values::count;
+use super::values::{count, objective};
 
 /// Flags of `larder simulate`.
 #[derive(Args)]
@@ -49,6 +50,10 @@ pub(super) struct SimulateArgs {
     /// Additional time of a miss in microseconds, where the trace does not give it
     #[arg(long, value_name = "US", default_value_t = PENALTY_UNKNOWN_US)]
     penalty_us: u32,
+    /// What to compare, best first, and what larder saves: requests (misses), bytes (missed bytes) or time (service
+    /// time) [default: misses in the order of --policies; larder saves time]
+    #[arg(long, value_name = "NAME", value_parser = objective)]
+    objective: Option<Objective>,
     /// Number of threads [default: one per core]
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
@@ -105,6 +110,7 @@ impl SimulateArgs {
             overhead_bytes: self.overhead,
             hit_us: self.hit_us,
             penalty_us: self.penalty_us,
+            objective: self.objective,
             threads: self.threads.unwrap_or(0),
             seed: self.seed,
         }

@@ -1,6 +1,7 @@
 //! `larder slabs`.
 
 use clap::Args;
+use larder_server::settings::Objective;
 use larder_sim::progress::Progress;
 use larder_sim::report::Part;
 use larder_sim::slabs::{
@@ -10,7 +11,7 @@ use larder_sim::slabs::{
 use super::failure::Failure;
 use super::output::OutputArgs;
 use super::source::SourceArgs;
-use super::values::count;
+use super::values::{count, objective};
 
 /// Flags of `larder slabs`.
 #[derive(Args)]
@@ -22,14 +23,19 @@ pub(super) struct SlabsArgs {
     /// Memory sizes of the cache, separated by commas, such as 64m,128m (powers of 1024)
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = bytes, default_value = "64m")]
     memory: Vec<u64>,
-    /// Schemes to compare, separated by commas: all, or some of static, automove, psa, twemcache, age, pre-pama,
-    /// pre-pama-subclasses, pama, pama-exact
+    /// Schemes to compare, separated by commas: some of static, automove, psa, twemcache, age, pre-pama,
+    /// pre-pama-subclasses, pama, pama-exact; all, which stands for these; and larder, the server's own cache, with
+    /// larder-hits and larder-static, which have another --worth
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "all")]
     schemes: Vec<String>,
     /// PAMA's m, the number of additional segments that count towards a value; several numbers, separated by commas,
     /// run side by side
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "2")]
     m: Vec<usize>,
+    /// What to compare, best first, and what larder saves: requests (misses), bytes (missed bytes) or time (service
+    /// time) [default: the order of --schemes; larder saves time]
+    #[arg(long, value_name = "NAME", value_parser = objective)]
+    objective: Option<Objective>,
     /// GETs per window of the report, such as 1m
     #[arg(long, value_name = "GETS", value_parser = count, default_value = "1m")]
     window: u64,
@@ -168,19 +174,26 @@ fn settings(args: &SlabsArgs) -> Result<Settings, Failure> {
             automove_window: model.automove_window,
             seed: model.seed,
         },
+        objective: args.objective,
     })
 }
 
 /// One simulation for every scheme and memory size; schemes with an m get one for every m.
 fn simulations(args: &SlabsArgs) -> Result<Vec<Simulation>, Failure> {
-    let all = args.schemes.iter().any(|name| name == "all");
-    let named = args.schemes.iter().map(String::as_str).collect();
-    let names: Vec<&str> = if all { slabs::NAMES.to_vec() } else { named };
+    let mut names: Vec<&str> = Vec::new();
+    for asked in &args.schemes {
+        let group = if asked == "all" { slabs::NAMES } else { &[asked.as_str()][..] };
+        for &name in group {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
     let mut simulations = Vec::new();
     for &memory_bytes in &args.memory {
         for &name in &names {
-            let scheme = slabs::build(name, &SchemeSettings::default(), 1).map_err(Failure::Usage)?;
-            let ms = if scheme.segments() > 0 { &args.m[..] } else { &args.m[..1] };
+            let has_m = slabs::check(name).map_err(Failure::Usage)?;
+            let ms = if has_m { &args.m[..] } else { &args.m[..1] };
             let of = |&m: &usize| Simulation { scheme: name.to_owned(), m, memory_bytes };
             simulations.extend(ms.iter().map(of));
         }
@@ -237,6 +250,9 @@ mod tests {
         let second = [of("static", 0, two), of("pama", 0, two), of("pama", 2, two)];
         assert_eq!(all, [first, second].concat());
         assert_eq!(simulations(&parse(&[])).unwrap().len(), slabs::NAMES.len());
+        let with_larder = simulations(&parse(&["--schemes", "all,larder,static"])).unwrap();
+        assert_eq!(with_larder.len(), slabs::NAMES.len() + 1);
+        assert_eq!(with_larder.last().unwrap().scheme, "larder");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Parsers for the values of the workbench's flags. Each error gives an example of a valid value.
 
+use larder_server::settings::Objective;
 use larder_sim::trace::Format;
 
 /// A count such as `250`, `10k`, `5m`, `2g` (powers of ten).
@@ -40,6 +41,11 @@ pub(super) fn size(text: &str) -> Result<f64, String> {
         _ => return Err(wrong()),
     };
     Ok(number * (1_u64 << power) as f64)
+}
+
+/// The objective with this name.
+pub(super) fn objective(text: &str) -> Result<Objective, String> {
+    Objective::of_name(text).ok_or_else(|| "expected requests, bytes or time".to_owned())
 }
 
 /// The format of a trace with this name.

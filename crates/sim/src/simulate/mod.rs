@@ -44,6 +44,7 @@ use crate::policy::{self, Policy, larder};
 use crate::progress::Progress;
 use crate::{Fields, Source, SourceError};
 use feed::{Survey, Surveyor};
+use larder_cache::Objective;
 use simulation::{Model, Simulation};
 
 /// One policy at one cache size.
@@ -129,7 +130,7 @@ pub fn run_with(
     check(rules, unit, fields, source.as_ref())?;
     let ops = rules.ops.unwrap_or(if fields.ops { OpsRule::Obey } else { OpsRule::Ignore });
     let looks_ahead = names.iter().any(|name| match name.as_str() {
-        name if larder::kind(name).is_some() => false,
+        name if larder::variant(name).is_some() => false,
         name => build(name, PROBE_CAPACITY, rules.seed).is_ok_and(|policy| policy.needs_next()),
     });
     let hint = source.requests_hint();
@@ -178,7 +179,7 @@ fn names(rules: &Rules, build: &Build<'_>) -> Result<Vec<String>, SourceError> {
         let group = if asked == "all" { policy_names() } else { vec![asked.as_str()] };
         for name in group {
             if !names.iter().any(|known| known == name) {
-                if larder::kind(name).is_none() {
+                if larder::variant(name).is_none() {
                     build(name, PROBE_CAPACITY, rules.seed).map_err(|error| unknown(name, &error))?;
                 }
                 names.push(name.to_owned());
@@ -207,6 +208,9 @@ fn check(rules: &Rules, unit: Unit, fields: Fields, source: &dyn Source) -> Resu
     }
     if rules.ttls && !(fields.ttls && fields.times) {
         return lacks("the trace has no times or no times to live: leave out --ttls");
+    }
+    if rules.objective == Some(Objective::Bytes) && !fields.sizes {
+        return lacks("the trace has no item sizes: leave out --objective bytes");
     }
     if rules.ops == Some(OpsRule::Obey) && !fields.ops {
         return lacks("the trace has no commands: leave out --ops obey");
@@ -291,13 +295,14 @@ impl Builder<'_> {
     }
 
     fn model(&self, policy: &str, capacity: u64) -> Result<Model, String> {
-        let Some(kind) = larder::kind(policy) else {
+        let Some(mut variant) = larder::variant(policy) else {
             return (self.build)(policy, capacity, self.rules.seed).map(Model::Policy);
         };
+        variant.worth.objective = self.rules.objective.unwrap_or_default();
         match self.unit {
-            Unit::Objects => larder::build(kind, capacity, self.rules.seed).map(Model::Policy),
+            Unit::Objects => larder::build(variant, capacity, self.rules.seed).map(Model::Policy),
             Unit::Bytes if capacity < larder::LIMIT_BYTES_MIN => Err("too small".to_owned()),
-            Unit::Bytes => larder::RealCache::new(capacity, kind, self.rules.seed)
+            Unit::Bytes => larder::RealCache::new(capacity, variant, self.rules.seed)
                 .map(|cache| Model::Larder(Box::new(cache))),
         }
     }

@@ -4,6 +4,7 @@ use super::{Counts, OpsRule, Outcome, PolicyAtSize, Rules, Run, Unit};
 use crate::policy::larder;
 use crate::report::number::grouped;
 use crate::report::{Axis, Cell, Chart, Part, Report, Scale, Table};
+use larder_cache::Objective;
 
 /// The policy with which others are compared.
 const BASELINE: &str = "lru";
@@ -50,9 +51,7 @@ fn number(value: Option<f64>, decimals: usize) -> Cell {
 /// The report of a run under `rules`.
 pub fn report(outcome: &Outcome, rules: &Rules) -> Report {
     let view = View { outcome, rules };
-    let mut parts = vec![Part::Table(view.pivot())];
-    parts.extend(view.against_baseline().map(Part::Table));
-    parts.extend(outcome.fields.penalties.then(|| Part::Table(view.service_times())));
+    let mut parts: Vec<Part> = view.comparisons().into_iter().map(Part::Table).collect();
     parts.push(Part::Chart(view.curve("Miss ratio", "miss ratio", &|run| run.counts.miss_ratio())));
     if outcome.fields.sizes {
         let byte_miss = |run: &Run| run.counts.byte_hit_ratio().map(|hit| 1.0 - hit);
@@ -100,6 +99,9 @@ impl View<'_> {
             false => format!("{penalty} longer"),
         };
         facts.push(("a miss takes", more));
+        if let Some(objective) = self.rules.objective {
+            facts.push(("objective", objective.name().to_owned()));
+        }
         facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
@@ -120,10 +122,6 @@ impl View<'_> {
     fn run(&self, policy: &str, capacity: u64) -> Option<&Run> {
         let is_it = |cell: &&PolicyAtSize| cell.policy == policy && cell.capacity == capacity;
         self.outcome.cells.iter().find(is_it)?.run.as_ref().ok()
-    }
-
-    fn miss_ratio(&self, policy: &str, capacity: u64) -> Option<f64> {
-        self.run(policy, capacity)?.counts.miss_ratio()
     }
 
     /// The cache size with its share of the trace.
@@ -167,27 +165,60 @@ impl View<'_> {
         table
     }
 
-    fn pivot(&self) -> Table {
-        self.by_size("Miss ratio by size", 4, &|policy, capacity| self.miss_ratio(policy, capacity))
+    /// The tables that compare policies. Without an objective, misses come first. With one, its own table comes first,
+    /// ordered by the mean.
+    fn comparisons(&self) -> Vec<Table> {
+        let mut tables = Vec::new();
+        let first = self.rules.objective.unwrap_or(Objective::Requests);
+        tables.push(self.comparison(first));
+        if self.rules.objective.is_some() {
+            rank(&mut tables[0]);
+        }
+        tables.extend(self.against_baseline(first));
+        if first != Objective::Requests {
+            tables.push(self.comparison(Objective::Requests));
+        }
+        if first != Objective::Time && self.outcome.fields.penalties {
+            tables.push(self.comparison(Objective::Time));
+        }
+        tables
     }
 
-    /// Misses saved in percent of LRU's misses, where LRU and another policy were run.
-    fn against_baseline(&self) -> Option<Table> {
+    /// What an objective keeps low: misses per get, missed bytes per byte, or milliseconds per get.
+    fn cost(&self, objective: Objective, policy: &str, capacity: u64) -> Option<f64> {
+        let counts = &self.run(policy, capacity)?.counts;
+        match objective {
+            Objective::Requests => counts.miss_ratio(),
+            Objective::Bytes => counts.byte_hit_ratio().map(|hit| 1.0 - hit),
+            Objective::Time => counts.service_us(self.rules.hit_us).map(|us| us / 1000.0),
+        }
+    }
+
+    fn comparison(&self, objective: Objective) -> Table {
+        let (title, decimals) = match objective {
+            Objective::Requests => ("Miss ratio by size", 4),
+            Objective::Bytes => ("Byte miss ratio by size", 4),
+            Objective::Time => ("Mean service time, ms", 3),
+        };
+        self.by_size(title, decimals, &|policy, capacity| self.cost(objective, policy, capacity))
+    }
+
+    /// What is saved in percent of LRU's, where LRU and another policy were run.
+    fn against_baseline(&self, objective: Objective) -> Option<Table> {
         let policies = self.policies();
         if !policies.contains(&BASELINE) || policies.len() == 1 {
             return None;
         }
         let saved = |policy: &str, capacity| {
-            let of_baseline = self.miss_ratio(BASELINE, capacity).filter(|misses| *misses > 0.0)?;
-            Some((of_baseline - self.miss_ratio(policy, capacity)?) / of_baseline * 100.0)
+            let of_baseline = self.cost(objective, BASELINE, capacity).filter(|cost| *cost > 0.0)?;
+            Some((of_baseline - self.cost(objective, policy, capacity)?) / of_baseline * 100.0)
         };
-        Some(self.by_size("Misses saved against LRU, percent of LRU's misses", 1, &saved))
-    }
-
-    fn service_times(&self) -> Table {
-        let hit_us = self.rules.hit_us;
-        let ms = |run: &Run| run.counts.service_us(hit_us).map(|us| us / 1000.0);
-        self.by_size("Mean service time, ms", 3, &|policy, capacity| ms(self.run(policy, capacity)?))
+        let title = match objective {
+            Objective::Requests => "Misses saved against LRU, percent of LRU's misses",
+            Objective::Bytes => "Missed bytes saved against LRU, percent of LRU's missed bytes",
+            Objective::Time => "Service time saved against LRU, percent of LRU's service time",
+        };
+        Some(self.by_size(title, 1, &saved))
     }
 
     fn details(&self) -> Table {
@@ -315,7 +346,7 @@ impl View<'_> {
         let mut remarks: Vec<String> = outcome.notices.clone();
         remarks.extend(self.nothing_counted().map(str::to_owned));
         remarks.extend(self.reasons());
-        if outcome.unit == Unit::Bytes && self.policies().iter().any(|name| larder::kind(name).is_some()) {
+        if outcome.unit == Unit::Bytes && self.policies().iter().any(|name| larder::variant(name).is_some()) {
             remarks.push(
                 "larder: the size is the server's -m, with the index, every header and the share for \
                  connection buffers inside it; the other policies are charged for key, value and --overhead."
@@ -327,6 +358,16 @@ impl View<'_> {
         }
         remarks
     }
+}
+
+/// Orders the rows of a table of [`View::by_size`] by their mean, the least first. Rows without a mean come last.
+fn rank(table: &mut Table) {
+    table.title += ", best mean first";
+    let mean = |row: &[Cell]| match row.last() {
+        Some(Cell::Number(mean, _)) => *mean,
+        _ => f64::INFINITY,
+    };
+    table.rows.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
 }
 
 /// The ends of the windows with their hit ratios. Neighbouring windows are joined until there are few enough; the

@@ -2,6 +2,7 @@
 
 use super::size::{Size, Unit};
 use crate::PENALTY_UNKNOWN_US;
+use larder_cache::Objective;
 
 /// The treatment of the trace's commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +43,9 @@ pub struct Rules {
     pub hit_us: u32,
     /// Cost of a miss in microseconds where the trace does not know it.
     pub penalty_us: u32,
+    /// What the first table compares, best first, and what `larder` saves. `None` = the first table compares misses, in
+    /// the requested order, and `larder` has the server's default.
+    pub objective: Option<Objective>,
     /// Threads that simulate; 0 = one per core.
     pub threads: usize,
     /// Starts the random numbers of policies that sample.
@@ -62,6 +66,7 @@ impl Default for Rules {
             overhead_bytes: 0,
             hit_us: 200,
             penalty_us: PENALTY_UNKNOWN_US,
+            objective: None,
             threads: 0,
             seed: 1,
         }

@@ -293,6 +293,7 @@ fn real_step(cache: &mut RealCache, request: &Prepared, ttls: bool) -> bool {
         key_bytes: request.key_bytes,
         item_bytes: request.bytes,
         ttl_s: if ttls { request.ttl_s } else { 0 },
+        penalty_us: request.penalty_us,
     };
     cache.set_time(request.time_s);
     match request.verb {

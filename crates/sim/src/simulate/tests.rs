@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::Access;
-use crate::report::Part;
+use crate::report::{Cell, Part, Table};
 use crate::{Op, Request};
 
 /// A source of requests in memory, with an error at the end if there is one.
@@ -397,6 +397,8 @@ fn what_cannot_be_is_refused_in_one_line() {
     assert!(refused(bare, &Rules { ops: Some(OpsRule::Obey), ..rules(&["lru"], &["10"]) }).contains("--ops"));
     assert!(refused(bare, &rules(&["best"], &["10"])).contains("there is no policy 'best'; there are"));
     assert!(refused(bare, &rules(&["lru"], &["10", "64m"])).contains("are mixed"));
+    let bytes = Rules { objective: Some(Objective::Bytes), ..rules(&["lru"], &["10"]) };
+    assert!(refused(bare, &bytes).contains("--objective bytes"));
     assert!(refused(ALL_FIELDS, &rules(&["larder"], &["1m"])).contains("too small"));
 }
 
@@ -538,4 +540,53 @@ fn the_chart_over_time_ends_with_the_last_request() {
         _ => None,
     });
     assert_eq!(last.map(|point| point.0), Some(1234.0));
+}
+
+/// Skewed gets in which every other key has a costly miss.
+fn with_penalties(count: usize, keys: u64) -> Vec<Request> {
+    let mut requests = skewed(count, keys, |_| 100);
+    requests
+        .iter_mut()
+        .for_each(|request| request.penalty_us = if request.key % 2 == 0 { 2_000_000 } else { 900 });
+    requests
+}
+
+fn tables(outcome: &Outcome, rules: &Rules) -> Vec<Table> {
+    let of = |part| if let Part::Table(table) = part { Some(table) } else { None };
+    report(outcome, rules).parts.into_iter().filter_map(of).collect()
+}
+
+#[test]
+fn the_objective_is_what_the_first_table_compares() {
+    let requests = with_penalties(20_000, 4_000);
+    let plain = rules(&["lru", "larder", "larder-static"], &["200", "400"]);
+    let first = |objective| {
+        let rules = Rules { objective, ..plain.clone() };
+        tables(&simulate(&requests, &rules), &rules).swap_remove(0)
+    };
+    let names = |table: &Table| table.rows.iter().map(|row| row[0].clone()).collect::<Vec<_>>();
+    let (none, time) = (first(None), first(Some(Objective::Time)));
+    assert_eq!(none.title, "Miss ratio by size");
+    assert_eq!(names(&none), ["lru", "larder", "larder-static"].map(|name| Cell::Text(name.to_owned())));
+    assert_eq!(time.title, "Mean service time, ms, best mean first");
+    assert_eq!(names(&time)[0], Cell::Text("larder".to_owned()));
+    assert!(first(Some(Objective::Bytes)).title.starts_with("Byte miss ratio"));
+    assert!(first(Some(Objective::Requests)).title.starts_with("Miss ratio"));
+}
+
+/// The same code judges items in the server, in its cache on a trace, and in the model of columns.
+#[test]
+fn larder_saves_what_the_objective_says() {
+    let requests = with_penalties(300_000, 60_000);
+    for size in ["3000", "12m"] {
+        let run = |policy: &str, objective| {
+            let rules = Rules { objective: Some(objective), ..rules(&[policy], &[size]) };
+            counts(&simulate(&requests, &rules), 0)
+        };
+        let (time, hits) = (run("larder", Objective::Time), run("larder", Objective::Requests));
+        assert!(time.penalty_us < hits.penalty_us * 9 / 10, "{size}: {time:?}, {hits:?}");
+        assert!(time.hits < hits.hits, "{size}: {time:?}, {hits:?}");
+        // With equal costs there is one ranking.
+        assert_eq!(run("larder-hits", Objective::Time), hits, "{size}");
+    }
 }

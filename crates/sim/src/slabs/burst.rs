@@ -2,7 +2,7 @@
 
 use crate::{Op, Request};
 
-use super::SlabClasses;
+use super::{Settings, SlabClasses};
 use crate::mix::hash_of;
 
 /// Base of the keys of injected items. A collision with a key of the trace is as unlikely as one between two 64-bit
@@ -71,5 +71,37 @@ impl Burst {
                 ..Request::default()
             })
         })
+    }
+}
+
+/// Injects a burst into the requests of a run, if there is one.
+pub(super) struct Injector {
+    burst: Option<Burst>,
+    /// All SETs of the burst, in their order.
+    sets: Vec<Request>,
+    injected: usize,
+}
+
+impl Injector {
+    /// The burst of `settings` on a cache of `memory_bytes`.
+    ///
+    /// # Errors
+    /// Those of [`Burst::check`].
+    pub(super) fn new(settings: &Settings, memory_bytes: u64) -> Result<Injector, String> {
+        let mut sets = Vec::new();
+        if let Some(burst) = &settings.burst {
+            burst.check(&settings.classes)?;
+            sets.extend(burst.requests(memory_bytes, &settings.classes));
+        }
+        Ok(Injector { burst: settings.burst, sets, injected: 0 })
+    }
+
+    /// The SETs that follow the GET with this ordinal, from 1 on.
+    pub(super) fn due(&mut self, gets: u64) -> Vec<Request> {
+        let Some(burst) = self.burst.filter(|burst| gets >= burst.at_gets) else { return Vec::new() };
+        let end = self.sets.len().min(self.injected + burst.sets_per_get as usize);
+        let due = self.sets[self.injected..end].to_vec();
+        self.injected = end;
+        due
     }
 }

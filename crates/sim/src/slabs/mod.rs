@@ -7,6 +7,8 @@
 //!                             \-> Stack    one LRU stack: segments of a slab each, ghosts, Bloom filters
 //! ```
 //!
+//! Beside the schemes, the same requests run on the server's own cache (`larder`), which has no slabs.
+//!
 //! Words:
 //! * A *slab* is the unit of memory that moves between groups.
 //! * A *slot* holds one item.
@@ -21,6 +23,7 @@ mod classes;
 mod filters;
 mod nodes;
 mod pama;
+mod real;
 mod run;
 mod scheme;
 mod schemes;
@@ -28,6 +31,7 @@ mod show;
 mod simulator;
 mod stack;
 mod store;
+mod tally;
 mod values;
 
 #[cfg(test)]
@@ -36,7 +40,7 @@ mod tests;
 pub use burst::Burst;
 pub use classes::{SUBCLASS_PENALTY_US_MAX, SlabClasses, subclass_of};
 pub use pama::{Pama, PamaSettings, Worth};
-pub use run::{RunOutcome, Simulation, run};
+pub use run::{RunOutcome, Simulation, check, run};
 pub use scheme::{Scheme, SlabAccess};
 pub use schemes::{NAMES, SchemeSettings, build};
 pub use show::{ReportOptions, report};

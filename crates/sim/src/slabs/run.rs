@@ -7,7 +7,9 @@ use std::thread;
 use crate::progress::Progress;
 use crate::{CHUNK_REQUESTS, Request, Source, SourceError};
 
-use super::{Outcome, Settings, Simulator};
+use super::real::RealSimulator;
+use super::{Outcome, SchemeSettings, Settings, Simulator, build};
+use crate::policy::larder;
 
 /// Chunks by which a slow simulation may lag behind the reader.
 const CHUNKS_AHEAD: usize = 8;
@@ -15,12 +17,62 @@ const CHUNKS_AHEAD: usize = 8;
 /// One simulation of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Simulation {
-    /// The name of the scheme.
+    /// The name of the scheme: one of [`NAMES`](super::NAMES), or of [`larder::names`] for the server's own cache.
     pub scheme: String,
     /// PAMA's m.
     pub m: usize,
     /// Memory of the cache in bytes.
     pub memory_bytes: u64,
+}
+
+/// Whether there is a scheme with this name, and whether it has an m.
+///
+/// # Errors
+/// An unknown name; the error lists the known names.
+pub fn check(scheme: &str) -> Result<bool, String> {
+    if larder::variant(scheme).is_some() {
+        return Ok(false);
+    }
+    build(scheme, &SchemeSettings::default(), 1).map(|scheme| scheme.segments() > 0)
+}
+
+/// A cache under a scheme, or the server's own.
+enum Model {
+    Slabs(Box<Simulator>),
+    Real(Box<RealSimulator>),
+}
+
+impl Model {
+    fn new(simulation: &Simulation, settings: &Settings) -> Result<Model, String> {
+        let Simulation { scheme, m, memory_bytes } = simulation;
+        if let Some(real) = RealSimulator::new(scheme, *memory_bytes, settings) {
+            return real.map(|real| Model::Real(Box::new(real)));
+        }
+        let mut settings = settings.clone();
+        settings.scheme.m = *m;
+        Simulator::new(scheme, *memory_bytes, &settings).map(|slabs| Model::Slabs(Box::new(slabs)))
+    }
+
+    fn request(&mut self, request: &Request) {
+        match self {
+            Model::Slabs(slabs) => slabs.request(request),
+            Model::Real(real) => real.request(request),
+        }
+    }
+
+    fn end_pass(&mut self) {
+        match self {
+            Model::Slabs(slabs) => slabs.end_pass(),
+            Model::Real(real) => real.end_pass(),
+        }
+    }
+
+    fn finish(self) -> Outcome {
+        match self {
+            Model::Slabs(slabs) => slabs.finish(),
+            Model::Real(real) => real.finish(),
+        }
+    }
 }
 
 /// A message from the reader to the simulations.
@@ -44,7 +96,7 @@ pub struct RunOutcome {
 /// requests.
 ///
 /// # Errors
-/// Those of [`Simulator::new`] and of the source.
+/// Those of [`Simulator::new`] and of the source, and less memory than the server's cache needs.
 pub fn run(
     settings: &Settings,
     simulations: &[Simulation],
@@ -53,17 +105,13 @@ pub fn run(
     open: &mut dyn FnMut() -> Result<Box<dyn Source>, SourceError>,
     progress: &mut Progress,
 ) -> Result<RunOutcome, SourceError> {
-    let mut simulators = Vec::new();
-    for simulation in simulations {
-        let mut settings = settings.clone();
-        settings.scheme.m = simulation.m;
-        let built = Simulator::new(&simulation.scheme, simulation.memory_bytes, &settings);
-        simulators.push(built.map_err(SourceError::new)?);
-    }
-    let threads = threads.clamp(1, simulators.len().max(1));
-    let mut shares: Vec<Vec<(usize, Simulator)>> = (0..threads).map(|_| Vec::new()).collect();
-    for (at, simulator) in simulators.into_iter().enumerate() {
-        shares[at % threads].push((at, simulator));
+    let models: Result<Vec<Model>, String> =
+        simulations.iter().map(|simulation| Model::new(simulation, settings)).collect();
+    let models = models.map_err(SourceError::new)?;
+    let threads = threads.clamp(1, models.len().max(1));
+    let mut shares: Vec<Vec<(usize, Model)>> = (0..threads).map(|_| Vec::new()).collect();
+    for (at, model) in models.into_iter().enumerate() {
+        shares[at % threads].push((at, model));
     }
     let (mut outcomes, notices) = thread::scope(|scope| {
         let mut senders = Vec::new();
@@ -88,16 +136,16 @@ pub fn run(
     Ok(RunOutcome { outcomes: outcomes.into_iter().map(|(_, outcome)| outcome).collect(), notices })
 }
 
-fn work(mut share: Vec<(usize, Simulator)>, messages: &Receiver<Message>) -> Vec<(usize, Outcome)> {
+fn work(mut share: Vec<(usize, Model)>, messages: &Receiver<Message>) -> Vec<(usize, Outcome)> {
     for message in messages {
-        for (_, simulator) in &mut share {
+        for (_, model) in &mut share {
             match &message {
-                Message::Requests(requests) => requests.iter().for_each(|request| simulator.request(request)),
-                Message::EndOfPass => simulator.end_pass(),
+                Message::Requests(requests) => requests.iter().for_each(|request| model.request(request)),
+                Message::EndOfPass => model.end_pass(),
             }
         }
     }
-    share.into_iter().map(|(at, simulator)| (at, simulator.finish())).collect()
+    share.into_iter().map(|(at, model)| (at, model.finish())).collect()
 }
 
 fn read(

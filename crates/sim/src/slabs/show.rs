@@ -1,6 +1,8 @@
 //! The report of a run.
 
+use crate::policy::larder;
 use crate::report::{Cell, Chart, Part, Report, Series, Style, Table};
+use larder_cache::Objective;
 
 use super::{Outcome, Settings, SlabClasses, Totals};
 
@@ -17,7 +19,7 @@ pub struct ReportOptions {
 pub fn report(settings: &Settings, outcomes: &[Outcome], options: &ReportOptions) -> Report {
     let mut report = Report { title: "Slab allocation".to_owned(), ..Report::default() };
     report.facts = facts(settings, options);
-    report.parts.push(Part::Table(summary(outcomes)));
+    report.parts.push(Part::Table(summary(outcomes, settings.objective)));
     if outcomes.iter().any(|outcome| outcome.passes.len() > 1) {
         report.parts.push(Part::Table(passes(outcomes)));
     }
@@ -31,7 +33,10 @@ pub fn report(settings: &Settings, outcomes: &[Outcome], options: &ReportOptions
         let of_size: Vec<&Outcome> =
             outcomes.iter().filter(|outcome| outcome.memory_bytes == memory).collect();
         report.parts.push(Part::Heading(format!("Memory {}", size(memory))));
-        report.parts.push(Part::Table(allocation(&settings.classes, &of_size)));
+        let on_slabs: Vec<&Outcome> = of_size.iter().copied().filter(|outcome| has_slabs(outcome)).collect();
+        if !on_slabs.is_empty() {
+            report.parts.push(Part::Table(allocation(&settings.classes, &on_slabs)));
+        }
         if settings.burst.is_some() {
             report.parts.push(Part::Table(window_table(&of_size)));
         }
@@ -64,6 +69,9 @@ fn facts(settings: &Settings, options: &ReportOptions) -> Vec<(String, String)> 
         ("PSA".to_owned(), format!("a slab every {} misses", scheme.psa_misses)),
         ("automove".to_owned(), format!("windows of {} accesses", scheme.automove_window)),
     ];
+    if let Some(objective) = settings.objective {
+        facts.push(("objective".to_owned(), objective.name().to_owned()));
+    }
     if let Some(burst) = &settings.burst {
         let last = burst.class_first + burst.classes - 1;
         facts.push((
@@ -77,7 +85,13 @@ fn facts(settings: &Settings, options: &ReportOptions) -> Vec<(String, String)> 
     facts
 }
 
-fn summary(outcomes: &[Outcome]) -> Table {
+/// Whether the scheme has slabs.
+fn has_slabs(outcome: &Outcome) -> bool {
+    larder::variant(&outcome.scheme).is_none()
+}
+
+/// All outcomes, by memory size. With an objective, the best of each size comes first.
+fn summary(outcomes: &[Outcome], objective: Option<Objective>) -> Table {
     let mut table = Table::new(
         "Schemes",
         &[
@@ -94,8 +108,12 @@ fn summary(outcomes: &[Outcome]) -> Table {
             "without slab",
         ],
     );
-    for outcome in outcomes {
+    if objective == Some(Objective::Bytes) {
+        table.columns.insert(BYTE_HIT_RATIO_AT, "byte hit ratio %".to_owned());
+    }
+    for outcome in ranked(outcomes, objective) {
         let totals = &outcome.totals;
+        let count = |count: u64| if has_slabs(outcome) { Cell::Count(count) } else { Cell::Empty };
         let of = |scheme: &str| {
             let other = outcomes
                 .iter()
@@ -104,7 +122,7 @@ fn summary(outcomes: &[Outcome]) -> Table {
                 Cell::Number(100.0 * totals.service_ms() / other.totals.service_ms(), 1)
             })
         };
-        table.row(vec![
+        let mut row = vec![
             Cell::Number(mib(outcome.memory_bytes), 2),
             Cell::Text(outcome.scheme.clone()),
             outcome.m.map_or(Cell::Empty, |m| Cell::Count(m as u64)),
@@ -113,12 +131,34 @@ fn summary(outcomes: &[Outcome]) -> Table {
             Cell::Number(totals.service_ms(), 3),
             of("static"),
             of("psa"),
-            Cell::Count(totals.slabs_moved),
+            count(totals.slabs_moved),
             Cell::Count(totals.too_large),
-            Cell::Count(totals.without_slab),
-        ]);
+            count(totals.without_slab),
+        ];
+        if objective == Some(Objective::Bytes) {
+            row.insert(BYTE_HIT_RATIO_AT, Cell::Number(100.0 * totals.byte_hit_ratio(), 2));
+        }
+        table.row(row);
     }
     table
+}
+
+/// Where the byte hit ratio stands in the summary: behind the hit ratio.
+const BYTE_HIT_RATIO_AT: usize = 5;
+
+/// The outcomes in the order of the summary. Those of one memory size stand together already.
+fn ranked(outcomes: &[Outcome], objective: Option<Objective>) -> Vec<&Outcome> {
+    let cost = |outcome: &Outcome| match objective {
+        None => 0.0,
+        Some(Objective::Requests) => 1.0 - outcome.totals.hit_ratio(),
+        Some(Objective::Bytes) => 1.0 - outcome.totals.byte_hit_ratio(),
+        Some(Objective::Time) => outcome.totals.service_ms(),
+    };
+    let mut ranked: Vec<&Outcome> = outcomes.iter().collect();
+    for of_size in ranked.chunk_by_mut(|one, other| one.memory_bytes == other.memory_bytes) {
+        of_size.sort_by(|one, other| cost(one).total_cmp(&cost(other)));
+    }
+    ranked
 }
 
 fn passes(outcomes: &[Outcome]) -> Table {
@@ -255,7 +295,7 @@ fn charts(classes: &SlabClasses, outcomes: &[&Outcome], options: &ReportOptions)
         lines("Hit ratio", "hit ratio %", &|totals| 100.0 * totals.hit_ratio()),
         lines("Service time", "service time ms", &|totals| totals.service_ms()),
     ];
-    for outcome in outcomes {
+    for outcome in outcomes.iter().filter(|outcome| has_slabs(outcome)) {
         let name = label(outcome, outcomes);
         let of_classes = (0..classes.len()).map(|class| {
             let name = format!("class {class}, {} bytes", classes.slot_bytes(class));

@@ -2,7 +2,11 @@
 
 use crate::{Op, PENALTY_UNKNOWN_US, Request};
 
+use larder_cache::Objective;
+
+use super::burst::Injector;
 use super::store::{Item, Shape};
+use super::tally::Tally;
 use super::{
     Audit, Burst, SUBCLASS_PENALTY_US_MAX, Scheme, SchemeSettings, SlabAccess, SlabClasses, StackPosition,
     Store,
@@ -26,6 +30,9 @@ pub struct Settings {
     pub burst: Option<Burst>,
     /// The parameters of the schemes.
     pub scheme: SchemeSettings,
+    /// What the first table compares, best first, and what `larder` saves. `None` = the table is in the requested order,
+    /// and `larder` has the server's default.
+    pub objective: Option<Objective>,
 }
 
 /// Counts over some requests. Only GETs count for the hit ratio and the service time.
@@ -35,6 +42,10 @@ pub struct Totals {
     pub gets: u64,
     /// GETs that were hits.
     pub hits: u64,
+    /// Bytes of key and value of all GETs.
+    pub bytes: u64,
+    /// Bytes of key and value of the hits.
+    pub hit_bytes: u64,
     /// Sum of the service times of all GETs in microseconds: a constant per hit, the penalty per miss.
     pub service_us: u64,
     /// Items not stored because no slot is large enough.
@@ -51,15 +62,34 @@ impl Totals {
         self.hits as f64 / self.gets.max(1) as f64
     }
 
+    /// Bytes hit per byte asked for; 0 where the requests have no sizes.
+    pub fn byte_hit_ratio(&self) -> f64 {
+        self.hit_bytes as f64 / self.bytes.max(1) as f64
+    }
+
+    /// Counts a GET that took `service_us`.
+    pub(super) fn get(&mut self, request: &Request, hit: bool, service_us: u32) {
+        self.gets += 1;
+        self.bytes += request.item_bytes();
+        if hit {
+            self.hits += 1;
+            self.hit_bytes += request.item_bytes();
+        }
+        self.service_us += u64::from(service_us);
+    }
+
     /// Mean service time of a GET in milliseconds.
     pub fn service_ms(&self) -> f64 {
         self.service_us as f64 / self.gets.max(1) as f64 / 1000.0
     }
 
-    fn since(&self, before: &Totals) -> Totals {
+    /// The counts since `before`.
+    pub(super) fn since(&self, before: &Totals) -> Totals {
         Totals {
             gets: self.gets - before.gets,
             hits: self.hits - before.hits,
+            bytes: self.bytes - before.bytes,
+            hit_bytes: self.hit_bytes - before.hit_bytes,
             service_us: self.service_us - before.service_us,
             too_large: self.too_large - before.too_large,
             without_slab: self.without_slab - before.without_slab,
@@ -75,7 +105,7 @@ pub struct Window {
     pub gets_end: u64,
     /// Counts of the window.
     pub totals: Totals,
-    /// Slabs of each group at the end of the window.
+    /// Slabs of each group at the end of the window. Empty for a scheme without slabs.
     pub slabs: Vec<u32>,
 }
 
@@ -108,13 +138,9 @@ pub struct Simulator {
     settings: Settings,
     scheme: Box<dyn Scheme>,
     store: Store,
-    totals: Totals,
-    window_begin: Totals,
-    pass_begin: Totals,
-    passes: Vec<Totals>,
-    windows: Vec<Window>,
+    tally: Tally,
     audit: Option<Audit>,
-    burst: Vec<Request>,
+    injector: Injector,
 }
 
 impl Simulator {
@@ -128,12 +154,8 @@ impl Simulator {
         if slabs == 0 || slabs > u64::from(u32::MAX) {
             return Err(format!("{memory_bytes} bytes of memory are {slabs} slabs; 1 to 2^32 are possible"));
         }
-        if settings.window_gets == 0 {
-            return Err("a window of the report has at least one GET".to_owned());
-        }
-        if let Some(burst) = &settings.burst {
-            burst.check(&settings.classes)?;
-        }
+        let tally = Tally::new(settings.window_gets)?;
+        let injector = Injector::new(settings, memory_bytes)?;
         let shape =
             Shape { subclasses: built.subclasses(), segments: built.segments(), filtered: built.filtered() };
         Ok(Simulator {
@@ -144,12 +166,8 @@ impl Simulator {
             audit: shape.filtered.then(Audit::default),
             scheme: built,
             settings: settings.clone(),
-            totals: Totals::default(),
-            window_begin: Totals::default(),
-            pass_begin: Totals::default(),
-            passes: Vec::new(),
-            windows: Vec::new(),
-            burst: Vec::new(),
+            tally,
+            injector,
         })
     }
 
@@ -162,39 +180,38 @@ impl Simulator {
     /// The counts so far, for tests.
     #[cfg(test)]
     pub(super) fn totals(&self) -> &Totals {
-        &self.totals
+        self.tally.totals()
     }
 
     /// Serves one request.
     pub fn request(&mut self, request: &Request) {
         self.serve(request);
         if request.op == Op::Get {
-            self.inject();
-            if self.totals.gets - self.window_begin.gets == self.settings.window_gets {
-                self.close_window();
+            for set in self.injector.due(self.tally.totals().gets) {
+                self.serve(&set);
+            }
+            if self.tally.window_is_full() {
+                self.tally.close_window(self.store.slabs().to_vec());
             }
         }
     }
 
     /// Marks the end of a pass over the trace.
     pub fn end_pass(&mut self) {
-        self.passes.push(self.totals.since(&self.pass_begin));
-        self.pass_begin = self.totals;
+        self.tally.end_pass();
     }
 
     /// The result. A last window that is not full is included if it has at least a tenth of its GETs.
-    pub fn finish(mut self) -> Outcome {
-        if (self.totals.gets - self.window_begin.gets) * 10 >= self.settings.window_gets {
-            self.close_window();
-        }
+    pub fn finish(self) -> Outcome {
+        let (totals, passes, windows) = self.tally.finish(self.store.slabs().to_vec());
         Outcome {
             scheme: self.name,
             m: self.m,
             memory_bytes: self.memory_bytes,
             subclasses: self.store.subclasses(),
-            totals: self.totals,
-            passes: self.passes,
-            windows: self.windows,
+            totals,
+            passes,
+            windows,
             audit: self.audit,
         }
     }
@@ -235,7 +252,6 @@ impl Simulator {
     }
 
     fn get(&mut self, request: &Request) {
-        self.totals.gets += 1;
         self.drop_if_expired(request);
         let found = self.store.find(request.key);
         let penalty_us = penalty_us(request, found.map(|(_, node)| node.penalty_us));
@@ -244,17 +260,16 @@ impl Simulator {
         {
             let group = usize::from(node.group);
             let position = self.position(group, request.key, true, self.store.position(&node), penalty_us);
-            self.totals.hits += 1;
-            self.totals.service_us += u64::from(self.settings.hit_us);
+            self.tally.count().get(request, true, self.settings.hit_us);
             self.scheme
                 .on_access(&SlabAccess { group, get: true, hit: true, position, penalty_us }, &self.store);
             self.store.use_item(at);
             return;
         }
-        self.totals.service_us += u64::from(penalty_us);
+        self.tally.count().get(request, false, penalty_us);
         let item = self.item(request, self.item_bytes(request), penalty_us);
         let Some(group) = self.group(&item) else {
-            self.totals.too_large += u64::from(self.settings.refill);
+            self.tally.count().too_large += u64::from(self.settings.refill);
             return;
         };
         // The ghost is in the group where the item was when it was evicted. The filters are asked in the group that
@@ -283,7 +298,7 @@ impl Simulator {
         let penalty_us = penalty_us(request, found.map(|(_, node)| node.penalty_us));
         let item = self.item(request, size_bytes, penalty_us);
         let Some(group) = self.group(&item) else {
-            self.totals.too_large += 1;
+            self.tally.count().too_large += 1;
             self.delete(request.key);
             return;
         };
@@ -322,7 +337,7 @@ impl Simulator {
         if self.make_room(group) {
             self.store.insert(group, item);
         } else {
-            self.totals.without_slab += 1;
+            self.tally.count().without_slab += 1;
             if self.scheme.segments() > 0 {
                 self.store.insert_ghost(group, item);
             }
@@ -350,7 +365,7 @@ impl Simulator {
     fn move_slab(&mut self, from: usize, to: usize) {
         self.store.move_slab(from, to);
         self.scheme.moved(from, to);
-        self.totals.slabs_moved += 1;
+        self.tally.count().slabs_moved += 1;
     }
 
     /// The position reported to the scheme: according to the filters if there are any, else the exact one.
@@ -411,33 +426,11 @@ impl Simulator {
         let subclasses = self.store.subclasses();
         Some(class * subclasses + if subclasses > 1 { subclass_of(item.penalty_us) } else { 0 })
     }
-
-    /// Injects the SETs of the burst that are due.
-    fn inject(&mut self) {
-        let Some(burst) = self.settings.burst else { return };
-        if self.totals.gets == burst.at_gets {
-            self.burst = burst.requests(self.memory_bytes, &self.settings.classes).collect();
-            self.burst.reverse();
-        }
-        for _ in 0..burst.sets_per_get {
-            let Some(request) = self.burst.pop() else { return };
-            self.serve(&request);
-        }
-    }
-
-    fn close_window(&mut self) {
-        self.windows.push(Window {
-            gets_end: self.totals.gets,
-            totals: self.totals.since(&self.window_begin),
-            slabs: self.store.slabs().to_vec(),
-        });
-        self.window_begin = self.totals;
-    }
 }
 
 /// Cost of a miss: as the request says, else as stored with the item, else the default. Costs above 5 s are
 /// discarded, as in the paper.
-fn penalty_us(request: &Request, known: Option<u32>) -> u32 {
+pub(super) fn penalty_us(request: &Request, known: Option<u32>) -> u32 {
     let longest = SUBCLASS_PENALTY_US_MAX[SUBCLASS_PENALTY_US_MAX.len() - 1];
     match request.penalty_us {
         0 => known.unwrap_or(PENALTY_UNKNOWN_US),

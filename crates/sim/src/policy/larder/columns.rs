@@ -7,6 +7,7 @@ use larder_cache::{
 };
 use larder_temperature::{Digest, Reference};
 
+use super::Variant;
 use crate::mix::{SplitMix, mix64};
 use crate::policy::interface::{Access, Policy, WARMTH_BITS};
 
@@ -56,6 +57,8 @@ pub(super) struct Columns {
     open: Option<u32>,
     survivors: Option<u32>,
     index: Vec<Entry>,
+    /// Penalty subclass of each key's item, as of its last store.
+    subclasses: Vec<Subclass>,
     births: u64,
     live: u64,
     /// Access records that have not yet reached the policy.
@@ -74,6 +77,11 @@ fn hash(id: u32) -> KeyHash {
     KeyHash(mix64(u64::from(id)))
 }
 
+/// The penalty subclass of the item that an access stores.
+fn subclass_of(access: &Access) -> Subclass {
+    if access.penalty_us == 0 { Subclass::UNKNOWN } else { Subclass::of_us(access.penalty_us) }
+}
+
 /// Default number of access records per batch.
 pub(super) fn batch_for(capacity: u32) -> usize {
     (capacity / BATCH_SHARE).clamp(1, BATCH_MAX) as usize
@@ -82,12 +90,14 @@ pub(super) fn batch_for(capacity: u32) -> usize {
 impl Columns {
     /// A cache of `capacity` items. With the published hitmap every column holds one item, because its paper judges
     /// single items.
-    pub(super) fn new(capacity: u32, kind: TemperatureKind, seed: u64) -> Columns {
+    pub(super) fn new(capacity: u32, variant: Variant, seed: u64) -> Columns {
+        let kind = variant.temperature;
         let room = match kind {
             TemperatureKind::HitmapPublished => 1,
             _ => (capacity / COLUMNS_WANTED).clamp(1, COLUMN_ITEMS_MAX),
         };
         let mut columns = Columns::of(kind.build(), capacity, room, batch_for(capacity), seed);
+        columns.temperature.set_worth(variant.worth);
         columns.warmth_bits = if kind == TemperatureKind::Entry { WARMTH_BITS } else { 0.0 };
         columns
     }
@@ -123,6 +133,7 @@ impl Columns {
             open: None,
             survivors: None,
             index: Vec::new(),
+            subclasses: Vec::new(),
             births: 0,
             live: 0,
             references: Vec::new(),
@@ -242,7 +253,8 @@ impl Columns {
         for &id in &self.leaving {
             let warmth = (self.index[id as usize].at / WARM) as u8;
             self.index[id as usize] = GONE;
-            self.judged.push(Judged { hash: hash(id), warmth, bytes: 1, subclass: Subclass::UNKNOWN });
+            let subclass = self.subclasses[id as usize];
+            self.judged.push(Judged { hash: hash(id), warmth, bytes: 1, subclass });
         }
         self.verdicts.clear();
         let bounds = ColumnBounds { column_bytes: room, keep_bytes_max: keep_max };
@@ -272,6 +284,7 @@ impl Policy for Columns {
         let id = access.id as usize;
         if id >= self.index.len() {
             self.index.resize(id + 1, GONE);
+            self.subclasses.resize(id + 1, Subclass::UNKNOWN);
         }
         let entry = &mut self.index[id];
         if entry.column != ABSENT {
@@ -282,6 +295,7 @@ impl Policy for Columns {
         }
         let column = self.open_column();
         self.put(access.id, column);
+        self.subclasses[id] = subclass_of(access);
         self.live += 1;
         self.note(Reference::store(Digest::of(hash(access.id))));
         false

@@ -1,5 +1,7 @@
 //! Larder's own policies, run by the server's own code.
 //!
+//! Worth counts as in the server: the penalty of an access is that of the item which it stores.
+//!
 //! * Where caches are measured in items, [`build`] gives a model of columns. The server's policy
 //!   ([`larder_cache::Temperature`]) decides over columns of items, with the warmth bits of the index. A column holds
 //!   a thousandth of the capacity, from 1 to 512 items; with the published hitmap a column holds one item, as in its
@@ -17,35 +19,54 @@ pub use real::{LIMIT_BYTES_MIN, RealCache, RealItem};
 
 use super::interface::Policy;
 use columns::Columns;
-use larder_cache::{Temperature, TemperatureKind};
+use larder_cache::{Temperature, TemperatureKind, WorthMode, WorthOptions};
 
 /// The name in a report of Larder with its default policy.
 pub const NAME: &str = "larder";
 
+/// One of Larder's policies.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant {
+    /// How the cache knows which items are warm.
+    pub temperature: TemperatureKind,
+    /// What the worth of an item is made of.
+    pub worth: WorthOptions,
+}
+
+impl From<TemperatureKind> for Variant {
+    /// The policy with the server's default worth.
+    fn from(temperature: TemperatureKind) -> Variant {
+        Variant { temperature, worth: WorthOptions::default() }
+    }
+}
+
 /// The names of Larder's policies.
-const KINDS: [(&str, TemperatureKind); 4] = [
-    (NAME, TemperatureKind::Entry),
-    ("larder-hitmap", TemperatureKind::Hitmap),
-    ("larder-hitmap-published", TemperatureKind::HitmapPublished),
-    ("larder-off", TemperatureKind::Off),
+const VARIANTS: [(&str, TemperatureKind, WorthMode); 6] = [
+    (NAME, TemperatureKind::Entry, WorthMode::Penalty),
+    ("larder-hits", TemperatureKind::Entry, WorthMode::Hits),
+    ("larder-static", TemperatureKind::Entry, WorthMode::Static),
+    ("larder-hitmap", TemperatureKind::Hitmap, WorthMode::Penalty),
+    ("larder-hitmap-published", TemperatureKind::HitmapPublished, WorthMode::Penalty),
+    ("larder-off", TemperatureKind::Off, WorthMode::Penalty),
 ];
 
 /// The names of Larder's policies.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    KINDS.iter().map(|(name, _)| *name)
+    VARIANTS.iter().map(|(name, ..)| *name)
 }
 
-/// The policy with this name.
-pub fn kind(name: &str) -> Option<TemperatureKind> {
-    KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+/// The policy with this name, with the server's default objective.
+pub fn variant(name: &str) -> Option<Variant> {
+    let (_, temperature, mode) = *VARIANTS.iter().find(|(known, ..)| *known == name)?;
+    Some(Variant { temperature, worth: WorthOptions { mode, ..WorthOptions::default() } })
 }
 
 /// A model for `capacity` items; `seed` starts the random numbers of policies that sample.
 ///
 /// # Errors
 /// A capacity of 2^31 items or more.
-pub fn build(kind: TemperatureKind, capacity: u64, seed: u64) -> Result<Box<dyn Policy>, String> {
-    Ok(Box::new(Columns::new(countable(capacity)?, kind, seed)))
+pub fn build(variant: impl Into<Variant>, capacity: u64, seed: u64) -> Result<Box<dyn Policy>, String> {
+    Ok(Box::new(Columns::new(countable(capacity)?, variant.into(), seed)))
 }
 
 /// A model over columns of one item each, with a policy supplied by the caller. The policy gets access records in

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use larder_cache::{
     Cache, CacheOptions, Delete, DeleteOutcome, Expiry, KEY_BYTES_MAX, Mode, PagesWanted, Store,
-    StoreOutcome, TemperatureKind, Worker,
+    StoreOutcome, Subclass, Worker,
 };
 
+use super::Variant;
 use crate::policy::interface::WARMTH_BITS;
 
 /// An item, as the trace describes it.
@@ -21,6 +22,8 @@ pub struct RealItem {
     pub item_bytes: u32,
     /// Time to live in seconds; 0 = the item never expires.
     pub ttl_s: u32,
+    /// Cost of a miss in microseconds, which the client states when it stores the item. 0 = unknown.
+    pub penalty_us: u32,
 }
 
 /// The server's cache, driven by one thread on the time of a trace.
@@ -53,7 +56,8 @@ impl RealCache {
     ///
     /// # Errors
     /// A limit below 8 MiB, the server's minimum, or a refusal of the memory by the system.
-    pub fn new(limit_bytes: u64, kind: TemperatureKind, seed: u64) -> Result<RealCache, String> {
+    pub fn new(limit_bytes: u64, variant: impl Into<Variant>, seed: u64) -> Result<RealCache, String> {
+        let variant = variant.into();
         let mut column_bytes = COLUMN_BYTES;
         while column_bytes > COLUMN_BYTES_MIN && limit_bytes / u64::from(column_bytes) < COLUMNS_WANTED_MIN {
             column_bytes /= 2;
@@ -65,7 +69,8 @@ impl RealCache {
             pages: PagesWanted::Small,
             column_bytes: Some(column_bytes),
             seed: Some(seed),
-            temperature: kind,
+            temperature: variant.temperature,
+            worth: variant.worth,
             ..CacheOptions::default()
         })
         .map_err(|error| error.0)?;
@@ -90,6 +95,16 @@ impl RealCache {
         }
     }
 
+    /// Looks an item up and returns whether it was stored.
+    pub fn get(&mut self, item: &RealItem) -> bool {
+        let (length, _) = self.shape(item);
+        let key = &self.key[..length];
+        let found = self.worker.get(self.cache.hash(key), key).map(|hit| self.worker.note_fetch(&hit));
+        let is_hit = found.is_some();
+        self.worker.quiesce();
+        is_hit
+    }
+
     /// Looks an item up and returns whether it was stored. A miss stores the item. A hit with another size stores the
     /// item again with the same expiry.
     pub fn get_or_fill(&mut self, item: &RealItem) -> bool {
@@ -102,10 +117,10 @@ impl RealCache {
         match found {
             Some((found_bytes, _)) if found_bytes == value_bytes => {}
             Some((_, left_s)) => {
-                self.store(length, value_bytes, left_s, Mode::Set);
+                self.store(item, length, value_bytes, left_s, Mode::Set);
             }
             None => {
-                self.store(length, value_bytes, item.ttl_s, Mode::Set);
+                self.store(item, length, value_bytes, item.ttl_s, Mode::Set);
             }
         }
         found.is_some()
@@ -115,20 +130,20 @@ impl RealCache {
     pub fn set(&mut self, item: &RealItem) -> bool {
         let present = self.contains(item);
         let (length, value_bytes) = self.shape(item);
-        self.store(length, value_bytes, item.ttl_s, Mode::Set);
+        self.store(item, length, value_bytes, item.ttl_s, Mode::Set);
         present
     }
 
     /// Stores an item if it is absent. Returns whether it was stored before.
     pub fn add(&mut self, item: &RealItem) -> bool {
         let (length, value_bytes) = self.shape(item);
-        self.store(length, value_bytes, item.ttl_s, Mode::Add) == StoreOutcome::NotStored
+        self.store(item, length, value_bytes, item.ttl_s, Mode::Add) == StoreOutcome::NotStored
     }
 
     /// Stores an item if it is present. Returns whether it was stored before.
     pub fn replace(&mut self, item: &RealItem) -> bool {
         let (length, value_bytes) = self.shape(item);
-        self.store(length, value_bytes, item.ttl_s, Mode::Replace) != StoreOutcome::NotStored
+        self.store(item, length, value_bytes, item.ttl_s, Mode::Replace) != StoreOutcome::NotStored
     }
 
     /// Gives a stored item its new size and keeps its expiry. Returns whether it was stored.
@@ -137,7 +152,7 @@ impl RealCache {
         let key = &self.key[..length];
         let Some(hit) = self.worker.peek(self.cache.hash(key), key) else { return false };
         let left_s = hit.expiry().remaining_s(self.cache.clock().now_s()).unwrap_or(0);
-        self.store(length, value_bytes, left_s, Mode::Set);
+        self.store(item, length, value_bytes, left_s, Mode::Set);
         true
     }
 
@@ -202,9 +217,16 @@ impl RealCache {
         (length, item.item_bytes.saturating_sub(length as u32))
     }
 
-    /// Stores zeros under the key that [`RealCache::shape`] wrote. As in the server, an item that is too large is
+    /// Stores zeros under the key of `item`, which [`RealCache::shape`] wrote. As in the server, an item that is too large is
     /// refused, and the old item is removed.
-    fn store(&mut self, length: usize, value_bytes: u32, ttl_s: u32, mode: Mode) -> StoreOutcome {
+    fn store(
+        &mut self,
+        item: &RealItem,
+        length: usize,
+        value_bytes: u32,
+        ttl_s: u32,
+        mode: Mode,
+    ) -> StoreOutcome {
         let key = &self.key[..length];
         if !self.worker.fits(length, value_bytes.into()) {
             let present = self.worker.peek(self.cache.hash(key), key).is_some();
@@ -224,6 +246,12 @@ impl RealCache {
         let outcome = self.worker.store(&Store {
             mode,
             expiry,
+            // Unknown penalties are the same for all items. Left to itself, the cache would estimate them on the clock
+            // of this machine.
+            penalty: Some(match item.penalty_us {
+                0 => Subclass::UNKNOWN,
+                penalty_us => Subclass::of_us(penalty_us),
+            }),
             ..Store::set(key, self.cache.hash(key), &self.zeros[..value_bytes as usize])
         });
         self.worker.quiesce();

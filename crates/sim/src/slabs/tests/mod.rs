@@ -1,6 +1,7 @@
 //! Compares every fast structure with a slow one that defines the result.
 
 mod filters;
+mod real;
 mod run;
 mod sample;
 mod schemes;

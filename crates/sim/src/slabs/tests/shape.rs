@@ -15,6 +15,7 @@ fn outcomes(names: &[&str], ms: &[usize]) -> Vec<Outcome> {
         window_gets: 100_000,
         burst: None,
         scheme: SchemeSettings { value_window: 100_000, psa_misses: 100, ..SchemeSettings::default() },
+        objective: None,
     };
     let mut simulations = Vec::new();
     for &name in names {

@@ -21,6 +21,7 @@ pub(super) fn settings(slab_bytes: u64, burst: Option<Burst>) -> Settings {
             automove_window: 1_000,
             ..SchemeSettings::default()
         },
+        objective: None,
     }
 }
 
@@ -392,7 +393,7 @@ impl Twin {
     }
 }
 
-fn a_request() -> impl Strategy<Value = Request> {
+pub(super) fn a_request() -> impl Strategy<Value = Request> {
     let op = prop_oneof![
         12 => Just(Op::Get),
         4 => Just(Op::Set),
