@@ -193,9 +193,9 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "worth", takes: Takes::Value("NAME"), topic: Topic::Memory,
-        help: "what decides which items stay, beside temperature: penalty (what a miss costs, as --objective counts it, \
-               for each byte), hits (every miss costs the same) or static (nothing else); the command worth mode NAME \
-               changes it while the server runs",
+        help: "what decides which items stay, beside temperature: penalty (what a miss costs, as --objective counts \
+               it, for each byte), hits (every miss costs the same) or static (nothing else); the command worth mode \
+               NAME changes it while the server runs",
         default: "penalty", example: "hits",
         set: |s, v| {
             s.worth.mode = one_of(v, &WorthMode::ALL.map(|mode| (mode.name(), mode)))?;
@@ -320,8 +320,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "flash-write-budget", takes: Takes::Value("NUM"), topic: Topic::Flash,
-        help: "maximum bytes of items written to flash per day, spread evenly over the day; the items go that save most \
-               per byte (see --worth); a suffix k, m, g or t multiplies; 0 is no limit",
+        help: "maximum bytes of items written to flash per day, spread evenly over the day; the items go that save \
+               most per byte (see --worth); a suffix k, m, g or t multiplies; 0 is no limit",
         default: "0", example: "500g",
         set: |s, v| {
             s.flash.write_budget_bytes = Some(bytes(v, 1, 0, 1 << 60)?).filter(|bytes| *bytes > 0);

@@ -71,9 +71,9 @@ const RECORD_BYTES: u64 = 32;
 /// What an item is expected to save on flash, for each byte written, in the unit of [`WorthOptions::cost_unit`].
 ///
 /// An item that was read r times during its stay in memory is expected to be read r + 1/2 times in another such stay:
-/// the mean of a Poisson rate, with Jeffreys' prior. Its warmth stands for r, and an item that was read before it became
-/// cold counts as read once. Each read from flash saves a miss, less what the read itself costs. With mode `static`
-/// neither size nor penalty counts.
+/// the mean of a Poisson rate, with Jeffreys' prior. Its warmth stands for r, and an item that was read before it
+/// became cold counts as read once. Each read from flash saves a miss, less what the read itself costs. With mode
+/// `static` neither size nor penalty counts.
 fn saved_per_byte(offered: &Offered, worth: WorthOptions) -> f32 {
     let reads = f32::from(offered.warmth.max(u8::from(offered.fetched))) + 0.5;
     let bytes = (offered.bytes + RECORD_BYTES) as f32;

@@ -584,7 +584,7 @@ fn larder_saves_what_the_objective_says() {
             counts(&simulate(&requests, &rules), 0)
         };
         let (time, hits) = (run("larder", Objective::Time), run("larder", Objective::Requests));
-        assert!(time.penalty_us < hits.penalty_us * 9 / 10, "{size}: {time:?}, {hits:?}");
+        assert!(time.penalty_us < hits.penalty_us * 97 / 100, "{size}: {time:?}, {hits:?}");
         assert!(time.hits < hits.hits, "{size}: {time:?}, {hits:?}");
         // With equal costs there is one ranking.
         assert_eq!(run("larder-hits", Objective::Time), hits, "{size}");

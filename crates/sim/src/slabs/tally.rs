@@ -1,6 +1,80 @@
 //! The counts of a simulation: of the whole run, of each pass, and of windows of equally many GETs.
 
-use super::{Totals, Window};
+use crate::Request;
+
+/// Counts over some requests. Only GETs count for the hit ratio and the service time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// GETs.
+    pub gets: u64,
+    /// GETs that were hits.
+    pub hits: u64,
+    /// Bytes of key and value of all GETs.
+    pub bytes: u64,
+    /// Bytes of key and value of the hits.
+    pub hit_bytes: u64,
+    /// Sum of the service times of all GETs in microseconds: a constant per hit, the penalty per miss.
+    pub service_us: u64,
+    /// Items not stored because no slot is large enough.
+    pub too_large: u64,
+    /// Items not stored because their group has no slab and got none.
+    pub without_slab: u64,
+    /// Slabs moved between groups.
+    pub slabs_moved: u64,
+}
+
+impl Totals {
+    /// Hits per GET; 0 without GETs.
+    pub fn hit_ratio(&self) -> f64 {
+        self.hits as f64 / self.gets.max(1) as f64
+    }
+
+    /// Bytes hit per byte asked for; 0 where the requests have no sizes.
+    pub fn byte_hit_ratio(&self) -> f64 {
+        self.hit_bytes as f64 / self.bytes.max(1) as f64
+    }
+
+    /// Counts a GET that took `service_us`.
+    pub(super) fn get(&mut self, request: &Request, hit: bool, service_us: u32) {
+        self.gets += 1;
+        self.bytes += request.item_bytes();
+        if hit {
+            self.hits += 1;
+            self.hit_bytes += request.item_bytes();
+        }
+        self.service_us += u64::from(service_us);
+    }
+
+    /// Mean service time of a GET in milliseconds.
+    pub fn service_ms(&self) -> f64 {
+        self.service_us as f64 / self.gets.max(1) as f64 / 1000.0
+    }
+
+    /// The counts since `before`.
+    fn since(&self, before: &Totals) -> Totals {
+        Totals {
+            gets: self.gets - before.gets,
+            hits: self.hits - before.hits,
+            bytes: self.bytes - before.bytes,
+            hit_bytes: self.hit_bytes - before.hit_bytes,
+            service_us: self.service_us - before.service_us,
+            too_large: self.too_large - before.too_large,
+            without_slab: self.without_slab - before.without_slab,
+            slabs_moved: self.slabs_moved - before.slabs_moved,
+        }
+    }
+}
+
+/// One window of the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// GETs since the start, at the end of the window.
+    pub gets_end: u64,
+    /// Counts of the window.
+    pub totals: Totals,
+    /// Slabs of each group at the end of the window. Empty for a scheme without slabs.
+    pub slabs: Vec<u32>,
+}
 
 /// Counts, and where the present window and pass began.
 pub(super) struct Tally {

@@ -217,8 +217,8 @@ impl RealCache {
         (length, item.item_bytes.saturating_sub(length as u32))
     }
 
-    /// Stores zeros under the key of `item`, which [`RealCache::shape`] wrote. As in the server, an item that is too large is
-    /// refused, and the old item is removed.
+    /// Stores zeros under the key of `item`, which [`RealCache::shape`] wrote. As in the server, an item that is too
+    /// large is refused, and the old item is removed.
     fn store(
         &mut self,
         item: &RealItem,
