@@ -361,3 +361,40 @@ fn io_counters(io: &IoSnapshot) -> [Family; 8] {
         ),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(penalty: &'static str, last_move: Option<&'static str>) -> GroupRow {
+        GroupRow {
+            size: "256",
+            penalty,
+            items: 12,
+            bytes: 2_400,
+            columns: 0.5,
+            outgoing: 7.0,
+            incoming: 8.0,
+            columns_received: 1.5,
+            columns_given: 0.0,
+            last_move,
+            why: None,
+        }
+    }
+
+    #[test]
+    fn each_family_of_groups_has_a_sample_for_each_group() {
+        assert!(group_families(&[]).is_empty());
+        let families = group_families(&[group("1ms", Some("gave")), group("5s", None)]);
+        for family in &families {
+            assert!(family.name.starts_with("group_"), "{}", family.name);
+            let is_decision = family.name == "group_last_move";
+            assert_eq!(family.samples.len(), if is_decision { 1 } else { 2 }, "{}", family.name);
+            let labels: Vec<_> =
+                family.samples[0].labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            assert_eq!(labels[..2], [("size", "256"), ("penalty", "1ms")], "{}", family.name);
+            assert_eq!(labels.get(2), is_decision.then_some(&("reason", "gave")), "{}", family.name);
+        }
+        assert!(group_families(&[group("1ms", None)]).iter().all(|family| family.name != "group_last_move"));
+    }
+}
