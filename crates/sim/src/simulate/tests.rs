@@ -544,7 +544,7 @@ fn the_chart_over_time_ends_with_the_last_request() {
 
 /// Skewed gets in which every other key has a costly miss.
 fn with_penalties(count: usize, keys: u64) -> Vec<Request> {
-    let mut requests = skewed(count, keys, |_| 100);
+    let mut requests = skewed(count, keys, |_| 1000);
     requests
         .iter_mut()
         .for_each(|request| request.penalty_us = if request.key % 2 == 0 { 2_000_000 } else { 900 });
