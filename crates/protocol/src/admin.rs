@@ -51,6 +51,8 @@ pub enum StatsKind<'a> {
     Extstore,
     /// `stats flash`, which memcached does not have.
     Flash,
+    /// `stats penalties`, which memcached does not have.
+    Penalties,
     /// Any other word. memcached answers `ERROR` to words it does not know.
     Other(&'a [u8]),
 }
@@ -246,6 +248,7 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
         _ if starts(b"extstore") => StatsKind::Extstore,
         b"temperature" => StatsKind::Temperature,
         b"flash" => StatsKind::Flash,
+        b"penalties" => StatsKind::Penalties,
         other => StatsKind::Other(other),
     };
     Ok(kind)

@@ -172,6 +172,7 @@ pub(super) enum StatsTopic {
     Connections,
     Temperature,
     Flash,
+    Penalties,
 }
 
 /// What a list of items says of each.
