@@ -35,6 +35,8 @@ const LOG_MASK: u64 = 0xffff;
 pub(super) struct Prefixes<W> {
     /// Of two neighbours one pair.
     words: Box<[W]>,
+    /// 0 until the first penalty is learnt: a cache that is only written to looks up no prefix.
+    knows: W,
     delimiter: u8,
 }
 
@@ -62,41 +64,55 @@ fn mixed(hash: u64, word: u64) -> u64 {
     mixed ^ mixed >> 32
 }
 
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// The lowest bit that is set is the high bit of the first byte of `word` that is a delimiter. 0: no byte is.
+#[inline(always)]
+fn delimiters_in(word: u64, delimiters: u64) -> u64 {
+    let others = word ^ delimiters;
+    others.wrapping_sub(ONES) & !others & HIGHS
+}
+
+/// All bits of the bytes below the one that the lowest bit of `found`, which is not 0, is in.
+#[inline(always)]
+fn bytes_below(found: u64) -> u64 {
+    (found ^ (found - 1)) >> 8
+}
+
 /// A hash of the key's prefix; 0 for a key without one. The hash needs no seed: a client that makes prefixes meet
 /// gets worse estimates, and nothing else.
 #[inline]
 fn prefix_hash(key: &[u8], delimiter: u8) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGHS: u64 = 0x8080_8080_8080_8080;
     let key = &key[..key.len().min(PREFIX_BYTES_MAX)];
     let delimiters = u64::from(delimiter) * ONES;
     let mut hash = 1;
     let (whole, rest) = key.as_chunks::<8>();
     for bytes in whole {
         let word = u64::from_le_bytes(*bytes);
-        let others = word ^ delimiters;
-        // The lowest high bit that is set marks the first delimiter.
-        let found = others.wrapping_sub(ONES) & !others & HIGHS;
+        let found = delimiters_in(word, delimiters);
         if found != 0 {
-            // All bytes below the delimiter.
-            return mixed(hash, word & (found ^ (found - 1)) >> 8);
+            return mixed(hash, word & bytes_below(found));
         }
         hash = mixed(hash, word);
     }
-    let mut word = 0;
-    for (at, &byte) in rest.iter().enumerate() {
-        if byte == delimiter {
-            return mixed(hash, word);
-        }
-        word |= u64::from(byte) << (8 * at);
+    if rest.is_empty() {
+        return 0;
     }
-    0
+    let rest_bits = 8 * rest.len();
+    let word = match key.last_chunk::<8>() {
+        Some(last) => u64::from_le_bytes(*last) >> (64 - rest_bits),
+        None => rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    };
+    // The zeros above the rest may look like delimiters.
+    let found = delimiters_in(word, delimiters) & ((1 << rest_bits) - 1);
+    if found == 0 { 0 } else { mixed(hash, word & bytes_below(found)) }
 }
 
 impl<W: Word> Prefixes<W> {
     /// A table that knows nothing.
     pub(super) fn new(delimiter: u8) -> Prefixes<W> {
-        Prefixes { words: (0..PREFIXES).map(|_| W::zero()).collect(), delimiter }
+        Prefixes { words: (0..PREFIXES).map(|_| W::zero()).collect(), knows: W::zero(), delimiter }
     }
 
     /// The two places of a prefix, and its fingerprint where a word has it.
@@ -129,11 +145,17 @@ impl<W: Word> Prefixes<W> {
             }
         };
         places[at].set(now);
+        if self.knows.get() == 0 {
+            self.knows.set(1);
+        }
     }
 
     /// The subclass of what misses of keys with this prefix cost. `None`: nothing is known of the prefix.
     #[inline]
     pub(super) fn estimate(&self, key: &[u8]) -> Option<Subclass> {
+        if self.knows.get() == 0 {
+            return None;
+        }
         let (places, fingerprint) = self.places(key);
         let mut words = places.iter().map(Word::get);
         let word = words.find(|&word| count(word) > 0 && word >> 32 == fingerprint >> 32)?;
