@@ -7,11 +7,12 @@ use crate::item_store::{FlashNeeds, ItemStore};
 use crate::keeper::{KeeperHandle, Round};
 use crate::level::FlashLevel;
 use crate::options::{CacheError, CacheOptions, MemoryUse};
+use crate::penalties::Penalties;
 use crate::references::pages_bytes_max;
 use crate::save::{Saved, settle_flash};
 use crate::temperature::{TemperatureKind, TemperatureStats};
 use crate::transfers::Transfers;
-use larder_allocation::WorthOptions;
+use larder_allocation::{WorthMode, WorthOptions};
 use larder_flash::Flash;
 use larder_item::KeyHash;
 use larder_memory::PageKind;
@@ -26,6 +27,8 @@ pub struct Cache {
     /// The way to flash, if there is a tier behind memory.
     pub(crate) demoter: Option<Demoter>,
     pub(crate) transfers: Transfers,
+    /// What misses cost.
+    pub(crate) penalties: Penalties,
     /// The largest item, in bytes (`-I`).
     item_bytes_max: u64,
     temperature: TemperatureKind,
@@ -58,7 +61,8 @@ impl Cache {
         });
         let temperature = options.temperature;
         let kept_bytes = pages_bytes_max(options.workers, temperature.logs_all())
-            + demoter.as_ref().map_or(0, Demoter::admission_bytes);
+            + demoter.as_ref().map_or(0, Demoter::admission_bytes)
+            + Penalties::bytes_for(options.limit_bytes);
         let store = ItemStore::new(&options, needs, kept_bytes)?;
         let policy = temperature.build_on(options.cuda);
         Ok(Arc::new(Cache {
@@ -66,6 +70,11 @@ impl Cache {
             store,
             demoter,
             transfers: Transfers::default(),
+            penalties: Penalties::new(
+                options.limit_bytes,
+                options.worth.mode == WorthMode::Penalty,
+                options.prefix_delimiter,
+            ),
             item_bytes_max: options.item_bytes_max,
             temperature,
             flush_due_s: AtomicU32::new(0),
@@ -85,6 +94,12 @@ impl Cache {
         let number = self.registered_workers.fetch_add(1, Ordering::Relaxed) as usize;
         assert!(number < self.store.workers_max(), "more workers than were announced");
         number
+    }
+
+    /// Begins or stops to measure what misses cost, and to estimate it for new items. While it is off, a store without
+    /// a stated penalty leaves an item of unknown penalty. What items remember stays.
+    pub fn measure_penalties(&self, on: bool) {
+        self.penalties.turn(on);
     }
 
     /// Starts the keeper's thread. It ends when [`Cache::stop_keeper`] is called.

@@ -147,6 +147,26 @@ counters! {
     flash_misses,
     /// Items from flash that were not promoted because they had changed meanwhile, or because there was no room.
     promotion_lost,
+    /// Penalties that were measured: stores that followed a miss of their key within 5 seconds.
+    penalties_measured,
+    /// Sum of all measured penalties in microseconds: the time from a miss to the store that followed.
+    penalties_measured_us,
+    /// Stores whose client stated the penalty of a miss (flag G of ms).
+    penalties_stated,
+    /// Stores that followed a miss of their key after more than 5 seconds, so that no penalty was measured.
+    penalties_discarded,
+    /// Misses that were not remembered until the store, because too many others were outstanding.
+    misses_forgotten,
+    /// Penalties, measured or stated, of at most 1 ms.
+    penalties_to_1_ms,
+    /// Penalties, measured or stated, of more than 1 ms and at most 10 ms.
+    penalties_to_10_ms,
+    /// Penalties, measured or stated, of more than 10 ms and at most 100 ms.
+    penalties_to_100_ms,
+    /// Penalties, measured or stated, of more than 100 ms and at most 1 s.
+    penalties_to_1_s,
+    /// Penalties, measured or stated, of more than 1 s. A measured one is at most 5 s.
+    penalties_to_5_s,
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub struct CacheOptions {
     pub temperature: TemperatureKind,
     /// What the worth of an item is made of.
     pub worth: WorthOptions,
+    /// The byte that ends the prefix of a key (`-D`). What misses cost is estimated for each prefix.
+    pub prefix_delimiter: u8,
     /// The CUDA device that the hitmap is kept on; `None` = the CPU keeps it.
     pub cuda: Option<CudaOptions>,
 }
@@ -47,6 +49,7 @@ impl Default for CacheOptions {
             seed: None,
             temperature: TemperatureKind::default(),
             worth: WorthOptions::default(),
+            prefix_delimiter: b':',
             cuda: None,
         }
     }

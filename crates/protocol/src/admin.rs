@@ -53,6 +53,8 @@ pub enum StatsKind<'a> {
     Extstore,
     /// `stats flash`, which memcached does not have.
     Flash,
+    /// `stats penalties`, which memcached does not have.
+    Penalties,
     /// Any other word. memcached answers `ERROR` to words it does not know.
     Other(&'a [u8]),
 }
@@ -258,6 +260,7 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
         b"temperature" => StatsKind::Temperature,
         b"worth" => StatsKind::Worth,
         b"flash" => StatsKind::Flash,
+        b"penalties" => StatsKind::Penalties,
         other => StatsKind::Other(other),
     };
     Ok(kind)

@@ -61,6 +61,9 @@ pub struct MetaFlags<'a> {
     pub r: i32,
     /// `F`: the client's flags. Default 0.
     pub client_flags: u32,
+    /// `G`: for `ms`, what a miss of the item costs, in microseconds: the gap between a miss and the store that follows
+    /// it. Default 0. memcached 1.6.45 has neither this flag nor `g`, with which `mg` shows what is remembered of it.
+    pub penalty_us: u32,
     /// `M`: for `ms` one of `S` (default), `E`, `A`, `P`, `R`. For `ma`, `I` (default, also for `+`) or `D` (also
     /// for `-`). For the other commands the letter as sent, or 0 if there is none.
     pub mode: u8,
@@ -92,6 +95,7 @@ impl<'a> MetaFlags<'a> {
             n: 0,
             r: 0,
             client_flags: 0,
+            penalty_us: 0,
             mode: 0,
         }
     }
@@ -101,13 +105,14 @@ impl<'a> MetaFlags<'a> {
     fn take(&mut self, letter: u8, value: &'a [u8], key: &[u8]) -> Result<(), &'static str> {
         match letter {
             b'v' | b'k' | b'f' | b'c' | b's' | b't' | b'h' | b'l' | b'q' | b'u' | b'I' | b'x' | b'P'
-            | b'L' => {}
+            | b'L' | b'g' => {}
             b'T' => self.ttl = number_i32(value).ok_or(reply::BAD_TOKEN)?,
             b'N' => self.n = number_i32(value).ok_or(reply::BAD_TOKEN)?,
             b'R' => self.r = number_i32(value).ok_or(reply::BAD_TOKEN)?,
             b'C' => self.compare = number_u64(value).ok_or(reply::BAD_TOKEN)?,
             b'E' => self.explicit_cas = number_u64(value).ok_or(reply::BAD_TOKEN)?,
             b'F' => self.client_flags = number_u32(value).ok_or(reply::BAD_TOKEN)?,
+            b'G' => self.penalty_us = number_u32(value).ok_or(reply::BAD_PENALTY)?,
             b'D' => self.delta = number_u64(value).ok_or(reply::BAD_META_DELTA)?,
             b'J' => self.initial = number_u64(value).ok_or(reply::BAD_META_INITIAL)?,
             b'O' if value.len() < OPAQUE_BYTES_MAX => self.opaque = Some(value),

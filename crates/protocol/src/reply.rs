@@ -54,6 +54,7 @@ replies! {
     AUTH_FAILURE = "CLIENT_ERROR authentication failure";
 
     INVALID_FLAG = "CLIENT_ERROR invalid flag";
+    BAD_PENALTY = "CLIENT_ERROR invalid penalty for G token, microseconds up to 4294967295 expected";
     DUPLICATE_FLAG = "CLIENT_ERROR duplicate flag";
     INVALID_OR_DUPLICATE_FLAG = "CLIENT_ERROR invalid or duplicate flag";
     TOO_MANY_FLAGS = "CLIENT_ERROR options flags are too long";

@@ -163,6 +163,7 @@ fn cache_options(settings: &Settings) -> CacheOptions {
         seed: None,
         temperature: settings.temperature,
         worth: settings.worth,
+        prefix_delimiter: settings.prefix_delimiter,
         cuda: match settings.device {
             settings::Device::Cpu => None,
             settings::Device::Cuda(number) => Some(CudaOptions { number, managed: settings.device_managed }),

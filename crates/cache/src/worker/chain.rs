@@ -9,6 +9,7 @@ use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{ChunkSpace, ColumnPin, Guard, Memory, NewChunked, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// While more columns are pinned, in sixteenths of all columns, no more bytes are received or sent. An upload that is
 /// the only one may go on for longer than others. A chunk pins its column as a whole: where chunks are spread among
@@ -27,6 +28,8 @@ pub struct Upload {
     first: Location,
     /// The chunk that is being filled, and how many bytes of it are filled.
     open: Option<(ChunkSpace, usize)>,
+    /// When the batch began in which the first bytes came. `None`: nobody said.
+    came_at: Option<Instant>,
     /// Pins of the columns of finished chunks.
     pins: Vec<ColumnPin>,
     /// Bytes for which no chunk is reserved yet.
@@ -44,6 +47,11 @@ impl Upload {
     /// Bytes still to come.
     pub fn missing_bytes(&self) -> usize {
         self.unplaced + self.open.as_ref().map_or(0, |(space, filled)| space.length() as usize - filled)
+    }
+
+    /// When the batch began in which the first bytes came.
+    pub(super) fn came_at(&self) -> Option<Instant> {
+        self.came_at
     }
 
     /// Location of the first chunk.
@@ -231,6 +239,7 @@ impl Worker {
             total,
             first: space.location(),
             open: Some((space, 0)),
+            came_at: self.batch_began(),
             pins: Vec::new(),
             unplaced: left,
             quota,

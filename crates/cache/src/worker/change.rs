@@ -2,10 +2,10 @@
 
 use super::Worker;
 use super::chain::{Piece, RecordFields};
+use super::penalty::Origin;
 use super::read::Hit;
 use super::write::{Expected, Published};
 use crate::commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
-use crate::penalties::with_penalty;
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{NewItem, Value};
 
@@ -19,15 +19,25 @@ impl Worker {
     }
 
     /// Stores a value.
+    #[inline]
     pub fn store(&mut self, store: &Store<'_>) -> StoreOutcome {
+        self.store_from(store, self.origin_of(store))
+    }
+
+    /// Stores a value in the place of one that the client is still to fetch: a miss of the key is not over.
+    pub fn store_placeholder(&mut self, store: &Store<'_>) -> StoreOutcome {
+        self.store_from(store, Origin::ITEM)
+    }
+
+    fn store_from(&mut self, store: &Store<'_>, origin: Origin) -> StoreOutcome {
         if !self.fits(store.key.len(), store.value.len() as u64) {
             return StoreOutcome::TooLarge;
         }
         if store.mode == Mode::Set && store.compare.is_none() {
-            return self.store_over(store, Expected::Anything, None);
+            return self.store_over(store, Expected::Anything, None, origin);
         }
         loop {
-            let outcome = self.store_once(store);
+            let outcome = self.store_once(store, origin);
             if let Some(outcome) = outcome {
                 return outcome;
             }
@@ -35,11 +45,11 @@ impl Worker {
     }
 
     /// One attempt: look, decide, place, publish. `None`: another thread changed the item in between.
-    fn store_once(&mut self, store: &Store<'_>) -> Option<StoreOutcome> {
+    fn store_once(&mut self, store: &Store<'_>, origin: Origin) -> Option<StoreOutcome> {
         let outcome = match self.admit(store) {
             Err(refused) => return Some(refused),
-            Ok((Expected::Unchanged { at, .. }, _)) if store.joins() => self.extend(store, at),
-            Ok((expected, stale_of)) => self.store_over(store, expected, stale_of),
+            Ok((Expected::Unchanged { at, .. }, _)) if store.joins() => self.extend(store, at, origin),
+            Ok((expected, stale_of)) => self.store_over(store, expected, stale_of, origin),
         };
         // `Exists` means here that the publish lost a race: look again.
         (outcome != StoreOutcome::Exists).then_some(outcome)
@@ -86,7 +96,7 @@ impl Worker {
             bits |= State::STALE | old.state().bits() & State::TOKEN_SENT;
             expiry = old.expiry();
         }
-        (with_penalty(State::at(self.cache.store.clock.now_s(), bits), store.penalty), expiry)
+        (State::at(self.cache.store.clock.now_s(), bits), expiry)
     }
 
     /// Places the value and publishes it. `Exists`: the present item is not as expected.
@@ -95,11 +105,13 @@ impl Worker {
         store: &Store<'_>,
         expected: Expected,
         stale_of: Option<Location>,
+        origin: Origin,
     ) -> StoreOutcome {
         let (state, expiry) = self.new_state(store, stale_of);
         let cas = store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
         let of = RecordFields { flags: store.flags, expiry, cas, state };
-        self.put(store.key, store.hash, [Piece::Bytes(store.value), Piece::NOTHING], &of, expected)
+        let value = [Piece::Bytes(store.value), Piece::NOTHING];
+        self.put(store.key, store.hash, value, &of, expected, origin)
     }
 
     /// Places key and value, in one piece or in chunks, and publishes them. `Exists`: the present item is not as
@@ -112,6 +124,7 @@ impl Worker {
         value: [Piece<'_>; 2],
         of: &RecordFields,
         expected: Expected,
+        origin: Origin,
     ) -> StoreOutcome {
         let total = value[0].length() + value[1].length();
         // The state may come from an older version of the item. Only that version is on flash unchanged.
@@ -126,7 +139,7 @@ impl Worker {
             _ => self.place_long(hash, value, key, of).unzip(),
         };
         let Some(new) = new else { return StoreOutcome::NoRoom };
-        let published = self.publish(hash, key, expected, new);
+        let published = self.publish(hash, key, expected, new, origin);
         if published == Published::Done {
             return StoreOutcome::Stored { cas: of.cas, value_bytes: total as u32 };
         }
@@ -137,7 +150,7 @@ impl Worker {
     }
 
     /// Append or prepend to the item at `at`.
-    fn extend(&mut self, store: &Store<'_>, at: Location) -> StoreOutcome {
+    fn extend(&mut self, store: &Store<'_>, at: Location, origin: Origin) -> StoreOutcome {
         // The old value is copied first: making room may reclaim its column.
         let expected = self.expect_unchanged(at);
         let (old, of) = self.old_record(at);
@@ -150,7 +163,7 @@ impl Worker {
             parts.reverse();
         }
         let of = self.extended(of, store);
-        let outcome = self.put(store.key, store.hash, parts, &of, expected);
+        let outcome = self.put(store.key, store.hash, parts, &of, expected, origin);
         self.recycle_old_value(old);
         outcome
     }
@@ -202,13 +215,13 @@ impl Worker {
             let outcome = if delete.drop_value {
                 let (flags, expiry) = (delete.flags, delete.expiry.unwrap_or(Expiry::NEVER));
                 let of = RecordFields { flags, expiry, cas, state };
-                self.put(delete.key, delete.hash, [Piece::NOTHING; 2], &of, expected)
+                self.put(delete.key, delete.hash, [Piece::NOTHING; 2], &of, expected, Origin::ITEM)
             } else {
                 let expiry = delete.expiry.unwrap_or(old_expiry);
                 let (value, old) = self.old_record(at);
                 let of = RecordFields { expiry, cas, state, ..old };
-                let outcome =
-                    self.put(delete.key, delete.hash, [value.piece(), Piece::NOTHING], &of, expected);
+                let piece = [value.piece(), Piece::NOTHING];
+                let outcome = self.put(delete.key, delete.hash, piece, &of, expected, Origin::ITEM);
                 self.recycle_old_value(value);
                 outcome
             };
@@ -251,7 +264,7 @@ impl Worker {
             let of = RecordFields { flags, expiry, cas, state };
             let blanks = vec![b' '; blanks];
             let digits = [number, &blanks].map(Piece::Bytes);
-            match self.put(arith.key, arith.hash, digits, &of, expected) {
+            match self.put(arith.key, arith.hash, digits, &of, expected, Origin::ITEM) {
                 StoreOutcome::Stored { cas, .. } => {
                     return ArithOutcome::Done { value, cas, expiry: old_expiry, created: false };
                 }
@@ -308,7 +321,7 @@ impl Worker {
             let expected = self.expect_unchanged(at);
             let (value, old) = self.old_record(at);
             let of = RecordFields { expiry, ..old };
-            let outcome = self.put(key, hash, [value.piece(), Piece::NOTHING], &of, expected);
+            let outcome = self.put(key, hash, [value.piece(), Piece::NOTHING], &of, expected, Origin::ITEM);
             self.recycle_old_value(value);
             match outcome {
                 StoreOutcome::Stored { .. } => return Touched::Done,

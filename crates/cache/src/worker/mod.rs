@@ -5,12 +5,14 @@
 //!   touch.
 //! * `chain.rs` fills and reads the chains of chunks of large values; `upload.rs` stores a value that arrives in parts.
 //! * `fetch.rs` looks on flash and brings items back into memory.
+//! * `penalty.rs` notes misses, and writes to records what a miss of their key costs.
 
 mod batch;
 mod chain;
 mod change;
 mod fetch;
 mod list;
+mod penalty;
 mod read;
 mod upload;
 mod write;
@@ -31,6 +33,7 @@ use larder_memory::{Item, OpenColumn, Reader};
 use larder_temperature::Reference;
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// One thread's handle of the cache: its epoch reader, its open columns, its counters.
 pub struct Worker {
@@ -50,6 +53,8 @@ pub struct Worker {
     fetcher: Option<Fetcher>,
     /// Tokens of fetches of parts of long values.
     part_fetches: Vec<u64>,
+    /// When the present batch of requests began. `None`: nobody said.
+    batch_began: Option<Instant>,
     /// The last invalidation that must be durable before the present requests are answered.
     commit: Cell<Option<Commit>>,
 }
@@ -86,6 +91,7 @@ impl Cache {
             references: ReferencePool::default(),
             fetcher,
             part_fetches: Vec::new(),
+            batch_began: None,
             commit: Cell::new(None),
             cache: self.clone(),
         }

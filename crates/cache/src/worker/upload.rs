@@ -28,6 +28,7 @@ impl Worker {
                     }
                 }
             }
+            let origin = self.origin_at(store, upload.came_at());
             let (state, expiry) = self.new_state(store, stale_of);
             let cas = store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
             let record = NewChunked {
@@ -43,7 +44,7 @@ impl Worker {
                 self.chain_died(upload.first());
                 return StoreOutcome::NoRoom;
             };
-            match self.publish(store.hash, store.key, expected, new) {
+            match self.publish(store.hash, store.key, expected, new, origin) {
                 Published::Done => return StoreOutcome::Stored { cas, value_bytes: upload.total_bytes() },
                 Published::Changed => {}
                 Published::Full => {
@@ -88,9 +89,10 @@ impl Worker {
             }
         };
         let record = NewChunked { key: store.key, total: total as u32, first, flags, expiry, cas, state };
+        let origin = self.origin_at(store, upload.came_at());
         let outcome = match self.place_chunked(&record) {
             None => StoreOutcome::NoRoom,
-            Some(new) => match self.publish(store.hash, store.key, expected, new) {
+            Some(new) => match self.publish(store.hash, store.key, expected, new, origin) {
                 Published::Done => return StoreOutcome::Stored { cas, value_bytes: total as u32 },
                 Published::Changed => StoreOutcome::Exists,
                 Published::Full => StoreOutcome::NoRoom,

@@ -4,6 +4,7 @@
 //! bucket does not hold what the write expected, the record is taken back and the write starts over. No lock is held
 //! while room is being made.
 
+use super::penalty::Origin;
 use super::{ColumnUse, Worker};
 use crate::demoter::{Leaving, SentParts};
 use crate::item_store::{Life, RESERVED_COLUMNS};
@@ -151,18 +152,20 @@ impl Worker {
     }
 
     /// Publishes the record at `new` under its key if the present item is as `expected`. Otherwise the record is taken
-    /// back.
+    /// back. A record that is published has the penalty that is known of it.
     pub(super) fn publish(
         &mut self,
         hash: KeyHash,
         key: &[u8],
         expected: Expected,
         new: Location,
+        origin: Origin,
     ) -> Published {
         let store = &self.cache.store;
         let counters = self.counters();
         let guard = self.reader.pin();
         let keys = store.key_reader(&guard);
+        let price = self.price(&guard, hash, origin, new);
         let mut bucket = store.index.lock(hash);
         let found = bucket.find(key, &keys);
         let as_expected = match (expected, &found) {
@@ -193,6 +196,7 @@ impl Worker {
             // After a crash nothing older may come back once this write was answered.
             self.note_commit(demoter.invalidate(hash, key));
         }
+        self.inherit_penalty(&guard, key, new, found.as_ref().map(|found| found.entry.location));
         match found {
             Some(found) => {
                 // An overwrite counts as a use of the item.
@@ -210,6 +214,7 @@ impl Worker {
             }
         }
         self.note(Reference::store(Digest::of(hash)));
+        self.cache.penalties.settle(&price, key, counters);
         counters.bytes_stored.add(store.bytes_of(&guard, new));
         counters.total_items.add(1);
         self.grow_index();

@@ -6,5 +6,6 @@ mod levels;
 mod levels_stress;
 mod model;
 mod model_ops;
+mod penalties;
 mod stress;
 mod tier;

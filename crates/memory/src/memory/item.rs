@@ -328,6 +328,13 @@ impl<'g> Item<'g> {
         State(self.state_word().load(Ordering::Relaxed))
     }
 
+    /// Replaces the whole state of a record to which no index entry leads yet. Where other threads know the record, a
+    /// change of theirs would be lost.
+    #[inline]
+    pub fn replace_state(&self, state: State) {
+        self.state_word().store(state.0, Ordering::Relaxed);
+    }
+
     /// Sets state bits and returns the state before. A caller that finds its bit clear in the result was the first
     /// to set it.
     #[inline]

@@ -568,6 +568,7 @@ impl Service for Dispatcher {
 
     fn serve(&mut self, batch: &mut [Ready<'_, Connection>]) {
         let started = Instant::now();
+        self.executor.begin_turn(started);
         self.logs = tracing::enabled!(target: "larder::requests", tracing::Level::DEBUG);
         let is_tight = self.state.buffers_are_tight();
         let output_bytes_max = if is_tight { OUTPUT_TIGHT_BYTES } else { OUTPUT_SOFT_BYTES };

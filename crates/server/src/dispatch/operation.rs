@@ -174,6 +174,7 @@ pub(super) enum StatsTopic {
     Temperature,
     Worth,
     Flash,
+    Penalties,
 }
 
 /// A change of what the worth of an item is made of.

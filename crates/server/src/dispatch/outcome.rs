@@ -4,7 +4,7 @@
 
 use super::operation::ListingForm;
 use super::prefixes::PrefixCount;
-use larder_cache::{ArithOutcome, DeleteOutcome, Expiry, Listed, StoreOutcome, Touched};
+use larder_cache::{ArithOutcome, DeleteOutcome, Expiry, Listed, StoreOutcome, Subclass, Touched};
 use std::borrow::Cow;
 
 /// The bytes that a composer wants behind a value that is streamed. Empty where nothing is streamed.
@@ -113,6 +113,8 @@ pub(super) struct ItemDetails<'w> {
     pub(super) was_fetched: bool,
     /// Seconds since the last access.
     pub(super) idle_s: u32,
+    /// The subclass of what a miss of the item costs; `None` = that is unknown.
+    pub(super) penalty: Option<Subclass>,
     pub(super) is_stale: bool,
     /// Another client has the item's token.
     pub(super) token_taken: bool,

@@ -85,6 +85,7 @@ fn show_request(request: &Request<'_>) -> String {
                     'D' => line += &format!(" D={}", flags.delta),
                     'J' => line += &format!(" J={}", flags.initial),
                     'F' => line += &format!(" F={}", flags.client_flags),
+                    'G' => line += &format!(" G={}", flags.penalty_us),
                     'M' => line += &format!(" M={}", char::from(flags.mode)),
                     'O' => line += &format!(" O={}", text(flags.opaque.expect("an opaque"))),
                     _ => line += &format!(" {letter}{}", text(rest)),

@@ -97,6 +97,7 @@ impl Executor {
         let counters = self.worker.counters();
         counters.cmd_get.add(1);
         counters.get_misses.add(1);
+        self.worker.note_miss(get.hash);
         self.state.prefixes().note(get.key, PrefixEvent::Miss);
         if get.touch.is_some() {
             counters.cmd_touch.add(1);
@@ -178,6 +179,7 @@ impl Executor {
         let counters = self.worker.counters();
         let Some(hit) = hit else {
             counters.get_misses.add(1);
+            self.worker.note_miss(hash);
             let is_refused = missing.is_some() && !created;
             let outcome = if is_refused { ReadOutcome::NoMemoryToCreate } else { ReadOutcome::Miss };
             compose(Outcome::Read(outcome));
@@ -209,6 +211,10 @@ impl Executor {
         let token_taken = state.has(State::TOKEN_SENT) && !created;
         let wants_token = is_stale || wants_recache(read.recache, expiry);
         let token_won = created || (!token_taken && wants_token && self.worker.claim_token(hash, key));
+        if token_won {
+            // The client fetches the value now, whether there is an old one or none.
+            self.worker.note_miss(hash);
+        }
         if !read.leaves_no_trace {
             self.worker.note_fetch(&hit);
         }
@@ -221,6 +227,7 @@ impl Executor {
             created,
             was_fetched: state.has(State::FETCHED),
             idle_s: state.idle_s(self.clock().now_s()),
+            penalty: hit.penalty(),
             is_stale,
             token_taken,
             token_won,
@@ -244,7 +251,7 @@ impl Executor {
             }
             expiry => expiry,
         };
-        let outcome = self.worker.store(&Store {
+        let outcome = self.worker.store_placeholder(&Store {
             key,
             hash,
             mode: Mode::Add,

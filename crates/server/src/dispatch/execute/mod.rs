@@ -30,6 +30,7 @@ use fetches::Fetches;
 use larder_cache::{Clock, KeyHash, Lookup, Worker};
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// One worker's side of the cache.
 pub(super) struct Executor {
@@ -130,6 +131,12 @@ impl Executor {
     }
 
     // ---- the worker's turns ----
+
+    /// A turn begins.
+    #[inline]
+    pub(super) fn begin_turn(&mut self, now: Instant) {
+        self.worker.begin_batch(now);
+    }
 
     /// The turn is over: no item is looked at any more.
     #[inline]

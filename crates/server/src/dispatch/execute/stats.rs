@@ -33,6 +33,7 @@ impl Executor {
             StatsTopic::Temperature => self.stats_temperature(&mut rows),
             StatsTopic::Worth => self.stats_worth(&mut rows),
             StatsTopic::Flash => self.stats_flash(&mut rows),
+            StatsTopic::Penalties => self.stats_penalties(&mut rows),
         }
         rows
     }
@@ -218,6 +219,21 @@ impl Executor {
         rows.put("note_ns", totals.note_ns);
         rows.put("pass_ns", totals.pass_ns);
         rows.put("keeper_cpu_ns", cache.keeper_cpu_ns());
+    }
+
+    /// `stats penalties`, which memcached does not have.
+    fn stats_penalties(&self, rows: &mut StatRows) {
+        let totals = self.totals_since_reset();
+        rows.put("measured", totals.penalties_measured);
+        rows.put("measured_us", totals.penalties_measured_us);
+        rows.put("stated", totals.penalties_stated);
+        rows.put("discarded", totals.penalties_discarded);
+        rows.put("misses_forgotten", totals.misses_forgotten);
+        rows.put("to_1_ms", totals.penalties_to_1_ms);
+        rows.put("to_10_ms", totals.penalties_to_10_ms);
+        rows.put("to_100_ms", totals.penalties_to_100_ms);
+        rows.put("to_1_s", totals.penalties_to_1_s);
+        rows.put("to_5_s", totals.penalties_to_5_s);
     }
 
     fn stats_items(&self, rows: &mut StatRows) {

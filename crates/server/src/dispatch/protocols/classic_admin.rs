@@ -94,6 +94,7 @@ fn stats<'a>(kind: StatsKind<'_>) -> (Operation<'a>, Form) {
         StatsKind::Temperature => StatsTopic::Temperature,
         StatsKind::Worth => StatsTopic::Worth,
         StatsKind::Flash | StatsKind::Extstore => StatsTopic::Flash,
+        StatsKind::Penalties => StatsTopic::Penalties,
         StatsKind::DetailDump => return admin(Operation::PrefixCounts, OK),
         StatsKind::Reset => return admin(Operation::ResetStats, Words { done: reply::RESET, ..OK }),
         StatsKind::DetailOn => return admin(Operation::CountPrefixes(true), OK),

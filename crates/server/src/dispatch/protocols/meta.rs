@@ -13,6 +13,7 @@ use crate::dispatch::output::Output;
 use crate::latency::Class;
 use larder_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, KEY_BYTES_MAX, KeyHash, Mode, Store, StoreOutcome,
+    Subclass,
 };
 use larder_protocol::{Meta, MetaVerb, compose as words, decode_key, reply};
 
@@ -131,7 +132,7 @@ fn store_item<'a>(meta: &Meta<'a>, key: &'a [u8], hash: KeyHash, time: ClientTim
             invalidate: flags.has(b'I'),
             vivify: flags.has(b'N').then(|| time.expiry(flags.n)),
             binary_key: flags.has(b'b'),
-            penalty: None,
+            penalty: flags.has(b'G').then(|| Subclass::of_us(flags.penalty_us)),
         },
         value_bytes: meta.bytes,
         // An item that was to be added to stays, unless the addition alone is too large.
@@ -213,6 +214,7 @@ fn compose_hit(form: &Form<'_>, output: &mut Output, item: &ItemDetails<'_>) -> 
             b's' => words::meta_number(out, b's', item.value_bytes.into()),
             b'h' => words::meta_number(out, b'h', item.was_fetched.into()),
             b'l' => words::meta_number(out, b'l', item.idle_s.into()),
+            b'g' => compose_penalty(out, item.penalty),
             b'O' => words::meta_token(out, b'O', rest),
             b'k' => words::meta_key(out, meta.key, flags),
             _ => {}
@@ -330,6 +332,14 @@ fn compose_flags(form: &Form<'_>, out: &mut Vec<u8>, code: &str, shown: Option<&
         }
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// What a miss of the item costs at most, in microseconds; -1 = that is unknown.
+fn compose_penalty(out: &mut Vec<u8>, penalty: Option<Subclass>) {
+    match penalty {
+        None => out.extend_from_slice(b" g-1"),
+        Some(subclass) => words::meta_number(out, b'g', Subclass::PENALTY_US_MAX[subclass.number()].into()),
+    }
 }
 
 fn compose_ttl(out: &mut Vec<u8>, time: ClientTime, expiry: Expiry) {
