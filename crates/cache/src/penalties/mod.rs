@@ -101,26 +101,23 @@ impl Penalties {
         self.is_on.store(on, Ordering::Relaxed);
     }
 
-    #[inline]
-    fn us_at(&self, now: Instant) -> u64 {
+    /// The moment `now` in microseconds, never 0.
+    pub(crate) fn us_at(&self, now: Instant) -> u64 {
         TIME_US_MIN + now.saturating_duration_since(self.started).as_micros() as u64
     }
 
-    /// A GET missed the key at `now`.
+    /// A GET missed the key at `now_us`.
     #[inline]
-    pub(crate) fn note_miss(&self, hash: KeyHash, now: Instant, counters: &Counters) {
-        if self.misses.note(hash, self.us_at(now)) == Noted::Forgotten {
+    pub(crate) fn note_miss(&self, hash: KeyHash, now_us: u64, counters: &Counters) {
+        if self.misses.note(hash, now_us) == Noted::Forgotten {
             counters.misses_forgotten.add(1);
         }
     }
 
-    /// What is known of the penalty of a store that came at `now`. `None`: the time is not known.
+    /// What is known of the penalty of a store that came at `came_us`; 0 = the time is not known.
     #[inline]
-    pub(crate) fn price(&self, hash: KeyHash, source: Source, now: Option<Instant>) -> Price {
-        let outstanding = match (source, now) {
-            (Source::Item, _) | (_, None) => None,
-            (_, Some(now)) => self.misses.find(hash, self.us_at(now)),
-        };
+    pub(crate) fn price(&self, hash: KeyHash, source: Source, came_us: u64) -> Price {
+        let outstanding = if came_us == 0 { None } else { self.misses.find(hash, came_us) };
         Price { source, outstanding }
     }
 
