@@ -130,6 +130,13 @@ impl Penalties {
     /// The store of this price went through: its miss is over, and its prefix learns.
     #[inline]
     pub(crate) fn settle(&self, price: &Price, key: &[u8], counters: &Counters) {
+        if price.outstanding.is_some() || matches!(price.source, Source::Stated(_)) {
+            self.learn(price, key, counters);
+        }
+    }
+
+    #[inline(never)]
+    fn learn(&self, price: &Price, key: &[u8], counters: &Counters) {
         let is_mine = price.outstanding.is_some_and(|found| self.misses.take(&found));
         match price.source {
             Source::Stated(subclass) => {
