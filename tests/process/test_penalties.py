@@ -10,7 +10,7 @@ BAD_PENALTY = b"CLIENT_ERROR invalid penalty for G token, microseconds up to 429
 
 def shown(connection, key):
     """The most, in microseconds, that a miss of the key costs, as the server remembers it; -1 = unknown."""
-    code, flag = connection.ask(b"mg %b g" % key).split()
+    code, flag = connection.ask(b"mg %b g" % key).split()[:2]
     assert code == b"HD" and flag.startswith(b"g"), (code, flag)
     return int(flag[1:])
 

@@ -101,26 +101,23 @@ impl Penalties {
         self.is_on.store(on, Ordering::Relaxed);
     }
 
-    #[inline]
-    fn us_at(&self, now: Instant) -> u64 {
+    /// The moment `now` in microseconds, never 0.
+    pub(crate) fn us_at(&self, now: Instant) -> u64 {
         TIME_US_MIN + now.saturating_duration_since(self.started).as_micros() as u64
     }
 
-    /// A GET missed the key at `now`.
+    /// A GET missed the key at `now_us`.
     #[inline]
-    pub(crate) fn note_miss(&self, hash: KeyHash, now: Instant, counters: &Counters) {
-        if self.misses.note(hash, self.us_at(now)) == Noted::Forgotten {
+    pub(crate) fn note_miss(&self, hash: KeyHash, now_us: u64, counters: &Counters) {
+        if self.misses.note(hash, now_us) == Noted::Forgotten {
             counters.misses_forgotten.add(1);
         }
     }
 
-    /// What is known of the penalty of a store that came at `now`. `None`: the time is not known.
+    /// What is known of the penalty of a store that came at `came_us`; 0 = the time is not known.
     #[inline]
-    pub(crate) fn price(&self, hash: KeyHash, source: Source, now: Option<Instant>) -> Price {
-        let outstanding = match (source, now) {
-            (Source::Item, _) | (_, None) => None,
-            (_, Some(now)) => self.misses.find(hash, self.us_at(now)),
-        };
+    pub(crate) fn price(&self, hash: KeyHash, source: Source, came_us: u64) -> Price {
+        let outstanding = if came_us == 0 { None } else { self.misses.find(hash, came_us) };
         Price { source, outstanding }
     }
 
@@ -133,6 +130,13 @@ impl Penalties {
     /// The store of this price went through: its miss is over, and its prefix learns.
     #[inline]
     pub(crate) fn settle(&self, price: &Price, key: &[u8], counters: &Counters) {
+        if price.outstanding.is_some() || matches!(price.source, Source::Stated(_)) {
+            self.learn(price, key, counters);
+        }
+    }
+
+    #[inline(never)]
+    fn learn(&self, price: &Price, key: &[u8], counters: &Counters) {
         let is_mine = price.outstanding.is_some_and(|found| self.misses.take(&found));
         match price.source {
             Source::Stated(subclass) => {

@@ -9,7 +9,6 @@ use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{ChunkSpace, ColumnPin, Guard, Memory, NewChunked, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// While more columns are pinned, in sixteenths of all columns, no more bytes are received or sent. An upload that is
 /// the only one may go on for longer than others. A chunk pins its column as a whole: where chunks are spread among
@@ -28,8 +27,8 @@ pub struct Upload {
     first: Location,
     /// The chunk that is being filled, and how many bytes of it are filled.
     open: Option<(ChunkSpace, usize)>,
-    /// When the batch began in which the first bytes came. `None`: nobody said.
-    came_at: Option<Instant>,
+    /// When the batch began in which the first bytes came, in microseconds; 0 = nobody said.
+    came_us: u64,
     /// Pins of the columns of finished chunks.
     pins: Vec<ColumnPin>,
     /// Bytes for which no chunk is reserved yet.
@@ -49,9 +48,9 @@ impl Upload {
         self.unplaced + self.open.as_ref().map_or(0, |(space, filled)| space.length() as usize - filled)
     }
 
-    /// When the batch began in which the first bytes came.
-    pub(super) fn came_at(&self) -> Option<Instant> {
-        self.came_at
+    /// When the batch began in which the first bytes came, in microseconds; 0 = nobody said.
+    pub(super) fn came_us(&self) -> u64 {
+        self.came_us
     }
 
     /// Location of the first chunk.
@@ -239,7 +238,7 @@ impl Worker {
             total,
             first: space.location(),
             open: Some((space, 0)),
-            came_at: self.batch_began(),
+            came_us: self.batch_began_us(),
             pins: Vec::new(),
             unplaced: left,
             quota,

@@ -55,6 +55,8 @@ pub struct Worker {
     part_fetches: Vec<u64>,
     /// When the present batch of requests began. `None`: nobody said.
     batch_began: Option<Instant>,
+    /// The same in microseconds, as [`crate::penalties`] counts them; 0 = not asked for yet.
+    batch_began_us: Cell<u64>,
     /// The last invalidation that must be durable before the present requests are answered.
     commit: Cell<Option<Commit>>,
 }
@@ -92,6 +94,7 @@ impl Cache {
             fetcher,
             part_fetches: Vec::new(),
             batch_began: None,
+            batch_began_us: Cell::new(0),
             commit: Cell::new(None),
             cache: self.clone(),
         }

@@ -12,8 +12,8 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     source: Source,
-    /// When the batch began in which the request came. `None`: nobody said.
-    came_at: Option<Instant>,
+    /// When the batch began in which the request came, in microseconds; 0 = nobody said, or nothing is measured.
+    came_us: u64,
 }
 
 impl Worker {
@@ -22,16 +22,31 @@ impl Worker {
     #[inline]
     pub fn begin_batch(&mut self, now: Instant) {
         self.batch_began = Some(now);
+        self.batch_began_us.set(0);
+    }
+
+    /// When the present batch began, in microseconds; 0 = nobody said, or nothing is measured. The time is converted
+    /// once for each batch that needs it.
+    #[inline]
+    pub(super) fn batch_began_us(&self) -> u64 {
+        let penalties = &self.cache.penalties;
+        if !penalties.is_on() {
+            return 0;
+        }
+        if self.batch_began_us.get() == 0
+            && let Some(began) = self.batch_began
+        {
+            self.batch_began_us.set(penalties.us_at(began));
+        }
+        self.batch_began_us.get()
     }
 
     /// The answer to a GET of this key is that there is no such item. The store that follows ends the miss.
     #[inline]
     pub fn note_miss(&self, hash: KeyHash) {
-        let penalties = &self.cache.penalties;
-        if let Some(now) = self.batch_began
-            && penalties.is_on()
-        {
-            penalties.note_miss(hash, now, self.counters());
+        let now_us = self.batch_began_us();
+        if now_us != 0 {
+            self.cache.penalties.note_miss(hash, now_us, self.counters());
         }
     }
 
@@ -39,17 +54,12 @@ impl Worker {
     #[inline]
     pub(super) fn origin_of(&self, store: &Store<'_>) -> Origin {
         let source = store.penalty.map_or(Source::Store, Source::Stated);
-        Origin { source, came_at: self.batch_began }
+        Origin { source, came_us: self.batch_began_us() }
     }
 
-    /// The origin of what this client stores, the first byte of which came in a batch that began at `came_at`.
-    pub(super) fn origin_at(&self, store: &Store<'_>, came_at: Option<Instant>) -> Origin {
-        Origin { came_at, ..self.origin_of(store) }
-    }
-
-    /// When the present batch began.
-    pub(super) fn batch_began(&self) -> Option<Instant> {
-        self.batch_began
+    /// The origin of what this client stores, the first byte of which came in a batch that began at `came_us`.
+    pub(super) fn origin_at(&self, store: &Store<'_>, came_us: u64) -> Origin {
+        Origin { came_us, ..self.origin_of(store) }
     }
 
     /// What is known of the penalty of the record at `new` before its key is looked up. The record remembers it. No
@@ -57,8 +67,7 @@ impl Worker {
     #[inline]
     pub(super) fn price(&self, guard: &Guard<'_>, hash: KeyHash, origin: Origin, new: Location) -> Price {
         let penalties = &self.cache.penalties;
-        let came_at = origin.came_at.filter(|_| penalties.is_on());
-        let price = penalties.price(hash, origin.source, came_at);
+        let price = penalties.price(hash, origin.source, origin.came_us);
         if let Some(subclass) = price.subclass() {
             remember(guard, new, subclass);
         }
@@ -88,7 +97,7 @@ impl Worker {
 
 impl Origin {
     /// The record takes the place of an item that changes, or of a value that is still to come.
-    pub(super) const ITEM: Origin = Origin { source: Source::Item, came_at: None };
+    pub(super) const ITEM: Origin = Origin { source: Source::Item, came_us: 0 };
 }
 
 /// Writes the subclass to a record to which no entry leads yet.

@@ -28,7 +28,7 @@ impl Worker {
                     }
                 }
             }
-            let origin = self.origin_at(store, upload.came_at());
+            let origin = self.origin_at(store, upload.came_us());
             let (state, expiry) = self.new_state(store, stale_of);
             let cas = store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
             let record = NewChunked {
@@ -89,7 +89,7 @@ impl Worker {
             }
         };
         let record = NewChunked { key: store.key, total: total as u32, first, flags, expiry, cas, state };
-        let origin = self.origin_at(store, upload.came_at());
+        let origin = self.origin_at(store, upload.came_us());
         let outcome = match self.place_chunked(&record) {
             None => StoreOutcome::NoRoom,
             Some(new) => match self.publish(store.hash, store.key, expected, new, origin) {
