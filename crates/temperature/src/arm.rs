@@ -92,9 +92,9 @@ impl Arm {
         main as f64 >= FULL * (1.0 - self.share) * all as f64
     }
 
-    /// The age, in evictions, up to which a key counts as one that comes back. As long as the main queue has room, every
-    /// key that the ghost knows does: a queue that nothing may enter would never be swept, and its sweep would never
-    /// give a limit under which something may enter.
+    /// The age, in evictions, up to which a key counts as one that comes back. As long as the main queue has room,
+    /// every key that the ghost knows does: a queue that nothing may enter would never be swept, and its sweep would
+    /// never give a limit under which something may enter.
     pub fn age_max(&self, is_full: bool, ghost: &Ghost, round: &Round) -> u64 {
         match self.comes_back {
             _ if !is_full => u64::MAX,

@@ -115,9 +115,11 @@ impl Sweep {
     /// Whether probation has more columns than it should.
     ///
     /// What the main columns hold may come from another arm, and have no place under the present one. The shadow of the
-    /// present arm has always followed it. So the main columns may have at most a little more than they have there.
+    /// present arm has always followed it. So the main columns may have at most a little more than they have there. With
+    /// a hitmap there is no such limit, because shadows do not model the errors of its zones, which promote items.
     fn is_over(&self) -> bool {
-        let share = self.shadows.best().share.max(self.shadows.probation() - MAIN_SURPLUS);
+        let probation = if self.make.is_none() { self.shadows.probation() } else { 0.0 };
+        let share = self.shadows.best().share.max(probation - MAIN_SURPLUS);
         self.probation.len() as f64 > share * self.columns() as f64
     }
 
