@@ -18,26 +18,30 @@ pub struct Warmth {
     pub met_in: MetIn,
     /// Level of warmth, 0 = not read since the last pass. Levels above 3 count as 3.
     pub level: u8,
-    /// Whether the item has its level because it was evicted shortly before it was stored, and not from reads.
-    pub returned: bool,
+    /// Whether the item stays if the temperature alone decides. An item that was not read stays for example if it was
+    /// evicted shortly before it was stored.
+    pub stays: bool,
 }
 
-/// Levels 0 to 3, and one for items that returned.
-const LEVELS: usize = 5;
-const WARMTHS: usize = 2 * LEVELS;
+/// Levels 0 to 3.
+const LEVELS: usize = 4;
+/// Each level in each queue, of items that stay and of items that go.
+const WARMTHS: usize = 4 * LEVELS;
 /// An observed mean counts as much as so many observations of the mean that it falls back to.
 const PRIOR_OBSERVATIONS: f32 = 20.0;
-/// Expected hits of an item that was not read, as long as nothing was observed.
+/// Expected hits of an item that was not read and goes, and of one that stays, as long as nothing was observed. Of an
+/// item that was read, the level is expected.
 const PRIOR_COLD: f32 = 0.1;
+const PRIOR_RETURNED: f32 = 0.5;
 /// At the end of a window, every observation keeps this weight.
-const DECAY: f32 = 0.75;
+const DECAY: f32 = 0.8;
 
 impl Warmth {
     /// The number of the warmth, below [`WARMTHS`].
     #[inline]
     fn number(self) -> usize {
-        let level = if self.returned { LEVELS - 1 } else { usize::from(self.level.min(3)) };
-        level + if self.met_in == MetIn::Main { LEVELS } else { 0 }
+        let row = 2 * usize::from(self.met_in == MetIn::Main) + usize::from(self.stays);
+        row * LEVELS + usize::from(self.level).min(LEVELS - 1)
     }
 }
 
@@ -120,10 +124,10 @@ impl ExpectedHits {
 
     /// Computes the answers for all groups of one warmth.
     fn expect(&mut self, warmth: usize) {
-        let level = warmth % LEVELS;
-        let prior = match level {
+        let stays = warmth / LEVELS % 2 == 1;
+        let prior = match warmth % LEVELS {
+            0 if stays => PRIOR_RETURNED,
             0 => PRIOR_COLD,
-            4 => 1.0,
             level => level as f32,
         };
         let of_warmth = self.of_warmth[warmth].or(prior);
@@ -145,7 +149,7 @@ mod tests {
     use crate::Subclass;
 
     fn cold(bytes: u32) -> Class {
-        let warmth = Warmth { met_in: MetIn::Main, level: 0, returned: false };
+        let warmth = Warmth { met_in: MetIn::Main, level: 0, stays: false };
         Class::of(warmth, Group::of(bytes, Subclass::UNKNOWN))
     }
 
@@ -177,10 +181,9 @@ mod tests {
     fn every_warmth_has_a_number_of_its_own() {
         let mut seen = std::collections::HashSet::new();
         for met_in in [MetIn::Probation, MetIn::Main] {
-            for level in 0..4 {
-                assert!(seen.insert(Warmth { met_in, level, returned: false }.number()));
+            for (level, stays) in (0..4).flat_map(|level| [(level, false), (level, true)]) {
+                assert!(seen.insert(Warmth { met_in, level, stays }.number()));
             }
-            assert!(seen.insert(Warmth { met_in, level: 1, returned: true }.number()));
         }
         assert_eq!(seen.len(), WARMTHS);
         assert!(seen.into_iter().all(|number| number < WARMTHS));

@@ -224,7 +224,7 @@ mod tests {
     }
 
     fn watched(penalty_us: u32, kept: bool, distance: u8) -> Watched {
-        let warmth = Warmth { met_in: MetIn::Main, level: 0, returned: false };
+        let warmth = Warmth { met_in: MetIn::Main, level: 0, stays: false };
         let group = group(penalty_us);
         let class = Class::of(warmth, group);
         Watched { class, group: group.number() as u8, distance, kept, hits: 2, bytes: 100 }

@@ -10,6 +10,7 @@ mod hits;
 mod ledger;
 mod margin;
 mod options;
+mod prices;
 mod subclass;
 mod watch;
 mod worth;

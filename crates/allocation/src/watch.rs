@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Most keys that are watched at the same time.
-const WATCHED_MAX: usize = 4096;
+const WATCHED_MAX: usize = 3584;
 
 /// What was decided about an item, and how it went on.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -29,11 +29,11 @@ pub(crate) struct Watched {
     pub(crate) bytes: u32,
 }
 
-/// A watch, and when it began, in judged items.
+/// A watch, and when it began, in judged items modulo 2^32. A round has fewer than 2^31 items.
 #[derive(Clone, Copy)]
 struct Entry {
     watched: Watched,
-    began: u64,
+    began: u32,
 }
 
 /// Digests are random already.
@@ -62,7 +62,7 @@ pub(crate) struct Watch {
     keys: HashMap<u32, Entry, BuildHasherDefault<AsItIs>>,
     /// Digests in the order in which their watches began, each with its begin. A watch that began anew has more than
     /// one place; only the last counts.
-    order: VecDeque<(u32, u64)>,
+    order: VecDeque<(u32, u32)>,
 }
 
 impl Watch {
@@ -78,28 +78,28 @@ impl Watch {
 
     /// An item of a watched key is about to be judged, as number `now` of all judged items: its watch ends. `None`: it
     /// was not watched, or it was dropped less than a round of `round` judged items ago and goes on being watched.
-    pub(crate) fn meet(&mut self, digest: u32, now: u64, round: u64) -> Meeting {
+    pub(crate) fn meet(&mut self, digest: u32, now: u32, round: u32) -> Meeting {
         match self.keys.get(&digest) {
             None => Meeting::New,
-            Some(entry) if !entry.watched.kept && now < entry.began + round => Meeting::GoesOn,
+            Some(entry) if !entry.watched.kept && now.wrapping_sub(entry.began) < round => Meeting::GoesOn,
             Some(_) => Meeting::Ended(self.keys.remove(&digest).expect("the key was just found").watched),
         }
     }
 
     /// Begins the watch of a key.
-    pub(crate) fn begin(&mut self, digest: u32, now: u64, watched: Watched) {
+    pub(crate) fn begin(&mut self, digest: u32, now: u32, watched: Watched) {
         self.keys.insert(digest, Entry { watched, began: now });
         self.order.push_back((digest, now));
     }
 
     /// The next dropped item whose round is over, if there is one. Kept items that the pass has not met for two rounds
     /// were deleted or have expired: they are forgotten.
-    pub(crate) fn next_ended(&mut self, now: u64, round: u64) -> Option<Watched> {
+    pub(crate) fn next_ended(&mut self, now: u32, round: u32) -> Option<Watched> {
         while let Some(&(digest, began)) = self.order.front() {
             let is_crowded = self.order.len() > 2 * WATCHED_MAX || self.keys.len() > WATCHED_MAX;
             let entry = self.keys.get(&digest).filter(|entry| entry.began == began);
             let rounds = if entry.is_some_and(|entry| entry.watched.kept) { 2 } else { 1 };
-            if entry.is_some() && !is_crowded && now < began + rounds * round {
+            if entry.is_some() && !is_crowded && now.wrapping_sub(began) < rounds * round {
                 return None;
             }
             let ended = entry.map(|entry| entry.watched);
@@ -118,7 +118,7 @@ impl Watch {
     pub(crate) fn bytes(&self) -> u64 {
         let entry = size_of::<(u32, Entry)>() + 1;
         // A table is at most 7/8 full.
-        (self.keys.capacity() * 8 / 7 * entry + self.order.capacity() * size_of::<(u32, u64)>()) as u64
+        (self.keys.capacity() * 8 / 7 * entry + self.order.capacity() * size_of::<(u32, u32)>()) as u64
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
     use crate::{Group, Subclass};
 
     fn watched(kept: bool) -> Watched {
-        let warmth = Warmth { met_in: MetIn::Main, level: 0, returned: false };
+        let warmth = Warmth { met_in: MetIn::Main, level: 0, stays: false };
         let group = Group::of(100, Subclass::UNKNOWN);
         let class = Class::of(warmth, group);
         Watched { class, group: group.number() as u8, distance: 0, kept, hits: 0, bytes: 100 }
@@ -187,10 +187,10 @@ mod tests {
     fn the_watch_has_a_bound() {
         let mut watch = Watch::default();
         for n in 0..100_000u32 {
-            watch.begin(n, n.into(), watched(n % 2 == 0));
-            while watch.next_ended(n.into(), 1 << 40).is_some() {}
+            watch.begin(n, n, watched(n % 2 == 0));
+            while watch.next_ended(n, 1 << 30).is_some() {}
         }
         assert!(watch.keys.len() <= WATCHED_MAX && watch.order.len() <= 2 * WATCHED_MAX);
-        assert!(watch.bytes() < 600 << 10, "{}", watch.bytes());
+        assert!(watch.bytes() < 160 << 10, "{}", watch.bytes());
     }
 }

@@ -9,19 +9,20 @@
 use crate::hits::{Class, ExpectedHits, MetIn, Warmth};
 use crate::ledger::Ledger;
 use crate::margin::Margin;
+use crate::prices::Prices;
 use crate::watch::{Meeting, Watch, Watched};
 use crate::{Group, GroupStats, Objective, Subclass, WorthMode, WorthOptions};
 
 /// Bytes that an item takes outside its column: its share of the index and of the ghost.
 const BESIDE_BYTES: u32 = 16;
-/// A window has so many times as many sampled accesses as there are sampled items.
-const WINDOW_TURNS: u64 = 4;
-/// The fewest sampled accesses of a window.
-const WINDOW_MIN: u64 = 1024;
+/// A window has as many sampled accesses as there are sampled items, so many at least. It goes on until as many watches
+/// have ended, so that what was learnt does not fade faster than it is learnt anew.
+const WINDOW_MIN: u64 = 512;
 
 /// A round has at least one part in so many of the items, and at least so many items.
 const ROUND_SHARE_MAX: u64 = 8;
 const ROUND_ITEMS_MIN: u64 = 64;
+const ROUND_ITEMS_MAX: u64 = 1 << 30;
 
 /// An item of a column that goes.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +31,6 @@ pub struct Appraised {
     pub digest: u32,
     /// What the temperature knows of the item.
     pub warmth: Warmth,
-    /// Whether the temperature alone would have the item go.
-    pub asked: bool,
     /// What a miss of the item costs.
     pub subclass: Subclass,
     /// Bytes of the item.
@@ -54,17 +53,20 @@ pub struct Worth {
     watch: Watch,
     margin: Margin,
     ledger: Ledger,
+    prices: Prices,
     /// Keys with a digest below this number are watched.
     watched_below: u32,
     /// Items of the cache.
     items: u64,
     /// Items of the main queue that are judged while the sweep goes round once.
-    round_items: u64,
+    round_items: u32,
     /// Items of the main queue that were judged so far.
-    swept_items: u64,
-    /// Sampled accesses until the window ends.
-    window_left: u64,
+    swept_items: u32,
+    /// Sampled accesses of a window, at least, and those of the present one.
     window: u64,
+    accesses: u64,
+    /// Watches that ended in the present window.
+    observed: u64,
     column_bytes: u64,
     /// Worth and bytes of each item of a column. Kept for its memory.
     appraised: Vec<(f32, u32)>,
@@ -79,12 +81,14 @@ impl Worth {
             watch: Watch::default(),
             margin: Margin::default(),
             ledger: Ledger::new(),
+            prices: Prices::default(),
             watched_below: 0,
             items: 0,
-            round_items: ROUND_ITEMS_MIN,
+            round_items: ROUND_ITEMS_MIN as u32,
             swept_items: 0,
-            window_left: WINDOW_MIN,
             window: WINDOW_MIN,
+            accesses: 0,
+            observed: 0,
             column_bytes: 1,
             appraised: Vec::new(),
         }
@@ -95,8 +99,7 @@ impl Worth {
         self.watched_below = watched_below;
         self.items = items;
         let sampled = (u128::from(items) * u128::from(watched_below)) >> 31;
-        self.window = WINDOW_MIN.max(sampled as u64 * WINDOW_TURNS);
-        self.window_left = self.window_left.min(self.window);
+        self.window = WINDOW_MIN.max(sampled as u64);
     }
 
     /// Judges by `options` from now on.
@@ -104,13 +107,9 @@ impl Worth {
         if options != self.options {
             self.options = options;
             self.margin.reset();
+            self.prices = Prices::default();
             self.ledger.forget_values();
         }
-    }
-
-    /// Whether sizes and penalties count at all.
-    pub fn is_active(&self) -> bool {
-        self.options.mode != WorthMode::Static
     }
 
     /// A key was read, or stored.
@@ -120,40 +119,49 @@ impl Worth {
             return;
         }
         self.watch.refer(digest, is_store);
-        self.window_left -= 1;
-        if self.window_left == 0 {
-            self.window_left = self.window;
+        self.accesses += 1;
+        if self.accesses >= self.window && self.observed >= self.window {
+            (self.accesses, self.observed) = (0, 0);
             self.hits.end_window();
             self.ledger.end_window();
+            self.prices.end_window();
         }
     }
 
     /// Chooses the items of a column that go: sets `goes` for each. Together they have about as many bytes as the
-    /// temperature asks for, less where the items are dear and more where they are cheap.
+    /// temperature asks for, less where the items are dear and more where they are cheap. If all items have cost the same
+    /// per byte lately, and in the static mode, those go that the temperature asks for.
     ///
     /// `main_items` is about how many items the sweep of the main queue meets while it goes round once.
     pub fn choose(&mut self, items: &[Appraised], bounds: ColumnBounds, main_items: u64, goes: &mut [bool]) {
-        self.round_items = main_items.max(self.items / ROUND_SHARE_MAX).max(ROUND_ITEMS_MIN);
+        let round_items = main_items.max(self.items / ROUND_SHARE_MAX);
+        self.round_items = round_items.clamp(ROUND_ITEMS_MIN, ROUND_ITEMS_MAX) as u32;
         self.column_bytes = bounds.column_bytes;
         let mut appraised = std::mem::take(&mut self.appraised);
         appraised.clear();
         let (mut asked, mut gone) = ([0; Group::COUNT], [0; Group::COUNT]);
         for item in items {
             let group = Group::of(item.bytes, item.subclass);
-            appraised.push((self.worth_of(item, group), item.bytes));
+            let price = self.cost(item.subclass, item.bytes) / (item.bytes + BESIDE_BYTES) as f32;
+            self.prices.see(price);
+            appraised.push((self.hits.of(Class::of(item.warmth, group)) * price, item.bytes));
             self.ledger.hold(item.warmth.met_in, group, item.bytes);
-            if item.asked {
+            if !item.warmth.stays {
                 asked[group.number()] += u64::from(item.bytes);
             }
         }
         let ColumnBounds { column_bytes, keep_bytes_max } = bounds;
-        self.margin.choose(&appraised, asked.iter().sum(), keep_bytes_max, column_bytes, goes);
+        if self.options.mode == WorthMode::Static || !self.prices.differ() {
+            goes.iter_mut().zip(items).for_each(|(goes, item)| *goes = !item.warmth.stays);
+        } else {
+            self.margin.choose(&appraised, asked.iter().sum(), keep_bytes_max, column_bytes, goes);
+        }
         for ((item, &(worth, bytes)), goes) in items.iter().zip(&appraised).zip(goes.iter()) {
             let group = Group::of(bytes, item.subclass);
             if *goes {
                 gone[group.number()] += u64::from(bytes);
             }
-            self.swept_items += u64::from(item.warmth.met_in == MetIn::Main);
+            self.swept_items = self.swept_items.wrapping_add((item.warmth.met_in == MetIn::Main).into());
             if item.digest < self.watched_below {
                 self.begin_watch(item, group, worth, !*goes);
             }
@@ -163,12 +171,6 @@ impl Worth {
         while let Some(ended) = self.watch.next_ended(self.swept_items, self.round_items) {
             self.observe(&ended);
         }
-    }
-
-    /// What an item will save per byte until the pass meets it again.
-    fn worth_of(&self, item: &Appraised, group: Group) -> f32 {
-        let hits = self.hits.of(Class::of(item.warmth, group));
-        hits * self.cost(item.subclass, item.bytes) / (item.bytes + BESIDE_BYTES) as f32
     }
 
     /// What a miss costs, in the unit of the objective.
@@ -198,6 +200,7 @@ impl Worth {
     }
 
     fn observe(&mut self, ended: &Watched) {
+        self.observed += 1;
         self.hits.observe(ended.class, ended.hits.into());
         if let Some(group) = Group::from_number(ended.group.into()) {
             self.ledger.observe(ended, self.cost(group.subclass, ended.bytes));

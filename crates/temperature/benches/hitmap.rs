@@ -139,7 +139,7 @@ fn measure_ghost(entries: u64) {
         ghost.push(key);
         true
     };
-    let take = |ghost: &mut Ghost, key| ghost.take(key);
+    let take = |ghost: &mut Ghost, key| ghost.take(key).is_some();
     let figures = [each(push, 0), each(push, AHEAD), each(take, 0), each(take, AHEAD)];
     let figures = figures.map(|cost| cost.to_string()).join(" | ");
     println!("| {} M | {} | {figures} |", entries >> 20, ghost.bytes() >> 20);

@@ -1,10 +1,10 @@
-//! The ghost: a fingerprint of each key that was evicted recently.
+//! The ghost: a fingerprint of each key that was evicted recently, and about when.
 //!
 //! ```text
-//!  63            48 47            32 31            16 15             0
-//! +----------------+----------------+----------------+----------------+
-//! |     oldest     |                |                |     newest     |     one bucket; 0 = no fingerprint
-//! +----------------+----------------+----------------+----------------+
+//!  63            48 47            32 31            16 15 12 11       0
+//! +----------------+----------------+----------------+----+----------+
+//! |     oldest     |                |                | era|  print   |     one bucket; 0 = empty
+//! +----------------+----------------+----------------+----+----------+
 //! ```
 
 use crate::mix::scramble;
@@ -13,14 +13,20 @@ use larder_item::KeyHash;
 
 /// Fingerprints in a bucket.
 const DEPTH: u64 = 4;
-/// Bits of a fingerprint.
-const PRINT_BITS: u32 = 16;
+/// Bits of an entry: a fingerprint, and above it the era of the push.
+const ENTRY_BITS: u32 = 16;
+const ENTRY_MASK: u64 = (1 << ENTRY_BITS) - 1;
+const PRINT_BITS: u32 = 12;
 const PRINT_MASK: u64 = (1 << PRINT_BITS) - 1;
+/// Eras are numbered with four bits. Two rounds of pushes have as many: few keys are known for longer.
+const ERAS: u64 = 1 << (ENTRY_BITS - PRINT_BITS);
+/// Eras during which as many keys are pushed as the ghost has space for.
+const ERAS_PER_SIZE: u64 = 8;
 /// Buckets of the largest ghost: 32 bits of the hash choose the bucket.
 const BUCKETS_MAX: u64 = 1 << 32;
 
 /// A set of keys that forgets the oldest, with 2 bytes per key. If all buckets are full, a key that was never
-/// pushed is found in one of 16 000 cases: a bucket has four fingerprints out of 65535 different ones.
+/// pushed is found in one of 1000 cases: a bucket has four fingerprints out of 4095 different ones.
 ///
 /// Each bucket is a queue of four fingerprints, so a key is forgotten after four more keys in its bucket, and not
 /// after a fixed number of keys in all. Half of the keys are still known when 0.92 times the size of the ghost has
@@ -28,6 +34,11 @@ const BUCKETS_MAX: u64 = 1 << 32;
 #[derive(Clone, Debug)]
 pub struct Ghost {
     buckets: Vec<u64>,
+    /// Keys pushed so far.
+    pushed: u64,
+    /// The era of the next push, and how many more pushes belong to it.
+    era: u64,
+    era_left: u64,
 }
 
 /// Number of buckets for `entries` entries.
@@ -38,10 +49,18 @@ fn buckets_for(entries: u64) -> u64 {
 impl Ghost {
     /// An empty ghost with space for `entries` keys, rounded up to a multiple of 4.
     pub fn for_entries(entries: u64) -> Ghost {
-        Ghost { buckets: vec![0; buckets_for(entries) as usize] }
+        let mut ghost =
+            Ghost { buckets: vec![0; buckets_for(entries) as usize], pushed: 0, era: 0, era_left: 0 };
+        ghost.era_left = ghost.era_pushes();
+        ghost
     }
 
-    /// The bucket of a key, and its fingerprint from 1 to 65535.
+    /// Pushes that belong to one era.
+    fn era_pushes(&self) -> u64 {
+        (self.entries() / ERAS_PER_SIZE).max(1)
+    }
+
+    /// The bucket of a key, and its fingerprint from 1 to 4095.
     #[inline(always)]
     fn bucket_and_print(&self, key: KeyHash) -> (usize, u64) {
         let mixed = scramble(key.0);
@@ -54,14 +73,25 @@ impl Ghost {
     /// By how many bits to shift the bucket so that the newest match is in the lowest position.
     #[inline(always)]
     fn find(bucket: u64, print: u64) -> Option<u32> {
-        (0..DEPTH as u32).map(|nth| nth * PRINT_BITS).find(|shift| bucket >> shift & PRINT_MASK == print)
+        (0..DEPTH as u32).map(|nth| nth * ENTRY_BITS).find(|shift| bucket >> shift & PRINT_MASK == print)
     }
 
     /// Adds a key. The oldest fingerprint of its bucket is forgotten. A key that is pushed twice is stored twice.
     #[inline]
     pub fn push(&mut self, key: KeyHash) {
         let (bucket, print) = self.bucket_and_print(key);
-        self.buckets[bucket] = self.buckets[bucket] << PRINT_BITS | print;
+        self.buckets[bucket] = self.buckets[bucket] << ENTRY_BITS | self.era << PRINT_BITS | print;
+        self.pushed += 1;
+        self.era_left -= 1;
+        if self.era_left == 0 {
+            self.era = (self.era + 1) % ERAS;
+            self.era_left = self.era_pushes();
+        }
+    }
+
+    /// How many keys were pushed so far.
+    pub fn pushed(&self) -> u64 {
+        self.pushed
     }
 
     /// Whether the key was pushed recently.
@@ -71,17 +101,20 @@ impl Ghost {
         Ghost::find(self.buckets[bucket], print).is_some()
     }
 
-    /// Like [`Ghost::contains`], and removes the match, or the newest one if there are several.
+    /// Like [`Ghost::contains`], and removes the match, or the newest one if there are several. Returns about how many
+    /// keys were pushed after it: a multiple of an eighth of the ghost's size, and at most that much too many or too
+    /// few. Ages of two sizes and more are taken for younger ones.
     ///
     /// The older fingerprints move up, so the gap is at the old end and the next push fills it: no space is lost.
     #[inline]
-    pub fn take(&mut self, key: KeyHash) -> bool {
+    pub fn take(&mut self, key: KeyHash) -> Option<u64> {
         let (bucket, print) = self.bucket_and_print(key);
         let word = &mut self.buckets[bucket];
-        let Some(shift) = Ghost::find(*word, print) else { return false };
-        let (younger, older) = (*word & ((1 << shift) - 1), *word >> shift >> PRINT_BITS);
+        let shift = Ghost::find(*word, print)?;
+        let era = *word >> shift >> PRINT_BITS & (ERAS - 1);
+        let (younger, older) = (*word & ((1 << shift) - 1), *word >> shift >> ENTRY_BITS);
         *word = older << shift | younger;
-        true
+        Some((self.era + ERAS - era) % ERAS * self.era_pushes())
     }
 
     /// Prefetches the bucket of a key that will be used soon.
@@ -105,17 +138,18 @@ impl Ghost {
             self.buckets =
                 self.buckets.as_chunks().0.iter().map(|&[one, other]| Ghost::half(one, other)).collect();
         }
+        self.era_left = self.era_left.min(self.era_pushes());
     }
 
     /// The newest fingerprints of two buckets, taken in turn, each once. Halving a doubled ghost restores it.
     fn half(one: u64, other: u64) -> u64 {
         let mut half = 0;
         let mut used = 0;
-        for shift in (0..DEPTH as u32).map(|nth| nth * PRINT_BITS) {
-            for print in [one, other].map(|bucket| bucket >> shift & PRINT_MASK) {
-                if print != 0 && used < u64::BITS && Ghost::find(half, print).is_none() {
-                    half |= print << used;
-                    used += PRINT_BITS;
+        for shift in (0..DEPTH as u32).map(|nth| nth * ENTRY_BITS) {
+            for entry in [one, other].map(|bucket| bucket >> shift & ENTRY_MASK) {
+                if entry != 0 && used < u64::BITS && Ghost::find(half, entry & PRINT_MASK).is_none() {
+                    half |= entry << used;
+                    used += ENTRY_BITS;
                 }
             }
         }

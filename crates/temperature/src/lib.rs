@@ -6,11 +6,12 @@
 //! * [`Hitmap`] is the interface of every hitmap. [`LineHitmap`] and [`PublishedHitmap`] run on the CPU.
 //! * [`DeviceHitmap`] is what a hitmap on a device offers in addition. The crate `larder-cuda` implements it, and
 //!   [`ResilientHitmap`] falls back to the CPU when the device fails.
-//! * [`Ghost`] remembers fingerprints of evicted keys. [`Shadows`] simulates small caches to find out how much
-//!   space new items deserve.
+//! * [`Ghost`] remembers fingerprints of evicted keys. An [`Arm`] is a set of rules by which items stay or go.
+//!   [`Shadows`] simulates small caches, one for each arm, to find out which rules fit the requests.
 
 #![deny(unsafe_code)]
 
+mod arm;
 mod ghost;
 mod hash_counter;
 mod hitmap;
@@ -23,6 +24,7 @@ mod reference;
 mod resilient;
 mod shadows;
 
+pub use arm::{Arm, Cooling, Return, Round, WARMTH_MAX};
 pub use ghost::Ghost;
 pub use hash_counter::{COUNTER_BITS_MIN, HASH_BITS_MAX, HashCounter};
 pub use hitmap::{DeviceHitmap, Hitmap};

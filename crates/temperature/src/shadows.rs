@@ -1,12 +1,13 @@
-//! Small caches of digests beside the real cache, to find out how much space new items deserve.
+//! Small caches of digests beside the real cache, to find out which rules fit the requests.
 //!
-//! The best length of the probation depends on the requests. With a probation of 10 % of the cache, items that are
-//! asked for only once leave soon. But if keys come back once, after a while, such a probation is too short. So
-//! several small caches simulate a sample of the same requests, each with another share for the probation, and the
-//! share with the fewest misses is used. The method is miniature simulation (Waldspurger et al., Cache Modeling and
-//! Optimization using Miniature Simulations, USENIX ATC 2017) with the spatial sampling of SHARDS (FAST 2015). It
-//! keeps the policy from falling far below LRU on traces where S3-FIFO does.
+//! The best rules depend on the requests. With a probation of 10 % of the cache, items that are asked for only once
+//! leave soon. But if keys come back once, after a while, such a probation is too short. So several small caches
+//! simulate a sample of the same requests, each with another [`Arm`], and the arm with the fewest misses is used. The
+//! method is miniature simulation (Waldspurger et al., Cache Modeling and Optimization using Miniature Simulations,
+//! USENIX ATC 2017) with the spatial sampling of SHARDS (FAST 2015). It keeps the policy from falling far below LRU on
+//! traces where S3-FIFO does.
 
+use crate::arm::{Arm, Round, WARMTH_MAX};
 use crate::ghost::Ghost;
 use crate::mix::scramble;
 use crate::reference::{Digest, Reference};
@@ -15,11 +16,11 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Most items of a shadow.
-pub const SHADOW_ITEMS_MAX: u64 = 2048;
+pub const SHADOW_ITEMS_MAX: u64 = 1024;
 /// The weight that the misses of earlier windows keep when a window ends.
-const DECAY: f64 = 0.9;
+const DECAY: f64 = 0.97;
 /// A shadow replaces the best one only if it has fewer misses by this share.
-const ADVANTAGE: f64 = 0.02;
+const ADVANTAGE: f64 = 0.01;
 /// The fewest references of a window.
 const WINDOW_MIN: u64 = 100;
 /// Most shadows: a key has one byte of state for each, and the states take eight bytes.
@@ -31,16 +32,18 @@ const PROBATION: u8 = 1;
 const MAIN: u8 = 2;
 const PART: u8 = 3;
 const WARM: u8 = 4;
-const WARMTH_MAX: u8 = 3;
 
 type States = [u8; SHADOWS_MAX];
 
-/// A small cache with one share for the probation.
+/// A small cache with one arm.
 struct Shadow {
-    share: f64,
+    arm: Arm,
+    /// The oldest in front. Empty if the arm takes items in order.
     probation: VecDeque<u32>,
+    /// The oldest in front. All items if the arm takes items in order.
     main: VecDeque<u32>,
     ghost: Ghost,
+    round: Round,
     misses: u32,
     /// Misses of the earlier windows, each weighted by [`DECAY`] relative to the next one.
     missed: f64,
@@ -77,23 +80,23 @@ pub struct Shadows {
 }
 
 impl Shadows {
-    /// One shadow for each of `shares`, the share of the probation in all items. The first share is the best until
-    /// another one proves better.
+    /// One shadow for each arm. The first arm is the best until another one proves better.
     ///
     /// # Panics
-    /// If there are no shares, or more than 8.
-    pub fn new(shares: &[f64]) -> Shadows {
-        assert!(!shares.is_empty() && shares.len() <= SHADOWS_MAX, "1 to {SHADOWS_MAX} shares");
-        let shadow = |&share| Shadow {
-            share,
+    /// If there are no arms, or more than 8.
+    pub fn new(arms: &[Arm]) -> Shadows {
+        assert!(!arms.is_empty() && arms.len() <= SHADOWS_MAX, "1 to {SHADOWS_MAX} arms");
+        let shadow = |&arm| Shadow {
+            arm,
             probation: VecDeque::new(),
             main: VecDeque::new(),
             ghost: Ghost::for_entries(1),
+            round: Round::default(),
             misses: 0,
             missed: 0.0,
         };
         Shadows {
-            shadows: shares.iter().map(shadow).collect(),
+            shadows: arms.iter().map(shadow).collect(),
             keys: HashMap::default(),
             capacity: 0,
             below: 0,
@@ -123,9 +126,15 @@ impl Shadows {
         self.below
     }
 
-    /// The share with the fewest misses recently.
-    pub fn best(&self) -> f64 {
-        self.shadows[self.best].share
+    /// The arm with the fewest misses recently.
+    pub fn best(&self) -> &Arm {
+        &self.shadows[self.best].arm
+    }
+
+    /// The share of probation in the shadow of the best arm, 0..=1. It is larger than the arm's share where few items
+    /// deserve to go on to the main queue.
+    pub fn probation(&self) -> f64 {
+        self.shadows[self.best].probation.len() as f64 / self.capacity.max(1) as f64
     }
 
     /// Processes a reference. References outside the sample are ignored. If a shadow does not have the key, both a
@@ -150,7 +159,8 @@ impl Shadows {
         }
         for nth in (0..self.shadows.len()).filter(|nth| missing >> nth & 1 != 0) {
             self.make_room(nth);
-            self.shadows[nth].probation.push_back(digest);
+            let Shadow { arm, probation, main, .. } = &mut self.shadows[nth];
+            if arm.in_order { main } else { probation }.push_back(digest);
         }
         self.references += 1;
         if self.references >= WINDOW_MIN.max(self.capacity as u64) {
@@ -160,22 +170,28 @@ impl Shadows {
 
     /// Evicts from one shadow until there is room for an item.
     fn make_room(&mut self, nth: usize) {
-        let shadow = &mut self.shadows[nth];
-        let from_probation = shadow.share * self.capacity as f64;
-        while shadow.probation.len() + shadow.main.len() >= self.capacity {
-            let is_probation = shadow.probation.len() as f64 > from_probation || shadow.main.is_empty();
-            let queue = if is_probation { &mut shadow.probation } else { &mut shadow.main };
+        let Shadow { arm, probation, main, ghost, round, .. } = &mut self.shadows[nth];
+        let from_probation = arm.share * self.capacity as f64;
+        while probation.len() + main.len() >= self.capacity {
+            let is_over = probation.len() as f64 > from_probation || main.is_empty();
+            let queue = if is_over { &mut *probation } else { &mut *main };
             let digest = queue.pop_front().expect("a part above its share is not empty");
             let states = self.keys.get_mut(&digest).expect("every digest in a queue has a state");
             let state = &mut states[nth];
-            let key = KeyHash(u64::from(digest));
-            let stays = *state >= WARM || is_probation && shadow.ghost.take(key);
-            if stays {
-                *state = if is_probation { MAIN } else { *state - WARM };
-                shadow.main.push_back(digest);
+            let (key, warmth) = (KeyHash(u64::from(digest)), *state / WARM);
+            let stays = if *state & PART == PROBATION {
+                let is_full = arm.fills(main.len(), self.capacity);
+                arm.promote(key, warmth, ghost, arm.age_max(is_full, ghost, round))
+            } else {
+                round.advance(main.len(), ghost);
+                arm.cool(key, warmth, round)
+            };
+            if let Some(warmth) = stays {
+                *state = MAIN + warmth * WARM;
+                main.push_back(digest);
             } else {
                 *state = NOWHERE;
-                shadow.ghost.push(key);
+                ghost.push(key);
                 if *states == States::default() {
                     self.keys.remove(&digest);
                 }
@@ -210,16 +226,21 @@ impl Shadows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arm::{Cooling, Return};
     use proptest::prelude::*;
 
     /// A shadow by its definition: every question is answered by a search.
     struct Naive {
-        share: f64,
+        arm: Arm,
         capacity: usize,
         /// Key and warmth, the oldest first.
         probation: Vec<(u32, u8)>,
         main: Vec<(u32, u8)>,
+        /// Since when the items of both are there.
+        since: HashMap<u32, usize>,
+        now: usize,
         ghost: Ghost,
+        round: Round,
         misses: u32,
     }
 
@@ -233,21 +254,41 @@ mod tests {
             self.misses += 1;
             while self.probation.len() + self.main.len() == self.capacity {
                 let key = |digest: u32| KeyHash(u64::from(digest));
-                if self.main.is_empty() || self.probation.len() as f64 / self.capacity as f64 > self.share {
+                let (share, of) = (self.arm.share, self.capacity as f64);
+                let since = |item: Option<&(u32, u8)>| item.map_or(usize::MAX, |item| self.since[&item.0]);
+                let is_older = since(self.probation.first()) < since(self.main.first());
+                let is_over = self.main.is_empty() || self.probation.len() as f64 / of > share;
+                let (oldest, stays) = if if self.arm.in_order { is_older } else { is_over } {
                     let (oldest, warmth) = self.probation.remove(0);
-                    if warmth > 0 || self.ghost.take(key(oldest)) {
-                        self.main.push((oldest, 0));
+                    let main = if self.arm.in_order {
+                        self.main.len() + self.probation.len()
                     } else {
-                        self.ghost.push(key(oldest));
-                    }
+                        self.main.len()
+                    };
+                    let is_full = main as f64 / of >= 0.9 * (1.0 - share);
+                    let age_max = match (is_full, self.arm.comes_back) {
+                        (false, _) | (_, Return::Known) => u64::MAX,
+                        (_, Return::Half) => self.ghost.entries() / 2,
+                        (_, Return::Round) => self.round.evictions(),
+                    };
+                    let is_wanted = warmth >= self.arm.reads
+                        || self.ghost.take(key(oldest)).is_some_and(|age| age <= age_max);
+                    let kept = if self.arm.keeps_reads { warmth.max(1) - 1 } else { 0 };
+                    (oldest, is_wanted.then_some(kept))
                 } else {
                     let (oldest, warmth) = self.main.remove(0);
-                    match warmth.checked_sub(1) {
-                        Some(less) => self.main.push((oldest, less)),
-                        None => self.ghost.push(key(oldest)),
-                    }
+                    self.round.advance(self.main.len(), &self.ghost);
+                    (oldest, self.arm.cool(key(oldest), warmth, &self.round))
+                };
+                self.now += 1;
+                self.since.insert(oldest, self.now);
+                match stays {
+                    Some(warmth) => self.main.push((oldest, warmth)),
+                    None => self.ghost.push(key(oldest)),
                 }
             }
+            self.now += 1;
+            self.since.insert(digest, self.now);
             self.probation.push((digest, 0));
         }
     }
@@ -267,17 +308,34 @@ mod tests {
         fn a_shadow_misses_what_the_naive_one_misses(
             capacity in 1usize..40,
             // Eighths are exact in binary, so that both sides compare the same numbers.
-            eighths in prop::collection::vec(0u32..9, 1..4),
+            arms in prop::collection::vec((0u32..12, 1u8..5, 0usize..3, any::<bool>(), any::<bool>()), 1..4),
             digests in prop::collection::vec(0u32..60, 0..if cfg!(miri) { 60 } else { 90 }),
         ) {
-            let shares: Vec<f64> = eighths.iter().map(|&part| f64::from(part) / 8.0).collect();
-            let mut shadows = Shadows::new(&shares);
+            let arm = |&(eighths, reads, nth, keeps_reads, is_slow): &(u32, u8, usize, bool, bool)| Arm {
+                share: f64::from(eighths.min(8)) / 8.0,
+                in_order: eighths > 8,
+                reads,
+                // Rounds are of the main queue, which an arm that takes items in order does not have.
+                comes_back: [Return::Known, Return::Half, Return::Round][if eighths > 8 { nth % 2 } else { nth }],
+                keeps_reads,
+                cooling: if is_slow && eighths <= 8 { Cooling::Slow } else { Cooling::Even },
+            };
+            let arms: Vec<Arm> = arms.iter().map(arm).collect();
+            let mut shadows = Shadows::new(&arms);
             shadows.fit(capacity as u64);
             prop_assert_eq!(shadows.below(), 1 << 31);
             let mut ghost = Ghost::for_entries(1);
             ghost.resize(capacity as u64);
-            let mut naive: Vec<Naive> = shares.iter().map(|&share| Naive {
-                share, capacity, probation: vec![], main: vec![], ghost: ghost.clone(), misses: 0,
+            let mut naive: Vec<Naive> = arms.iter().map(|&arm| Naive {
+                arm,
+                capacity,
+                probation: vec![],
+                main: vec![],
+                since: HashMap::new(),
+                now: 0,
+                ghost: ghost.clone(),
+                round: Round::default(),
+                misses: 0,
             }).collect();
             for digest in digests {
                 shadows.reference(read(digest));
@@ -286,8 +344,14 @@ mod tests {
             // These are fewer references than a window has.
             for (shadow, naive) in shadows.shadows.iter().zip(&naive) {
                 prop_assert_eq!(shadow.misses, naive.misses);
-                prop_assert!(shadow.probation.iter().eq(naive.probation.iter().map(|(digest, _)| digest)));
-                prop_assert!(shadow.main.iter().eq(naive.main.iter().map(|(digest, _)| digest)));
+                let mut main = naive.main.clone();
+                if naive.arm.in_order {
+                    main.extend(&naive.probation);
+                    main.sort_by_key(|item| naive.since[&item.0]);
+                } else {
+                    prop_assert!(shadow.probation.iter().eq(naive.probation.iter().map(|(digest, _)| digest)));
+                }
+                prop_assert!(shadow.main.iter().eq(main.iter().map(|(digest, _)| digest)));
             }
             let held: std::collections::HashSet<_> =
                 naive.iter().flat_map(|one| one.probation.iter().chain(&one.main)).map(|item| item.0).collect();
@@ -297,10 +361,10 @@ mod tests {
 
     #[test]
     fn the_sample_is_as_large_as_the_shadows_allow() {
-        let mut shadows = Shadows::new(&[0.1]);
+        let mut shadows = Shadows::new(&[Arm::of_share(0.1)]);
         assert_eq!(shadows.below(), 0);
         for (items, capacity, one_in) in
-            [(0, 1, 1), (2048, 2048, 1), (2049, 1024, 2), (1 << 30, 2048, 1 << 19)]
+            [(0, 1, 1), (1024, 1024, 1), (1025, 512, 2), (1 << 30, 1024, 1 << 20)]
         {
             shadows.fit(items);
             assert_eq!((shadows.capacity, shadows.below()), (capacity, (1u32 << 31) / one_in), "{items}");
@@ -310,21 +374,21 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "half a million references, each interpreted")]
     fn keys_that_come_back_once_after_a_while_get_a_long_probation() {
-        let mut shadows = Shadows::new(&[0.125, 0.75]);
+        let mut shadows = Shadows::new(&[0.125, 0.75].map(Arm::of_share));
         shadows.fit(512);
-        assert_eq!(shadows.best(), 0.125);
+        assert_eq!(shadows.best().share, 0.125);
         // Each key occurs twice, with 200 references to other keys in between.
         for n in 0..40_000u32 {
             shadows.reference(read(n.wrapping_mul(0x9E37_79B9)));
             shadows.reference(read(n.wrapping_sub(100).wrapping_mul(0x9E37_79B9)));
         }
-        assert_eq!(shadows.best(), 0.75);
+        assert_eq!(shadows.best().share, 0.75);
         // A few keys occur again and again, among many that occur once.
         for n in 0..400_000u32 {
             let digest = if n % 2 == 0 { n / 2 % 450 } else { n };
             shadows.reference(read(digest.wrapping_mul(0x85EB_CA6B)));
         }
-        assert_eq!(shadows.best(), 0.125);
+        assert_eq!(shadows.best().share, 0.125);
         assert!(shadows.bytes() < 100 << 10, "{}", shadows.bytes());
     }
 }

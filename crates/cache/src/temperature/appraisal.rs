@@ -8,7 +8,6 @@ use larder_temperature::{Digest, Reference};
 /// The choice among the items of one column.
 pub(super) struct Appraisal {
     worth: Worth,
-    met_in: MetIn,
     /// The items of the present column, and the answer. Both are kept for their memory.
     items: Vec<Appraised>,
     goes: Vec<bool>,
@@ -17,12 +16,7 @@ pub(super) struct Appraisal {
 impl Default for Appraisal {
     /// An appraisal that has seen no item yet.
     fn default() -> Appraisal {
-        Appraisal {
-            worth: Worth::new(WorthOptions::default()),
-            met_in: MetIn::Probation,
-            items: Vec::new(),
-            goes: Vec::new(),
-        }
+        Appraisal { worth: Worth::new(WorthOptions::default()), items: Vec::new(), goes: Vec::new() }
     }
 }
 
@@ -42,28 +36,23 @@ impl Appraisal {
         references.iter().for_each(|one| self.worth.refer(one.digest().bits(), one.is_store()));
     }
 
-    /// The items that are added from now on are those of a column of `queue`.
-    pub(super) fn begin(&mut self, queue: Queue) {
-        self.items.clear();
-        self.met_in = match queue {
+    /// The next items are those of a column of `queue`, with so much warmth each.
+    pub(super) fn begin(&mut self, queue: Queue, items: &[Judged], warmth: &[u8]) {
+        let met_in = match queue {
             Queue::Probation => MetIn::Probation,
             Queue::Main => MetIn::Main,
         };
-    }
-
-    /// Adds an item, with its level of warmth, and whether it has its level only because it was evicted lately.
-    pub(super) fn add(&mut self, item: &Judged, level: u8, has_returned: bool) {
-        self.items.push(Appraised {
+        self.items.clear();
+        self.items.extend(items.iter().zip(warmth).map(|(item, &level)| Appraised {
             digest: Digest::of(item.hash).bits(),
-            warmth: Warmth { met_in: self.met_in, level, returned: has_returned },
-            asked: false,
+            warmth: Warmth { met_in, level, stays: false },
             subclass: item.subclass,
             bytes: item.bytes,
-        });
+        }));
     }
 
-    /// Whether each of the added items goes. The temperature alone would have those with level 0 go, and more of the
-    /// least warm if too much stayed. The main queue holds about `main_items` items.
+    /// Whether each of the items goes. The temperature alone would have those with level 0 go, and more of the lowest
+    /// levels if too much stayed. The main queue holds about `main_items` items.
     pub(super) fn decide(
         &mut self,
         levels: &mut [u8],
@@ -71,16 +60,12 @@ impl Appraisal {
         bounds: ColumnBounds,
         main_items: u64,
     ) -> &[bool] {
-        let Appraisal { worth, items: appraised, goes, .. } = self;
+        let Appraisal { worth, items: appraised, goes } = self;
         keep_within(levels, items, bounds.keep_bytes_max);
-        appraised.iter_mut().zip(levels.iter()).for_each(|(item, level)| item.asked = *level == 0);
+        appraised.iter_mut().zip(levels.iter()).for_each(|(item, level)| item.warmth.stays = *level > 0);
         goes.clear();
-        goes.extend(appraised.iter().map(|item| item.asked));
-        if worth.is_active() {
-            worth.choose(appraised, bounds, main_items, goes);
-            // An item that stays has the level that it had.
-            levels.iter_mut().zip(appraised.iter()).for_each(|(level, item)| *level = item.warmth.level);
-        }
+        goes.extend(appraised.iter().map(|item| !item.warmth.stays));
+        worth.choose(appraised, bounds, main_items, goes);
         goes
     }
 

@@ -17,6 +17,8 @@ pub(super) struct ColumnQueue(VecDeque<(ColumnId, u64)>);
 #[derive(Clone, Copy)]
 pub(super) struct Next {
     position: usize,
+    /// Birth number of the column.
+    pub(super) birth: u64,
     /// Whether the column goes before its turn because it is sparse.
     pub(super) is_sparse: bool,
 }
@@ -63,7 +65,8 @@ impl ColumnQueue {
         }
         // Every column before `position` may go.
         let sparse = sparse.found();
-        (position > 0).then(|| Next { position: sparse.unwrap_or(0), is_sparse: sparse.is_some() })
+        let next = |nth: usize| Next { position: nth, birth: self.0[nth].1, is_sparse: sparse.is_some() };
+        (position > 0).then(|| next(sparse.unwrap_or(0)))
     }
 
     /// Forgets the columns of which `status_of` says that they are gone.

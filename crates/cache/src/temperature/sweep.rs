@@ -9,11 +9,11 @@
 //!                     +-- warm ---+ a little colder
 //! ```
 //!
-//! This is S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023) on columns, with three
-//! changes that the measurements on traces asked for. One read is enough to leave the probation. The ghost also
-//! remembers what the sweep of the main columns evicts. And the probation's share of the columns is not a constant:
-//! shadows try several shares (see [`Shadows`]). The ghost is asked when an item's probation ends, not when the item is
-//! stored, so that a request stays cheap.
+//! This is S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023) on columns, with changes
+//! that the measurements on traces asked for. One read is enough to leave the probation. The ghost also remembers what
+//! the sweep of the main columns evicts. The ghost is asked when an item's probation ends, not when the item is stored,
+//! so that a request stays cheap. And none of the rules is fixed: shadows try several [`Arm`]s, and the sweep follows
+//! the one that misses least (see [`Shadows`]).
 //!
 //! The ranking above says how many bytes of a column go. Which items go depends on what they are worth, too: see
 //! [`Appraisal`].
@@ -27,10 +27,12 @@ use super::policy::{Judged, Queue, Residents, Temperature, TemperatureStats, Ver
 use crate::ranking::Candidate;
 use larder_allocation::{ColumnBounds, WorthOptions};
 use larder_memory::ColumnId;
-use larder_temperature::{Digest, Ghost, Hitmap, Reference, Shadows};
+use larder_temperature::{Arm, Digest, Ghost, Hitmap, Reference, Round, Shadows};
 
-/// Shares of the columns that the probation may have. The first one is S3-FIFO's.
-const SHARES: [f64; 3] = [0.1, 0.4, 0.8];
+/// The arms with a hitmap. Its zones are not counts of reads since an item came, so only the share varies.
+const ARMS_BY_HITMAP: [Arm; 3] = [Arm::of_share(0.1), Arm::of_share(0.4), Arm::of_share(0.8)];
+/// The main columns may have so much more of all columns than the main queue of the best shadow has of its items.
+const MAIN_SURPLUS: f64 = 0.1;
 /// The hitmap is aged in steps of so many bytes at least, or as a whole if it is smaller.
 const AGE_BYTES_MIN: u64 = 4 << 10;
 /// Ghost and hitmap are refitted when there are so many times more items, or fewer. They grow by doublings.
@@ -46,6 +48,7 @@ pub struct Sweep {
     probation: ColumnQueue,
     main: ColumnQueue,
     ghost: Ghost,
+    round: Round,
     shadows: Shadows,
     appraisal: Appraisal,
     /// How many items ghost and hitmap were made for; 0 = they were not made yet.
@@ -53,8 +56,9 @@ pub struct Sweep {
     /// Bytes of the hitmap that should have been aged by now and were not.
     age_bytes: u64,
     stats: TemperatureStats,
-    /// Room for one batch. The three vectors are kept for their memory.
+    /// Room for one batch. The four vectors are reused for their memory.
     levels: Vec<u8>,
+    kept: Vec<u8>,
     digests: Vec<Digest>,
     reads: Vec<Reference>,
 }
@@ -62,27 +66,34 @@ pub struct Sweep {
 impl Sweep {
     /// A policy that takes the warmth from the index entries.
     pub fn by_entry() -> Sweep {
-        Sweep::new(None)
+        Sweep::of(&Arm::ALL)
+    }
+
+    /// Like [`Sweep::by_entry`], with other arms.
+    pub(super) fn of(arms: &[Arm]) -> Sweep {
+        Sweep::new(None, arms)
     }
 
     /// A policy that takes the warmth from a hitmap.
     pub fn by_hitmap(make: HitmapMaker) -> Sweep {
-        Sweep::new(Some(make))
+        Sweep::new(Some(make), &ARMS_BY_HITMAP)
     }
 
-    fn new(make: Option<HitmapMaker>) -> Sweep {
+    fn new(make: Option<HitmapMaker>, arms: &[Arm]) -> Sweep {
         Sweep {
             make,
             hitmap: None,
             probation: ColumnQueue::default(),
             main: ColumnQueue::default(),
             ghost: Ghost::for_entries(1),
-            shadows: Shadows::new(&SHARES),
+            round: Round::default(),
+            shadows: Shadows::new(arms),
             appraisal: Appraisal::default(),
             fitted_items: 0,
             age_bytes: 0,
             stats: TemperatureStats::default(),
             levels: Vec::new(),
+            kept: Vec::new(),
             digests: Vec::new(),
             reads: Vec::new(),
         }
@@ -105,6 +116,46 @@ impl Sweep {
     /// Whether ghost and hitmap were made for too few items, or for far too many.
     fn must_refit(&self, items: u64) -> bool {
         items >= self.fitted_items * REFIT_MORE || items < self.fitted_items / REFIT_FEWER
+    }
+
+    /// Whether probation has more columns than it should.
+    ///
+    /// What the main columns hold may come from another arm, and have no place under the present one. The shadow of the
+    /// present arm has always followed it. So the main columns may have at most a little more than they have there. With
+    /// a hitmap there is no such limit, because shadows do not model the errors of its zones, which promote items.
+    fn is_over(&self) -> bool {
+        let probation = if self.make.is_none() { self.shadows.probation() } else { 0.0 };
+        let share = self.shadows.best().share.max(probation - MAIN_SURPLUS);
+        self.probation.len() as f64 > share * self.columns() as f64
+    }
+
+    /// Sets the level of items whose probation ends to 0 where they go, and to 1 at least where they stay. Sets the
+    /// warmth that they keep.
+    fn admit(&mut self, items: &[Judged]) {
+        let arm = *self.shadows.best();
+        let is_full = arm.fills(self.main.len(), self.columns());
+        let age_max = arm.age_max(is_full, &self.ghost, &self.round);
+        for (level, item) in self.levels.iter_mut().zip(items) {
+            let stays = arm.promote(item.hash, *level, &mut self.ghost, age_max);
+            self.stats.ghost_hits += u64::from(stays.is_some() && *level < arm.reads);
+            *level = if stays.is_some() { (*level).max(1) } else { 0 };
+            self.kept.push(if self.make.is_none() { stays.unwrap_or(0) } else { 0 });
+        }
+    }
+
+    /// Sets the warmth that items of a main column keep. Those of level 0 go.
+    fn cool(&mut self, items: &[Judged]) {
+        self.age(items.len());
+        self.round.advance(self.main.len(), &self.ghost);
+        let arm = self.shadows.best();
+        match self.make {
+            None => {
+                let cooled =
+                    |(level, item): (&u8, &Judged)| arm.cool(item.hash, *level, &self.round).unwrap_or(0);
+                self.kept.extend(self.levels.iter().zip(items).map(cooled));
+            }
+            Some(_) => self.kept.resize(items.len(), 0),
+        }
     }
 
     /// Ages the hitmap by as much of it as was judged of the main columns: while the sweep goes round once, each key's
@@ -135,14 +186,14 @@ impl Temperature for Sweep {
     fn victim(&mut self, status_of: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<ColumnId> {
         let probation = self.probation.next(status_of);
         let main = self.main.next(status_of);
-        let columns = (self.probation.len() + self.main.len()) as f64;
-        let is_over = self.probation.len() as f64 > self.shadows.best() * columns;
+        let is_over = self.is_over();
         // A sparse column is cheap in either queue. Otherwise the queue that has more than its share gives.
         let from_probation = match (probation, main) {
             (Some(_), None) => true,
             (None, Some(_)) => false,
             (None, None) => return None,
             (Some(one), Some(other)) if one.is_sparse != other.is_sparse => one.is_sparse,
+            (Some(one), Some(other)) if self.shadows.best().in_order => one.birth < other.birth,
             (Some(_), Some(_)) => is_over,
         };
         if from_probation { self.probation.take(probation?) } else { self.main.take(main?) }
@@ -157,29 +208,21 @@ impl Temperature for Sweep {
 
     fn judge(&mut self, queue: Queue, items: &[Judged], bounds: ColumnBounds, verdicts: &mut Vec<Verdict>) {
         self.look_up(items);
-        if queue == Queue::Main {
-            self.age(items.len());
-        }
         items.iter().for_each(|item| self.ghost.prefetch(item.hash));
-        let Sweep { levels, ghost, appraisal, .. } = self;
-        appraisal.begin(queue);
-        for (level, item) in levels.iter_mut().zip(items) {
-            let has_returned = queue == Queue::Probation && *level == 0 && ghost.take(item.hash);
-            if has_returned {
-                *level = 1;
-                self.stats.ghost_hits += 1;
-            }
-            appraisal.add(item, *level, has_returned);
+        self.appraisal.begin(queue, items, &self.levels);
+        self.kept.clear();
+        match queue {
+            Queue::Probation => self.admit(items),
+            Queue::Main => self.cool(items),
         }
         let main_items = self.fitted_items * self.main.len() as u64 / self.columns().max(1) as u64;
         let goes = self.appraisal.decide(&mut self.levels, items, bounds, main_items);
-        for ((&level, item), &goes) in self.levels.iter().zip(items).zip(goes) {
+        for ((&goes, &warmth), item) in goes.iter().zip(&self.kept).zip(items) {
             if goes {
                 self.ghost.push(item.hash);
                 verdicts.push(Verdict::Evict);
             } else {
-                let cools = queue == Queue::Main && self.make.is_none();
-                verdicts.push(Verdict::Keep { warmth: if cools { level.saturating_sub(1) } else { 0 } });
+                verdicts.push(Verdict::Keep { warmth });
             }
         }
         let evicted = goes.iter().filter(|goes| **goes).count() as u64;
@@ -249,7 +292,7 @@ impl Temperature for Sweep {
     fn stats(&self) -> TemperatureStats {
         TemperatureStats {
             place: self.hitmap.as_ref().map(|hitmap| hitmap.processor()).unwrap_or_default(),
-            probation_share: self.shadows.best(),
+            probation_share: self.shadows.best().share,
             probation_columns: self.probation.len() as u64,
             main_columns: self.main.len() as u64,
             bytes: self.bytes_for(0),

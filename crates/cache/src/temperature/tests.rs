@@ -6,7 +6,7 @@ use crate::ranking::{Candidate, ColumnStatus};
 use larder_allocation::{ColumnBounds, Subclass};
 use larder_item::KeyHash;
 use larder_memory::ColumnId;
-use larder_temperature::{Digest, Reference};
+use larder_temperature::{Arm, Cooling, Digest, Reference};
 use proptest::prelude::*;
 
 /// Every column may go, and all bytes in it are live.
@@ -98,6 +98,61 @@ fn the_probation_gives_when_it_has_more_than_its_share() {
     let order: Vec<u32> =
         (0..9).filter_map(|_| sweep.victim(&mut all_ready)).map(|column| column.0).collect();
     assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 10, 11]);
+}
+
+/// A policy of one arm.
+fn sweep_of(arm: Arm) -> Sweep {
+    let mut sweep = Sweep::of(&[arm]);
+    sweep.fit(1000);
+    sweep
+}
+
+#[test]
+fn an_arm_that_takes_columns_in_order_takes_the_oldest_of_either_queue() {
+    let mut sweep = sweep_of(Arm { in_order: true, ..Arm::of_share(1.0) });
+    for (column, birth, queue) in [
+        (1, 3, Queue::Probation),
+        (2, 4, Queue::Main),
+        (3, 5, Queue::Probation),
+        (4, 6, Queue::Probation),
+        (5, 1, Queue::Main),
+    ] {
+        sweep.sealed(ColumnId(column), birth, queue);
+    }
+    let order: Vec<u32> = (0..5).filter_map(|_| sweep.victim(&mut all_ready)).map(|id| id.0).collect();
+    assert_eq!(order, [1, 2, 5, 3, 4]);
+}
+
+#[test]
+fn the_main_columns_give_if_they_have_more_than_the_best_shadow_keeps() {
+    let mut sweep = sweep_of(Arm::of_share(0.1));
+    for n in 0..40 {
+        let queue = if n < 10 { Queue::Probation } else { Queue::Main };
+        sweep.sealed(ColumnId(n), u64::from(n), queue);
+    }
+    // Keys that come once: the shadow has nothing to keep, and is all probation. One in ten columns may be more.
+    let once: Vec<Reference> = (0..3000).map(|n| Reference::store(Digest::of(item(n, 0).hash))).collect();
+    sweep.refer(&once, &mut Empty);
+    let gone: Vec<u32> = (0..30).filter_map(|_| sweep.victim(&mut all_ready)).map(|id| id.0).collect();
+    // 10 of 11 columns are more than 0.9, and 9 of 10 are not.
+    let expected: Vec<u32> = (10..39).chain([0]).collect();
+    assert_eq!(gone, expected);
+}
+
+#[test]
+fn an_arm_says_how_many_reads_end_probation_and_how_warm_an_item_stays() {
+    let arm = Arm { reads: 2, keeps_reads: true, cooling: Cooling::Slow, ..Arm::of_share(0.1) };
+    let mut sweep = sweep_of(arm);
+    let items = [item(1, 1), item(2, 2), item(3, 3)];
+    let stay = [Verdict::Evict, Verdict::Keep { warmth: 1 }, Verdict::Keep { warmth: 2 }];
+    assert_eq!(verdicts(&mut sweep, Queue::Probation, &items), stay);
+    // The ghost knows the first one by now.
+    assert_eq!(verdicts(&mut sweep, Queue::Probation, &items[..1]), [KEEP]);
+    assert_eq!(sweep.stats().ghost_hits, 1);
+    let hot: Vec<Judged> = (0..1000).map(|n| item(n, 3)).collect();
+    let still_hot = |verdict: &&Verdict| **verdict == Verdict::Keep { warmth: 3 };
+    let spared = verdicts(&mut sweep, Queue::Main, &hot).iter().filter(still_hot).count();
+    assert!((400..600).contains(&spared), "{spared}");
 }
 
 #[test]
