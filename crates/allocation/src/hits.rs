@@ -173,7 +173,7 @@ mod tests {
     fn old_observations_fade_when_windows_end() {
         let mut hits = ExpectedHits::new();
         (0..1000).for_each(|_| hits.observe(cold(50), 2.0));
-        (0..40).for_each(|_| hits.end_window());
+        (0..60).for_each(|_| hits.end_window());
         assert!((hits.of(cold(50)) - PRIOR_COLD).abs() < 0.01, "{}", hits.of(cold(50)));
     }
 

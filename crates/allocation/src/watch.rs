@@ -9,8 +9,11 @@ use crate::hits::Class;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Most keys that are watched at the same time.
-const WATCHED_MAX: usize = 3584;
+/// Most keys that are watched at the same time. The sample has fewer items in the cache.
+const WATCHED_MAX: usize = 3072;
+/// Most dropped items that are watched at the same time. While there are so many, those that are dropped are not
+/// watched. To end older watches early instead would count too few hits.
+const DROPPED_MAX: usize = 1024;
 
 /// What was decided about an item, and how it went on.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -63,6 +66,8 @@ pub(crate) struct Watch {
     /// Digests in the order in which their watches began, each with its begin. A watch that began anew has more than
     /// one place; only the last counts.
     order: VecDeque<(u32, u32)>,
+    /// How many of the keys are those of dropped items.
+    dropped: usize,
 }
 
 impl Watch {
@@ -82,12 +87,23 @@ impl Watch {
         match self.keys.get(&digest) {
             None => Meeting::New,
             Some(entry) if !entry.watched.kept && now.wrapping_sub(entry.began) < round => Meeting::GoesOn,
-            Some(_) => Meeting::Ended(self.keys.remove(&digest).expect("the key was just found").watched),
+            Some(_) => self.end(digest).map_or(Meeting::New, Meeting::Ended),
         }
     }
 
-    /// Begins the watch of a key.
+    /// Ends the watch of a key.
+    fn end(&mut self, digest: u32) -> Option<Watched> {
+        let ended = self.keys.remove(&digest)?.watched;
+        self.dropped -= usize::from(!ended.kept);
+        Some(ended)
+    }
+
+    /// Begins the watch of a key that is not watched.
     pub(crate) fn begin(&mut self, digest: u32, now: u32, watched: Watched) {
+        if !watched.kept && self.dropped >= DROPPED_MAX {
+            return;
+        }
+        self.dropped += usize::from(!watched.kept);
         self.keys.insert(digest, Entry { watched, began: now });
         self.order.push_back((digest, now));
     }
@@ -102,13 +118,10 @@ impl Watch {
             if entry.is_some() && !is_crowded && now.wrapping_sub(began) < rounds * round {
                 return None;
             }
-            let ended = entry.map(|entry| entry.watched);
+            let is_watched = entry.is_some();
             self.order.pop_front();
-            if let Some(ended) = ended {
-                self.keys.remove(&digest);
-                if !ended.kept {
-                    return Some(ended);
-                }
+            if is_watched && let Some(ended) = self.end(digest).filter(|ended| !ended.kept && !is_crowded) {
+                return Some(ended);
             }
         }
         None
@@ -191,6 +204,7 @@ mod tests {
             while watch.next_ended(n, 1 << 30).is_some() {}
         }
         assert!(watch.keys.len() <= WATCHED_MAX && watch.order.len() <= 2 * WATCHED_MAX);
+        assert_eq!(watch.keys.values().filter(|entry| !entry.watched.kept).count(), watch.dropped);
         assert!(watch.bytes() < 160 << 10, "{}", watch.bytes());
     }
 }
