@@ -9,6 +9,7 @@
 //! Columns get what the others leave. As the index grows, the share of the columns shrinks by whole slabs, and the
 //! keeper empties slabs to give them back. Once the index has had its share, it stops growing.
 
+use larder_memory::Column;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,7 +25,7 @@ pub(crate) const LIMIT_BYTES_MIN: u64 = 8 << 20;
 /// What connection buffers get at least for each worker, in bytes, if that is not more than a quarter of the limit.
 pub const WORKER_BUFFERS_BYTES: u64 = 256 << 10;
 /// Memory's bookkeeping for one column, in bytes (see `larder_memory::Column`).
-const COLUMN_META_BYTES: u64 = 64;
+const COLUMN_META_BYTES: u64 = size_of::<Column>() as u64;
 
 /// The shares of one limit, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The cache that all threads share: the facade over its parts.
 
 use crate::clock::Clock;
+use crate::column_bytes::ColumnBytes;
 use crate::counters::Totals;
 use crate::demoter::{Demoter, Levels};
 use crate::item_store::{FlashNeeds, ItemStore};
@@ -234,6 +235,11 @@ impl Cache {
             bookkeeping_bytes: budget.bookkeeping_bytes,
             temperature_bytes: self.store.limits.temperature_bytes(),
         }
+    }
+
+    /// Bytes of records in columns, by what has become of them: live, expired, flushed, dead.
+    pub fn column_bytes_held(&self) -> ColumnBytes {
+        ColumnBytes::of(&self.store)
     }
 
     /// Seconds since the last use of the item that was evicted last; 0 before the first eviction.

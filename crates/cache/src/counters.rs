@@ -117,9 +117,9 @@ counters! {
     /// Sum over all evicted items of the seconds since their last use; divided by evictions, the mean idle time at
     /// eviction.
     evicted_idle_s,
-    /// Items dropped by the pass because they had expired.
+    /// Items whose memory was taken back because they had expired or were flushed.
     reclaimed,
-    /// Expired items that were never read.
+    /// Items whose memory was taken back because they had expired, and that were never read.
     expired_unfetched,
     /// Items the pass moved to another column, because they were warm or their column was sparse.
     moved,

@@ -10,7 +10,7 @@ use crate::options::{CacheError, CacheOptions};
 use crate::padded::CachePadded;
 use crate::worth::WorthSetting;
 use larder_index::{BUCKETS_LOG2_MAX, HoldsKey, Index, IndexOptions};
-use larder_item::{CAS_DELTA_BITS, Expiry, KeyHash, KeyHasher, Location, State};
+use larder_item::{CAS_DELTA_BITS, Expiry, KeyHash, KeyHasher, Location, State, ValueLayout};
 use larder_memory::{
     ColumnId, ColumnState, Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted, RESERVE_BYTES_MAX,
     Value,
@@ -65,6 +65,8 @@ pub(crate) struct ItemStore {
     last_birth: AtomicU64,
     /// Seconds since the last use of the item that was evicted last.
     evicted_idle_s: CachePadded<AtomicU32>,
+    /// Bytes in sealed columns that have expired or were flushed, as the keeper last knew.
+    over_bytes: CachePadded<AtomicU64>,
     /// How many free columns, one slab's worth, are mapped and filled with zeros ahead of need.
     columns_ahead: usize,
     /// How many free columns are held ready under the first limit.
@@ -128,6 +130,7 @@ impl ItemStore {
             flush_floor: CachePadded(AtomicU64::new(0)),
             last_birth: AtomicU64::new(0),
             evicted_idle_s: CachePadded(AtomicU32::new(0)),
+            over_bytes: CachePadded(AtomicU64::new(0)),
             columns_ahead: geometry.columns_per_slab as usize,
             free_columns_wanted,
             memory,
@@ -169,7 +172,7 @@ impl ItemStore {
         totals
     }
 
-    /// Bytes of all live items.
+    /// Bytes of all items that have an entry, those that have expired or were flushed included.
     pub(crate) fn live_bytes(&self) -> u64 {
         let (mut stored, mut died) = (0u64, 0u64);
         for block in &self.counters {
@@ -179,10 +182,30 @@ impl ItemStore {
         stored.saturating_sub(died)
     }
 
+    /// Bytes in sealed columns that have expired or were flushed, as the keeper last knew: about a second ago.
+    pub(crate) fn over_bytes(&self) -> u64 {
+        self.over_bytes.0.load(Ordering::Relaxed)
+    }
+
+    /// The keeper knows anew how many bytes have expired or were flushed.
+    pub(crate) fn set_over_bytes(&self, bytes: u64) {
+        self.over_bytes.0.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of all items that can be served, as far as the keeper knows.
+    pub(crate) fn servable_bytes(&self) -> u64 {
+        self.live_bytes().saturating_sub(self.over_bytes())
+    }
+
     /// Bytes of columns that hold records, live or dead.
     pub(crate) fn used_bytes(&self) -> u64 {
         let idle = (self.memory.free_columns() + self.memory.retired_columns()) as u64;
         self.memory.mapped_bytes().saturating_sub(idle * self.column_bytes())
+    }
+
+    /// How many columns there may be under the present limit.
+    pub(crate) fn columns_max(&self) -> u64 {
+        self.memory.limit_bytes() / self.column_bytes()
     }
 
     /// Bytes of one column.
@@ -331,42 +354,51 @@ impl ItemStore {
     /// Counts the bytes of the item at `at` as dead. The caller has removed or replaced the item's entry.
     pub(crate) fn died(&self, guard: &Guard<'_>, at: Location, counters: &Counters) {
         let mut bytes = 0;
-        self.each_record(guard, at, |at, record_bytes| {
-            guard.item(at).mark_dead();
-            self.record_died(at, record_bytes);
-            bytes += u64::from(record_bytes);
-        });
+        self.each_record(guard, at, |record| bytes += u64::from(record.die()));
         counters.bytes_died.add(bytes);
     }
 
-    /// Counts `bytes` of the one record at `at` as dead in its column.
-    pub(crate) fn record_died(&self, at: Location, bytes: u32) {
-        self.memory.column(self.memory.column_of(at)).died(bytes);
+    /// Changes the expiry of an item in place, and that of its chunks. Returns false if its record has no word for it.
+    /// The caller holds the writer bit of the item's bucket, or the item was not published yet.
+    pub(crate) fn set_expiry(&self, guard: &Guard<'_>, at: Location, expiry: Expiry) -> bool {
+        let mut is_set = true;
+        self.each_record(guard, at, |record| is_set &= record.set_expiry(expiry));
+        is_set
     }
 
     /// Bytes that the item at `at` takes, its chunks included.
     #[inline]
     pub(crate) fn bytes_of(&self, guard: &Guard<'_>, at: Location) -> u64 {
         let mut bytes = 0;
-        self.each_record(guard, at, |_, record_bytes| bytes += u64::from(record_bytes));
+        self.each_record(guard, at, |record| bytes += u64::from(record.bytes()));
         bytes
     }
 
-    /// Calls `f` with location and bytes of the item's own record and of each of its chunks.
+    /// Calls `f` with the item's own record and with that of each of its chunks.
     #[inline]
-    fn each_record(&self, guard: &Guard<'_>, at: Location, mut f: impl FnMut(Location, u32)) {
+    fn each_record(&self, guard: &Guard<'_>, at: Location, mut f: impl FnMut(&Item<'_>)) {
         let item = guard.item(at);
-        f(at, item.bytes());
+        f(&item);
         let mut next = first_chunk(&item);
         while let Some(at) = next {
-            let chunk = guard.chunk(at);
-            f(at, chunk.held_bytes());
-            next = chunk.next;
+            f(&guard.item(at));
+            next = guard.chunk(at).next;
+        }
+    }
+
+    /// Counts an item that the pass or a full bucket removes: as evicted if it is live, else as reclaimed.
+    pub(crate) fn count_removal(&self, item: &Item<'_>, life: Life, warmth: u8, counters: &Counters) {
+        if life == Life::Live {
+            return self.count_eviction(item, warmth, counters);
+        }
+        counters.reclaimed.add(1);
+        if life == Life::Expired && !item.state().has(State::FETCHED) {
+            counters.expired_unfetched.add(1);
         }
     }
 
     /// Counts an item that is evicted, by the state it was last in.
-    pub(crate) fn count_eviction(&self, item: &Item<'_>, warmth: u8, counters: &Counters) {
+    fn count_eviction(&self, item: &Item<'_>, warmth: u8, counters: &Counters) {
         let idle_s = item.state().idle_s(self.clock.now_s());
         self.evicted_idle_s.0.store(idle_s, Ordering::Relaxed);
         counters.evictions.add(1);
@@ -460,9 +492,13 @@ fn first_cas(floor: u64, clock: &Clock) -> u64 {
 /// The first chunk of an item whose value is a chain of chunks.
 #[inline]
 pub(crate) fn first_chunk(item: &Item<'_>) -> Option<Location> {
-    match item.value() {
-        Value::Chunked { first, .. } => Some(first),
-        Value::Whole(_) => None,
+    // The layout is one look at the header, and the value is not.
+    match item.value_layout() {
+        ValueLayout::Chunked => match item.value() {
+            Value::Chunked { first, .. } => Some(first),
+            Value::Whole(_) => None,
+        },
+        _ => None,
     }
 }
 

@@ -16,7 +16,7 @@ use larder_memory::ColumnId;
 pub struct ColumnStatus {
     /// The column.
     pub column: ColumnId,
-    /// Bytes of items in it that can still be found.
+    /// Bytes of items in it that can be served: neither dead nor, as far as its histogram knows, expired, nor flushed.
     pub live_bytes: u64,
     /// Bytes that a column holds when it is full.
     pub column_bytes: u64,
@@ -41,6 +41,9 @@ pub(crate) struct Sparse(u64);
 impl Sparse {
     /// The column has no live item. Taking it is worth a look even where a write is about to be refused.
     pub(crate) const EMPTY: Sparse = Sparse(0);
+    /// Less than an eighth is live, and the rest has expired or was flushed: the column is emptied although nobody
+    /// needs it yet, a few at a time.
+    pub(crate) const WITHOUT_NEED: Sparse = Sparse(1);
     /// Less than an eighth is live: the column is emptied before fresh memory is taken from the machine. If every item
     /// is as likely to be overwritten as any other, the columns in use come to 2.4 times the live bytes.
     pub(crate) const BEFORE_FRESH_MEMORY: Sparse = Sparse(1);

@@ -1,5 +1,9 @@
-//! The bookkeeping of a column, kept outside the column: one cache line per column.
+//! The bookkeeping of a column, kept outside the column: two cache lines per column. The second one is a histogram of
+//! when the live bytes of the column expire.
 
+use crate::expiring::{Expiring, Lifetimes, Scale};
+use crate::shim;
+use larder_item::Expiry;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// The number of a column: its position in the arena, counted in columns.
@@ -55,9 +59,17 @@ pub struct Column {
     /// The group whose items the column holds. Zero at birth.
     pub group: AtomicU16,
     state: AtomicU8,
+    /// Which lifetimes `expiring` distinguishes: a [`Lifetimes`].
+    lifetimes: AtomicU8,
+    /// Log2 of the bytes that `expiring` counts as one.
+    unit_log2: AtomicU8,
+    /// The latest expiry in the last bucket of `expiring`, on the server's clock.
+    latest_s: shim::AtomicU32,
+    expiring: Expiring,
 }
 
-const _: () = assert!(size_of::<Column>() == 64);
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Column>() == 128 && std::mem::offset_of!(Column, expiring) == 64);
 
 impl Column {
     /// What the column is used for at the moment.
@@ -93,11 +105,47 @@ impl Column {
         self.placed_bytes.load(Ordering::Relaxed)
     }
 
-    /// Reports that a record of this column was replaced, deleted or moved away. `bytes` is its `Item::bytes()` or
-    /// `Chunk::held_bytes()`. Each record is reported exactly once.
+    /// Bytes of live records and values that have expired at `now_s`, on the server's clock. The number may be too low,
+    /// because an expiry is known by its bucket only ([`Lifetimes`]), and is never too high.
+    pub fn expired_bytes(&self, now_s: u32) -> u32 {
+        self.expiring.expired_bytes(self.scale(), &self.latest_s, now_s).min(self.live_bytes())
+    }
+
+    /// Which lifetimes [`Column::expired_bytes`] distinguishes.
+    pub fn lifetimes(&self) -> Lifetimes {
+        Lifetimes::from_u8(self.lifetimes.load(Ordering::Relaxed))
+    }
+
+    /// Reports that a record of this column was replaced, deleted or moved away. `bytes` and `expiry` are those of its
+    /// `Item`. Each record is reported exactly once, after its last change of expiry.
     #[inline]
-    pub fn died(&self, bytes: u32) {
+    pub fn died(&self, bytes: u32, expiry: Expiry) {
+        self.expires_no_more(expiry, bytes);
         self.dead_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts `bytes` of a record that expires at `expiry`.
+    #[inline]
+    pub(crate) fn expires(&self, expiry: Expiry, bytes: u32) {
+        if expiry != Expiry::NEVER {
+            self.expiring.add(self.scale(), &self.latest_s, expiry, bytes);
+        }
+    }
+
+    /// Counts `bytes` of a record that expires at `expiry` no longer.
+    #[inline]
+    pub(crate) fn expires_no_more(&self, expiry: Expiry, bytes: u32) {
+        if expiry != Expiry::NEVER {
+            self.expiring.remove(self.scale(), expiry, bytes);
+        }
+    }
+
+    fn scale(&self) -> Scale {
+        Scale {
+            opened_s: self.opened_s(),
+            lifetimes: self.lifetimes(),
+            unit_log2: self.unit_log2.load(Ordering::Relaxed),
+        }
     }
 
     /// Where the key rows end, in bytes from the start of the column. 0 until the column is sealed.
@@ -157,7 +205,7 @@ impl Column {
     }
 
     /// Begins a new use of the column, which the caller holds alone.
-    pub(crate) fn open(&self, birth: u64, cas_base: u64, now_s: u32) {
+    pub(crate) fn open(&self, birth: u64, cas_base: u64, now_s: u32, unit_log2: u8) {
         self.birth.store(birth, Ordering::Relaxed);
         self.cas_base.store(cas_base, Ordering::Relaxed);
         for word in [&self.placed_bytes, &self.dead_bytes, &self.keys_end] {
@@ -166,7 +214,16 @@ impl Column {
         self.opened_s.store(now_s, Ordering::Relaxed);
         self.sealed_s.store(now_s, Ordering::Relaxed);
         self.group.store(0, Ordering::Relaxed);
+        self.unit_log2.store(unit_log2, Ordering::Relaxed);
+        self.set_lifetimes(Lifetimes::ANY);
+        self.latest_s.store(0, Ordering::Relaxed);
+        self.expiring.clear();
         self.set_state(ColumnState::Open);
+    }
+
+    /// Says which lifetimes the histogram distinguishes, before anything is counted in it.
+    pub(crate) fn set_lifetimes(&self, lifetimes: Lifetimes) {
+        self.lifetimes.store(lifetimes.to_u8(), Ordering::Relaxed);
     }
 
     #[inline]

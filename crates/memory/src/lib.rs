@@ -25,7 +25,13 @@ mod arena;
 #[cfg(not(any(miri, loom)))]
 mod coloured;
 mod column;
+#[cfg(not(any(miri, loom)))]
+mod column_table;
+#[cfg(any(miri, loom))]
+#[path = "column_table_heap.rs"]
+mod column_table;
 mod epochs;
+mod expiring;
 mod machine;
 mod memory;
 mod options;
@@ -34,6 +40,7 @@ mod prefetch;
 mod shim;
 
 pub use column::{Column, ColumnId, ColumnState, SlabId};
+pub use expiring::Lifetimes;
 pub use memory::chunk::Chunk;
 pub use memory::guard::{Guard, Record, Records};
 pub use memory::item::{Item, LAST_ACCESS_STALE_S, Value};

@@ -8,6 +8,7 @@
 
 use crate::arena::Arena;
 use crate::column::{Column, ColumnId, ColumnState, SlabId};
+use crate::column_table::ColumnTable;
 use crate::epochs::Epochs;
 use crate::machine;
 use crate::options::{
@@ -45,7 +46,7 @@ struct Inner {
     arena_bytes: u64,
     column_shift: u32,
     geometry: Geometry,
-    columns: Box<[Column]>,
+    columns: ColumnTable,
     epochs: Epochs,
     pool: Mutex<Pool>,
     retired: Mutex<Vec<Retired>>,
@@ -112,9 +113,7 @@ impl Memory {
         let limit_slabs = slabs_in(options.limit_bytes);
         let column_bytes = geometry.column_bytes as usize;
         let arena = Arena::reserve(slabs, limit_slabs, options.pages, column_bytes)?;
-        // SAFETY: a column consists of atomic integers only, for which zero is a value. State 0 is Absent.
-        let columns =
-            unsafe { Box::<[Column]>::new_zeroed_slice(geometry.columns_max as usize).assume_init() };
+        let columns = ColumnTable::new(geometry.columns_max as usize)?;
         let inner = Inner {
             arena,
             arena_bytes: u64::from(slabs) * SLAB_BYTES as u64,

@@ -1,16 +1,16 @@
-//! The synchronisation primitives of [`crate::epochs`]: those of the standard library, or loom's under `--cfg
-//! loom`.
+//! The synchronisation primitives of [`crate::epochs`] and [`crate::expiring`]: those of the standard library, or
+//! loom's under `--cfg loom`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Arc, Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering, fence},
+    atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence},
 };
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc, Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering, fence},
+    atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence},
 };
 
 /// Locks `mutex`, even if an earlier holder panicked: every critical section of this crate leaves its data

@@ -109,8 +109,9 @@ impl Metrics {
         }
     }
 
-    fn memory(&self, io: &IoSnapshot) -> [Family; 3] {
+    fn memory(&self, io: &IoSnapshot) -> [Family; 4] {
         let used = self.cache.memory_use();
+        let records = self.cache.column_bytes_held();
         let dead = used.columns_bytes.saturating_sub(used.free_columns_bytes + used.items_bytes);
         [
             Family::labelled(
@@ -140,6 +141,21 @@ impl Metrics {
                 "Bytes of memory that are mapped for columns of items now, free columns included.",
                 "bytes",
                 used.columns_bytes,
+            ),
+            Family::labelled(
+                "memory_records",
+                "Bytes of records in columns now, by what has become of their items. Live ones can be served. Dead \
+                 ones were replaced, deleted or moved. Expired, flushed and dead bytes take memory until their \
+                 column is emptied.",
+                Kind::Gauge,
+                "bytes",
+                "state",
+                [
+                    count("live", records.live),
+                    count("expired", records.expired),
+                    count("flushed", records.flushed),
+                    count("dead", records.dead),
+                ],
             ),
         ]
     }

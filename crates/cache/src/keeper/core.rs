@@ -51,6 +51,7 @@ impl Keeper {
     /// Reclaims one column. Returns whether it did.
     pub(super) fn reclaim(&mut self, levels: Levels<'_>, need: Need, slice: &mut TimeSlice) -> bool {
         self.selector.learn_sealed(levels.store, &self.sealed);
+        self.selector.look_for_expired(levels.store);
         let mut search = Search::new(need);
         while !search.is_over() {
             if self.reclaim_next(levels, &mut search, slice) == Some(Emptied::Yes) {
@@ -95,6 +96,12 @@ impl Keeper {
                 !matches!(levels.store.memory.column(column).state(), ColumnState::Open | ColumnState::Sealed)
             }
         }
+    }
+
+    /// Looks at some more columns for what has expired, if it is time to.
+    pub(super) fn look_for_expired(&mut self, store: &ItemStore) {
+        self.pass.seal_old(store, &mut self.selector);
+        self.selector.look_for_expired(store);
     }
 
     /// Tells the policy of the columns that were sealed since it was last told.

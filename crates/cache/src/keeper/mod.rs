@@ -6,12 +6,14 @@
 //!   the keeper, tell it of sealed columns, leave references for it, and help it when they find no free column.
 //! * [`Round`] (`round.rs`) is one round of the keeper's work. It takes the lock for one column at a time, so that a
 //!   writer that waits for room can help in between.
-//! * `pass.rs` empties one column; `time_slice.rs` says when other threads have their turn.
+//! * `pass.rs` empties one column; `survivors.rs` has the columns that it moves items to; `time_slice.rs` says when
+//!   other threads have their turn.
 
 mod core;
 mod handle;
 mod pass;
 mod round;
+mod survivors;
 mod time_slice;
 
 pub(crate) use handle::KeeperHandle;

@@ -8,6 +8,7 @@
 //! there is nothing to do. After the pass nothing in the column can be found, and the column is reused once every
 //! worker has passed a quiescent point.
 
+use super::survivors::Survivors;
 use super::time_slice::TimeSlice;
 use crate::counters::Counters;
 use crate::demoter::{Leaving, Levels, SentParts};
@@ -29,8 +30,7 @@ const RECORDS_PER_LOOK: usize = 8;
 /// What every pass needs.
 pub(super) struct Pass {
     reader: Reader,
-    /// The columns that kept items are moved to: for the probation, and for the main queue.
-    survivors: [Option<OpenColumn>; 2],
+    survivors: Survivors,
     patience: Patience,
     /// Records of the present column. The three vectors are kept for their memory.
     met: Vec<Met>,
@@ -63,7 +63,7 @@ impl Pass {
         reader.offline();
         Pass {
             reader,
-            survivors: [None, None],
+            survivors: Survivors::default(),
             patience: Patience::default(),
             met: Vec::new(),
             judged: Vec::new(),
@@ -81,9 +81,12 @@ impl Pass {
 
     /// Seals a column that is being filled with survivors, so that it can be reclaimed as others are.
     pub(super) fn stop_filling(&mut self, column: ColumnId) {
-        for open in &mut self.survivors {
-            *open = open.take().filter(|open| open.id() != column);
-        }
+        self.survivors.stop_filling(column);
+    }
+
+    /// Seals columns of survivors that expire, if they were opened long ago.
+    pub(super) fn seal_old(&mut self, store: &ItemStore, selector: &mut Selector) {
+        self.survivors.seal_old(store, |column| selector.sealed(store, column));
     }
 
     /// Empties a column, and retires it if nothing has to stay in it.
@@ -135,9 +138,7 @@ impl Pass {
         }
         // Items that a policy kept go on to the main queue. Items that were only moved stay in their own.
         let queue = if may_evict { Queue::Main } else { queue };
-        let survivors = &mut survivors[usize::from(queue == Queue::Main)];
-        let mut settle =
-            Settle { levels, selector, guard: &guard, column, may_evict, survivors, queue, counters };
+        let mut settle = Settle { levels, selector, guard: &guard, may_evict, survivors, queue, counters };
         for (nth, met) in met.iter().enumerate() {
             if nth % RECORDS_PER_LOOK == 0 {
                 // While a writer will soon have to wait, there is no pause.
@@ -213,11 +214,9 @@ struct Settle<'a, 'g> {
     levels: Levels<'a>,
     selector: &'a mut Selector,
     guard: &'a Guard<'g>,
-    column: ColumnId,
     /// Whether live items may be evicted. Otherwise all of them are moved.
     may_evict: bool,
-    /// The column that kept items are moved to.
-    survivors: &'a mut Option<OpenColumn>,
+    survivors: &'a mut Survivors,
     /// The queue that kept items belong to.
     queue: Queue,
     counters: &'a Counters,
@@ -247,7 +246,9 @@ impl Settle<'_, '_> {
                     self.replace(&mut bucket, &found, new, warmth);
                     return Emptied::Yes;
                 }
-                Some(new) => store.record_died(new, guard.item(new).bytes()),
+                Some(new) => {
+                    guard.item(new).die();
+                }
                 None if life != Life::Live => {}
                 // Columns are on their way back and come as soon as every worker has passed a quiescent point. Warm
                 // items are not evicted just because the pass did not wait for that.
@@ -305,10 +306,8 @@ impl Settle<'_, '_> {
         new_item.copy_state_from(&old_item);
         bucket.replace(found, new, warmth);
         self.counters.moved.add(1);
-        // The column's own count of live bytes must be right, for the column may have to stay because of a later
-        // record.
-        old_item.mark_dead();
-        self.levels.store.memory.column(self.column).died(old_bytes);
+        // The column's own counts must be right, for the column may have to stay because of a later record.
+        old_item.die();
     }
 
     /// Removes an item that is evicted, expired or flushed.
@@ -324,16 +323,7 @@ impl Settle<'_, '_> {
         self.levels.leave(self.guard, &Leaving { hash, at, warmth, parts }, self.counters);
         bucket.remove(found);
         drop(bucket);
-        let item = self.guard.item(at);
-        match life {
-            Life::Live => store.count_eviction(&item, warmth, self.counters),
-            Life::Expired | Life::Flushed => {
-                self.counters.reclaimed.add(1);
-                if life == Life::Expired && !item.state().has(State::FETCHED) {
-                    self.counters.expired_unfetched.add(1);
-                }
-            }
-        }
+        store.count_removal(&self.guard.item(at), life, warmth, self.counters);
         store.died(self.guard, at, self.counters);
     }
 
@@ -341,20 +331,24 @@ impl Settle<'_, '_> {
     fn copy(&mut self, item: &Item<'_>) -> Option<Location> {
         let store = self.levels.store;
         let floor = store.flush_floor();
+        let (open, class) = self.survivors.place_for(store, self.queue, item.expiry());
         loop {
-            if let Some(open) = self.survivors
+            if let Some(open) = open
                 && open.birth() >= floor
                 && let Some(new) = place_copy(open, item)
             {
                 return Some(new);
             }
-            if let Some(full) = self.survivors.take() {
+            if let Some(full) = open.take() {
                 let sealed = full.seal_at(store.clock.now_s());
                 self.selector.sealed(store, sealed);
             }
-            let taken = store.take_any_column()?;
+            let mut taken = store.take_any_column()?;
             set_queue(store, &taken, self.queue);
-            *self.survivors = Some(taken);
+            if let Some(class) = class {
+                taken.expect_lifetimes(class.lifetimes());
+            }
+            *open = Some(taken);
         }
     }
 }

@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 /// The keeper gives references at most one part in so many of its period. Pages it does not get to are dropped in the
 /// queue.
 const REFERENCES_SHARE: u32 = 4;
+/// Expired columns that one round empties although nobody needs them: one in so many of all columns, but so many at
+/// least.
+const EXPIRED_SHARE_OF_ROUND: u32 = 1024;
+const EXPIRED_MIN_OF_ROUND: u32 = 32;
 /// Slabs that may be held up by one of their columns before a round of giving back ends.
 const STUCK_SLABS_MAX: usize = 8;
 /// Rounds without another try, where nothing may be evicted and so many slabs could not be given back.
@@ -45,6 +49,7 @@ impl Round<'_> {
     fn run(mut self) {
         self.fit_policy();
         self.store.memory.recycle();
+        self.reclaim_expired();
         let has_enough = self.reclaim_sparse();
         self.fill_free_columns();
         if !has_enough {
@@ -86,6 +91,22 @@ impl Round<'_> {
             store.limits.set_temperature_bytes(bytes);
             store.share_out();
         }
+    }
+
+    /// Empties columns that are nearly free of live items because they have expired, a few in each round, also while
+    /// there is room.
+    fn reclaim_expired(&mut self) {
+        self.keeper.lock().look_for_expired(self.store);
+        let mut left =
+            (self.store.memory.columns_mapped() / EXPIRED_SHARE_OF_ROUND).max(EXPIRED_MIN_OF_ROUND);
+        let mut search = Search::new(Need::Nothing);
+        while left > 0 && !search.is_over() && self.goes_on() {
+            if self.keeper.lock().reclaim_next(self.levels, &mut search, &mut self.slice).is_none() {
+                break;
+            }
+            left -= 1;
+        }
+        self.store.memory.recycle();
     }
 
     /// Empties sparse columns before fresh memory is taken or anything is evicted: a small set of items that is

@@ -1,7 +1,8 @@
 //! Chains of chunks, which hold large values: filled as the bytes arrive, and read as the socket takes them.
 
+use super::Worker;
+use super::open_columns::Place;
 use super::read::Hit;
-use super::{ColumnUse, Worker};
 use crate::cache::Cache;
 use crate::item_store::first_chunk;
 use crate::transfers::Direction;
@@ -262,7 +263,7 @@ impl Worker {
             }
         }
         let space =
-            self.place_with(ColumnUse::Chunks, |open| open.place_chunk(owner, chain, None, length as u16))?;
+            self.place_with(Place::CHUNKS, |open| open.place_chunk(owner, chain, None, length as u16))?;
         Some((space, wanted - length))
     }
 
@@ -330,8 +331,7 @@ impl Worker {
             let chunk = guard.chunk(at);
             // A published item may have chunks with the same chain number, for example after an append was done over.
             // Without the mark, the pass would take this chunk for one of them.
-            guard.item(at).mark_dead();
-            self.cache.store.record_died(at, chunk.held_bytes());
+            guard.item(at).die();
             next = chunk.next;
         }
     }

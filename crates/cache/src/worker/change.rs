@@ -309,7 +309,7 @@ impl Worker {
                         if item.expiry() == expiry {
                             return Touched::Done;
                         }
-                        if item.set_expiry(expiry) {
+                        if self.cache.store.set_expiry(&guard, at, expiry) {
                             self.changed_in_place(hash, key, &item);
                             return Touched::Done;
                         }

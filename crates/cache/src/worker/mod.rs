@@ -1,8 +1,8 @@
 //! A worker: what one thread needs to serve requests.
 //!
 //! * `read.rs` looks up one key, `batch.rs` many keys whose waits for memory overlap, `list.rs` walks over all items.
-//! * `write.rs` places records and publishes them; `change.rs` is what clients ask for: store, delete, arithmetic,
-//!   touch.
+//! * `open_columns.rs` has the columns that the worker fills. `write.rs` places records and publishes them;
+//!   `change.rs` is what clients ask for: store, delete, arithmetic, touch.
 //! * `chain.rs` fills and reads the chains of chunks of large values; `upload.rs` stores a value that arrives in parts.
 //! * `fetch.rs` looks on flash and brings items back into memory.
 //! * `penalty.rs` notes misses, and writes to records what a miss of their key costs.
@@ -12,6 +12,7 @@ mod chain;
 mod change;
 mod fetch;
 mod list;
+mod open_columns;
 mod penalty;
 mod read;
 mod upload;
@@ -29,8 +30,9 @@ use crate::item_store::Life;
 use crate::references::ReferencePool;
 use larder_flash::{Commit, Fetcher};
 use larder_item::Location;
-use larder_memory::{Item, OpenColumn, Reader};
+use larder_memory::{Item, Reader};
 use larder_temperature::Reference;
+use open_columns::{OpenColumns, Place};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,8 +41,8 @@ use std::time::Instant;
 pub struct Worker {
     cache: Arc<Cache>,
     reader: Reader,
-    /// The columns that the worker fills, one for each [`ColumnUse`].
-    open: [Option<OpenColumn>; 2],
+    /// The columns that the worker fills.
+    open: OpenColumns,
     /// The number of its block of counters.
     number: usize,
     /// How often this worker let go of everything it had looked up.
@@ -61,16 +63,6 @@ pub struct Worker {
     commit: Cell<Option<Commit>>,
 }
 
-/// What a worker fills a column with. Chunks have columns of their own, so that large values that arrive slowly pin no
-/// more columns than they need.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ColumnUse {
-    /// Items, and the owner records of chains of chunks.
-    Records,
-    /// Chunks.
-    Chunks,
-}
-
 impl Cache {
     /// A new worker. Each thread that serves requests takes one.
     ///
@@ -85,7 +77,7 @@ impl Cache {
         });
         Worker {
             reader: self.store.memory.register(),
-            open: [None, None],
+            open: OpenColumns::new(self.store.columns_max(), self.store.workers_max()),
             number,
             quiesced: 0,
             inserts: 0,
@@ -139,21 +131,25 @@ impl Worker {
         self.quiesced
     }
 
-    /// Once a second: lets go of open columns that were flushed, so that the flush can be forgotten, and queues the
-    /// references that were noted so far.
+    /// Once a second: lets go of open columns that were flushed, so that the flush can be forgotten, and of those whose
+    /// class of lifetimes brings nothing any more, and queues the references that were noted so far.
     pub fn tick(&mut self) {
         self.cache.keeper.flush_references(&self.references);
         let floor = self.cache.store.flush_floor();
-        for purpose in [ColumnUse::Records, ColumnUse::Chunks] {
-            if self.open[purpose as usize].as_ref().is_some_and(|open| open.birth() < floor) {
-                self.seal_open(purpose);
+        for place in Place::all() {
+            if self.open.at(place).is_some_and(|open| open.birth() < floor) {
+                self.seal_open(place);
             }
+        }
+        let (columns, workers) = (self.cache.store.columns_max(), self.cache.store.workers_max());
+        for place in self.open.give_up_idle(columns, workers) {
+            self.seal_open(place);
         }
     }
 
     /// Hands an open column to the keeper.
-    fn seal_open(&mut self, purpose: ColumnUse) {
-        if let Some(open) = self.open[purpose as usize].take() {
+    fn seal_open(&mut self, place: Place) {
+        if let Some(open) = self.open.take(place) {
             let sealed = open.seal_at(self.cache.store.clock.now_s());
             self.cache.keeper.sealed(sealed);
         }
@@ -174,7 +170,6 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.seal_open(ColumnUse::Records);
-        self.seal_open(ColumnUse::Chunks);
+        Place::all().for_each(|place| self.seal_open(place));
     }
 }

@@ -4,12 +4,13 @@
 //! bucket does not hold what the write expected, the record is taken back and the write starts over. No lock is held
 //! while room is being made.
 
+use super::Worker;
+use super::open_columns::Place;
 use super::penalty::Origin;
-use super::{ColumnUse, Worker};
 use crate::demoter::{Leaving, SentParts};
 use crate::item_store::{Life, RESERVED_COLUMNS};
 use larder_index::{BucketGuard, WARMTH_MAX};
-use larder_item::{Expiry, KeyHash, Location, State};
+use larder_item::{Expiry, HEADER_BYTES, KeyHash, Location, State};
 use larder_memory::{Guard, Item, NewChunked, NewItem, OpenColumn};
 use larder_temperature::{Digest, Reference};
 use std::time::{Duration, Instant};
@@ -56,15 +57,31 @@ const GROW_EVERY: u32 = 32;
 const SPLITS_AT_ONCE: usize = 16;
 
 impl Worker {
-    /// Places a record in this worker's open column. Takes a new column, or helps the pass, as needed. `None`: there is
-    /// no room and none can be made.
+    /// Places a record in the open column for its lifetime. Takes a new column, or helps the pass, as needed. `None`:
+    /// there is no room and none can be made.
     pub(super) fn place(&mut self, item: &NewItem<'_>) -> Option<Location> {
-        self.place_with(ColumnUse::Records, |open| open.place(item))
+        let place = if item.expiry == Expiry::NEVER { Place::GENERAL } else { self.place_expiring(item) };
+        self.place_with(place, |open| open.place(item))
     }
 
-    /// Places the owner record of a chain of chunks.
+    /// Where an item goes that expires. Takes note of it, so that its class may get a place of its own.
+    fn place_expiring(&mut self, item: &NewItem<'_>) -> Place {
+        let store = &self.cache.store;
+        let now_s = store.clock.now_s();
+        let place = self.open.place_for(item.expiry, now_s);
+        if self.open.is_shared(place) {
+            let bytes = item.key.len() + item.value[0].len() + item.value[1].len() + HEADER_BYTES;
+            self.open.brought(item.expiry, now_s, bytes as u32, store.column_bytes() as u32);
+        }
+        place
+    }
+
+    /// Places the owner record of a chain of chunks. The chunks expire with it from now on.
     pub(super) fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
-        self.place_with(ColumnUse::Records, |open| open.place_chunked(item))
+        let place = self.open.place_for(item.expiry, self.cache.store.clock.now_s());
+        let at = self.place_with(place, |open| open.place_chunked(item))?;
+        self.cache.store.set_expiry(&self.reader.pin(), at, item.expiry);
+        Some(at)
     }
 
     /// What a write expects that depends on the record at `at`. The record was looked up since the last quiescent
@@ -84,23 +101,21 @@ impl Worker {
     #[inline]
     pub(super) fn place_with<T>(
         &mut self,
-        purpose: ColumnUse,
+        place: Place,
         mut put: impl FnMut(&mut OpenColumn) -> Option<T>,
     ) -> Option<T> {
         loop {
             // A flush makes everything in older columns invalid: what is stored after it needs a younger column.
             let floor = self.cache.store.flush_floor();
-            if let Some(open) = &mut self.open[purpose as usize]
+            if let Some(open) = self.open.at(place)
                 && open.birth() >= floor
                 && let Some(done) = put(open)
             {
                 return Some(done);
             }
-            self.seal_open(purpose);
-            match self.take_column() {
-                Some(open) => self.open[purpose as usize] = Some(open),
-                None => return None,
-            }
+            self.seal_open(place);
+            let open = self.take_column()?;
+            self.open.put(place, open);
         }
     }
 
@@ -242,7 +257,12 @@ impl Worker {
                 let leaving = Leaving { hash, at, warmth: victim.entry.warmth, parts: SentParts::None };
                 self.cache.levels().leave(guard, &leaving, counters);
             }
-            store.count_eviction(&guard.item(at), victim.entry.warmth, counters);
+            store.count_removal(
+                &guard.item(at),
+                self.life(at, &guard.item(at)),
+                victim.entry.warmth,
+                counters,
+            );
             bucket.remove(&victim);
             store.died(guard, at, counters);
         }
@@ -251,9 +271,8 @@ impl Worker {
 
     /// Takes back the record that was placed last and was never published.
     pub(super) fn take_back(&mut self, placed: Location) {
-        let open = self.open[ColumnUse::Records as usize].as_mut();
-        let open = open.expect("the record was placed in the open column just now");
-        open.undo(placed);
+        let open = self.open.with_id(self.cache.store.memory.column_of(placed));
+        open.expect("the record was placed in an open column just now").undo(placed);
     }
 
     /// Splits a few buckets now and then, so that the cost of growth is spread over many writes.

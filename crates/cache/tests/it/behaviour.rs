@@ -33,6 +33,12 @@ fn set(worker: &mut Worker, key: &[u8], value: &[u8]) -> StoreOutcome {
     worker.store(&store(&cache, key, value))
 }
 
+/// Resident memory of this process, in bytes.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux tells how large a process is");
+    pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number of pages") * 4096
+}
+
 fn is_stored(outcome: StoreOutcome) -> bool {
     matches!(outcome, StoreOutcome::Stored { .. })
 }
@@ -302,6 +308,8 @@ fn what_is_evicted_is_counted_by_how_long_nobody_asked_for_it() {
         worker.quiesce();
     }
     cache.clock().shift(100);
+    // A column in which nothing was stored for a minute is not kept open.
+    (0..=60).for_each(|_| worker.tick());
     assert_eq!((cache.age_s(), cache.totals().evicted_idle_s), (100, 0));
     for n in 0..60_000u32 {
         set(&mut worker, format!("new-{n}").as_bytes(), &value);
@@ -391,6 +399,8 @@ fn expired_items_are_never_served_and_leave_in_the_pass() {
     cache.clock().shift(1);
     assert!(get(&worker, b"short-1").is_none());
     assert!(get(&worker, b"short-2").is_some() && get(&worker, b"short-3").is_some());
+    // A column in which nothing was stored for a minute is not kept open.
+    (0..=60).for_each(|_| worker.tick());
     let value = vec![b'v'; 1000];
     for n in 0..40_000u32 {
         set(&mut worker, format!("fill-{n}").as_bytes(), &value);
@@ -732,6 +742,10 @@ fn a_cache_is_as_large_as_its_limit_says() {
         let options = CacheOptions { limit_bytes: 1 << limit_log2, ..CacheOptions::default() };
         let cache = Cache::new(options).unwrap_or_else(|error| panic!("2^{limit_log2} bytes: {error}"));
         assert!(is_stored(set(&mut cache.worker(), b"key", b"value")));
+        // What is kept for columns and buckets that were never used takes address space only. The slabs take a word of
+        // bookkeeping each, and there are 2^24 of them at most.
+        let bytes = resident_bytes();
+        assert!(bytes < 2 << 30, "2^{limit_log2} bytes: {} MiB are resident", bytes >> 20);
     }
     let crowded = CacheOptions { limit_bytes: 8 << 20, workers: 64, ..CacheOptions::default() };
     let Err(error) = Cache::new(crowded) else { panic!("64 workers, 64 columns") };

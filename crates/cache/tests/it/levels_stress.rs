@@ -18,7 +18,7 @@ const WRITERS: usize = 3;
 const READERS: usize = 2;
 const KEYS: usize = 2000;
 const SECONDS: u64 = 4;
-const FLUSH_EVERY: Duration = Duration::from_millis(150);
+const FLUSH_EVERY: Duration = Duration::from_millis(300);
 /// Keys that a reader asks for together.
 const TOGETHER: u64 = 24;
 

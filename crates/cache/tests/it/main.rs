@@ -1,6 +1,7 @@
 //! The integration tests of this crate, in one program: linking it is most of the time that a test costs.
 
 mod behaviour;
+mod expiry;
 mod frame;
 mod levels;
 mod levels_stress;

@@ -1,10 +1,11 @@
 //! A chunk of a large value, as it lies in a column.
 //!
-//! A chunk is a record whose key is replaced by 24 bytes of bookkeeping: the hash of the owner's key, the number of the
-//! chain, and the location of the next chunk, 8 bytes each.
+//! A chunk is a record whose key is replaced by 24 bytes of bookkeeping: the hash of the owner's key, the number of
+//! the chain, and the location of the next chunk, 8 bytes each. It has a word for the expiry, which its owner's is
+//! copied to.
 
 use super::item::{Item, Value};
-use larder_item::{HEADER_BYTES, KeyHash, Location, ValueLayout};
+use larder_item::{HEADER_BYTES, KeyHash, Location, UNIT_BYTES, ValueLayout};
 
 /// Bytes that replace the key of a chunk: the owner's hash, the chain number, the location of the next chunk.
 pub(super) const CHUNK_KEY_BYTES: usize = 24;
@@ -46,8 +47,10 @@ impl<'g> Chunk<'g> {
         })
     }
 
-    /// Bytes that the chunk takes in its column. Report them to `Column::died` when the chain dies.
+    /// Bytes that the chunk takes in its column, as `Item::bytes` says.
     pub fn held_bytes(&self) -> u32 {
-        (HEADER_BYTES + 4 + CHUNK_KEY_BYTES + self.bytes.len()) as u32
+        // Beside the header: when the chunk expires, and where its bytes are.
+        let row = HEADER_BYTES + 4 + 4 + CHUNK_KEY_BYTES;
+        (row + self.bytes.len().next_multiple_of(UNIT_BYTES as usize)) as u32
     }
 }

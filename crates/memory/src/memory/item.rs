@@ -9,8 +9,9 @@
 //!   announced a quiescent point. The guard borrows its reader, and announcing takes the reader mutably.
 
 use super::Inner;
+use crate::column::Column;
 use crate::prefetch::prefetch_read;
-use larder_item::{Expiry, HEADER_BYTES, Header, Location, State, ValueLayout};
+use larder_item::{Expiry, HEADER_BYTES, Header, Location, State, UNIT_BYTES, ValueLayout};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -273,20 +274,29 @@ impl<'g> Item<'g> {
         if self.has_wide_cas() {
             return self.long_word_at(3 + self.has_expiry() as usize + self.has_flags() as usize);
         }
-        let column = (self.location().offset() >> self.inner.column_shift) as usize;
         let delta = u64::from(self.word & 0xf) << 32 | u64::from(self.word_at(2));
-        self.inner.columns[column].cas_base().wrapping_add(delta)
+        self.column().cas_base().wrapping_add(delta)
     }
 
-    /// Bytes that the record and its value take in the column. Report them to `Column::died` when the item dies.
+    /// The bookkeeping of the item's column.
+    #[inline]
+    fn column(&self) -> &'g Column {
+        &self.inner.columns[(self.location().offset() >> self.inner.column_shift) as usize]
+    }
+
+    /// Bytes that the record and its value take in the column, a multiple of 4.
     #[inline]
     pub fn bytes(&self) -> u32 {
-        let behind_key = if self.value_layout() == ValueLayout::Inline { self.value_length() } else { 0 };
-        let apart = match self.value_layout() {
-            ValueLayout::Apart | ValueLayout::Chunk => self.value_length(),
-            _ => 0,
+        let unit = UNIT_BYTES as usize;
+        let (row, value) = (self.key_offset() + self.key_length(), self.value_length());
+        let bytes = match self.value_layout() {
+            ValueLayout::Inline => (row + value).next_multiple_of(unit),
+            ValueLayout::Chunked => row.next_multiple_of(unit),
+            ValueLayout::Apart | ValueLayout::Chunk => {
+                row.next_multiple_of(unit) + value.next_multiple_of(unit)
+            }
         };
-        ((self.key_offset() + self.key_length() + behind_key).next_multiple_of(4) + apart) as u32
+        bytes as u32
     }
 
     #[inline(always)]
@@ -311,13 +321,18 @@ impl<'g> Item<'g> {
         self.expiry_word().map_or(Expiry::NEVER, |word| Expiry(word.load(Ordering::Relaxed)))
     }
 
-    /// Changes the expiry in place. Returns `false` if the record has no word for it and `expiry` is not `NEVER`.
-    /// The caller then has to write the item anew.
+    /// Changes the expiry in place, and counts the item's bytes by the new one in its column. Returns `false` if the
+    /// record has no word for it and `expiry` is not `NEVER`. The caller then has to write the item anew. The caller
+    /// sees to it that the item does not die meanwhile.
     #[inline]
     pub fn set_expiry(&self, expiry: Expiry) -> bool {
-        match self.expiry_word() {
-            Some(word) => word.store(expiry.0, Ordering::Relaxed),
-            None => return expiry == Expiry::NEVER,
+        let Some(word) = self.expiry_word() else { return expiry == Expiry::NEVER };
+        let old = Expiry(word.swap(expiry.0, Ordering::Relaxed));
+        if old != expiry {
+            let (column, bytes) = (self.column(), self.bytes());
+            // In this order: bytes that are counted twice for a moment might be called expired.
+            column.expires_no_more(old, bytes);
+            column.expires(expiry, bytes);
         }
         true
     }
@@ -369,11 +384,15 @@ impl<'g> Item<'g> {
         }
     }
 
-    /// Records that no index entry leads to the record any more. A change made by a reader at the same moment may
-    /// be lost; nothing reads it any more.
+    /// Records that no index entry leads to the record any more, and reports its death to its column. Returns its
+    /// bytes. Each record dies exactly once. A change made by a reader at the same moment may be lost; nothing reads
+    /// it any more.
     #[inline]
-    pub fn mark_dead(&self) {
+    pub fn die(&self) -> u32 {
         self.state_word().store(self.state().0 | State::DEAD, Ordering::Relaxed);
+        let bytes = self.bytes();
+        self.column().died(bytes, self.expiry());
+        bytes
     }
 
     /// Copies expiry and state from `other`, of which this item is a copy. If the record has no word for the

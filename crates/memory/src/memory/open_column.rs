@@ -3,17 +3,18 @@
 //! ```text
 //!  0            low                                  high                column_bytes
 //!  | record | record |   ...free...                   | value 1 | value 0 |
-//!    key rows grow upward, 4-byte units                 values grow downward, any byte
+//!    key rows grow upward, 4-byte units                 values grow downward, 4-byte units
 //! ```
 //!
-//! A record is written before any reader can know its location, and never afterwards: publishing the location, with
-//! a Release store into the index, is the caller's last step. Placing a record therefore takes no lock, and no
-//! atomic operation except on the two words that stay atomic.
+//! A record is written before any reader can know its location, and never afterwards: publishing the location, with a
+//! Release store into the index, is the caller's last step. Placing a record therefore takes no lock, and no atomic
+//! operation except on the two words that stay atomic and, for a record that expires, on one count of its column.
 
 use super::Memory;
 use super::chunk::CHUNK_KEY_BYTES;
 use super::pin::{ChunkSpace, put};
 use crate::column::{Column, ColumnId};
+use crate::expiring::{Lifetimes, unit_log2};
 use larder_item::{
     CAS_DELTA_BITS, Expiry, Header, KEY_BYTES_MAX, KeyHash, Location, State, UNIT_BYTES, VALUE_LENGTH_MAX,
     ValueLayout,
@@ -63,6 +64,7 @@ struct LastPlaced {
     low: u32,
     high: u32,
     placed_bytes: u32,
+    expiry: Expiry,
 }
 
 /// A column that its one owner fills. Dropping it seals the column.
@@ -89,7 +91,8 @@ impl Memory {
     /// `cas_base`. `now_s` is the server time.
     pub fn take_column(&self, cas_base: u64, now_s: u32) -> Option<OpenColumn> {
         let (id, birth) = self.take_free()?;
-        self.inner.columns[id.0 as usize].open(birth, cas_base, now_s);
+        let unit_log2 = unit_log2(self.inner.geometry.column_bytes);
+        self.inner.columns[id.0 as usize].open(birth, cas_base, now_s, unit_log2);
         Some(OpenColumn::new(self.clone(), id))
     }
 }
@@ -125,6 +128,15 @@ impl OpenColumn {
         self.column().birth()
     }
 
+    /// Says which lifetimes the items of the column will have, so that it is known more exactly when they expire.
+    ///
+    /// # Panics
+    /// If something was placed in the column.
+    pub fn expect_lifetimes(&mut self, lifetimes: Lifetimes) {
+        assert_eq!(self.placed_bytes, 0, "the lifetimes of an empty column are said");
+        self.column().set_lifetimes(lifetimes);
+    }
+
     /// Bytes between the key rows and the values.
     pub fn free_bytes(&self) -> u32 {
         self.high - self.low
@@ -142,7 +154,7 @@ impl OpenColumn {
         let inline = value_bytes <= self.inline_value_bytes_max as usize;
         let layout = if inline { ValueLayout::Inline } else { ValueLayout::Apart };
         let header = self.header(item.key, layout, value_bytes, item.flags, item.expiry, item.cas);
-        let at = self.claim(&header, if inline { 0 } else { value_bytes })?;
+        let at = self.claim(&header, if inline { 0 } else { value_bytes }, item.expiry)?;
         // SAFETY: `claim` gave us the bytes of the record and of the value. `inline` says which of the two
         // sequences of fields below the header counted.
         unsafe {
@@ -166,7 +178,7 @@ impl OpenColumn {
     /// If the key is longer than a record can hold.
     pub fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
         let header = self.header(item.key, ValueLayout::Chunked, 0, item.flags, item.expiry, item.cas);
-        let at = self.claim(&header, 0)?;
+        let at = self.claim(&header, 0, item.expiry)?;
         // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunked item.
         unsafe {
             let write = self.begin(at, &header, item.state, item.flags, item.expiry, item.cas);
@@ -194,12 +206,13 @@ impl OpenColumn {
             key_length: CHUNK_KEY_BYTES as u8,
             layout: ValueLayout::Chunk,
             value_length: length,
-            has_expiry: false,
+            // A chunk expires with its owner, which is placed later.
+            has_expiry: true,
             has_flags: false,
             has_wide_cas: false,
             cas_delta: 0,
         };
-        let at = self.claim(&header, length.into())?;
+        let at = self.claim(&header, length.into(), Expiry::NEVER)?;
         // A chunk may be written long after this call, so it cannot be undone.
         self.last = None;
         // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunk.
@@ -222,6 +235,7 @@ impl OpenColumn {
     pub fn undo(&mut self, at: Location) {
         let last = self.last.take().filter(|last| self.location(last.at) == at);
         let last = last.unwrap_or_else(|| panic!("{at:?} is not the last record placed"));
+        self.column().expires_no_more(last.expiry, self.placed_bytes - last.placed_bytes);
         (self.low, self.high, self.placed_bytes) = (last.low, last.high, last.placed_bytes);
         self.column().set_placed_bytes(self.placed_bytes);
     }
@@ -265,17 +279,21 @@ impl OpenColumn {
     /// Claims the bytes of a record, and of a value apart if `apart_bytes` is not 0. Returns the offset of the
     /// record. The value apart begins at `high`.
     #[inline]
-    fn claim(&mut self, header: &Header, apart_bytes: usize) -> Option<u32> {
-        let (record_bytes, apart_bytes) = (header.record_bytes() as u32, apart_bytes as u32);
+    fn claim(&mut self, header: &Header, apart_bytes: usize, expiry: Expiry) -> Option<u32> {
+        let record_bytes = header.record_bytes() as u32;
+        let apart_bytes = (apart_bytes as u32).next_multiple_of(UNIT_BYTES as u32);
         if record_bytes + apart_bytes > self.high - self.low {
             return None;
         }
         let at = self.low;
-        self.last = Some(LastPlaced { at, low: at, high: self.high, placed_bytes: self.placed_bytes });
+        self.last =
+            Some(LastPlaced { at, low: at, high: self.high, placed_bytes: self.placed_bytes, expiry });
         self.low += record_bytes;
         self.high -= apart_bytes;
         self.placed_bytes += record_bytes + apart_bytes;
-        self.column().set_placed_bytes(self.placed_bytes);
+        let column = self.column();
+        column.set_placed_bytes(self.placed_bytes);
+        column.expires(expiry, record_bytes + apart_bytes);
         Some(at)
     }
 

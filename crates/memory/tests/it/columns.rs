@@ -42,7 +42,7 @@ fn a_column_goes_round_and_is_born_again() {
     assert_eq!(memory.column_of(at), first.id());
     let column: &Column = memory.column(first.id());
     assert_eq!((column.cas_base(), column.opened_s(), column.live_bytes()), (7, 11, 20));
-    column.died(20);
+    column.died(20, Expiry::NEVER);
     let id = first.seal_at(13);
     assert_eq!((column.state(), column.sealed_s(), column.live_bytes()), (ColumnState::Sealed, 13, 0));
     assert_eq!((column.used_bytes(), column.keys_end()), (20, 20));
@@ -215,7 +215,7 @@ fn a_column_fills_from_both_ends_until_they_meet() {
     for (n, at) in places.into_iter().enumerate() {
         let item = reader.pin().item(at);
         assert_eq!(item.value(), Value::Whole(&value(n)));
-        assert_eq!((item.bytes() as usize, item.location()), (24 + 700 + n, at));
+        assert_eq!((item.bytes() as usize, item.location()), (24 + (700 + n).next_multiple_of(4), at));
     }
 }
 
@@ -331,7 +331,7 @@ fn columns_are_mapped_ahead_up_to_the_limit() {
     assert_eq!(memory.map_ahead(1), 2);
     assert_eq!(memory.mapped_bytes(), SLAB);
     assert_eq!(memory.map_ahead(100), 4);
-    assert_eq!(memory.overhead_bytes(), 4 * 64);
+    assert_eq!(memory.overhead_bytes(), 4 * 128);
 }
 
 #[test]

@@ -207,9 +207,9 @@ impl Both {
                 let alive: Vec<_> = self.items.keys().filter(|at| !self.dead.contains(at)).copied().collect();
                 if !alive.is_empty() {
                     let at = alive[n % alive.len()];
-                    let bytes = bytes_of(&self.items[&at]);
+                    let (bytes, expiry) = (bytes_of(&self.items[&at]), expiry_of(&self.items[&at]));
                     let id = self.memory.column_of(at);
-                    self.memory.column(id).died(bytes);
+                    self.memory.column(id).died(bytes, expiry);
                     self.columns.get_mut(&id).unwrap().1 -= bytes;
                     self.dead.push(at);
                 }
@@ -228,8 +228,8 @@ impl Both {
     }
 
     fn touch(&mut self, n: usize, new: Expiry, now_s: u32) {
-        let at = self.items.keys().nth(n % self.items.len().max(1)).copied();
-        let Some(at) = at else { return };
+        let alive: Vec<_> = self.items.keys().filter(|at| !self.dead.contains(at)).copied().collect();
+        let Some(&at) = alive.get(n % alive.len().max(1)) else { return };
         let guard = self.reader.pin();
         let has_chain = matches!(self.items[&at], Twin::Chunked { .. });
         if let Twin::Whole { expiry, state, .. } | Twin::Chunked { expiry, state, .. } =
@@ -265,6 +265,7 @@ impl Both {
         }
         for (&id, (locations, live_bytes)) in &self.columns {
             assert_eq!(self.memory.column(id).live_bytes(), *live_bytes);
+            self.check_expired(id, locations);
             let walked: Vec<_> =
                 self.memory.records(&guard, id).map(|(at, record)| (at, read(&record))).collect();
             if id == self.open.id() {
@@ -280,6 +281,28 @@ impl Both {
         sealed.sort();
         expected.sort();
         assert_eq!(sealed, expected);
+    }
+}
+
+impl Both {
+    /// Compares what a column says has expired with a walk over its live records.
+    fn check_expired(&self, id: ColumnId, locations: &[Location]) {
+        let column = self.memory.column(id);
+        let expired_at = |now_s: u32| -> u32 {
+            let live = locations.iter().filter(|at| !self.dead.contains(at)).map(|at| &self.items[at]);
+            live.filter(|twin| expiry_of(twin).is_past(now_s)).map(bytes_of).sum()
+        };
+        for now_s in (0..32).map(|log2| 1 << log2) {
+            assert!(column.expired_bytes(now_s) <= expired_at(now_s), "{id:?} at {now_s} s");
+        }
+        assert_eq!(column.expired_bytes(u32::MAX), expired_at(u32::MAX), "{id:?}");
+    }
+}
+
+fn expiry_of(twin: &Twin) -> Expiry {
+    match twin {
+        Twin::Whole { expiry, .. } | Twin::Chunked { expiry, .. } => *expiry,
+        Twin::Chunk { .. } => Expiry::NEVER,
     }
 }
 
@@ -306,15 +329,20 @@ fn place_chunk(open: &mut OpenColumn, fields: &Fields) -> Option<(Location, Twin
 fn bytes_of(twin: &Twin) -> u32 {
     match twin {
         Twin::Whole { bytes, .. } | Twin::Chunked { bytes, .. } => *bytes,
-        Twin::Chunk { bytes, .. } => 40 + bytes.len() as u32,
+        Twin::Chunk { bytes, .. } => chunk_bytes(bytes.len()),
     }
+}
+
+/// A header of three words, two words of fields, 24 bytes of bookkeeping, and the bytes of the value.
+fn chunk_bytes(length: usize) -> u32 {
+    (44 + length.next_multiple_of(4)) as u32
 }
 
 fn read(record: &Record<'_>) -> Twin {
     match record {
         Record::Chunk(chunk) => {
             let Chunk { bytes, next, chain, owner } = *chunk;
-            assert_eq!(chunk.held_bytes(), 40 + bytes.len() as u32);
+            assert_eq!(chunk.held_bytes(), chunk_bytes(bytes.len()));
             Twin::Chunk { bytes: bytes.to_vec(), next, chain, owner }
         }
         Record::Item(item) => read_item(item),

@@ -121,6 +121,10 @@ impl Executor {
         rows.put("moves_within_lru", totals.moved);
         rows.put("direct_reclaims", totals.starved);
         rows.zeros(&["lru_bumps_dropped"]);
+        let records = cache.column_bytes_held();
+        rows.put("expired_bytes", records.expired);
+        rows.put("flushed_bytes", records.flushed);
+        rows.put("dead_bytes", records.dead);
     }
 
     fn stats_settings(&self, rows: &mut StatRows) {
