@@ -275,9 +275,11 @@ impl Cache {
         self.store.worth.get()
     }
 
-    /// Judges items by `worth` from the next pass on. What the keeper has counted stays.
+    /// Judges items by `worth` from the next pass on. What the keeper has counted stays. Penalties are measured in the
+    /// penalty mode only.
     pub fn set_worth(&self, worth: WorthOptions) {
         self.store.worth.set(worth);
+        self.measure_penalties(worth.mode == WorthMode::Penalty);
     }
 
     /// `flush_all`: everything stored up to now is gone, at once or when the clock reads `due_s`.

@@ -260,7 +260,10 @@ impl RealCache {
             self.written = 0;
             // Passes the worker's access records to the keeper before the pass.
             self.worker.tick();
+            // In the server the keeper has a thread of its own, and workers let go of columns while it works.
+            self.worker.offline();
             self.cache.tend();
+            self.worker.online();
         }
         outcome
     }
