@@ -302,6 +302,7 @@ impl Cache {
     /// Once a second: moves the clock, and carries out a delayed flush that is due.
     pub fn tick(&self) -> u32 {
         let now_s = self.store.clock.tick();
+        self.penalties.tick(now_s);
         let due_s = self.flush_due_s.load(Ordering::Relaxed);
         if due_s != 0 && due_s <= now_s {
             // One of the threads that see the flush due carries it out, and the others wait for it. So a store after a

@@ -119,6 +119,12 @@ impl State {
         State(self.0 & !Self::PENALTY | field << PENALTY_SHIFT & Self::PENALTY)
     }
 
+    /// The same state with the penalty subclass of another one.
+    #[inline]
+    pub fn with_penalty_of(self, other: State) -> State {
+        State(self.0 & !Self::PENALTY | other.0 & Self::PENALTY)
+    }
+
     /// What flash keeps of the state, in one byte: the state bits that are kept there, and the penalty. The byte of
     /// an item without such bits and without a known penalty is 0.
     ///
@@ -253,6 +259,8 @@ mod tests {
             prop_assert_eq!(known.penalty(), Some(number));
             prop_assert_eq!(known.with_penalty(None).penalty(), None);
             prop_assert_eq!(known.0 & !State::PENALTY, word & !State::PENALTY);
+            prop_assert_eq!(state.with_penalty_of(known), known);
+            prop_assert_eq!(known.with_penalty_of(state), state);
             prop_assert_eq!(known.idle_s(now_s), state.idle_s(now_s));
             let moved = State::at(now_s, known.bits());
             prop_assert_eq!((moved.idle_s(now_s), moved.bits()), (0, known.bits()));

@@ -38,6 +38,12 @@ const WAYS: usize = 4;
 const FINGERPRINT_BITS: u32 = 24;
 const FINGERPRINT_MASK: u64 = (1 << FINGERPRINT_BITS) - 1;
 
+/// The table is taken to be empty so many seconds after the last miss. That is longer than a gap by far, so that most
+/// gaps that are too long are still seen, and counted.
+const LATELY_S: u32 = 60;
+/// What [`Misses::noted_until_s`] holds from a miss until the next tick.
+const JUST_NOTED: u64 = u64::MAX;
+
 /// The ways of one group, in half a cache line.
 #[repr(align(32))]
 struct Group<W>([W; WAYS]);
@@ -45,11 +51,14 @@ struct Group<W>([W; WAYS]);
 /// The table.
 pub(super) struct Misses<W> {
     groups: Box<[Group<W>]>,
+    /// When the table is taken to be empty, in seconds of the cache's clock, if no miss is noted before; 0 = it is
+    /// taken to be empty now. A cache that is only written to looks at this word instead of the table.
+    noted_until_s: W,
 }
 
 /// What became of a miss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Noted {
+pub(crate) enum Noted {
     /// The table holds it.
     Yes,
     /// The table holds an earlier miss of the key.
@@ -86,11 +95,18 @@ fn is_young(word: u64, now_us: u64) -> bool {
     skewed_age_us(word, now_us) <= GAP_US_MAX + SKEW_US_MAX
 }
 
+/// Whether two words have one fingerprint.
+#[inline(always)]
+fn is_same(word: u64, other: u64) -> bool {
+    (word ^ other) & FINGERPRINT_MASK == 0
+}
+
 impl<W: Word> Misses<W> {
     /// A table of `bytes`, rounded down to a power of two. It holds four misses at least.
     pub(super) fn new(bytes: u64) -> Misses<W> {
         let groups = 1usize << (bytes / size_of::<Group<W>>() as u64).max(1).ilog2();
-        Misses { groups: (0..groups).map(|_| Group(std::array::from_fn(|_| W::zero()))).collect() }
+        let groups = (0..groups).map(|_| Group(std::array::from_fn(|_| W::zero()))).collect();
+        Misses { groups, noted_until_s: W::zero() }
     }
 
     /// The group of a key. The bits do not overlap with those of the fingerprint.
@@ -100,20 +116,43 @@ impl<W: Word> Misses<W> {
     }
 
     /// A GET missed the key at `now_us`, which is at least [`TIME_US_MIN`].
+    ///
+    /// Does what [`Misses::note_slowly`] does, without a look at every age.
     #[inline]
     pub(super) fn note(&self, hash: KeyHash, now_us: u64) -> Noted {
+        if self.noted_until_s.get() != JUST_NOTED {
+            self.noted_until_s.set(JUST_NOTED);
+        }
         let new = word_of(hash, now_us);
         let Group(ways) = &self.groups[self.group_of(hash)];
+        for way in ways {
+            let word = way.get();
+            if is_same(word, new) {
+                return if is_young(word, now_us) {
+                    Noted::Earlier
+                } else {
+                    Self::note_slowly(ways, new, now_us)
+                };
+            }
+        }
+        let Some(way) = ways.iter().find(|way| !is_young(way.get(), now_us)) else { return Noted::Forgotten };
+        way.set(new);
+        Noted::Yes
+    }
+
+    /// The definition: what becomes of the miss `new` of `now_us` in its group.
+    #[cold]
+    #[inline(never)]
+    fn note_slowly(ways: &[W; WAYS], new: u64, now_us: u64) -> Noted {
         let mut free = None;
         for way in ways {
             let word = way.get();
-            let is_same = (word ^ new) & FINGERPRINT_MASK == 0;
             if !is_young(word, now_us) {
                 // An outdated miss of the same key makes room before any other, so that no group has two of a key.
-                if is_same || free.is_none() {
+                if is_same(word, new) || free.is_none() {
                     free = Some(way);
                 }
-            } else if is_same {
+            } else if is_same(word, new) {
                 return Noted::Earlier;
             }
         }
@@ -122,23 +161,43 @@ impl<W: Word> Misses<W> {
         Noted::Yes
     }
 
+    /// Whether [`Misses::find`] may find a miss of the key. If not, it finds none, or one that is older than
+    /// [`GAP_US_MAX`].
+    #[inline]
+    pub(super) fn may_hold(&self, hash: KeyHash) -> bool {
+        let fingerprint = word_of(hash, 0);
+        self.noted_until_s.get() != 0
+            && self.groups[self.group_of(hash)].0.iter().any(|way| is_same(way.get(), fingerprint))
+    }
+
+    /// About once a second or more often: `now_s` is the time of the cache's clock.
+    pub(super) fn tick(&self, now_s: u32) {
+        match self.noted_until_s.get() {
+            0 => {}
+            // If a miss comes at this very moment, it stands.
+            JUST_NOTED => _ = self.noted_until_s.replace(JUST_NOTED, u64::from(now_s) + u64::from(LATELY_S)),
+            until_s if until_s <= now_s.into() => _ = self.noted_until_s.replace(until_s, 0),
+            _ => {}
+        }
+    }
+
     /// The miss of the key, seen at `now_us`.
     #[inline]
     pub(super) fn find(&self, hash: KeyHash, now_us: u64) -> Option<Outstanding> {
         let group = self.group_of(hash);
         let fingerprint = word_of(hash, 0);
-        let mut found = None;
+        let mut outdated = None;
         for (way, word) in self.groups[group].0.iter().map(Word::get).enumerate() {
-            if (word ^ fingerprint) & FINGERPRINT_MASK != 0 || word >> FINGERPRINT_BITS == 0 {
+            if !is_same(word, fingerprint) || word >> FINGERPRINT_BITS == 0 {
                 continue;
             }
-            let gap_us = is_young(word, now_us)
-                .then(|| skewed_age_us(word, now_us).saturating_sub(SKEW_US_MAX) as u32);
-            if gap_us.is_some() || found.is_none() {
-                found = Some(Outstanding { group, way, word, gap_us });
+            let found = |gap_us| Some(Outstanding { group, way, word, gap_us });
+            if is_young(word, now_us) {
+                return found(Some(skewed_age_us(word, now_us).saturating_sub(SKEW_US_MAX) as u32));
             }
+            outdated = outdated.or(found(None));
         }
-        found
+        outdated
     }
 
     /// Takes a miss that was found from the table. Returns false if another thread has taken it.
@@ -218,6 +277,28 @@ mod tests {
         assert_eq!(gap_us(&table, key(3), TIME_US_MIN), Some(0));
     }
 
+    #[test]
+    fn a_minute_after_the_last_miss_the_table_counts_as_empty() {
+        let table = Table::new(1 << 12);
+        table.tick(1);
+        assert!(!table.may_hold(key(7)));
+        table.note(key(7), TIME_US_MIN);
+        assert!(table.may_hold(key(7)) && !table.may_hold(key(8)));
+        for now_s in [100, 159] {
+            table.tick(now_s);
+            assert!(table.may_hold(key(7)), "{now_s}");
+        }
+        table.note(key(8), TIME_US_MIN);
+        for now_s in [160, 219] {
+            table.tick(now_s);
+            assert!(table.may_hold(key(7)), "{now_s}");
+        }
+        table.tick(220);
+        assert!(!table.may_hold(key(7)));
+        table.note(key(9), TIME_US_MIN);
+        assert!(table.may_hold(key(7)));
+    }
+
     /// The definition: every miss is remembered.
     #[derive(Default)]
     struct Naive(HashMap<u64, u64>);
@@ -227,7 +308,10 @@ mod tests {
         /// forgotten.
         #[test]
         fn no_gap_is_wrong(
-            steps in prop::collection::vec((any::<bool>(), 1u64..12, 0u64..3_000_000), 1..200),
+            steps in prop::collection::vec(
+                (any::<bool>(), 1u64..12, prop_oneof![9 => 0u64..3_000_000, 1 => 30_000_000u64..100_000_000]),
+                1..200,
+            ),
             groups in 0u32..3,
             start_us in prop_oneof![Just(TIME_US_MIN), (1u64 << 40) - 4_000_000..1 << 40],
         ) {
@@ -236,6 +320,7 @@ mod tests {
             let mut now_us = start_us;
             for (is_miss, number, pause_us) in steps {
                 now_us += pause_us;
+                table.tick((now_us / 1_000_000) as u32);
                 // The number is in the fingerprint, and its lowest bits in the group.
                 let hash = KeyHash(number << 40 | number << 8);
                 if is_miss {
@@ -253,6 +338,8 @@ mod tests {
                     }
                 } else {
                     let found = table.find(hash, now_us);
+                    let is_seen = table.may_hold(hash);
+                    prop_assert!(is_seen || found.is_none_or(|found| found.gap_us.is_none()));
                     let wanted = naive.0.remove(&number).map(|then| now_us - then);
                     let wanted = wanted.filter(|gap_us| *gap_us <= GAP_US_MAX);
                     if let Some(found) = found {
@@ -263,6 +350,27 @@ mod tests {
                     }
                     prop_assert_eq!(table.find(hash, now_us), None);
                 }
+            }
+        }
+
+        /// The short way does what the definition says.
+        #[test]
+        fn a_miss_is_noted_as_defined(
+            steps in prop::collection::vec((any::<bool>(), 1u64..7, 0u64..3_000_000), 1..200),
+        ) {
+            let (quick, slow) = (Table::new(1), Table::new(1));
+            let mut now_us = TIME_US_MIN;
+            for (is_miss, number, pause_us) in steps {
+                now_us += pause_us;
+                if is_miss {
+                    let Group(ways) = &slow.groups[0];
+                    let defined = Table::note_slowly(ways, word_of(key(number), now_us), now_us);
+                    prop_assert_eq!(quick.note(key(number), now_us), defined);
+                } else if let Some(found) = quick.find(key(number), now_us) {
+                    prop_assert!(quick.take(&found) && slow.take(&found));
+                }
+                let words = |table: &Table| table.groups[0].0.each_ref().map(Word::get);
+                prop_assert_eq!(words(&quick), words(&slow));
             }
         }
     }

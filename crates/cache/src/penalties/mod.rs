@@ -16,12 +16,13 @@ mod prefixes;
 mod remembered;
 mod word;
 
+pub(crate) use misses::Noted;
 pub(crate) use remembered::{remembered, with_penalty};
 
 use crate::counters::Counters;
 use larder_allocation::Subclass;
 use larder_item::KeyHash;
-use misses::{Misses, Noted, Outstanding, TIME_US_MIN};
+use misses::{Misses, Outstanding, TIME_US_MIN};
 use prefixes::{PREFIXES_BYTES, Prefixes};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -41,32 +42,18 @@ pub(crate) struct Penalties {
     prefixes: Prefixes<AtomicU64>,
 }
 
-/// How the penalty of a store became known.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Source {
-    /// The client stated it.
-    Stated(Subclass),
-    /// A client stores, and states nothing.
-    Store,
-    /// The record takes the place of an item that changes, or of a value that is still to come.
-    Item,
-}
-
-/// What is known of a store's penalty before its key is looked up.
+/// What a store of a client says of the penalty: the client stated it, or a miss of the key is outstanding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Price {
-    source: Source,
+    stated: Option<Subclass>,
     outstanding: Option<Outstanding>,
 }
 
 impl Price {
-    /// The subclass that was stated or measured.
+    /// The subclass that was stated or measured. `None`: the gap was too long.
     #[inline]
     pub(crate) fn subclass(&self) -> Option<Subclass> {
-        match self.source {
-            Source::Stated(subclass) => Some(subclass),
-            _ => self.outstanding.and_then(|found| found.gap_us).map(Subclass::of_us),
-        }
+        self.stated.or_else(|| self.outstanding?.gap_us.map(Subclass::of_us))
     }
 }
 
@@ -108,54 +95,57 @@ impl Penalties {
 
     /// A GET missed the key at `now_us`.
     #[inline]
-    pub(crate) fn note_miss(&self, hash: KeyHash, now_us: u64, counters: &Counters) {
-        if self.misses.note(hash, now_us) == Noted::Forgotten {
-            counters.misses_forgotten.add(1);
-        }
+    pub(crate) fn note_miss(&self, hash: KeyHash, now_us: u64) -> Noted {
+        self.misses.note(hash, now_us)
     }
 
-    /// What is known of the penalty of a store that came at `came_us`; 0 = the time is not known.
+    /// Whether a miss of the key may be outstanding. If not, [`Penalties::price`] finds no gap.
     #[inline]
-    pub(crate) fn price(&self, hash: KeyHash, source: Source, came_us: u64) -> Price {
+    pub(crate) fn may_be_outstanding(&self, hash: KeyHash) -> bool {
+        self.misses.may_hold(hash)
+    }
+
+    /// What is known of the penalty of a store that came at `came_us`; 0 = the time is not known. `None`: nothing is,
+    /// before the key is looked up.
+    pub(crate) fn price(&self, hash: KeyHash, stated: Option<Subclass>, came_us: u64) -> Option<Price> {
         let outstanding = if came_us == 0 { None } else { self.misses.find(hash, came_us) };
-        Price { source, outstanding }
+        (stated.is_some() || outstanding.is_some()).then_some(Price { stated, outstanding })
+    }
+
+    /// Whether [`Penalties::estimate`] may have an answer for some key.
+    #[inline]
+    pub(crate) fn estimates(&self) -> bool {
+        self.prefixes.knows()
     }
 
     /// An estimate for a key of which nothing better is known.
-    #[inline]
     pub(crate) fn estimate(&self, key: &[u8]) -> Option<Subclass> {
         self.prefixes.estimate(key)
     }
 
-    /// The store of this price went through: its miss is over, and its prefix learns.
-    #[inline]
-    pub(crate) fn settle(&self, price: &Price, key: &[u8], counters: &Counters) {
-        if price.outstanding.is_some() || matches!(price.source, Source::Stated(_)) {
-            self.learn(price, key, counters);
-        }
+    /// About once a second or more often: `now_s` is the time of the cache's clock.
+    pub(crate) fn tick(&self, now_s: u32) {
+        self.misses.tick(now_s);
     }
 
+    /// The store of this price went through: its miss is over, and its prefix learns.
     #[inline(never)]
-    fn learn(&self, price: &Price, key: &[u8], counters: &Counters) {
+    pub(crate) fn settle(&self, price: &Price, key: &[u8], counters: &Counters) {
         let is_mine = price.outstanding.is_some_and(|found| self.misses.take(&found));
-        match price.source {
-            Source::Stated(subclass) => {
-                if self.is_on() {
-                    self.prefixes.learn(key, subclass.typical_us());
-                }
-                counters.penalties_stated.add(1);
-                count(counters, subclass);
+        if let Some(subclass) = price.stated {
+            if self.is_on() {
+                self.prefixes.learn(key, subclass.typical_us());
             }
-            Source::Store if is_mine => {
-                let Some(gap_us) = price.outstanding.and_then(|found| found.gap_us) else {
-                    return counters.penalties_discarded.add(1);
-                };
-                self.prefixes.learn(key, gap_us);
-                counters.penalties_measured.add(1);
-                counters.penalties_measured_us.add(gap_us.into());
-                count(counters, Subclass::of_us(gap_us));
-            }
-            Source::Store | Source::Item => {}
+            counters.penalties_stated.add(1);
+            count(counters, subclass);
+        } else if is_mine {
+            let Some(gap_us) = price.outstanding.and_then(|found| found.gap_us) else {
+                return counters.penalties_discarded.add(1);
+            };
+            self.prefixes.learn(key, gap_us);
+            counters.penalties_measured.add(1);
+            counters.penalties_measured_us.add(gap_us.into());
+            count(counters, Subclass::of_us(gap_us));
         }
     }
 }

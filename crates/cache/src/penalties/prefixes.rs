@@ -150,12 +150,14 @@ impl<W: Word> Prefixes<W> {
         }
     }
 
-    /// The subclass of what misses of keys with this prefix cost. `None`: nothing is known of the prefix.
+    /// Whether anything is known of any prefix.
     #[inline]
+    pub(super) fn knows(&self) -> bool {
+        self.knows.get() != 0
+    }
+
+    /// The subclass of what misses of keys with this prefix cost. `None`: nothing is known of the prefix.
     pub(super) fn estimate(&self, key: &[u8]) -> Option<Subclass> {
-        if self.knows.get() == 0 {
-            return None;
-        }
         let (places, fingerprint) = self.places(key);
         let mut words = places.iter().map(Word::get);
         let word = words.find(|&word| count(word) > 0 && word >> 32 == fingerprint >> 32)?;

@@ -2,10 +2,11 @@
 
 use super::Worker;
 use super::chain::{Piece, RecordFields};
-use super::penalty::Origin;
+use super::penalty::priced;
 use super::read::Hit;
 use super::write::{Expected, Published};
 use crate::commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
+use crate::penalties::Price;
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{NewItem, Value};
 
@@ -21,23 +22,30 @@ impl Worker {
     /// Stores a value.
     #[inline]
     pub fn store(&mut self, store: &Store<'_>) -> StoreOutcome {
-        self.store_from(store, self.origin_of(store))
+        if self.may_have_price(store) { self.store_with_price(store) } else { self.store_at(store, None) }
+    }
+
+    #[inline(never)]
+    fn store_with_price(&mut self, store: &Store<'_>) -> StoreOutcome {
+        let price = self.price_of(store, self.batch_began_us());
+        self.store_at(store, price.as_ref())
     }
 
     /// Stores a value in the place of one that the client is still to fetch: a miss of the key is not over.
     pub fn store_placeholder(&mut self, store: &Store<'_>) -> StoreOutcome {
-        self.store_from(store, Origin::ITEM)
+        self.store_at(store, None)
     }
 
-    fn store_from(&mut self, store: &Store<'_>, origin: Origin) -> StoreOutcome {
+    #[inline(never)]
+    fn store_at(&mut self, store: &Store<'_>, price: Option<&Price>) -> StoreOutcome {
         if !self.fits(store.key.len(), store.value.len() as u64) {
             return StoreOutcome::TooLarge;
         }
         if store.mode == Mode::Set && store.compare.is_none() {
-            return self.store_over(store, Expected::Anything, None, origin);
+            return self.store_over(store, Expected::Anything, None, price);
         }
         loop {
-            let outcome = self.store_once(store, origin);
+            let outcome = self.store_once(store, price);
             if let Some(outcome) = outcome {
                 return outcome;
             }
@@ -45,11 +53,11 @@ impl Worker {
     }
 
     /// One attempt: look, decide, place, publish. `None`: another thread changed the item in between.
-    fn store_once(&mut self, store: &Store<'_>, origin: Origin) -> Option<StoreOutcome> {
+    fn store_once(&mut self, store: &Store<'_>, price: Option<&Price>) -> Option<StoreOutcome> {
         let outcome = match self.admit(store) {
             Err(refused) => return Some(refused),
-            Ok((Expected::Unchanged { at, .. }, _)) if store.joins() => self.extend(store, at, origin),
-            Ok((expected, stale_of)) => self.store_over(store, expected, stale_of, origin),
+            Ok((Expected::Unchanged { at, .. }, _)) if store.joins() => self.extend(store, at, price),
+            Ok((expected, stale_of)) => self.store_over(store, expected, stale_of, price),
         };
         // `Exists` means here that the publish lost a race: look again.
         (outcome != StoreOutcome::Exists).then_some(outcome)
@@ -105,13 +113,13 @@ impl Worker {
         store: &Store<'_>,
         expected: Expected,
         stale_of: Option<Location>,
-        origin: Origin,
+        price: Option<&Price>,
     ) -> StoreOutcome {
         let (state, expiry) = self.new_state(store, stale_of);
         let cas = store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
         let of = RecordFields { flags: store.flags, expiry, cas, state };
         let value = [Piece::Bytes(store.value), Piece::NOTHING];
-        self.put(store.key, store.hash, value, &of, expected, origin)
+        self.put(store.key, store.hash, value, &of, expected, price)
     }
 
     /// Places key and value, in one piece or in chunks, and publishes them. `Exists`: the present item is not as
@@ -124,11 +132,12 @@ impl Worker {
         value: [Piece<'_>; 2],
         of: &RecordFields,
         expected: Expected,
-        origin: Origin,
+        price: Option<&Price>,
     ) -> StoreOutcome {
         let total = value[0].length() + value[1].length();
         // The state may come from an older version of the item. Only that version is on flash unchanged.
-        let of = &RecordFields { state: State(of.state.0 & !State::CLEAN), ..*of };
+        let state = priced(State(of.state.0 & !State::CLEAN), price);
+        let of = &RecordFields { state, ..*of };
         let (new, upload) = match value {
             [Piece::Bytes(first), Piece::Bytes(second)]
                 if total <= self.cache.store.memory.chunk_bytes_max() as usize =>
@@ -139,7 +148,7 @@ impl Worker {
             _ => self.place_long(hash, value, key, of).unzip(),
         };
         let Some(new) = new else { return StoreOutcome::NoRoom };
-        let published = self.publish(hash, key, expected, new, origin);
+        let published = self.publish(hash, key, expected, new, price);
         if published == Published::Done {
             return StoreOutcome::Stored { cas: of.cas, value_bytes: total as u32 };
         }
@@ -150,7 +159,7 @@ impl Worker {
     }
 
     /// Append or prepend to the item at `at`.
-    fn extend(&mut self, store: &Store<'_>, at: Location, origin: Origin) -> StoreOutcome {
+    fn extend(&mut self, store: &Store<'_>, at: Location, price: Option<&Price>) -> StoreOutcome {
         // The old value is copied first: making room may reclaim its column.
         let expected = self.expect_unchanged(at);
         let (old, of) = self.old_record(at);
@@ -163,7 +172,7 @@ impl Worker {
             parts.reverse();
         }
         let of = self.extended(of, store);
-        let outcome = self.put(store.key, store.hash, parts, &of, expected, origin);
+        let outcome = self.put(store.key, store.hash, parts, &of, expected, price);
         self.recycle_old_value(old);
         outcome
     }
@@ -215,13 +224,13 @@ impl Worker {
             let outcome = if delete.drop_value {
                 let (flags, expiry) = (delete.flags, delete.expiry.unwrap_or(Expiry::NEVER));
                 let of = RecordFields { flags, expiry, cas, state };
-                self.put(delete.key, delete.hash, [Piece::NOTHING; 2], &of, expected, Origin::ITEM)
+                self.put(delete.key, delete.hash, [Piece::NOTHING; 2], &of, expected, None)
             } else {
                 let expiry = delete.expiry.unwrap_or(old_expiry);
                 let (value, old) = self.old_record(at);
                 let of = RecordFields { expiry, cas, state, ..old };
                 let piece = [value.piece(), Piece::NOTHING];
-                let outcome = self.put(delete.key, delete.hash, piece, &of, expected, Origin::ITEM);
+                let outcome = self.put(delete.key, delete.hash, piece, &of, expected, None);
                 self.recycle_old_value(value);
                 outcome
             };
@@ -264,7 +273,7 @@ impl Worker {
             let of = RecordFields { flags, expiry, cas, state };
             let blanks = vec![b' '; blanks];
             let digits = [number, &blanks].map(Piece::Bytes);
-            match self.put(arith.key, arith.hash, digits, &of, expected, Origin::ITEM) {
+            match self.put(arith.key, arith.hash, digits, &of, expected, None) {
                 StoreOutcome::Stored { cas, .. } => {
                     return ArithOutcome::Done { value, cas, expiry: old_expiry, created: false };
                 }
@@ -321,7 +330,7 @@ impl Worker {
             let expected = self.expect_unchanged(at);
             let (value, old) = self.old_record(at);
             let of = RecordFields { expiry, ..old };
-            let outcome = self.put(key, hash, [value.piece(), Piece::NOTHING], &of, expected, Origin::ITEM);
+            let outcome = self.put(key, hash, [value.piece(), Piece::NOTHING], &of, expected, None);
             self.recycle_old_value(value);
             match outcome {
                 StoreOutcome::Stored { .. } => return Touched::Done,

@@ -2,6 +2,7 @@
 
 use super::Worker;
 use super::chain::{RecordFields, Upload};
+use super::penalty::priced;
 use super::write::{Expected, Published};
 use crate::commands::{Mode, Store, StoreOutcome};
 use larder_item::Location;
@@ -28,7 +29,7 @@ impl Worker {
                     }
                 }
             }
-            let origin = self.origin_at(store, upload.came_us());
+            let price = self.price_of(store, upload.came_us());
             let (state, expiry) = self.new_state(store, stale_of);
             let cas = store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
             let record = NewChunked {
@@ -38,13 +39,13 @@ impl Worker {
                 flags: store.flags,
                 expiry,
                 cas,
-                state,
+                state: priced(state, price.as_ref()),
             };
             let Some(new) = self.place_chunked(&record) else {
                 self.chain_died(upload.first());
                 return StoreOutcome::NoRoom;
             };
-            match self.publish(store.hash, store.key, expected, new, origin) {
+            match self.publish(store.hash, store.key, expected, new, price.as_ref()) {
                 Published::Done => return StoreOutcome::Stored { cas, value_bytes: upload.total_bytes() },
                 Published::Changed => {}
                 Published::Full => {
@@ -88,11 +89,12 @@ impl Worker {
                 upload.first()
             }
         };
+        let price = self.price_of(store, upload.came_us());
+        let state = priced(state, price.as_ref());
         let record = NewChunked { key: store.key, total: total as u32, first, flags, expiry, cas, state };
-        let origin = self.origin_at(store, upload.came_us());
         let outcome = match self.place_chunked(&record) {
             None => StoreOutcome::NoRoom,
-            Some(new) => match self.publish(store.hash, store.key, expected, new, origin) {
+            Some(new) => match self.publish(store.hash, store.key, expected, new, price.as_ref()) {
                 Published::Done => return StoreOutcome::Stored { cas, value_bytes: total as u32 },
                 Published::Changed => StoreOutcome::Exists,
                 Published::Full => StoreOutcome::NoRoom,

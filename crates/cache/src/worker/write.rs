@@ -6,9 +6,9 @@
 
 use super::Worker;
 use super::open_columns::Place;
-use super::penalty::Origin;
 use crate::demoter::{Leaving, SentParts};
 use crate::item_store::{Life, RESERVED_COLUMNS};
+use crate::penalties::Price;
 use larder_index::{BucketGuard, WARMTH_MAX};
 use larder_item::{Expiry, HEADER_BYTES, KeyHash, Location, State};
 use larder_memory::{Guard, Item, NewChunked, NewItem, OpenColumn};
@@ -167,20 +167,19 @@ impl Worker {
     }
 
     /// Publishes the record at `new` under its key if the present item is as `expected`. Otherwise the record is taken
-    /// back. A record that is published has the penalty that is known of it.
+    /// back. A record whose penalty is not known from `price` takes that of the item that it replaces, or an estimate.
     pub(super) fn publish(
         &mut self,
         hash: KeyHash,
         key: &[u8],
         expected: Expected,
         new: Location,
-        origin: Origin,
+        price: Option<&Price>,
     ) -> Published {
         let store = &self.cache.store;
         let counters = self.counters();
         let guard = self.reader.pin();
         let keys = store.key_reader(&guard);
-        let price = self.price(&guard, hash, origin, new);
         let mut bucket = store.index.lock(hash);
         let found = bucket.find(key, &keys);
         let as_expected = match (expected, &found) {
@@ -211,7 +210,9 @@ impl Worker {
             // After a crash nothing older may come back once this write was answered.
             self.note_commit(demoter.invalidate(hash, key));
         }
-        self.inherit_penalty(&guard, key, new, found.as_ref().map(|found| found.entry.location));
+        if price.is_none_or(|price| price.subclass().is_none()) {
+            self.inherit_penalty(&guard, key, new, found.as_ref().map(|found| found.entry.location));
+        }
         match found {
             Some(found) => {
                 // An overwrite counts as a use of the item.
@@ -229,7 +230,9 @@ impl Worker {
             }
         }
         self.note(Reference::store(Digest::of(hash)));
-        self.cache.penalties.settle(&price, key, counters);
+        if let Some(price) = price {
+            self.cache.penalties.settle(price, key, counters);
+        }
         counters.bytes_stored.add(store.bytes_of(&guard, new));
         counters.total_items.add(1);
         self.grow_index();
