@@ -36,8 +36,12 @@ impl Burst {
 pub(crate) fn run(burst: &Burst, stage: &Stage<'_>) -> Result<(TrialFigures, Process)> {
     let process = (stage.start)()?;
     let window = WINDOW.to_string();
-    let words = ["--workload", &burst.workload, "--window", &window, "--connections", "1", "--depth", "64"]
-        .map(str::to_owned);
+    let words = ["--workload", &burst.workload, "--window", &window, "--connections", "1", "--depth", "64"];
+    let mut words = words.map(str::to_owned).to_vec();
+    // All items cost the same. The time of a fetch that takes none would say otherwise.
+    if stage.visit(&process)?.takes_costs()? {
+        words.push("--state-costs".to_owned());
+    }
     let played = replay(stage, &process, &words)?;
     let at = (burst.at / WINDOW) as usize;
     if at < BEFORE || played.windows.len() <= at {
