@@ -15,6 +15,7 @@ use crate::procfs;
 use crate::readthrough::{self, Visit};
 use crate::report::LoadReport;
 use crate::servers::{Family, Process, Server, Setting};
+use crate::trials::{self, Stage, Trial};
 use crate::wire::{KEY_BYTES, ValueBytes, Wire};
 
 /// Requests sampled in advance, at full size.
@@ -66,7 +67,10 @@ fn selected_loads(options: &CompareOptions) -> Result<Vec<Load>> {
             bail!("there is no load `{name}`; there are {}", names.join(", "));
         }
     }
-    let wanted = |load: &Load| options.load.is_empty() || options.load.iter().any(|name| name == load.name);
+    let wanted = |load: &Load| match options.load.is_empty() {
+        true => !matches!(load.kind, Kind::Trial(_)),
+        false => options.load.iter().any(|name| name == load.name),
+    };
     let loads: Vec<Load> = all.into_iter().filter(wanted).collect();
     let (flash, memory): (Vec<Load>, Vec<Load>) = loads.into_iter().partition(|load| load.flash_mib > 0);
     match (&options.flash_file, flash.is_empty()) {
@@ -217,7 +221,7 @@ impl<'a> Bench<'a> {
                 // Checks whether the items are still stored.
                 Some(Ring::resident(&mut KeyPicker::new(load.items, Popularity::Uniform, seed), 100, 1 << 18))
             }
-            Kind::Store | Kind::HitRatio { .. } | Kind::Pressure { .. } => None,
+            Kind::Store | Kind::HitRatio { .. } | Kind::Pressure { .. } | Kind::Trial(_) => None,
         }
     }
 
@@ -227,6 +231,7 @@ impl<'a> Bench<'a> {
                 (self.options.connections, depth)
             }
             Kind::Store | Kind::Memory => (STORE_CONNECTIONS, STORE_DEPTH),
+            Kind::Trial(_) => (1, STORE_DEPTH),
             Kind::HitRatio { .. } | Kind::Pressure { .. } => (1, crate::loads::HIT_RATIO_BATCH),
         };
         let closed = !matches!(load.kind, Kind::Resident { .. } | Kind::Churn { .. } | Kind::Flash { .. });
@@ -258,6 +263,7 @@ impl<'a> Bench<'a> {
             (Kind::HitRatio { requests }, _) => self.hit_ratio(server, load, *requests),
             (Kind::Pressure { requests }, _) => self.pressure(server, load, *requests, round, row),
             (Kind::Memory, Some(ring)) => self.memory(server, load, ring, row),
+            (Kind::Trial(trial), _) => self.trial(server, load, trial, row),
             _ => {
                 let running = self.start(server, load)?;
                 let measured = self.store(&running, load, row)?;
@@ -419,6 +425,20 @@ impl<'a> Bench<'a> {
         Ok(Round::of_hit_ratio(&measured, procfs::resident_bytes(pid)?))
     }
 
+    fn trial(&self, server: &Server, load: &Load, trial: &Trial, row: &mut Row) -> Result<Round> {
+        let start = || self.start(server, load).map(|running| running.process);
+        let wire = Wire::new(server.protocol(), load.value_bytes, true);
+        let stage = Stage {
+            start: &start,
+            wire: &wire,
+            larder: self.options.replay.as_ref().unwrap_or(&self.options.larder),
+            cores: &self.options.client_cores,
+        };
+        let (found, process) = trials::run(trial, &stage)?;
+        found.notes.iter().for_each(|note| row.note(note.clone()));
+        Ok(Round::of_trial(found, procfs::resident_bytes(process.pid())?))
+    }
+
     fn pressure(
         &self,
         server: &Server,
@@ -456,7 +476,7 @@ impl<'a> Bench<'a> {
 /// The number of rounds of a load. Memory and hit ratio are the same every time, so one round suffices.
 fn rounds_of(load: &Load, options: &CompareOptions) -> usize {
     match load.kind {
-        Kind::Memory | Kind::HitRatio { .. } => 1,
+        Kind::Memory | Kind::HitRatio { .. } | Kind::Trial(_) => 1,
         _ => options.rounds,
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::client::Measured;
 use crate::readthrough::HitRatio;
+use crate::trials::TrialFigures;
 
 /// One round of one load on one server.
 #[derive(Clone, Debug, Serialize)]
@@ -49,6 +50,8 @@ pub(crate) struct Round {
     pub(crate) hit_ratio_thirds: Option<[f64; 3]>,
     /// Present for the pressure load only.
     pub(crate) pressure: Option<PressureFigures>,
+    /// Present for the loads that ask what a server keeps.
+    pub(crate) trial: Option<TrialFigures>,
 }
 
 /// Latency in microseconds.
@@ -131,6 +134,7 @@ impl Round {
             memory: None,
             hit_ratio_thirds: None,
             pressure: None,
+            trial: None,
         }
     }
 
@@ -158,6 +162,19 @@ impl Round {
             memory: None,
             hit_ratio_thirds: Some(measured.thirds),
             pressure: None,
+            trial: None,
+        }
+    }
+
+    /// The figures of a load that asks what a server keeps, not what a request costs.
+    pub(crate) fn of_trial(found: TrialFigures, resident_bytes: u64) -> Self {
+        let nothing = HitRatio { requests: found.requests, ..HitRatio::default() };
+        Self {
+            hits: 0,
+            misses: 0,
+            hit_ratio_thirds: None,
+            trial: Some(found),
+            ..Self::of_hit_ratio(&nothing, resident_bytes)
         }
     }
 

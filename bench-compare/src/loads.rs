@@ -1,6 +1,7 @@
 //! The loads: what is stored, and what is requested.
 
 use crate::keys::Popularity;
+use crate::trials::{self, Trial};
 use crate::wire::{KEY_BYTES, ValueBytes};
 
 /// A load as it will run, after scaling.
@@ -53,6 +54,8 @@ pub(crate) enum Kind {
         /// Requests in flight per connection.
         depth: usize,
     },
+    /// What a server keeps. These loads run only when they are named.
+    Trial(Trial),
     /// Half of the requests store new keys, far beyond the memory limit; the others GET recent keys.
     Churn {
         /// Requests in flight per connection.
@@ -122,7 +125,7 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
         roomy(name, about, items, bytes, Kind::Resident { popularity, get_percent, depth })
     };
     let zipf = Popularity::Zipf(0.99);
-    vec![
+    let mut all = vec![
         resident("get-32", "GET, 1 M items of 32 B, Zipf 0.99, depth 16", million, 32, zipf, 100, 16),
         resident("get-32-d1", "GET, 1 M items of 32 B, Zipf 0.99, depth 1", million, 32, zipf, 100, 1),
         resident("get-300", "GET, 1 M items of 300 B, Zipf 0.99, depth 16", million, 300, zipf, 100, 16),
@@ -159,6 +162,7 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
         roomy("memory-256", "memory of 10 M items of 256 B", ten_million, 256, Kind::Memory),
         roomy("memory-1024", "memory of 10 M items of 1024 B", ten_million, 1024, Kind::Memory),
         hit_ratio(scale),
+        hit_ratio_of_sizes(scale),
         pressure(scale),
         churn(scale),
         flash(
@@ -197,7 +201,9 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
             1,
             scale,
         ),
-    ]
+    ];
+    all.extend(all_trials(scale));
+    all
 }
 
 /// A load for a flash tier twice as large as the items.
@@ -264,6 +270,33 @@ fn hit_ratio(scale: f64) -> Load {
         limit_mib: (64.0 * scale) as u64,
         flash_mib: 0,
     }
+}
+
+/// Values of many lengths, until the hit ratio is steady.
+fn hit_ratio_of_sizes(scale: f64) -> Load {
+    let Kind::HitRatio { requests } = hit_ratio(scale).kind else { unreachable!("a hit ratio") };
+    Load {
+        name: "hit-ratio-sizes",
+        about: "read-through in 64 MiB, 1 M keys, 50-550 B, Zipf 0.99, 6 M GETs on one connection",
+        value_bytes: ValueBytes { min: 50, max: 550 },
+        kind: Kind::HitRatio { requests: 2 * requests },
+        ..hit_ratio(scale)
+    }
+}
+
+/// The loads that ask what a server keeps.
+fn all_trials(scale: f64) -> impl Iterator<Item = Load> {
+    let scale = limited_scale(scale);
+    trials::catalogue(scale).into_iter().map(move |(name, about, limit_mib, trial)| Load {
+        name,
+        about,
+        items: (1_000_000.0 * scale) as u32,
+        // With the key, 400 bytes.
+        value_bytes: ValueBytes::fixed(400 - KEY_BYTES as u32),
+        kind: Kind::Trial(trial),
+        limit_mib,
+        flash_mib: 0,
+    })
 }
 
 fn pressure(scale: f64) -> Load {

@@ -5,6 +5,7 @@
 mod client;
 mod compare;
 mod empty;
+mod exchange;
 mod figures;
 mod keys;
 mod loads;
@@ -15,6 +16,7 @@ mod reply;
 mod report;
 mod rng;
 mod servers;
+mod trials;
 mod wire;
 
 use std::fs::File;

@@ -58,6 +58,9 @@ pub(crate) struct CompareOptions {
     /// Path of the larder executable
     #[arg(long, default_value = "target/release/larder")]
     pub(crate) larder: PathBuf,
+    /// Path of the larder executable whose `replay` is the client of the loads that need it [default: that of --larder]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) replay: Option<PathBuf>,
     /// Further arguments of larder, such as "--temperature hitmap"; to compare two modes, add the other one with
     /// --peer
     #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]

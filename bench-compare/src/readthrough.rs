@@ -5,16 +5,15 @@
 //! everything. The small one is read through. The other gets exactly the same commands, including the SETs, so that
 //! only the work inside the servers differs.
 
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
+use crate::exchange::Exchange;
 use crate::keys::KeyPicker;
 use crate::loads::{HIT_RATIO_BATCH, PRESSURE_SLICE};
 use crate::procfs::{CpuMeter, thread_cpu};
-use crate::reply::{Reply, parse};
 use crate::wire::Wire;
 
 /// The measurements of a read-through load on one server.
@@ -110,11 +109,12 @@ pub(crate) struct Visit<'a> {
 impl<'a> Visit<'a> {
     /// Starts to measure.
     pub(crate) fn new(stream: TcpStream, pid: u32, wire: &'a Wire) -> Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-        let input = vec![0; wire.message_bytes_max() * HIT_RATIO_BATCH + 4096];
-        let exchange = Exchange { stream, wire, out: Vec::new(), input };
-        Ok(Self { exchange, pid, meter: CpuMeter::new(pid)?, total: HitRatio::default() })
+        Ok(Self {
+            exchange: Exchange::new(stream, wire, HIT_RATIO_BATCH)?,
+            pid,
+            meter: CpuMeter::new(pid)?,
+            total: HitRatio::default(),
+        })
     }
 
     /// Sends batches, each when the previous one has been answered.
@@ -149,76 +149,6 @@ impl<'a> Visit<'a> {
         let server_cpu = self.meter.sample()?;
         self.meter = CpuMeter::new(self.pid)?;
         Ok(HitRatio { server_cpu, ..std::mem::take(&mut self.total) })
-    }
-}
-
-/// One connection on which a batch is sent and all its replies are received.
-struct Exchange<'a> {
-    stream: TcpStream,
-    wire: &'a Wire,
-    out: Vec<u8>,
-    input: Vec<u8>,
-}
-
-impl Exchange<'_> {
-    /// GETs a batch. Returns the hits and adds every missing key to `missing` once.
-    fn get(&mut self, ids: &[u32], missing: &mut Vec<u32>) -> Result<u64> {
-        self.out.clear();
-        ids.iter().for_each(|&id| self.wire.put_get(&mut self.out, id));
-        let wire = self.wire;
-        let mut hits = 0;
-        self.replies(ids, |id, reply| {
-            match reply {
-                Reply::Hit(value) if wire.belongs(id, value) => hits += 1,
-                Reply::Hit(_) => bail!("a wrong value for key {id}"),
-                Reply::Miss if missing.contains(&id) => {}
-                Reply::Miss => missing.push(id),
-                other => bail!("GET was answered with {other:?}"),
-            }
-            Ok(())
-        })?;
-        Ok(hits)
-    }
-
-    /// SETs a batch. Returns how many were refused.
-    fn set(&mut self, ids: &[u32]) -> Result<u64> {
-        self.out.clear();
-        ids.iter().for_each(|&id| self.wire.put_set(&mut self.out, id));
-        let mut refused = 0;
-        self.replies(ids, |_, reply| {
-            match reply {
-                Reply::Stored => {}
-                Reply::Refused(_) => refused += 1,
-                other => bail!("SET was answered with {other:?}"),
-            }
-            Ok(())
-        })?;
-        Ok(refused)
-    }
-
-    fn replies(&mut self, ids: &[u32], mut each: impl FnMut(u32, Reply<'_>) -> Result<()>) -> Result<()> {
-        self.stream.write_all(&self.out).context("write")?;
-        let (mut filled, mut at, mut answered) = (0, 0, 0);
-        while answered < ids.len() {
-            let read = self.stream.read(&mut self.input[filled..]).context("read")?;
-            if read == 0 {
-                bail!("the server closed the connection");
-            }
-            filled += read;
-            while answered < ids.len() {
-                let Ok(parsed) = parse(self.wire.protocol, &self.input[at..filled]) else {
-                    bail!("a reply that is none");
-                };
-                let Some((reply, consumed)) = parsed else { break };
-                each(ids[answered], reply)?;
-                at += consumed;
-                answered += 1;
-            }
-        }
-        if at < filled {
-            bail!("a reply without a request");
-        }
-        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::loads::{Kind, Load};
 use crate::options::CompareOptions;
 use crate::procfs::Machine;
 use crate::servers::Server;
+use crate::trials::{self, TrialFigures};
 
 /// Everything about one load.
 #[derive(Clone, Debug, Serialize)]
@@ -62,13 +63,11 @@ impl LoadReport {
 
     /// The table with a title above it and the remarks below.
     pub(crate) fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
         let ran: Vec<&Row> = self.rows.iter().filter(|row| row.median.is_some()).collect();
         let mut header: Vec<String> = vec!["server".into()];
         header.extend(self.columns().iter().map(|column| column.title.to_owned()));
         header.extend(ran.iter().map(|row| format!("/ {}", row.server)));
-        table.set_header(header);
+        let mut rows = Vec::new();
         for row in &ran {
             let Some(median) = &row.median else { continue };
             let mut cells = vec![row.server.clone()];
@@ -77,19 +76,20 @@ impl LoadReport {
                 Some(ratio) => format!("{ratio:.2}"),
                 None => "-".to_owned(),
             }));
-            table.add_row(cells);
-        }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
+            rows.push(cells);
         }
         let rate = self.rate.map_or(String::new(), |rate| format!(", open loop at {rate:.0}/s"));
         let mut out = format!(
             "\n## {}: {}\n{} items, limit {} MiB, {} connections, depth {}{rate}\n\n",
             self.load, self.about, self.items, self.limit_mib, self.connections, self.depth
         );
-        if !ran.is_empty() {
-            out.push_str(table.to_string().trim_end());
-            out.push('\n');
+        if matches!(self.kind, Kind::Trial(_)) {
+            out = format!("\n## {}: {}\nlimit {} MiB\n\n", self.load, self.about, self.limit_mib);
+        }
+        if matches!(self.kind, Kind::Trial(_)) {
+            out.push_str(&trial_text(&ran));
+        } else if !ran.is_empty() {
+            out.push_str(&aligned(header, rows));
         }
         self.note.iter().for_each(|note| out.push_str(&format!("* {note}\n")));
         for row in &self.rows {
@@ -124,7 +124,7 @@ impl LoadReport {
                 RESIDENT,
             ],
             Kind::Churn { .. } | Kind::Flash { .. } => vec![HIT_RATIO, RESIDENT],
-            Kind::Resident { .. } | Kind::Store => Vec::new(),
+            Kind::Resident { .. } | Kind::Store | Kind::Trial(_) => Vec::new(),
         };
         columns
             .push(Column { title: "requests/s", cell: |_, median| format!("{:.0}", median.requests_per_s) });
@@ -142,6 +142,36 @@ impl LoadReport {
         ]);
         columns
     }
+}
+
+/// A table for people: text on the left, numbers on the right.
+fn aligned(header: Vec<String>, rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header);
+    rows.into_iter().for_each(|row| {
+        table.add_row(row);
+    });
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{}\n", table.to_string().trim_end())
+}
+
+/// The figures of a trial with their ratios, then its curves.
+fn trial_text(ran: &[&Row]) -> String {
+    let found: Vec<(&str, &TrialFigures)> = ran
+        .iter()
+        .filter_map(|row| Some((row.server.as_str(), row.rounds.first()?.trial.as_ref()?)))
+        .collect();
+    let Some((_, first)) = found.first() else { return String::new() };
+    let (header, rows) = trials::ratio_table(&found);
+    let mut out = aligned(header, rows);
+    for which in 0..first.curves.len() {
+        let (header, rows) = TrialFigures::curve_table(&found, which);
+        out.push_str(&format!("\n{}", aligned(header, rows)));
+    }
+    out
 }
 
 struct Column {
@@ -288,6 +318,10 @@ mod tests {
             rows[0].rounds.push(round(0, 1_000, 1.0));
             rows[1].rounds.push(round(0, 1_000, 4.0));
             rows[2].failed = Some("it ended at once".to_owned());
+            for (row, value) in rows.iter_mut().zip([1.0, 4.0]) {
+                let figures = vec![trials::Figure::compared("ms", Some(value), 2)];
+                row.rounds[0].trial = Some(TrialFigures { requests: 1, figures, ..TrialFigures::default() });
+            }
             rows.iter_mut().for_each(|row| row.conclude(true, None));
             compare_rows(&mut rows);
             let shape = Shape { connections: 50, depth: 16, rate: None };

@@ -88,17 +88,37 @@ impl Wire {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Appends a SET of key `id` to its value.
+    /// Appends a request that tells whether key `id` is there and that no server takes for a hit: memcached's `me`,
+    /// and `EXISTS`.
+    pub(crate) fn put_peek(&self, out: &mut Vec<u8>, id: u32) {
+        match self.protocol {
+            Protocol::Text => out.extend_from_slice(b"me "),
+            Protocol::Resp => out.extend_from_slice(b"*2\r\n$6\r\nEXISTS\r\n$30\r\n"),
+        }
+        out.extend_from_slice(&key(id));
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends a SET of key `id` to its value, which never expires.
     pub(crate) fn put_set(&self, out: &mut Vec<u8>, id: u32) {
+        self.put_set_for(out, id, 0);
+    }
+
+    /// Appends a SET of key `id` to its value, with a time to live in seconds; 0 = the item never expires.
+    pub(crate) fn put_set_for(&self, out: &mut Vec<u8>, id: u32, ttl_s: u32) {
         let bytes = self.value_bytes.of(id);
         match self.protocol {
             Protocol::Text => {
                 out.extend_from_slice(b"set ");
                 out.extend_from_slice(&key(id));
-                out.extend_from_slice(b" 0 0 ");
+                out.extend_from_slice(b" 0 ");
+                put_decimal(out, ttl_s as usize);
+                out.push(b' ');
             }
             Protocol::Resp => {
-                out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n$30\r\n");
+                let words = if ttl_s == 0 { b'3' } else { b'5' };
+                out.extend_from_slice(&[b'*', words]);
+                out.extend_from_slice(b"\r\n$3\r\nSET\r\n$30\r\n");
                 out.extend_from_slice(&key(id));
                 out.extend_from_slice(b"\r\n$");
             }
@@ -110,6 +130,10 @@ impl Wire {
         out.extend_from_slice(head);
         out.extend_from_slice(self.tail(id, bytes - head.len()));
         out.extend_from_slice(b"\r\n");
+        if self.protocol == Protocol::Resp && ttl_s > 0 {
+            let seconds = ttl_s.to_string();
+            out.extend_from_slice(format!("$2\r\nEX\r\n${}\r\n{seconds}\r\n", seconds.len()).as_bytes());
+        }
     }
 
     /// True if `value` has the length and the first bytes of the value of key `id`.

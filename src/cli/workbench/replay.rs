@@ -81,6 +81,10 @@ struct LoadArgs {
     /// Send requests at the times of the trace, this many times as fast (open loop)
     #[arg(long, value_name = "TIMES")]
     speed: Option<f64>,
+    /// Sleep for 0.2 ms where the client would spin, to leave the cores to others: requests, fetches and latencies are
+    /// up to 0.3 ms late
+    #[arg(long)]
+    no_spin: bool,
     /// Store every key once before the replay; this takes an additional pass over the source
     #[arg(long)]
     load: bool,
@@ -106,6 +110,9 @@ struct LoadArgs {
     /// Maximum number of concurrent fetches from the back end; 0 is no limit
     #[arg(long, value_name = "N", default_value = "0", requires = "read_through")]
     backend_concurrency: usize,
+    /// Gets per point of the curves of hit ratio and service time, such as 100k; 0 draws none
+    #[arg(long, value_name = "GETS", default_value = "0", requires = "read_through", value_parser = count)]
+    window: u64,
 }
 
 /// Keys and values.
@@ -124,6 +131,9 @@ struct ItemArgs {
     /// Send the times to live of the source
     #[arg(long)]
     ttls: bool,
+    /// State the cost of a miss with every set: the source's penalty, as a meta flag that Larder understands
+    #[arg(long)]
+    state_costs: bool,
     /// What to send for a cas of the source
     #[arg(long, value_name = "AS", default_value = "gets")]
     cas: CasArg,
@@ -196,6 +206,9 @@ fn options(args: &ReplayArgs) -> Result<Options, Failure> {
             penalty_scale: load.penalty_scale,
             backend_concurrency: load.backend_concurrency,
         }),
+        spin: !load.no_spin,
+        state_costs: items.state_costs,
+        window_gets: load.window,
         spread: load.spread,
         verify: match items.verify {
             VerifyArg::Full => Verify::Full,

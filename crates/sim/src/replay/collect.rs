@@ -14,6 +14,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use super::faults::{AllDoubts, Faults};
 use super::shared::Shared;
 use super::tally::{Counts, Kind, Tally};
+use super::windows::Windows;
 use crate::progress::Progress;
 
 /// Interval between two updates of the progress, which also check the connections.
@@ -24,7 +25,13 @@ pub(super) enum WorkerMessage {
     /// The counts of one second of the measured time. Seconds before `next` are complete.
     Second { thread: usize, second: u64, next: u64, tally: Box<Tally> },
     /// The worker ends.
-    End { thread: usize, faults: Box<Faults>, doubts: Box<AllDoubts>, ledger_forgotten: u64 },
+    End {
+        thread: usize,
+        faults: Box<Faults>,
+        doubts: Box<AllDoubts>,
+        ledger_forgotten: u64,
+        windows: Windows,
+    },
 }
 
 /// One second of the measured time.
@@ -48,6 +55,8 @@ pub(super) struct Collected {
     pub(super) total: Tally,
     /// The counts of each second.
     pub(super) seconds: Vec<Second>,
+    /// Hit ratio and service time by windows of gets.
+    pub(super) windows: Windows,
     /// Everything that went wrong.
     pub(super) faults: Faults,
     /// Length of the measured time in seconds.
@@ -87,6 +96,7 @@ pub(super) fn run(shared: &Shared, to_collect: ToCollect) -> Collected {
         collected: Collected {
             total: Tally::new(),
             seconds: Vec::new(),
+            windows: Windows::default(),
             faults: Faults::default(),
             measured_s: 0.0,
             given_up: false,
@@ -163,13 +173,14 @@ impl Collector<'_> {
                 let counts = &mut self.watch.counts;
                 counts.add(&tally.counts);
             }
-            WorkerMessage::End { thread, faults, doubts, ledger_forgotten } => {
+            WorkerMessage::End { thread, faults, doubts, ledger_forgotten, windows } => {
                 self.complete_to[thread] = u64::MAX;
                 self.running -= 1;
                 self.collected.faults.merge(*faults);
                 self.doubts.numbers.merge(doubts.numbers);
                 self.doubts.others.merge(doubts.others);
                 self.collected.ledger_forgotten += ledger_forgotten;
+                self.collected.windows.merge(&windows);
             }
         }
     }

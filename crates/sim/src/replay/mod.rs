@@ -36,6 +36,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 mod value;
+mod windows;
 mod wire;
 mod worker;
 
@@ -50,6 +51,7 @@ pub use self::options::{CasAs, Credentials, Options, Pace, Protocol, ReadThrough
 pub use self::outcome::{Failure, Outcome};
 pub use self::server::Server;
 pub use self::tally::{Answers, Counts, Kind};
+pub use self::windows::Window;
 
 use self::collect::{Collected, ToCollect};
 use self::feed::{Fed, WorkerQueue};
@@ -76,6 +78,9 @@ pub fn run(
     }
     let hdr = options.hdr.as_deref().map(collect::create).transpose().map_err(Failure::Failed)?;
     let found = probe::look(&options).map_err(Failure::Unreachable)?;
+    if options.state_costs && found.protocol != Protocol::Memcached {
+        return Err(Failure::Failed("costs can be stated with memcached's meta commands only".to_owned()));
+    }
     let began = SystemTime::now();
     let since_1970 = began.duration_since(UNIX_EPOCH).unwrap_or_default();
     let wire = Wire {

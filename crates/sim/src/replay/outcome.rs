@@ -3,6 +3,7 @@
 use super::collect::Second;
 use super::faults::Faults;
 use super::tally::Counts;
+use super::windows::Window;
 use crate::SourceError;
 use crate::report::Report;
 
@@ -14,6 +15,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// The seconds of the measured time.
     pub seconds: Vec<Second>,
+    /// Hit ratio and service time of read-through by windows of gets, if they were asked for.
+    pub windows: Vec<Window>,
     /// Everything that went wrong, in all phases.
     pub faults: Faults,
     /// Whether the server was given up, because all connections, or one with waiting requests, were down for too

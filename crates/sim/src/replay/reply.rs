@@ -21,7 +21,7 @@ pub(super) enum Reply<'a> {
     },
     /// `END` or a null: the item is absent.
     None,
-    /// `STORED`, `OK`.
+    /// `STORED`, `HD`, `OK`.
     Stored,
     /// `NOT_STORED`.
     NotStored,
@@ -65,7 +65,8 @@ fn parse_memcached(input: &[u8]) -> Parsed<'_> {
     };
     let reply = match line {
         b"END" => Reply::None,
-        b"STORED" => Reply::Stored,
+        // `HD`: a meta command was done.
+        b"STORED" | b"HD" => Reply::Stored,
         b"NOT_STORED" => Reply::NotStored,
         b"EXISTS" => Reply::Exists,
         b"NOT_FOUND" => Reply::NotFound,

@@ -133,6 +133,7 @@ impl Worker {
             key_length: command.key_length,
             content: if pending.zero { Content::Zero } else { value },
             ttl_s: command.ttl_s,
+            cost_us: self.shared.options.state_costs.then_some(command.penalty_us),
         };
         let connection = &mut self.connections[at];
         let before = connection.out.len();

@@ -156,6 +156,7 @@ impl Worker {
         self.count(pending, now_ns, |answers| answers.done += 1);
         if command.counted && self.shared.backend.is_some() {
             self.tally.served(latency_ns(pending, now_ns));
+            self.windows.hit();
         }
     }
 
@@ -174,10 +175,7 @@ impl Worker {
             let counts = &mut self.tally.counts;
             match under_way {
                 Some(_) => counts.joined += 1,
-                None => {
-                    counts.fetches += 1;
-                    counts.penalties_us += u64::from(command.penalty_us);
-                }
+                None => counts.fetched(command.penalty_us),
             }
             let waited_ns = done_ns.saturating_sub(now_ns);
             counts.waited_ns += waited_ns;
@@ -187,6 +185,7 @@ impl Worker {
                 false => f64::from(command.penalty_us) * 1000.0,
             };
             self.tally.served(latency_ns(pending, now_ns) + penalty_ns as u64);
+            self.windows.miss(command.penalty_us, waited_ns);
         }
     }
 

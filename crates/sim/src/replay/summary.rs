@@ -6,7 +6,8 @@ use super::feed::Fed;
 use super::options::{CasAs, Options, Pace, Protocol, Verify, Warmup};
 use super::outcome::Outcome;
 use super::probe::ServerInfo;
-use super::tally::{Counts, Kind, Latencies, Tally};
+use super::tally::{Counts, Kind, Latencies, PENALTY_US_MAX, Tally};
+use super::windows::{Window, sum};
 use crate::PENALTY_UNKNOWN_US;
 use crate::report::{Cell, Chart, Part, Report, Scale, Table};
 
@@ -20,6 +21,7 @@ pub(super) fn outcome(options: &Options, found: &ServerInfo, collected: Collecte
     Outcome {
         report,
         counts: collected.total.counts,
+        windows: collected.windows.all().to_vec(),
         seconds: collected.seconds,
         faults: collected.faults,
         given_up: collected.given_up,
@@ -37,6 +39,7 @@ fn report(options: &Options, found: &ServerInfo, collected: &Collected, fed: &Fe
     let parts = &mut report.parts;
     if options.read_through.is_some() {
         parts.push(Part::Table(read_through(total)));
+        parts.push(Part::Table(by_penalty(&total.counts)));
     }
     if options.pace != Pace::Closed {
         parts.push(Part::Table(pace(options, collected)));
@@ -46,6 +49,7 @@ fn report(options: &Options, found: &ServerInfo, collected: &Collected, fed: &Fe
         parts.push(Part::Table(verification(&total.counts)));
     }
     parts.extend(notices(options, found, collected, fed).into_iter().map(Part::Text));
+    parts.extend(over_gets(options, collected.windows.all()));
     parts.extend(over_time(&collected.seconds));
     parts.push(Part::Chart(distribution(total)));
     report
@@ -74,7 +78,8 @@ fn facts(options: &Options, found: &ServerInfo, collected: &Collected, fed: &Fed
             0 => "any number of fetches at a time".to_owned(),
             servers => format!("{servers} fetches at a time"),
         };
-        fact("read-through", format!("penalties times {}, {servers}", through.penalty_scale));
+        let stated = if options.state_costs { ", costs are stated" } else { "" };
+        fact("read-through", format!("penalties times {}, {servers}{stated}", through.penalty_scale));
     }
     if options.load {
         fact("loaded first", format!("{} keys", fed.keys_loaded));
@@ -183,6 +188,16 @@ fn read_through(total: &Tally) -> Table {
         None,
     );
     row("misses that joined a fetch under way", counts.joined, 0.0, None);
+    table
+}
+
+/// Fetches by the penalty of the miss: PAMA's Fig. 1.
+fn by_penalty(counts: &Counts) -> Table {
+    let mut table = Table::new("fetches by penalty", &["up to ms", "fetches", "share %"]);
+    for (max_us, fetches) in PENALTY_US_MAX.iter().zip(counts.fetches_by_penalty) {
+        let share = 100.0 * fetches as f64 / counts.fetches.max(1) as f64;
+        table.row(vec![Cell::Count(u64::from(max_us / 1000)), Cell::Count(fetches), Cell::Number(share, 2)]);
+    }
     table
 }
 
@@ -316,6 +331,43 @@ fn over_time(seconds: &[Second]) -> Vec<Part> {
     latency.line("p50", points(&|second| Some(second.p50_us)));
     latency.line("p99", points(&|second| Some(second.p99_us)));
     vec![Part::Table(table), Part::Chart(rates), Part::Chart(hits), Part::Chart(latency)]
+}
+
+/// Hit ratio and service time by windows of gets, as a table and as curves.
+fn over_gets(options: &Options, windows: &[Window]) -> Vec<Part> {
+    if windows.is_empty() {
+        return Vec::new();
+    }
+    let cells = |from: Cell, window: &Window| {
+        let number = |value: Option<f64>, decimals| value.map_or(Cell::Empty, |v| Cell::Number(v, decimals));
+        vec![
+            from,
+            Cell::Count(window.gets),
+            number(window.hit_ratio(), 6),
+            number(window.service_ms(), 4),
+            number(window.waited_ms(), 4),
+        ]
+    };
+    let columns = |first| [first, "gets", "hit ratio", "service time ms", "waited ms"];
+    let mut halves = Table::new("service time: a hit 0.1 ms, a miss its penalty", &columns("part"));
+    halves.row(cells(Cell::Text("all".to_owned()), &sum(windows)));
+    halves.row(cells(Cell::Text("second half".to_owned()), &sum(&windows[windows.len() / 2..])));
+    let mut table = Table::new("by windows of gets", &columns("from get"));
+    let mut from = 0;
+    for window in windows {
+        table.row(cells(Cell::Count(from), window));
+        from += window.gets;
+    }
+    let points = |y: &dyn Fn(&Window) -> Option<f64>| -> Vec<(f64, f64)> {
+        let x = (0..).map(|number: u64| (number * options.window_gets) as f64);
+        x.zip(windows).filter_map(|(x, window)| Some((x, y(window)?))).collect()
+    };
+    let mut hits = Chart::new("hit ratio by gets", "gets", "hit ratio");
+    hits.line("hit ratio", points(&Window::hit_ratio));
+    let mut service = Chart::new("service time by gets", "gets", "ms");
+    service.line("a hit 0.1 ms, a miss its penalty", points(&Window::service_ms));
+    service.line("a hit 0.1 ms, a miss the time really waited", points(&Window::waited_ms));
+    vec![Part::Table(halves), Part::Table(table), Part::Chart(hits), Part::Chart(service)]
 }
 
 fn errors_of(counts: &Counts) -> u64 {

@@ -98,6 +98,9 @@ impl Answers {
     }
 }
 
+/// Upper ends of the ranges of penalties in microseconds: PAMA's subclasses (section IV).
+pub(super) const PENALTY_US_MAX: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 5_000_000];
+
 /// The counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
@@ -115,6 +118,8 @@ pub struct Counts {
     pub waited_ns: u64,
     /// Sum of the unscaled penalties of the fetches, in microseconds.
     pub penalties_us: u64,
+    /// Fetches by the unscaled penalty, in the ranges of [`PENALTY_US_MAX`].
+    pub fetches_by_penalty: [u64; PENALTY_US_MAX.len()],
     /// Requests sent more than a millisecond after they were due.
     pub late: u64,
     /// Requests that were due but not sent when the run ended.
@@ -143,12 +148,23 @@ impl Counts {
         self.joined += other.joined;
         self.waited_ns += other.waited_ns;
         self.penalties_us += other.penalties_us;
+        for (mine, theirs) in self.fetches_by_penalty.iter_mut().zip(other.fetches_by_penalty) {
+            *mine += theirs;
+        }
         self.late += other.late;
         self.unsent += other.unsent;
         self.lag_ns_max = self.lag_ns_max.max(other.lag_ns_max);
         self.unverified += other.unverified;
         self.verified += other.verified;
         self.not_numbers += other.not_numbers;
+    }
+
+    /// Counts a fetch of this unscaled penalty in microseconds.
+    pub(super) fn fetched(&mut self, penalty_us: u32) {
+        self.fetches += 1;
+        self.penalties_us += u64::from(penalty_us);
+        let range = PENALTY_US_MAX.iter().position(|&max| penalty_us <= max);
+        self.fetches_by_penalty[range.unwrap_or(PENALTY_US_MAX.len() - 1)] += 1;
     }
 
     /// The answers to one kind.

@@ -65,7 +65,8 @@ fn talk(stream: TcpStream, items: &Mutex<Items>, twist: &Twist, asked: &AtomicUs
             write.write_all(b"VERSION 1.2.3\r\n").ok()?;
             continue;
         }
-        let value = match words.get(4).and_then(|bytes| bytes.parse::<usize>().ok()) {
+        let length_at = if words[0] == "ms" { 2 } else { 4 };
+        let value = match words.get(length_at).and_then(|bytes| bytes.parse::<usize>().ok()) {
             Some(bytes) => {
                 let mut value = vec![0; bytes + 2];
                 read.read_exact(&mut value).ok()?;
@@ -106,6 +107,11 @@ fn answer(items: &mut Items, words: &[String], value: Vec<u8>) -> Vec<u8> {
             return reply;
         }
         ("set", _) => stored(items, value),
+        // Every store of the tests states a cost of a millisecond.
+        ("ms", _) if words[4] == "G1000" => {
+            stored(items, value);
+            "HD".to_owned()
+        }
         ("add", _) if !there => stored(items, value),
         ("replace", _) if there => stored(items, value),
         ("append", Some((old, _))) => stored(items, [old, value].concat()),
@@ -455,6 +461,31 @@ fn misses_are_fetched_and_stored_and_their_penalties_count() {
     assert_eq!((outcome.counts.of(Kind::Get).not_done, outcome.counts.of(Kind::Fill).done), (100, 100));
     assert_eq!((outcome.counts.requests(), outcome.counts.fetches), (400, 100));
     assert_eq!(outcome.counts.penalties_us, 100_000);
+    assert_eq!(outcome.counts.fetches_by_penalty, [100, 0, 0, 0, 0]);
+}
+
+#[test]
+fn windows_hold_every_get_and_a_miss_costs_its_penalty() {
+    let requests: Vec<Request> = (0..400).map(|at| request(Op::Get, at % 100)).collect();
+    let through = ReadThrough { penalty_scale: 0.0, backend_concurrency: 0 };
+    let one = Options {
+        connections: 1,
+        read_through: Some(through),
+        state_costs: true,
+        window_gets: 150,
+        ..options(serve(good))
+    };
+    let outcome = play(one, &requests);
+    assert_eq!(outcome.complaint(), None);
+    assert_eq!(outcome.counts.of(Kind::Fill).done, 100);
+    let windows = &outcome.windows;
+    assert_eq!(
+        windows.iter().map(|window| (window.gets, window.hits)).collect::<Vec<_>>(),
+        [(150, 50), (150, 150), (100, 100)]
+    );
+    assert_eq!(windows[0].service_ms(), Some((50.0 * 0.1 + 100.0) / 150.0));
+    assert_eq!(windows[0].waited_ms(), Some(50.0 * 0.1 / 150.0));
+    assert_eq!(windows[1].service_ms(), Some(0.1));
 }
 
 #[test]

@@ -4,6 +4,8 @@ use super::key::Keys;
 use super::options::Protocol;
 use super::value::Values;
 
+/// The meta flag of Larder's `ms` that states the cost of a miss in microseconds.
+const COST_FLAG: u8 = b'G';
 /// memcached reads a longer time to live as a point in time (protocol.txt: 30 days).
 const MEMCACHED_TTL_S_MAX: u64 = 60 * 60 * 24 * 30;
 
@@ -56,6 +58,8 @@ pub(super) struct Message {
     pub(super) content: Content,
     /// Time to live in seconds; 0 = the item never expires.
     pub(super) ttl_s: u32,
+    /// Cost of a miss in microseconds that a `set` states, if any.
+    pub(super) cost_us: Option<u32>,
 }
 
 /// Encodes messages.
@@ -82,6 +86,9 @@ impl Wire {
 
     #[inline]
     fn put_memcached(&self, out: &mut Vec<u8>, message: &Message) {
+        if let (Verb::Set, Some(cost_us)) = (message.verb, message.cost_us) {
+            return self.put_meta_set(out, message, cost_us);
+        }
         let command: &[u8] = match message.verb {
             Verb::Get => b"get ",
             Verb::Gets => b"gets ",
@@ -113,6 +120,21 @@ impl Wire {
                 self.put_content(out, message);
             }
         }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// A `set` that states the cost of a miss.
+    fn put_meta_set(&self, out: &mut Vec<u8>, message: &Message, cost_us: u32) {
+        out.extend_from_slice(b"ms ");
+        self.keys.put(out, message.key, message.key_length);
+        out.push(b' ');
+        put_number(out, content_bytes(message.content) as u64);
+        out.extend_from_slice(b" T");
+        put_number(out, self.memcached_ttl(message.ttl_s));
+        out.extend_from_slice(&[b' ', COST_FLAG]);
+        put_number(out, u64::from(cost_us));
+        out.extend_from_slice(b"\r\n");
+        self.put_content(out, message);
         out.extend_from_slice(b"\r\n");
     }
 
@@ -257,6 +279,10 @@ mod tests {
     use crate::replay::options::Verify;
 
     fn text(protocol: Protocol, verb: Verb, content: Content, ttl_s: u32) -> String {
+        costly(protocol, verb, content, ttl_s, None)
+    }
+
+    fn costly(protocol: Protocol, verb: Verb, content: Content, ttl_s: u32, cost_us: Option<u32>) -> String {
         let wire = Wire {
             protocol,
             keys: Keys::new("p:", protocol),
@@ -264,7 +290,8 @@ mod tests {
             began_unix_s: 1_000_000_000,
         };
         let mut out = Vec::new();
-        wire.put(&mut out, &Message { verb, key: 10, key_length: 4, content, ttl_s });
+        let message = Message { verb, key: 10, key_length: 4, content, ttl_s, cost_us };
+        wire.put(&mut out, &message);
         String::from_utf8(out).expect("plain text")
     }
 
@@ -282,6 +309,14 @@ mod tests {
         assert_eq!(plain(Verb::Prepend, 0), "prepend p:a. 0 0 1\r\n0\r\n");
         let empty = Content::Value { version: 1, bytes: 0 };
         assert_eq!(text(Protocol::Memcached, Verb::Set, empty, 0), "set p:a. 0 0 0\r\n\r\n");
+    }
+
+    #[test]
+    fn a_set_states_its_cost_and_other_verbs_do_not() {
+        let said = |verb, ttl_s| costly(Protocol::Memcached, verb, Content::Zero, ttl_s, Some(1_500));
+        assert_eq!(said(Verb::Set, 5), "ms p:a. 1 T5 G1500\r\n0\r\n");
+        assert_eq!(said(Verb::Add, 5), "add p:a. 0 5 1\r\n0\r\n");
+        assert_eq!(said(Verb::Get, 0), "get p:a.\r\n");
     }
 
     #[test]

@@ -17,11 +17,14 @@ use super::ledger::Ledger;
 use super::options::Pace;
 use super::shared::Shared;
 use super::tally::{Kind, Tally};
+use super::windows::Windows;
 
 /// Interval for time-outs, reconnects and the end of a second.
 const HOUSEKEEPING_NS: u64 = 20_000_000;
 /// Below this, the time to the next event is spent polling, because the kernel's timers are too coarse.
 const SPIN_NS: u64 = 2_000_000;
+/// The sleep in place of polling, if the options forbid polling.
+const NAP: Duration = Duration::from_micros(200);
 /// At this number of fetches in progress, no further requests are sent until some are done.
 const FETCHES_MAX: usize = 1 << 20;
 /// Maximum number of requests that wait for one connection: in a closed loop, and in an open loop, where they are
@@ -48,6 +51,8 @@ pub(super) struct Worker {
     pub(super) tally: Tally,
     /// The fetches in progress.
     pub(super) fetches: Fetches,
+    /// Hit ratio and service time by windows of gets.
+    pub(super) windows: Windows,
     /// Buffer for the text of a key.
     pub(super) key_text: Vec<u8>,
     pub(super) poll: Poll,
@@ -107,6 +112,7 @@ impl Worker {
             doubts: AllDoubts::default(),
             tally: Tally::new(),
             fetches: Fetches::default(),
+            windows: Windows::new(options),
             key_text: Vec::new(),
             poll,
             batches,
@@ -144,7 +150,10 @@ impl Worker {
                 other => other?,
             }
             if events.is_empty() && wait.is_zero() {
-                std::thread::yield_now();
+                match self.shared.options.spin {
+                    true => std::thread::yield_now(),
+                    false => std::thread::sleep(NAP),
+                }
             }
             for event in &events {
                 if event.token() != WAKER {
@@ -159,6 +168,7 @@ impl Worker {
             faults: Box::new(self.faults),
             doubts: Box::new(self.doubts),
             ledger_forgotten: self.ledger.forgotten,
+            windows: self.windows,
         });
         Ok(())
     }

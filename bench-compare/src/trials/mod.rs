@@ -1,0 +1,116 @@
+//! Loads that ask what a server keeps, not what a request costs.
+//!
+//! * `service`: what a user waits for, read-through, where misses differ in cost (PAMA, Figs. 5 to 8).
+//! * `burst`: how long the hit ratio suffers after cold items arrived (PAMA, Fig. 9).
+//! * `expiring`: how much of the memory is taken by items that have expired, and what is evicted meanwhile.
+//!
+//! The first two let `larder replay` be the client, which has the workloads and the back end.
+
+mod burst;
+mod client;
+mod expiring;
+mod figures;
+mod service;
+
+use std::net::TcpStream;
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::exchange::Exchange;
+use crate::loads::STORE_DEPTH;
+use crate::options::Cores;
+use crate::servers::Process;
+use crate::wire::Wire;
+
+pub(crate) use figures::{Curve, Figure, TrialFigures, ratio_table};
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Trial {
+    /// The service time of a workload.
+    Service(service::Service),
+    /// The hit ratio after a burst.
+    Burst(burst::Burst),
+    /// Items that expire among others that do not.
+    Expiring(expiring::Expiring),
+    /// Items that never expire, then items that have expired, then new items.
+    Kept(expiring::Kept),
+}
+
+/// What a trial needs.
+pub(crate) struct Stage<'a> {
+    /// Starts the server anew.
+    pub(crate) start: &'a dyn Fn() -> Result<Process>,
+    /// Requests to the server.
+    pub(crate) wire: &'a Wire,
+    /// The executable of `larder`, whose `replay` is the client.
+    pub(crate) larder: &'a Path,
+    /// The cores of the client.
+    pub(crate) cores: &'a Cores,
+}
+
+impl Stage<'_> {
+    fn visit(&self, process: &Process) -> Result<Exchange<'_>> {
+        Exchange::new(TcpStream::connect(process.address)?, self.wire, STORE_DEPTH)
+    }
+}
+
+/// Runs a trial on one server. Returns what was found and the server, which still runs.
+pub(crate) fn run(trial: &Trial, stage: &Stage<'_>) -> Result<(TrialFigures, Process)> {
+    match trial {
+        Trial::Service(service) => service::run(service, stage),
+        Trial::Burst(burst) => burst::run(burst, stage),
+        Trial::Expiring(expiring) => expiring::run(expiring, stage),
+        Trial::Kept(kept) => expiring::run_kept(kept, stage),
+    }
+}
+
+/// All trials: name, description, memory limit in MiB, length of the values in bytes.
+pub(crate) fn catalogue(scale: f64) -> Vec<(&'static str, &'static str, u64, Trial)> {
+    let limit = (64.0 * scale) as u64;
+    vec![
+        (
+            "service-etc",
+            "read-through with misses of 0.2 ms to 5 s that take real time, ETC's sizes, cache 10 % of the data",
+            limit,
+            Trial::Service(service::Service::new("etc", "tenants", false, scale)),
+        ),
+        (
+            "service-app",
+            "the same with APP's sizes",
+            limit,
+            Trial::Service(service::Service::new("app", "tenants", false, scale)),
+        ),
+        (
+            "service-etc-stated",
+            "the same with ETC's sizes; misses take no time, and the client states their cost where it can",
+            limit,
+            Trial::Service(service::Service::new("etc", "tenants", true, scale)),
+        ),
+        (
+            "service-app-stated",
+            "the same with APP's sizes",
+            limit,
+            Trial::Service(service::Service::new("app", "tenants", true, scale)),
+        ),
+        (
+            "burst",
+            "hit ratio after cold items of 10 % of the cache, ETC's sizes",
+            limit,
+            Trial::Burst(burst::Burst::new(scale)),
+        ),
+        (
+            "expiring",
+            "64 MiB, two thirds of which live: half never expires, half expires within a minute",
+            limit,
+            Trial::Expiring(expiring::Expiring::new(scale)),
+        ),
+        (
+            "kept",
+            "50,000 items that never expire, 70,000 that expire, a pause, 70,000 new ones: what is left",
+            limit,
+            Trial::Kept(expiring::Kept::new(scale)),
+        ),
+    ]
+}
