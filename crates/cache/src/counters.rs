@@ -3,6 +3,7 @@
 //! A worker writes only its own block, with a plain load and store. A reader adds the blocks up. A sum that is taken
 //! while workers run may be a few events behind, but no event is lost.
 
+use larder_allocation::Subclass;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A counter with one writer.
@@ -167,6 +168,19 @@ counters! {
     penalties_to_1_s,
     /// Penalties, measured or stated, of more than 1 s. A measured one is at most 5 s.
     penalties_to_5_s,
+}
+
+impl Counters {
+    /// How many penalties were measured or stated, by subclass.
+    pub(crate) fn penalties(&self) -> [&Counter; Subclass::COUNT] {
+        [
+            &self.penalties_to_1_ms,
+            &self.penalties_to_10_ms,
+            &self.penalties_to_100_ms,
+            &self.penalties_to_1_s,
+            &self.penalties_to_5_s,
+        ]
+    }
 }
 
 #[cfg(test)]

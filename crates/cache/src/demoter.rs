@@ -263,7 +263,7 @@ impl Demoter {
     fn is_admitted(&self, store: &ItemStore, hash: KeyHash, item: &Item<'_>, warmth: u8) -> bool {
         let bytes = item.key().len() as u64 + u64::from(item.value_bytes());
         let state = item.state();
-        let subclass = remembered(state).unwrap_or_default();
+        let subclass = remembered(state).unwrap_or(store.unknown_penalty());
         let offered = Offered { hash, bytes, warmth, fetched: state.has(State::FETCHED), subclass };
         let mut admission = self.admission.lock().expect("no panic under this lock");
         admission.judge(&offered, store.worth.get(), store.clock.now_s()) == Admitted::Yes

@@ -9,13 +9,14 @@ use crate::counters::{Counters, Totals};
 use crate::options::{CacheError, CacheOptions};
 use crate::padded::CachePadded;
 use crate::worth::WorthSetting;
+use larder_allocation::Subclass;
 use larder_index::{BUCKETS_LOG2_MAX, HoldsKey, Index, IndexOptions};
 use larder_item::{CAS_DELTA_BITS, Expiry, KeyHash, KeyHasher, Location, State, ValueLayout};
 use larder_memory::{
     ColumnId, ColumnState, Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted, RESERVE_BYTES_MAX,
     Value,
 };
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Entries per bucket at which the index grows: 13 to 14 bytes of index per item, and about one lookup in seven goes on
 /// to a sub-bucket. With 7 entries it would be 13 bytes, and one lookup in five.
@@ -53,6 +54,8 @@ pub(crate) struct ItemStore {
     pub(crate) limits: Limits,
     /// What the worth of an item is made of.
     pub(crate) worth: WorthSetting,
+    /// Number of the subclass that items of unknown penalty are judged by.
+    unknown_penalty: AtomicU8,
     /// Whether items may be evicted to make room.
     evicts: bool,
     /// One block for each worker, and the last one for the keeper.
@@ -124,6 +127,7 @@ impl ItemStore {
             clock,
             limits: Limits::new(budget, set_aside, limit_bytes_max),
             worth: WorthSetting::new(options.worth),
+            unknown_penalty: AtomicU8::new(Subclass::UNKNOWN.number() as u8),
             evicts: options.evict,
             counters: (0..=options.workers).map(|_| Counters::default()).collect(),
             cas: CachePadded(AtomicU64::new(cas_floor)),
@@ -161,6 +165,31 @@ impl ItemStore {
     /// thread that runs the round adds to that one.
     pub(crate) fn keeper_counters(&self) -> &Counters {
         &self.counters[self.counters.len() - 1]
+    }
+
+    /// The subclass that items of unknown penalty are judged by.
+    pub(crate) fn unknown_penalty(&self) -> Subclass {
+        Subclass::from_number(self.unknown_penalty.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+
+    /// Takes the median of the penalties that were measured or stated so far for that of items whose penalty is unknown.
+    /// PAMA takes 100 ms, the mean of its workloads (section IV). Behind a back end that answers within a millisecond,
+    /// items that were stored without a miss would then outrank all others.
+    pub(crate) fn learn_unknown_penalty(&self) {
+        let mut counts = [0; Subclass::COUNT];
+        for block in &self.counters {
+            for (sum, counter) in counts.iter_mut().zip(block.penalties()) {
+                *sum += counter.get();
+            }
+        }
+        let all: u64 = counts.iter().sum();
+        let mut below = 0;
+        let median = counts.iter().position(|count| {
+            below += count;
+            all > 0 && 2 * below >= all
+        });
+        let number = median.unwrap_or(Subclass::UNKNOWN.number());
+        self.unknown_penalty.store(number as u8, Ordering::Relaxed);
     }
 
     /// The sum of all counters.

@@ -17,7 +17,6 @@ use crate::penalties::remembered;
 use crate::selector::{Emptied, Selector, Victim, queue_of, set_queue};
 use crate::temperature::{Judged, Patience, Queue, Verdict};
 use larder_allocation::ColumnBounds;
-use larder_allocation::Subclass;
 use larder_index::{BucketGuard, Found};
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{ColumnId, Guard, Item, NewChunked, NewItem, OpenColumn, Reader, Record, Value};
@@ -168,6 +167,8 @@ fn meet(
 ) -> bool {
     met.clear();
     judged.clear();
+    store.learn_unknown_penalty();
+    let unknown = store.unknown_penalty();
     let records = store.memory.records(guard, column);
     // A large value may have begun to be sent since the column was chosen.
     if records.is_refused() {
@@ -181,7 +182,7 @@ fn meet(
                 Record::Item(item) if store.life(at, &item) == Life::Live => {
                     let nth = judged.len() as u32;
                     let hash = store.hasher.hash(item.key());
-                    let subclass = remembered(item.state()).unwrap_or(Subclass::UNKNOWN);
+                    let subclass = remembered(item.state()).unwrap_or(unknown);
                     judged.push(Judged { hash, warmth: 0, bytes: item.bytes(), subclass });
                     (hash, MetKind::Live(nth))
                 }

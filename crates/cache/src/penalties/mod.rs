@@ -7,7 +7,8 @@
 //! 2. the time since a GET missed the key, from the table of outstanding misses (`misses.rs`);
 //! 3. the item that the store replaces, which remembers its subclass (`remembered.rs`);
 //! 4. other keys of the same prefix (`prefixes.rs`);
-//! 5. nothing: then the item counts as one of 100 ms ([`Subclass::UNKNOWN`](larder_allocation::Subclass::UNKNOWN)).
+//! 5. nothing: then the item is judged by the median of all penalties so far, and before the first one as an item of 100
+//!    ms ([`Subclass::UNKNOWN`](larder_allocation::Subclass::UNKNOWN)).
 //!
 //! No part of this takes a lock, and all of it is lossy. Both tables are bounded and inside the memory limit.
 
@@ -152,14 +153,7 @@ impl Penalties {
 
 /// Counts a penalty of this subclass.
 fn count(counters: &Counters, subclass: Subclass) {
-    let by_subclass: [_; Subclass::COUNT] = [
-        &counters.penalties_to_1_ms,
-        &counters.penalties_to_10_ms,
-        &counters.penalties_to_100_ms,
-        &counters.penalties_to_1_s,
-        &counters.penalties_to_5_s,
-    ];
-    by_subclass[subclass.number()].add(1);
+    counters.penalties()[subclass.number()].add(1);
 }
 
 #[cfg(test)]
