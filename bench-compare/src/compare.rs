@@ -7,9 +7,10 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::client::{self, Measured, Shape, Source, Target};
+use crate::exchange::STORE_DEPTH;
 use crate::figures::{MemoryFigures, Round, Row, Watched, compare_rows};
 use crate::keys::{KeyPicker, Popularity, Ring};
-use crate::loads::{Kind, Load, STORE_CONNECTIONS, STORE_DEPTH, catalogue};
+use crate::loads::{Kind, Load, STORE_CONNECTIONS, catalogue};
 use crate::options::{CompareOptions, Cores};
 use crate::procfs;
 use crate::readthrough::{self, Visit};

@@ -10,6 +10,9 @@ use anyhow::{Context, Result, bail};
 use crate::reply::{Reply, parse};
 use crate::wire::{Protocol, Wire};
 
+/// See [`STORE_CONNECTIONS`].
+pub(crate) const STORE_DEPTH: usize = 64;
+
 /// Room for replies that are no values.
 const INPUT_BYTES_MIN: usize = 4096;
 /// A store of one byte that states a cost of one microsecond.

@@ -67,8 +67,6 @@ pub(crate) enum Kind {
 
 /// Connections and depth used for storing the items of any load.
 pub(crate) const STORE_CONNECTIONS: usize = 4;
-/// See [`STORE_CONNECTIONS`].
-pub(crate) const STORE_DEPTH: usize = 64;
 /// Batch of the read-through loads.
 pub(crate) const HIT_RATIO_BATCH: usize = 64;
 /// Batches sent to one server before the other one follows: a few tenths of a second, so that the contents of the CPU

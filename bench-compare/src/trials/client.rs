@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::Stage;
+use super::stage::Stage;
 use crate::servers::Process;
 use crate::wire::Protocol;
 

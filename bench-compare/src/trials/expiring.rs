@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::{Curve, Figure, Stage, TrialFigures};
-use crate::exchange::Exchange;
-use crate::loads::STORE_DEPTH;
+use super::figures::{Curve, Figure, TrialFigures};
+use super::stage::Stage;
+use crate::exchange::{Exchange, STORE_DEPTH};
 use crate::rng::{Rng, mix};
 use crate::servers::Process;
 

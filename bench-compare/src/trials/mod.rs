@@ -11,19 +11,16 @@ mod client;
 mod expiring;
 mod figures;
 mod service;
-
-use std::net::TcpStream;
-use std::path::Path;
+mod stage;
 
 use anyhow::Result;
 
-use crate::exchange::Exchange;
-use crate::loads::STORE_DEPTH;
-use crate::options::Cores;
 use crate::servers::Process;
-use crate::wire::Wire;
 
-pub(crate) use figures::{Curve, Figure, TrialFigures, ratio_table};
+#[cfg(test)]
+pub(crate) use figures::Figure;
+pub(crate) use figures::{TrialFigures, ratio_table};
+pub(crate) use stage::Stage;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,24 +33,6 @@ pub(crate) enum Trial {
     Expiring(expiring::Expiring),
     /// Items that never expire, then items that have expired, then new items.
     Kept(expiring::Kept),
-}
-
-/// What a trial needs.
-pub(crate) struct Stage<'a> {
-    /// Starts the server anew.
-    pub(crate) start: &'a dyn Fn() -> Result<Process>,
-    /// Requests to the server.
-    pub(crate) wire: &'a Wire,
-    /// The executable of `larder`, whose `replay` is the client.
-    pub(crate) larder: &'a Path,
-    /// The cores of the client.
-    pub(crate) cores: &'a Cores,
-}
-
-impl Stage<'_> {
-    fn visit(&self, process: &Process) -> Result<Exchange<'_>> {
-        Exchange::new(TcpStream::connect(process.address)?, self.wire, STORE_DEPTH)
-    }
 }
 
 /// Runs a trial on one server. Returns what was found and the server, which still runs.

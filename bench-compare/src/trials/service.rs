@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 
 use super::client::{Window, mean, replay};
-use super::{Curve, Figure, Stage, TrialFigures};
+use super::figures::{Curve, Figure, TrialFigures};
+use super::stage::Stage;
 use crate::exchange::Exchange;
 use crate::servers::Process;
 

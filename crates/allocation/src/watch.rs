@@ -85,7 +85,7 @@ impl Watch {
     }
 
     /// An item of a watched key is about to be judged, when `now` items of the main queue were judged: its watch ends.
-    /// The watch of an item that was dropped goes on for a round, which is `round` judged items. That of a kept item goes
+    /// The watch of a dropped item goes on for a round, which is `round` judged items. That of a kept item goes
     /// on if the item is judged again soon, because its column could not be emptied the first time.
     pub(crate) fn meet(&mut self, digest: u32, now: u32, round: u32) -> Meeting {
         let goes_on_for = |watched: &Watched| if watched.kept { round / SOON_SHARE } else { round };

@@ -129,8 +129,8 @@ impl Worth {
     }
 
     /// Chooses the items of a column that go: sets `goes` for each. Together they have about as many bytes as the
-    /// temperature asks for, less where the items are dear and more where they are cheap. If all items have cost the same
-    /// per byte lately, and in the static mode, those go that the temperature asks for.
+    /// temperature asks for, less where the items are dear and more where they are cheap. If all items have the same
+    /// price per byte, and in the static mode, those go that the temperature asks for.
     ///
     /// `main_items` is about how many items the sweep of the main queue meets while it goes round once.
     pub fn choose(&mut self, items: &[Appraised], bounds: ColumnBounds, main_items: u64, goes: &mut [bool]) {

@@ -172,7 +172,7 @@ impl ItemStore {
         Subclass::from_number(self.unknown_penalty.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
-    /// Takes the median of the penalties that were measured or stated so far for that of items whose penalty is unknown.
+    /// Takes the median of the penalties that were measured or stated so far for items whose penalty is unknown.
     /// PAMA takes 100 ms, the mean of its workloads (section IV). Behind a back end that answers within a millisecond,
     /// items that were stored without a miss would then outrank all others.
     pub(crate) fn learn_unknown_penalty(&self) {

@@ -7,8 +7,8 @@
 //! 2. the time since a GET missed the key, from the table of outstanding misses (`misses.rs`);
 //! 3. the item that the store replaces, which remembers its subclass (`remembered.rs`);
 //! 4. other keys of the same prefix (`prefixes.rs`);
-//! 5. nothing: then the item is judged by the median of all penalties so far, and before the first one as an item of 100
-//!    ms ([`Subclass::UNKNOWN`](larder_allocation::Subclass::UNKNOWN)).
+//! 5. nothing: then the item is judged by the median of all penalties so far, and before the first one as an item of
+//!    100 ms ([`Subclass::UNKNOWN`](larder_allocation::Subclass::UNKNOWN)).
 //!
 //! No part of this takes a lock, and all of it is lossy. Both tables are bounded and inside the memory limit.
 

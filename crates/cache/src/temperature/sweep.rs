@@ -121,7 +121,7 @@ impl Sweep {
     /// Whether probation has more columns than it should.
     ///
     /// What the main columns hold may come from another arm, and have no place under the present one. The shadow of the
-    /// present arm has always followed it. So the main columns may have at most a little more than they have there. With
+    /// present arm has always followed it. So the main columns may have only a little more than they have there. With
     /// a hitmap there is no such limit, because shadows do not model the errors of its zones, which promote items.
     fn is_over(&self) -> bool {
         let probation = if self.make.is_none() { self.shadows.probation() } else { 0.0 };
