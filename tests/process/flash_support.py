@@ -38,12 +38,15 @@ class FlashCase(Case):
         place = "%s:%dm" % (self.path, flash)
         return self.server("-m", str(memory), "--flash", place, "--admin", "off", *flags, **options)
 
-    def push_out(self, connection, name=b"filler", mebibytes=4 * MEMORY_MIB):
-        """Stores so much else that memory holds nothing of what was there before, no faster than flash takes it."""
+    def push_out(self, connection, name=b"filler", mebibytes=4 * MEMORY_MIB, exptime=0):
+        """Stores so much else that memory holds nothing of what was there before, no faster than flash takes it.
+
+        Items stand with others of about the same time to live, so those push out an item that expires.
+        """
         value = os.urandom(8000)
         count = mebibytes * MEBIBYTE // 8100
         for start in range(0, count, PUSHED_TOGETHER):
-            connection.send(b"".join(b"set %b%d 0 0 8000 noreply\r\n%b\r\n" % (name, number, value)
+            connection.send(b"".join(b"set %b%d 0 %d 8000 noreply\r\n%b\r\n" % (name, number, exptime, value)
                                      for number in range(start, start + PUSHED_TOGETHER)))
             self.assertEqual(connection.ask(b"mn"), b"MN")
             self.wait_for_flash(connection)
@@ -69,7 +72,7 @@ class FlashCase(Case):
                 if stored > MEBIBYTE:
                     self.wait_for_flash(connection)
                     stored = 0
-            self.push_out(connection, b"cold%d-" % attempt, mebibytes)
+            self.push_out(connection, b"cold%d-" % attempt, mebibytes, exptime)
             before = self.number(connection, b"get_extstore")
             keys = list(items)
             found = [answer for start in range(0, len(keys), 100)

@@ -19,6 +19,10 @@ const BESIDE_BYTES: u32 = 16;
 /// have ended, so that what was learnt does not fade faster than it is learnt anew.
 const WINDOW_MIN: u64 = 512;
 
+/// While only sizes differ, an item that the temperature would keep counts as worth so many times as much. Sizes differ
+/// less than penalties, and against less than this the temperature knows better: without it, requests of APP's sizes hit
+/// 72.2 instead of 74.0 %.
+const TRUST: f32 = 4.0;
 /// A round has at least one part in so many of the items, and at least so many items.
 const ROUND_SHARE_MAX: u64 = 8;
 const ROUND_ITEMS_MIN: u64 = 64;
@@ -53,7 +57,9 @@ pub struct Worth {
     watch: Watch,
     margin: Margin,
     ledger: Ledger,
+    /// What a miss costs per byte of its item, and as a whole.
     prices: Prices,
+    costs: Prices,
     /// Keys with a digest below this number are watched.
     watched_below: u32,
     /// Items of the cache.
@@ -82,6 +88,7 @@ impl Worth {
             margin: Margin::default(),
             ledger: Ledger::new(),
             prices: Prices::default(),
+            costs: Prices::default(),
             watched_below: 0,
             items: 0,
             round_items: ROUND_ITEMS_MIN as u32,
@@ -107,7 +114,7 @@ impl Worth {
         if options != self.options {
             self.options = options;
             self.margin.reset();
-            self.prices = Prices::default();
+            (self.prices, self.costs) = Default::default();
             self.ledger.forget_values();
         }
     }
@@ -125,6 +132,7 @@ impl Worth {
             self.hits.end_window();
             self.ledger.end_window();
             self.prices.end_window();
+            self.costs.end_window();
         }
     }
 
@@ -140,11 +148,15 @@ impl Worth {
         let mut appraised = std::mem::take(&mut self.appraised);
         appraised.clear();
         let (mut asked, mut gone) = ([0; Group::COUNT], [0; Group::COUNT]);
+        let trust = if self.costs.differ() { 1.0 } else { TRUST };
         for item in items {
             let group = Group::of(item.bytes, item.subclass);
-            let price = self.cost(item.subclass, item.bytes) / (item.bytes + BESIDE_BYTES) as f32;
+            let cost = self.cost(item.subclass, item.bytes);
+            let price = cost / (item.bytes + BESIDE_BYTES) as f32;
             self.prices.see(price);
-            appraised.push((self.hits.of(Class::of(item.warmth, group)) * price, item.bytes));
+            self.costs.see(cost);
+            let trust = if item.warmth.stays { trust } else { 1.0 };
+            appraised.push((self.hits.of(Class::of(item.warmth, group)) * price * trust, item.bytes));
             self.ledger.hold(item.warmth.met_in, group, item.bytes);
             if !item.warmth.stays {
                 asked[group.number()] += u64::from(item.bytes);
