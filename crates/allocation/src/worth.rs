@@ -20,8 +20,8 @@ const BESIDE_BYTES: u32 = 16;
 const WINDOW_MIN: u64 = 512;
 
 /// While only sizes differ, an item that the temperature would keep counts as worth so many times as much. Sizes differ
-/// less than penalties, and against less than this the temperature knows better: without it, requests of APP's sizes hit
-/// 72.2 instead of 74.0 %.
+/// less than penalties, and against less than this the temperature knows better. Without it, requests of APP's sizes
+/// hit 72.2 instead of 74.0 %.
 const TRUST: f32 = 4.0;
 /// A round has at least one part in so many of the items, and at least so many items.
 const ROUND_SHARE_MAX: u64 = 8;
