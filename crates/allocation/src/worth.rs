@@ -229,3 +229,51 @@ impl Worth {
         self.hits.bytes() + self.watch.bytes() + self.ledger.bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MetIn;
+
+    const BOUNDS: ColumnBounds = ColumnBounds { column_bytes: 10_000, keep_bytes_max: 10_000 };
+
+    fn item(nth: u32, penalty_us: u32, stays: bool) -> Appraised {
+        let warmth = Warmth { met_in: MetIn::Main, level: stays.into(), stays };
+        Appraised { digest: nth, warmth, subclass: Subclass::of_us(penalty_us), bytes: 100 }
+    }
+
+    /// What goes of a column of 100 items, of which every other one is warm.
+    fn goes(worth: &mut Worth, penalty_us: impl Fn(u32) -> u32) -> Vec<bool> {
+        let items: Vec<_> = (0..100).map(|nth| item(nth, penalty_us(nth), nth % 2 == 0)).collect();
+        let mut goes = vec![false; items.len()];
+        worth.choose(&items, BOUNDS, 1000, &mut goes);
+        goes
+    }
+
+    #[test]
+    fn at_equal_prices_the_temperature_alone_decides() {
+        for mode in WorthMode::ALL {
+            let mut worth = Worth::new(WorthOptions { mode, objective: Objective::Time });
+            for _ in 0..100 {
+                assert!(
+                    goes(&mut worth, |_| 40_000)
+                        .iter()
+                        .enumerate()
+                        .all(|(nth, goes)| *goes == (nth % 2 == 1))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_cold_dear_item_stays_before_a_warm_cheap_one_if_penalties_count() {
+        // The cheap half has 25 warm items and 25 cold ones, and so has the dear half.
+        let dear_half = |nth: u32| if nth < 50 { 500 } else { 2_000_000 };
+        let mut worth = Worth::new(WorthOptions::default());
+        let by_penalty = goes(&mut worth, dear_half);
+        assert!(by_penalty[..50].iter().all(|goes| *goes) && !by_penalty[50..].contains(&true));
+        worth.set_options(WorthOptions { mode: WorthMode::Hits, ..WorthOptions::default() });
+        let by_hits = goes(&mut worth, dear_half);
+        assert!(by_hits.iter().enumerate().all(|(nth, goes)| *goes == (nth % 2 == 1)));
+    }
+}
