@@ -163,6 +163,15 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
         hit_ratio_of_sizes(scale),
         pressure(scale),
         churn(scale),
+    ];
+    all.extend(flash_loads(scale));
+    all.extend(all_trials(scale));
+    all
+}
+
+/// The loads for a flash tier.
+fn flash_loads(scale: f64) -> Vec<Load> {
+    vec![
         flash(
             "flash-1k",
             "GET, uniform, 1 M items of 1 KB behind 256 MiB, depth 16",
@@ -199,9 +208,7 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
             1,
             scale,
         ),
-    ];
-    all.extend(all_trials(scale));
-    all
+    ]
 }
 
 /// A load for a flash tier twice as large as the items.

@@ -3,7 +3,7 @@
 use crate::item_store::ItemStore;
 use larder_memory::{ColumnId, ColumnState};
 
-/// The most columns that are looked at. If there are more, the result is an estimate from every so manieth of them.
+/// The most columns that are looked at. If there are more, the result is an estimate from a part of them.
 const LOOKS_MAX: u32 = 16_384;
 
 /// Bytes of records in columns, by what has become of them. Together they are what was placed in the columns since each
