@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Address, AdminAddress, Admit, Backend, Device, Direct, LogFormat, MIB, Objective, OpsPolicy, Pages,
-    PinCpus, Port, Promote, Protocol, ReclaimPolicy, Recover, Settings, Temperature, WithoutEffect,
+    Address, AdminAddress, Admit, Backend, Device, Direct, FlashDevice, LogFormat, MIB, Objective, OpsPolicy,
+    Pages, PinCpus, Port, Promote, Protocol, ReclaimPolicy, Recover, Settings, Temperature, WithoutEffect,
     WorthMode,
 };
 
@@ -107,33 +107,39 @@ fn flags_of_memory_and_limits() {
     sets("--pin-cpus 0,2-4", |s| s.pin_cpus = PinCpus::List(vec![0, 2, 3, 4]));
 }
 
+/// A device of flash with this path and size.
+fn on(path: &str, size_bytes: Option<u64>) -> FlashDevice {
+    FlashDevice::Path { path: path.into(), size_bytes }
+}
+
 #[test]
 fn flags_of_flash() {
-    sets("--flash /dev/nvme0n1", |s| s.flash.path = Some("/dev/nvme0n1".into()));
+    sets("--flash /a:1g --flash /b", |s| s.flash.devices = vec![on("/a", Some(1 << 30)), on("/b", None)]);
+    sets("--flash /dev/nvme0n1", |s| s.flash.devices = vec![on("/dev/nvme0n1", None)]);
     sets("--flash /tmp/f:10g --flash-memory 64 --flash-depth 8 --flash-format", |s| {
-        (s.flash.path, s.flash.size_bytes) = (Some("/tmp/f".into()), Some(10 << 30));
+        s.flash.devices = vec![on("/tmp/f", Some(10 << 30))];
         (s.flash.memory_bytes, s.flash.depth, s.flash.format) = (Some(64 << 20), 8, true);
     });
     sets("--flash f --flash-recover best-effort --flash-promote strict --flash-direct on", |s| {
-        s.flash.path = Some("f".into());
+        s.flash.devices = vec![on("f", None)];
         (s.flash.recover, s.flash.promote, s.flash.direct) =
             (Recover::BestEffort, Promote::Strict, Direct::On);
     });
     sets("--flash f --flash-ops heuristic --flash-reclaim greedy --flash-cutoff 5 --flash-keep 0", |s| {
-        s.flash.path = Some("f".into());
+        s.flash.devices = vec![on("f", None)];
         (s.flash.ops, s.flash.reclaim) = (OpsPolicy::Heuristic, ReclaimPolicy::Greedy);
         (s.flash.cutoff_s, s.flash.keep_percent) = (5, 0);
     });
     sets(
         "--flash f --flash-generations off --flash-save off --flash-segment 2m --flash-write-budget 1t",
         |s| {
-            s.flash.path = Some("f".into());
+            s.flash.devices = vec![on("f", None)];
             (s.flash.generations, s.flash.save) = (false, false);
             (s.flash.segment_bytes, s.flash.write_budget_bytes) = (Some(2 << 20), Some(1 << 40));
         },
     );
     sets("--flash f --flash-admit reject-first=60 --flash-admit read", |s| {
-        s.flash.path = Some("f".into());
+        s.flash.devices = vec![on("f", None)];
         s.flash.admit = Admit { reject_first_s: 60, only_read: true };
     });
 }
@@ -188,9 +194,11 @@ fn extended_options_are_flags_or_change_nothing() {
             option("slab-min-size", Some("96")),
         ];
     });
-    sets("-o ext_path=/tmp/x:1G", |s| {
-        (s.flash.path, s.flash.size_bytes) = (Some("/tmp/x".into()), Some(1 << 30))
+    sets("-o ext_path=/tmp/x:1G,modern,ext_path=/tmp/y", |s| {
+        s.flash.devices = vec![on("/tmp/x", Some(1 << 30)), on("/tmp/y", None)];
+        s.without_effect = vec![WithoutEffect { name: "modern".to_owned(), value: None }];
     });
+    sets("-o ext_path=/tmp/x:1G", |s| s.flash.devices = vec![on("/tmp/x", Some(1 << 30))]);
     refuses("-o slab_automov", "there is no option 'slab_automov'; the nearest is 'slab_automove'");
     refuses("-o idle_timeout", "idle_timeout needs a value");
     refuses("-o hashpower=5", "hashpower: expected a whole number from 12 to 32");

@@ -7,13 +7,31 @@ pub use larder_flash::{OpsPolicy, ReclaimPolicy, Recover};
 
 use super::{MIB, SettingsError};
 
-/// The flash tier. Without a path there is none, and the other fields have no effect.
+/// A device of the flash tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlashDevice {
+    /// A file, a block device or a zoned block device.
+    Path {
+        /// Where it is.
+        path: PathBuf,
+        /// How many bytes of it are used; `None` = all. A file that does not exist yet needs a size.
+        size_bytes: Option<u64>,
+    },
+}
+
+impl fmt::Display for FlashDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FlashDevice::Path { path, .. } => path.display().fmt(f),
+        }
+    }
+}
+
+/// The flash tier. Without a device there is none, and the other fields have no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlashSettings {
-    /// A file, a block device or a zoned block device.
-    pub path: Option<PathBuf>,
-    /// How many bytes of the device are used; `None` = all. A file that does not exist yet needs a size.
-    pub size_bytes: Option<u64>,
+    /// The devices that zones are spread over, in their order.
+    pub devices: Vec<FlashDevice>,
     /// The most memory of the tier, in bytes, beside the memory of `-m`. `None` = see [`FlashSettings::memory_for`].
     pub memory_bytes: Option<u64>,
     /// What a restart after a crash keeps. Default [`Recover::Clean`].
@@ -51,8 +69,7 @@ pub struct FlashSettings {
 impl Default for FlashSettings {
     fn default() -> FlashSettings {
         FlashSettings {
-            path: None,
-            size_bytes: None,
+            devices: Vec::new(),
             memory_bytes: None,
             recover: Recover::Clean,
             promote: Promote::Lazy,
@@ -85,9 +102,9 @@ impl FlashSettings {
         self.memory_bytes.unwrap_or((device_bytes / MEMORY_SHARE).max(MEMORY_BYTES_MIN))
     }
 
-    /// Looks for settings that have no effect without a path.
+    /// Looks for settings that have no effect without a device.
     pub(super) fn check(&self) -> Result<(), SettingsError> {
-        if self.path.is_none() && *self != FlashSettings::default() {
+        if self.devices.is_empty() && *self != FlashSettings::default() {
             return Err(SettingsError(
                 "flash is spoken of, but there is none: give --flash PATH:SIZE, or leave the other --flash flags out"
                     .to_owned(),
@@ -201,7 +218,8 @@ mod tests {
     fn settings_of_a_flash_that_is_not_there_are_a_mistake() {
         assert!(FlashSettings::default().check().is_ok());
         let settings = FlashSettings { depth: 5, ..FlashSettings::default() };
+        let device = FlashDevice::Path { path: "/x".into(), size_bytes: None };
         assert!(settings.check().unwrap_err().0.contains("--flash PATH"));
-        assert!(FlashSettings { path: Some("/x".into()), ..settings }.check().is_ok());
+        assert!(FlashSettings { devices: vec![device], ..settings }.check().is_ok());
     }
 }
