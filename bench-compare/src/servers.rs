@@ -161,10 +161,8 @@ impl Server {
         match self.family {
             Family::Larder => {
                 let flash_mib = limit_mib / 4;
-                let flags = format!(
-                    "--flash {path}:{mib}m --flash-memory {flash_mib}m --flash-format -m {}",
-                    limit_mib - flash_mib
-                );
+                let flags =
+                    format!("--flash {path}:{mib}m --flash-memory {flash_mib}m -m {}", limit_mib - flash_mib);
                 words(&flags)
             }
             // extstore's default minimum is 512 B, so that no small item would go to the file.
@@ -353,7 +351,7 @@ mod tests {
         let behind = Setting { flash: Some((Path::new("/x/f"), 512)), ..setting };
         let larder = server(Family::Larder, &[]).command(1, &behind).join(" ");
         assert!(
-            larder.ends_with("-t 2 --flash /x/f:512m --flash-memory 16m --flash-format -m 48"),
+            larder.ends_with("-t 2 --flash /x/f:512m --flash-memory 16m -m 48"),
             "{larder}"
         );
         let memcached = server(Family::Memcached, &[]).command(1, &behind).join(" ");
