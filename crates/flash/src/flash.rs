@@ -367,6 +367,7 @@ impl Flash {
             zones_high: space.high,
             zones_per_s: space.zones_per_s,
             device: self.device.counters(),
+            devices_failed: self.device.members().iter().filter(|device| device.has_failed).count() as u64,
             memory,
             memory_cap: self.options.memory_bytes,
             is_on: self.meta.is_on(),

@@ -5,14 +5,14 @@ use larder_flash::device::{self, Device, DeviceOptions, OpenError, together};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// Opens the devices that the settings name, as one.
+/// Opens the devices that the settings name, as one. With `format`, whatever they hold is given up.
 ///
 /// Devices that are used together need zones of one length. Where that is not given, each device has a length of its
 /// own at first. If the lengths differ, the first one that suits all devices is used, from the shortest on.
 ///
 /// # Errors
 /// A device cannot be opened, or is given twice; or the devices do not fit together, or are not those of the last time.
-pub(super) fn open(wanted: &FlashSettings) -> Result<Arc<dyn Device>, OpenError> {
+pub(super) fn open(wanted: &FlashSettings, format: bool) -> Result<Arc<dyn Device>, OpenError> {
     let mut seen = HashSet::new();
     for device in &wanted.devices {
         if !seen.insert(device.to_string()) {
@@ -23,19 +23,19 @@ pub(super) fn open(wanted: &FlashSettings) -> Result<Arc<dyn Device>, OpenError>
         let devices = open_all(wanted, wanted.zone_bytes)?;
         let lengths: BTreeSet<u64> = devices.iter().map(|device| device.geometry().zone_bytes).collect();
         if lengths.len() == 1 {
-            return together(devices, wanted.format);
+            return together(devices, format);
         }
         lengths
     };
     for length in lengths {
         match open_all(wanted, Some(length)) {
             Ok(devices) if devices.iter().all(|device| device.geometry().zone_bytes == length) => {
-                return together(devices, wanted.format);
+                return together(devices, format);
             }
             _ => {}
         }
     }
-    together(open_all(wanted, wanted.zone_bytes)?, wanted.format)
+    together(open_all(wanted, wanted.zone_bytes)?, format)
 }
 
 fn open_all(wanted: &FlashSettings, zone_bytes: Option<u64>) -> Result<Vec<Arc<dyn Device>>, OpenError> {

@@ -158,10 +158,16 @@ fn counts_of_writes(stats: &FlashStats) -> Vec<Row> {
         ),
         count(
             "flash_drops_of_all",
-            "How often the whole content of the flash was dropped since the server started, because more tombstones \
-             waited for a buffer than the tier can remember.",
+            "How often the whole content of the flash was dropped since the server started, except by a flush.",
             "",
             stats.drops_of_all,
+        ),
+        count(
+            "flash_range_drops",
+            "How often a range of keys was dropped from flash since the server started, because more tombstones waited \
+             for a buffer than the tier can remember: raise --flash-memory.",
+            "",
+            stats.range_drops,
         ),
     ]
 }
@@ -315,6 +321,13 @@ fn counts_of_device(stats: &FlashStats) -> Vec<Row> {
             "Errors of the device that the flash tier met since the server started.",
             "",
             stats.device_errors,
+        ),
+        count(
+            "flash_devices_failed",
+            "Flash devices that have failed for good since the server started. What they held is lost, and the \
+             others go on.",
+            "",
+            stats.devices_failed,
         ),
         count(
             "flash_damaged_pages",
@@ -480,17 +493,7 @@ pub(crate) fn device_rows(devices: &[MemberStatus]) -> Vec<Row> {
     if devices.is_empty() {
         return Vec::new();
     }
-    let failed = devices.iter().filter(|device| device.has_failed).count();
-    vec![
-        gauge("flash_devices", "Devices that the flash tier is spread over.", "", devices.len() as u64),
-        gauge(
-            "flash_devices_failed",
-            "Devices of the flash tier that have failed since the server started. What they held is lost, and nothing \
-             is written to them any more.",
-            "",
-            failed as u64,
-        ),
-    ]
+    vec![gauge("flash_devices", "Devices that the flash tier is spread over.", "", devices.len() as u64)]
 }
 
 /// What `stats flash` shows of one of several devices.
