@@ -273,7 +273,8 @@ pub(crate) static FLAGS: &[Flag] = &[
         long: "flash", option: Some("ext_path"), takes: Takes::List("PATH[:SIZE]"), topic: Topic::Flash,
         help: "keep evicted items on flash: a file, a block device or a zoned block device, and the size to use \
                (suffix k, m, g or t; the whole device if not given); a new file needs a size; given several times, \
-               items are spread over all these devices",
+               items are spread over all these devices; sim:PROFILE:SIZE is a simulated drive in memory, to try \
+               without a device, and PROFILE is ftl, ftl-28, zoned or open-channel",
         example: "/var/cache/larder.flash:10g",
         set: |s, v| { s.flash.devices = flash_devices(v)?; Ok(()) }, ..ROW
     },

@@ -41,8 +41,9 @@ pub(crate) fn daemonize(settings: &mut Settings) -> io::Result<Side> {
     }
     if std::env::var(BACKGROUND).is_ok_and(|by| by == std::os::unix::process::parent_id().to_string()) {
         let paths = [&mut settings.pidfile, &mut settings.unix_socket, &mut settings.auth_file];
-        let devices = settings.flash.devices.iter_mut().map(|device| match device {
-            FlashDevice::Path { path, .. } => path,
+        let devices = settings.flash.devices.iter_mut().filter_map(|device| match device {
+            FlashDevice::Path { path, .. } => Some(path),
+            FlashDevice::Simulated { .. } => None,
         });
         for path in paths.into_iter().flatten().chain(devices) {
             *path = std::path::absolute(&*path)?;

@@ -3,7 +3,9 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-use larder_server::settings::{Address, AdminAddress, Admit, Device, FlashDevice, OpsPolicy, PinCpus, Port};
+use larder_server::settings::{
+    Address, AdminAddress, Admit, Device, FlashDevice, OpsPolicy, PinCpus, Port, SIMULATED_PROFILES,
+};
 
 /// A whole number from `least` to `most`.
 pub(super) fn whole(text: &str, least: u32, most: u32) -> Result<u32, String> {
@@ -66,9 +68,20 @@ pub(super) fn flash_devices(text: &str) -> Result<Vec<FlashDevice>, String> {
     text.split(',').map(str::trim).map(flash_device).collect()
 }
 
-/// `PATH` or `PATH:SIZE`. The part after the last colon is a size if it looks like one; otherwise it belongs to the
-/// path.
+/// `PATH`, `PATH:SIZE` or `sim:PROFILE:SIZE`. The part after the last colon of a path is a size if it looks like one;
+/// otherwise it belongs to the path.
 fn flash_device(text: &str) -> Result<FlashDevice, String> {
+    if let Some(simulated) = text.strip_prefix("sim:") {
+        let known = |profile: &str| SIMULATED_PROFILES.contains(&profile);
+        let Some((profile, size)) = simulated.split_once(':').filter(|(profile, _)| known(profile)) else {
+            return Err(format!(
+                "expected sim:PROFILE:SIZE, where PROFILE is {}",
+                SIMULATED_PROFILES.join(", ")
+            ));
+        };
+        let size_bytes = bytes(size, 1 << 20, 64 << 20, 1 << 40)?;
+        return Ok(FlashDevice::Simulated { profile: profile.to_owned(), size_bytes });
+    }
     if let Some((before, behind)) = text.rsplit_once(':')
         && behind.starts_with(|first: char| first.is_ascii_digit())
     {
@@ -231,6 +244,17 @@ mod tests {
         for bad in ["", ":10g", "/x:0", "/x:10q", "/x:1k", "/x,", "/x:1g,:2g"] {
             assert!(read(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_simulated_drive_has_a_profile_and_a_size() {
+        let drive = FlashDevice::Simulated { profile: "ftl-28".to_owned(), size_bytes: 1 << 30 };
+        assert_eq!(flash_devices("sim:ftl-28:1g"), Ok(vec![drive]));
+        let wanted = "expected sim:PROFILE:SIZE, where PROFILE is ftl, ftl-28, zoned, open-channel";
+        for bad in ["sim:", "sim:ftl", "sim:disk:1g"] {
+            assert_eq!(flash_devices(bad), Err(wanted.to_owned()), "{bad}");
+        }
+        assert_eq!(flash_devices("sim:ftl:1m"), Err("expected a size from 64m to 1t".to_owned()));
     }
 
     #[test]

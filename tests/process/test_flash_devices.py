@@ -147,5 +147,34 @@ class Several(FlashCase):
         self.assertGreater(self.found(client), ITEMS * 9 // 10)
 
 
+@larder_only
+class Simulated(FlashCase):
+    """A simulated drive in memory."""
+
+    def test_every_profile_holds_what_leaves_memory(self):
+        for profile in ("ftl", "ftl-28", "zoned", "open-channel"):
+            with self.subTest(profile=profile):
+                running = self.server("-m", "16", "--admin", "off", "--flash", "sim:%s:128m" % profile)
+                client = self.connection(running)
+                items = {b"k%d" % number: noise(number, 1000) for number in range(1000)}
+                self.cold(client, items, mebibytes=40)
+                self.same(self.values(client, list(items)[:100]),
+                          [(key, 0, value) for key, value in list(items.items())[:100]])
+                stats = client.stats(b"flash")
+                self.assertGreaterEqual(float(stats[b"dlwa"]), 1.0)
+                self.assertGreaterEqual(int(stats[b"erases_most"]), int(stats[b"erases_least"]))
+                client.close()
+                running.stop()
+
+    def test_several_are_spread_over_and_a_size_beyond_memory_is_refused(self):
+        running = self.server("-m", "16", "--admin", "off", "--flash", "sim:open-channel:64m", "--flash",
+                              "sim:open-channel:64m")
+        self.assertEqual(self.connection(running).stats(b"flash")[b"devices"], b"2")
+        code, _, error = run_to_end("-m", "16", "-s", self.path + "-socket", "--admin", "off", "--flash",
+                                    "sim:zoned:1t")
+        self.assertNotEqual(code, 0)
+        self.assertIn("lives in memory and needs", error)
+
+
 if __name__ == "__main__":
     unittest.main()

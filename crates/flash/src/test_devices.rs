@@ -6,7 +6,7 @@
 
 use crate::device;
 
-#[path = "../../laboratory/src/at_once.rs"]
+#[path = "../../ssd/src/at_once.rs"]
 mod at_once;
 #[path = "../../laboratory/src/cut.rs"]
 mod cut;

@@ -2,6 +2,7 @@
 
 use crate::settings::{Direct, FlashDevice, FlashSettings};
 use larder_flash::device::{self, Device, DeviceOptions, OpenError, together};
+use larder_ssd::simulated;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -14,7 +15,9 @@ use std::sync::Arc;
 /// A device cannot be opened, or is given twice; or the devices do not fit together, or are not those of the last time.
 pub(super) fn open(wanted: &FlashSettings, format: bool) -> Result<Arc<dyn Device>, OpenError> {
     let mut seen = HashSet::new();
-    for device in &wanted.devices {
+    // Two simulated drives of a kind are two drives.
+    let on_paths = wanted.devices.iter().filter(|device| matches!(device, FlashDevice::Path { .. }));
+    for device in on_paths {
         if !seen.insert(device.to_string()) {
             return Err(OpenError(format!("{device} is given twice: give each device once")));
         }
@@ -55,6 +58,12 @@ fn open_one(
     match wanted {
         FlashDevice::Path { path, size_bytes } => {
             device::open(path, &DeviceOptions { bytes: *size_bytes, zone_bytes, direct })
+        }
+        FlashDevice::Simulated { profile, size_bytes } => {
+            tracing::warn!(
+                "flash: sim:{profile} lives in memory, and what it holds is gone when the server stops"
+            );
+            simulated(profile, *size_bytes, zone_bytes)
         }
     }
 }

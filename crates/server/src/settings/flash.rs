@@ -17,12 +17,20 @@ pub enum FlashDevice {
         /// How many bytes of it are used; `None` = all. A file that does not exist yet needs a size.
         size_bytes: Option<u64>,
     },
+    /// A simulated SSD in memory.
+    Simulated {
+        /// One of [`larder_ssd::PROFILES`].
+        profile: String,
+        /// Bytes that it holds.
+        size_bytes: u64,
+    },
 }
 
 impl fmt::Display for FlashDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FlashDevice::Path { path, .. } => path.display().fmt(f),
+            FlashDevice::Simulated { profile, .. } => write!(f, "sim:{profile}"),
         }
     }
 }

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 pub use flash::{Admit, Direct, FlashDevice, FlashSettings, OpsPolicy, Promote, ReclaimPolicy, Recover};
 pub(crate) use flash::{ops_name, reclaim_name, recover_name};
+pub use larder_ssd::PROFILES as SIMULATED_PROFILES;
 
 /// One MiB, in bytes.
 pub const MIB: u64 = 1 << 20;

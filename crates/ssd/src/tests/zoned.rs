@@ -1,6 +1,6 @@
 //! The open-channel front end: as a device, and when power goes.
 
-use crate::ssd::*;
+use crate::*;
 use larder_flash::device::*;
 use proptest::prelude::*;
 

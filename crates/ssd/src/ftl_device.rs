@@ -1,3 +1,5 @@
+use super::clock::Clock;
+use super::timed_reads::TimedReads;
 use super::{Ftl, FtlError, FtlOptions, LBA_BYTES, Profile, Wear};
 use crate::{AtOnce, reads_at_once};
 use larder_flash::device::{
@@ -12,13 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 ///
 /// Like a real drive, it knows nothing of zones: [`FtlSsd::reopen`] forgets the write pointers.
 #[derive(Clone)]
-pub struct FtlSsd(Arc<Mutex<Inner>>);
+pub struct FtlSsd(Arc<Mutex<Inner>>, Clock);
 
 struct Inner {
     ftl: Ftl,
     zones: Vec<Zone>,
     zone_lbas: u32,
-    now_ns: u64,
+    clock: Clock,
     counters: DeviceCounters,
 }
 
@@ -34,14 +36,26 @@ impl FtlSsd {
     /// # Panics
     /// As [`Ftl::new`]; or if `zone_bytes` is not a multiple of the logical block, or larger than the drive.
     pub fn new(profile: Profile, options: FtlOptions, zone_bytes: u64, seed: u64) -> FtlSsd {
+        FtlSsd::with_clock(profile, options, zone_bytes, seed, Clock::virtual_time())
+    }
+
+    /// A drive in real time: its operations take as long as they would.
+    ///
+    /// # Panics
+    /// As [`FtlSsd::new`].
+    pub fn in_real_time(profile: Profile, options: FtlOptions, zone_bytes: u64, seed: u64) -> FtlSsd {
+        FtlSsd::with_clock(profile, options, zone_bytes, seed, Clock::real_time())
+    }
+
+    fn with_clock(profile: Profile, options: FtlOptions, zone_bytes: u64, seed: u64, clock: Clock) -> FtlSsd {
         let ftl = Ftl::new(profile, options, seed);
         let zone_lbas = u32::try_from(zone_bytes / LBA_BYTES as u64).unwrap_or(u32::MAX);
         assert!(zone_lbas > 0 && zone_bytes.is_multiple_of(LBA_BYTES as u64), "whole logical blocks");
         let count = ftl.lbas() / zone_lbas;
         assert!(count > 0, "at least one zone");
         let zones = vec![Zone { state: ZoneState::Empty, resets: 0 }; count as usize];
-        let inner = Inner { ftl, zones, zone_lbas, now_ns: 0, counters: DeviceCounters::default() };
-        FtlSsd(Arc::new(Mutex::new(inner)))
+        let inner = Inner { ftl, zones, zone_lbas, clock, counters: DeviceCounters::default() };
+        FtlSsd(Arc::new(Mutex::new(inner)), clock)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -68,9 +82,9 @@ impl FtlSsd {
         self.lock().ftl.wear()
     }
 
-    /// Virtual time since the drive was built, nanoseconds.
+    /// Time since the drive was built, nanoseconds.
     pub fn now_ns(&self) -> u64 {
-        self.lock().now_ns
+        self.lock().clock.now_ns()
     }
 }
 
@@ -88,7 +102,8 @@ impl Inner {
         self.zone_lbas as u64 * LBA_BYTES as u64
     }
 
-    fn append(&mut self, zone: ZoneId, pages: &[u8]) -> Result<u64, DeviceError> {
+    /// The offset of the pages, and the time when the last one had left the host.
+    fn append(&mut self, zone: ZoneId, pages: &[u8]) -> Result<(u64, u64), DeviceError> {
         let offset = match self.zone(zone)?.state {
             ZoneState::Empty => 0,
             ZoneState::Open(written) => written,
@@ -106,9 +121,9 @@ impl Inner {
         }
         let lba = zone.0 * self.zone_lbas + (offset / LBA_BYTES as u64) as u32;
         let zone = &mut self.zones[zone.0 as usize];
-        match self.ftl.write(self.now_ns, lba, pages) {
+        match self.ftl.write(self.clock.now_ns(), lba, pages) {
             Ok(taken) => {
-                self.now_ns = taken;
+                self.clock.reached(taken);
                 zone.state = if end == self.zone_lbas as u64 * LBA_BYTES as u64 {
                     ZoneState::Full(end)
                 } else {
@@ -116,7 +131,7 @@ impl Inner {
                 };
                 self.counters.appends += 1;
                 self.counters.append_bytes += pages.len() as u64;
-                Ok(offset)
+                Ok((offset, taken))
             }
             Err(error) => {
                 zone.state = ZoneState::Full(offset);
@@ -138,7 +153,7 @@ impl Inner {
             return Err(DeviceError::State { zone, what: "nothing is written there" });
         }
         let lba = zone.0 * self.zone_lbas + (offset / LBA_BYTES as u64) as u32;
-        let end = self.ftl.read(self.now_ns, lba, into).map_err(device_error)?;
+        let end = self.ftl.read(self.clock.now_ns(), lba, into).map_err(device_error)?;
         self.counters.reads += 1;
         self.counters.read_bytes += into.len() as u64;
         Ok(end)
@@ -187,12 +202,16 @@ impl Device for FtlSsd {
     fn append(&self, zone: ZoneId, pages: &[u8]) -> Result<u64, DeviceError> {
         let mut inner = self.lock();
         let result = inner.append(zone, pages);
-        inner.count(result)
+        let (offset, taken) = inner.count(result)?;
+        drop(inner);
+        self.1.wait_until(taken);
+        Ok(offset)
     }
 
     fn read(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> Result<(), DeviceError> {
         let (result, end) = self.read_now(zone, offset, into);
         self.reached(end);
+        self.1.wait_until(end);
         result
     }
 
@@ -215,10 +234,14 @@ impl Device for FtlSsd {
 
     fn counters(&self) -> DeviceCounters {
         let inner = self.lock();
-        DeviceCounters { media_bytes: Some(inner.ftl.counters().media_bytes), ..inner.counters }
+        let (media_bytes, erases) = (inner.ftl.counters().media_bytes, inner.ftl.wear().spread());
+        DeviceCounters { media_bytes: Some(media_bytes), erases: Some(erases), ..inner.counters }
     }
 
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
+        if self.1.is_real() {
+            return Ok(Box::new(TimedReads::new(self.clone(), self.1, depth)?));
+        }
         reads_at_once(self.clone(), depth)
     }
 }
@@ -226,7 +249,7 @@ impl Device for FtlSsd {
 impl AtOnce for FtlSsd {
     fn read_now(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> (Result<(), DeviceError>, u64) {
         let mut inner = self.lock();
-        let now = inner.now_ns;
+        let now = inner.clock.now_ns();
         let result = inner.read(zone, offset, into);
         match inner.count(result) {
             Ok(end) => (Ok(()), end),
@@ -236,6 +259,6 @@ impl AtOnce for FtlSsd {
 
     fn reached(&self, ns: u64) {
         let mut inner = self.lock();
-        inner.now_ns = inner.now_ns.max(ns);
+        inner.clock.reached(ns);
     }
 }

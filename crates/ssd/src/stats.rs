@@ -1,3 +1,5 @@
+use larder_flash::device::EraseSpread;
+
 /// A histogram of durations with sixteen buckets per doubling: a quantile is at most 7 % too high.
 #[derive(Clone, Debug)]
 pub struct Histogram {
@@ -97,6 +99,11 @@ impl Wear {
         let weighted: f64 = erases.iter().enumerate().map(|(i, &e)| (i + 1) as f64 * e as f64).sum();
         let gini = if sum == 0.0 { 0.0 } else { 2.0 * weighted / (n * sum) - (n + 1.0) / n };
         Wear { max, min, mean, stddev: variance.sqrt(), gini, bad_blocks }
+    }
+
+    /// The lowest and the highest number, as a device tells them.
+    pub fn spread(&self) -> EraseSpread {
+        EraseSpread { least: self.min, most: self.max }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The FTL baseline: what comes back, and what it costs, beside known curves.
 
-use crate::ssd::Rng;
-use crate::ssd::*;
+use crate::Rng;
+use crate::*;
 use larder_flash::device::*;
 use proptest::prelude::*;
 

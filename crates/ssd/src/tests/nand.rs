@@ -1,6 +1,6 @@
 //! Every rule of NAND, broken on purpose.
 
-use crate::ssd::*;
+use crate::*;
 
 const A: BlockId = BlockId { lun: 1, block: 2 };
 

@@ -1,3 +1,5 @@
+use super::clock::Clock;
+use super::timed_reads::TimedReads;
 use super::{Fault, Histogram, OpenChannel, Profile, Wear, ZoneLayout};
 use crate::{AtOnce, reads_at_once};
 use larder_flash::device::{
@@ -20,11 +22,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 ///   unreadable or empty.
 /// * A reset that has returned stays, synced or not. (A test of a device that forgets resets needs another device.)
 #[derive(Clone)]
-pub struct SimSsd(Arc<Mutex<Inner>>);
+pub struct SimSsd(Arc<Mutex<Inner>>, Clock);
 
 struct Inner {
     ssd: OpenChannel,
-    now_ns: u64,
+    clock: Clock,
     counters: DeviceCounters,
     append_ns: Histogram,
     read_ns: Histogram,
@@ -42,13 +44,26 @@ impl SimSsd {
     /// # Panics
     /// If the layout does not divide the dies.
     pub fn with_layout(profile: Profile, layout: ZoneLayout, seed: u64) -> SimSsd {
-        SimSsd(Arc::new(Mutex::new(Inner {
+        SimSsd::with_clock(profile, layout, seed, Clock::virtual_time())
+    }
+
+    /// An SSD in real time: its operations take as long as they would.
+    ///
+    /// # Panics
+    /// If the layout does not divide the dies.
+    pub fn in_real_time(profile: Profile, layout: ZoneLayout, seed: u64) -> SimSsd {
+        SimSsd::with_clock(profile, layout, seed, Clock::real_time())
+    }
+
+    fn with_clock(profile: Profile, layout: ZoneLayout, seed: u64, clock: Clock) -> SimSsd {
+        let inner = Inner {
             ssd: OpenChannel::new(profile, layout, seed),
-            now_ns: 0,
+            clock,
             counters: DeviceCounters::default(),
             append_ns: Histogram::default(),
             read_ns: Histogram::default(),
-        })))
+        };
+        SimSsd(Arc::new(Mutex::new(inner)), clock)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -93,9 +108,9 @@ impl SimSsd {
         self.lock().ssd.nand_mut().inject(fault);
     }
 
-    /// Virtual time since the SSD was built, nanoseconds. The calls that wait advance it.
+    /// Time since the SSD was built, nanoseconds. Virtual time is advanced by the calls that wait.
     pub fn now_ns(&self) -> u64 {
-        self.lock().now_ns
+        self.lock().clock.now_ns()
     }
 
     /// How evenly the blocks are worn.
@@ -117,7 +132,7 @@ impl Inner {
     }
 
     fn read(&mut self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> (Result<(), DeviceError>, u64) {
-        let now = self.now_ns;
+        let now = self.clock.now_ns();
         let result = self.ssd.read(now, zone, offset, into);
         match self.count(result) {
             Ok(end) => {
@@ -137,7 +152,7 @@ impl Device for SimSsd {
     }
 
     fn describe(&self) -> String {
-        format!("simulated open-channel SSD, {}", self.lock().ssd.nand().profile().name)
+        format!("simulated SSD of zones, {}", self.lock().ssd.nand().profile().name)
     }
 
     fn report(&self, zone: ZoneId) -> Result<ZoneReport, DeviceError> {
@@ -146,34 +161,39 @@ impl Device for SimSsd {
 
     fn append(&self, zone: ZoneId, pages: &[u8]) -> Result<u64, DeviceError> {
         let mut inner = self.lock();
-        let now = inner.now_ns;
+        let now = inner.clock.now_ns();
         let result = inner.ssd.append(now, zone, pages);
         let (offset, accepted) = inner.count(result)?;
-        inner.now_ns = accepted;
+        inner.clock.reached(accepted);
         inner.append_ns.add(accepted - now);
         inner.counters.appends += 1;
         inner.counters.append_bytes += pages.len() as u64;
+        drop(inner);
+        self.1.wait_until(accepted);
         Ok(offset)
     }
 
     fn read(&self, zone: ZoneId, offset: u64, into: &mut PageBuffer) -> Result<(), DeviceError> {
-        let mut inner = self.lock();
-        let (result, end) = inner.read(zone, offset, into);
-        inner.now_ns = end;
+        let (result, end) = self.read_now(zone, offset, into);
+        self.reached(end);
+        self.1.wait_until(end);
         result
     }
 
     fn finish(&self, zone: ZoneId) -> Result<(), DeviceError> {
         let mut inner = self.lock();
-        let now = inner.now_ns;
+        let now = inner.clock.now_ns();
         let result = inner.ssd.finish(now, zone);
-        inner.now_ns = inner.count(result)?;
+        let end = inner.count(result)?;
+        inner.clock.reached(end);
+        drop(inner);
+        self.1.wait_until(end);
         Ok(())
     }
 
     fn reset(&self, zone: ZoneId) -> Result<(), DeviceError> {
         let mut inner = self.lock();
-        let now = inner.now_ns;
+        let now = inner.clock.now_ns();
         let result = inner.ssd.reset(now, zone);
         // The host does not wait for an erase; the next operation on the same dies does.
         inner.count(result)?;
@@ -185,16 +205,23 @@ impl Device for SimSsd {
         let mut inner = self.lock();
         let result = inner.ssd.sync();
         inner.count(result)?;
-        inner.now_ns = inner.now_ns.max(inner.ssd.nand().idle_at_ns());
+        let end = inner.ssd.nand().idle_at_ns();
+        inner.clock.reached(end);
+        drop(inner);
+        self.1.wait_until(end);
         Ok(())
     }
 
     fn counters(&self) -> DeviceCounters {
         let inner = self.lock();
-        DeviceCounters { media_bytes: Some(inner.ssd.media().program_bytes), ..inner.counters }
+        let (media_bytes, erases) = (inner.ssd.media().program_bytes, inner.ssd.nand().wear().spread());
+        DeviceCounters { media_bytes: Some(media_bytes), erases: Some(erases), ..inner.counters }
     }
 
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
+        if self.1.is_real() {
+            return Ok(Box::new(TimedReads::new(self.clone(), self.1, depth)?));
+        }
         reads_at_once(self.clone(), depth)
     }
 }
@@ -206,6 +233,6 @@ impl AtOnce for SimSsd {
 
     fn reached(&self, ns: u64) {
         let mut inner = self.lock();
-        inner.now_ns = inner.now_ns.max(ns);
+        inner.clock.reached(ns);
     }
 }
