@@ -77,6 +77,15 @@ impl Levels<'_> {
         }
     }
 
+    /// Before a bucket is locked: waits while so many invalidations wait for the device that it should not get more. It
+    /// does not wait for a device that takes nothing.
+    #[inline]
+    pub(crate) fn wait_for_invalidations(&self, counters: &Counters) {
+        if let Some(demoter) = self.demoter {
+            demoter.wait_for_invalidations(counters);
+        }
+    }
+
     /// Flushes both levels.
     pub(crate) fn flush(&self) {
         match self.demoter {
@@ -154,6 +163,15 @@ impl Demoter {
         self.flash.invalidate(hash, key)
     }
 
+    /// See [`Levels::wait_for_invalidations`].
+    #[inline]
+    pub(crate) fn wait_for_invalidations(&self, counters: &Counters) {
+        if self.flash.is_crowded() {
+            counters.invalidation_waits.add(1);
+            self.flash.wait_for_invalidations();
+        }
+    }
+
     /// Flushes both levels. The order of the three steps matters: see `docs/concurrency.md`, "Flush".
     fn flush(&self, store: &ItemStore) {
         let _one_at_a_time = self.flushing.lock().expect("no panic under this lock");
@@ -208,14 +226,16 @@ impl Demoter {
         let item = guard.item(leaving.at);
         let life = store.life(leaving.at, &item);
         meanwhile();
-        if life == Life::Live
-            && self.demote(store, guard, leaving, &item, counters)
+        let is_right = match life {
             // A flush may have come since the item's life was looked at: see `docs/concurrency.md`.
-            && !store.is_flushed(leaving.at)
-        {
-            return;
+            Life::Live => {
+                self.demote(store, guard, leaving, &item, counters) && !store.is_flushed(leaving.at)
+            }
+            Life::Expired | Life::Flushed => is_over_on_flash(life, &item),
+        };
+        if !is_right {
+            self.flash.invalidate(leaving.hash, item.key());
         }
-        self.flash.invalidate(leaving.hash, item.key());
     }
 
     /// Puts a live item on flash if it is worth it. Returns whether flash holds no other version of the key now.
@@ -327,6 +347,17 @@ impl Demoter {
             }
         }
         Put::Stored
+    }
+}
+
+/// Whether nothing that flash has of the key of an item that is over can be served any more.
+pub(crate) fn is_over_on_flash(life: Life, item: &Item<'_>) -> bool {
+    match life {
+        Life::Live => false,
+        // What flash has of a clean item is the same version, which has expired as well.
+        Life::Expired => item.state().has(State::CLEAN),
+        // The flush removes what was put before it, and nothing of a key is put while memory has an entry of it.
+        Life::Flushed => true,
     }
 }
 

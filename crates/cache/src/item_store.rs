@@ -432,10 +432,10 @@ impl ItemStore {
         self.evicted_idle_s.0.store(idle_s, Ordering::Relaxed);
         counters.evictions.add(1);
         counters.evicted_idle_s.add(idle_s.into());
+        // An overwrite makes an entry warmer as well, but nobody has read the new item.
         if !item.state().has(State::FETCHED) {
             counters.evicted_unfetched.add(1);
-        }
-        if warmth > 0 {
+        } else if warmth > 0 {
             counters.evicted_active.add(1);
         }
         if item.expiry() != Expiry::NEVER {

@@ -142,6 +142,8 @@ impl Pass {
             if nth % RECORDS_PER_LOOK == 0 {
                 // While a writer will soon have to wait, there is no pause.
                 slice.yield_if_due(|| store.memory.available_columns() > store.free_columns_low());
+                // Each item that flash does not take may need an invalidation.
+                levels.wait_for_invalidations(counters);
             }
             let settled = match met.kind {
                 MetKind::Chunk => settle.chunk(met),

@@ -178,6 +178,7 @@ impl Worker {
     ) -> Published {
         let store = &self.cache.store;
         let counters = self.counters();
+        self.wait_to_replace();
         let guard = self.reader.pin();
         let keys = store.key_reader(&guard);
         let mut bucket = store.index.lock(hash);
@@ -296,6 +297,7 @@ impl Worker {
     /// Removes the record at `at` if the key still leads to it.
     pub(super) fn remove_at(&self, hash: KeyHash, at: Location) -> bool {
         let store = &self.cache.store;
+        self.cache.levels().wait_for_invalidations(self.counters());
         let guard = self.reader.pin();
         let mut bucket = store.index.lock(hash);
         let Some(found) = bucket.find_at(at) else { return false };
@@ -314,6 +316,7 @@ impl Worker {
             return true;
         }
         let store = &self.cache.store;
+        self.cache.levels().wait_for_invalidations(self.counters());
         let guard = self.reader.pin();
         let bucket = store.index.lock(hash);
         let at = bucket.find(key, &store.key_reader(&guard)).map(|found| found.entry.location);
@@ -322,6 +325,17 @@ impl Worker {
             self.invalidate(hash, key);
         }
         is_absent
+    }
+
+    /// Before a bucket is locked to replace an item: with a journal that is an invalidation. Without one the new item
+    /// hides what flash has of the key.
+    #[inline]
+    pub(super) fn wait_to_replace(&self) {
+        if let Some(demoter) = &self.cache.demoter
+            && demoter.has_journal()
+        {
+            demoter.wait_for_invalidations(self.counters());
+        }
     }
 
     /// Under the writer bit of the key's bucket: flash has nothing of the key any more.
