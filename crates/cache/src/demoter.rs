@@ -77,6 +77,29 @@ impl Levels<'_> {
         }
     }
 
+    /// Whether live items leave memory to make room: not where they may leave only for flash, and flash has failed.
+    pub(crate) fn evicts(&self) -> bool {
+        self.store.evicts()
+            && (self.store.may_lose() || self.demoter.is_some_and(|demoter| demoter.flash.is_on()))
+    }
+
+    /// Whether live items can leave memory now. If they may leave only for flash, and flash does not take them, copies of
+    /// them would only take the columns that are left.
+    pub(crate) fn can_evict(&self) -> bool {
+        self.store.may_lose() || (self.evicts() && !self.waits_for_flash())
+    }
+
+    /// Whether live items may leave memory only for flash, and flash is behind: it may take them soon.
+    pub(crate) fn waits_for_flash(&self) -> bool {
+        !self.store.may_lose() && self.demoter.is_some_and(|demoter| demoter.flash.is_behind())
+    }
+
+    /// Where a live item may leave memory only for flash, as [`Levels::leave`]. Returns false if flash does not take
+    /// it: then it has to stay.
+    pub(crate) fn leave_for_flash(&self, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) -> bool {
+        self.demoter.is_some_and(|demoter| demoter.take_over(self.store, guard, leaving, counters))
+    }
+
     /// Before a bucket is locked: waits while so many invalidations wait for the device that it should not get more. It
     /// does not wait for a device that takes nothing.
     #[inline]
@@ -196,7 +219,7 @@ impl Demoter {
             return SentParts::None;
         }
         let warmth = store.index.warmth_at(hash, at).unwrap_or(0);
-        if !self.is_admitted(store, hash, &item, warmth) {
+        if store.may_lose() && !self.is_admitted(store, hash, &item, warmth) {
             counters.admission_rejected.add(1);
             return SentParts::Refused(at);
         }
@@ -273,6 +296,33 @@ impl Demoter {
         }
         counters.demotions_shed.add(1);
         is_clean
+    }
+
+    /// See [`Levels::leave_for_flash`]. Admission is not asked.
+    fn take_over(
+        &self,
+        store: &ItemStore,
+        guard: &Guard<'_>,
+        leaving: &Leaving,
+        counters: &Counters,
+    ) -> bool {
+        let item = guard.item(leaving.at);
+        if self.holds_clean(leaving.hash, &item) {
+            counters.elided.add(1);
+            return true;
+        }
+        let is_whole = item.value_bytes() as usize <= self.flash.part_bytes_max();
+        let may_put = is_whole || leaving.parts == SentParts::Sent(leaving.at);
+        if !may_put || self.put_first(store, guard, leaving.hash, &item) != Put::Stored {
+            counters.demotions_shed.add(1);
+            return false;
+        }
+        counters.demoted.add(1);
+        // As in `leave_after`.
+        if store.is_flushed(leaving.at) {
+            self.flash.invalidate(leaving.hash, item.key());
+        }
+        true
     }
 
     /// Whether the item came from flash unchanged, and flash still has it.

@@ -181,6 +181,11 @@ impl Flash {
         self.log.invalidate(hash, key)
     }
 
+    /// Whether the tier works. Once it has failed, it stays off.
+    pub fn is_on(&self) -> bool {
+        self.meta.is_on()
+    }
+
     /// Whether the device is behind: so few buffers are free that the next puts may be shed.
     pub fn is_behind(&self) -> bool {
         self.meta.is_on() && self.log.is_behind()

@@ -150,8 +150,9 @@ impl Worker {
                 continue;
             }
             // Nothing can be reclaimed. If nothing is on its way back either, all columns are pinned or open.
-            let is_hopeless =
-                memory.returning_columns() == 0 && memory.available_columns() <= RESERVED_COLUMNS;
+            let is_hopeless = memory.returning_columns() == 0
+                && memory.available_columns() <= RESERVED_COLUMNS
+                && !self.cache.levels().waits_for_flash();
             if is_hopeless || started.elapsed() > ROOM_WAIT_MAX {
                 return None;
             }
@@ -251,7 +252,8 @@ impl Worker {
         let store = &self.cache.store;
         while let Err(full) = bucket.insert(new, 0) {
             let counters = self.counters();
-            if !store.evicts() {
+            let levels = self.cache.levels();
+            if !levels.evicts() {
                 return false;
             }
             let (victim, at) = (full.victim, full.victim.entry.location);
@@ -259,7 +261,11 @@ impl Worker {
                 // A value of several parts is not written here, where a client waits and the bucket is locked.
                 let hash = store.hasher.hash(guard.item(at).key());
                 let leaving = Leaving { hash, at, warmth: victim.entry.warmth, parts: SentParts::None };
-                self.cache.levels().leave(guard, &leaving, counters);
+                if store.may_lose() || self.life(at, &guard.item(at)) != Life::Live {
+                    levels.leave(guard, &leaving, counters);
+                } else if !levels.leave_for_flash(guard, &leaving, counters) {
+                    return false;
+                }
             }
             store.count_removal(
                 &guard.item(at),

@@ -362,6 +362,54 @@ fn a_stalled_device_costs_no_other_items_and_serves_nothing_old() {
 }
 
 #[test]
+fn without_eviction_items_leave_memory_only_for_flash() {
+    const COUNT: usize = 10_000;
+    let device = FaultyDevice::new(Arc::new(MemoryDevice::new(256, 256)));
+    let mut both = Both::open(device.clone(), |level, options| {
+        options.evict = false;
+        // Nobody reads the items: what is refused stays in memory.
+        level.admission.only_fetched = true;
+    });
+    // More than twice as much as memory holds.
+    both.fill("item", COUNT);
+    let mut found = 0;
+    for number in 0..COUNT {
+        let key = key_of("item", number);
+        let value = both.in_memory(&key).or_else(|| both.on_flash(&key, false));
+        assert!(value.as_ref().is_none_or(|value| *value == value_of("item", number)));
+        found += value.is_some() as u64;
+    }
+    assert!(is_nearly_all(found, COUNT as u64), "{found} of {COUNT}");
+    // While flash takes nothing, a store is refused in the end, and no item is lost.
+    device.close_gate();
+    let mut stored = Vec::new();
+    for number in 0..2 * COUNT {
+        let key = key_of("more", number);
+        let value = value_of("more", number);
+        let store = Store { flags: 7, ..Store::set(&key, both.hash(&key), &value) };
+        match both.worker.store(&store) {
+            StoreOutcome::Stored { .. } => stored.push(number),
+            outcome => {
+                assert_eq!(outcome, StoreOutcome::NoRoom);
+                break;
+            }
+        }
+        both.worker.quiesce();
+    }
+    assert!(stored.len() < 2 * COUNT && both.cache.totals().demotions_shed < COUNT as u64);
+    let there = |both: &mut Both, number: &usize| {
+        let key = key_of("more", *number);
+        both.in_memory(&key).or_else(|| both.on_flash(&key, false)).is_some()
+    };
+    let found = stored.iter().filter(|number| there(&mut both, number)).count();
+    assert!(is_nearly_all(found as u64, stored.len() as u64), "{found} of {}", stored.len());
+    device.open_gate();
+    both.settle();
+    both.set(b"again", b"there is room");
+    both.flash.close().expect("the device works again");
+}
+
+#[test]
 fn only_items_that_were_read_were_active() {
     let mut both = Both::new(|_, options| options.temperature = TemperatureKind::Off);
     for _ in 0..3 {
@@ -496,18 +544,6 @@ fn in_mode_journal_what_replaces_something_on_flash_has_to_be_committed() {
             assert!(Instant::now() < until, "the journal never got there");
         }
     }
-}
-
-#[test]
-fn a_cache_that_may_not_evict_writes_nothing_to_flash() {
-    let mut both = Both::new(|_, options| options.evict = false);
-    for number in 0..10_000 {
-        let key = key_of("item", number);
-        both.worker.store(&Store::set(&key, both.hash(&key), &value_of("item", number)));
-        both.worker.quiesce();
-    }
-    both.cache.tend();
-    assert_eq!(both.cache.totals().demoted, 0);
 }
 
 #[test]

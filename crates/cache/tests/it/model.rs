@@ -892,8 +892,9 @@ proptest! {
         recover in select(vec![Recover::Clean, Recover::Journal]),
         choosy in select(vec![Choosy::All, Choosy::All, Choosy::Read, Choosy::Budget]),
         zones in select(vec![12u32, 40, 300]),
+        evict in prop::bool::weighted(0.8),
     ) {
         let levels = Some(Levels { exclusive, recover, choosy, zones });
-        play(&Setup { limit_bytes: limit_mib << 20, evict: true, lossy: true, keeper, levels }, ops);
+        play(&Setup { limit_bytes: limit_mib << 20, evict, lossy: true, keeper, levels }, ops);
     }
 }
