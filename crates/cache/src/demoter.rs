@@ -83,8 +83,8 @@ impl Levels<'_> {
             && (self.store.may_lose() || self.demoter.is_some_and(|demoter| demoter.flash.is_on()))
     }
 
-    /// Whether live items can leave memory now. If they may leave only for flash, and flash does not take them, copies of
-    /// them would only take the columns that are left.
+    /// Whether live items can leave memory now. If they may leave only for flash, and flash does not take them, copies
+    /// of them would only take the columns that are left.
     pub(crate) fn can_evict(&self) -> bool {
         self.store.may_lose() || (self.evicts() && !self.waits_for_flash())
     }
