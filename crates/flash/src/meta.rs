@@ -26,11 +26,12 @@
 //! nothing is committed any more, and the tier must make sure that no segment survives.
 //!
 //! * `frame.rs` is the format. `scan.rs` reads a zone. `open.rs` decides what is kept. `zone.rs` writes and erases.
-//! * `journal.rs` has the journal records, and its own lock.
+//! * `journal.rs` has the journal records, and its own lock. `ranges.rs` has the floors of ranges of hashes.
 
 mod frame;
 mod journal;
 mod open;
+mod ranges;
 mod scan;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -38,12 +39,13 @@ mod zone;
 
 pub(crate) use frame::{JournalRecord, META_ZONES, Superblock, UNPLACED, ZoneBounds};
 pub(crate) use open::{MetaOptions, Start};
+pub(crate) use ranges::RangeFloors;
 
 use crate::device::{Device, DeviceError, PAGE_BYTES, ZoneId};
 use crate::error::FlashError;
 use crate::options::Recover;
 use frame::{Body, Frame, LogState};
-use journal::{Batch, Journal};
+use journal::{Batch, Journal, Snapshot};
 use open::{Found, RESERVE};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -95,6 +97,7 @@ pub(crate) struct MetaLog {
     /// Locked while the device writes.
     writer: Mutex<Writer>,
     journal: Journal,
+    ranges: Arc<RangeFloors>,
     next_sequence: AtomicU64,
     /// Sequences below this one may be handed out.
     ceiling: AtomicU64,
@@ -117,6 +120,16 @@ struct Writer {
     unwritten: BTreeSet<u32>,
 }
 
+/// What a state covers.
+struct Covered {
+    /// The oldest segment with a journal record in force.
+    oldest_segment: u64,
+    /// Number of the last journal record.
+    upto: u64,
+    /// The highest floor of a range of hashes.
+    highest_floor: u64,
+}
+
 impl MetaLog {
     /// Opens the log of a device, or formats a blank device. Afterwards the device counts as not cleanly closed, and
     /// that is durable.
@@ -132,8 +145,11 @@ impl MetaLog {
         superblock.clean = false;
         superblock.journaled = options.recover == Recover::Journal;
         let mut zones = vec![ZoneBounds::default(); superblock.zones as usize];
+        let ranges = RangeFloors::new(device.geometry().zone_bytes);
         for (zone, bounds) in known {
-            if let Some(zone) = zones.get_mut(zone as usize) {
+            if !ranges.restore(zone, bounds)
+                && let Some(zone) = zones.get_mut(zone as usize)
+            {
                 *zone = bounds;
             }
         }
@@ -155,6 +171,7 @@ impl MetaLog {
                 unwritten: BTreeSet::new(),
             }),
             journal: Journal::restored(&journal),
+            ranges: Arc::new(ranges),
             next_sequence: AtomicU64::new(next_sequence),
             ceiling: AtomicU64::new(superblock.next_sequence),
             broken: AtomicBool::new(false),
@@ -212,6 +229,12 @@ impl MetaLog {
         self.broken.load(Ordering::Acquire)
     }
 
+    /// The floors of ranges of hashes. A floor that is raised is durable soon with a journal, and without one when the
+    /// log is closed.
+    pub(crate) fn ranges(&self) -> &Arc<RangeFloors> {
+        &self.ranges
+    }
+
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
         size_of::<MetaLog>() as u64 + self.journal.heap_bytes()
@@ -245,7 +268,8 @@ impl MetaLog {
         let left =
             self.ceiling.load(Ordering::Relaxed).saturating_sub(self.next_sequence.load(Ordering::Relaxed));
         let mut round = Round::Idle;
-        let state_is_due = self.journal.take_state_is_due();
+        let ranges_are_due = writer.superblock.journaled && !self.ranges.are_durable();
+        let state_is_due = self.journal.take_state_is_due() || ranges_are_due;
         if left < RESERVE / 2 || state_is_due {
             if left < RESERVE / 2 {
                 let ceiling = writer.superblock.next_sequence.saturating_add(RESERVE);
@@ -373,34 +397,43 @@ impl MetaLog {
     /// are the bytes of the journal records in force.
     fn fits(&self, writer: &Writer, pages: u64, in_force: usize) -> bool {
         let zones = writer.zones.iter().filter(|bounds| **bounds != ZoneBounds::default()).count();
+        let zones = zones + self.ranges.count();
         let state = frame::pages_for(frame::state_bytes(zones, in_force)) as u64;
         writer.pages + pages <= self.zone_pages || state <= self.zone_pages
     }
 
-    /// The state now, the oldest segment with a record in force, and the number of the last record in the state.
-    fn state(&self, writer: &Writer) -> (LogState, u64, u64) {
+    /// The state now, and what it covers.
+    fn state(&self, writer: &Writer) -> (LogState, Covered) {
         let journal = self.journal.snapshot();
         let flush_floor = writer.superblock.flush_floor;
         let zones = writer.zones.iter().enumerate();
         // Of the other zones the flush floor says all there is to say.
         let zones = zones.filter(|(_, bounds)| bounds.floor > flush_floor || bounds.top >= flush_floor);
+        let (ranges, highest_floor) = self.ranges.bounds(flush_floor);
         let state = LogState {
             superblock: writer.superblock.clone(),
-            zones: zones.map(|(zone, bounds)| (zone as u32, *bounds)).collect(),
+            zones: zones.map(|(zone, bounds)| (zone as u32, *bounds)).chain(ranges).collect(),
             journal: journal.in_force,
         };
-        (state, journal.oldest_segment, journal.upto)
+        let Snapshot { oldest_segment, upto, .. } = journal;
+        (state, Covered { oldest_segment, upto, highest_floor })
     }
 
     /// Appends a state.
     fn write_state(&self, writer: &mut Writer) -> Result<(), DeviceError> {
-        let (state, _, upto) = self.state(writer);
+        let (state, covered) = self.state(writer);
         self.append(writer, Body::State(state))?;
-        self.journal.commit_with_state(upto);
+        self.note_durable(&covered);
         if !writer.superblock.clean {
             self.ceiling.fetch_max(writer.superblock.next_sequence, Ordering::AcqRel);
         }
         Ok(())
+    }
+
+    /// A state is on the device.
+    fn note_durable(&self, covered: &Covered) {
+        self.journal.commit_with_state(covered.upto);
+        self.ranges.note_durable(covered.highest_floor);
     }
 
     /// Appends a frame to the zone of the writer and makes it durable. If that is not possible, its contents become
@@ -435,10 +468,10 @@ impl MetaLog {
 
     /// Begins a new round in the other zone, and erases this one.
     fn begin_in_other_zone(&self, writer: &mut Writer) -> Result<(), DeviceError> {
-        let (state, oldest_segment, upto) = self.state(writer);
+        let (state, covered) = self.state(writer);
         let old = writer.zone;
-        self.begin_round(writer, ZoneId(1 - old.0), state, oldest_segment)?;
-        self.journal.commit_with_state(upto);
+        self.begin_round(writer, ZoneId(1 - old.0), state, covered.oldest_segment)?;
+        self.note_durable(&covered);
         if let Err(error) = erase(&*self.device, old) {
             tracing::warn!("flash: meta zone {}: {error}", old.0);
         }

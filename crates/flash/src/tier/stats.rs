@@ -76,8 +76,10 @@ counters! {
     tombstones,
     /// Tombstones that found no room in a buffer at first.
     tombstones_waited,
-    /// How often too many tombstones waited, so that everything on flash was dropped.
+    /// How often everything on flash was dropped without a client's wish.
     drops_of_all,
+    /// How often too many tombstones waited, so that a range of hashes was dropped.
+    range_drops,
     /// Bytes appended to the device in segments.
     appended_bytes,
     /// Segments written.

@@ -156,10 +156,16 @@ fn counts_of_writes(stats: &FlashStats) -> Vec<Row> {
         ),
         count(
             "flash_drops_of_all",
-            "How often the whole content of the flash was dropped since the server started, because more tombstones \
-             waited for a buffer than the tier can remember.",
+            "How often the whole content of the flash was dropped since the server started, except by a flush.",
             "",
             stats.drops_of_all,
+        ),
+        count(
+            "flash_range_drops",
+            "How often a range of keys was dropped from flash since the server started, because more tombstones waited \
+             for a buffer than the tier can remember: raise --flash-memory.",
+            "",
+            stats.range_drops,
         ),
     ]
 }
