@@ -2,7 +2,7 @@
 
 use crate::device::{Device, PAGE_BYTES};
 use crate::error::FlashError;
-use crate::fetcher::{Fetcher, ReadLimits};
+use crate::fetcher::{CommitListener, Fetcher, ReadLimits};
 use crate::generation::Generations;
 use crate::item::{Commit, FlashItem, Put, Stamp};
 use crate::meta::{META_ZONES, MetaLog, MetaOptions, Start};
@@ -259,6 +259,14 @@ impl Flash {
     pub fn fetcher(&self) -> Result<Fetcher, FlashError> {
         let limits = ReadLimits { bytes_max: self.shape.reads, part_bytes_max: self.shape.part_bytes_max };
         Fetcher::new(self.lookup.clone(), &*self.device, limits)
+    }
+
+    /// Tells a thread that has no [`Fetcher`] when its invalidations are durable. A fetcher tells that itself.
+    ///
+    /// # Errors
+    /// The operating system gives no descriptor.
+    pub fn commit_listener(&self) -> Result<CommitListener, FlashError> {
+        CommitListener::new(&self.lookup.meta)
     }
 
     // The work of the threads.

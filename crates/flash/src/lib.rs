@@ -47,7 +47,7 @@ mod test_devices;
 mod tier;
 
 pub use error::FlashError;
-pub use fetcher::{Begun, Fetcher};
+pub use fetcher::{Begun, CommitListener, Fetcher};
 pub use flash::Flash;
 pub use item::{Commit, FlashItem, Found, Put, Stamp};
 pub use options::{FlashOptions, OpsPolicy, ReclaimPolicy, Recover};

@@ -547,6 +547,33 @@ fn in_mode_journal_what_replaces_something_on_flash_has_to_be_committed() {
 }
 
 #[test]
+fn a_worker_without_memory_for_reading_hears_of_commits() {
+    let mut both = Both::new(|level, options| {
+        level.recover = Recover::Journal;
+        options.workers = 2;
+    });
+    both.fill("item", 100);
+    both.push_out("first");
+    // They take all the memory for reading that there is.
+    let readers: Vec<_> = std::iter::from_fn(|| both.flash.fetcher().ok()).collect();
+    let mut starved = both.cache.worker();
+    assert_eq!(starved.fetch_depth(), 0, "{} readers leave memory for another one", readers.len());
+    assert!(starved.fetch_fd().is_some(), "nothing tells it that its replies may leave");
+    let commit = (0..100).find_map(|number| {
+        let key = key_of("item", number);
+        starved.delete(&Delete::of(&key, both.hash(&key)));
+        starved.take_commit()
+    });
+    let commit = commit.expect("some of the items are on flash");
+    let until = Instant::now() + Duration::from_secs(60);
+    while starved.flash_committed() < commit {
+        starved.poll_fetches(&mut |_, _| panic!("it reads nothing"));
+        both.settle();
+        assert!(Instant::now() < until, "the journal never got there");
+    }
+}
+
+#[test]
 fn what_has_expired_in_memory_does_not_come_back_younger() {
     let mut both = Both::new(|_, _| {});
     both.cache.clock().hold();

@@ -14,7 +14,7 @@ use crate::device::PAGE_BYTES;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"LARDMETA");
 /// Version of the format of everything on the device: meta log, heads, pages, records, feet.
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
 pub(super) const HEADER_BYTES: usize = 64;
 const SUPERBLOCK_BYTES: usize = 96;
 /// Bytes of a zone's number and bounds.

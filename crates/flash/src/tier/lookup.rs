@@ -12,7 +12,7 @@ use super::space::Space;
 use super::status::Status;
 use crate::generation::{DataPages, Generations, Next, Search};
 use crate::item::{Found, Stamp};
-use crate::page::{self, PageError};
+use crate::page::{Joined, PageError};
 use crate::record::{Decoded, Record};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -249,7 +249,7 @@ impl Lookup {
 }
 
 /// The record that a query finds in pages that were read: consecutive pages, from page `first_page` of the zone, of the
-/// segment with this sequence.
+/// segment with this sequence. Pages behind the record are neither checked nor copied.
 ///
 /// # Errors
 /// The first page that is not what it should be.
@@ -260,14 +260,22 @@ pub(crate) fn find_record<'a>(
     pages: &'a mut [u8],
     query: &Query<'_>,
 ) -> Result<Option<Record<'a>>, PageError> {
-    let (piece, begins) = page::compact(pages, sequence, first_page)?;
-    let mut at = begins.unwrap_or(piece.len());
-    while at < piece.len() {
-        let Decoded::Whole(record, bytes) = Record::decode(&piece[at..], cas_base) else { break };
-        if record.is(query.key, query.cas, query.part) {
-            return Ok(Some(record));
+    let (mut joined, begins) = Joined::first(pages, sequence, first_page)?;
+    let Some(mut at) = begins else { return Ok(None) };
+    loop {
+        match Record::decode(&joined.payload()[at..], cas_base) {
+            Decoded::Whole(record, _) if record.is(query.key, query.cas, query.part) => break,
+            Decoded::Whole(_, bytes) => at += bytes,
+            // Behind the last record of a page, or where a record runs over its end.
+            Decoded::Short => {
+                if !joined.join_next()? {
+                    return Ok(None);
+                }
+            }
         }
-        at += bytes;
     }
-    Ok(None)
+    match Record::decode(&joined.into_payload()[at..], cas_base) {
+        Decoded::Whole(record, _) => Ok(Some(record)),
+        Decoded::Short => Ok(None),
+    }
 }

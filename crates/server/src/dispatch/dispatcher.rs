@@ -544,6 +544,7 @@ impl Dispatcher {
         for ready in batch.iter_mut() {
             if ready.connection.progress.waits {
                 self.read_ahead(ready);
+                self.executor.note_reads(&ready.connection.progress);
             }
             let is_all_consumed = ready.consumed == ready.input.len();
             let Connection { output, progress, .. } = &mut *ready.connection;
