@@ -39,9 +39,9 @@ macro_rules! counters {
             /// Adds one block.
             pub fn add(&mut self, block: &Counters) { $(self.$name = self.$name.wrapping_add(block.$name.get());)* }
 
-            /// Subtracts an earlier sum: what happened since (`stats reset`).
+            /// Subtracts an earlier sum: what happened since (`stats reset`). Nothing happened since a later one.
             pub fn since(&self, earlier: &Totals) -> Totals {
-                Totals { $($name: self.$name.wrapping_sub(earlier.$name),)* }
+                Totals { $($name: self.$name.saturating_sub(earlier.$name),)* }
             }
 
             /// Name, meaning and value of each, in the order of declaration.
@@ -204,6 +204,7 @@ mod tests {
         after.add(&a);
         after.add(&b);
         assert_eq!(after.since(&before).cmd_get, 1);
+        assert_eq!(before.since(&after).cmd_get, 0);
         assert!(after.rows().iter().any(|row| row.0 == "cmd_get" && row.2 == 8));
     }
 }

@@ -321,6 +321,13 @@ fn counts_of_device(stats: &FlashStats) -> Vec<Row> {
             stats.device_errors,
         ),
         count(
+            "flash_devices_failed",
+            "Flash devices that have failed for good since the server started. What they held is lost, and the \
+             others go on.",
+            "",
+            stats.devices_failed,
+        ),
+        count(
             "flash_damaged_pages",
             "Device pages with a wrong checksum that were read since the server started.",
             "",

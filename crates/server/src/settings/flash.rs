@@ -28,8 +28,8 @@ pub struct FlashSettings {
     pub ops: OpsPolicy,
     /// How zones are reclaimed. Default [`ReclaimPolicy::Adaptive`].
     pub reclaim: ReclaimPolicy,
-    /// How many of the live items that were never read from flash reclaiming keeps, in percent. Default 50.
-    pub keep_percent: u8,
+    /// The part of the flash that live items may take, in percent. Beyond it the coldest are dropped. Default 85.
+    pub fill_percent: u8,
     /// Seconds. An item with a shorter time to live is dropped when its zone is reclaimed. Default 0.
     pub cutoff_s: u32,
     /// Whether reads and writes bypass the system's page cache. Default [`Direct::Auto`].
@@ -42,8 +42,6 @@ pub struct FlashSettings {
     pub generations: bool,
     /// Whether the items in memory are written to flash when the server stops. Default true.
     pub save: bool,
-    /// Whether the content of the device is erased at the start. Default false.
-    pub format: bool,
     /// The most reads that one worker has under way at a time. Default 64.
     pub depth: u32,
 }
@@ -60,19 +58,20 @@ impl Default for FlashSettings {
             write_budget_bytes: None,
             ops: OpsPolicy::Queuing,
             reclaim: ReclaimPolicy::Adaptive,
-            keep_percent: 50,
+            fill_percent: FILL_PERCENT,
             cutoff_s: 0,
             direct: Direct::Auto,
             segment_bytes: None,
             zone_bytes: None,
             generations: true,
             save: true,
-            format: false,
             depth: 64,
         }
     }
 }
 
+/// The default of [`FlashSettings::fill_percent`].
+const FILL_PERCENT: u8 = 85;
 /// The least default of [`FlashSettings::memory_bytes`]: two segment buffers of 4 MiB, and as much for tables.
 const MEMORY_BYTES_MIN: u64 = 16 * MIB;
 /// The default of [`FlashSettings::memory_bytes`] is the size of the device divided by this. That is enough for tables
@@ -85,15 +84,50 @@ impl FlashSettings {
         self.memory_bytes.unwrap_or((device_bytes / MEMORY_SHARE).max(MEMORY_BYTES_MIN))
     }
 
-    /// Looks for settings that have no effect without a path.
-    pub(super) fn check(&self) -> Result<(), SettingsError> {
-        if self.path.is_none() && *self != FlashSettings::default() {
-            return Err(SettingsError(
-                "flash is spoken of, but there is none: give --flash PATH:SIZE, or leave the other --flash flags out"
-                    .to_owned(),
-            ));
+    /// Looks for settings that would have no effect: without a path, or beside each other. `evicts`: whether a full
+    /// memory evicts items (not with `-M`).
+    pub(super) fn check(&self, evicts: bool) -> Result<(), SettingsError> {
+        let refuse = |what: &str| Err(SettingsError(what.to_owned()));
+        if self.path.is_none() {
+            return if *self == FlashSettings::default() {
+                Ok(())
+            } else {
+                refuse(
+                    "flash is spoken of, but there is none: give --flash PATH:SIZE, or leave all other settings of \
+                     flash out",
+                )
+            };
+        }
+        if !evicts {
+            return refuse(
+                "with -M no item leaves memory, so none would go to flash (--flash): leave one of the two out",
+            );
+        }
+        if self.drops_unread() && self.cutoff_s > 0 {
+            return refuse(
+                "with reclaim = \"quick\" and generations = \"off\" no item is written again, so cutoff would change \
+                 nothing: leave one of them out of [flash.tuning]",
+            );
+        }
+        if self.drops_unread() && self.fill_percent != FILL_PERCENT {
+            return refuse(
+                "with reclaim = \"quick\" and generations = \"off\" the oldest zone goes whole, so fill would change \
+                 nothing: leave one of them out of [flash.tuning]",
+            );
+        }
+        if let (Some(segment), Some(zone)) = (self.segment_bytes, self.zone_bytes)
+            && segment > zone
+        {
+            return refuse(
+                "a segment is part of a zone: give a segment of [flash.tuning] that is no larger than its zone",
+            );
         }
         Ok(())
+    }
+
+    /// Whether zones are only ever dropped whole.
+    fn drops_unread(&self) -> bool {
+        self.reclaim == ReclaimPolicy::Quick && !self.generations
     }
 }
 
@@ -199,9 +233,34 @@ mod tests {
 
     #[test]
     fn settings_of_a_flash_that_is_not_there_are_a_mistake() {
-        assert!(FlashSettings::default().check().is_ok());
+        assert!(FlashSettings::default().check(true).is_ok());
+        assert!(FlashSettings::default().check(false).is_ok());
         let settings = FlashSettings { depth: 5, ..FlashSettings::default() };
-        assert!(settings.check().unwrap_err().0.contains("--flash PATH"));
-        assert!(FlashSettings { path: Some("/x".into()), ..settings }.check().is_ok());
+        assert!(settings.check(true).unwrap_err().0.contains("--flash PATH"));
+        assert!(FlashSettings { path: Some("/x".into()), ..settings }.check(true).is_ok());
+    }
+
+    #[test]
+    fn settings_that_would_change_nothing_are_a_mistake() {
+        let flash = FlashSettings { path: Some("/x".into()), ..FlashSettings::default() };
+        let refused = |settings: FlashSettings, evicts, says: &str| {
+            let error = settings.check(evicts).expect_err(says).0;
+            assert!(error.contains(says), "{error}");
+        };
+        refused(flash.clone(), false, "with -M");
+        let quick = FlashSettings { reclaim: ReclaimPolicy::Quick, generations: false, ..flash.clone() };
+        assert!(quick.check(true).is_ok());
+        refused(FlashSettings { cutoff_s: 5, ..quick.clone() }, true, "cutoff would change nothing");
+        refused(FlashSettings { fill_percent: 50, ..quick.clone() }, true, "fill would change nothing");
+        // Merges write items again.
+        let merged = FlashSettings { cutoff_s: 5, fill_percent: 50, generations: true, ..quick };
+        assert!(merged.check(true).is_ok());
+        let mib = |segment: u64, zone: u64| FlashSettings {
+            segment_bytes: Some(segment << 20),
+            zone_bytes: Some(zone << 20),
+            ..flash.clone()
+        };
+        assert!(mib(4, 4).check(true).is_ok());
+        refused(mib(8, 4), true, "no larger than its zone");
     }
 }

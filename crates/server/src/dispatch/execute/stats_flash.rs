@@ -102,7 +102,7 @@ impl Executor {
         rows.put("flash_write_budget", flash.write_budget_bytes.unwrap_or(0));
         rows.put("flash_ops", ops_name(flash.ops));
         rows.put("flash_reclaim", reclaim_name(flash.reclaim));
-        rows.put("flash_keep", flash.keep_percent);
+        rows.put("flash_fill", flash.fill_percent);
         rows.put("flash_cutoff", flash.cutoff_s);
         rows.put("flash_direct", flash.direct);
         rows.put("flash_segment", flash.segment_bytes.unwrap_or(0));
