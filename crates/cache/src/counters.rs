@@ -136,6 +136,10 @@ counters! {
     demoted,
     /// Evicted items that flash did not take because it was behind.
     demotions_shed,
+    /// Those of them that had been read.
+    shed_read,
+    /// Those of them that were never read.
+    shed_unread,
     /// Evicted items that admission did not find worth a write to flash.
     admission_rejected,
     /// Evicted items that flash held already, so that nothing was written.
