@@ -113,8 +113,8 @@ impl Admission {
         }
     }
 
-    /// Whether an item that is evicted at `now_s` goes to flash, where items are ranked by `worth` and `room` is left in
-    /// the buffers. If so, the budget counts it as written.
+    /// Whether an item that is evicted at `now_s` goes to flash, where items are ranked by `worth` and `room` is left
+    /// in the buffers. If so, the budget counts it as written.
     pub(crate) fn judge(
         &mut self,
         offered: &Offered,

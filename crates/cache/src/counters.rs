@@ -136,9 +136,9 @@ counters! {
     demoted,
     /// Evicted items that flash did not take because it was behind.
     demotions_shed,
-    /// Those of them that had been read.
+    /// Evicted items that had been read, and that flash did not take because it was behind.
     shed_read,
-    /// Those of them that were never read.
+    /// Evicted items that were never read, and that flash did not take because it was behind.
     shed_unread,
     /// Evicted items that admission did not find worth a write to flash.
     admission_rejected,

@@ -1,16 +1,17 @@
 //! Who gets the buffers of flash while the device is behind.
 //!
 //! Flash has a few buffers, and the device empties them at its own rate. If more is evicted than the device takes, what
-//! comes first would fill the buffers, and what comes later would be lost, whatever it is worth. So an item has to leave
-//! as much room in the buffers as items that are worth more per byte will need until the device gives a buffer back:
+//! comes first would fill the buffers, and what comes later would be lost, whatever it is worth. So an item has to
+//! leave as much room in the buffers as items that are worth more per byte will need until the device gives a buffer
+//! back:
 //!
 //! ```text
-//!  room to leave = 2 x share of the offered bytes that is worth more / share of the offered bytes that the device takes
+//!  room to leave = 2 x share of offered bytes that is worth more / share of offered bytes that the device takes
 //! ```
 //!
-//! in buffers, at most one. Both shares are measured. Twice, because memory is evicted column by column, and the items of
-//! a column are often all read or all unread. An item that nothing outranks has to leave no room, and items of
-//! equal worth come in the order of their arrival.
+//! in buffers, at most one. Both shares are measured. Twice, because memory is evicted column by column, and the items
+//! of a column are often all read or all unread. An item that nothing outranks has to leave no room, and items of equal
+//! worth come in the order of their arrival.
 
 use super::{Offered, RANKS, rank_of, saved_per_byte};
 use larder_allocation::WorthOptions;
@@ -113,7 +114,7 @@ mod tests {
     const BUFFER_BYTES: u64 = 1 << 20;
     const ITEM_BYTES: u64 = 8 << 10;
 
-    /// Buffers that are filled one after the other, and a device that empties them in the order in which they were full.
+    /// Buffers that are filled one after the other, and a device that empties full ones.
     struct Buffers {
         room: u64,
         /// Bytes in full buffers.
