@@ -138,6 +138,10 @@ counters! {
     demotions_shed,
     /// How often a thread waited because too many invalidations waited for the flash device.
     invalidation_waits,
+    /// Evicted items that had been read, and that flash did not take because it was behind.
+    shed_read,
+    /// Evicted items that were never read, and that flash did not take because it was behind.
+    shed_unread,
     /// Evicted items that admission did not find worth a write to flash.
     admission_rejected,
     /// Evicted items that flash held already, so that nothing was written.

@@ -219,14 +219,13 @@ impl Demoter {
             return SentParts::None;
         }
         let warmth = store.index.warmth_at(hash, at).unwrap_or(0);
-        if store.may_lose() && !self.is_admitted(store, hash, &item, warmth) {
-            counters.admission_rejected.add(1);
+        if store.may_lose() && !self.is_admitted(store, hash, &item, warmth, counters) {
             return SentParts::Refused(at);
         }
         if self.put_parts(guard, hash, &item) == Put::Stored {
             SentParts::Sent(at)
         } else {
-            counters.demotions_shed.add(1);
+            self.shed(&item, warmth, counters);
             SentParts::Refused(at)
         }
     }
@@ -280,12 +279,11 @@ impl Demoter {
             SentParts::Refused(at) if at == leaving.at => return is_clean,
             SentParts::Sent(at) if at == leaving.at => {}
             _ if item.value_bytes() as usize > self.flash.part_bytes_max() => {
-                counters.demotions_shed.add(1);
+                count_shed(item, leaving.warmth, counters);
                 return is_clean;
             }
             _ => {
-                if !self.is_admitted(store, leaving.hash, item, leaving.warmth) {
-                    counters.admission_rejected.add(1);
+                if !self.is_admitted(store, leaving.hash, item, leaving.warmth, counters) {
                     return is_clean;
                 }
             }
@@ -294,7 +292,7 @@ impl Demoter {
             counters.demoted.add(1);
             return true;
         }
-        counters.demotions_shed.add(1);
+        self.shed(item, leaving.warmth, counters);
         is_clean
     }
 
@@ -330,13 +328,37 @@ impl Demoter {
         item.state().has(State::CLEAN) && self.flash.still_holds(hash)
     }
 
-    fn is_admitted(&self, store: &ItemStore, hash: KeyHash, item: &Item<'_>, warmth: u8) -> bool {
-        let bytes = item.key().len() as u64 + u64::from(item.value_bytes());
+    /// Whether an item goes to flash. Counts it if not.
+    fn is_admitted(
+        &self,
+        store: &ItemStore,
+        hash: KeyHash,
+        item: &Item<'_>,
+        warmth: u8,
+        counters: &Counters,
+    ) -> bool {
         let state = item.state();
         let subclass = remembered(state).unwrap_or(store.unknown_penalty());
+        let bytes = bytes_of(item);
         let offered = Offered { hash, bytes, warmth, fetched: state.has(State::FETCHED), subclass };
+        let room = self.flash.room(bytes);
         let mut admission = self.admission.lock().expect("no panic under this lock");
-        admission.judge(&offered, store.worth.get(), store.clock.now_s()) == Admitted::Yes
+        let admitted = admission.judge(&offered, store.worth.get(), room, store.clock.now_s());
+        drop(admission);
+        match admitted {
+            Admitted::Yes => {}
+            Admitted::Outranked => count_shed(item, warmth, counters),
+            Admitted::NeverRead | Admitted::First | Admitted::OverBudget => {
+                counters.admission_rejected.add(1);
+            }
+        }
+        admitted == Admitted::Yes
+    }
+
+    /// Flash had no room for an item that was admitted.
+    fn shed(&self, item: &Item<'_>, warmth: u8, counters: &Counters) {
+        self.admission.lock().expect("no panic under this lock").note_shed(bytes_of(item));
+        count_shed(item, warmth, counters);
     }
 
     /// Puts all parts of an item, without asking admission. The first part goes last: it makes the others findable.
@@ -409,6 +431,18 @@ pub(crate) fn is_over_on_flash(life: Life, item: &Item<'_>) -> bool {
         // The flush removes what was put before it, and nothing of a key is put while memory has an entry of it.
         Life::Flushed => true,
     }
+}
+
+/// Bytes of key and value.
+fn bytes_of(item: &Item<'_>) -> u64 {
+    item.key().len() as u64 + u64::from(item.value_bytes())
+}
+
+/// Counts an item that is lost because the device is behind.
+fn count_shed(item: &Item<'_>, warmth: u8, counters: &Counters) {
+    counters.demotions_shed.add(1);
+    let is_read = warmth > 0 || item.state().has(State::FETCHED);
+    if is_read { &counters.shed_read } else { &counters.shed_unread }.add(1);
 }
 
 /// Reads the bytes of a chain of chunks one after another.

@@ -4,7 +4,7 @@ use crate::device::{Device, PAGE_BYTES};
 use crate::error::FlashError;
 use crate::fetcher::{CommitListener, Fetcher, ReadLimits};
 use crate::generation::Generations;
-use crate::item::{Commit, FlashItem, Put, Stamp};
+use crate::item::{Commit, FlashItem, Put, Room, Stamp};
 use crate::meta::{META_ZONES, MetaLog, MetaOptions, Start};
 use crate::options::{FlashOptions, Recover};
 use crate::record::{PartOfValue, Record, part_hash};
@@ -189,6 +189,11 @@ impl Flash {
     /// Whether the device is behind: so few buffers are free that the next puts may be shed.
     pub fn is_behind(&self) -> bool {
         self.meta.is_on() && self.log.is_behind()
+    }
+
+    /// The room in the buffers for items of this length, key and value together.
+    pub fn room(&self, item_bytes: u64) -> Room {
+        self.log.room(item_bytes)
     }
 
     /// Whether tombstones wait for room.

@@ -103,6 +103,9 @@ pub(crate) struct MetaLog {
     ceiling: AtomicU64,
     broken: AtomicBool,
     zone_pages: u64,
+    /// Whether a restart after a crash keeps anything, so that the bounds of zones have to be written down at once. In
+    /// mode `clean` they are written when the log is closed.
+    outlasts_crashes: bool,
 }
 
 /// The end of the log, and what the next state will say.
@@ -151,10 +154,13 @@ impl MetaLog {
                 && let Some(zone) = zones.get_mut(zone as usize)
             {
                 *zone = bounds;
+                if zone.void < superblock.flush_floor {
+                    zone.void = 0;
+                }
             }
         }
-        // Without a journal the released zones are not written down. After a crash a segment that was durable when
-        // the device was closed may then be missing for a good reason.
+        // Without a journal nothing is durable before the end. After a crash a segment that was durable when the device
+        // was closed may be missing for a good reason.
         let mut kept = zones.clone();
         if !superblock.journaled {
             kept.iter_mut().for_each(|bounds| bounds.top = 0);
@@ -176,6 +182,7 @@ impl MetaLog {
             ceiling: AtomicU64::new(superblock.next_sequence),
             broken: AtomicBool::new(false),
             zone_pages,
+            outlasts_crashes: options.recover != Recover::Clean,
             device,
         };
         let begun = log.begin_in_other_zone(&mut log.writer());
@@ -298,11 +305,12 @@ impl MetaLog {
         self.write_state(&mut writer)
     }
 
-    /// Releases zones: for each, the segments below a sequence do not exist any more. After a crash either all of
-    /// them are released or none.
+    /// Releases zones: for each, the segments below a sequence, which are all that it has, do not exist any more, nor
+    /// do those that [`MetaLog::narrow`] was told of. After a crash either all of them are released or none.
     ///
-    /// With a journal the release is durable when this returns, and so is every erasure before it. From then on a
-    /// tombstone that hid something in these zones is not needed any more.
+    /// Unless the mode is `clean`, the release is durable when this returns, and so is every erasure before it. From
+    /// then on a tombstone that hid something in these zones is not needed any more. And nothing of the zones is found
+    /// after they were written again, if the device does not erase and loses a part of what is written.
     ///
     /// # Errors
     /// The log is broken; or the journal records leave no space for the frame ([`DeviceError::Full`]). After a crash
@@ -311,16 +319,45 @@ impl MetaLog {
         let mut writer = self.writer();
         for (zone, floor) in zones {
             if let Some(known) = writer.zones.get_mut(zone.0 as usize) {
-                let top = if known.top < *floor { 0 } else { known.top };
-                *known = ZoneBounds { floor: known.floor.max(*floor), top };
+                let floor = if known.void == 0 { *floor } else { known.void.saturating_add(1).max(*floor) };
+                raise_floor(known, floor);
+                known.void = 0;
                 writer.unwritten.insert(zone.0);
             }
         }
-        if !writer.superblock.journaled {
+        self.append_zones(&mut writer)
+    }
+
+    /// Narrows the bounds of zones: for each, segments below the first sequence do not exist any more, nor do those
+    /// from the second one on, if it is not 0. Nothing is written to these zones before they are released. A floor above
+    /// all sequences so far is a release.
+    ///
+    /// # Errors
+    /// As [`MetaLog::release`]. The next release, or the next state, tells the device all the same.
+    pub(crate) fn narrow(&self, zones: &[(ZoneId, u64, u64)]) -> Result<(), DeviceError> {
+        let mut writer = self.writer();
+        for (zone, floor, void) in zones {
+            if let Some(known) = writer.zones.get_mut(zone.0 as usize) {
+                raise_floor(known, *floor);
+                if known.void < *floor {
+                    known.void = 0;
+                }
+                if *void != 0 && (known.void == 0 || *void < known.void) {
+                    known.void = *void;
+                }
+                writer.unwritten.insert(zone.0);
+            }
+        }
+        self.append_zones(&mut writer)
+    }
+
+    /// Appends the bounds that the device does not know.
+    fn append_zones(&self, writer: &mut Writer) -> Result<(), DeviceError> {
+        if !self.outlasts_crashes {
             return Ok(());
         }
         let news = writer.unwritten.iter().map(|zone| (*zone, writer.zones[*zone as usize])).collect();
-        self.append(&mut writer, Body::Zones(news))?;
+        self.append(writer, Body::Zones(news))?;
         writer.unwritten.clear();
         Ok(())
     }
@@ -396,7 +433,7 @@ impl MetaLog {
     /// Whether a frame of so many pages fits into the zone of the writer, or a state into the other zone. `in_force`
     /// are the bytes of the journal records in force.
     fn fits(&self, writer: &Writer, pages: u64, in_force: usize) -> bool {
-        let zones = writer.zones.iter().filter(|bounds| **bounds != ZoneBounds::default()).count();
+        let zones: usize = writer.zones.iter().map(ZoneBounds::entries).sum();
         let zones = zones + self.ranges.count();
         let state = frame::pages_for(frame::state_bytes(zones, in_force)) as u64;
         writer.pages + pages <= self.zone_pages || state <= self.zone_pages
@@ -408,7 +445,10 @@ impl MetaLog {
         let flush_floor = writer.superblock.flush_floor;
         let zones = writer.zones.iter().enumerate();
         // Of the other zones the flush floor says all there is to say.
-        let zones = zones.filter(|(_, bounds)| bounds.floor > flush_floor || bounds.top >= flush_floor);
+        let counts = |bounds: &ZoneBounds| {
+            bounds.floor > flush_floor || bounds.top >= flush_floor || bounds.void >= flush_floor.max(1)
+        };
+        let zones = zones.filter(|(_, bounds)| counts(bounds));
         let (ranges, highest_floor) = self.ranges.bounds(flush_floor);
         let state = LogState {
             superblock: writer.superblock.clone(),
@@ -519,4 +559,11 @@ impl MetaLog {
         self.broken.store(true, Ordering::Release);
         Err(error)
     }
+}
+
+fn raise_floor(bounds: &mut ZoneBounds, floor: u64) {
+    if bounds.top < floor {
+        bounds.top = 0;
+    }
+    bounds.floor = bounds.floor.max(floor);
 }

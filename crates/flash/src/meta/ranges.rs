@@ -10,8 +10,8 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// The number that range 0 has among the zones on the device.
-const RANGES: u32 = 1 << 31;
+/// The number that range 0 has among the zones on the device. The bit above it marks entries of other bounds.
+const RANGES: u32 = 1 << 30;
 /// The most ranges, as a power of two.
 const LOG2_MAX: u32 = 12;
 /// Bytes of a meta zone for each range: the floors take a sixth of the zone at most.
@@ -100,7 +100,7 @@ impl RangeFloors {
         let floors = self.floors.iter().enumerate().map(|(number, floor)| (number, floor.load(SeqCst)));
         let bounds = floors
             .filter(|(_, floor)| *floor > above)
-            .map(|(number, floor)| (RANGES + number as u32, ZoneBounds { floor, top: 0 }));
+            .map(|(number, floor)| (RANGES + number as u32, ZoneBounds { floor, ..ZoneBounds::default() }));
         (bounds.collect(), highest)
     }
 
@@ -151,7 +151,7 @@ mod tests {
         assert!(ranges.are_durable());
         let again = RangeFloors::new(16 << 10);
         assert!(bounds.into_iter().all(|(zone, bounds)| again.restore(zone, bounds)));
-        assert!(!again.restore(3, ZoneBounds { floor: 8, top: 0 }), "zone 3 is a zone");
+        assert!(!again.restore(3, ZoneBounds { floor: 8, ..ZoneBounds::default() }), "zone 3 is a zone");
         assert_eq!((again.of(0), again.of(u64::MAX), again.of(1 << 60)), (0, 9, 7));
         assert!(again.are_durable());
     }

@@ -26,7 +26,7 @@ use crate::dead_extents::DeadExtents;
 use crate::device::ZoneId;
 use crate::extent_table::Extent;
 use crate::hit_bits::HitBits;
-use crate::item::{Commit, Put, Stamp};
+use crate::item::{Commit, Put, Room, Stamp};
 use crate::log_table::IdSet;
 use crate::record::Record;
 use crate::segment::{Kind, SegmentSummary, listed};
@@ -57,6 +57,8 @@ struct Append {
     sealed: VecDeque<Arc<Buffer>>,
     /// Memory for more segments.
     free: Vec<Content>,
+    /// Extents found no buffer, and none is open for them.
+    extents_wait: bool,
     /// Numbers of the log table that mean no segment now.
     ids: Vec<u16>,
     /// The highest CAS number seen.
@@ -126,6 +128,7 @@ impl Log {
             extents: None,
             sealed: VecDeque::new(),
             free: (0..shape.buffers).map(|_| Content::new(shape.buffer)).collect(),
+            extents_wait: false,
             ids: (1..=lookup.index.table.id_max()).rev().collect(),
             cas_max,
             dead: DeadExtents::new(shape.dead_extents),
@@ -276,11 +279,22 @@ impl Log {
 
     // Appending, under the lock.
 
-    /// Opens a segment.
-    fn open_segment(&self, append: &mut Append, kind: Kind) -> Result<Arc<Buffer>, NoRoom> {
-        // Extents never take the last buffer: the log needs it.
-        let spare = if kind == Kind::Extents { 1 } else { 0 };
+    /// Opens a segment. `is_tombstone`: it is needed for a tombstone.
+    fn open_segment(
+        &self,
+        append: &mut Append,
+        kind: Kind,
+        is_tombstone: bool,
+    ) -> Result<Arc<Buffer>, NoRoom> {
+        let spare = match kind {
+            // Extents take the last buffer only if the log has one: it keeps its last room for tombstones.
+            Kind::Extents => usize::from(append.log.is_none()),
+            // A log that took every buffer as soon as it is free would leave none to extents.
+            _ => usize::from(append.extents_wait && !is_tombstone),
+        };
+        append.extents_wait &= append.free.len() <= spare;
         if append.free.len() <= spare {
+            append.extents_wait |= kind == Kind::Extents;
             return Err(NoRoom);
         }
         if kind == Kind::Log && append.ids.is_empty() {
@@ -330,7 +344,7 @@ impl Log {
         for _ in 0..2 {
             let buffer = match append.open(kind) {
                 Some(buffer) => buffer.clone(),
-                None => self.open_segment(append, kind)?,
+                None => self.open_segment(append, kind, record.tombstone)?,
             };
             let all = last || !append.free.is_empty();
             let mut content = buffer.write();
@@ -765,6 +779,18 @@ impl Log {
     /// Whether the device is behind: so few buffers are free that the next puts may be shed.
     pub(crate) fn is_behind(&self) -> bool {
         self.append().free.len() < 2
+    }
+
+    /// The room in the buffers for records of items of this length.
+    pub(crate) fn room(&self, item_bytes: u64) -> Room {
+        let kind = if item_bytes > EXTENT_BYTES as u64 { Kind::Extents } else { Kind::Log };
+        let mut append = self.append();
+        let buffer_bytes = self.shape.buffer.record_bytes() as u64;
+        let in_open = append.open(kind).as_ref();
+        let in_open = in_open.and_then(|open| open.read().as_ref().map(Content::bytes_left)).unwrap_or(0);
+        let spare = kind == Kind::Extents && append.log.is_none();
+        let buffers = append.free.len().saturating_sub(usize::from(spare));
+        Room { free_bytes: in_open + buffers as u64 * buffer_bytes, buffer_bytes }
     }
 
     /// Whether at least `count` numbers of the log table are free.

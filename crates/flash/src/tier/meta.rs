@@ -10,7 +10,7 @@
 
 use super::stamps::Stamps;
 use super::status::Status;
-use crate::device::ZoneId;
+use crate::device::{DeviceError, ZoneId};
 use crate::item::{Commit, Stamp};
 use crate::meta::{MetaLog, Opened, RangeFloors, UNPLACED};
 use crate::options::Recover;
@@ -177,16 +177,23 @@ impl Meta {
         self.log.next_sequence()
     }
 
-    /// Writes down that segments of these zones below these sequences do not exist any more. Says whether that worked.
+    /// Writes down that segments of these zones below these sequences, which are all that they have, do not exist any
+    /// more. Says whether that worked.
     pub(crate) fn release(&self, zones: &[(ZoneId, u64)]) -> bool {
-        match self.log.release(zones) {
-            Ok(()) => true,
-            Err(error) => {
-                let zone = zones.first().map_or(ZoneId(0), |(zone, _)| *zone);
-                self.status.device_error("release", zone, &error);
-                false
-            }
+        self.is_released(zones.first().map(|(zone, _)| *zone), self.log.release(zones))
+    }
+
+    /// Writes down that segments of these zones below the first sequence and from the second one on (if it is not 0) do
+    /// not exist any more. Says whether that worked.
+    pub(crate) fn narrow(&self, zones: &[(ZoneId, u64, u64)]) -> bool {
+        self.is_released(zones.first().map(|(zone, ..)| *zone), self.log.narrow(zones))
+    }
+
+    fn is_released(&self, zone: Option<ZoneId>, result: Result<(), DeviceError>) -> bool {
+        if let Err(error) = &result {
+            self.status.device_error("release", zone.unwrap_or(ZoneId(0)), error);
         }
+        result.is_ok()
     }
 
     /// Notes that the segment of this sequence is durable, and so is everything before it in its zone.
@@ -307,7 +314,7 @@ impl Meta {
     ///
     /// # Errors
     /// Of the device: then it is not cleanly closed.
-    pub(crate) fn close(&self, cas_floor: u64) -> Result<(), crate::device::DeviceError> {
+    pub(crate) fn close(&self, cas_floor: u64) -> Result<(), DeviceError> {
         self.log.close(cas_floor)
     }
 

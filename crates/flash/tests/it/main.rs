@@ -3,4 +3,5 @@
 mod contract;
 mod crash;
 mod devices;
+mod failures;
 mod support;

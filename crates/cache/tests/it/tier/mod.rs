@@ -31,8 +31,18 @@ pub(crate) fn open_with(
     now_s: Option<Arc<AtomicU32>>,
     generations: bool,
 ) -> Arc<Flash> {
+    open_on(Arc::new(device.clone()), recover, now_s, generations)
+}
+
+/// As [`open_with`], on any device.
+pub(crate) fn open_on(
+    device: Arc<dyn Device>,
+    recover: Recover,
+    now_s: Option<Arc<AtomicU32>>,
+    generations: bool,
+) -> Arc<Flash> {
     let flash = Flash::open(
-        Arc::new(device.clone()),
+        device,
         FlashOptions {
             memory_bytes: 16 << 20,
             segment_bytes: None,
