@@ -9,7 +9,7 @@ use larder_server::settings::{
 use super::compatible;
 use super::error::nearest;
 use super::values::{
-    address, admin, admit, bytes, cpus, device, one_of, path, path_and_size, port, switch, whole,
+    address, admin, admit, bytes, cpus, device, flash_devices, one_of, path, port, switch, whole,
 };
 
 /// One flag.
@@ -270,16 +270,12 @@ pub(crate) static FLAGS: &[Flag] = &[
 
     // ---- flash ----
     Flag {
-        long: "flash", option: Some("ext_path"), takes: Takes::Value("PATH[:SIZE]"), topic: Topic::Flash,
+        long: "flash", option: Some("ext_path"), takes: Takes::List("PATH[:SIZE]"), topic: Topic::Flash,
         help: "keep evicted items on flash: a file, a block device or a zoned block device, and the size to use \
-               (suffix k, m, g or t; the whole device if not given); a new file needs a size",
+               (suffix k, m, g or t; the whole device if not given); a new file needs a size; given several times, \
+               items are spread over all these devices",
         example: "/var/cache/larder.flash:10g",
-        set: |s, v| {
-            let (path, size_bytes) = path_and_size(v)?;
-            (s.flash.path, s.flash.size_bytes) = (Some(path), size_bytes);
-            Ok(())
-        },
-        ..ROW
+        set: |s, v| { s.flash.devices = flash_devices(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "flash-memory", takes: Takes::Value("NUM"), topic: Topic::Flash,
@@ -521,7 +517,13 @@ fn extended(settings: &mut Settings, list: &str) -> Result<(), String> {
             None => (word, None),
         };
         if let Some((flag, value)) = as_flag(name, value)? {
-            (flag.set)(settings, value).map_err(|expected| format!("{name}: {expected}"))?;
+            // memcached takes several paths of its flash storage, each as an option of its own.
+            let all = |word: &'_ str| word.trim().strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
+            let value = match flag.takes {
+                Takes::List(_) => list.split(',').filter_map(all).collect::<Vec<_>>().join(","),
+                _ => value.to_owned(),
+            };
+            (flag.set)(settings, &value).map_err(|expected| format!("{name}: {expected}"))?;
         } else if compatible::WITHOUT_EFFECT.contains(&name) {
             compatible::without_effect(settings, name, value);
         } else if let Some((_, why)) = compatible::REFUSED.iter().find(|(start, _)| name.starts_with(start)) {

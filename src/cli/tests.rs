@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Address, AdminAddress, Admit, Backend, Device, LogFormat, MIB, Objective, Pages, PinCpus, Port, Protocol,
-    Recover, Settings, Temperature, WithoutEffect, WorthMode,
+    Address, AdminAddress, Admit, Backend, Device, FlashDevice, LogFormat, MIB, Objective, Pages, PinCpus,
+    Port, Protocol, Recover, Settings, Temperature, WithoutEffect, WorthMode,
 };
 
 use super::flags::{FLAGS, Flag, Takes, Topic};
@@ -106,15 +106,21 @@ fn flags_of_memory_and_limits() {
     sets("--pin-cpus 0,2-4", |s| s.pin_cpus = PinCpus::List(vec![0, 2, 3, 4]));
 }
 
+/// A device of flash with this path and size.
+fn on(path: &str, size_bytes: Option<u64>) -> FlashDevice {
+    FlashDevice::Path { path: path.into(), size_bytes }
+}
+
 #[test]
 fn flags_of_flash() {
-    sets("--flash /dev/nvme0n1", |s| s.flash.path = Some("/dev/nvme0n1".into()));
+    sets("--flash /a:1g --flash /b", |s| s.flash.devices = vec![on("/a", Some(1 << 30)), on("/b", None)]);
+    sets("--flash /dev/nvme0n1", |s| s.flash.devices = vec![on("/dev/nvme0n1", None)]);
     sets("--flash /tmp/f:10g --flash-memory 64 --flash-recover best-effort", |s| {
-        (s.flash.path, s.flash.size_bytes) = (Some("/tmp/f".into()), Some(10 << 30));
+        s.flash.devices = vec![on("/tmp/f", Some(10 << 30))];
         (s.flash.memory_bytes, s.flash.recover) = (Some(64 << 20), Recover::BestEffort);
     });
     sets("--flash f --flash-write-budget 1t --flash-admit reject-first=60 --flash-admit read", |s| {
-        s.flash.path = Some("f".into());
+        s.flash.devices = vec![on("f", None)];
         s.flash.write_budget_bytes = Some(1 << 40);
         s.flash.admit = Admit { reject_first_s: 60, only_read: true };
     });
@@ -184,7 +190,7 @@ fn the_settings_file_has_a_section_for_flash() {
     assert_eq!(found, wanted);
     let mut dotted = Settings::default();
     assert_eq!(file::apply("flash.tuning.depth = 8\nflash.path = \"/x\"\n", &mut dotted), Ok(()));
-    assert_eq!((dotted.flash.depth, dotted.flash.path), (8, Some("/x".into())));
+    assert_eq!((dotted.flash.depth, dotted.flash.devices), (8, vec![on("/x", None)]));
 }
 
 #[test]
@@ -237,9 +243,11 @@ fn extended_options_are_flags_or_change_nothing() {
             option("slab-min-size", Some("96")),
         ];
     });
-    sets("-o ext_path=/tmp/x:1G", |s| {
-        (s.flash.path, s.flash.size_bytes) = (Some("/tmp/x".into()), Some(1 << 30))
+    sets("-o ext_path=/tmp/x:1G,modern,ext_path=/tmp/y", |s| {
+        s.flash.devices = vec![on("/tmp/x", Some(1 << 30)), on("/tmp/y", None)];
+        s.without_effect = vec![WithoutEffect { name: "modern".to_owned(), value: None }];
     });
+    sets("-o ext_path=/tmp/x:1G", |s| s.flash.devices = vec![on("/tmp/x", Some(1 << 30))]);
     refuses("-o slab_automov", "there is no option 'slab_automov'; the nearest is 'slab_automove'");
     refuses("-o idle_timeout", "idle_timeout needs a value");
     refuses("-o hashpower=5", "hashpower: expected a whole number from 12 to 32");

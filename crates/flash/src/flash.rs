@@ -1,6 +1,6 @@
 //! The flash tier as the cache sees it: it puts the components together, and hands each call to the one that does it.
 
-use crate::device::{Device, PAGE_BYTES};
+use crate::device::{Device, MemberStatus, PAGE_BYTES};
 use crate::error::FlashError;
 use crate::fetcher::{CommitListener, Fetcher, ReadLimits};
 use crate::generation::Generations;
@@ -401,12 +401,18 @@ impl Flash {
             zones_high: space.high,
             zones_per_s: space.zones_per_s,
             device: self.device.counters(),
+            devices_failed: self.device.members().iter().filter(|device| device.has_failed).count() as u64,
             memory,
             memory_cap: self.options.memory_bytes,
             is_on: self.meta.is_on(),
             is_recovering: self.status.is_recovering(),
             ..counted
         }
+    }
+
+    /// The devices that the tier is spread over; none if it has one alone.
+    pub fn devices(&self) -> Vec<MemberStatus> {
+        self.device.members()
     }
 
     /// One line for each zone, in their order. For a person, not for each request.

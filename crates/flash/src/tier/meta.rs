@@ -276,9 +276,10 @@ impl Meta {
         self.log.wants_seal()
     }
 
-    /// Turns the tier off if the meta zones take nothing any more.
+    /// Turns the tier off if the meta zones take nothing any more. In mode `clean` it goes on: without them no start
+    /// keeps anything, and there is nothing else that they are needed for before the next flush.
     pub(crate) fn check_zones(&self) {
-        if self.log.is_broken() {
+        if self.log.is_broken() && self.recover != Recover::Clean {
             self.turn_off("the meta zones take nothing any more");
         }
     }

@@ -4,4 +4,5 @@ mod contract;
 mod crash;
 mod devices;
 mod failures;
+mod several;
 mod support;

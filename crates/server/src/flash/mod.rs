@@ -1,12 +1,13 @@
 //! The server's flash tier: opened from its settings before the cache is made, and closed after the last worker.
 
+mod devices;
 pub(crate) mod numbers;
 
 use crate::error::RunError;
-use crate::settings::{Direct, FlashSettings, Promote, Settings};
+use crate::settings::{FlashSettings, Promote, Settings};
 use larder_cache::{AdmissionOptions, Cache, Exclusive, Flash, FlashLevel};
 use larder_flash::FlashOptions;
-use larder_flash::device::{self, Device, DeviceOptions};
+use larder_flash::device::Device;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -59,20 +60,14 @@ pub fn format(settings: &Settings) -> Result<String, RunError> {
 /// Opens the flash tier without its threads. With `format` the device is erased first.
 fn open_tier(settings: &Settings, format: bool) -> Result<Option<OpenFlash>, RunError> {
     let wanted = &settings.flash;
-    let Some(path) = &wanted.path else { return Ok(None) };
-    let device = device::open(
-        path,
-        &DeviceOptions {
-            bytes: wanted.size_bytes,
-            zone_bytes: wanted.zone_bytes,
-            direct: match wanted.direct {
-                Direct::Auto => device::Direct::Auto,
-                Direct::On => device::Direct::On,
-                Direct::Off => device::Direct::Off,
-            },
-        },
-    )
-    .map_err(|error| RunError(format!("cannot use the flash: {error} (--flash PATH:SIZE)")))?;
+    if wanted.devices.is_empty() {
+        return Ok(None);
+    }
+    let device = devices::open(wanted, format).map_err(|error| {
+        RunError(format!(
+            "cannot use the flash: {error} (--flash PATH:SIZE; 'larder format-flash' erases it)"
+        ))
+    })?;
     let memory_bytes = wanted.memory_for(device.geometry().capacity_bytes());
     let flash = Flash::open(device.clone(), options(wanted, memory_bytes, format)).map_err(|error| {
         RunError(format!(

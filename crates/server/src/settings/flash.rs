@@ -7,13 +7,31 @@ pub use larder_flash::{OpsPolicy, ReclaimPolicy, Recover};
 
 use super::{MIB, SettingsError};
 
-/// The flash tier. Without a path there is none, and the other fields have no effect.
+/// A device of the flash tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlashDevice {
+    /// A file, a block device or a zoned block device.
+    Path {
+        /// Where it is.
+        path: PathBuf,
+        /// How many bytes of it are used; `None` = all. A file that does not exist yet needs a size.
+        size_bytes: Option<u64>,
+    },
+}
+
+impl fmt::Display for FlashDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FlashDevice::Path { path, .. } => path.display().fmt(f),
+        }
+    }
+}
+
+/// The flash tier. Without a device there is none, and the other fields have no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlashSettings {
-    /// A file, a block device or a zoned block device.
-    pub path: Option<PathBuf>,
-    /// How many bytes of the device are used; `None` = all. A file that does not exist yet needs a size.
-    pub size_bytes: Option<u64>,
+    /// The devices that zones are spread over, in their order.
+    pub devices: Vec<FlashDevice>,
     /// The most memory of the tier, in bytes, beside the memory of `-m`. `None` = see [`FlashSettings::memory_for`].
     pub memory_bytes: Option<u64>,
     /// What a restart after a crash keeps. Default [`Recover::Clean`].
@@ -49,8 +67,7 @@ pub struct FlashSettings {
 impl Default for FlashSettings {
     fn default() -> FlashSettings {
         FlashSettings {
-            path: None,
-            size_bytes: None,
+            devices: Vec::new(),
             memory_bytes: None,
             recover: Recover::Clean,
             promote: Promote::Lazy,
@@ -81,7 +98,7 @@ const MEMORY_SHARE: u64 = 64;
 impl FlashSettings {
     /// Whether there is a flash tier.
     pub fn is_set(&self) -> bool {
-        self.path.is_some()
+        !self.devices.is_empty()
     }
 
     /// The most memory of the tier, in bytes, for a device of so many bytes.
@@ -89,7 +106,7 @@ impl FlashSettings {
         self.memory_bytes.unwrap_or((device_bytes / MEMORY_SHARE).max(MEMORY_BYTES_MIN))
     }
 
-    /// Looks for settings that would have no effect: without a path, or beside each other. `evicts`: whether a full
+    /// Looks for settings that would have no effect: without a device, or beside each other. `evicts`: whether a full
     /// memory evicts items (not with `-M`).
     pub(super) fn check(&self, evicts: bool) -> Result<(), SettingsError> {
         let refuse = |what: &str| Err(SettingsError(what.to_owned()));
@@ -237,18 +254,22 @@ mod tests {
         assert_eq!(given.memory_for(64 << 30), 5);
     }
 
+    fn one() -> Vec<FlashDevice> {
+        vec![FlashDevice::Path { path: "/x".into(), size_bytes: None }]
+    }
+
     #[test]
     fn settings_of_a_flash_that_is_not_there_are_a_mistake() {
         assert!(FlashSettings::default().check(true).is_ok());
         assert!(FlashSettings::default().check(false).is_ok());
         let settings = FlashSettings { depth: 5, ..FlashSettings::default() };
         assert!(settings.check(true).unwrap_err().0.contains("--flash PATH"));
-        assert!(FlashSettings { path: Some("/x".into()), ..settings }.check(true).is_ok());
+        assert!(FlashSettings { devices: one(), ..settings }.check(true).is_ok());
     }
 
     #[test]
     fn settings_that_would_change_nothing_are_a_mistake() {
-        let flash = FlashSettings { path: Some("/x".into()), ..FlashSettings::default() };
+        let flash = FlashSettings { devices: one(), ..FlashSettings::default() };
         let refused = |settings: FlashSettings, evicts, says: &str| {
             let error = settings.check(evicts).expect_err(says).0;
             assert!(error.contains(says), "{error}");

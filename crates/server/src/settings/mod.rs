@@ -11,7 +11,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-pub use flash::{Admit, Direct, FlashSettings, OpsPolicy, Promote, ReclaimPolicy, Recover};
+pub use flash::{Admit, Direct, FlashDevice, FlashSettings, OpsPolicy, Promote, ReclaimPolicy, Recover};
 pub(crate) use flash::{ops_name, reclaim_name, recover_name};
 
 /// One MiB, in bytes.

@@ -77,6 +77,15 @@ impl Executor {
             let (name, value) = row.line();
             rows.put(name, value);
         }
+        for row in numbers::device_rows(&flash.devices()) {
+            let (name, value) = row.line();
+            rows.put(name, value);
+        }
+        for (number, device) in flash.devices().iter().enumerate() {
+            for (name, value) in numbers::of_device(device) {
+                rows.put(format!("device_{}:{name}", number + 1), value);
+            }
+        }
         for (state, zones) in numbers::zones(&stats) {
             rows.put(format!("zones_{state}"), zones);
         }
@@ -90,8 +99,11 @@ impl Executor {
     /// Adds the settings of flash to `stats settings`.
     pub(super) fn flash_settings(&self, rows: &mut StatRows) {
         let flash = &self.state.settings().flash;
-        let Some(path) = &flash.path else { return rows.put("flash", "off") };
-        rows.put("flash", path.display());
+        if flash.devices.is_empty() {
+            return rows.put("flash", "off");
+        }
+        let devices: Vec<String> = flash.devices.iter().map(ToString::to_string).collect();
+        rows.put("flash", devices.join(","));
         if let Some(known) = self.state.flash() {
             rows.put("flash_bytes", known.capacity_bytes);
             rows.put("flash_memory", known.memory_bytes);
