@@ -94,6 +94,11 @@ impl Levels<'_> {
         !self.store.may_lose() && self.demoter.is_some_and(|demoter| demoter.flash.is_behind())
     }
 
+    /// Whether room is not made now because a pass waits for the device to take invalidations.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.demoter.is_some_and(|demoter| demoter.flash.is_waited_for())
+    }
+
     /// Where a live item may leave memory only for flash, as [`Levels::leave`]. Returns false if flash does not take
     /// it: then it has to stay.
     pub(crate) fn leave_for_flash(&self, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) -> bool {

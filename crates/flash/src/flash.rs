@@ -208,9 +208,14 @@ impl Flash {
         self.lookup.index.is_crowded() && self.meta.is_on()
     }
 
-    /// Waits until fewer tombstones wait for room, or the device has taken nothing for half a second.
+    /// Whether threads wait now for fewer tombstones to wait.
+    pub fn is_waited_for(&self) -> bool {
+        self.is_crowded() && !self.lookup.index.is_stalled()
+    }
+
+    /// Waits until fewer tombstones wait for room, or the device has taken nothing for a second.
     pub fn wait_for_invalidations(&self) {
-        while self.is_crowded() && !self.lookup.index.is_stalled() {
+        while self.is_waited_for() {
             std::thread::sleep(TOMBSTONES_PAUSE);
             self.log.drain_waiting();
         }

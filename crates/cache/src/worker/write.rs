@@ -153,7 +153,8 @@ impl Worker {
             let is_hopeless = memory.returning_columns() == 0
                 && memory.available_columns() <= RESERVED_COLUMNS
                 && !self.cache.levels().waits_for_flash();
-            if is_hopeless || started.elapsed() > ROOM_WAIT_MAX {
+            let is_late = started.elapsed() > ROOM_WAIT_MAX && !self.cache.levels().waits_for_room();
+            if is_hopeless || is_late {
                 return None;
             }
             waits += 1;

@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Memory that a waiting tombstone takes beside its key, bytes, about.
 const EACH_BYTES: usize = 96;
-/// How long nothing was taken when the set counts as stalled. Less than a writer waits for room in memory, so that no
-/// write is refused for it.
-const STALL: Duration = Duration::from_millis(500);
+/// How long nothing was taken when the set counts as stalled.
+const STALL: Duration = Duration::from_secs(1);
 
 /// A tombstone that waits.
 #[derive(Clone, PartialEq, Eq, Debug)]
