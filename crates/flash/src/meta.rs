@@ -159,8 +159,8 @@ impl MetaLog {
                 }
             }
         }
-        // Without a journal nothing is durable before the end. After a crash a segment that was durable when the device
-        // was closed may be missing for a good reason.
+        // Without a journal nothing is durable before the end. After a crash a segment that was durable when the
+        // device was closed may be missing for a good reason.
         let mut kept = zones.clone();
         if !superblock.journaled {
             kept.iter_mut().for_each(|bounds| bounds.top = 0);

@@ -70,8 +70,10 @@ impl Pace {
         self.seen = self.seen.saturating_add(bytes);
         let spare = if self.taken >= 1.0 { SPARE_IN_CALM } else { SPARE };
         let leaves = (spare * self.outranked[rank] / self.taken).min(1.0) * room.buffer_bytes as f32;
-        // A put that finds no room at all is for flash to refuse.
-        let is_admitted = leaves == 0.0 || room.free_bytes as f32 >= leaves + bytes as f32;
+        // A put that finds no room at all is for flash to refuse. A value longer than a buffer goes in parts, which wait
+        // for the device.
+        let needs = (leaves as u64 + bytes).min(room.buffer_bytes);
+        let is_admitted = leaves == 0.0 || room.free_bytes >= needs;
         if !is_admitted {
             self.lose(bytes);
         }
@@ -207,6 +209,17 @@ mod tests {
             assert_eq!(read, 1.0, "{read_of}");
             assert!(read_of == 1 || unread == 1.0, "{read_of}: {unread}");
         }
+    }
+
+    #[test]
+    fn a_value_longer_than_all_buffers_goes_to_a_device_that_keeps_up() {
+        let mut pace = Pace::new();
+        let worth = WorthOptions::default();
+        let room = Room { free_bytes: 3 * BUFFER_BYTES / 2, buffer_bytes: BUFFER_BYTES };
+        assert!((0..1000).all(|n| pace.admits(&item(n, true), worth, room)));
+        let long = Offered { bytes: 20 * BUFFER_BYTES, ..item(1000, false) };
+        assert!(pace.admits(&long, worth, room));
+        assert!(!pace.admits(&long, worth, Room { free_bytes: BUFFER_BYTES / 2, ..room }));
     }
 
     #[test]
