@@ -83,7 +83,7 @@ const FORMAT_FLASH: &str = "format-flash";
 /// Parses what follows `format-flash`: the flags of a server, so that the flash is formatted as that server opens it.
 fn format_flash(words: &[OsString]) -> Result<Action, CliError> {
     match serve(words, false)? {
-        Action::Serve(settings) if settings.flash.devices.is_empty() => {
+        Action::Serve(settings) if !settings.flash.is_set() => {
             Err(CliError::new("there is no flash to be erased: name it with --flash PATH:SIZE"))
         }
         Action::Serve(settings) => Ok(Action::FormatFlash(settings)),

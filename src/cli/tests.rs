@@ -283,7 +283,7 @@ fn every_bad_value_is_one_line_that_says_what_to_do() {
     refuses("--disable-cas=no", "expected true or false");
     refuses("--flash /x:12q", "bad value '/x:12q' for --flash: expected a size from 1m to 1024t");
     refuses("--flash-recover journal", "give --flash PATH:SIZE, or leave");
-    refuses("--flash /x -M", "with -M no item leaves memory");
+    refuses("--flash /x -M --flash-admit read", "with -M an item leaves memory only if flash takes it");
     refuses("--flash /x --flash-admit warm", "expected all, or read and reject-first=SECONDS");
     refuses("-S", "SASL is not served");
     refuses("-Z", "TLS is not served");
@@ -332,10 +332,9 @@ fn every_row_of_the_table_sets_something_and_toml_says_the_same() {
         // -L alone asks for the default; it only reverts another choice of pages.
         assert!(by_flag != Settings::default() || flag.short == Some('L'), "--{}", flag.long);
 
-        // A device needs a hitmap, and flags of flash need a flash device, which -M does not go with.
-        let flash = if flag.short == Some('M') { "" } else { "--flash /tmp/x" };
         assert_eq!(
-            settings(&format!("--temperature hitmap {flash} --{}={} -t 4", flag.long, example(flag)))
+            // A device needs a hitmap, and flags of flash need a flash device.
+            settings(&format!("--temperature hitmap --flash /tmp/x --{}={} -t 4", flag.long, example(flag)))
                 .map(|found| found.tcp_port),
             Ok(by_flag.tcp_port)
         );

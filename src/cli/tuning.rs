@@ -89,8 +89,8 @@ pub(crate) static KEYS: &[Key] = &[
     },
     Key {
         name: "promote",
-        help: "what a read from flash does: lazy (an item that is read again moves to memory, and its copy on flash \
-               stays) or strict (every item that is read moves to memory and leaves flash)",
+        help: "what a read from flash does: lazy (an item that is read again soon moves to memory, and its copy on \
+               flash stays) or strict (every item that is read moves to memory and leaves flash)",
         default: "lazy", example: "strict", figure: "elided",
         set: |s, v| {
             s.flash.promote = one_of(v, &[("lazy", Promote::Lazy), ("strict", Promote::Strict)])?;

@@ -64,6 +64,7 @@ class Holds(FlashCase):
         stats = client.stats(b"flash")
         names = (b"demotions_shed", b"quick_drops", b"drops_forced", b"drops_of_all")
         said = {name: int(stats[name]) for name in names}
+        said["alwa"] = float(stats[b"alwa"])
         self.assertGreaterEqual(found, FOUND_MIN * items, "of %d items %d are found; %s" % (items, found, said))
         self.assertEqual(said[b"drops_of_all"], 0)
 

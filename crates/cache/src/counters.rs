@@ -111,7 +111,7 @@ counters! {
     evictions,
     /// Evicted items that were never read.
     evicted_unfetched,
-    /// Evicted items that had been read while their warmth was not zero.
+    /// Evicted items that had been read since they were stored, and whose warmth was not zero.
     evicted_active,
     /// Evicted items that had an expiry time.
     evicted_nonzero,
@@ -136,6 +136,12 @@ counters! {
     demoted,
     /// Evicted items that flash did not take because it was behind.
     demotions_shed,
+    /// How often a thread waited because too many invalidations waited for the flash device.
+    invalidation_waits,
+    /// Evicted items that had been read, and that flash did not take because it was behind.
+    shed_read,
+    /// Evicted items that were never read, and that flash did not take because it was behind.
+    shed_unread,
     /// Evicted items that admission did not find worth a write to flash.
     admission_rejected,
     /// Evicted items that flash held already, so that nothing was written.

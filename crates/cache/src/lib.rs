@@ -29,9 +29,9 @@
 //! that serves requests does this:
 //!
 //! * A **get** that misses asks [`Worker::flash_may_hold`], then [`Worker::fetch`]. The item comes at once or through
-//!   [`Worker::poll_fetches`]. It is the answer, and it is promoted if it is [warm](Found::warm).
+//!   [`Worker::poll_fetches`]. It is the answer. The caller promotes it if it expects more reads of the key soon.
 //! * A command that **depends on the present item** (add, replace, append, prepend, a store or delete that compares CAS
-//!   numbers, marking as stale, arithmetic, touch) fetches the key first and promotes the item, warm or not, by
+//!   numbers, marking as stale, arithmetic, touch) fetches the key first and promotes the item by
 //!   [`Worker::promote`]. Then the command runs, whether the promotion came about or not: if not, something newer is in
 //!   memory, or the item is lost, as any item of a cache may be.
 //! * A plain **set** or **delete** runs at once. A delete leaves nothing on flash, whatever it answers. If the answer

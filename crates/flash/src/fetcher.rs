@@ -14,6 +14,7 @@ use crate::record::part_hash;
 use crate::tier::buffer::Query;
 use crate::tier::directory::{PageRun, Segment};
 use crate::tier::lookup::{Look, Lookup, READS_MAX, Target};
+use crate::tier::meta::Meta;
 use larder_item::KeyHash;
 use rustix::event::epoll;
 use rustix::event::{EventfdFlags, eventfd};
@@ -21,11 +22,13 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Pages of a pooled buffer: most reads have this length.
+/// Pages of a pooled buffer: most reads have one or two.
 const POOLED_PAGES: usize = 2;
+/// Memory of a pooled buffer, bytes.
+const POOLED_BYTES: u64 = (POOLED_PAGES * PAGE_BYTES) as u64;
 /// Memory that each reader has for itself, bytes. What it needs beyond that, it takes from the memory that all readers
 /// share.
-const RESERVE_BYTES: u64 = 2 * (POOLED_PAGES * PAGE_BYTES) as u64;
+const RESERVE_BYTES: u64 = 2 * POOLED_BYTES;
 /// Reads in flight of one reader at most.
 const DEPTH_MAX: u64 = 128;
 /// How often a lookup collects its targets again because a buffer was written, or a zone reclaimed, meanwhile.
@@ -40,16 +43,45 @@ pub(crate) struct ReadLimits {
     pub(crate) part_bytes_max: usize,
 }
 
+/// Tells one thread when invalidations become durable ([`crate::Flash::committed`]).
+pub struct CommitListener(Arc<OwnedFd>);
+
+impl CommitListener {
+    pub(crate) fn new(meta: &Meta) -> Result<CommitListener, FlashError> {
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+            .map_err(|error| FlashError(format!("flash: eventfd: {error}")))?;
+        let event = Arc::new(event);
+        meta.listen(&event);
+        Ok(CommitListener(event))
+    }
+
+    /// A descriptor that is readable when more invalidations are durable than at the last [`CommitListener::clear`].
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Makes the descriptor unreadable until more invalidations are durable.
+    pub fn clear(&self) {
+        let _ = rustix::io::read(&*self.0, &mut [0; 8]);
+    }
+
+    /// Makes the descriptor readable.
+    fn raise(&self) {
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
+}
+
 /// The reader of one thread. It begins lookups, and hands over their results when the device has answered.
 pub struct Fetcher {
     lookup: Lookup,
     reads: Box<dyn ReadQueue>,
     /// Memory that all readers together may take, bytes.
     bytes_max: u64,
+    /// While all readers have at most this much memory, they keep buffers for the next reads, bytes.
+    kept_bytes_max: u64,
     /// Readable when the queue of reads or `commits` is.
     epoll: OwnedFd,
-    /// Written to when commits become durable.
-    commits: Arc<OwnedFd>,
+    commits: CommitListener,
     /// Buffers of [`POOLED_PAGES`] pages for the next reads.
     pool: Vec<PageBuffer>,
     /// Lookups that wait for a read, by the token of the read.
@@ -59,7 +91,7 @@ pub struct Fetcher {
     done: Vec<ReadDone>,
     /// Reads in flight at most.
     depth: u32,
-    /// Memory of buffers in flight, bytes.
+    /// Memory of the buffers in flight and in the pool, bytes.
     bytes: u64,
     /// How much of it is beyond the reserve, bytes.
     borrowed: u64,
@@ -115,11 +147,6 @@ struct Pending {
 }
 
 impl Pending {
-    /// Memory for the pages that are to be read, bytes.
-    fn read_bytes(&self) -> u64 {
-        self.reading.as_ref().map_or(0, |reading| reading.run().count as u64 * PAGE_BYTES as u64)
-    }
-
     fn query(&self) -> Query<'_> {
         Query { hash: self.hash, key: &self.key, cas: self.cas, part: self.part }
     }
@@ -156,22 +183,22 @@ impl Fetcher {
                 left / RESERVE_BYTES
             )));
         }
-        let depth = (limits.bytes_max / (POOLED_PAGES * PAGE_BYTES) as u64).clamp(2, DEPTH_MAX) as u32;
+        let depth = (limits.bytes_max / POOLED_BYTES).clamp(2, DEPTH_MAX) as u32;
         let reads = device.reads(depth).map_err(|error| failed("a queue of reads", &error))?;
-        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        let commits = Arc::new(event.map_err(|error| failed("eventfd", &error))?);
+        let commits = CommitListener::new(&lookup.meta)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| failed("epoll", &error))?;
         let data = epoll::EventData::new_u64(0);
-        epoll::add(&epoll, &*commits, data, epoll::EventFlags::IN)
+        epoll::add(&epoll, &*commits.0, data, epoll::EventFlags::IN)
             .map_err(|error| failed("epoll", &error))?;
         // The kernel removes this entry when the queue closes its descriptor.
         epoll::add(&epoll, reads.fd(), epoll::EventData::new_u64(1), epoll::EventFlags::IN)
             .map_err(|error| failed("epoll", &error))?;
-        lookup.meta.listen(&commits);
         Ok(Fetcher {
             lookup,
             reads,
             bytes_max: limits.bytes_max,
+            // The longest read fits beside what readers without a read in flight have.
+            kept_bytes_max: (limits.bytes_max / 2).min(left),
             epoll,
             commits,
             pool: Vec::new(),
@@ -197,7 +224,7 @@ impl Fetcher {
 
     /// Makes [`Fetcher::fd`] readable.
     pub fn wake(&self) {
-        let _ = rustix::io::write(&*self.commits, &1u64.to_ne_bytes());
+        self.commits.raise();
     }
 
     /// Begins to look for the newest version of a key.
@@ -253,15 +280,10 @@ impl Fetcher {
                 self.count(&pending, found.is_some());
                 found.map_or(Begun::Absent, Begun::Here)
             }
-            Went::Read => {
-                if !self.take_bytes(pending.read_bytes(), false) {
-                    return Begun::Busy;
-                }
-                match self.submit(pending) {
-                    Ok(()) => Begun::Started,
-                    Err(_) => Begun::Busy,
-                }
-            }
+            Went::Read => match self.submit(pending, false) {
+                Ok(()) => Begun::Started,
+                Err(_) => Begun::Busy,
+            },
         }
     }
 
@@ -326,8 +348,36 @@ impl Fetcher {
         true
     }
 
-    /// Accounts for the memory of a read; `false` if there is too little. `regardless` is for a lookup that goes on: it
-    /// gives back the memory of its last read right after.
+    /// A buffer of so many pages, from the pool or with memory of its own; `None` if there is too little memory.
+    /// `regardless` is for a lookup that goes on: it has just given back the memory of its last read.
+    fn buffer(&mut self, pages: usize, regardless: bool) -> Option<PageBuffer> {
+        let pooled = if pages <= POOLED_PAGES { self.pool.pop() } else { None };
+        let mut buffer = match pooled {
+            Some(buffer) => buffer,
+            None => {
+                let capacity = pages.max(POOLED_PAGES);
+                if !self.take_bytes((capacity * PAGE_BYTES) as u64, regardless) {
+                    return None;
+                }
+                PageBuffer::new(capacity)
+            }
+        };
+        buffer.set_pages(pages);
+        Some(buffer)
+    }
+
+    /// Keeps a buffer for the next reads, or gives its memory back.
+    fn keep_buffer(&mut self, buffer: PageBuffer) {
+        let is_spare = self.bytes <= RESERVE_BYTES
+            || self.lookup.status.counters.read_bytes.load(Relaxed) <= self.kept_bytes_max;
+        if buffer.capacity_pages() == POOLED_PAGES && is_spare && self.pool.len() < self.depth as usize {
+            self.pool.push(buffer);
+        } else {
+            self.give_bytes((buffer.capacity_pages() * PAGE_BYTES) as u64);
+        }
+    }
+
+    /// Accounts for memory of a buffer; `false` if there is too little.
     fn take_bytes(&mut self, bytes: u64, regardless: bool) -> bool {
         let lacking = (self.bytes + bytes).saturating_sub(RESERVE_BYTES + self.borrowed);
         if lacking > 0 {
@@ -351,45 +401,27 @@ impl Fetcher {
         }
     }
 
-    /// Queues a read whose memory is accounted for. If the queue has no room, the account is undone and the lookup
-    /// returned.
+    /// Queues the read of a lookup. If there is no memory for it, or the queue has no room, the lookup is returned.
     // The lookup that is returned is used at once, so it needs no allocation.
     #[allow(clippy::result_large_err)]
-    fn submit(&mut self, pending: Pending) -> Result<(), Pending> {
-        let bytes = pending.read_bytes();
+    fn submit(&mut self, pending: Pending, regardless: bool) -> Result<(), Pending> {
         let Some(run) = pending.reading.as_ref().map(Reading::run) else { return Err(pending) };
-        let (zone, at, pages) = (run.zone, run.first as u64 * PAGE_BYTES as u64, run.count as usize);
-        let buffer = match self.pool.pop() {
-            Some(buffer) if pages == POOLED_PAGES => buffer,
-            Some(buffer) => {
-                self.pool.push(buffer);
-                PageBuffer::new(pages)
-            }
-            None => PageBuffer::new(pages),
-        };
+        let at = run.first as u64 * PAGE_BYTES as u64;
+        let Some(buffer) = self.buffer(run.count as usize, regardless) else { return Err(pending) };
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.pending.push(None);
             self.pending.len() - 1
         });
-        match self.reads.submit(slot as u64, zone, at, buffer) {
+        match self.reads.submit(slot as u64, run.zone, at, buffer) {
             Ok(()) => {
                 self.pending[slot] = Some(pending);
                 Ok(())
             }
             Err(buffer) => {
-                self.give_bytes(bytes);
                 self.keep_buffer(buffer);
                 self.vacant.push(slot);
                 Err(pending)
             }
-        }
-    }
-
-    fn keep_buffer(&mut self, buffer: PageBuffer) {
-        // The pool must not keep more memory than is accounted for.
-        let room = (RESERVE_BYTES.max(self.bytes) / (POOLED_PAGES * PAGE_BYTES) as u64).min(DEPTH_MAX);
-        if buffer.pages() == POOLED_PAGES && (self.pool.len() as u64) < room {
-            self.pool.push(buffer);
         }
     }
 
@@ -404,25 +436,19 @@ impl Fetcher {
         self.reads.reap(&mut reads);
         if reads.is_empty() {
             // Then commits have woken the thread. If reads did as well, the thread is woken once more.
-            let _ = rustix::io::read(&*self.commits, &mut [0; 8]);
+            self.commits.clear();
         }
         let mut goes_on = false;
         for read in reads.drain(..) {
             let slot = read.token as usize;
             let Some(mut pending) = self.pending.get_mut(slot).and_then(Option::take) else { continue };
             self.vacant.push(slot);
-            let bytes = read.buffer.len() as u64;
-            let went = self.take_read(&mut pending, read);
-            if matches!(went, Went::Read) {
-                self.take_bytes(pending.read_bytes(), true);
-            }
-            self.give_bytes(bytes);
-            match went {
+            match self.take_read(&mut pending, read) {
                 Went::End(found) => {
                     self.count(&pending, found.is_some());
                     done(pending.token, found);
                 }
-                Went::Read => match self.submit(pending) {
+                Went::Read => match self.submit(pending, true) {
                     Ok(()) => goes_on = true,
                     Err(pending) => {
                         self.count(&pending, false);

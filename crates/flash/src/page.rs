@@ -111,8 +111,70 @@ pub(crate) fn check(page: &[u8], sequence: u64, number: u32) -> Result<PageHeade
     Ok(header)
 }
 
-/// Checks consecutive pages, and moves their payloads together, so that a record that runs over the end of a page is in
-/// one piece. Returns the payloads, and the offset in them of the first record that begins in the first page.
+/// Consecutive pages that were read, from the first one on as far as they are needed. A page is checked when it is
+/// joined to those before. Its payload is then moved up to theirs, so that a record that runs over the end of a page is
+/// in one piece.
+pub(crate) struct Joined<'a> {
+    pages: &'a mut [u8],
+    sequence: u64,
+    first_number: u32,
+    /// Pages that are joined.
+    count: usize,
+    /// The end of the joined payloads in `pages`. They begin behind the header of the first page.
+    end: usize,
+    /// Whether the payload of the last joined page is full. If not, no page belongs behind it.
+    is_full: bool,
+}
+
+impl<'a> Joined<'a> {
+    /// Checks the first page. Returns it, and the offset in its payload of the first record that begins there.
+    ///
+    /// # Errors
+    /// The check that failed.
+    pub(crate) fn first(
+        pages: &'a mut [u8],
+        sequence: u64,
+        first_number: u32,
+    ) -> Result<(Joined<'a>, Option<usize>), PageError> {
+        let first = pages.get(..PAGE_BYTES).ok_or(PageError::Shape)?;
+        let PageHeader { first_record, used, .. } = check(first, sequence, first_number)?;
+        let is_full = used == PAYLOAD_BYTES;
+        let end = PAGE_HEADER_BYTES + used;
+        Ok((Joined { pages, sequence, first_number, count: 1, end, is_full }, first_record))
+    }
+
+    /// The payloads of the joined pages.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.pages[PAGE_HEADER_BYTES..self.end]
+    }
+
+    /// Joins the next page. Returns whether there is one.
+    ///
+    /// # Errors
+    /// The check that failed.
+    pub(crate) fn join_next(&mut self) -> Result<bool, PageError> {
+        let start = self.count * PAGE_BYTES;
+        let Some(page) = self.pages.get(start..start + PAGE_BYTES).filter(|_| self.is_full) else {
+            return Ok(false);
+        };
+        let header = check(page, self.sequence, self.first_number.wrapping_add(self.count as u32))?;
+        let payload = start + PAGE_HEADER_BYTES;
+        self.pages.copy_within(payload..payload + header.used, self.end);
+        self.count += 1;
+        self.end += header.used;
+        self.is_full = header.used == PAYLOAD_BYTES;
+        Ok(true)
+    }
+
+    /// The payloads of the joined pages, for as long as the memory of the pages lives.
+    pub(crate) fn into_payload(self) -> &'a [u8] {
+        let Joined { pages, end, .. } = self;
+        &pages[PAGE_HEADER_BYTES..end]
+    }
+}
+
+/// Checks consecutive pages, and joins them all. Returns their payloads, and the offset in them of the first record
+/// that begins in the first page.
 ///
 /// # Errors
 /// The check that failed, of the first page that is not as expected.
@@ -121,23 +183,9 @@ pub(crate) fn compact(
     sequence: u64,
     first_number: u32,
 ) -> Result<(&[u8], Option<usize>), PageError> {
-    let mut filled = 0;
-    let mut first_record = None;
-    for index in 0..pages.len() / PAGE_BYTES {
-        let start = index * PAGE_BYTES;
-        let number = first_number.wrapping_add(index as u32);
-        let header = check(&pages[start..start + PAGE_BYTES], sequence, number)?;
-        if index == 0 {
-            first_record = header.first_record;
-        }
-        let payload = start + PAGE_HEADER_BYTES;
-        pages.copy_within(payload..payload + header.used, filled);
-        filled += header.used;
-        if header.used < PAYLOAD_BYTES {
-            break;
-        }
-    }
-    Ok((&pages[..filled], first_record))
+    let (mut joined, first_record) = Joined::first(pages, sequence, first_number)?;
+    while joined.join_next()? {}
+    Ok((joined.into_payload(), first_record))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -172,6 +220,19 @@ mod tests {
         let (piece, begins) = compact(&mut pages, 5, 3).unwrap();
         assert_eq!(begins, Some(80));
         assert_eq!(piece, [vec![7; PAYLOAD_BYTES], vec![8; 10]].concat());
+    }
+
+    #[test]
+    fn a_page_is_checked_when_it_is_joined() {
+        let header = |number| PageHeader { epoch: 5, number, first_record: Some(0), used: PAYLOAD_BYTES };
+        let mut pages = [page(&[7; PAYLOAD_BYTES], header(3)), page(&[8; PAYLOAD_BYTES], header(4))].concat();
+        pages[PAGE_BYTES + 100] ^= 1;
+        let (mut joined, begins) = Joined::first(&mut pages, 5, 3).expect("the first page is whole");
+        assert_eq!((begins, joined.payload()), (Some(0), &[7; PAYLOAD_BYTES][..]));
+        assert_eq!(joined.join_next(), Err(PageError::Checksum));
+        assert_eq!(compact(&mut pages, 5, 3), Err(PageError::Checksum));
+        let (mut joined, _) = Joined::first(&mut pages[..PAGE_BYTES], 5, 3).expect("the first page is whole");
+        assert_eq!(joined.join_next(), Ok(false), "no page is left");
     }
 
     proptest! {

@@ -2,6 +2,7 @@
 //!
 //! * [`MemoryDevice`]: zones in memory, for tests that need any device.
 //! * [`FaultyDevice`]: a wrapper that fails, tears or delays chosen operations.
+//! * [`SlowDevice`]: a wrapper that takes so many bytes a second.
 //! * [`CutDevice`]: zones in memory that lose or tear unsynced writes when the power is cut.
 //! * [`ssd`]: the simulated SSD of the crate `larder-ssd`.
 //! * [`contract`]: the checks that every implementation of [`larder_flash::device::Device`] passes.
@@ -20,6 +21,7 @@ mod cut;
 mod faulty;
 mod memory;
 mod pages;
+mod slow;
 
 pub use cut::{CutDevice, Dice, Flavour};
 pub use faulty::{AppendFault, FaultyDevice, ReadFault};
@@ -27,5 +29,6 @@ pub use larder_ssd as ssd;
 pub use larder_ssd::{AtOnce, reads_at_once};
 pub use memory::MemoryDevice;
 pub use pages::{pages, readable};
+pub use slow::SlowDevice;
 
 use larder_flash::device;

@@ -9,7 +9,7 @@ use super::chain::{Piece, RecordFields, Upload};
 use crate::demoter::Demoter;
 use crate::item_store::ItemStore;
 use crate::level::from_unix_s;
-use larder_flash::{Begun, Commit, Found, Stamp};
+use larder_flash::{Begun, Commit, CommitListener, Found, Stamp};
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{NewChunked, NewItem};
 use larder_temperature::{Digest, Reference};
@@ -122,7 +122,9 @@ impl Worker {
 
     /// Calls `done` for each fetch that has ended, with its token; `None` = a miss after all. Never waits.
     pub fn poll_fetches(&mut self, done: &mut dyn FnMut(u64, Option<Found>)) {
-        let Some(fetcher) = &mut self.fetcher else { return };
+        let Some(fetcher) = &mut self.fetcher else {
+            return self.commits.iter().for_each(CommitListener::clear);
+        };
         let (store, parts) = (&self.cache.store, &mut self.part_fetches);
         let counters = store.worker_counters(self.number);
         fetcher.poll(&mut |token, found| {
@@ -139,7 +141,8 @@ impl Worker {
     /// A descriptor that is readable when [`Worker::poll_fetches`] has results, or [`Worker::flash_committed`] went up.
     /// `None` if there is no flash.
     pub fn fetch_fd(&self) -> Option<RawFd> {
-        self.fetcher.as_ref().map(|fetcher| fetcher.fd())
+        let commits = self.commits.as_ref().map(CommitListener::fd);
+        self.fetcher.as_ref().map(|fetcher| fetcher.fd()).or(commits)
     }
 
     /// How many fetches may be under way at once; 0 if there is no flash.

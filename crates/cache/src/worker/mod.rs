@@ -28,7 +28,7 @@ use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::item_store::Life;
 use crate::references::ReferencePool;
-use larder_flash::{Commit, Fetcher};
+use larder_flash::{Commit, CommitListener, Fetcher};
 use larder_item::Location;
 use larder_memory::{Item, Reader};
 use larder_temperature::Reference;
@@ -53,6 +53,8 @@ pub struct Worker {
     references: ReferencePool,
     /// Reads from flash. `None`: there is no flash, or it cannot be read.
     fetcher: Option<Fetcher>,
+    /// Where flash is, but no fetcher: tells when invalidations are durable.
+    commits: Option<CommitListener>,
     /// Tokens of fetches of parts of long values.
     part_fetches: Vec<u64>,
     /// When the present batch of requests began. `None`: nobody said.
@@ -75,6 +77,11 @@ impl Cache {
             let fetcher = flash.fetcher();
             fetcher.inspect_err(|error| tracing::error!("a worker cannot read from flash: {error}")).ok()
         });
+        // Replies that wait for a commit must not wait longer because the worker has no memory for reading.
+        let commits = self.flash_tier().filter(|_| fetcher.is_none()).and_then(|flash| {
+            let commits = flash.commit_listener();
+            commits.inspect_err(|error| tracing::error!("a worker hears late of commits: {error}")).ok()
+        });
         Worker {
             reader: self.store.memory.register(),
             open: OpenColumns::new(self.store.columns_max(), self.store.workers_max()),
@@ -84,6 +91,7 @@ impl Cache {
             old_value: Vec::new(),
             references: ReferencePool::default(),
             fetcher,
+            commits,
             part_fetches: Vec::new(),
             batch_began: None,
             batch_began_us: Cell::new(0),

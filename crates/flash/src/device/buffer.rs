@@ -19,6 +19,16 @@ impl PageBuffer {
         PageBuffer { memory, start, bytes: pages * PAGE_BYTES }
     }
 
+    /// Makes the buffer so many pages long, or as long as its memory allows.
+    pub fn set_pages(&mut self, pages: usize) {
+        self.bytes = pages.min(self.capacity_pages()) * PAGE_BYTES;
+    }
+
+    /// The length that the buffer's memory allows, in pages.
+    pub fn capacity_pages(&self) -> usize {
+        self.memory.len() / PAGE_BYTES - 1
+    }
+
     /// The length of the buffer, in pages.
     pub fn pages(&self) -> usize {
         self.bytes / PAGE_BYTES

@@ -56,7 +56,9 @@ impl UringReads {
     /// The system has no io_uring, forbids it, or has no room for another ring.
     pub(super) fn new(handle: Arc<Handle>, depth: u32) -> io::Result<UringReads> {
         let depth = depth.clamp(1, DEPTH_MAX);
-        let ring = IoUring::builder().setup_clamp().build(depth)?;
+        // A completion need not interrupt a thread that is at work: the thread enters the kernel soon. Linux 5.19.
+        let ring = IoUring::builder().setup_clamp().setup_coop_taskrun().build(depth);
+        let ring = ring.or_else(|_| IoUring::builder().setup_clamp().build(depth))?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
         if !probe.is_supported(opcode::Read::CODE) {

@@ -124,7 +124,12 @@ impl<'a> Writer<'a> {
                 let page = self.first_page + 1 + data_page;
                 self.foot.extents.push(ExtentEntry { hash, page, pages });
             }
-            _ => self.fences.push(data_page, hash),
+            _ => {
+                self.fences.push(data_page, hash);
+                if begins + bytes.len() > PAYLOAD_BYTES {
+                    self.fences.runs_on();
+                }
+            }
         }
         if self.head.kind == Kind::Log {
             self.hashes.push(hash);

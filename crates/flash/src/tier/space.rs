@@ -608,9 +608,11 @@ impl Space {
         self.zones().get(zone).segments.clone()
     }
 
-    /// Sequence of the oldest segment in a zone.
-    pub(crate) fn oldest_segment(&self, zone: ZoneId) -> Option<u64> {
-        self.zones().get(zone).oldest()
+    /// Sequences of the oldest and of the newest segment in a zone.
+    pub(crate) fn segment_range(&self, zone: ZoneId) -> Option<(u64, u64)> {
+        let mut zones = self.zones();
+        let zone = zones.get(zone);
+        zone.oldest().zip(zone.newest())
     }
 
     /// These segments are not in a zone any more. The caller holds the append lock.

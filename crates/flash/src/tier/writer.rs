@@ -225,11 +225,14 @@ impl LogWriter {
         }
     }
 
-    /// Writes no more to a zone that failed. The failed segment may be complete there nevertheless. If the zone has no
-    /// other segment, it is released, so that no restart finds the failed segment beside its other copy or after it.
+    /// Writes no more to a zone that failed. The failed segment may be complete there nevertheless. It is written down
+    /// that it does not exist, so that no restart finds it beside its other copy or after it. If that cannot be written
+    /// now, it is with the next release of any zone, and before that both copies are the same.
     fn give_up(&self, zone: ZoneId, sequence: u64) {
         if self.space.give_up(zone) {
             self.lookup.meta.release(&[(zone, sequence + 1)]);
+        } else {
+            self.lookup.meta.narrow(&[(zone, 0, sequence)]);
         }
     }
 

@@ -4,23 +4,32 @@ use super::operation::ListingForm;
 use super::outcome::Tail;
 use crate::io::{Charge, ConnectionId};
 use larder_cache::{Found, KeyHash, LargeRead, Promotion, Upload};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// After so many results a connection goes on, though others of its reads are still on their way.
+pub(super) const RESULTS_AT_ONCE: u32 = 16;
 
 /// One connection's unfinished work.
 pub(super) struct Progress {
     pub(super) id: ConnectionId,
     /// Work that has to end before the next request is read.
     pub(super) busy: Option<Busy>,
+    /// An upload whose value is here, while the item that it changes comes from flash in parts ([`Busy::Promoting`]).
+    pub(super) received: Option<Box<Receiving>>,
     /// The request at the front of the input cannot go on before something has come from flash.
     pub(super) waits: bool,
     /// Keys that were asked of flash for the requests at the front of the input, in the order they were asked for.
     pub(super) reads: Vec<PendingRead>,
+    /// How far those reads are. It is made with the first read.
+    pub(super) group: Option<Rc<ReadGroup>>,
     /// How often what came from flash was out of date for the request at the front of the input.
     pub(super) tries: u8,
 }
 
 impl Progress {
     pub(super) fn new(id: ConnectionId) -> Progress {
-        Progress { id, busy: None, waits: false, reads: Vec::new(), tries: 0 }
+        Progress { id, busy: None, received: None, waits: false, reads: Vec::new(), group: None, tries: 0 }
     }
 
     /// Whether nothing more may be answered before this is further.
@@ -80,6 +89,43 @@ pub(super) struct Promoting {
     pub(super) found: Found,
     /// The token of the part that is on its way.
     pub(super) token: Option<u32>,
+}
+
+/// How far the reads of one connection are: the connection and each of its reads share it.
+///
+/// A connection is woken for several results at once. Otherwise each result of a pipelined batch would cost a turn and
+/// a system call to send one reply.
+#[derive(Default)]
+pub(super) struct ReadGroup {
+    /// Reads on their way whose results the connection wants.
+    pending: Cell<u32>,
+    /// Reads that ended since the connection was woken.
+    ended: Cell<u32>,
+    /// The read without which the connection cannot go on has ended.
+    is_due: Cell<bool>,
+}
+
+impl ReadGroup {
+    /// A read was started.
+    pub(super) fn started(&self) {
+        self.pending.set(self.pending.get() + 1);
+    }
+
+    /// The result of a read that is on its way is not wanted any more.
+    pub(super) fn forgotten(&self) {
+        self.pending.set(self.pending.get() - 1);
+    }
+
+    /// A read has ended. `blocks` = its connection cannot go on without it. Returns whether to wake the connection.
+    pub(super) fn ended(&self, blocks: bool) -> bool {
+        let (pending, ended) = (self.pending.get() - 1, self.ended.get() + 1);
+        let is_due = self.is_due.get() || blocks;
+        let wakes = is_due && (pending == 0 || ended >= RESULTS_AT_ONCE);
+        self.pending.set(pending);
+        self.ended.set(if wakes { 0 } else { ended });
+        self.is_due.set(is_due && !wakes);
+        wakes
+    }
 }
 
 /// A key that was asked of flash.

@@ -104,6 +104,11 @@ const MEMORY_BYTES_MIN: u64 = 16 * MIB;
 const MEMORY_SHARE: u64 = 64;
 
 impl FlashSettings {
+    /// Whether there is a flash tier.
+    pub fn is_set(&self) -> bool {
+        !self.devices.is_empty()
+    }
+
     /// The most memory of the tier, in bytes, for a device of so many bytes.
     pub fn memory_for(&self, device_bytes: u64) -> u64 {
         self.memory_bytes.unwrap_or((device_bytes / MEMORY_SHARE).max(MEMORY_BYTES_MIN))
@@ -113,7 +118,7 @@ impl FlashSettings {
     /// memory evicts items (not with `-M`).
     pub(super) fn check(&self, evicts: bool) -> Result<(), SettingsError> {
         let refuse = |what: &str| Err(SettingsError(what.to_owned()));
-        if self.devices.is_empty() {
+        if !self.is_set() {
             return if *self == FlashSettings::default() {
                 Ok(())
             } else {
@@ -123,9 +128,10 @@ impl FlashSettings {
                 )
             };
         }
-        if !evicts {
+        if !evicts && (self.admit != Admit::default() || self.write_budget_bytes.is_some()) {
             return refuse(
-                "with -M no item leaves memory, so none would go to flash (--flash): leave one of the two out",
+                "with -M an item leaves memory only if flash takes it, so --flash-admit and --flash-write-budget would \
+                 change nothing: leave them or -M out",
             );
         }
         if self.drops_unread() && self.cutoff_s > 0 {
@@ -276,7 +282,11 @@ mod tests {
             let error = settings.check(evicts).expect_err(says).0;
             assert!(error.contains(says), "{error}");
         };
-        refused(flash.clone(), false, "with -M");
+        assert!(flash.check(false).is_ok());
+        let read = FlashSettings { admit: Admit { only_read: true, reject_first_s: 0 }, ..flash.clone() };
+        assert!(read.check(true).is_ok());
+        refused(read, false, "with -M");
+        refused(FlashSettings { write_budget_bytes: Some(5), ..flash.clone() }, false, "with -M");
         let quick = FlashSettings { reclaim: ReclaimPolicy::Quick, generations: false, ..flash.clone() };
         assert!(quick.check(true).is_ok());
         refused(FlashSettings { cutoff_s: 5, ..quick.clone() }, true, "cutoff would change nothing");

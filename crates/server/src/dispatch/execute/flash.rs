@@ -54,11 +54,13 @@ impl Executor {
         key: &[u8],
         need: Need,
     ) -> Looked {
-        // Memory may have got the key meanwhile, and most keys that memory lacks were never on flash.
-        if !self.worker.flash_may_hold(hash, key) {
+        let read = progress.position_of(hash, key);
+        // Memory may have got the key meanwhile, and most keys that memory lacks were never on flash. Where there is a
+        // result, its stamp is looked at before it is used.
+        if read.is_none() && !self.worker.flash_may_hold(hash, key) {
             return self.missed(hash, key);
         }
-        let looked = self.look_further(progress, hash, key, need);
+        let looked = self.look_further(progress, hash, key, read, need);
         if matches!(looked, Looked::Waits) {
             progress.waits = true;
         } else {
@@ -67,10 +69,18 @@ impl Executor {
         looked
     }
 
-    fn look_further(&mut self, progress: &mut Progress, hash: KeyHash, key: &[u8], need: Need) -> Looked {
+    /// `read` = which of the connection's reads is that of the key.
+    fn look_further(
+        &mut self,
+        progress: &mut Progress,
+        hash: KeyHash,
+        key: &[u8],
+        mut read: Option<usize>,
+        need: Need,
+    ) -> Looked {
         while progress.tries < TRIES_MAX {
             let Some(fetches) = &mut self.fetches else { return Looked::Miss };
-            let result = match progress.position_of(hash, key) {
+            let result = match read.take() {
                 Some(at) => {
                     let result = fetches.take_result(progress.reads[at].token);
                     if matches!(result, ReadResult::Pending) {
@@ -79,7 +89,8 @@ impl Executor {
                     progress.reads.remove(at);
                     match result {
                         ReadResult::Done(result) => result,
-                        _ => continue,
+                        _ if self.worker.flash_may_hold(hash, key) => continue,
+                        _ => return self.missed(hash, key),
                     }
                 }
                 None => match self.begin_read(progress, hash, key, true) {
@@ -87,9 +98,13 @@ impl Executor {
                     BegunRead::Waits => return Looked::Waits,
                 },
             };
-            let Some((found, charge)) = result else { return Looked::Miss };
+            // Memory may have got the key since the read was started.
+            let Some((found, charge)) = result else { return self.missed(hash, key) };
             if !self.worker.is_current(hash, key, &found) {
                 progress.tries += 1;
+                if !self.worker.flash_may_hold(hash, key) {
+                    return self.missed(hash, key);
+                }
                 continue;
             }
             return self.use_found(progress, (hash, key), found, charge, need);
@@ -106,14 +121,15 @@ impl Executor {
         charge: Charge,
         need: Need,
     ) -> Looked {
-        let is_strict = self.fetches.as_ref().is_some_and(|fetches| fetches.is_strict());
         if need == Need::Know {
             return Looked::Found(found, charge);
         }
         if found.value.len() as u64 != found.value_bytes {
             return self.begin_promoting(progress, hash, key, found, charge);
         }
-        if (need == Need::Memory || found.warm || is_strict) && self.worker.promote(hash, key, &found) {
+        let mut is_worth_memory =
+            || self.fetches.as_mut().is_some_and(|fetches| fetches.is_worth_memory(hash));
+        if (need == Need::Memory || is_worth_memory()) && self.worker.promote(hash, key, &found) {
             return Looked::Promoted;
         }
         match need {
@@ -133,16 +149,20 @@ impl Executor {
     /// Begins to read a key. A connection that the read blocks waits for room if there is none.
     fn begin_read(&mut self, progress: &mut Progress, hash: KeyHash, key: &[u8], blocks: bool) -> BegunRead {
         let Some(fetches) = &mut self.fetches else { return BegunRead::Done(None) };
-        if fetches.room() == 0 {
+        let is_first = blocks && progress.reads.is_empty();
+        if fetches.room() == 0 || is_first && !fetches.has_room_for_connection() {
             if blocks {
                 fetches.wait_for_room(progress.id);
             }
             return BegunRead::Waits;
         }
-        let token = fetches.take_token(progress.id);
+        let token = fetches.take_token(progress.id, progress.group.get_or_insert_default());
         match self.worker.fetch(token.into(), hash, key) {
             Fetch::Started => {
                 fetches.started(token, blocks);
+                if is_first {
+                    fetches.reserve();
+                }
                 progress.reads.push(PendingRead { token, hash, key: key.into() });
                 BegunRead::Waits
             }
@@ -189,9 +209,12 @@ impl Executor {
     }
 
     /// Whether a connection that waits should read keys ahead. What is on its way for it may be enough to go on with.
-    pub(in crate::dispatch) fn may_read_ahead(&self, progress: &Progress) -> bool {
-        let depth = self.fetches.as_ref().map_or(0, |fetches| fetches.depth());
-        progress.reads.len() * 2 <= depth && progress.busy.is_none()
+    pub(in crate::dispatch) fn may_read_ahead(&mut self, progress: &Progress) -> bool {
+        let Some(fetches) = &mut self.fetches else { return false };
+        if progress.reads.len() == 1 {
+            fetches.use_reserve();
+        }
+        progress.reads.len() * 2 <= fetches.depth() && progress.busy.is_none()
     }
 
     /// Begins to read the key of a request that follows in the input. Returns whether there is room for more.
@@ -204,13 +227,24 @@ impl Executor {
         if progress.position_of(hash, key).is_some() || !self.worker.flash_might_be_asked(hash, key) {
             return true;
         }
-        let Some(fetches) = &self.fetches else { return false };
-        if fetches.room() == 0 || fetches.is_tight() || progress.reads.len() >= fetches.depth() {
+        let Some(fetches) = &mut self.fetches else { return false };
+        if fetches.room_ahead() == 0 {
+            fetches.note_lack_of_room();
+            return false;
+        }
+        if fetches.is_tight() || progress.reads.len() >= fetches.depth() {
             return false;
         }
         // What need not be waited for is found again as quickly when its request is executed.
         self.begin_read(progress, hash, key, false);
         true
+    }
+
+    /// A connection that waits ends its turn: its reads are begun, as far as there is room.
+    pub(in crate::dispatch) fn note_reads(&mut self, progress: &Progress) {
+        if let Some(fetches) = &mut self.fetches {
+            fetches.note_share(progress.reads.len());
+        }
     }
 
     // ---- values in parts ----
@@ -238,7 +272,7 @@ impl Executor {
     pub(in crate::dispatch) fn continue_promoting(&mut self, progress: &mut Progress) {
         let Some(Busy::Promoting(mut promoting)) = progress.busy.take() else { return };
         loop {
-            match self.promote_part(progress.id, &mut promoting) {
+            match self.promote_part(progress, &mut promoting) {
                 PartStep::Taken => {}
                 PartStep::Waits => {
                     progress.waits = true;
@@ -262,7 +296,7 @@ impl Executor {
         }
     }
 
-    fn promote_part(&mut self, id: ConnectionId, promoting: &mut Promoting) -> PartStep {
+    fn promote_part(&mut self, progress: &mut Progress, promoting: &mut Promoting) -> PartStep {
         let Some(fetches) = &mut self.fetches else { return PartStep::Missing };
         let part = match promoting.token {
             Some(token) => {
@@ -278,11 +312,12 @@ impl Executor {
             }
             None => {
                 let Some(part) = promoting.promotion.next_part() else { return PartStep::Last };
+                let id = progress.id;
                 if fetches.room() == 0 {
                     fetches.wait_for_room(id);
                     return PartStep::Waits;
                 }
-                let token = fetches.take_token(id);
+                let token = fetches.take_token(id, progress.group.get_or_insert_default());
                 let Promoting { hash, key, found, .. } = promoting;
                 match self.worker.fetch_part(token.into(), *hash, key, found, part) {
                     Fetch::Started => {
@@ -325,6 +360,7 @@ impl Executor {
     pub(in crate::dispatch) fn poll_flash(&mut self, wake: &mut Vec<ConnectionId>) -> Option<Commit> {
         let fetches = self.fetches.as_mut()?;
         let latency = &*self.latency;
+        fetches.begin_poll();
         self.worker.poll_fetches(&mut |token, found| fetches.ended(token, found, wake, latency));
         fetches.wake_queue(wake);
         let committed = self.worker.flash_committed();
@@ -370,6 +406,9 @@ impl Executor {
         self.forget_reads(&mut progress);
         if let Some(fetches) = &mut self.fetches {
             fetches.forget_connection(progress.id);
+        }
+        if let Some(receiving) = progress.received.take() {
+            self.worker.abandon_upload(receiving.upload);
         }
         match progress.busy.take() {
             Some(Busy::Promoting(promoting)) => {

@@ -12,6 +12,7 @@ mod admin;
 mod fetches;
 mod flash;
 mod get;
+mod recent_reads;
 mod stats;
 mod stats_flash;
 mod stats_worth;
@@ -28,6 +29,7 @@ use crate::latency::WorkerLatency;
 use crate::settings::Promote;
 use fetches::Fetches;
 use larder_cache::{Clock, KeyHash, Lookup, Worker};
+use recent_reads::RecentReads;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -47,7 +49,9 @@ impl Executor {
         let has_flash = worker.cache().flash_tier().is_some();
         let fetches = has_flash.then(|| {
             let depth = flash.depth.min(worker.fetch_depth());
-            Box::new(Fetches::new(depth, flash.promote == Promote::Strict, state.buffers().cloned()))
+            let is_strict = flash.promote == Promote::Strict;
+            let recent = RecentReads::new(state.settings().memory_bytes);
+            Box::new(Fetches::new(depth, is_strict, recent, state.buffers().cloned()))
         });
         Executor { worker, state, latency, fetches }
     }
@@ -136,6 +140,9 @@ impl Executor {
     #[inline]
     pub(super) fn begin_turn(&mut self, now: Instant) {
         self.worker.begin_batch(now);
+        if let Some(fetches) = &mut self.fetches {
+            fetches.begin_turn(now);
+        }
     }
 
     /// The turn is over: no item is looked at any more.

@@ -64,6 +64,8 @@ impl Executor {
             ("misses", totals.flash_misses),
             ("demoted", totals.demoted),
             ("demotions_shed", totals.demotions_shed),
+            ("shed_read", totals.shed_read),
+            ("shed_unread", totals.shed_unread),
             ("admission_rejected", totals.admission_rejected),
             ("elided", totals.elided),
             ("promoted", totals.promoted),
