@@ -54,8 +54,8 @@ class Admin(Case):
 
     @larder_only
     def test_the_help_of_each_metric_can_be_understood_by_itself(self):
-        flash = os.path.join(self.folder(), "flash")
-        self.server("--admin", "127.0.0.1:%d" % self.port, "--flash", flash + ":64m")
+        drives = ["--flash", "sim:open-channel:64m", "--flash", "sim:ftl:64m"]
+        self.server("--admin", "127.0.0.1:%d" % self.port, *drives)
         helps = re.findall(r"^# HELP (\S+) (.*)$", self.fetch("/metrics")[1], re.MULTILINE)
         self.assertGreater(len(helps), 100)
         wrong = ["%s: %s: %s" % (name, text, wording.wrong_in_metric(text)) for name, text in helps]

@@ -1,6 +1,6 @@
 //! The flash tier as the cache sees it: it puts the components together, and hands each call to the one that does it.
 
-use crate::device::{Device, MemberStatus, PAGE_BYTES};
+use crate::device::{ChannelCounters, Device, MemberStatus, PAGE_BYTES};
 use crate::error::FlashError;
 use crate::fetcher::{CommitListener, Fetcher, ReadLimits};
 use crate::generation::Generations;
@@ -418,6 +418,12 @@ impl Flash {
     /// The devices that the tier is spread over; none if it has one alone.
     pub fn devices(&self) -> Vec<MemberStatus> {
         self.device.members()
+    }
+
+    /// The channels of the device, in their order; none if it does not tell. Those of several devices follow one
+    /// another.
+    pub fn channels(&self) -> Vec<ChannelCounters> {
+        self.device.channels()
     }
 
     /// One line for each zone, in their order. For a person, not for each request.

@@ -291,7 +291,9 @@ fn overwrite(scheme: &Scheme, fill: f64, every_ns: u64) -> (Run, f64) {
 
 /// DIDACache, table 1: the ways to reclaim.
 fn reclaim(every_ns: u64) {
-    println!("\n### Ways to reclaim, 42 % live, a request every {every_ns} ns\n\n| scheme | hit % | {COSTS} |");
+    println!(
+        "\n### Ways to reclaim, 42 % live, a request every {every_ns} ns\n\n| scheme | hit % | {COSTS} |"
+    );
     println!("|---|---|---|---|---|---|");
     let of = |name, reclaim| Scheme { name, reclaim, ops: OpsPolicy::Queuing, has_ftl: false };
     let schemes = [
@@ -309,7 +311,9 @@ fn reclaim(every_ns: u64) {
 /// DIDACache, table 2: how much erased space is held ready.
 fn ops(every_ns: u64) {
     println!("\n### Erased space held ready, 70 % live, a request every {every_ns} ns\n");
-    println!("| OPS | hit % | put p99 us | low mark at the end | {COSTS} |\n|---|---|---|---|---|---|---|---|");
+    println!(
+        "| OPS | hit % | put p99 us | low mark at the end | {COSTS} |\n|---|---|---|---|---|---|---|---|"
+    );
     let policies = [
         ("static 25 %", OpsPolicy::Static(25)),
         ("heuristic", OpsPolicy::Heuristic),

@@ -234,6 +234,7 @@ impl Metrics {
         let stats = numbers::with_all_misses(flash.stats(), &self.cache.totals());
         let mut families = numbers::families(&stats);
         families.extend(numbers::families_of_devices(&flash.devices()));
+        families.extend(numbers::families_of_channels(&flash.channels()));
         families.extend([
             Family::single(
                 "flash_fetch_duration",

@@ -3,8 +3,8 @@ use super::timed_reads::TimedReads;
 use super::{Ftl, FtlError, FtlOptions, LBA_BYTES, Profile, Wear};
 use crate::{AtOnce, reads_at_once};
 use larder_flash::device::{
-    Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue, ZoneId, ZoneReport,
-    ZoneState,
+    ChannelCounters, Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue,
+    ZoneId, ZoneReport, ZoneState,
 };
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -236,6 +236,10 @@ impl Device for FtlSsd {
         let inner = self.lock();
         let (media_bytes, erases) = (inner.ftl.counters().media_bytes, inner.ftl.wear().spread());
         DeviceCounters { media_bytes: Some(media_bytes), erases: Some(erases), ..inner.counters }
+    }
+
+    fn channels(&self) -> Vec<ChannelCounters> {
+        self.lock().ftl.nand().channels()
     }
 
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {

@@ -1,4 +1,5 @@
 use super::{Histogram, Profile, Rng, Wear};
+use larder_flash::device::ChannelCounters;
 use std::collections::VecDeque;
 
 /// A block of a die: the block with this number on all planes.
@@ -112,6 +113,8 @@ struct Block {
 struct Bus {
     taken: Vec<(u64, u64)>,
     busy_ns: u64,
+    /// Bytes that went over it to the cells and were programmed.
+    program_bytes: u64,
 }
 
 impl Bus {
@@ -352,6 +355,7 @@ impl Nand {
         let bus = &mut self.buses[(lun % self.profile.channels) as usize];
         die.forget_before(at);
         let start = bus.take(at, at.max(die.free), transfer);
+        bus.program_bytes += bytes;
         let span =
             Span { start, accepted: start + transfer, end: start + transfer + self.profile.program_ns };
         die.push(start, span.end);
@@ -528,6 +532,19 @@ impl Nand {
         let good: Vec<_> = self.blocks.iter().filter(|b| b.health != Health::Bad).map(|b| b.erases).collect();
         let bad = self.blocks.len() - good.len();
         Wear::of(good, bad as u32)
+    }
+
+    /// What each channel has done, in their order.
+    pub fn channels(&self) -> Vec<ChannelCounters> {
+        let numbered = self.buses.iter().enumerate();
+        let channel = |(number, bus): (usize, &Bus)| {
+            let dies = self.blocks.chunks(self.profile.blocks as usize).skip(number);
+            let blocks = dies.step_by(self.buses.len()).flatten();
+            let good = blocks.filter(|block| block.health != Health::Bad).map(|block| block.erases);
+            let erases = Wear::of(good.collect(), 0).spread();
+            ChannelCounters { media_bytes: bus.program_bytes, erases }
+        };
+        numbered.map(channel).collect()
     }
 
     /// Latencies of reads, programs and erases, from issue to end, with the time of waiting.

@@ -3,7 +3,7 @@ use super::timed_reads::TimedReads;
 use super::{Fault, Histogram, OpenChannel, Profile, Wear, ZoneLayout};
 use crate::{AtOnce, reads_at_once};
 use larder_flash::device::{
-    Device, DeviceCounters, DeviceError, Geometry, PageBuffer, ReadQueue, ZoneId, ZoneReport,
+    ChannelCounters, Device, DeviceCounters, DeviceError, Geometry, PageBuffer, ReadQueue, ZoneId, ZoneReport,
 };
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -216,6 +216,10 @@ impl Device for SimSsd {
         let inner = self.lock();
         let (media_bytes, erases) = (inner.ssd.media().program_bytes, inner.ssd.nand().wear().spread());
         DeviceCounters { media_bytes: Some(media_bytes), erases: Some(erases), ..inner.counters }
+    }
+
+    fn channels(&self) -> Vec<ChannelCounters> {
+        self.lock().ssd.nand().channels()
     }
 
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {

@@ -66,6 +66,15 @@ impl EraseSpread {
     }
 }
 
+/// What a channel of a device has done since the device was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ChannelCounters {
+    /// Bytes programmed to its cells.
+    pub media_bytes: u64,
+    /// How often its blocks were erased.
+    pub erases: EraseSpread,
+}
+
 /// One of several devices that work as one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberStatus {
@@ -137,6 +146,11 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// The operating system has no room for another queue.
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError>;
+
+    /// The channels of the device, in their order; none if the device does not tell.
+    fn channels(&self) -> Vec<ChannelCounters> {
+        Vec::new()
+    }
 
     /// The devices that this one is made of; none if it is a single one.
     fn members(&self) -> Vec<MemberStatus> {

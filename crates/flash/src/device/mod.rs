@@ -31,7 +31,9 @@ mod zoned;
 pub use buffer::{PAGE_BYTES, PageBuffer};
 pub use disk::DiskDevice;
 pub use error::{DeviceError, OpenError};
-pub use interface::{Device, DeviceCounters, EraseSpread, Geometry, MemberStatus, ReadDone, ReadQueue};
+pub use interface::{
+    ChannelCounters, Device, DeviceCounters, EraseSpread, Geometry, MemberStatus, ReadDone, ReadQueue,
+};
 #[doc(hidden)]
 pub use open::open_reading_by;
 pub use open::{default_zone_bytes, open};

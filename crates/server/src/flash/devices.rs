@@ -14,10 +14,14 @@ use std::sync::Arc;
 /// # Errors
 /// A device cannot be opened, or is given twice; or the devices do not fit together, or are not those of the last time.
 pub(super) fn open(wanted: &FlashSettings, format: bool) -> Result<Arc<dyn Device>, OpenError> {
+    if wanted.devices.iter().any(FlashDevice::is_simulated) {
+        tracing::warn!(
+            "flash: a simulated drive lives in memory, and what it holds is gone when the server stops"
+        );
+    }
     let mut seen = HashSet::new();
     // Two simulated drives of a kind are two drives.
-    let on_paths = wanted.devices.iter().filter(|device| matches!(device, FlashDevice::Path { .. }));
-    for device in on_paths {
+    for device in wanted.devices.iter().filter(|device| !device.is_simulated()) {
         if !seen.insert(device.to_string()) {
             return Err(OpenError(format!("{device} is given twice: give each device once")));
         }
@@ -59,11 +63,6 @@ fn open_one(
         FlashDevice::Path { path, size_bytes } => {
             device::open(path, &DeviceOptions { bytes: *size_bytes, zone_bytes, direct })
         }
-        FlashDevice::Simulated { profile, size_bytes } => {
-            tracing::warn!(
-                "flash: sim:{profile} lives in memory, and what it holds is gone when the server stops"
-            );
-            simulated(profile, *size_bytes, zone_bytes)
-        }
+        FlashDevice::Simulated { profile, size_bytes } => simulated(profile, *size_bytes, zone_bytes),
     }
 }

@@ -4,7 +4,7 @@ mod devices;
 pub(crate) mod numbers;
 
 use crate::error::RunError;
-use crate::settings::{FlashSettings, Promote, Settings};
+use crate::settings::{FlashDevice, FlashSettings, Promote, Settings};
 use larder_cache::{AdmissionOptions, Cache, Exclusive, Flash, FlashLevel};
 use larder_flash::FlashOptions;
 use larder_flash::device::Device;
@@ -50,6 +50,11 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<OpenFlash>, RunError> {
 /// # Errors
 /// One line that says why the flash cannot be used, and what to do about it.
 pub fn format(settings: &Settings) -> Result<String, RunError> {
+    if settings.flash.devices.iter().any(FlashDevice::is_simulated) {
+        return Err(RunError(
+            "a simulated drive is blank at every start: there is nothing to be erased".to_owned(),
+        ));
+    }
     let Some(open) = open_tier(settings, true)? else {
         return Err(RunError("there is no flash to be erased: name it with --flash PATH:SIZE".to_owned()));
     };

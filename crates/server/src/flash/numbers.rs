@@ -4,7 +4,7 @@
 
 use crate::admin::{Family, Kind, Value, ZoneCell};
 use larder_cache::Totals;
-use larder_flash::device::MemberStatus;
+use larder_flash::device::{ChannelCounters, MemberStatus};
 use larder_flash::{Flash, FlashStats, ZoneCounts, ZoneUse};
 
 /// One number, with its name, its text for `/metrics` and its unit.
@@ -563,6 +563,52 @@ pub(crate) fn families_of_devices(devices: &[MemberStatus]) -> Vec<Family> {
         ),
     ]);
     families
+}
+
+/// What `stats flash` shows of a channel of the device.
+pub(crate) fn of_channel(channel: &ChannelCounters) -> [(&'static str, u64); 3] {
+    let ChannelCounters { media_bytes, erases } = channel;
+    [
+        ("programmed_bytes", *media_bytes),
+        ("erases_least", erases.least.into()),
+        ("erases_most", erases.most.into()),
+    ]
+}
+
+/// The numbers of each channel, for `/metrics`; none if the device does not tell.
+pub(crate) fn families_of_channels(channels: &[ChannelCounters]) -> Vec<Family> {
+    if channels.is_empty() {
+        return Vec::new();
+    }
+    let family = |name, help, kind, unit, value: fn(&ChannelCounters) -> u64| {
+        let numbered = channels.iter().enumerate();
+        let values =
+            numbered.map(|(number, channel)| ((number + 1).to_string(), Value::Count(value(channel))));
+        Family::labelled(name, help, kind, unit, "channel", values)
+    };
+    vec![
+        family(
+            "flash_programmed_on_channel",
+            "Bytes that the flash device has programmed to its cells since it was made, by channel.",
+            Kind::Counter,
+            "bytes",
+            |channel| channel.media_bytes,
+        ),
+        family(
+            "flash_erases_least_on_channel",
+            "Erases of the flash block that was erased the fewest times since the device was made, by channel.",
+            Kind::Gauge,
+            "",
+            |channel| channel.erases.least.into(),
+        ),
+        family(
+            "flash_erases_most_on_channel",
+            "Erases of the flash block that was erased the most times since the device was made, by channel.",
+            Kind::Gauge,
+            "",
+            |channel| channel.erases.most.into(),
+        ),
+    ]
 }
 
 /// How many zones are in which use.

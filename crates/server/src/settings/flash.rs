@@ -26,6 +26,13 @@ pub enum FlashDevice {
     },
 }
 
+impl FlashDevice {
+    /// Whether it is a simulated SSD, which is blank at every start.
+    pub(crate) fn is_simulated(&self) -> bool {
+        matches!(self, FlashDevice::Simulated { .. })
+    }
+}
+
 impl fmt::Display for FlashDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -127,6 +134,13 @@ impl FlashSettings {
                      flash out",
                 )
             };
+        }
+        let simulated = self.devices.iter().filter(|device| device.is_simulated()).count();
+        if simulated > 0 && simulated < self.devices.len() {
+            return refuse(
+                "a simulated drive is blank at every start, so a device beside it would not be known again: give \
+                 --flash sim:PROFILE:SIZE or --flash PATH:SIZE, not both",
+            );
         }
         if !evicts && (self.admit != Admit::default() || self.write_budget_bytes.is_some()) {
             return refuse(
@@ -283,6 +297,10 @@ mod tests {
             assert!(error.contains(says), "{error}");
         };
         assert!(flash.check(false).is_ok());
+        let drive = FlashDevice::Simulated { profile: "ftl".to_owned(), size_bytes: 1 << 30 };
+        let drives = |devices| FlashSettings { devices, ..flash.clone() };
+        assert!(drives(vec![drive.clone(), drive.clone()]).check(true).is_ok());
+        refused(drives([one(), vec![drive]].concat()), true, "not both");
         let read = FlashSettings { admit: Admit { only_read: true, reject_first_s: 0 }, ..flash.clone() };
         assert!(read.check(true).is_ok());
         refused(read, false, "with -M");

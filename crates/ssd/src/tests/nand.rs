@@ -184,3 +184,21 @@ fn power_cut_in_a_program_tears_it_and_in_an_erase_leaves_nothing_defined() {
     }
     assert!(seen.iter().all(|seen| *seen > 5), "{seen:?}");
 }
+
+#[test]
+fn each_channel_counts_its_own() {
+    let mut nand = Nand::new(Profile { factory_bad_per_mille: 0, ..Profile::test_tiny() }, 1);
+    let line = vec![1; nand.profile().word_line_bytes()];
+    // Dies 1 and 5 are both on channel 1, die 2 is on channel 2.
+    for (lun, block) in [(1, 0), (5, 0), (2, 0)] {
+        nand.program(0, BlockId { lun, block }, 0, &line).expect("a program");
+    }
+    nand.erase(0, BlockId { lun: 5, block: 0 }).expect("an erase");
+    nand.erase(0, BlockId { lun: 5, block: 0 }).expect("an erase");
+    let of = |channel: usize| {
+        let counters = nand.channels()[channel];
+        (counters.media_bytes / line.len() as u64, counters.erases.least, counters.erases.most)
+    };
+    assert_eq!((of(0), of(1), of(2), of(3)), ((0, 0, 0), (2, 0, 2), (1, 0, 0), (0, 0, 0)));
+    assert_eq!(nand.channels().len(), 4);
+}

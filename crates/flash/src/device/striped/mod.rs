@@ -20,8 +20,8 @@ mod tests;
 
 use super::path::human_size;
 use super::{
-    Device, DeviceCounters, DeviceError, EraseSpread, Geometry, MemberStatus, OpenError, PageBuffer,
-    ReadQueue, ZONES_MIN, ZoneId, ZoneReport, ZoneState,
+    ChannelCounters, Device, DeviceCounters, DeviceError, EraseSpread, Geometry, MemberStatus, OpenError,
+    PageBuffer, ReadQueue, ZONES_MIN, ZoneId, ZoneReport, ZoneState,
 };
 use label::{Content, Label};
 use layout::Layout;
@@ -309,6 +309,11 @@ impl Device for Striped {
 
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
         Ok(Box::new(StripedReads::new(self.set.clone(), depth)?))
+    }
+
+    /// The channels of all members, one member after the other.
+    fn channels(&self) -> Vec<ChannelCounters> {
+        self.set.members.iter().flat_map(|member| member.device().channels()).collect()
     }
 
     fn members(&self) -> Vec<MemberStatus> {

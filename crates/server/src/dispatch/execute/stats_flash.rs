@@ -86,6 +86,11 @@ impl Executor {
                 rows.put(format!("device_{}:{name}", number + 1), value);
             }
         }
+        for (number, channel) in flash.channels().iter().enumerate() {
+            for (name, value) in numbers::of_channel(channel) {
+                rows.put(format!("channel_{}:{name}", number + 1), value);
+            }
+        }
         for (state, zones) in numbers::zones(&stats) {
             rows.put(format!("zones_{state}"), zones);
         }
