@@ -20,6 +20,8 @@ struct Inner {
     ftl: Ftl,
     zones: Vec<Zone>,
     zone_lbas: u32,
+    /// Whether a reset tells the drive that its blocks hold nothing any more.
+    trims: bool,
     clock: Clock,
     counters: DeviceCounters,
 }
@@ -54,7 +56,7 @@ impl FtlSsd {
         let count = ftl.lbas() / zone_lbas;
         assert!(count > 0, "at least one zone");
         let zones = vec![Zone { state: ZoneState::Empty, resets: 0 }; count as usize];
-        let inner = Inner { ftl, zones, zone_lbas, clock, counters: DeviceCounters::default() };
+        let inner = Inner { ftl, zones, zone_lbas, trims: true, clock, counters: DeviceCounters::default() };
         FtlSsd(Arc::new(Mutex::new(inner)), clock)
     }
 
@@ -75,6 +77,12 @@ impl FtlSsd {
             let holds = (first..first + inner.zone_lbas).any(|lba| inner.ftl.is_mapped(lba));
             *zone = Zone { state: if holds { ZoneState::Unknown } else { ZoneState::Empty }, resets: 0 };
         }
+    }
+
+    /// From now on, or not any more, a reset is a TRIM. Without it the drive keeps what it holds until the zone is
+    /// written again, as where a host does not trim.
+    pub fn set_trims(&self, trims: bool) {
+        self.lock().trims = trims;
     }
 
     /// How evenly the blocks are worn.
@@ -171,7 +179,9 @@ impl Inner {
 
     fn reset(&mut self, zone: ZoneId) -> Result<(), DeviceError> {
         let resets = self.zone(zone)?.resets + 1;
-        self.ftl.trim(zone.0 * self.zone_lbas, self.zone_lbas).map_err(device_error)?;
+        if self.trims {
+            self.ftl.trim(zone.0 * self.zone_lbas, self.zone_lbas).map_err(device_error)?;
+        }
         self.zones[zone.0 as usize] = Zone { state: ZoneState::Empty, resets };
         self.counters.resets += 1;
         Ok(())

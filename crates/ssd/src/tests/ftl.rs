@@ -268,3 +268,20 @@ fn whole_zones_cost_nothing_on_an_ftl() {
     let dlwa = counters.media_bytes.unwrap() as f64 / counters.append_bytes as f64;
     assert!((0.999..1.001).contains(&dlwa), "{dlwa}");
 }
+
+#[test]
+fn only_a_trim_tells_the_drive_that_a_zone_holds_nothing() {
+    for trims in [true, false] {
+        let ssd = FtlSsd::new(profile(64), options(7.0), 2 << 20, 1);
+        ssd.set_trims(trims);
+        let device = ssd.device();
+        device.append(ZoneId(3), &vec![1; 2 << 20]).unwrap();
+        device.reset(ZoneId(3)).unwrap();
+        assert_eq!(device.report(ZoneId(3)).unwrap().state, ZoneState::Empty);
+        device.append(ZoneId(3), &vec![2; 4096]).unwrap();
+        device.reset(ZoneId(3)).unwrap();
+        ssd.reopen();
+        let known = if trims { ZoneState::Empty } else { ZoneState::Unknown };
+        assert_eq!(device.report(ZoneId(3)).unwrap().state, known, "trims: {trims}");
+    }
+}
