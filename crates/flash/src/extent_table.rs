@@ -87,6 +87,12 @@ impl ExtentTable {
         found
     }
 
+    /// Loads what a search for the hash looks at. The result means nothing.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u64) -> u64 {
+        self.table.touch(hash)
+    }
+
     /// Removes all entries that may be of this hash, and says how many. Once in 4000 times the entry of another key
     /// goes as well; the caller makes sure that no older version of that key is found then.
     pub fn remove_matching(&self, hash: u64) -> u64 {

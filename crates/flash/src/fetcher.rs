@@ -229,23 +229,28 @@ impl Fetcher {
 
     /// Begins to look for the newest version of a key.
     pub fn begin(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Begun {
-        self.begin_search(token, Query { hash: hash.0, key, cas: 0, part: 0 })
+        self.begin_search(token, Query { hash: hash.0, key, cas: 0, part: 0 }, true)
+    }
+
+    /// The same for a key that no client has asked for yet: a lookup that needs no read is not counted.
+    pub fn begin_ahead(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Begun {
+        self.begin_search(token, Query { hash: hash.0, key, cas: 0, part: 0 }, false)
     }
 
     /// Begins to look for part `part` (from 1) of the long value whose part 0 has this CAS number.
     pub fn begin_part(&mut self, token: u64, hash: KeyHash, key: &[u8], cas: u64, part: u32) -> Begun {
         let hash = part_hash(hash, cas, part);
-        self.begin_search(token, Query { hash, key, cas, part })
+        self.begin_search(token, Query { hash, key, cas, part }, true)
     }
 
-    fn begin_search(&mut self, token: u64, query: Query<'_>) -> Begun {
+    fn begin_search(&mut self, token: u64, query: Query<'_>, counts: bool) -> Begun {
         if !self.reads.has_room() {
             return Begun::Busy;
         }
         // Before the first look: the stamp must not be newer than what is found.
         let stamp = self.lookup.meta.stamp(query.hash);
         let Some(mut targets) = self.lookup.targets(&query) else {
-            self.lookup.status.counters.misses.fetch_add(1, Relaxed);
+            self.lookup.status.counters.misses.fetch_add(counts as u64, Relaxed);
             return Begun::Absent;
         };
         // Most lookups of absent keys end here, before anything is allocated for them.
@@ -254,7 +259,7 @@ impl Fetcher {
             false => Next::Nowhere,
         };
         if targets.list.is_empty() && ahead == Next::Nowhere {
-            self.lookup.status.counters.misses.fetch_add(1, Relaxed);
+            self.lookup.status.counters.misses.fetch_add(counts as u64, Relaxed);
             return Begun::Absent;
         }
         targets.list.reverse();
@@ -277,7 +282,9 @@ impl Fetcher {
         };
         match went {
             Went::End(found) => {
-                self.count(&pending, found.is_some());
+                if counts {
+                    self.count(&pending, found.is_some());
+                }
                 found.map_or(Begun::Absent, Begun::Here)
             }
             Went::Read => match self.submit(pending, false) {

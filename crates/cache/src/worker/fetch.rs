@@ -57,24 +57,27 @@ impl Worker {
 
     #[inline(never)]
     fn looks_beyond(&self, hash: KeyHash, key: &[u8]) -> bool {
-        if self.flash_might_be_asked(hash, key) {
-            return true;
+        if self.has_entry(hash, key) {
+            return false;
         }
-        if !self.has_entry(hash, key) {
+        let may_hold = self.cache.demoter.as_ref().is_some_and(|demoter| demoter.flash().may_hold(hash));
+        if !may_hold {
             self.counters().flash_misses.add(1);
         }
-        false
+        may_hold
     }
 
-    /// The same as [`Worker::flash_may_hold`], for a key that no client has asked for yet: a no is not counted as a
-    /// miss.
-    pub fn flash_might_be_asked(&self, hash: KeyHash, key: &[u8]) -> bool {
-        let demoter = self.cache.demoter.as_ref().filter(|_| self.fetcher.is_some());
-        demoter.is_some_and(|demoter| demoter.flash().may_hold(hash)) && !self.has_entry(hash, key)
+    /// Loads what a lookup of the key on flash looks at first. Touching several keys before they are fetched makes
+    /// their cache misses overlap.
+    #[inline]
+    pub fn touch_flash(&self, hash: KeyHash) {
+        if let Some(demoter) = &self.cache.demoter {
+            demoter.flash().touch(hash);
+        }
     }
 
     /// Whether memory has an item of the key, live or not.
-    fn has_entry(&self, hash: KeyHash, key: &[u8]) -> bool {
+    pub fn has_entry(&self, hash: KeyHash, key: &[u8]) -> bool {
         self.cache.store.has_entry(&self.reader.pin(), hash, key)
     }
 
@@ -95,6 +98,18 @@ impl Worker {
                 counters.flash_misses.add(1);
                 Fetch::Absent
             }
+        }
+    }
+
+    /// The same as [`Worker::fetch`], for a key that no client has asked for yet, and that memory has no entry of: what
+    /// needs no read is not counted.
+    pub fn fetch_ahead(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Fetch {
+        let Some(fetcher) = &mut self.fetcher else { return Fetch::Absent };
+        match fetcher.begin_ahead(token, hash, key) {
+            Begun::Started => Fetch::Started,
+            Begun::Busy => Fetch::Busy,
+            Begun::Here(found) => Fetch::Here(found),
+            Begun::Absent => Fetch::Absent,
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) struct UringReads {
     event: OwnedFd,
     /// Keeps the file open while the kernel reads from it.
     handle: Arc<Handle>,
+    /// Whether the ring knows the file by the number 0.
+    is_registered: bool,
     reads: Vec<Option<RingRead>>,
     /// Indices in `reads` that are free.
     free: Vec<u32>,
@@ -66,11 +68,14 @@ impl UringReads {
         }
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         ring.submitter().register_eventfd(event.as_raw_fd())?;
+        // A registered file need not be looked up for each read.
+        let is_registered = ring.submitter().register_files(&[handle.file.as_raw_fd()]).is_ok();
         let depth = depth.min(ring.params().sq_entries());
         Ok(UringReads {
             ring,
             event,
             handle,
+            is_registered,
             reads: (0..depth).map(|_| None).collect(),
             free: (0..depth).rev().collect(),
             pending: VecDeque::new(),
@@ -88,11 +93,11 @@ impl UringReads {
                 continue;
             };
             let rest = &mut read.buffer[read.filled..];
-            let request = opcode::Read::new(
-                types::Fd(self.handle.file.as_raw_fd()),
-                rest.as_mut_ptr(),
-                rest.len().min(u32::MAX as usize) as u32,
-            );
+            let (to, bytes) = (rest.as_mut_ptr(), rest.len().min(u32::MAX as usize) as u32);
+            let request = match self.is_registered {
+                true => opcode::Read::new(types::Fixed(0), to, bytes),
+                false => opcode::Read::new(types::Fd(self.handle.file.as_raw_fd()), to, bytes),
+            };
             let entry =
                 request.offset(read.position + read.filled as u64).build().user_data(u64::from(index));
             // SAFETY: the memory belongs to the buffer of the `RingRead`. The buffer is not moved on the heap, not
