@@ -29,6 +29,13 @@ fn main() -> ExitCode {
             Ok(status) => ExitCode::from(status),
             Err((status, what)) => fail(status, &what),
         },
+        Ok(Action::FormatFlash(settings)) => match format_flash(&settings) {
+            Ok(what) => {
+                let _ = writeln!(std::io::stdout(), "formatted {what}");
+                ExitCode::SUCCESS
+            }
+            Err((status, what)) => fail(status, &what),
+        },
         Ok(Action::Workbench(words)) => match cli::run_workbench(&words) {
             Ok(()) => ExitCode::SUCCESS,
             Err(Failure::Usage(what)) => fail(STATUS_USAGE, &what),
@@ -68,4 +75,11 @@ fn serve(mut settings: Settings) -> Result<u8, (u8, String)> {
 /// Runs the server.
 fn run(settings: Settings) -> Result<(), String> {
     larder_server::run(settings).map_err(|error| error.to_string())
+}
+
+/// Erases the flash of a server, as the user that the server runs as.
+fn format_flash(settings: &Settings) -> Result<String, (u8, String)> {
+    process::start_log(settings);
+    process::become_user(settings).map_err(|what| (STATUS_USAGE, what))?;
+    larder_server::flash::format(settings).map_err(|error| (STATUS_FAILED, error.to_string()))
 }

@@ -7,14 +7,19 @@
 
 A stage's counts are those of its closing lines `N passed, N failed, N skipped`, or those of cargo's test harness; a
 stage that prints neither counts as one.
+
+A stage that takes longer than STAGE_MINUTES (an environment variable, 30 if it is not set) is stopped and counts as
+failed. Its processes are listed first, so that the output says what was waiting.
 """
 
 import fcntl
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -59,22 +64,56 @@ def keep(stage):
             json.dump(found, file)
 
 
+class Output(threading.Thread):
+    """Shows the output of a stage and adds up the counts in it."""
+
+    def __init__(self, stream):
+        super().__init__(daemon=True)
+        self.stream = stream
+        self.totals = [0, 0, 0]
+        self.has_counts = False
+
+    def run(self):
+        for raw in self.stream:
+            sys.stdout.buffer.write(raw)
+            sys.stdout.flush()
+            counts = counts_of(raw.decode("utf-8", "replace").strip())
+            if counts:
+                self.has_counts = True
+                self.totals = [old + new for old, new in zip(self.totals, counts)]
+
+
+def stop(process):
+    """Ends the processes of a stage that are left."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
 def run(name, command):
     """Runs the stage; returns its exit status."""
+    minutes = float(os.environ.get("STAGE_MINUTES", "30"))
     print("== %s" % name, flush=True)
     started = time.monotonic()
-    totals = [0, 0, 0]
-    seen = False
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    for raw in process.stdout:
-        sys.stdout.buffer.write(raw)
-        sys.stdout.flush()
-        counts = counts_of(raw.decode("utf-8", "replace").strip())
-        if counts:
-            seen = True
-            totals = [old + new for old, new in zip(totals, counts)]
-    status = process.wait()
-    if not seen:
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               start_new_session=True)
+    output = Output(process.stdout)
+    output.start()
+    try:
+        status = process.wait(minutes * 60)
+    except subprocess.TimeoutExpired:
+        print("== %s: stopped after %g minutes; its processes:" % (name, minutes), flush=True)
+        subprocess.run(["ps", "-s", str(process.pid), "-o", "pid,etimes,time,stat,wchan:20,args"], check=False)
+        stop(process)
+        status = process.wait()
+    finally:
+        # A process that a test has left behind would keep the output open.
+        output.join(2)
+        stop(process)
+    output.join(2)
+    totals = output.totals
+    if not output.has_counts:
         totals = [int(status == 0), int(status != 0), 0]
     elif status and not totals[1]:
         totals[1] = 1

@@ -63,14 +63,14 @@ fn touch_memory(bytes: u64) {
 fn selected_loads(options: &CompareOptions) -> Result<Vec<Load>> {
     let all = catalogue(options.scale);
     for name in &options.load {
-        if all.iter().all(|load| load.name != name) {
+        if !all.iter().any(|load| load.is_named(name)) {
             let names: Vec<&str> = all.iter().map(|load| load.name).collect();
             bail!("there is no load `{name}`; there are {}", names.join(", "));
         }
     }
     let wanted = |load: &Load| match options.load.is_empty() {
         true => !matches!(load.kind, Kind::Trial(_)),
-        false => options.load.iter().any(|name| name == load.name),
+        false => options.load.iter().any(|name| load.is_named(name)),
     };
     let loads: Vec<Load> = all.into_iter().filter(wanted).collect();
     let (flash, memory): (Vec<Load>, Vec<Load>) = loads.into_iter().partition(|load| load.flash_mib > 0);
@@ -290,6 +290,7 @@ impl<'a> Bench<'a> {
                 Some(path) if load.flash_mib > 0 => Some((path, load.flash_mib)),
                 _ => None,
             },
+            flash_memory_mib: load.flash_memory_mib(),
         };
         if let (Some(path), true) = (&self.options.flash_file, load.flash_mib > 0) {
             // Removes the file of another server.

@@ -98,6 +98,16 @@ impl Load {
         (self.footprint_bytes() * 13 / 10).div_ceil(MIB) + 64
     }
 
+    /// Whether a name on the command line means this load: its own, or that of all loads `flash-holds-...`.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.name == name || (name == "flash-holds" && self.name.starts_with("flash-holds-"))
+    }
+
+    /// The part of the limit, in MiB, that is for the flash tier; `None` = the server's own default, beside the limit.
+    pub(crate) fn flash_memory_mib(&self) -> Option<u64> {
+        (!matches!(self.kind, Kind::Trial(_))).then_some(self.limit_mib / 4)
+    }
+
     /// Whether the empty server can take the load: GETs only, with values of one length.
     pub(crate) fn fits_empty(&self) -> bool {
         matches!(self.kind, Kind::Resident { get_percent: 100, .. })
@@ -292,15 +302,14 @@ fn hit_ratio_of_sizes(scale: f64) -> Load {
 /// The loads that ask what a server keeps.
 fn all_trials(scale: f64) -> impl Iterator<Item = Load> {
     let scale = limited_scale(scale);
-    trials::catalogue(scale).into_iter().map(move |(name, about, limit_mib, trial)| Load {
-        name,
-        about,
-        items: (1_000_000.0 * scale) as u32,
-        // With the key, 400 bytes.
-        value_bytes: ValueBytes::fixed(400 - KEY_BYTES as u32),
-        kind: Kind::Trial(trial),
-        limit_mib,
-        flash_mib: 0,
+    trials::catalogue(scale).into_iter().map(move |(name, about, limit_mib, trial)| {
+        let (value_bytes, flash_mib) = match &trial {
+            Trial::Holds(holds) => (holds.value_bytes(), holds.flash_mib()),
+            // With the key, 400 bytes.
+            _ => (ValueBytes::fixed(400 - KEY_BYTES as u32), 0),
+        };
+        let items = (1_000_000.0 * scale) as u32;
+        Load { name, about, items, value_bytes, kind: Kind::Trial(trial), limit_mib, flash_mib }
     })
 }
 

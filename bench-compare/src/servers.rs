@@ -57,6 +57,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) cores: &'a Cores,
     /// The file of the flash tier, and its size in MiB.
     pub(crate) flash: Option<(&'a Path, u64)>,
+    /// Larder's memory for the flash tier, as a part of the limit; `None` = its default, beside the limit.
+    pub(crate) flash_memory_mib: Option<u64>,
 }
 
 impl Server {
@@ -149,24 +151,22 @@ impl Server {
         // Two blanks in a row stand for an empty argument.
         words.extend(flags.split(' ').map(str::to_owned));
         if let Some((path, mib)) = setting.flash {
-            words.extend(self.flash_flags(path, mib, *limit_mib));
+            words.extend(self.flash_flags(path, mib, setting));
         }
         words.extend(self.arguments.iter().cloned());
         words
     }
 
-    /// Larder's flash memory is part of the limit, as extstore's item headers are part of memcached's.
-    fn flash_flags(&self, path: &Path, mib: u64, limit_mib: u64) -> Vec<String> {
-        let path = path.display();
-        match self.family {
-            Family::Larder => {
-                let flash_mib = limit_mib / 4;
-                let flags = format!(
-                    "--flash {path}:{mib}m --flash-memory {flash_mib}m --flash-format -m {}",
-                    limit_mib - flash_mib
-                );
-                words(&flags)
-            }
+    /// Larder's flash memory is part of the limit, as extstore's item headers are part of memcached's, unless the load
+    /// asks for the default.
+    fn flash_flags(&self, path: &Path, mib: u64, setting: &Setting<'_>) -> Vec<String> {
+        let (path, limit_mib) = (path.display(), setting.limit_mib);
+        match (self.family, setting.flash_memory_mib) {
+            (Family::Larder, Some(flash_mib)) => words(&format!(
+                "--flash {path}:{mib}m --flash-memory {flash_mib}m -m {}",
+                limit_mib - flash_mib
+            )),
+            (Family::Larder, None) => words(&format!("--flash {path}:{mib}m -m {limit_mib}")),
             // extstore's default minimum is 512 B, so that no small item would go to the file.
             _ => words(&format!("-o ext_path={path}:{mib}m,ext_item_size=32")),
         }
@@ -341,7 +341,14 @@ mod tests {
     #[test]
     fn commands_carry_the_setting() {
         let cores = Cores(vec![0]);
-        let setting = Setting { limit_mib: 64, threads: 2, value_bytes: 32, cores: &cores, flash: None };
+        let setting = Setting {
+            limit_mib: 64,
+            threads: 2,
+            value_bytes: 32,
+            cores: &cores,
+            flash: None,
+            flash_memory_mib: Some(16),
+        };
         let server = |family, arguments: &[&str]| Server {
             name: "x".to_owned(),
             family,
@@ -352,10 +359,10 @@ mod tests {
         assert_eq!(larder.join(" "), "/bin/x serve -p 1234 -U 0 -t 2 -m 64");
         let behind = Setting { flash: Some((Path::new("/x/f"), 512)), ..setting };
         let larder = server(Family::Larder, &[]).command(1, &behind).join(" ");
-        assert!(
-            larder.ends_with("-t 2 --flash /x/f:512m --flash-memory 16m --flash-format -m 48"),
-            "{larder}"
-        );
+        assert!(larder.ends_with("-t 2 --flash /x/f:512m --flash-memory 16m -m 48"), "{larder}");
+        let by_default = Setting { flash_memory_mib: None, ..behind };
+        let larder = server(Family::Larder, &[]).command(1, &by_default).join(" ");
+        assert!(larder.ends_with("-t 2 --flash /x/f:512m -m 64"), "{larder}");
         let memcached = server(Family::Memcached, &[]).command(1, &behind).join(" ");
         assert!(memcached.ends_with("-m 64 -o ext_path=/x/f:512m,ext_item_size=32"), "{memcached}");
         let redis = server(Family::Redis, &["--hz", "1"]).command(1, &setting);

@@ -3,14 +3,13 @@
 //! the tests are made from this table; a new flag is one more row.
 
 use larder_server::settings::{
-    Backend, Direct, LogFormat, Objective, Pages, Promote, ReclaimPolicy, Recover, Settings, Temperature,
-    WorthMode,
+    Backend, LogFormat, Objective, Pages, Recover, Settings, Temperature, WorthMode,
 };
 
 use super::compatible;
 use super::error::nearest;
 use super::values::{
-    address, admin, admit, bytes, cpus, device, on_off, one_of, ops, path, path_and_size, port, switch, whole,
+    address, admin, admit, bytes, cpus, device, flash_devices, one_of, path, port, switch, whole,
 };
 
 /// One flag.
@@ -271,16 +270,12 @@ pub(crate) static FLAGS: &[Flag] = &[
 
     // ---- flash ----
     Flag {
-        long: "flash", option: Some("ext_path"), takes: Takes::Value("PATH[:SIZE]"), topic: Topic::Flash,
+        long: "flash", option: Some("ext_path"), takes: Takes::List("PATH[:SIZE]"), topic: Topic::Flash,
         help: "keep evicted items on flash: a file, a block device or a zoned block device, and the size to use \
-               (suffix k, m, g or t; the whole device if not given); a new file needs a size",
+               (suffix k, m, g or t; the whole device if not given); a new file needs a size; given several times, \
+               items are spread over all these devices",
         example: "/var/cache/larder.flash:10g",
-        set: |s, v| {
-            let (path, size_bytes) = path_and_size(v)?;
-            (s.flash.path, s.flash.size_bytes) = (Some(path), size_bytes);
-            Ok(())
-        },
-        ..ROW
+        set: |s, v| { s.flash.devices = flash_devices(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "flash-memory", takes: Takes::Value("NUM"), topic: Topic::Flash,
@@ -302,16 +297,6 @@ pub(crate) static FLAGS: &[Flag] = &[
         }, ..ROW
     },
     Flag {
-        long: "flash-promote", takes: Takes::Value("NAME"), topic: Topic::Flash,
-        help: "what a read from flash does: lazy (an item read again moves to memory, its copy on flash stays) or \
-               strict (each item read moves to memory and is removed from flash)",
-        default: "lazy", example: "strict",
-        set: |s, v| {
-            s.flash.promote = one_of(v, &[("lazy", Promote::Lazy), ("strict", Promote::Strict)])?;
-            Ok(())
-        }, ..ROW
-    },
-    Flag {
         long: "flash-admit", takes: Takes::List("WHAT"), topic: Topic::Flash,
         help: "evicted items that are written to flash: all, or one or both of read (only items that were read) and \
                reject-first=SECONDS (only keys that were also evicted within the last SECONDS), separated by a comma",
@@ -327,85 +312,6 @@ pub(crate) static FLAGS: &[Flag] = &[
             s.flash.write_budget_bytes = Some(bytes(v, 1, 0, 1 << 60)?).filter(|bytes| *bytes > 0);
             Ok(())
         }, ..ROW
-    },
-    Flag {
-        long: "flash-ops", takes: Takes::Value("NAME"), topic: Topic::Flash,
-        help: "how much erased flash space is kept in reserve: queuing (computed from the rates of writing and \
-               erasing), heuristic (doubled whenever it runs short) or static=PERCENT",
-        default: "queuing", example: "static=10",
-        set: |s, v| { s.flash.ops = ops(v)?; Ok(()) }, ..ROW
-    },
-    Flag {
-        long: "flash-reclaim", takes: Takes::Value("NAME"), topic: Topic::Flash,
-        help: "how flash space is freed: greedy (empty the zone with the fewest live bytes and rewrite its live \
-               items), quick (drop the oldest zone) or adaptive (greedy, but quick while space is short)",
-        default: "adaptive", example: "quick",
-        set: |s, v| {
-            s.flash.reclaim = one_of(v, &[("adaptive", ReclaimPolicy::Adaptive), ("greedy", ReclaimPolicy::Greedy),
-                ("quick", ReclaimPolicy::Quick)])?;
-            Ok(())
-        }, ..ROW
-    },
-    Flag {
-        long: "flash-keep", takes: Takes::Value("PERCENT"), topic: Topic::Flash,
-        help: "percentage of the live but never read items that are rewritten when flash space is freed; the rest is \
-               dropped",
-        default: "50", example: "100",
-        set: |s, v| { s.flash.keep_percent = whole(v, 0, 100)? as u8; Ok(()) }, ..ROW
-    },
-    Flag {
-        long: "flash-cutoff", takes: Takes::Value("SECONDS"), topic: Topic::Flash,
-        help: "an item that expires within this many seconds is dropped when flash space is freed",
-        default: "0", example: "300",
-        set: |s, v| { s.flash.cutoff_s = whole(v, 0, i32::MAX as u32)?; Ok(()) }, ..ROW
-    },
-    Flag {
-        long: "flash-direct", takes: Takes::Value("NAME"), topic: Topic::Flash,
-        help: "bypass the system's page cache (O_DIRECT): on, off, or auto, which does so where the file system \
-               supports it",
-        default: "auto", example: "off",
-        set: |s, v| {
-            s.flash.direct = one_of(v, &[("auto", Direct::Auto), ("on", Direct::On), ("off", Direct::Off)])?;
-            Ok(())
-        }, ..ROW
-    },
-    Flag {
-        long: "flash-zone", takes: Takes::Value("NUM"), topic: Topic::Flash,
-        help: "size of a zone, the unit of erasing, in bytes or with a suffix k, m or g; 64k to 16g, for a file or a \
-               plain block device; about a 256th of the flash size if not given",
-        example: "64m",
-        set: |s, v| { s.flash.zone_bytes = Some(bytes(v, 1, 64 << 10, 16 << 30)?); Ok(()) }, ..ROW
-    },
-    Flag {
-        long: "flash-segment", takes: Takes::Value("NUM"), topic: Topic::Flash,
-        help: "size of a segment, the unit of writing, in bytes or with a suffix k, m or g; 64k to 1g; derived from \
-               zone size and memory if not given",
-        example: "4m",
-        set: |s, v| { s.flash.segment_bytes = Some(bytes(v, 1, 64 << 10, 1 << 30)?); Ok(()) }, ..ROW
-    },
-    Flag {
-        long: "flash-generations", takes: Takes::Value("on|off"), topic: Topic::Flash,
-        help: "merge old segments into sorted generations: each item takes about a third less memory, but is written \
-               twice instead of once",
-        default: "on", example: "off",
-        set: |s, v| { s.flash.generations = on_off(v)?; Ok(()) }, ..ROW
-    },
-    Flag {
-        long: "flash-save", takes: Takes::Value("on|off"), topic: Topic::Flash,
-        help: "write the items in memory to flash when the server stops, so that they are there after the next start",
-        default: "on", example: "off",
-        set: |s, v| { s.flash.save = on_off(v)?; Ok(()) }, ..ROW
-    },
-    Flag {
-        long: "flash-format", topic: Topic::Flash,
-        help: "erase the flash device at start, even if it holds data of another program",
-        set: |s, v| { s.flash.format = switch(v)?; Ok(()) }, ..ROW
-    },
-    Flag {
-        long: "flash-depth", takes: Takes::Value("NUM"), topic: Topic::Flash,
-        help: "maximum number of concurrent flash reads per worker",
-        default: "64", example: "16",
-        set: |s, v| { s.flash.depth = whole(v, 1, 4096)?; Ok(()) }, ..ROW
     },
 
     // ---- limits ----
@@ -611,7 +517,13 @@ fn extended(settings: &mut Settings, list: &str) -> Result<(), String> {
             None => (word, None),
         };
         if let Some((flag, value)) = as_flag(name, value)? {
-            (flag.set)(settings, value).map_err(|expected| format!("{name}: {expected}"))?;
+            // memcached takes several paths of its flash storage, each as an option of its own.
+            let all = |word: &'_ str| word.trim().strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
+            let value = match flag.takes {
+                Takes::List(_) => list.split(',').filter_map(all).collect::<Vec<_>>().join(","),
+                _ => value.to_owned(),
+            };
+            (flag.set)(settings, &value).map_err(|expected| format!("{name}: {expected}"))?;
         } else if compatible::WITHOUT_EFFECT.contains(&name) {
             compatible::without_effect(settings, name, value);
         } else if let Some((_, why)) = compatible::REFUSED.iter().find(|(start, _)| name.starts_with(start)) {

@@ -4,6 +4,7 @@
 //! the rest for the names of features, so it names only what Larder supports. `--help` is written for people.
 
 use super::flags::{FLAGS, Flag, Takes, Topic};
+use super::tuning;
 
 /// The release of memcached whose behaviour Larder follows. Wrappers read it from the first line of `-h`.
 const MEMCACHED_VERSION: &str = "1.6.45";
@@ -29,6 +30,7 @@ pub(super) fn overview() -> String {
     format!(
         "larder {}: a cache server for memcached clients\n\n\
          usage: larder serve [flags]      start a server\n\
+         \x20      larder format-flash ...   erase the flash of a server, with the flags of serve\n\
          \x20      larder trace ...          inspect, convert or sample a trace of requests\n\
          \x20      larder workload ...       generate the requests of a workload and write them to a file\n\
          \x20      larder replay ...         send a trace or a workload to a memcached or RESP server\n\
@@ -48,12 +50,16 @@ pub(super) fn overview() -> String {
 pub(super) fn for_people() -> String {
     let mut text = "usage: larder serve [flags]\n\n\
         A flag overrides the settings file (--config), and the file overrides the defaults. A flag without a\n\
-        value is turned off with =false. The file is TOML with the long names as keys: memory-limit = \"4g\".\n"
+        value is turned off with =false. The file is TOML with the long names as keys: memory-limit = \"4g\".\n\
+        The flags of flash may stand in a table: [flash], path = \"/x:10g\", memory = \"256m\".\n"
         .to_owned();
     for (topic, title) in TOPICS {
         text.push_str(&format!("\n{title}\n"));
         for flag in FLAGS.iter().filter(|flag| flag.topic == *topic) {
-            text.push_str(&entry(&left_side(flag, ' '), &sentence(flag, "[", "]")));
+            text.push_str(&entry(&left_side(flag, ' '), &sentence(flag.help, flag.default, "[", "]")));
+        }
+        if *topic == Topic::Flash {
+            text.push_str(&tuning_keys());
         }
         if *topic == Topic::Process {
             text.push_str(&entry(
@@ -74,11 +80,22 @@ pub(super) fn for_people() -> String {
     text
 }
 
+/// The text of `larder format-flash --help`.
+pub(super) fn of_format_flash() -> String {
+    "usage: larder format-flash --flash PATH[:SIZE] [flags of serve]\n\n\
+     Erases the flash, whatever it holds, even if it is another program's. The server must not run.\n\
+     Give the flags of the server, --config FILE included: sizes of zones and memory shape the flash.\n"
+        .to_owned()
+}
+
 /// The text of `-h`.
 pub(super) fn for_wrappers() -> String {
     let mut text = format!("{}{}", version_memcached(), version());
     for flag in FLAGS.iter().filter(|flag| flag.topic != Topic::Refused) {
-        text.push_str(&entry(left_side(flag, '=').trim_start(), &sentence(flag, "(default: ", ")")));
+        text.push_str(&entry(
+            left_side(flag, '=').trim_start(),
+            &sentence(flag.help, flag.default, "(default: ", ")"),
+        ));
     }
     for (flag, help) in [
         ("--config=FILE", "settings file in TOML, with the long flag names as keys"),
@@ -116,12 +133,18 @@ fn left_side(flag: &Flag, between: char) -> String {
     format!("  {short}--{}{value}", flag.long)
 }
 
-fn sentence(flag: &Flag, open: &str, close: &str) -> String {
-    if flag.default.is_empty() {
-        flag.help.to_owned()
-    } else {
-        format!("{} {open}{}{close}", flag.help, flag.default)
+fn sentence(help: &str, default: &str, open: &str, close: &str) -> String {
+    if default.is_empty() { help.to_owned() } else { format!("{help} {open}{default}{close}") }
+}
+
+/// The keys of `[flash.tuning]`, which are no flags.
+fn tuning_keys() -> String {
+    let mut text = format!("\nTuning of flash: keys of {} in the settings file\n", tuning::TABLE);
+    for key in tuning::KEYS {
+        let sentence = sentence(key.help, key.default, "[", "]");
+        text.push_str(&entry(&format!("      {}", key.name), &format!("{sentence}; see {}", key.figure)));
     }
+    text
 }
 
 /// A flag and its help in two columns.

@@ -8,6 +8,7 @@ mod error;
 mod file;
 mod flags;
 mod help;
+mod tuning;
 mod values;
 mod workbench;
 
@@ -33,6 +34,8 @@ pub(crate) use self::workbench::{Failure, run as run_workbench};
 pub(crate) enum Action {
     /// Run a server.
     Serve(Box<Settings>),
+    /// Erase the flash of the server that has these settings.
+    FormatFlash(Box<Settings>),
     /// Print this text and exit.
     Print(String),
     /// Run a command of the workbench: the command and the words after it.
@@ -55,19 +58,39 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Action,
     };
     match first.to_string_lossy().as_ref() {
         "serve" => serve(&words[1..], false),
+        FORMAT_FLASH => format_flash(&words[1..]),
         "help" | "--help" if words.len() == 1 => Ok(Action::Print(help::overview())),
         "help" if words[1] == "serve" => Ok(Action::Print(help::for_people())),
+        "help" if words[1] == FORMAT_FLASH => Ok(Action::Print(help::of_format_flash())),
         flag if flag.starts_with('-') => serve(&words, false),
         "help" if COMMANDS.contains(&words[1].to_string_lossy().as_ref()) => {
             Ok(Action::Workbench(vec![words[1].clone(), "--help".into()]))
         }
         word if COMMANDS.contains(&word) => Ok(Action::Workbench(words)),
         word => {
-            let near = nearest(word, ["serve", "help"].into_iter().chain(COMMANDS.iter().copied()));
+            let near =
+                nearest(word, ["serve", FORMAT_FLASH, "help"].into_iter().chain(COMMANDS.iter().copied()));
             Err(CliError::new(format!(
                 "there is no command '{word}'; the nearest is '{near}', and 'larder --help' lists all"
             )))
         }
+    }
+}
+
+/// The command that erases the flash of a server.
+const FORMAT_FLASH: &str = "format-flash";
+
+/// Parses what follows `format-flash`: the flags of a server, so that the flash is formatted as that server opens it.
+fn format_flash(words: &[OsString]) -> Result<Action, CliError> {
+    match serve(words, false)? {
+        Action::Serve(settings) if !settings.flash.is_set() => {
+            Err(CliError::new("there is no flash to be erased: name it with --flash PATH:SIZE"))
+        }
+        Action::Serve(settings) => Ok(Action::FormatFlash(settings)),
+        Action::Print(_) if words.iter().any(|word| word == "--help" || word == "-h") => {
+            Ok(Action::Print(help::of_format_flash()))
+        }
+        other => Ok(other),
     }
 }
 
@@ -175,7 +198,11 @@ fn one_line(error: clap::Error) -> CliError {
                 "'{argument}' is not understood: the server takes flags only, 'larder serve --help' lists them"
             )
         }
-        ErrorKind::UnknownArgument => match argument.strip_prefix("--") {
+        ErrorKind::UnknownArgument => match name.strip_prefix("--") {
+            Some(long) if tuning::instead_of_flag(long).is_some() => {
+                let instead = tuning::instead_of_flag(long).unwrap_or_default();
+                format!("--{long} is no flag any more: {instead}")
+            }
             Some(long) => {
                 let known =
                     FLAGS.iter().filter(|flag| flag.topic != flags::Topic::Refused).map(|flag| flag.long);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use larder_server::settings::{LogFormat, Settings};
+use larder_server::settings::{FlashDevice, LogFormat, Settings};
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::level_filters::LevelFilter;
@@ -40,13 +40,11 @@ pub(crate) fn daemonize(settings: &mut Settings) -> io::Result<Side> {
         return Ok(Side::Server);
     }
     if std::env::var(BACKGROUND).is_ok_and(|by| by == std::os::unix::process::parent_id().to_string()) {
-        let paths = [
-            &mut settings.pidfile,
-            &mut settings.unix_socket,
-            &mut settings.auth_file,
-            &mut settings.flash.path,
-        ];
-        for path in paths.into_iter().flatten() {
+        let paths = [&mut settings.pidfile, &mut settings.unix_socket, &mut settings.auth_file];
+        let devices = settings.flash.devices.iter_mut().map(|device| match device {
+            FlashDevice::Path { path, .. } => path,
+        });
+        for path in paths.into_iter().flatten().chain(devices) {
             *path = std::path::absolute(&*path)?;
         }
         rustix::process::setsid()?;

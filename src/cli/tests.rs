@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Address, AdminAddress, Admit, Backend, Device, Direct, LogFormat, MIB, Objective, OpsPolicy, Pages,
-    PinCpus, Port, Promote, Protocol, ReclaimPolicy, Recover, Settings, Temperature, WithoutEffect,
-    WorthMode,
+    Address, AdminAddress, Admit, Backend, Device, FlashDevice, LogFormat, MIB, Objective, Pages, PinCpus,
+    Port, Protocol, Recover, Settings, Temperature, WithoutEffect, WorthMode,
 };
 
 use super::flags::{FLAGS, Flag, Takes, Topic};
-use super::{Action, CliError, file, parse};
+use super::{Action, CliError, file, parse, tuning};
 
 fn run(words: &[&str]) -> Result<Action, CliError> {
     parse(words.iter().map(OsString::from))
@@ -107,35 +106,91 @@ fn flags_of_memory_and_limits() {
     sets("--pin-cpus 0,2-4", |s| s.pin_cpus = PinCpus::List(vec![0, 2, 3, 4]));
 }
 
+/// A device of flash with this path and size.
+fn on(path: &str, size_bytes: Option<u64>) -> FlashDevice {
+    FlashDevice::Path { path: path.into(), size_bytes }
+}
+
 #[test]
 fn flags_of_flash() {
-    sets("--flash /dev/nvme0n1", |s| s.flash.path = Some("/dev/nvme0n1".into()));
-    sets("--flash /tmp/f:10g --flash-memory 64 --flash-depth 8 --flash-format", |s| {
-        (s.flash.path, s.flash.size_bytes) = (Some("/tmp/f".into()), Some(10 << 30));
-        (s.flash.memory_bytes, s.flash.depth, s.flash.format) = (Some(64 << 20), 8, true);
+    sets("--flash /a:1g --flash /b", |s| s.flash.devices = vec![on("/a", Some(1 << 30)), on("/b", None)]);
+    sets("--flash /dev/nvme0n1", |s| s.flash.devices = vec![on("/dev/nvme0n1", None)]);
+    sets("--flash /tmp/f:10g --flash-memory 64 --flash-recover best-effort", |s| {
+        s.flash.devices = vec![on("/tmp/f", Some(10 << 30))];
+        (s.flash.memory_bytes, s.flash.recover) = (Some(64 << 20), Recover::BestEffort);
     });
-    sets("--flash f --flash-recover best-effort --flash-promote strict --flash-direct on", |s| {
-        s.flash.path = Some("f".into());
-        (s.flash.recover, s.flash.promote, s.flash.direct) =
-            (Recover::BestEffort, Promote::Strict, Direct::On);
-    });
-    sets("--flash f --flash-ops heuristic --flash-reclaim greedy --flash-cutoff 5 --flash-keep 0", |s| {
-        s.flash.path = Some("f".into());
-        (s.flash.ops, s.flash.reclaim) = (OpsPolicy::Heuristic, ReclaimPolicy::Greedy);
-        (s.flash.cutoff_s, s.flash.keep_percent) = (5, 0);
-    });
-    sets(
-        "--flash f --flash-generations off --flash-save off --flash-segment 2m --flash-write-budget 1t",
-        |s| {
-            s.flash.path = Some("f".into());
-            (s.flash.generations, s.flash.save) = (false, false);
-            (s.flash.segment_bytes, s.flash.write_budget_bytes) = (Some(2 << 20), Some(1 << 40));
-        },
-    );
-    sets("--flash f --flash-admit reject-first=60 --flash-admit read", |s| {
-        s.flash.path = Some("f".into());
+    sets("--flash f --flash-write-budget 1t --flash-admit reject-first=60 --flash-admit read", |s| {
+        s.flash.devices = vec![on("f", None)];
+        s.flash.write_budget_bytes = Some(1 << 40);
         s.flash.admit = Admit { reject_first_s: 60, only_read: true };
     });
+}
+
+#[test]
+fn the_flags_of_flash_are_few() {
+    let names: Vec<&str> =
+        FLAGS.iter().filter(|flag| flag.topic == Topic::Flash).map(|flag| flag.long).collect();
+    assert_eq!(names, ["flash", "flash-memory", "flash-recover", "flash-admit", "flash-write-budget"]);
+}
+
+#[test]
+fn a_flag_that_became_a_key_is_refused_with_the_key() {
+    for key in tuning::KEYS {
+        let says = format!(
+            "--flash-{name} is no flag any more: write {name} = VALUE below [flash.tuning] in the settings file",
+            name = key.name
+        );
+        refuses(&format!("--flash /x --flash-{} {}", key.name, key.example), &says);
+        refuses(&format!("--flash /x --flash-{}={}", key.name, key.example), &says);
+    }
+    refuses("--flash /x --flash-keep 50", "write fill = VALUE below [flash.tuning]");
+    refuses("--flash /x --flash-format", "the command 'larder format-flash' erases a device");
+}
+
+#[test]
+fn the_command_that_formats_takes_the_flags_of_a_server() {
+    let words = ["larder", "format-flash", "--flash", "/tmp/f:64m", "-m", "32"];
+    let Ok(Action::FormatFlash(found)) = run(&words) else { panic!("{words:?}") };
+    assert_eq!(Ok(*found), settings("--flash /tmp/f:64m -m 32"));
+    let error = run(&["larder", "format-flash"]).unwrap_err().to_string();
+    assert!(error.contains("there is no flash to be erased"), "{error}");
+    for words in [&["larder", "format-flash", "--help"][..], &["larder", "help", "format-flash"]] {
+        assert!(printed(words).starts_with("usage: larder format-flash"));
+    }
+}
+
+#[test]
+fn every_key_of_the_tuning_sets_something_and_is_documented() {
+    let manual = include_str!("../../docs/flash.md");
+    for key in tuning::KEYS {
+        let text = |value: &str| format!("[flash.tuning]\n{} = \"{value}\"\n", key.name);
+        let mut found = Settings::default();
+        assert_eq!(file::apply(&text(key.example), &mut found), Ok(()), "{}", key.name);
+        assert_ne!(found, Settings::default(), "{}", key.name);
+        let mut found = Settings::default();
+        if !key.default.is_empty() {
+            assert_eq!(file::apply(&text(key.default), &mut found), Ok(()), "{}", key.name);
+        }
+        assert_eq!(found, Settings::default(), "the default of {}", key.name);
+        let row = manual.lines().find(|line| line.starts_with(&format!("| `{}` |", key.name)));
+        let row = row.unwrap_or_else(|| panic!("docs/flash.md has no row of {}", key.name));
+        assert!(row.contains(&format!("`{}`", key.figure)), "docs/flash.md, {}: {}", key.name, key.figure);
+    }
+}
+
+#[test]
+fn the_settings_file_has_a_section_for_flash() {
+    let text = "[flash]\npath = \"/x:10g\"\nmemory = 64\nadmit = [\"read\", \"reject-first=9\"]\n\n\
+                [flash.tuning]\nfill = 70\ngenerations = false\nzone = \"4m\"\n";
+    let mut found = Settings::default();
+    assert_eq!(file::apply(text, &mut found), Ok(()));
+    let mut wanted = settings("--flash /x:10g --flash-memory 64 --flash-admit read,reject-first=9").unwrap();
+    (wanted.flash.fill_percent, wanted.flash.generations) = (70, false);
+    wanted.flash.zone_bytes = Some(4 << 20);
+    assert_eq!(found, wanted);
+    let mut dotted = Settings::default();
+    assert_eq!(file::apply("flash.tuning.depth = 8\nflash.path = \"/x\"\n", &mut dotted), Ok(()));
+    assert_eq!((dotted.flash.depth, dotted.flash.devices), (8, vec![on("/x", None)]));
 }
 
 #[test]
@@ -188,9 +243,11 @@ fn extended_options_are_flags_or_change_nothing() {
             option("slab-min-size", Some("96")),
         ];
     });
-    sets("-o ext_path=/tmp/x:1G", |s| {
-        (s.flash.path, s.flash.size_bytes) = (Some("/tmp/x".into()), Some(1 << 30))
+    sets("-o ext_path=/tmp/x:1G,modern,ext_path=/tmp/y", |s| {
+        s.flash.devices = vec![on("/tmp/x", Some(1 << 30)), on("/tmp/y", None)];
+        s.without_effect = vec![WithoutEffect { name: "modern".to_owned(), value: None }];
     });
+    sets("-o ext_path=/tmp/x:1G", |s| s.flash.devices = vec![on("/tmp/x", Some(1 << 30))]);
     refuses("-o slab_automov", "there is no option 'slab_automov'; the nearest is 'slab_automove'");
     refuses("-o idle_timeout", "idle_timeout needs a value");
     refuses("-o hashpower=5", "hashpower: expected a whole number from 12 to 32");
@@ -226,9 +283,8 @@ fn every_bad_value_is_one_line_that_says_what_to_do() {
     refuses("--disable-cas=no", "expected true or false");
     refuses("--flash /x:12q", "bad value '/x:12q' for --flash: expected a size from 1m to 1024t");
     refuses("--flash-recover journal", "give --flash PATH:SIZE, or leave");
-    refuses("--flash /x --flash-save yes", "expected on or off");
+    refuses("--flash /x -M --flash-admit read", "with -M an item leaves memory only if flash takes it");
     refuses("--flash /x --flash-admit warm", "expected all, or read and reject-first=SECONDS");
-    refuses("--flash /x --flash-depth 0", "expected a whole number from 1 to 4096");
     refuses("-S", "SASL is not served");
     refuses("-Z", "TLS is not served");
     refuses("-e /tmp/x", "items are not kept over a restart");
@@ -366,6 +422,26 @@ fn a_mistake_in_the_file_is_named_with_its_line() {
     says("[network]\nport = 1\n", "line 1: there is no setting 'network'");
     says("port = 1\nport = 2\n", "line 2: this is not TOML: duplicate key");
     says("port 1\n", "line 1: this is not TOML");
+    says("flash-zone = \"4m\"\n", "line 1: 'flash-zone' is no setting any more: write zone = VALUE below");
+    says("flash = \"/x\"\n\n[flash.tuning]\nzone = 1\n", "line 3: this is not TOML");
+    says(
+        "[flash]\npath = \"/x\"\nmemry = 1\n",
+        "line 3: there is no setting 'memry' in [flash]; the nearest is",
+    );
+    says("[flash]\nzone = \"4m\"\n", "line 2: 'zone' is a key of [flash.tuning], not of [flash]");
+    says(
+        "[flash.tuning]\n\nzoen = 1\n",
+        "line 3: there is no key 'zoen' in [flash.tuning]; the nearest is 'zone'",
+    );
+    says(
+        "[flash.tuning]\ndepth = 0\n",
+        "line 2: bad value '0' for depth: expected a whole number from 1 to 4096",
+    );
+    says("[flash.tuning]\nsave = [1]\n", "line 2: save: expected a number or a text in quotes");
+    says(
+        "[flash.tuning]\nzone = \"96x\"\n",
+        "line 2: bad value '96x' for zone: expected a size from 64k to 16g",
+    );
     says("enable-ssl = true\n", "line 1: bad value 'true' for enable-ssl: TLS is not served");
 }
 
@@ -393,7 +469,11 @@ fn the_long_help_has_every_flag_and_fits_a_terminal() {
     for flag in obeyed() {
         assert!(text.contains(&format!("--{}", flag.long)), "{}", flag.long);
     }
-    for line in text.lines().chain(printed(&["larder", "--help"]).lines()) {
+    for key in tuning::KEYS {
+        assert!(text.contains(&format!("\n      {} ", key.name)), "{}", key.name);
+    }
+    let format = printed(&["larder", "format-flash", "--help"]);
+    for line in format.lines().chain(text.lines()).chain(printed(&["larder", "--help"]).lines()) {
         assert!(line.len() <= 100, "{line}");
     }
 }

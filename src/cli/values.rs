@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-use larder_server::settings::{Address, AdminAddress, Admit, Device, OpsPolicy, PinCpus, Port};
+use larder_server::settings::{Address, AdminAddress, Admit, Device, FlashDevice, OpsPolicy, PinCpus, Port};
 
 /// A whole number from `least` to `most`.
 pub(super) fn whole(text: &str, least: u32, most: u32) -> Result<u32, String> {
@@ -61,16 +61,21 @@ pub(super) fn device(text: &str) -> Result<Device, String> {
     number.map(Device::Cuda).ok_or_else(|| "expected cpu, cuda or cuda:N".to_owned())
 }
 
+/// The devices of flash, with commas between.
+pub(super) fn flash_devices(text: &str) -> Result<Vec<FlashDevice>, String> {
+    text.split(',').map(str::trim).map(flash_device).collect()
+}
+
 /// `PATH` or `PATH:SIZE`. The part after the last colon is a size if it looks like one; otherwise it belongs to the
 /// path.
-pub(super) fn path_and_size(text: &str) -> Result<(PathBuf, Option<u64>), String> {
+fn flash_device(text: &str) -> Result<FlashDevice, String> {
     if let Some((before, behind)) = text.rsplit_once(':')
         && behind.starts_with(|first: char| first.is_ascii_digit())
     {
         let size_bytes = bytes(behind, 1 << 20, 1 << 20, 1 << 50)?;
-        return Ok((path(before)?, Some(size_bytes)));
+        return Ok(FlashDevice::Path { path: path(before)?, size_bytes: Some(size_bytes) });
     }
-    Ok((path(text)?, None))
+    Ok(FlashDevice::Path { path: path(text)?, size_bytes: None })
 }
 
 /// The evicted items to write to flash: `all`, or conditions separated by commas.
@@ -217,12 +222,13 @@ mod tests {
 
     #[test]
     fn a_path_keeps_its_colons_unless_a_size_is_behind_the_last() {
-        let read = |text| path_and_size(text).map(|(path, size)| (path.display().to_string(), size));
-        assert_eq!(read("/dev/sdb"), Ok(("/dev/sdb".to_owned(), None)));
-        assert_eq!(read("/a:b/c"), Ok(("/a:b/c".to_owned(), None)));
-        assert_eq!(read("/a:b/c:10g"), Ok(("/a:b/c".to_owned(), Some(10 << 30))));
-        assert_eq!(read("x:64"), Ok(("x".to_owned(), Some(64 << 20))));
-        for bad in ["", ":10g", "/x:0", "/x:10q", "/x:1k"] {
+        let read = |text: &str| flash_devices(text);
+        let one = |path: &str, size_bytes| FlashDevice::Path { path: path.into(), size_bytes };
+        assert_eq!(read("/dev/sdb"), Ok(vec![one("/dev/sdb", None)]));
+        assert_eq!(read("/a:b/c"), Ok(vec![one("/a:b/c", None)]));
+        assert_eq!(read("/a:b/c:10g"), Ok(vec![one("/a:b/c", Some(10 << 30))]));
+        assert_eq!(read("x:64, /dev/sdb"), Ok(vec![one("x", Some(64 << 20)), one("/dev/sdb", None)]));
+        for bad in ["", ":10g", "/x:0", "/x:10q", "/x:1k", "/x,", "/x:1g,:2g"] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

@@ -33,10 +33,20 @@ class FlashCase(Case):
     def setUp(self):
         self.path = os.path.join(self.folder(), "flash")
 
-    def flash_server(self, *flags, memory=MEMORY_MIB, flash=FLASH_MIB, **options):
-        """A server with this test's file."""
+    def flash_server(self, *flags, memory=MEMORY_MIB, flash=FLASH_MIB, tuning=None, **options):
+        """A server with this test's file. `tuning` are keys of the table of that name in the settings file."""
         place = "%s:%dm" % (self.path, flash)
+        flags += self.tuning_flags(tuning or {})
         return self.server("-m", str(memory), "--flash", place, "--admin", "off", *flags, **options)
+
+    def tuning_flags(self, tuning):
+        """The flags that name a settings file with these keys."""
+        if not tuning:
+            return ()
+        path = os.path.join(self.folder(), "settings.toml")
+        with open(path, "w") as file:
+            file.write("[flash.tuning]\n" + "".join('%s = "%s"\n' % row for row in sorted(tuning.items())))
+        return "--config", path
 
     def push_out(self, connection, name=b"filler", mebibytes=4 * MEMORY_MIB, exptime=0):
         """Stores so much else that memory holds nothing of what was there before, no faster than flash takes it.

@@ -102,6 +102,32 @@ class Levels(FlashCase):
         self.client.send(b"delete quiet noreply\r\nget quiet\r\n")
         self.assertEqual(self.client.line(), b"END")
 
+    def test_an_item_that_leaves_while_a_large_value_arrives_is_found(self):
+        """The item is in memory when the value is announced, and on flash when its last byte comes."""
+        new = noise(2, 40_000)
+        for case, (command, old_size, outcome) in enumerate((
+                (b"append", 10, b"STORED"), (b"add", 10, b"NOT_STORED"), (b"append", 3_000_000, b"STORED"))):
+            old = noise(1, old_size)
+            for attempt in range(5):
+                key = b"k%d-%d" % (case, attempt)
+                self.assertEqual(self.client.set(key, old), b"STORED")
+                other = self.connection(self.running)
+                other.send(b"%b %b 0 0 %d\r\n" % (command, key, len(new)) + new[:-1])
+                self.push_out(self.client, b"again%d-" % attempt, mebibytes=64)
+                # Only flash has the item now, unless it was shed.
+                before = self.number(self.client, b"get_extstore")
+                is_there = bool(self.values(self.client, [key]))
+                if is_there and self.number(self.client, b"get_extstore") > before:
+                    break
+            else:
+                self.fail("the item was never on flash alone")
+            if old_size > len(new):
+                # The look at a value of several parts has brought it back.
+                self.push_out(self.client, b"last-", mebibytes=64)
+            other.send(new[-1:] + b"\r\n")
+            self.assertEqual(other.line(), outcome, (command, old_size))
+            self.same(self.values(self.client, [key]), [(key, 0, old + new if outcome == b"STORED" else old)])
+
     def test_what_is_overwritten_or_deleted_does_not_come_back(self):
         keys = [b"k%d" % number for number in range(400)]
         for key in keys:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shlex
 import signal
 import subprocess
 import threading
@@ -10,7 +11,7 @@ import unittest
 
 import support
 from flash_support import FLASH_MIB, MEBIBYTE, FlashCase, noise
-from process_support import larder_only, run_to_end
+from process_support import larder_only, run_to_end, server_command
 
 CRASHES = int(os.environ.get("LARDER_CRASHES", "50"))
 
@@ -61,13 +62,13 @@ class Restart(FlashCase):
         self.assertGreater(int(client.line().split()[-1]), int(cas))
 
     def test_without_saving_only_flash_is_kept(self):
-        server = self.flash_server("--flash-save", "off")
+        server = self.flash_server(tuning={"save": "off"})
         client = self.connection(server)
         self.cold(client, {b"cold": b"c", b"replaced": b"old"})
         client.set(b"hot", b"h")
         client.set(b"replaced", b"new")
         self.assertEqual(server.stop(), 0)
-        client = self.connection(self.flash_server("--flash-save", "off"))
+        client = self.connection(self.flash_server(tuning={"save": "off"}))
         self.assertEqual((client.get(b"cold"), client.get(b"hot")), (b"c", None))
         self.assertIsNone(client.get(b"replaced"))
 
@@ -183,11 +184,10 @@ class Crashes(FlashCase):
 
     def crash(self, mode, crashes):
         logs = [Log(b"w%d" % number, 1000, number) for number in range(3)]
-        flags = ("--flash-recover", mode, "--flash-segment", "1m")
         total_hits = 0
         chance = random.Random(mode)
         for round_number in range(crashes):
-            server = self.flash_server(*flags, memory=8, flash=128)
+            server = self.flash_server("--flash-recover", mode, memory=8, flash=128, tuning={"segment": "1m"})
             with server.connect(timeout=30) as connection:
                 total_hits += sum(self.check(connection, log, round_number) for log in logs)
             stop = threading.Event()
@@ -259,9 +259,34 @@ class Trouble(FlashCase):
         try:
             server = self.flash_server()
         except support.DidNotStart as error:
-            self.assertIn("--flash-format", str(error))
-            server = self.flash_server("--flash-format")
+            self.assertIn("larder format-flash", str(error))
+            self.assertEqual(self.format(), 0)
+            server = self.flash_server()
         self.all_right(self.connection(server), values)
+
+    def format(self, *flags):
+        """Erases this test's file by the command for that; returns its status."""
+        words = [support.Server._executable(shlex.split(server_command())[0])]
+        place = "%s:%dm" % (self.path, FLASH_MIB)
+        done = subprocess.run(words + ["format-flash", "--flash", place, *flags], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(len((done.stdout + done.stderr).strip().splitlines()), 1, done)
+        return done.returncode
+
+    def test_a_file_is_formatted_by_a_command(self):
+        with open(self.path, "wb") as file:
+            file.write(b"somebody's diary " * 500_000)
+            file.truncate(FLASH_MIB * MEBIBYTE)
+        flags = self.tuning_flags({"zone": "4m"})
+        self.assertEqual(self.format(*flags), 0)
+        server = self.flash_server(*flags)
+        self.connection(server).set(b"k", b"v")
+        # In use, and with zones of another size: neither is formatted or taken.
+        self.assertNotEqual(self.format(*flags), 0)
+        self.assertEqual(server.stop(), 0)
+        with self.assertRaises(support.DidNotStart):
+            self.flash_server(tuning={"zone": "8m"})
+        self.assertEqual(self.connection(self.flash_server(*flags)).get(b"k"), b"v")
 
     def test_a_file_that_is_not_ours(self):
         with open(self.path, "wb") as file:
@@ -271,7 +296,8 @@ class Trouble(FlashCase):
         status, _, errors = run_to_end("-p", str(support.free_port()), "-m", "16", "--admin", "off",
                                        "--flash", self.path)
         self.assertNotEqual(status, 0)
-        self.assertIn("--flash-format", errors)
+        self.assertIn("larder format-flash", errors)
+        self.assertIn(self.path, errors)
         with open(self.path, "rb") as file:
             self.assertEqual(file.read(1000), before)
 

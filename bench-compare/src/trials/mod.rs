@@ -3,6 +3,7 @@
 //! * `service`: what a user waits for, read-through, where misses differ in cost (PAMA, Figs. 5 to 8).
 //! * `burst`: how long the hit ratio suffers after cold items arrived (PAMA, Fig. 9).
 //! * `expiring`: how much of the memory is taken by items that have expired, and what is evicted meanwhile.
+//! * `holds`: what a flash tier finds again of items that were replaced again and again, and what that costs.
 //!
 //! The first two let `larder replay` be the client, which has the workloads and the back end.
 
@@ -10,6 +11,7 @@ mod burst;
 mod client;
 mod expiring;
 mod figures;
+mod holds;
 mod service;
 mod stage;
 
@@ -33,6 +35,8 @@ pub(crate) enum Trial {
     Expiring(expiring::Expiring),
     /// Items that never expire, then items that have expired, then new items.
     Kept(expiring::Kept),
+    /// Items on flash, stored five times over.
+    Holds(holds::Holds),
 }
 
 /// Runs a trial on one server. Returns what was found and the server, which still runs.
@@ -42,13 +46,14 @@ pub(crate) fn run(trial: &Trial, stage: &Stage<'_>) -> Result<(TrialFigures, Pro
         Trial::Burst(burst) => burst::run(burst, stage),
         Trial::Expiring(expiring) => expiring::run(expiring, stage),
         Trial::Kept(kept) => expiring::run_kept(kept, stage),
+        Trial::Holds(holds) => holds::run(holds, stage),
     }
 }
 
-/// All trials: name, description, memory limit in MiB, length of the values in bytes.
+/// All trials: name, description, memory limit in MiB, trial.
 pub(crate) fn catalogue(scale: f64) -> Vec<(&'static str, &'static str, u64, Trial)> {
     let limit = (64.0 * scale) as u64;
-    vec![
+    let mut all = vec![
         (
             "service-etc",
             "read-through with misses of 0.2 ms to 5 s that take real time, ETC's sizes, cache 10 % of the data",
@@ -91,5 +96,9 @@ pub(crate) fn catalogue(scale: f64) -> Vec<(&'static str, &'static str, u64, Tri
             limit,
             Trial::Kept(expiring::Kept::new(scale)),
         ),
-    ]
+    ];
+    // A quarter of the memory of the others: 16 MiB before 256 MiB of flash.
+    let holds = holds::catalogue(scale).into_iter();
+    all.extend(holds.map(|(name, about, trial)| (name, about, (limit / 4).max(8), Trial::Holds(trial))));
+    all
 }

@@ -1,15 +1,20 @@
 //! Which evicted items are worth a write to flash. Pure arithmetic: no clock, no threads, no device.
 //!
-//! Three questions, each off by default, are asked in this order. Was the item ever read? Was it evicted before, lately
-//! (CacheLib's reject-first policy)? Is it within the budget of bytes a day that the device's life allows?
+//! Three questions, each off by default, are asked. Was the item ever read? Was it evicted before, lately (CacheLib's
+//! reject-first policy)? Is it within the budget of bytes a day that the device's life allows? Before the last one, the
+//! item may be refused because flash is behind and items that are worth more need the buffers ([`pace`]).
 //!
 //! The budget is spread evenly over the day. When more is offered than may be written, the items go that save most for
 //! each byte written ([`saved_per_byte`]), and only among equals does chance decide. (CacheLib's dynamic random policy
 //! admits every item with the same probability.)
 
+mod pace;
+
 use crate::random::Random;
 use larder_allocation::{Objective, Subclass, WorthMode, WorthOptions};
+use larder_flash::Room;
 use larder_item::KeyHash;
+use pace::Pace;
 
 /// What admission asks of an item. The default admits everything.
 #[derive(Clone, Debug)]
@@ -59,6 +64,8 @@ pub(crate) enum Admitted {
     NeverRead,
     /// It was not evicted before, lately.
     First,
+    /// The device is behind, and items that save more need its buffers.
+    Outranked,
     /// The budget of bytes is used up for now, or is kept for items that save more.
     OverBudget,
 }
@@ -90,6 +97,7 @@ fn saved_per_byte(offered: &Offered, worth: WorthOptions) -> f32 {
 pub(crate) struct Admission {
     options: AdmissionOptions,
     returns: Option<Returns>,
+    pace: Pace,
     budget: Option<WriteBudget>,
 }
 
@@ -99,14 +107,21 @@ impl Admission {
         Admission {
             returns: (options.reject_first_s > 0)
                 .then(|| Returns::new(options.reject_first_keys, options.reject_first_s)),
+            pace: Pace::new(),
             budget: options.write_bytes_per_day.map(WriteBudget::new),
             options,
         }
     }
 
-    /// Whether an item that is evicted at `now_s` goes to flash, where items are ranked by `worth`. If so, the budget
-    /// counts it as written.
-    pub(crate) fn judge(&mut self, offered: &Offered, worth: WorthOptions, now_s: u32) -> Admitted {
+    /// Whether an item that is evicted at `now_s` goes to flash, where items are ranked by `worth` and `room` is left
+    /// in the buffers. If so, the budget counts it as written.
+    pub(crate) fn judge(
+        &mut self,
+        offered: &Offered,
+        worth: WorthOptions,
+        room: Room,
+        now_s: u32,
+    ) -> Admitted {
         if self.options.only_fetched && !offered.fetched && offered.warmth == 0 {
             return Admitted::NeverRead;
         }
@@ -114,6 +129,9 @@ impl Admission {
             && !returns.was_evicted(offered.hash, now_s)
         {
             return Admitted::First;
+        }
+        if !self.pace.admits(offered, worth, room) {
+            return Admitted::Outranked;
         }
         if let Some(budget) = &mut self.budget
             && !budget.spend(offered, worth, now_s)
@@ -123,11 +141,16 @@ impl Admission {
         Admitted::Yes
     }
 
-    /// Bytes of the table of evicted keys and of the ranking.
+    /// Flash was too far behind to take so many bytes of an item that was admitted.
+    pub(crate) fn note_shed(&mut self, bytes: u64) {
+        self.pace.lose(bytes);
+    }
+
+    /// Bytes of the table of evicted keys and of the rankings.
     pub(crate) fn bytes(&self) -> u64 {
         let returns = self.returns.as_ref().map_or(0, |returns| size_of_val(&returns.sets[..]));
         let ranking = self.budget.as_ref().map_or(0, |budget| size_of_val(&budget.ranking.offered[..]));
-        (returns + ranking) as u64
+        (returns + ranking + self.pace.bytes()) as u64
     }
 }
 
@@ -337,15 +360,17 @@ mod tests {
         Offered { hash, bytes: 100, warmth: 0, fetched: false, subclass: Subclass::UNKNOWN }
     }
 
+    /// Of a device that keeps up.
+    const ROOM: Room = Room { free_bytes: 3 << 20, buffer_bytes: 1 << 20 };
+
     fn judge(admission: &mut Admission, offered: &Offered, now_s: u32) -> Admitted {
-        admission.judge(offered, WorthOptions::default(), now_s)
+        admission.judge(offered, WorthOptions::default(), ROOM, now_s)
     }
 
     #[test]
     fn the_default_admits_everything() {
         let mut admission = Admission::new(AdmissionOptions::default());
         assert!((0..1000).all(|n| judge(&mut admission, &offered(n), 5) == Admitted::Yes));
-        assert_eq!(admission.bytes(), 0);
     }
 
     #[test]
@@ -571,7 +596,7 @@ mod tests {
                     });
                 }
                 let now_s = (round * 60 + nth * 60 / (KEYS / 4)) as u32;
-                if !flash[at] && admission.judge(&items[at], worth, now_s) == Admitted::Yes {
+                if !flash[at] && admission.judge(&items[at], worth, ROOM, now_s) == Admitted::Yes {
                     flash[at] = true;
                     order.push_back(at);
                     flash_bytes += items[at].bytes;

@@ -39,9 +39,9 @@ macro_rules! counters {
             /// Adds one block.
             pub fn add(&mut self, block: &Counters) { $(self.$name = self.$name.wrapping_add(block.$name.get());)* }
 
-            /// Subtracts an earlier sum: what happened since (`stats reset`).
+            /// Subtracts an earlier sum: what happened since (`stats reset`). Nothing happened since a later one.
             pub fn since(&self, earlier: &Totals) -> Totals {
-                Totals { $($name: self.$name.wrapping_sub(earlier.$name),)* }
+                Totals { $($name: self.$name.saturating_sub(earlier.$name),)* }
             }
 
             /// Name, meaning and value of each, in the order of declaration.
@@ -111,7 +111,7 @@ counters! {
     evictions,
     /// Evicted items that were never read.
     evicted_unfetched,
-    /// Evicted items that had been read while their warmth was not zero.
+    /// Evicted items that had been read since they were stored, and whose warmth was not zero.
     evicted_active,
     /// Evicted items that had an expiry time.
     evicted_nonzero,
@@ -136,6 +136,12 @@ counters! {
     demoted,
     /// Evicted items that flash did not take because it was behind.
     demotions_shed,
+    /// How often a thread waited because too many invalidations waited for the flash device.
+    invalidation_waits,
+    /// Evicted items that had been read, and that flash did not take because it was behind.
+    shed_read,
+    /// Evicted items that were never read, and that flash did not take because it was behind.
+    shed_unread,
     /// Evicted items that admission did not find worth a write to flash.
     admission_rejected,
     /// Evicted items that flash held already, so that nothing was written.
@@ -202,6 +208,7 @@ mod tests {
         after.add(&a);
         after.add(&b);
         assert_eq!(after.since(&before).cmd_get, 1);
+        assert_eq!(before.since(&after).cmd_get, 0);
         assert!(after.rows().iter().any(|row| row.0 == "cmd_get" && row.2 == 8));
     }
 }

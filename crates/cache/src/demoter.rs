@@ -77,6 +77,43 @@ impl Levels<'_> {
         }
     }
 
+    /// Whether live items leave memory to make room: not where they may leave only for flash, and flash has failed.
+    pub(crate) fn evicts(&self) -> bool {
+        self.store.evicts()
+            && (self.store.may_lose() || self.demoter.is_some_and(|demoter| demoter.flash.is_on()))
+    }
+
+    /// Whether live items can leave memory now. If they may leave only for flash, and flash does not take them, copies
+    /// of them would only take the columns that are left.
+    pub(crate) fn can_evict(&self) -> bool {
+        self.store.may_lose() || (self.evicts() && !self.waits_for_flash())
+    }
+
+    /// Whether live items may leave memory only for flash, and flash is behind: it may take them soon.
+    pub(crate) fn waits_for_flash(&self) -> bool {
+        !self.store.may_lose() && self.demoter.is_some_and(|demoter| demoter.flash.is_behind())
+    }
+
+    /// Whether room is not made now because a pass waits for the device to take invalidations.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.demoter.is_some_and(|demoter| demoter.flash.is_waited_for())
+    }
+
+    /// Where a live item may leave memory only for flash, as [`Levels::leave`]. Returns false if flash does not take
+    /// it: then it has to stay.
+    pub(crate) fn leave_for_flash(&self, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) -> bool {
+        self.demoter.is_some_and(|demoter| demoter.take_over(self.store, guard, leaving, counters))
+    }
+
+    /// Before a bucket is locked: waits while so many invalidations wait for the device that it should not get more. It
+    /// does not wait for a device that takes nothing.
+    #[inline]
+    pub(crate) fn wait_for_invalidations(&self, counters: &Counters) {
+        if let Some(demoter) = self.demoter {
+            demoter.wait_for_invalidations(counters);
+        }
+    }
+
     /// Flushes both levels.
     pub(crate) fn flush(&self) {
         match self.demoter {
@@ -154,6 +191,15 @@ impl Demoter {
         self.flash.invalidate(hash, key)
     }
 
+    /// See [`Levels::wait_for_invalidations`].
+    #[inline]
+    pub(crate) fn wait_for_invalidations(&self, counters: &Counters) {
+        if self.flash.is_crowded() {
+            counters.invalidation_waits.add(1);
+            self.flash.wait_for_invalidations();
+        }
+    }
+
     /// Flushes both levels. The order of the three steps matters: see `docs/concurrency.md`, "Flush".
     fn flush(&self, store: &ItemStore) {
         let _one_at_a_time = self.flushing.lock().expect("no panic under this lock");
@@ -178,14 +224,13 @@ impl Demoter {
             return SentParts::None;
         }
         let warmth = store.index.warmth_at(hash, at).unwrap_or(0);
-        if !self.is_admitted(store, hash, &item, warmth) {
-            counters.admission_rejected.add(1);
+        if store.may_lose() && !self.is_admitted(store, hash, &item, warmth, counters) {
             return SentParts::Refused(at);
         }
         if self.put_parts(guard, hash, &item) == Put::Stored {
             SentParts::Sent(at)
         } else {
-            counters.demotions_shed.add(1);
+            self.shed(&item, warmth, counters);
             SentParts::Refused(at)
         }
     }
@@ -208,14 +253,16 @@ impl Demoter {
         let item = guard.item(leaving.at);
         let life = store.life(leaving.at, &item);
         meanwhile();
-        if life == Life::Live
-            && self.demote(store, guard, leaving, &item, counters)
+        let is_right = match life {
             // A flush may have come since the item's life was looked at: see `docs/concurrency.md`.
-            && !store.is_flushed(leaving.at)
-        {
-            return;
+            Life::Live => {
+                self.demote(store, guard, leaving, &item, counters) && !store.is_flushed(leaving.at)
+            }
+            Life::Expired | Life::Flushed => is_over_on_flash(life, &item),
+        };
+        if !is_right {
+            self.flash.invalidate(leaving.hash, item.key());
         }
-        self.flash.invalidate(leaving.hash, item.key());
     }
 
     /// Puts a live item on flash if it is worth it. Returns whether flash holds no other version of the key now.
@@ -237,12 +284,11 @@ impl Demoter {
             SentParts::Refused(at) if at == leaving.at => return is_clean,
             SentParts::Sent(at) if at == leaving.at => {}
             _ if item.value_bytes() as usize > self.flash.part_bytes_max() => {
-                counters.demotions_shed.add(1);
+                count_shed(item, leaving.warmth, counters);
                 return is_clean;
             }
             _ => {
-                if !self.is_admitted(store, leaving.hash, item, leaving.warmth) {
-                    counters.admission_rejected.add(1);
+                if !self.is_admitted(store, leaving.hash, item, leaving.warmth, counters) {
                     return is_clean;
                 }
             }
@@ -251,8 +297,35 @@ impl Demoter {
             counters.demoted.add(1);
             return true;
         }
-        counters.demotions_shed.add(1);
+        self.shed(item, leaving.warmth, counters);
         is_clean
+    }
+
+    /// See [`Levels::leave_for_flash`]. Admission is not asked.
+    fn take_over(
+        &self,
+        store: &ItemStore,
+        guard: &Guard<'_>,
+        leaving: &Leaving,
+        counters: &Counters,
+    ) -> bool {
+        let item = guard.item(leaving.at);
+        if self.holds_clean(leaving.hash, &item) {
+            counters.elided.add(1);
+            return true;
+        }
+        let is_whole = item.value_bytes() as usize <= self.flash.part_bytes_max();
+        let may_put = is_whole || leaving.parts == SentParts::Sent(leaving.at);
+        if !may_put || self.put_first(store, guard, leaving.hash, &item) != Put::Stored {
+            counters.demotions_shed.add(1);
+            return false;
+        }
+        counters.demoted.add(1);
+        // As in `leave_after`.
+        if store.is_flushed(leaving.at) {
+            self.flash.invalidate(leaving.hash, item.key());
+        }
+        true
     }
 
     /// Whether the item came from flash unchanged, and flash still has it.
@@ -260,13 +333,37 @@ impl Demoter {
         item.state().has(State::CLEAN) && self.flash.still_holds(hash)
     }
 
-    fn is_admitted(&self, store: &ItemStore, hash: KeyHash, item: &Item<'_>, warmth: u8) -> bool {
-        let bytes = item.key().len() as u64 + u64::from(item.value_bytes());
+    /// Whether an item goes to flash. Counts it if not.
+    fn is_admitted(
+        &self,
+        store: &ItemStore,
+        hash: KeyHash,
+        item: &Item<'_>,
+        warmth: u8,
+        counters: &Counters,
+    ) -> bool {
         let state = item.state();
         let subclass = remembered(state).unwrap_or(store.unknown_penalty());
+        let bytes = bytes_of(item);
         let offered = Offered { hash, bytes, warmth, fetched: state.has(State::FETCHED), subclass };
+        let room = self.flash.room(bytes);
         let mut admission = self.admission.lock().expect("no panic under this lock");
-        admission.judge(&offered, store.worth.get(), store.clock.now_s()) == Admitted::Yes
+        let admitted = admission.judge(&offered, store.worth.get(), room, store.clock.now_s());
+        drop(admission);
+        match admitted {
+            Admitted::Yes => {}
+            Admitted::Outranked => count_shed(item, warmth, counters),
+            Admitted::NeverRead | Admitted::First | Admitted::OverBudget => {
+                counters.admission_rejected.add(1);
+            }
+        }
+        admitted == Admitted::Yes
+    }
+
+    /// Flash had no room for an item that was admitted.
+    fn shed(&self, item: &Item<'_>, warmth: u8, counters: &Counters) {
+        self.admission.lock().expect("no panic under this lock").note_shed(bytes_of(item));
+        count_shed(item, warmth, counters);
     }
 
     /// Puts all parts of an item, without asking admission. The first part goes last: it makes the others findable.
@@ -328,6 +425,29 @@ impl Demoter {
         }
         Put::Stored
     }
+}
+
+/// Whether nothing that flash has of the key of an item that is over can be served any more.
+pub(crate) fn is_over_on_flash(life: Life, item: &Item<'_>) -> bool {
+    match life {
+        Life::Live => false,
+        // What flash has of a clean item is the same version, which has expired as well.
+        Life::Expired => item.state().has(State::CLEAN),
+        // The flush removes what was put before it, and nothing of a key is put while memory has an entry of it.
+        Life::Flushed => true,
+    }
+}
+
+/// Bytes of key and value.
+fn bytes_of(item: &Item<'_>) -> u64 {
+    item.key().len() as u64 + u64::from(item.value_bytes())
+}
+
+/// Counts an item that is lost because the device is behind.
+fn count_shed(item: &Item<'_>, warmth: u8, counters: &Counters) {
+    counters.demotions_shed.add(1);
+    let is_read = warmth > 0 || item.state().has(State::FETCHED);
+    if is_read { &counters.shed_read } else { &counters.shed_unread }.add(1);
 }
 
 /// Reads the bytes of a chain of chunks one after another.

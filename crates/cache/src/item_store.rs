@@ -56,8 +56,8 @@ pub(crate) struct ItemStore {
     pub(crate) worth: WorthSetting,
     /// Number of the subclass that items of unknown penalty are judged by.
     unknown_penalty: AtomicU8,
-    /// Whether items may be evicted to make room.
-    evicts: bool,
+    /// What becomes of live items when room is needed.
+    leaving: LeavesMemory,
     /// One block for each worker, and the last one for the keeper.
     counters: Box<[Counters]>,
     /// The last CAS number given out.
@@ -74,6 +74,27 @@ pub(crate) struct ItemStore {
     columns_ahead: usize,
     /// How many free columns are held ready under the first limit.
     free_columns_wanted: usize,
+}
+
+/// What becomes of live items when room is needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum LeavesMemory {
+    /// They are evicted, whether flash takes them or not.
+    Anyhow,
+    /// They leave if flash takes them (`-M` with flash).
+    ForFlash,
+    /// They stay (`-M`).
+    Never,
+}
+
+impl LeavesMemory {
+    fn of(evicts: bool, has_flash: bool) -> LeavesMemory {
+        match (evicts, has_flash) {
+            (true, _) => LeavesMemory::Anyhow,
+            (false, true) => LeavesMemory::ForFlash,
+            (false, false) => LeavesMemory::Never,
+        }
+    }
 }
 
 /// Whether an item that is found may be served.
@@ -121,6 +142,7 @@ impl ItemStore {
             (columns / ready_share).min(FREE_COLUMNS_MAX).max(options.workers + 3 + RESERVED_COLUMNS);
         let clock = Clock::new();
         let cas_floor = flash.as_ref().map_or(0, |flash| first_cas(flash.cas_floor, &clock));
+        let has_flash = flash.is_some();
         let seed = flash.map(|flash| flash.seed).or(options.seed);
         let store = ItemStore {
             hasher: seed.map_or_else(KeyHasher::random, KeyHasher::with_seed),
@@ -128,7 +150,7 @@ impl ItemStore {
             limits: Limits::new(budget, set_aside, limit_bytes_max),
             worth: WorthSetting::new(options.worth),
             unknown_penalty: AtomicU8::new(Subclass::UNKNOWN.number() as u8),
-            evicts: options.evict,
+            leaving: LeavesMemory::of(options.evict, has_flash),
             counters: (0..=options.workers).map(|_| Counters::default()).collect(),
             cas: CachePadded(AtomicU64::new(cas_floor)),
             flush_floor: CachePadded(AtomicU64::new(0)),
@@ -144,10 +166,16 @@ impl ItemStore {
         Ok(store)
     }
 
-    /// Whether items may be evicted to make room.
+    /// Whether live items leave memory to make room. With flash, [`crate::demoter::Levels::evicts`] knows better.
     #[inline]
     pub(crate) fn evicts(&self) -> bool {
-        self.evicts
+        self.leaving != LeavesMemory::Never
+    }
+
+    /// Whether an item that leaves memory may be lost. If not, it leaves only for flash.
+    #[inline]
+    pub(crate) fn may_lose(&self) -> bool {
+        self.leaving == LeavesMemory::Anyhow
     }
 
     /// The counters of the worker with this number.
@@ -349,7 +377,7 @@ impl ItemStore {
     /// Whether the keeper should reclaim columns, or map another slab, before a writer has to wait for it.
     pub(crate) fn is_short_of_columns(&self) -> bool {
         let (free, available) = (self.memory.free_columns(), self.memory.available_columns());
-        let is_short = self.evicts && available < self.free_columns_target() / 2;
+        let is_short = self.evicts() && available < self.free_columns_target() / 2;
         is_short || (free < self.columns_ahead / 2 && available > free)
     }
 
@@ -432,10 +460,10 @@ impl ItemStore {
         self.evicted_idle_s.0.store(idle_s, Ordering::Relaxed);
         counters.evictions.add(1);
         counters.evicted_idle_s.add(idle_s.into());
+        // An overwrite makes an entry warmer as well, but nobody has read the new item.
         if !item.state().has(State::FETCHED) {
             counters.evicted_unfetched.add(1);
-        }
-        if warmth > 0 {
+        } else if warmth > 0 {
             counters.evicted_active.add(1);
         }
         if item.expiry() != Expiry::NEVER {

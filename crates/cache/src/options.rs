@@ -11,7 +11,8 @@ pub struct CacheOptions {
     pub limit_bytes: u64,
     /// `-I` in bytes: the largest item, counted as memcached counts it.
     pub item_bytes_max: u64,
-    /// Whether a full cache makes room by evicting (`-M` says no).
+    /// Whether a full cache makes room by evicting (`-M` says no). If not, and there is flash, items leave memory for
+    /// flash, and stay if flash does not take them.
     pub evict: bool,
     /// How many workers will register.
     pub workers: usize,

@@ -1,6 +1,6 @@
 //! A graceful stop with a flash tier: what is live in memory goes to flash, or flash is told what is out of date.
 
-use crate::demoter::Demoter;
+use crate::demoter::{Demoter, is_over_on_flash};
 use crate::item_store::{ItemStore, Life};
 use larder_flash::Put;
 use larder_index::WARMTH_MAX;
@@ -70,8 +70,12 @@ impl Save<'_> {
         if bucket.find_at(at).is_none() {
             return;
         }
-        if self.store.life(at, &item) != Life::Live {
-            flash.invalidate(hash, item.key());
+        let life = self.store.life(at, &item);
+        if life != Life::Live {
+            if !is_over_on_flash(life, &item) {
+                self.wait_for_invalidations();
+                flash.invalidate(hash, item.key());
+            }
             return;
         }
         if self.demoter.holds_clean(hash, &item) {
@@ -88,12 +92,17 @@ impl Save<'_> {
             }
             self.pause(started);
         }
-        // An invalidation that finds no room would drop everything on flash.
-        while self.may_wait && flash.owes_invalidations() {
-            self.pause(started);
-        }
+        self.wait_for_invalidations();
         flash.invalidate(hash, item.key());
         self.saved.lost += 1;
+    }
+
+    /// An invalidation that finds no room costs items of other keys.
+    fn wait_for_invalidations(&mut self) {
+        let started = Instant::now();
+        while self.may_wait && self.demoter.flash().is_crowded() {
+            self.pause(started);
+        }
     }
 
     /// Gives the device time, unless it has taken nothing since `started` for too long.

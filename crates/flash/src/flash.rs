@@ -1,10 +1,10 @@
 //! The flash tier as the cache sees it: it puts the components together, and hands each call to the one that does it.
 
-use crate::device::{Device, PAGE_BYTES};
+use crate::device::{Device, MemberStatus, PAGE_BYTES};
 use crate::error::FlashError;
 use crate::fetcher::{CommitListener, Fetcher, ReadLimits};
 use crate::generation::Generations;
-use crate::item::{Commit, FlashItem, Put, Stamp};
+use crate::item::{Commit, FlashItem, Put, Room, Stamp};
 use crate::meta::{META_ZONES, MetaLog, MetaOptions, Start};
 use crate::options::{FlashOptions, Recover};
 use crate::record::{PartOfValue, Record, part_hash};
@@ -32,6 +32,8 @@ use std::time::{Duration, Instant};
 const PART_WAIT_MAX: Duration = Duration::from_millis(50);
 /// How long it sleeps between two tries.
 const PART_PAUSE: Duration = Duration::from_millis(1);
+/// How long [`Flash::wait_for_invalidations`] sleeps between two tries.
+const TOMBSTONES_PAUSE: Duration = Duration::from_micros(200);
 /// Rounds of writing and reclaiming when the tier is closed, until everything is on the device.
 const CLOSING_ROUNDS_MAX: u32 = 64;
 
@@ -130,8 +132,7 @@ impl Flash {
 
     // Storing and invalidating.
 
-    /// Stores the newest version of an item. It never waits for the device, unless everything on flash is being
-    /// dropped.
+    /// Stores the newest version of an item. It never waits for the device.
     ///
     /// If the item is shed, older versions on flash stay: the caller, who has a newer version, must invalidate the key.
     pub fn put(&self, hash: KeyHash, item: &FlashItem<'_>) -> Put {
@@ -180,14 +181,44 @@ impl Flash {
         self.log.invalidate(hash, key)
     }
 
+    /// Whether the tier works. Once it has failed, it stays off.
+    pub fn is_on(&self) -> bool {
+        self.meta.is_on()
+    }
+
     /// Whether the device is behind: so few buffers are free that the next puts may be shed.
     pub fn is_behind(&self) -> bool {
         self.meta.is_on() && self.log.is_behind()
     }
 
-    /// Whether tombstones wait for room. If too many do, everything on flash is dropped.
+    /// The room in the buffers for items of this length, key and value together.
+    pub fn room(&self, item_bytes: u64) -> Room {
+        self.log.room(item_bytes)
+    }
+
+    /// Whether tombstones wait for room.
     pub fn owes_invalidations(&self) -> bool {
         self.meta.is_on() && self.lookup.index.has_waiting_tombstones()
+    }
+
+    /// Whether so many tombstones wait for room that a thread which holds no lock should wait before it invalidates
+    /// another key: [`Flash::wait_for_invalidations`]. If too many wait, items of other keys are dropped.
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        self.lookup.index.is_crowded() && self.meta.is_on()
+    }
+
+    /// Whether threads wait now for fewer tombstones to wait.
+    pub fn is_waited_for(&self) -> bool {
+        self.is_crowded() && !self.lookup.index.is_stalled()
+    }
+
+    /// Waits until fewer tombstones wait for room, or the device has taken nothing for a second.
+    pub fn wait_for_invalidations(&self) {
+        while self.is_waited_for() {
+            std::thread::sleep(TOMBSTONES_PAUSE);
+            self.log.drain_waiting();
+        }
     }
 
     /// Nothing is found or stored from now on, until [`Flash::end_flush`].
@@ -382,12 +413,18 @@ impl Flash {
             zones_high: space.high,
             zones_per_s: space.zones_per_s,
             device: self.device.counters(),
+            devices_failed: self.device.members().iter().filter(|device| device.has_failed).count() as u64,
             memory,
             memory_cap: self.options.memory_bytes,
             is_on: self.meta.is_on(),
             is_recovering: self.status.is_recovering(),
             ..counted
         }
+    }
+
+    /// The devices that the tier is spread over; none if it has one alone.
+    pub fn devices(&self) -> Vec<MemberStatus> {
+        self.device.members()
     }
 
     /// One line for each zone, in their order. For a person, not for each request.

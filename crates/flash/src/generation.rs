@@ -413,22 +413,24 @@ impl Generations {
         }
     }
 
-    /// Whether some generation may hold the hash. The answer is yes if some generation has no filter.
-    pub(crate) fn may_hold(&self, hash: u64) -> bool {
+    /// Whether some generation may hold the hash. The answer is yes if some generation has no filter, and no if all
+    /// are below `floor`.
+    pub(crate) fn may_hold(&self, hash: u64, floor: u64) -> bool {
         let list = self.list.load();
-        list.has_unfiltered() || list.filters_may_hold(hash)
+        list.newest_first.first().is_some_and(|newest| newest.number >= floor)
+            && (list.has_unfiltered() || list.filters_may_hold(hash))
     }
 
-    /// Begins to look for a hash.
+    /// Begins to look for a hash. Generations below `floor` do not count.
     #[inline]
-    pub(crate) fn search(&self, hash: u64) -> Search {
+    pub(crate) fn search(&self, hash: u64, floor: u64) -> Search {
         let list = self.list.load();
         let says = list.filters_say(hash);
         let unfiltered = list.unfiltered;
         // Most lookups end here, where no filter says yes and all have one: then the list is not kept.
         let list = (says | unfiltered != 0).then(|| arc_swap::Guard::into_inner(list));
         let cache = (unfiltered != 0).then(|| self.cache.clone());
-        Search { hash, list, left: says, cache }
+        Search { hash, floor, list, left: says, cache }
     }
 
     /// Shows a generation as the newest.
@@ -604,6 +606,7 @@ pub(crate) enum Next {
 /// A search for one hash, step by step. It owns the list that it looks through, so it may wait for reads in between.
 pub(crate) struct Search {
     hash: u64,
+    floor: u64,
     list: Option<Arc<List>>,
     /// Bit `n`: generation `n` is still to be read.
     left: u32,
@@ -618,6 +621,11 @@ impl Search {
         while self.left != 0 {
             let generation = self.left.trailing_zeros();
             self.left &= self.left - 1;
+            if list.newest_first[generation as usize].number < self.floor {
+                // So are all that come after it.
+                self.left = 0;
+                return Next::Nowhere;
+            }
             if let Some(found) = list.newest_first[generation as usize].pages_of(self.hash) {
                 return Next::Data(found);
             }

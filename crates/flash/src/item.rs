@@ -50,6 +50,15 @@ pub enum Put {
     Shed,
 }
 
+/// Memory for items that were put and are not on the device yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// Bytes that fit now.
+    pub free_bytes: u64,
+    /// Bytes of one buffer. The device gives back one at a time.
+    pub buffer_bytes: u64,
+}
+
 /// The state of a hash at one moment. Two equal stamps say that no put, invalidation or flush touched the hash in
 /// between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -26,11 +26,12 @@
 //! nothing is committed any more, and the tier must make sure that no segment survives.
 //!
 //! * `frame.rs` is the format. `scan.rs` reads a zone. `open.rs` decides what is kept. `zone.rs` writes and erases.
-//! * `journal.rs` has the journal records, and its own lock.
+//! * `journal.rs` has the journal records, and its own lock. `ranges.rs` has the floors of ranges of hashes.
 
 mod frame;
 mod journal;
 mod open;
+mod ranges;
 mod scan;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -38,12 +39,13 @@ mod zone;
 
 pub(crate) use frame::{JournalRecord, META_ZONES, Superblock, UNPLACED, ZoneBounds};
 pub(crate) use open::{MetaOptions, Start};
+pub(crate) use ranges::RangeFloors;
 
 use crate::device::{Device, DeviceError, PAGE_BYTES, ZoneId};
 use crate::error::FlashError;
 use crate::options::Recover;
 use frame::{Body, Frame, LogState};
-use journal::{Batch, Journal};
+use journal::{Batch, Journal, Snapshot};
 use open::{Found, RESERVE};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -95,11 +97,15 @@ pub(crate) struct MetaLog {
     /// Locked while the device writes.
     writer: Mutex<Writer>,
     journal: Journal,
+    ranges: Arc<RangeFloors>,
     next_sequence: AtomicU64,
     /// Sequences below this one may be handed out.
     ceiling: AtomicU64,
     broken: AtomicBool,
     zone_pages: u64,
+    /// Whether a restart after a crash keeps anything, so that the bounds of zones have to be written down at once. In
+    /// mode `clean` they are written when the log is closed.
+    outlasts_crashes: bool,
 }
 
 /// The end of the log, and what the next state will say.
@@ -117,6 +123,16 @@ struct Writer {
     unwritten: BTreeSet<u32>,
 }
 
+/// What a state covers.
+struct Covered {
+    /// The oldest segment with a journal record in force.
+    oldest_segment: u64,
+    /// Number of the last journal record.
+    upto: u64,
+    /// The highest floor of a range of hashes.
+    highest_floor: u64,
+}
+
 impl MetaLog {
     /// Opens the log of a device, or formats a blank device. Afterwards the device counts as not cleanly closed, and
     /// that is durable.
@@ -132,13 +148,19 @@ impl MetaLog {
         superblock.clean = false;
         superblock.journaled = options.recover == Recover::Journal;
         let mut zones = vec![ZoneBounds::default(); superblock.zones as usize];
+        let ranges = RangeFloors::new(device.geometry().zone_bytes);
         for (zone, bounds) in known {
-            if let Some(zone) = zones.get_mut(zone as usize) {
+            if !ranges.restore(zone, bounds)
+                && let Some(zone) = zones.get_mut(zone as usize)
+            {
                 *zone = bounds;
+                if zone.void < superblock.flush_floor {
+                    zone.void = 0;
+                }
             }
         }
-        // Without a journal the released zones are not written down. After a crash a segment that was durable when
-        // the device was closed may then be missing for a good reason.
+        // Without a journal nothing is durable before the end. After a crash a segment that was durable when the
+        // device was closed may be missing for a good reason.
         let mut kept = zones.clone();
         if !superblock.journaled {
             kept.iter_mut().for_each(|bounds| bounds.top = 0);
@@ -155,10 +177,12 @@ impl MetaLog {
                 unwritten: BTreeSet::new(),
             }),
             journal: Journal::restored(&journal),
+            ranges: Arc::new(ranges),
             next_sequence: AtomicU64::new(next_sequence),
             ceiling: AtomicU64::new(superblock.next_sequence),
             broken: AtomicBool::new(false),
             zone_pages,
+            outlasts_crashes: options.recover != Recover::Clean,
             device,
         };
         let begun = log.begin_in_other_zone(&mut log.writer());
@@ -212,6 +236,12 @@ impl MetaLog {
         self.broken.load(Ordering::Acquire)
     }
 
+    /// The floors of ranges of hashes. A floor that is raised is durable soon with a journal, and without one when the
+    /// log is closed.
+    pub(crate) fn ranges(&self) -> &Arc<RangeFloors> {
+        &self.ranges
+    }
+
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
         size_of::<MetaLog>() as u64 + self.journal.heap_bytes()
@@ -245,7 +275,8 @@ impl MetaLog {
         let left =
             self.ceiling.load(Ordering::Relaxed).saturating_sub(self.next_sequence.load(Ordering::Relaxed));
         let mut round = Round::Idle;
-        let state_is_due = self.journal.take_state_is_due();
+        let ranges_are_due = writer.superblock.journaled && !self.ranges.are_durable();
+        let state_is_due = self.journal.take_state_is_due() || ranges_are_due;
         if left < RESERVE / 2 || state_is_due {
             if left < RESERVE / 2 {
                 let ceiling = writer.superblock.next_sequence.saturating_add(RESERVE);
@@ -274,11 +305,12 @@ impl MetaLog {
         self.write_state(&mut writer)
     }
 
-    /// Releases zones: for each, the segments below a sequence do not exist any more. After a crash either all of
-    /// them are released or none.
+    /// Releases zones: for each, the segments below a sequence, which are all that it has, do not exist any more, nor
+    /// do those that [`MetaLog::narrow`] was told of. After a crash either all of them are released or none.
     ///
-    /// With a journal the release is durable when this returns, and so is every erasure before it. From then on a
-    /// tombstone that hid something in these zones is not needed any more.
+    /// Unless the mode is `clean`, the release is durable when this returns, and so is every erasure before it. From
+    /// then on a tombstone that hid something in these zones is not needed any more. And nothing of the zones is found
+    /// after they were written again, if the device does not erase and loses a part of what is written.
     ///
     /// # Errors
     /// The log is broken; or the journal records leave no space for the frame ([`DeviceError::Full`]). After a crash
@@ -287,16 +319,45 @@ impl MetaLog {
         let mut writer = self.writer();
         for (zone, floor) in zones {
             if let Some(known) = writer.zones.get_mut(zone.0 as usize) {
-                let top = if known.top < *floor { 0 } else { known.top };
-                *known = ZoneBounds { floor: known.floor.max(*floor), top };
+                let floor = if known.void == 0 { *floor } else { known.void.saturating_add(1).max(*floor) };
+                raise_floor(known, floor);
+                known.void = 0;
                 writer.unwritten.insert(zone.0);
             }
         }
-        if !writer.superblock.journaled {
+        self.append_zones(&mut writer)
+    }
+
+    /// Narrows the bounds of zones: for each, segments below the first sequence do not exist any more, nor do those
+    /// from the second one on, if it is not 0. Nothing is written to these zones before they are released. A floor above
+    /// all sequences so far is a release.
+    ///
+    /// # Errors
+    /// As [`MetaLog::release`]. The next release, or the next state, tells the device all the same.
+    pub(crate) fn narrow(&self, zones: &[(ZoneId, u64, u64)]) -> Result<(), DeviceError> {
+        let mut writer = self.writer();
+        for (zone, floor, void) in zones {
+            if let Some(known) = writer.zones.get_mut(zone.0 as usize) {
+                raise_floor(known, *floor);
+                if known.void < *floor {
+                    known.void = 0;
+                }
+                if *void != 0 && (known.void == 0 || *void < known.void) {
+                    known.void = *void;
+                }
+                writer.unwritten.insert(zone.0);
+            }
+        }
+        self.append_zones(&mut writer)
+    }
+
+    /// Appends the bounds that the device does not know.
+    fn append_zones(&self, writer: &mut Writer) -> Result<(), DeviceError> {
+        if !self.outlasts_crashes {
             return Ok(());
         }
         let news = writer.unwritten.iter().map(|zone| (*zone, writer.zones[*zone as usize])).collect();
-        self.append(&mut writer, Body::Zones(news))?;
+        self.append(writer, Body::Zones(news))?;
         writer.unwritten.clear();
         Ok(())
     }
@@ -372,35 +433,47 @@ impl MetaLog {
     /// Whether a frame of so many pages fits into the zone of the writer, or a state into the other zone. `in_force`
     /// are the bytes of the journal records in force.
     fn fits(&self, writer: &Writer, pages: u64, in_force: usize) -> bool {
-        let zones = writer.zones.iter().filter(|bounds| **bounds != ZoneBounds::default()).count();
+        let zones: usize = writer.zones.iter().map(ZoneBounds::entries).sum();
+        let zones = zones + self.ranges.count();
         let state = frame::pages_for(frame::state_bytes(zones, in_force)) as u64;
         writer.pages + pages <= self.zone_pages || state <= self.zone_pages
     }
 
-    /// The state now, the oldest segment with a record in force, and the number of the last record in the state.
-    fn state(&self, writer: &Writer) -> (LogState, u64, u64) {
+    /// The state now, and what it covers.
+    fn state(&self, writer: &Writer) -> (LogState, Covered) {
         let journal = self.journal.snapshot();
         let flush_floor = writer.superblock.flush_floor;
         let zones = writer.zones.iter().enumerate();
         // Of the other zones the flush floor says all there is to say.
-        let zones = zones.filter(|(_, bounds)| bounds.floor > flush_floor || bounds.top >= flush_floor);
+        let counts = |bounds: &ZoneBounds| {
+            bounds.floor > flush_floor || bounds.top >= flush_floor || bounds.void >= flush_floor.max(1)
+        };
+        let zones = zones.filter(|(_, bounds)| counts(bounds));
+        let (ranges, highest_floor) = self.ranges.bounds(flush_floor);
         let state = LogState {
             superblock: writer.superblock.clone(),
-            zones: zones.map(|(zone, bounds)| (zone as u32, *bounds)).collect(),
+            zones: zones.map(|(zone, bounds)| (zone as u32, *bounds)).chain(ranges).collect(),
             journal: journal.in_force,
         };
-        (state, journal.oldest_segment, journal.upto)
+        let Snapshot { oldest_segment, upto, .. } = journal;
+        (state, Covered { oldest_segment, upto, highest_floor })
     }
 
     /// Appends a state.
     fn write_state(&self, writer: &mut Writer) -> Result<(), DeviceError> {
-        let (state, _, upto) = self.state(writer);
+        let (state, covered) = self.state(writer);
         self.append(writer, Body::State(state))?;
-        self.journal.commit_with_state(upto);
+        self.note_durable(&covered);
         if !writer.superblock.clean {
             self.ceiling.fetch_max(writer.superblock.next_sequence, Ordering::AcqRel);
         }
         Ok(())
+    }
+
+    /// A state is on the device.
+    fn note_durable(&self, covered: &Covered) {
+        self.journal.commit_with_state(covered.upto);
+        self.ranges.note_durable(covered.highest_floor);
     }
 
     /// Appends a frame to the zone of the writer and makes it durable. If that is not possible, its contents become
@@ -435,10 +508,10 @@ impl MetaLog {
 
     /// Begins a new round in the other zone, and erases this one.
     fn begin_in_other_zone(&self, writer: &mut Writer) -> Result<(), DeviceError> {
-        let (state, oldest_segment, upto) = self.state(writer);
+        let (state, covered) = self.state(writer);
         let old = writer.zone;
-        self.begin_round(writer, ZoneId(1 - old.0), state, oldest_segment)?;
-        self.journal.commit_with_state(upto);
+        self.begin_round(writer, ZoneId(1 - old.0), state, covered.oldest_segment)?;
+        self.note_durable(&covered);
         if let Err(error) = erase(&*self.device, old) {
             tracing::warn!("flash: meta zone {}: {error}", old.0);
         }
@@ -486,4 +559,11 @@ impl MetaLog {
         self.broken.store(true, Ordering::Release);
         Err(error)
     }
+}
+
+fn raise_floor(bounds: &mut ZoneBounds, floor: u64) {
+    if bounds.top < floor {
+        bounds.top = 0;
+    }
+    bounds.floor = bounds.floor.max(floor);
 }

@@ -15,8 +15,11 @@
 //! So a record in a log segment that was sealed after an extents segment was opened may be older or newer than its
 //! extents. If such a record supersedes an extent, the extent is dropped: a miss is always allowed.
 //!
+//! Two segments of one kind and sequence are copies: the writing of one of them failed, perhaps after its last page.
+//! The one that is known to be durable counts, or else the first that is whole.
+//!
 //! A segment does not exist if its foot is not valid, because then it was not written to its end. Nor does a segment
-//! below the flush floor, one below the floor of its zone, and one of another device or of an earlier format.
+//! below the flush floor, one outside the bounds of its zone, and one of another device or of an earlier format.
 //!
 //! A segment that was durable (see [`crate::meta::ZoneBounds`]) and has no valid foot is **lost**: the device is
 //! damaged. The lost segment may have had tombstones that hide versions in older segments, so everything older is
@@ -85,8 +88,9 @@ impl Bounds {
 
     /// Whether a segment with this head in this zone counts.
     fn admits(&self, head: &Head, zone: ZoneId) -> bool {
-        let floor = self.of_zone(zone).floor.max(self.flush_floor);
-        head.device_uuid == self.uuid && head.sequence >= floor && head.sequence < self.next_sequence
+        head.device_uuid == self.uuid
+            && (self.flush_floor..self.next_sequence).contains(&head.sequence)
+            && self.of_zone(zone).admits(head.sequence)
     }
 
     fn of_zone(&self, zone: ZoneId) -> ZoneBounds {
@@ -121,6 +125,8 @@ pub(crate) struct Recovery {
     damaged_kind: [Option<u64>; 4],
     /// For each hash with a superseded extent: the sequence below which its extents are superseded.
     superseded: HashMap<u64, u64>,
+    /// Kind and sequence of the segment that was taken in last.
+    taken: Option<(Kind, u64)>,
 }
 
 impl Recovery {
@@ -134,7 +140,10 @@ impl Recovery {
         if bounds.flush_floor < bounds.next_sequence {
             found = find_heads(&*device, &bounds)?;
         }
-        found.sort_unstable_by_key(|of| (rank(of.head.kind), std::cmp::Reverse(of.head.sequence)));
+        found.sort_unstable_by_key(|of| {
+            let is_durable = of.head.sequence <= bounds.of_zone(of.zone).top;
+            (rank(of.head.kind), std::cmp::Reverse(of.head.sequence), !is_durable)
+        });
         // Of which kind they were is not known.
         let damaged = bounds.missing(&found).into_iter().max();
         if let Some(sequence) = damaged {
@@ -143,7 +152,8 @@ impl Recovery {
             );
         }
         let left = found.into();
-        Ok(Recovery { device, left, bounds, damaged, damaged_kind: [None; 4], superseded: HashMap::new() })
+        let (damaged_kind, superseded) = ([None; 4], HashMap::new());
+        Ok(Recovery { device, left, bounds, damaged, damaged_kind, superseded, taken: None })
     }
 
     /// Segments that were found and are not taken in yet, the next one first.
@@ -158,10 +168,14 @@ impl Recovery {
     pub(crate) fn step(&mut self, sink: &mut dyn Sink) -> Result<Progress, DeviceError> {
         let Some(found) = self.left.pop_front() else { return Ok(Progress::Done) };
         let FoundSegment { head, zone, first_page, end_page } = found;
-        let facts =
-            if self.is_cut_off(&head) { Ok(None) } else { self.foot(zone, &head, (first_page, end_page)) };
-        match facts? {
+        let is_copy = self.taken == Some((head.kind, head.sequence));
+        let facts = match is_copy || self.is_cut_off(&head) {
+            true => None,
+            false => self.foot(zone, &head, (first_page, end_page))?,
+        };
+        match facts {
             Some(facts) => {
+                self.taken = Some((head.kind, head.sequence));
                 let (facts, dead) = self.split_extents(facts);
                 if !sink.add_segment(facts, dead) {
                     self.cut_off(&head);

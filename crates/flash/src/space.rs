@@ -291,6 +291,12 @@ impl FreeZones {
         self.len += self.channels[channel].insert((resets, zone)) as u32;
     }
 
+    /// Takes out a zone that was added with so many erasures, if it is there.
+    pub fn remove(&mut self, zone: ZoneId, resets: u64) {
+        let channel = zone.0 as usize % self.channels.len();
+        self.len -= self.channels[channel].remove(&(resets, zone)) as u32;
+    }
+
     /// Takes the zone to write next.
     pub fn take(&mut self, load: &ChannelLoad) -> Option<ZoneId> {
         // Among equal loads wear decides, then the number, so that the result is always the same.

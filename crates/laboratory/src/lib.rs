@@ -3,6 +3,7 @@
 //!
 //! * [`MemoryDevice`]: zones in memory, for tests that need any device.
 //! * [`FaultyDevice`]: a wrapper that fails, tears or delays chosen operations.
+//! * [`SlowDevice`]: a wrapper that takes so many bytes a second.
 //! * [`CutDevice`]: zones in memory that lose or tear unsynced writes when the power is cut.
 //! * [`ssd`]: NAND with its rules, wear and timing, in virtual time.
 //! * [`contract`]: the checks that every implementation of [`larder_flash::device::Device`] passes.
@@ -22,6 +23,7 @@ mod cut;
 mod faulty;
 mod memory;
 mod pages;
+mod slow;
 pub mod ssd;
 
 pub use at_once::{AtOnce, reads_at_once};
@@ -29,5 +31,6 @@ pub use cut::{CutDevice, Dice, Flavour};
 pub use faulty::{AppendFault, FaultyDevice, ReadFault};
 pub use memory::MemoryDevice;
 pub use pages::{pages, readable};
+pub use slow::SlowDevice;
 
 use larder_flash::device;

@@ -233,6 +233,7 @@ impl Metrics {
         let Some(flash) = self.cache.flash_tier() else { return Vec::new() };
         let stats = numbers::with_all_misses(flash.stats(), &self.cache.totals());
         let mut families = numbers::families(&stats);
+        families.extend(numbers::families_of_devices(&flash.devices()));
         families.extend([
             Family::single(
                 "flash_fetch_duration",

@@ -113,13 +113,13 @@ impl KeeperHandle {
     /// Whether a pass may give a starved writer room. Where nothing may be evicted and too little is dead for a pass,
     /// this reclaims an empty column if there is one.
     pub(crate) fn can_help(&self, levels: Levels<'_>) -> bool {
-        levels.store.evicts() || is_worth_a_pass(levels.store) || self.reclaim(levels, Need::EmptyColumn)
+        levels.evicts() || is_worth_a_pass(levels.store) || self.reclaim(levels, Need::EmptyColumn)
     }
 
     /// Reclaims a column for a writer that found none. Returns whether it did.
     pub(crate) fn help(&self, levels: Levels<'_>) -> bool {
         self.reclaim(levels, Need::FreeColumn)
-            || (!levels.store.evicts() && self.reclaim(levels, Need::EmptyColumn))
+            || (!levels.evicts() && self.reclaim(levels, Need::EmptyColumn))
     }
 
     fn reclaim(&self, levels: Levels<'_>, need: Need) -> bool {

@@ -142,6 +142,11 @@ impl Pass {
             if nth % RECORDS_PER_LOOK == 0 {
                 // While a writer will soon have to wait, there is no pause.
                 slice.yield_if_due(|| store.memory.available_columns() > store.free_columns_low());
+                // Each item that flash does not take may need an invalidation.
+                levels.wait_for_invalidations(counters);
+                if may_evict && !levels.can_evict() {
+                    return Emptied::NoRoom;
+                }
             }
             let settled = match met.kind {
                 MetKind::Chunk => settle.chunk(met),
@@ -236,6 +241,18 @@ impl Settle<'_, '_> {
         let Some(found) = bucket.find_at(met.at) else { return Emptied::Yes };
         let item = guard.item(met.at);
         let mut life = store.life(met.at, &item);
+        let verdict = match verdict {
+            Verdict::Evict if life == Life::Live && !store.may_lose() => {
+                let warmth = found.entry.warmth;
+                let leaving = Leaving { hash: met.hash, at: met.at, warmth, parts };
+                if self.levels.leave_for_flash(guard, &leaving, counters) {
+                    self.forget(bucket, &found, life);
+                    return Emptied::Yes;
+                }
+                Verdict::Keep { warmth }
+            }
+            verdict => verdict,
+        };
         if let Verdict::Keep { warmth } = verdict
             && life == Life::Live
         {
@@ -254,7 +271,7 @@ impl Settle<'_, '_> {
                 // Columns are on their way back and come as soon as every worker has passed a quiescent point. Warm
                 // items are not evicted just because the pass did not wait for that.
                 None if store.memory.returning_columns() > 0 => return Emptied::NoRoom,
-                None if !self.may_evict => return Emptied::Refused,
+                None if !self.may_evict || !store.may_lose() => return Emptied::Refused,
                 None => {}
             }
         }
@@ -281,6 +298,14 @@ impl Settle<'_, '_> {
         let life = store.life(owner, &self.guard.item(owner));
         if !self.may_evict && life == Life::Live {
             return Emptied::Refused;
+        }
+        if life == Life::Live && !store.may_lose() {
+            let leaving = Leaving { hash: met.hash, at: owner, warmth: found.entry.warmth, parts };
+            if !self.levels.leave_for_flash(self.guard, &leaving, self.counters) {
+                return Emptied::Refused;
+            }
+            self.forget(bucket, &found, life);
+            return Emptied::Yes;
         }
         self.remove(bucket, &found, met.hash, parts, life);
         Emptied::Yes
@@ -312,16 +337,15 @@ impl Settle<'_, '_> {
     }
 
     /// Removes an item that is evicted, expired or flushed.
-    fn remove(
-        &self,
-        mut bucket: BucketGuard<'_>,
-        found: &Found,
-        hash: KeyHash,
-        parts: SentParts,
-        life: Life,
-    ) {
-        let (store, at, warmth) = (self.levels.store, found.entry.location, found.entry.warmth);
+    fn remove(&self, bucket: BucketGuard<'_>, found: &Found, hash: KeyHash, parts: SentParts, life: Life) {
+        let (at, warmth) = (found.entry.location, found.entry.warmth);
         self.levels.leave(self.guard, &Leaving { hash, at, warmth, parts }, self.counters);
+        self.forget(bucket, found, life);
+    }
+
+    /// Removes the entry of an item. Flash is right about the key by now.
+    fn forget(&self, mut bucket: BucketGuard<'_>, found: &Found, life: Life) {
+        let (store, at, warmth) = (self.levels.store, found.entry.location, found.entry.warmth);
         bucket.remove(found);
         drop(bucket);
         store.count_removal(&self.guard.item(at), life, warmth, self.counters);

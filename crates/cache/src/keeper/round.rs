@@ -132,7 +132,7 @@ impl Round<'_> {
     /// Reclaims columns until enough are free or on their way back.
     fn fill_free_columns(&mut self) {
         let memory = &self.store.memory;
-        while self.store.evicts()
+        while self.levels.evicts()
             && self.goes_on()
             && memory.available_columns() + memory.returning_columns() < self.store.free_columns_target()
         {
@@ -157,7 +157,7 @@ impl Round<'_> {
             let columns: Vec<_> = memory.slab_columns(slab).map(|(id, _)| id).collect();
             for column in columns {
                 // The policy still knows a column that has to stay, since it did not choose it.
-                self.keeper.lock().drain(self.levels, column, self.store.evicts(), &mut self.slice);
+                self.keeper.lock().drain(self.levels, column, self.levels.evicts(), &mut self.slice);
             }
             if memory.finish_release(slab) {
                 has_released = true;
@@ -167,7 +167,7 @@ impl Round<'_> {
         }
         // Where nothing may be evicted, trying again at once would find the same items in the way.
         let found_none = !has_released && !stuck.is_empty() && !self.goes_on();
-        if !self.store.evicts() && (found_none || stuck.len() > STUCK_SLABS_MAX) {
+        if !self.levels.evicts() && (found_none || stuck.len() > STUCK_SLABS_MAX) {
             self.keeper.lock().slab_rests = ROUNDS_OF_REST;
         }
         // A column that a worker fills, or that is pinned or still read, holds up its slab. The slab's columns are

@@ -307,6 +307,7 @@ impl Worker {
         loop {
             let Some(hit) = self.get(hash, key) else { return Touched::NotFound };
             let at = hit.at;
+            self.wait_to_replace();
             {
                 // Under the writer bit, so that the pass cannot move the item with its old expiry in between.
                 let guard = self.reader.pin();

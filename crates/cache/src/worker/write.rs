@@ -150,9 +150,11 @@ impl Worker {
                 continue;
             }
             // Nothing can be reclaimed. If nothing is on its way back either, all columns are pinned or open.
-            let is_hopeless =
-                memory.returning_columns() == 0 && memory.available_columns() <= RESERVED_COLUMNS;
-            if is_hopeless || started.elapsed() > ROOM_WAIT_MAX {
+            let is_hopeless = memory.returning_columns() == 0
+                && memory.available_columns() <= RESERVED_COLUMNS
+                && !self.cache.levels().waits_for_flash();
+            let is_late = started.elapsed() > ROOM_WAIT_MAX && !self.cache.levels().waits_for_room();
+            if is_hopeless || is_late {
                 return None;
             }
             waits += 1;
@@ -178,6 +180,7 @@ impl Worker {
     ) -> Published {
         let store = &self.cache.store;
         let counters = self.counters();
+        self.wait_to_replace();
         let guard = self.reader.pin();
         let keys = store.key_reader(&guard);
         let mut bucket = store.index.lock(hash);
@@ -250,7 +253,8 @@ impl Worker {
         let store = &self.cache.store;
         while let Err(full) = bucket.insert(new, 0) {
             let counters = self.counters();
-            if !store.evicts() {
+            let levels = self.cache.levels();
+            if !levels.evicts() {
                 return false;
             }
             let (victim, at) = (full.victim, full.victim.entry.location);
@@ -258,7 +262,11 @@ impl Worker {
                 // A value of several parts is not written here, where a client waits and the bucket is locked.
                 let hash = store.hasher.hash(guard.item(at).key());
                 let leaving = Leaving { hash, at, warmth: victim.entry.warmth, parts: SentParts::None };
-                self.cache.levels().leave(guard, &leaving, counters);
+                if store.may_lose() || self.life(at, &guard.item(at)) != Life::Live {
+                    levels.leave(guard, &leaving, counters);
+                } else if !levels.leave_for_flash(guard, &leaving, counters) {
+                    return false;
+                }
             }
             store.count_removal(
                 &guard.item(at),
@@ -296,6 +304,7 @@ impl Worker {
     /// Removes the record at `at` if the key still leads to it.
     pub(super) fn remove_at(&self, hash: KeyHash, at: Location) -> bool {
         let store = &self.cache.store;
+        self.cache.levels().wait_for_invalidations(self.counters());
         let guard = self.reader.pin();
         let mut bucket = store.index.lock(hash);
         let Some(found) = bucket.find_at(at) else { return false };
@@ -314,6 +323,7 @@ impl Worker {
             return true;
         }
         let store = &self.cache.store;
+        self.cache.levels().wait_for_invalidations(self.counters());
         let guard = self.reader.pin();
         let bucket = store.index.lock(hash);
         let at = bucket.find(key, &store.key_reader(&guard)).map(|found| found.entry.location);
@@ -322,6 +332,17 @@ impl Worker {
             self.invalidate(hash, key);
         }
         is_absent
+    }
+
+    /// Before a bucket is locked to replace an item: with a journal that is an invalidation. Without one the new item
+    /// hides what flash has of the key.
+    #[inline]
+    pub(super) fn wait_to_replace(&self) {
+        if let Some(demoter) = &self.cache.demoter
+            && demoter.has_journal()
+        {
+            demoter.wait_for_invalidations(self.counters());
+        }
     }
 
     /// Under the writer bit of the key's bucket: flash has nothing of the key any more.

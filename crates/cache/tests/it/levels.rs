@@ -2,7 +2,8 @@
 
 use larder_cache::*;
 use larder_flash::Recover;
-use larder_laboratory::MemoryDevice;
+use larder_flash::device::Device;
+use larder_laboratory::{FaultyDevice, MemoryDevice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,10 @@ struct Both {
 }
 
 impl Both {
-    fn open(device: MemoryDevice, set: impl FnOnce(&mut FlashLevel, &mut CacheOptions)) -> Both {
+    fn open(
+        device: impl Device + Clone + 'static,
+        set: impl FnOnce(&mut FlashLevel, &mut CacheOptions),
+    ) -> Both {
         let mut options = CacheOptions { limit_bytes: LIMIT_BYTES, workers: 1, ..CacheOptions::default() };
         let mut recover = Recover::Clean;
         // The tier has to know how it recovers before there is a level.
@@ -248,6 +252,184 @@ fn a_change_after_promotion_is_what_is_found_later() {
 }
 
 #[test]
+fn an_overwrite_leaves_no_tombstone_and_hides_what_flash_has() {
+    const COUNT: usize = 500;
+    let mut both = Both::new(|level, options| {
+        options.temperature = TemperatureKind::Off;
+        level.admission.only_fetched = true;
+    });
+    both.fill("item", COUNT);
+    for number in 0..COUNT {
+        let key = key_of("item", number);
+        assert!(both.worker.get(both.hash(&key), &key).is_some_and(|hit| {
+            both.worker.note_fetch(&hit);
+            true
+        }));
+    }
+    both.push_out("first");
+    let on_flash: Vec<usize> =
+        (0..COUNT).filter(|number| both.on_flash(&key_of("item", *number), false).is_some()).collect();
+    assert!(on_flash.len() > COUNT / 2, "{}", on_flash.len());
+    let before = both.flash.stats().tombstones;
+    for round in 0..3 {
+        for &number in &on_flash {
+            both.set(&key_of("item", number), format!("new {round}").as_bytes());
+        }
+    }
+    assert_eq!(both.flash.stats().tombstones, before, "memory hides what flash has");
+    both.push_out("second");
+    for &number in &on_flash {
+        let key = key_of("item", number);
+        assert_eq!(both.in_memory(&key), None);
+        assert!(both.on_flash(&key, false).is_none_or(|value| value == b"new 2"), "item {number} is old");
+    }
+}
+
+#[test]
+fn what_expired_or_was_flushed_on_both_levels_leaves_no_tombstone() {
+    const COUNT: usize = 200;
+    let mut both = Both::new(|_, options| options.temperature = TemperatureKind::Off);
+    let far = Expiry(both.cache.clock().now_s() + 5000);
+    for number in 0..COUNT {
+        both.set_until(&key_of("clean", number), b"old", far);
+        both.set_until(&key_of("dirty", number), b"old", Expiry(far.0 + 5000));
+    }
+    both.push_out_all("first");
+    let mut bring = |name: &str| -> Vec<Vec<u8>> {
+        let keys = (0..COUNT).map(|number| key_of(name, number));
+        keys.filter(|key| both.on_flash(key, true).is_some()).collect()
+    };
+    let (clean, dirty) = (bring("clean"), bring("dirty"));
+    assert!(clean.len() > COUNT / 2 && dirty.len() > COUNT / 2);
+    // A shorter life than that of the version on flash.
+    dirty.iter().for_each(|key| both.set_until(key, b"new", far));
+    let before = both.flash.stats().tombstones;
+    both.cache.clock().shift(6000);
+    both.push_out("second");
+    for key in clean.iter().chain(&dirty) {
+        assert_eq!((both.in_memory(key), both.on_flash(key, false)), (None, None));
+    }
+    let needed = both.flash.stats().tombstones - before;
+    assert!((dirty.len() as u64..dirty.len() as u64 + 50).contains(&needed), "{needed} of {}", dirty.len());
+    both.cache.flush(None);
+    let before = both.flash.stats().tombstones;
+    both.push_out("third");
+    let needed = both.flash.stats().tombstones - before;
+    assert!(needed < 50, "{needed}: the flush has removed what flash had");
+}
+
+#[test]
+fn a_stalled_device_costs_no_other_items_and_serves_nothing_old() {
+    const COUNT: usize = 2500;
+    let device = FaultyDevice::new(Arc::new(MemoryDevice::new(256, 256)));
+    let mut both = Both::open(device.clone(), |level, options| {
+        options.temperature = TemperatureKind::Off;
+        level.recover = Recover::Clean;
+    });
+    both.fill("other", COUNT);
+    both.fill("item", COUNT);
+    both.push_out("first");
+    let have = |both: &mut Both, name: &str| -> Vec<usize> {
+        (0..COUNT).filter(|number| both.on_flash(&key_of(name, *number), false).is_some()).collect()
+    };
+    let (others, items) = (have(&mut both, "other"), have(&mut both, "item"));
+    assert!(others.len() > COUNT / 2 && items.len() > COUNT / 2, "{} {}", others.len(), items.len());
+    device.close_gate();
+    let began = Instant::now();
+    for round in 0..8 {
+        for &number in &items {
+            both.set(&key_of("item", number), format!("{round:01000}").as_bytes());
+        }
+        both.cache.tend();
+    }
+    let took = began.elapsed();
+    for number in 0..COUNT {
+        let value = both.on_flash(&key_of("item", number), false);
+        let is_new = |value: &Vec<u8>| value.ends_with(b"7");
+        assert!(value.as_ref().is_none_or(is_new), "item {number} is old");
+    }
+    let stats = both.flash.stats();
+    let totals = both.cache.totals();
+    assert!(totals.demotions_shed > 1000, "the device takes nothing: {totals:?}");
+    assert_eq!(stats.drops_of_all, 0);
+    let still = have(&mut both, "other").len();
+    assert!(still * 100 >= others.len() * 60, "{still} of {}: {stats:?}", others.len());
+    // It waited for the device, but not for each item.
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    device.open_gate();
+    both.settle();
+    both.flash.close().expect("the device works again");
+}
+
+#[test]
+fn without_eviction_items_leave_memory_only_for_flash() {
+    const COUNT: usize = 10_000;
+    let device = FaultyDevice::new(Arc::new(MemoryDevice::new(256, 256)));
+    let mut both = Both::open(device.clone(), |level, options| {
+        options.evict = false;
+        // Nobody reads the items: what is refused stays in memory.
+        level.admission.only_fetched = true;
+    });
+    // More than twice as much as memory holds.
+    both.fill("item", COUNT);
+    let mut found = 0;
+    for number in 0..COUNT {
+        let key = key_of("item", number);
+        let value = both.in_memory(&key).or_else(|| both.on_flash(&key, false));
+        assert!(value.as_ref().is_none_or(|value| *value == value_of("item", number)));
+        found += value.is_some() as u64;
+    }
+    assert!(is_nearly_all(found, COUNT as u64), "{found} of {COUNT}");
+    // While flash takes nothing, a store is refused in the end, and no item is lost.
+    device.close_gate();
+    let mut stored = Vec::new();
+    for number in 0..2 * COUNT {
+        let key = key_of("more", number);
+        let value = value_of("more", number);
+        let store = Store { flags: 7, ..Store::set(&key, both.hash(&key), &value) };
+        match both.worker.store(&store) {
+            StoreOutcome::Stored { .. } => stored.push(number),
+            outcome => {
+                assert_eq!(outcome, StoreOutcome::NoRoom);
+                break;
+            }
+        }
+        both.worker.quiesce();
+    }
+    assert!(stored.len() < 2 * COUNT && both.cache.totals().demotions_shed < COUNT as u64);
+    let there = |both: &mut Both, number: &usize| {
+        let key = key_of("more", *number);
+        both.in_memory(&key).or_else(|| both.on_flash(&key, false)).is_some()
+    };
+    let found = stored.iter().filter(|number| there(&mut both, number)).count();
+    assert!(is_nearly_all(found as u64, stored.len() as u64), "{found} of {}", stored.len());
+    device.open_gate();
+    both.settle();
+    both.set(b"again", b"there is room");
+    both.flash.close().expect("the device works again");
+}
+
+#[test]
+fn only_items_that_were_read_were_active() {
+    let mut both = Both::new(|_, options| options.temperature = TemperatureKind::Off);
+    for _ in 0..3 {
+        (0..100).for_each(|number| both.set(&key_of("item", number), b"overwritten"));
+    }
+    both.push_out("first");
+    assert_eq!(both.cache.totals().evicted_active, 0, "nobody has read anything");
+    for number in 0..100 {
+        let key = key_of("read", number);
+        // With this policy only an overwrite makes an entry warmer.
+        both.set(&key, b"once");
+        both.set(&key, b"read");
+        let hit = both.worker.get(both.hash(&key), &key).expect("just stored");
+        both.worker.note_fetch(&hit);
+    }
+    both.push_out("second");
+    assert_eq!(both.cache.totals().evicted_active, 100);
+}
+
+#[test]
 fn long_values_go_and_come_in_parts() {
     let mut both = Both::new(|_, options| options.limit_bytes = 64 << 20);
     let part_bytes = both.flash.part_bytes_max();
@@ -389,18 +571,6 @@ fn a_worker_without_memory_for_reading_hears_of_commits() {
         both.settle();
         assert!(Instant::now() < until, "the journal never got there");
     }
-}
-
-#[test]
-fn a_cache_that_may_not_evict_writes_nothing_to_flash() {
-    let mut both = Both::new(|_, options| options.evict = false);
-    for number in 0..10_000 {
-        let key = key_of("item", number);
-        both.worker.store(&Store::set(&key, both.hash(&key), &value_of("item", number)));
-        both.worker.quiesce();
-    }
-    both.cache.tend();
-    assert_eq!(both.cache.totals().demoted, 0);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The integration tests of this crate, in one program: linking it is most of the time that a test costs.
 
 mod behaviour;
+mod burst;
 mod expiry;
 mod frame;
 mod levels;

@@ -4,11 +4,11 @@
 //! and a small one under pressure, in memory alone or with flash behind it, where a miss is always allowed. No cache
 //! may return a value other than the last one stored, or any value after a delete, an expiry or a flush.
 
-use crate::model_ops::{Cas, KEYS, Op, Ttl, key_of, number_of, op, value_of};
+use crate::model_ops::{Cas, Choosy, KEYS, Op, Ttl, key_of, number_of, op, value_of};
 use crate::tier::unix_now_s;
 use larder_cache::*;
 use larder_flash::Recover;
-use larder_laboratory::MemoryDevice;
+use larder_laboratory::{FaultyDevice, MemoryDevice};
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::HashMap;
@@ -74,14 +74,14 @@ struct Setup {
 struct Levels {
     exclusive: Exclusive,
     recover: Recover,
-    /// Whether some evicted items are not admitted.
-    choosy: bool,
+    choosy: Choosy,
     zones: u32,
 }
 
 struct Play {
     setup: Setup,
-    device: Option<MemoryDevice>,
+    device: Option<FaultyDevice>,
+    is_stalled: bool,
     cache: Arc<Cache>,
     workers: [Worker; 2],
     turn: usize,
@@ -102,6 +102,7 @@ struct Play {
 impl Drop for Play {
     /// Hundreds of plays run in one process: each ends the threads of its tier.
     fn drop(&mut self) {
+        self.stall(false);
         if let Some(flash) = self.cache.flash_tier() {
             // A device that is closed already, or a play that failed, is no second failure.
             let _ = flash.close();
@@ -110,13 +111,14 @@ impl Drop for Play {
 }
 
 impl Play {
-    fn open(setup: &Setup, device: Option<&MemoryDevice>, now_s: Option<Arc<AtomicU32>>) -> Arc<Cache> {
+    fn open(setup: &Setup, device: Option<&FaultyDevice>, now_s: Option<Arc<AtomicU32>>) -> Arc<Cache> {
         let flash = setup.levels.zip(device).map(|(levels, device)| {
             let mut level = FlashLevel::from(crate::tier::open(device, levels.recover, now_s));
             level.exclusive = levels.exclusive;
             level.recover = levels.recover;
-            if levels.choosy {
-                level.admission.only_fetched = true;
+            level.admission.only_fetched = levels.choosy == Choosy::Read;
+            if levels.choosy == Choosy::Budget {
+                level.admission.write_bytes_per_day = Some(240_000);
             }
             level
         });
@@ -137,6 +139,7 @@ impl Play {
         if self.device.is_none() || self.setup.keeper {
             return;
         }
+        self.stall(false);
         self.let_go();
         self.hand(0);
         self.cache.save_to_flash();
@@ -154,6 +157,17 @@ impl Play {
         self.cache = cache;
     }
 
+    /// Makes the device take nothing, or go on.
+    fn stall(&mut self, stalls: bool) {
+        let Some(device) = &self.device else { return };
+        if stalls {
+            device.close_gate()
+        } else {
+            device.open_gate()
+        }
+        self.is_stalled = stalls;
+    }
+
     /// Ends all transfers of large values.
     fn let_go(&mut self) {
         if let Some(arriving) = self.arriving.take() {
@@ -166,11 +180,13 @@ impl Play {
 
     fn new(setup: &Setup) -> Play {
         let tier_now_s = setup.levels.map(|_| Arc::new(AtomicU32::new(unix_now_s())));
-        let device = setup.levels.map(|levels| MemoryDevice::new(levels.zones, 64));
+        let device =
+            setup.levels.map(|levels| FaultyDevice::new(Arc::new(MemoryDevice::new(levels.zones, 64))));
         let cache = Play::open(setup, device.as_ref(), tier_now_s.clone());
         Play {
             setup: *setup,
             device,
+            is_stalled: false,
             workers: [cache.worker(), cache.worker()],
             cache,
             turn: 0,
@@ -703,6 +719,8 @@ impl Play {
     }
 
     fn flush(&mut self, after_s: Option<u32>) {
+        // A flush waits until the device has it.
+        self.stall(false);
         let due_s = after_s.map(|seconds| self.now_s() + seconds);
         self.cache.flush(due_s);
         self.flush_due_s = due_s;
@@ -712,6 +730,9 @@ impl Play {
     }
 
     fn wait(&mut self, seconds: u32) {
+        if self.flush_due_s.is_some() {
+            self.stall(false);
+        }
         self.cache.clock().shift(i64::from(seconds));
         if let Some(tier_now_s) = &self.tier_now_s {
             tier_now_s.fetch_add(seconds, Relaxed);
@@ -794,10 +815,13 @@ impl Play {
                 self.worker().online();
             }
             Op::Restart => self.restart(),
+            Op::Stall => self.stall(!self.is_stalled),
             Op::Fill if self.lossy || !self.evict => self.fill(),
             Op::Fill => {}
         }
-        if let Some(flash) = self.cache.flash_tier() {
+        if let Some(flash) = self.cache.flash_tier()
+            && !self.is_stalled
+        {
             flash.tend();
         }
         let used = self.cache.memory_use();
@@ -866,10 +890,11 @@ proptest! {
         limit_mib in 8u64..14,
         exclusive in select(vec![Exclusive::Lazy, Exclusive::Strict]),
         recover in select(vec![Recover::Clean, Recover::Journal]),
-        choosy in prop::bool::weighted(0.2),
+        choosy in select(vec![Choosy::All, Choosy::All, Choosy::Read, Choosy::Budget]),
         zones in select(vec![12u32, 40, 300]),
+        evict in prop::bool::weighted(0.8),
     ) {
         let levels = Some(Levels { exclusive, recover, choosy, zones });
-        play(&Setup { limit_bytes: limit_mib << 20, evict: true, lossy: true, keeper, levels }, ops);
+        play(&Setup { limit_bytes: limit_mib << 20, evict, lossy: true, keeper, levels }, ops);
     }
 }

@@ -95,6 +95,7 @@ impl Counters {
             resets: self.resets.load(Relaxed),
             errors: self.errors.load(Relaxed),
             media_bytes: None,
+            erases: None,
         }
     }
 }

@@ -41,6 +41,42 @@ pub struct DeviceCounters {
     /// Bytes programmed to the NAND cells, if the device tells. `media_bytes / append_bytes` is the device-level write
     /// amplification.
     pub media_bytes: Option<u64>,
+    /// How often the blocks of the NAND were erased, if the device tells.
+    pub erases: Option<EraseSpread>,
+}
+
+/// How often the blocks of a device were erased. The closer together, the longer the device lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EraseSpread {
+    /// Erases of the block that was erased the fewest times.
+    pub least: u32,
+    /// Erases of the block that was erased the most times.
+    pub most: u32,
+}
+
+impl EraseSpread {
+    /// The spread over the blocks of two devices, of which one may not tell.
+    pub fn over(one: Option<EraseSpread>, other: Option<EraseSpread>) -> Option<EraseSpread> {
+        match (one, other) {
+            (Some(one), Some(other)) => {
+                Some(EraseSpread { least: one.least.min(other.least), most: one.most.max(other.most) })
+            }
+            (one, other) => one.or(other),
+        }
+    }
+}
+
+/// One of several devices that work as one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberStatus {
+    /// The device, in a few words.
+    pub name: String,
+    /// Zones that are used of it.
+    pub zones: u32,
+    /// What it has done.
+    pub counters: DeviceCounters,
+    /// Whether it has failed for good. Its zones are offline.
+    pub has_failed: bool,
 }
 
 /// A device of zones.
@@ -101,6 +137,11 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// The operating system has no room for another queue.
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError>;
+
+    /// The devices that this one is made of; none if it is a single one.
+    fn members(&self) -> Vec<MemberStatus> {
+        Vec::new()
+    }
 }
 
 /// The reads that one thread has in flight. No method blocks.

@@ -4,7 +4,8 @@
 //! that. A regular file could be overwritten anywhere; the device that is made of a file refuses it all the same, so
 //! that the tier behaves the same on a file, on a block device and on a zoned block device.
 //!
-//! [`open`] opens a path and returns the device that fits it ([`DiskDevice`]). The checks that every implementation
+//! [`open`] opens a path and returns the device that fits it ([`DiskDevice`]). [`together`] makes one device of
+//! several. The checks that every implementation
 //! passes are in the crate `larder-laboratory` (`contract.rs`), beside the devices that only tests use.
 
 mod buffer;
@@ -19,6 +20,7 @@ mod open;
 mod options;
 mod path;
 mod pool;
+mod striped;
 mod system;
 mod table;
 #[allow(unsafe_code)]
@@ -29,11 +31,12 @@ mod zoned;
 pub use buffer::{PAGE_BYTES, PageBuffer};
 pub use disk::DiskDevice;
 pub use error::{DeviceError, OpenError};
-pub use interface::{Device, DeviceCounters, Geometry, ReadDone, ReadQueue};
+pub use interface::{Device, DeviceCounters, EraseSpread, Geometry, MemberStatus, ReadDone, ReadQueue};
 #[doc(hidden)]
 pub use open::open_reading_by;
 pub use open::{default_zone_bytes, open};
 #[doc(hidden)]
 pub use options::ReadsBy;
 pub use options::{DeviceOptions, Direct};
+pub use striped::together;
 pub use zone::{ZONES_MIN, ZoneId, ZoneReport, ZoneState};

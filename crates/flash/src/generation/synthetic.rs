@@ -47,7 +47,7 @@ pub fn generations(generations: u64, chunks: u64, items: u64) -> impl Fn(u64) ->
         shown.install(Some(Generation::from_parts(generation + 1, row, filters)), None, &[]);
     }
     move |hash| {
-        let mut search = shown.search(hash);
+        let mut search = shown.search(hash, 0);
         let mut reads = 0;
         while search.next() != Next::Nowhere {
             reads += 1;

@@ -266,6 +266,7 @@ impl<'a> Merge<'a> {
         let source = &self.sources[age];
         let Some((record, bytes)) = source.record() else { return Ok(()) };
         let part = record.part.map_or(0, |part| part.number);
+        let lost = lost || (self.settings.dropped)(hash, source.sequence());
         if lost || self.seen[..self.seen_len].iter().any(|(key, number)| key == record.key && *number == part)
         {
             self.counts.superseded += 1;

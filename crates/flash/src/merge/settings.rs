@@ -20,6 +20,9 @@ pub(crate) struct Settings<'a> {
     /// Whether an extent of this hash may lie dead on the device. While one does, a record that supersedes it must
     /// stay, or leave a tombstone. The merge asks for such records only.
     pub(crate) dead_extents: &'a dyn Fn(u64) -> bool,
+    /// Whether a record of this hash in the segment of this sequence does not exist any more: its range of hashes was
+    /// dropped after it was put. Nothing is left of it, not even a tombstone.
+    pub(crate) dropped: &'a dyn Fn(u64, u64) -> bool,
     /// Pages that one read of an input takes.
     pub(crate) read_pages: u32,
     /// Pages that one append writes.

@@ -80,6 +80,11 @@ impl<'a> Source<'a> {
         self.hash
     }
 
+    /// The sequence of the segment.
+    pub(super) fn sequence(&self) -> u64 {
+        self.run.sequence
+    }
+
     /// The current record, and the bytes that it takes on the device.
     pub(super) fn record(&self) -> Option<(Record<'_>, usize)> {
         match Record::decode(self.payload.get(self.at..)?, self.run.cas_base) {

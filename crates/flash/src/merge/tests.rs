@@ -114,6 +114,8 @@ struct Tier {
     keep_percent: u8,
     cutoff_s: u32,
     dead_extents: bool,
+    /// Segments below this sequence have lost the hashes with this highest bit.
+    dropped: Option<(u64, u64)>,
     step_pages: u64,
     last: MergeCounts,
 }
@@ -139,6 +141,7 @@ impl Tier {
             keep_percent: 100,
             cutoff_s: 0,
             dead_extents: false,
+            dropped: None,
             step_pages: 3,
             last: MergeCounts::default(),
         }
@@ -208,6 +211,9 @@ impl Tier {
             cutoff_s: self.cutoff_s,
             keep_percent: self.keep_percent,
             dead_extents: &|_| self.dead_extents,
+            dropped: &|hash, sequence| {
+                self.dropped.is_some_and(|(below, half)| sequence < below && hash >> 63 == half)
+            },
             read_pages: 4,
             write_pages: 8,
         };
@@ -284,7 +290,7 @@ impl Tier {
 
     /// What the generations have, and how many reads it took; at most `reads_max`.
     fn find_old(&self, key: &[u8], reads_max: u32) -> (Seen, u32) {
-        let mut search = self.generations.search(self.hasher.hash(key).0);
+        let mut search = self.generations.search(self.hasher.hash(key).0, 0);
         let mut reads = 0;
         loop {
             match search.next() {

@@ -19,6 +19,8 @@ pub(super) const HEADER_BYTES: usize = 64;
 const SUPERBLOCK_BYTES: usize = 96;
 /// Bytes of a zone's number and bounds.
 const ZONE_BYTES: usize = 20;
+/// A bit beside a zone's number: the entry has [`ZoneBounds::void`] of the zone in the place of the floor.
+const VOID: u32 = 1 << 31;
 /// Bytes of a journal record without its key.
 pub(super) const RECORD_BYTES: usize = 17;
 /// Zones of the meta log, from zone 0 on. Segments are in the zones behind them.
@@ -62,6 +64,21 @@ pub(crate) struct ZoneBounds {
     /// The segment of this sequence is durable, and so is every segment before it in the zone. If it cannot be found,
     /// the device is damaged. 0 if no segment is known to be durable.
     pub top: u64,
+    /// Segments of this sequence and above do not exist, although they can perhaps be read: writing the first of them
+    /// failed, and it was written again elsewhere. 0 if there are none.
+    pub void: u64,
+}
+
+impl ZoneBounds {
+    /// Whether a segment of this sequence exists, as far as the bounds tell.
+    pub(crate) fn admits(&self, sequence: u64) -> bool {
+        sequence >= self.floor && (self.void == 0 || sequence < self.void)
+    }
+
+    /// Entries that the bounds take in a frame.
+    pub(super) fn entries(&self) -> usize {
+        usize::from(*self != ZoneBounds::default()) + usize::from(self.void != 0)
+    }
 }
 
 /// Everything that the log says up to some frame.
@@ -125,7 +142,7 @@ pub(super) fn pages_for(payload: usize) -> usize {
     (HEADER_BYTES + payload).div_ceil(PAGE_BYTES)
 }
 
-/// Bytes of the payload of a [`Body::State`] with `zones` zones and `journal` bytes of records.
+/// Bytes of the payload of a [`Body::State`] with `zones` entries of zones and `journal` bytes of records.
 pub(super) fn state_bytes(zones: usize, journal: usize) -> usize {
     SUPERBLOCK_BYTES + 4 + ZONE_BYTES * zones + 4 + journal
 }
@@ -174,19 +191,35 @@ impl<'a> Reader<'a> {
 }
 
 fn push_zones(out: &mut Vec<u8>, zones: &[(u32, ZoneBounds)]) {
-    out.extend_from_slice(&(zones.len() as u32).to_le_bytes());
-    for (zone, bounds) in zones {
+    let entries = zones.iter().flat_map(|(zone, bounds)| {
+        let void = (bounds.void != 0).then_some((zone | VOID, bounds.void, 0));
+        [Some((*zone, bounds.floor, bounds.top)), void].into_iter().flatten()
+    });
+    let begin = out.len();
+    out.extend_from_slice(&[0; 4]);
+    for (zone, floor, top) in entries {
         out.extend_from_slice(&zone.to_le_bytes());
-        out.extend_from_slice(&bounds.floor.to_le_bytes());
-        out.extend_from_slice(&bounds.top.to_le_bytes());
+        out.extend_from_slice(&floor.to_le_bytes());
+        out.extend_from_slice(&top.to_le_bytes());
     }
+    let count = ((out.len() - begin) / ZONE_BYTES) as u32;
+    out[begin..begin + 4].copy_from_slice(&count.to_le_bytes());
 }
 
 fn zones(reader: &mut Reader<'_>) -> Option<Vec<(u32, ZoneBounds)>> {
     let count = reader.u32()? as usize;
     // The count comes from the device: take the bytes first, so that a wrong count allocates nothing.
     let mut bytes = Reader(reader.take(count.checked_mul(ZONE_BYTES)?)?);
-    (0..count).map(|_| Some((bytes.u32()?, ZoneBounds { floor: bytes.u64()?, top: bytes.u64()? }))).collect()
+    let mut zones: Vec<(u32, ZoneBounds)> = Vec::new();
+    for _ in 0..count {
+        let (zone, floor, top) = (bytes.u32()?, bytes.u64()?, bytes.u64()?);
+        match zones.last_mut() {
+            // It follows the other bounds of its zone.
+            Some((last, bounds)) if zone == *last | VOID => bounds.void = floor,
+            _ => zones.push((zone, ZoneBounds { floor, top, void: 0 })),
+        }
+    }
+    Some(zones)
 }
 
 impl Superblock {

@@ -485,3 +485,55 @@ proptest! {
         let _ = MetaLog::open(Arc::new(device.clone()), options(Recover::Journal));
     }
 }
+
+/// What is found of a zone after a crash.
+fn bounds_after_crash(device: &CutDevice, recover: Recover, zone: usize) -> ZoneBounds {
+    device.power_on(None);
+    open(device, recover).zones[zone]
+}
+
+#[test]
+fn releases_outlast_a_crash_in_every_mode_that_does() {
+    for (recover, expected) in [(Recover::Journal, 1), (Recover::BestEffort, 1), (Recover::Clean, 0)] {
+        let device = CutDevice::new(Flavour::NeverErased, 8, 8);
+        let opened = open(&device, recover);
+        let floor = opened.next_sequence + 5;
+        opened.log.release(&[(ZoneId(3), floor)]).expect("it is written");
+        drop(opened);
+        assert_eq!(bounds_after_crash(&device, recover, 3).floor, expected * floor, "{recover:?}");
+    }
+}
+
+#[test]
+fn a_void_stays_until_its_zone_is_released() {
+    let device = CutDevice::new(Flavour::NeverErased, 8, 8);
+    let opened = open(&device, Recover::Journal);
+    let base = opened.next_sequence;
+    let log = &opened.log;
+    log.written(ZoneId(3), base);
+    log.narrow(&[(ZoneId(3), 0, base + 2)]).expect("it is written");
+    log.narrow(&[(ZoneId(3), 0, base + 4)]).expect("it is written");
+    drop(opened);
+    for _ in 0..2 {
+        let bounds = bounds_after_crash(&device, Recover::Journal, 3);
+        assert_eq!(bounds, ZoneBounds { floor: 0, top: base, void: base + 2 });
+        let admitted = |sequence: u64| bounds.admits(base + sequence);
+        assert!(admitted(0) && admitted(1) && !admitted(2) && !admitted(9));
+    }
+    let opened = open(&device, Recover::Journal);
+    opened.log.narrow(&[(ZoneId(3), base, 0)]).expect("it is written");
+    assert_eq!(bounds_after_crash(&device, Recover::Journal, 3).void, base + 2);
+    let opened = open(&device, Recover::Journal);
+    // What it is released below is the end of what counts in it. What is void there goes with it.
+    opened.log.release(&[(ZoneId(3), base + 1)]).expect("it is written");
+    let bounds = bounds_after_crash(&device, Recover::Journal, 3);
+    assert_eq!(bounds, ZoneBounds { floor: base + 3, top: 0, void: 0 });
+    let opened = open(&device, Recover::Journal);
+    opened.log.narrow(&[(ZoneId(4), 0, base + 2)]).expect("it is written");
+    opened.log.flush(base + 8).expect("it is written");
+    assert_eq!(
+        bounds_after_crash(&device, Recover::Journal, 4).void,
+        0,
+        "the zone may have been written again"
+    );
+}

@@ -15,7 +15,14 @@ pub(super) fn write_pages(
     if device.append(zone, &buffer)? != at * PAGE_BYTES as u64 {
         return Err(DeviceError::State { zone, what: "what was appended lies elsewhere" });
     }
-    device.sync()
+    match device.sync() {
+        // One of several devices has failed now. What the others have was made durable in the same call, and a second
+        // one says so. (A single device must not be asked twice: it forgets what it failed to write.)
+        Err(_) if !device.members().is_empty() && device.report(zone)?.state != ZoneState::Offline => {
+            device.sync()
+        }
+        result => result,
+    }
 }
 
 /// Erases a zone, unless it is empty.

@@ -51,6 +51,7 @@ fn try_write(
 #[derive(Default)]
 struct Taken {
     segments: Vec<(Kind, u64)>,
+    zones: Vec<ZoneId>,
     extents: Vec<(u64, u64)>,
     lost: Vec<u64>,
     dead: usize,
@@ -60,6 +61,7 @@ impl Sink for Taken {
     fn add_segment(&mut self, facts: SegmentSummary, dead: Vec<u64>) -> bool {
         self.dead += dead.len();
         self.segments.push((facts.head.kind, facts.head.sequence));
+        self.zones.push(facts.zone);
         self.extents.extend(facts.extents.iter().map(|extent| (facts.head.sequence, extent.hash)));
         true
     }
@@ -145,6 +147,36 @@ fn floors_formats_and_torn_segments_do_not_exist() {
     let options = MetaOptions { seed: 1, recover: Recover::BestEffort, format: true };
     let opened = MetaLog::open(Arc::new(device.clone()), options).expect("it is formatted");
     assert!(recover(&device, &opened).segments.is_empty());
+}
+
+#[test]
+fn of_two_copies_one_is_taken() {
+    for (void, durable, expected) in [(false, false, 1), (false, true, 0), (true, false, 0)] {
+        let device = CutDevice::new(Flavour::Zoned, 6, 32);
+        let opened = open(&device, Recover::Journal);
+        let base = opened.next_sequence;
+        let page = write(&device, &opened, (Kind::Log, base), (2, 0), &[1]);
+        // Writing it failed after its last page, so it was written again. Meanwhile a record was replaced.
+        write(&device, &opened, (Kind::Log, base + 1), (2, page), &[2, 3]);
+        write(&device, &opened, (Kind::Log, base + 1), (3, 0), &[2]);
+        if void {
+            opened.log.narrow(&[(ZoneId(2), 0, base + 1)]).expect("it is written");
+        }
+        if durable {
+            opened.log.written(ZoneId(3), base + 1);
+            opened.log.release(&[(ZoneId(4), base)]).expect("it is written");
+        }
+        drop(opened);
+        device.sync().expect("it is there");
+        device.power_on(None);
+        let opened = open(&device, Recover::Journal);
+        let taken = recover(&device, &opened);
+        assert_eq!(taken.segments, [(Kind::Log, base + 1), (Kind::Log, base)], "{void} {durable}");
+        // A copy that is not known to be void is told of, so that the next start does not find it.
+        assert_eq!(taken.lost.len(), usize::from(!void), "{void} {durable}");
+        let from = taken.zones.iter().position(|zone| *zone == ZoneId(2));
+        assert_eq!(from == Some(0), expected == 1, "{void} {durable}");
+    }
 }
 
 #[test]

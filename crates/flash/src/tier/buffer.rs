@@ -42,7 +42,8 @@ pub(crate) struct BufferShape {
 }
 
 impl BufferShape {
-    fn record_bytes(self) -> usize {
+    /// Bytes of records that fit at most.
+    pub(crate) fn record_bytes(self) -> usize {
         (self.segment_pages as usize).saturating_sub(2) * PAYLOAD_BYTES
     }
 
@@ -232,6 +233,12 @@ impl Content {
         self.entries.push(Entry { hash, at: AtomicU32::new(at), next });
         self.superseding += record.supersedes_extent as u32;
         if replaced { Pushed::Replaced } else { Pushed::New }
+    }
+
+    /// Bytes of records that fit, but for the part that is kept for tombstones.
+    pub(crate) fn bytes_left(&self) -> u64 {
+        let most = self.shape.record_bytes();
+        (most - most / 16).saturating_sub(self.bytes.len()) as u64
     }
 
     /// Whether there is no record, not even a dead one.

@@ -85,6 +85,16 @@ impl Index {
         !self.waiting.is_empty()
     }
 
+    /// See [`WaitingTombstones::is_crowded`].
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.waiting.is_crowded()
+    }
+
+    /// See [`WaitingTombstones::is_stalled`].
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.waiting.is_stalled()
+    }
+
     /// Segments of the log that may hold a hash, newest first. Those below the floor are left out.
     pub(crate) fn log_segments(&self, hash: u64, floor: u64) -> Vec<Arc<LogSegment>> {
         let mut candidates = Candidates::new();
@@ -115,9 +125,20 @@ impl Index {
         self.table.len() * 100 >= self.table.capacity() * percent
     }
 
-    /// Whether there is an extent under a hash, in a buffer or on the device.
-    pub(crate) fn has_extent(&self, hash: u64) -> bool {
-        !self.extents.candidates(hash).is_empty() || self.extents_buffers_hold(hash)
+    /// Whether the log table has only the last `percent` of its entries left.
+    pub(crate) fn is_table_down_to(&self, percent: u64) -> bool {
+        let capacity = self.table.capacity();
+        let left = capacity * percent / 100;
+        // The smallest tables have a stash that is larger than they are.
+        left > 0 && self.table.len() + left >= capacity
+    }
+
+    /// Whether there is an extent under a hash, in a buffer or on the device,
+    /// that is not below the floor.
+    pub(crate) fn has_extent(&self, hash: u64, floor: u64) -> bool {
+        let on_device =
+            |extent: &Extent| self.extent_segment(extent).is_none_or(|segment| segment.sequence() >= floor);
+        self.extents.candidates(hash).iter().any(on_device) || self.extents_buffers_hold(hash)
     }
 
     /// Whether a buffer of extents has a live record under a hash.

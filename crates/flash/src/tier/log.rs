@@ -26,20 +26,24 @@ use crate::dead_extents::DeadExtents;
 use crate::device::ZoneId;
 use crate::extent_table::Extent;
 use crate::hit_bits::HitBits;
-use crate::item::{Commit, Put, Stamp};
+use crate::item::{Commit, Put, Room, Stamp};
 use crate::log_table::IdSet;
 use crate::record::Record;
 use crate::segment::{Kind, SegmentSummary, listed};
 use larder_item::{KeyHash, KeyHasher};
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Longest key, bytes.
 const KEY_BYTES_MAX: usize = 250;
 /// A CAS number that is lower than the highest one by less than this is stored in four bytes.
 const CAS_WINDOW: u64 = 3 << 30;
+/// Seconds between two warnings that ranges of hashes are dropped.
+const WARN_EVERY_S: u32 = 10;
+/// The part of the log table, percent, that is kept for tombstones and for what a reclaim appends again.
+const TABLE_KEPT_PERCENT: u64 = 3;
 /// Filling of the log table, percent, at which the work that empties it is urgent.
 const TABLE_URGENT_PERCENT: u64 = 92;
 
@@ -53,6 +57,8 @@ struct Append {
     sealed: VecDeque<Arc<Buffer>>,
     /// Memory for more segments.
     free: Vec<Content>,
+    /// Extents found no buffer, and none is open for them.
+    extents_wait: bool,
     /// Numbers of the log table that mean no segment now.
     ids: Vec<u16>,
     /// The highest CAS number seen.
@@ -102,6 +108,8 @@ pub(crate) struct Log {
     /// The zone of the log is to be closed before it is full, so that it can be merged or dropped: all versions of some
     /// key that the log table has room for are in it.
     close_zone: AtomicBool,
+    /// When it was last logged that ranges of hashes are dropped, unix seconds.
+    warned_unix_s: AtomicU32,
     /// Held by the thread that sweeps the log table: one at a time.
     sweeping: Mutex<()>,
 }
@@ -120,6 +128,7 @@ impl Log {
             extents: None,
             sealed: VecDeque::new(),
             free: (0..shape.buffers).map(|_| Content::new(shape.buffer)).collect(),
+            extents_wait: false,
             ids: (1..=lookup.index.table.id_max()).rev().collect(),
             cas_max,
             dead: DeadExtents::new(shape.dead_extents),
@@ -134,6 +143,7 @@ impl Log {
             table_full: AtomicBool::new(false),
             extents_full: AtomicBool::new(false),
             close_zone: AtomicBool::new(false),
+            warned_unix_s: AtomicU32::new(0),
             sweeping: Mutex::default(),
         }
     }
@@ -217,14 +227,9 @@ impl Log {
         if !holds && !self.marks_extent(&append, hash.0) {
             return None;
         }
-        let floor = self.meta().floor();
         let placed = self.append_tombstone(&mut append, hash.0, key);
-        // Under the lock, so that the segment cannot be sealed yet. If everything was dropped instead, that is durable
-        // by now, and the journal need not have the key.
-        let commit = match self.meta().floor() == floor {
-            true => self.meta().journal(placed, hash.0, key),
-            false => None,
-        };
+        // Under the lock, so that the segment cannot be sealed yet.
+        let commit = self.meta().journal(placed, hash.0, key);
         // Under the lock: from here on a reclaim cannot append an older version over the tombstone.
         self.meta().bump_stamp(hash.0);
         commit
@@ -242,10 +247,12 @@ impl Log {
         stamp: Stamp,
     ) -> Result<u64, Refused> {
         let mut append = self.append();
+        // First: a tombstone that waited may be about this very key.
+        let drained = self.drain(&mut append);
         if self.meta().stamp(hash) != stamp {
             return Err(Refused::Changed);
         }
-        if !self.drain(&mut append) {
+        if !drained {
             return Err(Refused::NoRoom);
         }
         let kind = if is_extent(record) { Kind::Extents } else { Kind::Log };
@@ -261,7 +268,8 @@ impl Log {
 
     /// Appends a tombstone of the journal. Says to which segment; `None` if there is no room.
     pub(crate) fn append_journaled(&self, key: &[u8], hash: u64) -> Option<u64> {
-        self.place(&mut self.append(), key, WaitingTombstone { hash, supersedes_extent: true })
+        let tombstone = WaitingTombstone { hash, key: key.into(), supersedes_extent: true };
+        self.place(&mut self.append(), &tombstone)
     }
 
     /// Appends the tombstones that wait. Says whether none is left.
@@ -271,11 +279,22 @@ impl Log {
 
     // Appending, under the lock.
 
-    /// Opens a segment.
-    fn open_segment(&self, append: &mut Append, kind: Kind) -> Result<Arc<Buffer>, NoRoom> {
-        // Extents never take the last buffer: the log needs it.
-        let spare = if kind == Kind::Extents { 1 } else { 0 };
+    /// Opens a segment. `is_tombstone`: it is needed for a tombstone.
+    fn open_segment(
+        &self,
+        append: &mut Append,
+        kind: Kind,
+        is_tombstone: bool,
+    ) -> Result<Arc<Buffer>, NoRoom> {
+        let spare = match kind {
+            // Extents take the last buffer only if the log has one: it keeps its last room for tombstones.
+            Kind::Extents => usize::from(append.log.is_none()),
+            // A log that took every buffer as soon as it is free would leave none to extents.
+            _ => usize::from(append.extents_wait && !is_tombstone),
+        };
+        append.extents_wait &= append.free.len() <= spare;
         if append.free.len() <= spare {
+            append.extents_wait |= kind == Kind::Extents;
             return Err(NoRoom);
         }
         if kind == Kind::Log && append.ids.is_empty() {
@@ -325,7 +344,7 @@ impl Log {
         for _ in 0..2 {
             let buffer = match append.open(kind) {
                 Some(buffer) => buffer.clone(),
-                None => self.open_segment(append, kind)?,
+                None => self.open_segment(append, kind, record.tombstone)?,
             };
             let all = last || !append.free.is_empty();
             let mut content = buffer.write();
@@ -365,12 +384,19 @@ impl Log {
     /// left.
     fn drain(&self, append: &mut Append) -> bool {
         if self.index().waiting.is_empty() {
+            if self.meta().owes_placing()
+                && let Some(open) = &append.log
+            {
+                self.meta().tombstones_placed(open.sequence);
+            }
             return true;
         }
         let mut newest = 0;
-        let drained = self.index().waiting.drain(|key, tombstone| {
-            let placed = self.place(append, key, tombstone);
+        let drained = self.index().waiting.drain(|tombstone| {
+            let placed = self.place(append, tombstone);
             newest = placed.unwrap_or(newest);
+            // A reclaim that found an older version before must not append that version over the tombstone.
+            self.meta().bump_stamp(tombstone.hash);
             placed.is_some()
         });
         if drained {
@@ -380,8 +406,8 @@ impl Log {
     }
 
     /// Appends a tombstone that waited, if there is room. Says to which segment.
-    fn place(&self, append: &mut Append, key: &[u8], tombstone: WaitingTombstone) -> Option<u64> {
-        let record = Record::tombstone(key, tombstone.supersedes_extent);
+    fn place(&self, append: &mut Append, tombstone: &WaitingTombstone) -> Option<u64> {
+        let record = Record::tombstone(&tombstone.key, tombstone.supersedes_extent);
         self.push(append, Kind::Log, tombstone.hash, &record, true).ok()
     }
 
@@ -436,6 +462,10 @@ impl Log {
 
     fn append_record(&self, append: &mut Append, hash: u64, record: &Record<'_>) -> Result<(), NoRoom> {
         if !self.drain(append) {
+            return Err(NoRoom);
+        }
+        if self.index().is_table_down_to(TABLE_KEPT_PERCENT) {
+            self.note_table_full();
             return Err(NoRoom);
         }
         let query = Query::of(hash, record);
@@ -497,13 +527,8 @@ impl Log {
             Some(sequence) => self.note_superseded(hash, sequence),
             None => {
                 self.counters().tombstones_waited.fetch_add(1, Relaxed);
-                if !self.index().waiting.add(key, WaitingTombstone { hash, supersedes_extent }) {
-                    self.counters().drops_of_all.fetch_add(1, Relaxed);
-                    tracing::warn!(
-                        "flash is so far behind that invalidations found no room: everything on it is dropped"
-                    );
-                    let floor = self.drop_all(append);
-                    self.meta().write_floor(floor, "that everything was dropped could not be written down");
+                if !self.index().waiting.add(hash, key, supersedes_extent) {
+                    self.drop_range(append, hash);
                 }
             }
         }
@@ -512,6 +537,27 @@ impl Log {
         }
         self.counters().tombstones.fetch_add(1, Relaxed);
         placed
+    }
+
+    /// The last resort when an invalidation finds no room: nothing of the range of hashes that it is in is found any
+    /// more.
+    fn drop_range(&self, append: &mut Append, hash: u64) {
+        // What is put from now on must be in younger segments.
+        self.seal_open(append, Kind::Log);
+        self.seal_open(append, Kind::Extents);
+        let hashes = self.meta().drop_range(hash);
+        self.index().waiting.forget(&hashes);
+        self.counters().range_drops.fetch_add(1, Relaxed);
+        let now = self.status().now();
+        let warned = self.warned_unix_s.swap(now, Relaxed);
+        if warned.abs_diff(now) >= WARN_EVERY_S {
+            tracing::warn!(
+                "flash: invalidations find no room because the device is too slow or its table is full: items are \
+                 dropped by ranges of keys. A larger --flash-memory has room for more"
+            );
+        } else {
+            self.warned_unix_s.store(warned, Relaxed);
+        }
     }
 
     // Flushes.
@@ -733,6 +779,18 @@ impl Log {
     /// Whether the device is behind: so few buffers are free that the next puts may be shed.
     pub(crate) fn is_behind(&self) -> bool {
         self.append().free.len() < 2
+    }
+
+    /// The room in the buffers for records of items of this length.
+    pub(crate) fn room(&self, item_bytes: u64) -> Room {
+        let kind = if item_bytes > EXTENT_BYTES as u64 { Kind::Extents } else { Kind::Log };
+        let mut append = self.append();
+        let buffer_bytes = self.shape.buffer.record_bytes() as u64;
+        let in_open = append.open(kind).as_ref();
+        let in_open = in_open.and_then(|open| open.read().as_ref().map(Content::bytes_left)).unwrap_or(0);
+        let spare = kind == Kind::Extents && append.log.is_none();
+        let buffers = append.free.len().saturating_sub(usize::from(spare));
+        Room { free_bytes: in_open + buffers as u64 * buffer_bytes, buffer_bytes }
     }
 
     /// Whether at least `count` numbers of the log table are free.

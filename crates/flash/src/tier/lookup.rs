@@ -70,22 +70,25 @@ pub(crate) struct Lookup {
 impl Lookup {
     /// Whether the log, or a generation, may hold a hash.
     pub(crate) fn log_may_hold(&self, hash: u64) -> bool {
-        self.index.table_may_hold(hash)
-            || self.status.is_recovering()
+        let floor = self.meta.lasting_floor_of(hash);
+        self.status.is_recovering()
             || self.generations.has_unreleased()
-            || self.generations.may_hold(hash)
+            || self.generations.may_hold(hash, floor)
+            || self.index.table_may_hold(hash)
+                && (floor == self.meta.floor() || !self.index.log_segments(hash, floor).is_empty())
     }
 
     /// Whether the tier may hold a hash. A no is never wrong; a yes is wrong for one absent hash in 16 to 200, by the
     /// width of the log table.
     pub(crate) fn may_hold(&self, hash: u64) -> bool {
-        let holds = || self.log_may_hold(hash) || self.index.has_extent(hash);
+        let holds =
+            || self.log_may_hold(hash) || self.index.has_extent(hash, self.meta.lasting_floor_of(hash));
         self.meta.is_on() && self.index.unmoved(holds, |holds| !holds)
     }
 
     /// Segments of the log that may hold a hash, newest first.
     pub(crate) fn log_segments(&self, hash: u64) -> Vec<Arc<LogSegment>> {
-        self.index.log_segments(hash, self.meta.floor())
+        self.index.log_segments(hash, self.meta.floor_of(hash))
     }
 
     /// Collects where the key may be. `None`: it is nowhere.
@@ -95,7 +98,7 @@ impl Lookup {
         }
         for _ in 0..TRIES_MAX {
             let changes = self.index.directory.changes();
-            if self.index.waiting.contains(query.key) {
+            if self.index.waiting.contains(query.hash, query.key) {
                 return None;
             }
             let mut targets = Targets::default();
@@ -111,7 +114,8 @@ impl Lookup {
                 }
             }
             // After the log: a merge shows its generation before the log forgets its segments.
-            targets.generations = self.has_generations.then(|| self.generations.search(query.hash));
+            let floor = self.meta.floor_of(query.hash);
+            targets.generations = self.has_generations.then(|| self.generations.search(query.hash, floor));
             if self.index.directory.changes() == changes {
                 return Some(targets);
             }
@@ -121,7 +125,7 @@ impl Lookup {
 
     fn extent_targets(&self, query: &Query<'_>, targets: &mut Targets) {
         let extents = self.index.directory.extents();
-        let floor = self.meta.floor();
+        let floor = self.meta.floor_of(query.hash);
         let buffers = extents.buffers.iter().rev().filter(|buffer| buffer.sequence >= floor);
         targets.list.extend(buffers.cloned().map(Target::Memory));
         drop(extents);
@@ -217,8 +221,8 @@ impl Lookup {
         if !self.meta.is_serving() {
             return false;
         }
-        let extent = self.index.extents.candidates(hash);
-        if let Some(segment) = extent.first().and_then(|extent| self.index.extent_segment(extent)) {
+        let extents = self.index.extent_runs(hash, self.meta.floor_of(hash));
+        if let Some((segment, _)) = extents.first() {
             return space.stays_for_a_while(segment.sequence());
         }
         if self.index.extents_buffers_hold(hash) {
@@ -234,7 +238,7 @@ impl Lookup {
     /// quarter.
     fn generation_stays_for_a_while(&self, hash: u64) -> bool {
         let list = self.generations.list();
-        match self.generations.search(hash).next() {
+        match self.generations.search(hash, self.meta.floor_of(hash)).next() {
             Next::Data(place) => {
                 let count = list.newest_first().len();
                 list.position(place.generation).is_some_and(|age| (age + 1) * 4 <= count * 3 || count < 4)

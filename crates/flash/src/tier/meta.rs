@@ -10,10 +10,11 @@
 
 use super::stamps::Stamps;
 use super::status::Status;
-use crate::device::ZoneId;
+use crate::device::{DeviceError, ZoneId};
 use crate::item::{Commit, Stamp};
-use crate::meta::{MetaLog, Opened, UNPLACED};
+use crate::meta::{MetaLog, Opened, RangeFloors, UNPLACED};
 use crate::options::Recover;
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -30,6 +31,10 @@ pub(crate) struct Meta {
     on: AtomicBool,
     /// Segments below this sequence do not exist any more.
     floor: AtomicU64,
+    /// The same for ranges of hashes.
+    ranges: Arc<RangeFloors>,
+    /// Tombstones that waited are in segments or ranges that were dropped, and the journal does not know it yet.
+    owes_placing: AtomicBool,
     /// Flushes that have begun and not ended.
     flushing: AtomicU32,
     stamps: Stamps,
@@ -49,6 +54,8 @@ impl Meta {
             uuid: opened.superblock.uuid,
             on: AtomicBool::new(true),
             floor: AtomicU64::new(opened.superblock.flush_floor),
+            ranges: opened.log.ranges().clone(),
+            owes_placing: AtomicBool::new(false),
             flushing: AtomicU32::new(0),
             stamps: Stamps::new(stamps_bytes),
             told: AtomicU64::new(0),
@@ -112,6 +119,30 @@ impl Meta {
         self.floor.load(SeqCst)
     }
 
+    /// Records of this hash in segments below this sequence do not exist any more.
+    #[inline]
+    pub(crate) fn floor_of(&self, hash: u64) -> u64 {
+        self.floor().max(self.ranges.of(hash))
+    }
+
+    /// As [`Meta::floor_of`], for the decision whether a key needs a tombstone: a floor that a crash would lose hides
+    /// nothing in the end.
+    pub(crate) fn lasting_floor_of(&self, hash: u64) -> u64 {
+        if self.has_journal() && !self.ranges.are_durable() { self.floor() } else { self.floor_of(hash) }
+    }
+
+    /// Drops the range of hashes that a hash is in: nothing of it that was put before exists any more. Returns the
+    /// range. The caller holds the append lock, and no segment that is open takes another record.
+    pub(crate) fn drop_range(&self, hash: u64) -> RangeInclusive<u64> {
+        // Twice: a merge that took its sequence in between may have begun before the first floor was there. Its
+        // generation is below the second floor.
+        for _ in 0..2 {
+            self.ranges.raise(hash, self.next_sequence().unwrap_or(u64::MAX));
+        }
+        self.stamps.bump_all();
+        self.ranges.hashes(hash)
+    }
+
     /// Raises the floor in memory, and changes all stamps. The caller holds the append lock, and writes the floor down
     /// ([`Meta::write_floor`]) when it has let the lock go or can wait.
     pub(crate) fn raise_floor(&self, floor: u64) {
@@ -146,16 +177,23 @@ impl Meta {
         self.log.next_sequence()
     }
 
-    /// Writes down that segments of these zones below these sequences do not exist any more. Says whether that worked.
+    /// Writes down that segments of these zones below these sequences, which are all that they have, do not exist any
+    /// more. Says whether that worked.
     pub(crate) fn release(&self, zones: &[(ZoneId, u64)]) -> bool {
-        match self.log.release(zones) {
-            Ok(()) => true,
-            Err(error) => {
-                let zone = zones.first().map_or(ZoneId(0), |(zone, _)| *zone);
-                self.status.device_error("release", zone, &error);
-                false
-            }
+        self.is_released(zones.first().map(|(zone, _)| *zone), self.log.release(zones))
+    }
+
+    /// Writes down that segments of these zones below the first sequence and from the second one on (if it is not 0) do
+    /// not exist any more. Says whether that worked.
+    pub(crate) fn narrow(&self, zones: &[(ZoneId, u64, u64)]) -> bool {
+        self.is_released(zones.first().map(|(zone, ..)| *zone), self.log.narrow(zones))
+    }
+
+    fn is_released(&self, zone: Option<ZoneId>, result: Result<(), DeviceError>) -> bool {
+        if let Err(error) = &result {
+            self.status.device_error("release", zone.unwrap_or(ZoneId(0)), error);
         }
+        result.is_ok()
     }
 
     /// Notes that the segment of this sequence is durable, and so is everything before it in its zone.
@@ -179,11 +217,23 @@ impl Meta {
         self.has_journal().then(|| Commit(self.log.add(sequence.unwrap_or(UNPLACED), hash, key)))
     }
 
-    /// The tombstones that waited for a buffer are in the segment of this sequence, or in older ones.
+    /// The tombstones that waited for a buffer are in the segment of this sequence, in older ones, or in ranges that
+    /// were dropped.
     pub(crate) fn tombstones_placed(&self, sequence: u64) {
-        if self.has_journal() {
+        if !self.has_journal() {
+            return;
+        }
+        // Until the floors are durable, the journal alone says that these keys were invalidated.
+        let is_known = self.ranges.are_durable();
+        self.owes_placing.store(!is_known, SeqCst);
+        if is_known {
             self.log.placed(sequence);
         }
+    }
+
+    /// Whether [`Meta::tombstones_placed`] is to be called again although no tombstone waits.
+    pub(crate) fn owes_placing(&self) -> bool {
+        self.owes_placing.load(SeqCst)
     }
 
     /// The same for tombstones that were read from the journal, whatever the mode is now.
@@ -226,9 +276,10 @@ impl Meta {
         self.log.wants_seal()
     }
 
-    /// Turns the tier off if the meta zones take nothing any more.
+    /// Turns the tier off if the meta zones take nothing any more. In mode `clean` it goes on: without them no start
+    /// keeps anything, and there is nothing else that they are needed for before the next flush.
     pub(crate) fn check_zones(&self) {
-        if self.log.is_broken() {
+        if self.log.is_broken() && self.recover != Recover::Clean {
             self.turn_off("the meta zones take nothing any more");
         }
     }
@@ -264,7 +315,7 @@ impl Meta {
     ///
     /// # Errors
     /// Of the device: then it is not cleanly closed.
-    pub(crate) fn close(&self, cas_floor: u64) -> Result<(), crate::device::DeviceError> {
+    pub(crate) fn close(&self, cas_floor: u64) -> Result<(), DeviceError> {
         self.log.close(cas_floor)
     }
 

@@ -63,6 +63,7 @@ impl Reclaim {
     /// One round: zones in which nothing is left, then what the watermarks ask for. Says whether anything was done.
     pub(crate) fn round(&self) -> bool {
         let _reclaiming = self.lock();
+        self.space.note_failed_devices();
         // During a recovery, what is not known yet may be what something hides.
         if !self.lookup.meta.is_on() || self.lookup.status.is_recovering() {
             return false;

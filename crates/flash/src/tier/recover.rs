@@ -57,6 +57,13 @@ impl Restart {
         let failed = |error: DeviceError| FlashError(format!("flash: {error}"));
         let recovery = Recovery::begin(device.clone(), opened).map_err(failed)?;
         let used: HashSet<u32> = recovery.left().map(|found| found.zone.0).collect();
+        // Zones without segments are written again, and what is written then must count.
+        let voids =
+            opened.zones.iter().enumerate().map(|(zone, bounds)| (ZoneId(zone as u32), bounds.void + 1));
+        let voids: Vec<_> = voids.filter(|(zone, end)| *end > 1 && !used.contains(&zone.0)).collect();
+        if !voids.is_empty() && !lookup.meta.release(&voids) {
+            return Err(FlashError("flash: that zones are empty could not be written down".into()));
+        }
         space.begin_recovery(|zone| used.contains(&zone.0));
         lookup.status.set_recovering(!used.is_empty());
         let next_sequence = opened.next_sequence;
@@ -121,26 +128,31 @@ impl Restart {
         if taken.lost.is_empty() {
             return;
         }
-        let mut first_kept = BTreeMap::new();
+        let mut of_generations = BTreeMap::new();
         for facts in &taken.of_generations {
-            let first = first_kept.entry(facts.zone).or_insert(facts.head.sequence);
-            *first = facts.head.sequence.min(*first);
+            let sequence = facts.head.sequence;
+            let (first, last) = of_generations.entry(facts.zone).or_insert((sequence, sequence));
+            (*first, *last) = (sequence.min(*first), sequence.max(*last));
         }
-        let mut floors = BTreeMap::new();
+        let mut bounds = BTreeMap::new();
         for (zone, sequence) in &taken.lost {
-            let kept = self.space.oldest_segment(*zone).or(first_kept.get(zone).copied());
-            let floor = match kept {
-                None => next_sequence,
-                // It was never written to its end, and will not exist the next time either. A floor would take what is
-                // kept.
-                Some(kept) if kept < *sequence => continue,
-                Some(kept) => kept.max(sequence + 1),
+            let kept = self.space.segment_range(*zone).or(of_generations.get(zone).copied());
+            let (floor, void) = match kept {
+                None => (next_sequence, 0),
+                // The copy of a segment that was written elsewhere, or one that was never written to its end.
+                Some((_, last)) if last < *sequence => (0, *sequence),
+                // It will not be whole the next time either. A floor would take what is kept.
+                Some((first, _)) if first < *sequence => continue,
+                Some((first, _)) => (first.max(sequence + 1), 0),
             };
-            let known = floors.entry(*zone).or_insert(floor);
-            *known = floor.max(*known);
+            let (known_floor, known_void) = bounds.entry(*zone).or_insert((0, 0));
+            *known_floor = floor.max(*known_floor);
+            if void != 0 && (*known_void == 0 || void < *known_void) {
+                *known_void = void;
+            }
         }
-        let released: Vec<(ZoneId, u64)> = floors.into_iter().collect();
-        if !self.lookup.meta.release(&released) {
+        let released: Vec<_> = bounds.into_iter().map(|(zone, (floor, void))| (zone, floor, void)).collect();
+        if !self.lookup.meta.narrow(&released) {
             self.lookup.meta.turn_off("what was lost could not be written down");
         }
     }

@@ -5,6 +5,7 @@ use super::directory::{Directory, Segment};
 use crate::device::{Geometry, PAGE_BYTES};
 use crate::error::FlashError;
 use crate::fence::Fences;
+use crate::meta::RangeFloors;
 use crate::options::FlashOptions;
 use crate::segment::Writer;
 
@@ -136,6 +137,7 @@ impl Shape {
         let segments = Directory::bytes_for(ids + 1)
             + segments_max * (size_of::<Segment>() as u64 + 64 + Fences::bytes_for(segment_pages));
         let fixed = buffers * shape.bytes()
+            + RangeFloors::bytes_for(zone_pages * PAGE_BYTES as u64)
             + work
             + stamps
             + waiting_tombstones

@@ -9,10 +9,10 @@ use super::picture::{ZoneUse, ZoneView};
 use super::stats::ZoneCounts;
 use super::status::Status;
 use crate::device::{Device, DeviceError, Geometry, ZoneId, ZoneState};
-use crate::options::{FlashOptions, ReclaimPolicy};
+use crate::options::{FlashOptions, OpsPolicy, ReclaimPolicy};
 use crate::segment::Kind;
 use crate::space::{self, ChannelLoad, FreeZones, Meter, Watermarks, Work, ZoneSummary};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Seconds of writing that the measured write rate looks back on.
@@ -35,6 +35,9 @@ enum Role {
     Merging(u64),
     /// Segments of generations or address pages. The sequence of the newest one.
     Generation(u64),
+    /// Its device has failed. Its segments cannot be read. They stay known, because they hide older versions, until the
+    /// zone is the oldest or a flush has removed them.
+    Lost,
     /// It failed, and is neither read nor written any more.
     Retired,
 }
@@ -70,7 +73,7 @@ impl Zone {
             (Role::Generation(_), Some(Kind::Address)) => ZoneUse::Addresses,
             (Role::Generation(_), _) => ZoneUse::Generation,
             (Role::Draining(_), _) => ZoneUse::Draining,
-            (Role::Retired, _) => ZoneUse::Retired,
+            (Role::Lost | Role::Retired, _) => ZoneUse::Retired,
             (Role::Full, Some(Kind::Generation)) => ZoneUse::Generation,
             (Role::Full, Some(Kind::Extents)) => ZoneUse::Extents,
             (Role::Full, Some(Kind::Address)) => ZoneUse::Addresses,
@@ -188,7 +191,16 @@ impl Zones {
 
     /// Full zones that nothing reclaims yet, with the kind of their segments.
     fn victims(&self, now_unix_s: u32) -> impl Iterator<Item = (ZoneSummary, Kind)> + '_ {
-        self.numbered().filter(|(_, zone)| zone.role == Role::Full).filter_map(move |(number, zone)| {
+        self.summaries(now_unix_s, |role| role == Role::Full)
+    }
+
+    /// Zones of some roles, with the kind of their segments.
+    fn summaries(
+        &self,
+        now_unix_s: u32,
+        has: fn(Role) -> bool,
+    ) -> impl Iterator<Item = (ZoneSummary, Kind)> + '_ {
+        self.numbered().filter(move |(_, zone)| has(zone.role)).filter_map(move |(number, zone)| {
             let facts = ZoneSummary {
                 zone: number,
                 written_bytes: zone.segments.iter().map(|segment| segment.record_bytes).sum(),
@@ -200,22 +212,23 @@ impl Zones {
     }
 
     fn oldest_extents(&self) -> Option<ZoneSummary> {
-        space::oldest(self.victims(0).filter(|(_, kind)| *kind == Kind::Extents).map(|(facts, _)| facts))
+        let full = self.summaries(0, |role| matches!(role, Role::Full | Role::Lost));
+        space::oldest(full.filter(|(_, kind)| *kind == Kind::Extents).map(|(facts, _)| facts))
     }
 
     /// The oldest zone that may be dropped unread: a zone of extents, which hides nothing, or the zone with the oldest
     /// segments of the log, also if it is draining.
     fn oldest_droppable(&self, now_unix_s: u32) -> Option<ZoneSummary> {
         let written = self.numbered().filter(|(_, zone)| {
-            matches!(zone.role, Role::Full | Role::Draining(_) | Role::Open)
+            matches!(zone.role, Role::Full | Role::Draining(_) | Role::Open | Role::Lost)
                 && zone.kind().is_some_and(|kind| kind != Kind::Extents)
         });
         let log_first = written.filter_map(|(_, zone)| zone.oldest()).min();
         let may_go = |(facts, kind): &(ZoneSummary, Kind)| {
             *kind == Kind::Extents || log_first.is_none_or(|first| first >= facts.order)
         };
-        let droppable = self.victims(now_unix_s).filter(may_go).map(|(facts, _)| facts);
-        space::oldest(droppable).or_else(|| self.draining(log_first?))
+        let full = self.summaries(now_unix_s, |role| matches!(role, Role::Full | Role::Lost));
+        space::oldest(full.filter(may_go).map(|(facts, _)| facts)).or_else(|| self.draining(log_first?))
     }
 
     /// The draining zone whose oldest segment has this sequence.
@@ -246,6 +259,9 @@ pub(crate) struct Space {
     zones: Mutex<Zones>,
     /// Segments below this sequence stand in the oldest quarter of the written zones.
     oldest_quarter: AtomicU64,
+    ops: OpsPolicy,
+    /// Devices that had failed at the last look, where there are several.
+    failed_devices: AtomicUsize,
 }
 
 impl Space {
@@ -258,7 +274,8 @@ impl Space {
         options: &FlashOptions,
     ) -> Space {
         let zones = Mutex::new(Zones::new(&device.geometry(), meta_zones, options));
-        Space { device, status, meta, zones, oldest_quarter: AtomicU64::new(0) }
+        let (oldest_quarter, failed_devices) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Space { device, status, meta, zones, oldest_quarter, ops: options.ops, failed_devices }
     }
 
     fn zones(&self) -> MutexGuard<'_, Zones> {
@@ -325,6 +342,10 @@ impl Space {
     pub(crate) fn take_zone(&self) -> Option<ZoneId> {
         loop {
             let (zone, erased) = self.zones().take()?;
+            if self.is_offline(zone) {
+                self.zones().get(zone).role = Role::Retired;
+                continue;
+            }
             if erased {
                 return Some(zone);
             }
@@ -337,6 +358,7 @@ impl Space {
                     self.status.device_error("reset", zone, &error);
                     self.zones().get(zone).role = Role::Retired;
                     if error == DeviceError::Gone {
+                        self.meta.turn_off("the device is gone");
                         return None;
                     }
                 }
@@ -390,11 +412,52 @@ impl Space {
     /// Writing to a zone failed: no more goes there. Segments that it has can perhaps be read; says whether it has
     /// none.
     pub(crate) fn give_up(&self, zone: ZoneId) -> bool {
+        let is_offline = self.is_offline(zone);
         let mut zones = self.zones();
         let found = zones.get(zone);
         let is_empty = found.segments.is_empty();
-        found.role = if is_empty { Role::Retired } else { Role::Full };
+        found.role = match is_offline {
+            _ if is_empty => Role::Retired,
+            true => Role::Lost,
+            false => Role::Full,
+        };
         is_empty
+    }
+
+    // A device of several has failed.
+
+    /// Whether the device of a zone has failed, or the zone has.
+    pub(crate) fn is_offline(&self, zone: ZoneId) -> bool {
+        self.device.report(zone).is_ok_and(|report| report.state == ZoneState::Offline)
+    }
+
+    /// Takes the zones of devices that have failed out of everything that goes on. The marks are those of the zones
+    /// that are left.
+    pub(crate) fn note_failed_devices(&self) {
+        let failed = self.device.members().iter().filter(|member| member.has_failed).count();
+        if self.failed_devices.swap(failed, Relaxed) == failed {
+            return;
+        }
+        let mut zones = self.zones();
+        let mut working = 0;
+        for number in (0..zones.all.len() as u32).map(ZoneId) {
+            if !self.is_offline(number) {
+                working += (zones.get(number).role != Role::Meta) as u32;
+                continue;
+            }
+            let found = zones.get(number);
+            match found.role {
+                Role::Free { .. } => {
+                    found.role = Role::Retired;
+                    let resets = found.resets;
+                    zones.free.remove(number, resets);
+                }
+                Role::Full => found.role = Role::Lost,
+                // The writer, the merge or the reclaim that is at work on the zone finds out by itself.
+                _ => {}
+            }
+        }
+        zones.marks = Watermarks::new(self.ops, working);
     }
 
     // Merges.
@@ -492,7 +555,8 @@ impl Space {
     /// The survivors of a draining zone were appended again, the last one to the segment `after`; `None`: not all of
     /// them, and the zone stays as it was.
     pub(crate) fn end_draining(&self, zone: ZoneId, after: Option<u64>) {
-        self.zones().get(zone).role = after.map_or(Role::Full, Role::Draining);
+        let otherwise = if self.is_offline(zone) { Role::Lost } else { Role::Full };
+        self.zones().get(zone).role = after.map_or(otherwise, Role::Draining);
     }
 
     /// Draining zones whose survivors are durable: those that wait for a segment below `unwritten`.
@@ -510,8 +574,9 @@ impl Space {
 
     /// Full zones with all segments below the floor: a flush has removed everything in them.
     pub(crate) fn flushed(&self, floor: u64) -> Vec<ZoneId> {
-        let is_flushed =
-            |zone: &Zone| zone.role == Role::Full && zone.newest().is_some_and(|newest| newest < floor);
+        let is_flushed = |zone: &Zone| {
+            matches!(zone.role, Role::Full | Role::Lost) && zone.newest().is_some_and(|newest| newest < floor)
+        };
         let zones = self.zones();
         zones.numbered().filter(|(_, zone)| is_flushed(zone)).map(|(number, _)| number).collect()
     }
@@ -543,9 +608,11 @@ impl Space {
         self.zones().get(zone).segments.clone()
     }
 
-    /// Sequence of the oldest segment in a zone.
-    pub(crate) fn oldest_segment(&self, zone: ZoneId) -> Option<u64> {
-        self.zones().get(zone).oldest()
+    /// Sequences of the oldest and of the newest segment in a zone.
+    pub(crate) fn segment_range(&self, zone: ZoneId) -> Option<(u64, u64)> {
+        let mut zones = self.zones();
+        let zone = zones.get(zone);
+        zone.oldest().zip(zone.newest())
     }
 
     /// These segments are not in a zone any more. The caller holds the append lock.
@@ -646,7 +713,7 @@ impl Space {
                 Role::Full => &mut counts.full,
                 Role::Merging(_) | Role::Generation(_) => &mut counts.generations,
                 Role::Draining(_) => &mut counts.draining,
-                Role::Retired => &mut counts.retired,
+                Role::Lost | Role::Retired => &mut counts.retired,
             } += 1;
             for segment in &zone.segments {
                 let live = segment.live_bytes(now_unix_s);

@@ -76,8 +76,10 @@ counters! {
     tombstones,
     /// Tombstones that found no room in a buffer at first.
     tombstones_waited,
-    /// How often too many tombstones waited, so that everything on flash was dropped.
+    /// How often everything on flash was dropped without a client's wish.
     drops_of_all,
+    /// How often too many tombstones waited, so that a range of hashes was dropped.
+    range_drops,
     /// Bytes appended to the device in segments.
     appended_bytes,
     /// Segments written.
@@ -126,6 +128,8 @@ counters! {
     merge_dropped,
     /// Errors of the device.
     device_errors,
+    /// Devices that have failed for good.
+    devices_failed,
     /// Pages that were read and are damaged.
     damaged_pages,
     /// Memory taken by hit bits of segments, bytes.
@@ -214,7 +218,7 @@ impl FlashStats {
 
     /// Mean reads of a lookup that found its item on the device.
     pub fn reads_per_hit(&self) -> f64 {
-        self.reads_for_hits as f64 / (self.hits - self.hits_in_buffers.min(self.hits)).max(1) as f64
+        self.reads_for_hits as f64 / self.hits.saturating_sub(self.hits_in_buffers).max(1) as f64
     }
 
     /// Mean reads of a lookup that found nothing.
@@ -227,5 +231,22 @@ impl FlashStats {
     pub fn index_bytes_per_item(&self) -> f64 {
         let index = self.memory.log_table + self.memory.segments + self.memory.filters + self.memory.hit_bits;
         index as f64 / self.items.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_of_counters_that_are_read_between_two_events_are_numbers() {
+        // The counters are read one after the other: a hit in a buffer may show in only one of the two.
+        let stats = FlashStats { hits: 3, hits_in_buffers: 4, reads_for_hits: 2, ..FlashStats::default() };
+        assert_eq!(stats.reads_per_hit(), 2.0);
+        let stats = FlashStats { hits: 9, hits_in_buffers: 4, reads_for_hits: 10, ..stats };
+        assert_eq!(stats.reads_per_hit(), 2.0);
+        for ratio in [FlashStats::default().alwa(), FlashStats::default().reads_per_miss()] {
+            assert_eq!(ratio, 0.0);
+        }
     }
 }

@@ -98,10 +98,10 @@ impl Survivors {
         keep
     }
 
-    /// Whether a flush has removed a segment since its scan began. To be asked after the stamp is taken: a later flush
-    /// changes the stamp.
-    fn is_flushed(&self, segment: &Segment) -> bool {
-        segment.sequence() < self.lookup.meta.floor()
+    /// Whether a flush has removed a record since its scan began, or its range of hashes was dropped. To be asked after
+    /// the stamp is taken: what comes later changes the stamp.
+    fn is_flushed(&self, segment: &Segment, hash: u64) -> bool {
+        segment.sequence() < self.lookup.meta.floor_of(hash)
     }
 
     /// Whether a record has expired, or will within the cut-off window.
@@ -112,7 +112,7 @@ impl Survivors {
     fn keep_extent(&self, segment: &Segment, scanned: &Scanned<'_>, quota: &mut KeepQuota) -> Option<u64> {
         let Scanned { hash, record, .. } = *scanned;
         let stamp = self.lookup.meta.stamp(hash);
-        if self.is_flushed(segment) || !self.lookup.index.leads_to(hash, segment) {
+        if self.is_flushed(segment, hash) || !self.lookup.index.leads_to(hash, segment) {
             return Some(0);
         }
         if self.is_dying(&record) || !self.is_worth_keeping(segment, hash, quota) {
@@ -178,13 +178,15 @@ impl Survivors {
         worth: bool,
     ) -> Result<u64, Refused> {
         let stamp = self.lookup.meta.stamp(hash);
-        if self.is_flushed(segment) {
-            return Ok(0);
+        let lasting = self.lookup.meta.lasting_floor_of(hash);
+        if self.is_flushed(segment, hash) {
+            // Until a crash cannot bring back what it hides, the record stays where it is.
+            return if segment.sequence() < lasting { Ok(0) } else { Err(Refused::NoRoom) };
         }
-        let known = self.lookup.log_segments(hash);
+        let known = self.lookup.index.log_segments(hash, lasting);
         let own = segment.sequence();
         let older =
-            known.iter().any(|other| other.sequence() < own) || self.lookup.generations.may_hold(hash);
+            known.iter().any(|other| other.sequence() < own) || self.lookup.generations.may_hold(hash, 0);
         // A newer extent does not count as a replacement. It left a tombstone in the log, which must stay as long as
         // this record does.
         let newer = known.iter().any(|other| other.sequence() > own);

@@ -16,7 +16,7 @@ use crate::segment::{Head, Kind, SegmentSummary, Writer};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-/// How many zones may fail one after the other before the tier gives up.
+/// How many zones of a working device may fail one after the other before the tier gives up.
 const FAILURES_MAX: u32 = 4;
 /// Pages of a segment that are filled between two looks at the time.
 const SLICE_PAGES: u32 = 8;
@@ -108,7 +108,8 @@ impl LogWriter {
             return Wrote::Yes;
         }
         let order = found.order(buffer.kind);
-        for _ in 0..FAILURES_MAX {
+        let mut failures = 0;
+        while failures < FAILURES_MAX {
             let Some(cursor) = self.cursor(cursors, buffer.kind, found.segment_pages(buffer.kind)) else {
                 return Wrote::NoZone;
             };
@@ -128,6 +129,8 @@ impl LogWriter {
                     if error == DeviceError::Gone {
                         return Wrote::Failed;
                     }
+                    // One of several devices has failed: the others may be well.
+                    failures = if self.space.is_offline(cursor.zone) { 0 } else { failures + 1 };
                 }
             }
         }
@@ -179,6 +182,10 @@ impl LogWriter {
         let facts = writer.finish()?;
         if meta.has_journal() {
             self.device.sync()?;
+            if self.space.is_offline(cursor.zone) {
+                // Another thread was told that the device failed to make durable what it had.
+                return Err(DeviceError::State { zone: cursor.zone, what: "its device has failed" });
+            }
             meta.segment_written(cursor.zone, facts.head.sequence);
         }
         Ok(facts)
@@ -218,11 +225,14 @@ impl LogWriter {
         }
     }
 
-    /// Writes no more to a zone that failed. The failed segment may be complete there nevertheless. If the zone has no
-    /// other segment, it is released, so that no restart finds the failed segment beside its other copy or after it.
+    /// Writes no more to a zone that failed. The failed segment may be complete there nevertheless. It is written down
+    /// that it does not exist, so that no restart finds it beside its other copy or after it. If that cannot be written
+    /// now, it is with the next release of any zone, and before that both copies are the same.
     fn give_up(&self, zone: ZoneId, sequence: u64) {
         if self.space.give_up(zone) {
             self.lookup.meta.release(&[(zone, sequence + 1)]);
+        } else {
+            self.lookup.meta.narrow(&[(zone, 0, sequence)]);
         }
     }
 

@@ -6,15 +6,12 @@
 //! Every history follows from a seed, which a failure prints. `LARDER_CRASH_SEED` runs that seed alone.
 //! `LARDER_CRASH_POINTS` sets the number of cuts.
 
+use crate::support::history::{History, Setup, Tally};
 use larder_flash::Recover;
 use larder_flash::device::Device;
 use larder_laboratory::ssd::{Profile, SimSsd, ZoneLayout};
 use larder_laboratory::{CutDevice, Dice, Flavour};
 
-#[path = "support/history.rs"]
-mod history;
-
-use history::{History, Setup, Tally};
 use std::sync::Arc;
 
 /// Number of times a tier is opened on one device. Each time but the last ends with a cut of the power.
@@ -92,7 +89,11 @@ fn run(seed: u64, recover: Recover, ssd: bool) -> Result<Tally, String> {
         let machine = machine.clone();
         Arc::new(move || machine.is_gone())
     };
-    let mut history = History::open(machine.device(), is_gone, setup.clone()).map_err(context)?;
+    let opens = {
+        let machine = machine.clone();
+        move || Ok(machine.device())
+    };
+    let mut history = History::open(opens, is_gone, setup.clone()).map_err(context)?;
     for life in 0..LIVES {
         live(&mut history, &machine, &mut dice, life + 1 == LIVES).map_err(context)?;
     }

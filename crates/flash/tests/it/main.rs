@@ -3,4 +3,6 @@
 mod contract;
 mod crash;
 mod devices;
+mod failures;
+mod several;
 mod support;

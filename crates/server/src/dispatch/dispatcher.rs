@@ -15,7 +15,7 @@ use super::execute::{Executor, Received, UploadEnd, UploadStart};
 use super::operation::{Get, Operation};
 use super::outcome::Outcome;
 use super::output::{OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
-use super::progress::{Busy, Progress, Receiving};
+use super::progress::{Busy, Progress};
 use super::protocols::{self, ClientTime, Command, GetForm, KeyReply, Login, UPLOAD_END};
 use super::state::ServerState;
 use crate::io::{ConnectionId, Peer, Ready, Service, Transport};
@@ -457,10 +457,17 @@ impl Dispatcher {
         if let UploadEnd::NoMemory { missing_bytes } = how {
             ready.connection.swallow = (missing_bytes + UPLOAD_END.len()) as u64;
         }
-        let Receiving { upload, request: line, .. } = *receiving;
+        let line = receiving.request.clone();
         let Step::Upload { request, .. } = protocols::next_request(&line, parse_options) else { return };
         let command = read_command(&request, executor, key_buffer);
         let Operation::Store(item) = &command.operation else { return };
+        let progress = &mut ready.connection.progress;
+        let receiving = match how {
+            UploadEnd::Complete => executor.bring_present_of_upload(progress, receiving, &command.operation),
+            UploadEnd::BadEnd | UploadEnd::NoMemory { .. } => Some(receiving),
+        };
+        let Some(receiving) = receiving else { return };
+        let upload = receiving.upload;
         let answered_before = ready.connection.output.len();
         let outcome = executor.finish_upload(upload, item, how);
         command.reply.compose(&mut ready.connection.output, outcome);
@@ -477,7 +484,15 @@ impl Dispatcher {
             Some(Busy::Sending(_)) => {
                 self.executor.continue_sending(progress, output.room(), output.buffer());
             }
-            Some(Busy::Promoting(_)) => self.executor.continue_promoting(progress),
+            Some(Busy::Promoting(_)) => {
+                self.executor.continue_promoting(progress);
+                if progress.busy.is_none()
+                    && let Some(receiving) = progress.received.take()
+                {
+                    progress.busy = Some(Busy::Receiving(receiving));
+                    self.continue_upload(ready);
+                }
+            }
             Some(Busy::Receiving(_)) => self.continue_upload(ready),
             Some(Busy::Listing { .. }) if output.is_full() => {}
             Some(Busy::Listing { .. }) => {

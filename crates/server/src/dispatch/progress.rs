@@ -15,6 +15,8 @@ pub(super) struct Progress {
     pub(super) id: ConnectionId,
     /// Work that has to end before the next request is read.
     pub(super) busy: Option<Busy>,
+    /// An upload whose value is here, while the item that it changes comes from flash in parts ([`Busy::Promoting`]).
+    pub(super) received: Option<Box<Receiving>>,
     /// The request at the front of the input cannot go on before something has come from flash.
     pub(super) waits: bool,
     /// Keys that were asked of flash for the requests at the front of the input, in the order they were asked for.
@@ -27,7 +29,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(id: ConnectionId) -> Progress {
-        Progress { id, busy: None, waits: false, reads: Vec::new(), group: None, tries: 0 }
+        Progress { id, busy: None, received: None, waits: false, reads: Vec::new(), group: None, tries: 0 }
     }
 
     /// Whether nothing more may be answered before this is further.

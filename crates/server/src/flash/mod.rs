@@ -1,12 +1,13 @@
 //! The server's flash tier: opened from its settings before the cache is made, and closed after the last worker.
 
+mod devices;
 pub(crate) mod numbers;
 
 use crate::error::RunError;
-use crate::settings::{Direct, FlashSettings, Promote, Settings};
+use crate::settings::{FlashSettings, Promote, Settings};
 use larder_cache::{AdmissionOptions, Cache, Exclusive, Flash, FlashLevel};
 use larder_flash::FlashOptions;
-use larder_flash::device::{self, Device, DeviceOptions};
+use larder_flash::device::Device;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -36,30 +37,48 @@ pub struct FlashDescription {
 /// # Errors
 /// One line that says why the tier cannot be used, and what to do about it.
 pub(crate) fn open(settings: &Settings) -> Result<Option<OpenFlash>, RunError> {
+    let Some(open) = open_tier(settings, false)? else { return Ok(None) };
+    open.flash
+        .start()
+        .map_err(|error| RunError(format!("cannot start the threads of the flash: {error}")))?;
+    Ok(Some(open))
+}
+
+/// Erases the flash that the settings describe, whatever it holds, and says in a few words what it is. A server that is
+/// started with the same settings finds it empty.
+///
+/// # Errors
+/// One line that says why the flash cannot be used, and what to do about it.
+pub fn format(settings: &Settings) -> Result<String, RunError> {
+    let Some(open) = open_tier(settings, true)? else {
+        return Err(RunError("there is no flash to be erased: name it with --flash PATH:SIZE".to_owned()));
+    };
+    open.flash.close().map_err(|error| RunError(format!("cannot format the flash: {error}")))?;
+    Ok(open.sentence())
+}
+
+/// Opens the flash tier without its threads. With `format` the device is erased first.
+fn open_tier(settings: &Settings, format: bool) -> Result<Option<OpenFlash>, RunError> {
     let wanted = &settings.flash;
-    let Some(path) = &wanted.path else { return Ok(None) };
-    let device = device::open(
-        path,
-        &DeviceOptions {
-            bytes: wanted.size_bytes,
-            zone_bytes: wanted.zone_bytes,
-            direct: match wanted.direct {
-                Direct::Auto => device::Direct::Auto,
-                Direct::On => device::Direct::On,
-                Direct::Off => device::Direct::Off,
-            },
-        },
-    )
-    .map_err(|error| RunError(format!("cannot use the flash: {error} (--flash PATH:SIZE)")))?;
-    let memory_bytes = wanted.memory_for(device.geometry().capacity_bytes());
-    let flash = Flash::open(device.clone(), options(wanted, memory_bytes)).map_err(|error| {
-        RunError(format!("cannot use the flash: {error} (--flash-format, --flash-memory)"))
+    if wanted.devices.is_empty() {
+        return Ok(None);
+    }
+    let device = devices::open(wanted, format).map_err(|error| {
+        RunError(format!(
+            "cannot use the flash: {error} (--flash PATH:SIZE; 'larder format-flash' erases it)"
+        ))
     })?;
-    flash.start().map_err(|error| RunError(format!("cannot start the threads of the flash: {error}")))?;
+    let memory_bytes = wanted.memory_for(device.geometry().capacity_bytes());
+    let flash = Flash::open(device.clone(), options(wanted, memory_bytes, format)).map_err(|error| {
+        RunError(format!(
+            "cannot use the flash: {error} ('larder format-flash' with the same flags erases it; --flash-memory \
+             gives it memory)"
+        ))
+    })?;
     Ok(Some(OpenFlash { flash, device, memory_bytes }))
 }
 
-fn options(wanted: &FlashSettings, memory_bytes: u64) -> FlashOptions {
+fn options(wanted: &FlashSettings, memory_bytes: u64, format: bool) -> FlashOptions {
     FlashOptions {
         memory_bytes,
         segment_bytes: wanted.segment_bytes,
@@ -68,11 +87,11 @@ fn options(wanted: &FlashSettings, memory_bytes: u64) -> FlashOptions {
         ops: wanted.ops,
         reclaim: wanted.reclaim,
         cutoff_s: wanted.cutoff_s,
-        keep_percent: wanted.keep_percent,
+        keep_percent: wanted.fill_percent,
         // The standard library keys its hashes at random, so the hash of nothing is a random number.
         seed: RandomState::new().build_hasher().finish(),
         now_unix_s: Arc::new(unix_now_s),
-        format: wanted.format,
+        format,
     }
 }
 
@@ -126,7 +145,7 @@ impl OpenFlash {
     }
 
     /// Closes the tier after the last worker has ended, and marks the device as cleanly closed. If a cache is given,
-    /// its items are written to flash first (`--flash-save on`) or counted as lost.
+    /// its items are written to flash first (`save` of `[flash.tuning]`) or counted as lost.
     pub(crate) fn close(self, cache: Option<&Arc<Cache>>, settings: &Settings) {
         if let Some(cache) = cache {
             let started = Instant::now();

@@ -4,6 +4,7 @@
 
 use crate::admin::{Family, Kind, Value, ZoneCell};
 use larder_cache::Totals;
+use larder_flash::device::MemberStatus;
 use larder_flash::{Flash, FlashStats, ZoneCounts, ZoneUse};
 
 /// One number, with its name, its text for `/metrics` and its unit.
@@ -61,6 +62,7 @@ pub(crate) fn rows(stats: &FlashStats) -> Vec<Row> {
     rows.extend(counts(stats));
     rows.extend(gauges_of_records(stats));
     rows.extend(gauges_of_space(stats));
+    rows.extend(gauges_of_wear(stats));
     rows
 }
 
@@ -156,10 +158,16 @@ fn counts_of_writes(stats: &FlashStats) -> Vec<Row> {
         ),
         count(
             "flash_drops_of_all",
-            "How often the whole content of the flash was dropped since the server started, because more tombstones \
-             waited for a buffer than the tier can remember.",
+            "How often the whole content of the flash was dropped since the server started, except by a flush.",
             "",
             stats.drops_of_all,
+        ),
+        count(
+            "flash_range_drops",
+            "How often a range of keys was dropped from flash since the server started, because more tombstones waited \
+             for a buffer than the tier can remember: raise --flash-memory.",
+            "",
+            stats.range_drops,
         ),
     ]
 }
@@ -315,6 +323,13 @@ fn counts_of_device(stats: &FlashStats) -> Vec<Row> {
             stats.device_errors,
         ),
         count(
+            "flash_devices_failed",
+            "Flash devices that have failed for good since the server started. What they held is lost, and the \
+             others go on.",
+            "",
+            stats.devices_failed,
+        ),
+        count(
             "flash_damaged_pages",
             "Device pages with a wrong checksum that were read since the server started.",
             "",
@@ -361,6 +376,25 @@ fn counts_of_device(stats: &FlashStats) -> Vec<Row> {
             "Operations of the flash device that failed since the server started.",
             "",
             stats.device.errors,
+        ),
+    ]
+}
+
+/// How often the blocks of a device were erased, where the device tells.
+fn gauges_of_wear(stats: &FlashStats) -> Vec<Row> {
+    let Some(erases) = stats.device.erases else { return Vec::new() };
+    vec![
+        gauge(
+            "flash_erases_least",
+            "Erases of the block of the flash device that was erased the fewest times, since the device was made.",
+            "",
+            erases.least.into(),
+        ),
+        gauge(
+            "flash_erases_most",
+            "Erases of the block of the flash device that was erased the most times, since the device was made.",
+            "",
+            erases.most.into(),
         ),
     ]
 }
@@ -452,6 +486,83 @@ fn gauges_of_space(stats: &FlashStats) -> Vec<Row> {
             stats.is_recovering.into(),
         ),
     ]
+}
+
+/// The numbers of a tier that is spread over several devices; none for a single device.
+pub(crate) fn device_rows(devices: &[MemberStatus]) -> Vec<Row> {
+    if devices.is_empty() {
+        return Vec::new();
+    }
+    vec![gauge("flash_devices", "Devices that the flash tier is spread over.", "", devices.len() as u64)]
+}
+
+/// What `stats flash` shows of one of several devices.
+pub(crate) fn of_device(device: &MemberStatus) -> [(&'static str, String); 8] {
+    let counters = &device.counters;
+    [
+        ("name", device.name.clone()),
+        ("state", state(device).to_owned()),
+        ("zones", device.zones.to_string()),
+        ("reads", counters.reads.to_string()),
+        ("read_bytes", counters.read_bytes.to_string()),
+        ("appends", counters.appends.to_string()),
+        ("appended_bytes", counters.append_bytes.to_string()),
+        ("errors", counters.errors.to_string()),
+    ]
+}
+
+fn state(device: &MemberStatus) -> &'static str {
+    if device.has_failed { "failed" } else { "works" }
+}
+
+/// The numbers of each of several devices, for `/metrics`.
+pub(crate) fn families_of_devices(devices: &[MemberStatus]) -> Vec<Family> {
+    let mut families: Vec<Family> = device_rows(devices).into_iter().map(Row::family).collect();
+    if devices.is_empty() {
+        return families;
+    }
+    let family = |name, help, kind, unit, value: fn(&MemberStatus) -> u64| {
+        let values = devices.iter().map(|device| (device.name.clone(), Value::Count(value(device))));
+        Family::labelled(name, help, kind, unit, "device", values)
+    };
+    families.extend([
+        family(
+            "flash_device_works",
+            "1 while a device of the flash tier works, 0 after it has failed, by device.",
+            Kind::Gauge,
+            "",
+            |device| (!device.has_failed).into(),
+        ),
+        family(
+            "flash_device_zones",
+            "Zones of the flash tier that are on a device, by device.",
+            Kind::Gauge,
+            "",
+            |device| device.zones.into(),
+        ),
+        family(
+            "flash_reads_of_device",
+            "Read operations of a device of the flash tier since the server started, by device.",
+            Kind::Counter,
+            "",
+            |device| device.counters.reads,
+        ),
+        family(
+            "flash_appended_to_device",
+            "Bytes appended to a device of the flash tier since the server started, by device.",
+            Kind::Counter,
+            "bytes",
+            |device| device.counters.append_bytes,
+        ),
+        family(
+            "flash_errors_of_device",
+            "Operations of a device of the flash tier that failed since the server started, by device.",
+            Kind::Counter,
+            "",
+            |device| device.counters.errors,
+        ),
+    ]);
+    families
 }
 
 /// How many zones are in which use.

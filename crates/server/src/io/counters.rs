@@ -109,18 +109,19 @@ impl IoCounters {
     pub fn snapshot(&self) -> IoSnapshot {
         let base = *lock(&self.baseline);
         let now = self.totals();
+        let grown = |of: fn(&IoSnapshot) -> u64| of(&now).saturating_sub(of(&base));
         IoSnapshot {
-            total_connections: now.total_connections - base.total_connections,
-            rejected_connections: now.rejected_connections - base.rejected_connections,
-            listen_disabled_num: now.listen_disabled_num - base.listen_disabled_num,
-            time_in_listen_disabled_us: now.time_in_listen_disabled_us - base.time_in_listen_disabled_us,
-            bytes_read: now.bytes_read - base.bytes_read,
-            bytes_written: now.bytes_written - base.bytes_written,
-            idle_kicks: now.idle_kicks - base.idle_kicks,
-            read_out_of_memory: now.read_out_of_memory - base.read_out_of_memory,
-            udp_requests: now.udp_requests - base.udp_requests,
-            udp_dropped: now.udp_dropped - base.udp_dropped,
-            waits: now.waits - base.waits,
+            total_connections: grown(|at| at.total_connections),
+            rejected_connections: grown(|at| at.rejected_connections),
+            listen_disabled_num: grown(|at| at.listen_disabled_num),
+            time_in_listen_disabled_us: grown(|at| at.time_in_listen_disabled_us),
+            bytes_read: grown(|at| at.bytes_read),
+            bytes_written: grown(|at| at.bytes_written),
+            idle_kicks: grown(|at| at.idle_kicks),
+            read_out_of_memory: grown(|at| at.read_out_of_memory),
+            udp_requests: grown(|at| at.udp_requests),
+            udp_dropped: grown(|at| at.udp_dropped),
+            waits: grown(|at| at.waits),
             ..now
         }
     }
@@ -153,5 +154,21 @@ impl IoCounters {
             waits: sum(|w| &w.waits),
             buffer_bytes: self.buffers.used_bytes(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_is_subtracted_and_a_later_one_leaves_nothing() {
+        let counters = IoCounters::new(2, Arc::new(Buffers::new(100)));
+        counters.workers[0].bytes_read.add(3);
+        counters.reset();
+        counters.workers[1].bytes_read.add(4);
+        assert_eq!(counters.snapshot().bytes_read, 4);
+        lock(&counters.baseline).bytes_read = 9;
+        assert_eq!(counters.snapshot().bytes_read, 0);
     }
 }

@@ -7,13 +7,31 @@ pub use larder_flash::{OpsPolicy, ReclaimPolicy, Recover};
 
 use super::{MIB, SettingsError};
 
-/// The flash tier. Without a path there is none, and the other fields have no effect.
+/// A device of the flash tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlashDevice {
+    /// A file, a block device or a zoned block device.
+    Path {
+        /// Where it is.
+        path: PathBuf,
+        /// How many bytes of it are used; `None` = all. A file that does not exist yet needs a size.
+        size_bytes: Option<u64>,
+    },
+}
+
+impl fmt::Display for FlashDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FlashDevice::Path { path, .. } => path.display().fmt(f),
+        }
+    }
+}
+
+/// The flash tier. Without a device there is none, and the other fields have no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlashSettings {
-    /// A file, a block device or a zoned block device.
-    pub path: Option<PathBuf>,
-    /// How many bytes of the device are used; `None` = all. A file that does not exist yet needs a size.
-    pub size_bytes: Option<u64>,
+    /// The devices that zones are spread over, in their order.
+    pub devices: Vec<FlashDevice>,
     /// The most memory of the tier, in bytes, beside the memory of `-m`. `None` = see [`FlashSettings::memory_for`].
     pub memory_bytes: Option<u64>,
     /// What a restart after a crash keeps. Default [`Recover::Clean`].
@@ -28,8 +46,8 @@ pub struct FlashSettings {
     pub ops: OpsPolicy,
     /// How zones are reclaimed. Default [`ReclaimPolicy::Adaptive`].
     pub reclaim: ReclaimPolicy,
-    /// How many of the live items that were never read from flash reclaiming keeps, in percent. Default 50.
-    pub keep_percent: u8,
+    /// The part of the flash that live items may take, in percent. Beyond it the coldest are dropped. Default 85.
+    pub fill_percent: u8,
     /// Seconds. An item with a shorter time to live is dropped when its zone is reclaimed. Default 0.
     pub cutoff_s: u32,
     /// Whether reads and writes bypass the system's page cache. Default [`Direct::Auto`].
@@ -42,8 +60,6 @@ pub struct FlashSettings {
     pub generations: bool,
     /// Whether the items in memory are written to flash when the server stops. Default true.
     pub save: bool,
-    /// Whether the content of the device is erased at the start. Default false.
-    pub format: bool,
     /// The most reads that one worker has under way at a time. Default 64.
     pub depth: u32,
 }
@@ -51,8 +67,7 @@ pub struct FlashSettings {
 impl Default for FlashSettings {
     fn default() -> FlashSettings {
         FlashSettings {
-            path: None,
-            size_bytes: None,
+            devices: Vec::new(),
             memory_bytes: None,
             recover: Recover::Clean,
             promote: Promote::Lazy,
@@ -60,19 +75,20 @@ impl Default for FlashSettings {
             write_budget_bytes: None,
             ops: OpsPolicy::Queuing,
             reclaim: ReclaimPolicy::Adaptive,
-            keep_percent: 50,
+            fill_percent: FILL_PERCENT,
             cutoff_s: 0,
             direct: Direct::Auto,
             segment_bytes: None,
             zone_bytes: None,
             generations: true,
             save: true,
-            format: false,
             depth: 64,
         }
     }
 }
 
+/// The default of [`FlashSettings::fill_percent`].
+const FILL_PERCENT: u8 = 85;
 /// The least default of [`FlashSettings::memory_bytes`]: two segment buffers of 4 MiB, and as much for tables.
 const MEMORY_BYTES_MIN: u64 = 16 * MIB;
 /// The default of [`FlashSettings::memory_bytes`] is the size of the device divided by this. That is enough for tables
@@ -80,20 +96,61 @@ const MEMORY_BYTES_MIN: u64 = 16 * MIB;
 const MEMORY_SHARE: u64 = 64;
 
 impl FlashSettings {
+    /// Whether there is a flash tier.
+    pub fn is_set(&self) -> bool {
+        !self.devices.is_empty()
+    }
+
     /// The most memory of the tier, in bytes, for a device of so many bytes.
     pub fn memory_for(&self, device_bytes: u64) -> u64 {
         self.memory_bytes.unwrap_or((device_bytes / MEMORY_SHARE).max(MEMORY_BYTES_MIN))
     }
 
-    /// Looks for settings that have no effect without a path.
-    pub(super) fn check(&self) -> Result<(), SettingsError> {
-        if self.path.is_none() && *self != FlashSettings::default() {
-            return Err(SettingsError(
-                "flash is spoken of, but there is none: give --flash PATH:SIZE, or leave the other --flash flags out"
-                    .to_owned(),
-            ));
+    /// Looks for settings that would have no effect: without a device, or beside each other. `evicts`: whether a full
+    /// memory evicts items (not with `-M`).
+    pub(super) fn check(&self, evicts: bool) -> Result<(), SettingsError> {
+        let refuse = |what: &str| Err(SettingsError(what.to_owned()));
+        if !self.is_set() {
+            return if *self == FlashSettings::default() {
+                Ok(())
+            } else {
+                refuse(
+                    "flash is spoken of, but there is none: give --flash PATH:SIZE, or leave all other settings of \
+                     flash out",
+                )
+            };
+        }
+        if !evicts && (self.admit != Admit::default() || self.write_budget_bytes.is_some()) {
+            return refuse(
+                "with -M an item leaves memory only if flash takes it, so --flash-admit and --flash-write-budget would \
+                 change nothing: leave them or -M out",
+            );
+        }
+        if self.drops_unread() && self.cutoff_s > 0 {
+            return refuse(
+                "with reclaim = \"quick\" and generations = \"off\" no item is written again, so cutoff would change \
+                 nothing: leave one of them out of [flash.tuning]",
+            );
+        }
+        if self.drops_unread() && self.fill_percent != FILL_PERCENT {
+            return refuse(
+                "with reclaim = \"quick\" and generations = \"off\" the oldest zone goes whole, so fill would change \
+                 nothing: leave one of them out of [flash.tuning]",
+            );
+        }
+        if let (Some(segment), Some(zone)) = (self.segment_bytes, self.zone_bytes)
+            && segment > zone
+        {
+            return refuse(
+                "a segment is part of a zone: give a segment of [flash.tuning] that is no larger than its zone",
+            );
         }
         Ok(())
+    }
+
+    /// Whether zones are only ever dropped whole.
+    fn drops_unread(&self) -> bool {
+        self.reclaim == ReclaimPolicy::Quick && !self.generations
     }
 }
 
@@ -197,11 +254,44 @@ mod tests {
         assert_eq!(given.memory_for(64 << 30), 5);
     }
 
+    fn one() -> Vec<FlashDevice> {
+        vec![FlashDevice::Path { path: "/x".into(), size_bytes: None }]
+    }
+
     #[test]
     fn settings_of_a_flash_that_is_not_there_are_a_mistake() {
-        assert!(FlashSettings::default().check().is_ok());
+        assert!(FlashSettings::default().check(true).is_ok());
+        assert!(FlashSettings::default().check(false).is_ok());
         let settings = FlashSettings { depth: 5, ..FlashSettings::default() };
-        assert!(settings.check().unwrap_err().0.contains("--flash PATH"));
-        assert!(FlashSettings { path: Some("/x".into()), ..settings }.check().is_ok());
+        assert!(settings.check(true).unwrap_err().0.contains("--flash PATH"));
+        assert!(FlashSettings { devices: one(), ..settings }.check(true).is_ok());
+    }
+
+    #[test]
+    fn settings_that_would_change_nothing_are_a_mistake() {
+        let flash = FlashSettings { devices: one(), ..FlashSettings::default() };
+        let refused = |settings: FlashSettings, evicts, says: &str| {
+            let error = settings.check(evicts).expect_err(says).0;
+            assert!(error.contains(says), "{error}");
+        };
+        assert!(flash.check(false).is_ok());
+        let read = FlashSettings { admit: Admit { only_read: true, reject_first_s: 0 }, ..flash.clone() };
+        assert!(read.check(true).is_ok());
+        refused(read, false, "with -M");
+        refused(FlashSettings { write_budget_bytes: Some(5), ..flash.clone() }, false, "with -M");
+        let quick = FlashSettings { reclaim: ReclaimPolicy::Quick, generations: false, ..flash.clone() };
+        assert!(quick.check(true).is_ok());
+        refused(FlashSettings { cutoff_s: 5, ..quick.clone() }, true, "cutoff would change nothing");
+        refused(FlashSettings { fill_percent: 50, ..quick.clone() }, true, "fill would change nothing");
+        // Merges write items again.
+        let merged = FlashSettings { cutoff_s: 5, fill_percent: 50, generations: true, ..quick };
+        assert!(merged.check(true).is_ok());
+        let mib = |segment: u64, zone: u64| FlashSettings {
+            segment_bytes: Some(segment << 20),
+            zone_bytes: Some(zone << 20),
+            ..flash.clone()
+        };
+        assert!(mib(4, 4).check(true).is_ok());
+        refused(mib(8, 4), true, "no larger than its zone");
     }
 }

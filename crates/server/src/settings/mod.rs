@@ -1,7 +1,8 @@
 //! What a server is told before it starts: plain data, one field per setting.
 //!
 //! The defaults are memcached's, so a server that is started without flags behaves like memcached. The command line
-//! defines how each setting is spelt and which values it may have (`src/cli/flags.rs`, `larder serve --help`).
+//! defines how each setting is spelt and which values it may have (`src/cli/flags.rs`, `src/cli/tuning.rs`, `larder
+//! serve --help`).
 //! [`Settings::check`] looks only for settings that contradict each other.
 
 mod flash;
@@ -10,7 +11,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-pub use flash::{Admit, Direct, FlashSettings, OpsPolicy, Promote, ReclaimPolicy, Recover};
+pub use flash::{Admit, Direct, FlashDevice, FlashSettings, OpsPolicy, Promote, ReclaimPolicy, Recover};
 pub(crate) use flash::{ops_name, reclaim_name, recover_name};
 
 /// One MiB, in bytes.
@@ -210,7 +211,7 @@ impl Settings {
                     .to_owned(),
             ));
         }
-        self.flash.check()?;
+        self.flash.check(self.evict)?;
         if let PinCpus::List(cpus) = &self.pin_cpus
             && (cpus.len() as u64) < u64::from(self.threads)
         {

@@ -9,27 +9,89 @@ pub(crate) const KEYS: u8 = 12;
 /// What a client may do with one key, in numbers that the map gives a meaning.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Store { key: u8, mode: Mode, bytes: usize, ttl: Ttl, cas: Cas, vivify: bool },
-    Upload { key: u8, mode: Mode, bytes: usize, pieces: usize, ttl: Ttl, cas: Cas },
-    BeginUpload { key: u8, bytes: usize },
-    GoOnUploading { share: u8 },
+    Store {
+        key: u8,
+        mode: Mode,
+        bytes: usize,
+        ttl: Ttl,
+        cas: Cas,
+        vivify: bool,
+    },
+    Upload {
+        key: u8,
+        mode: Mode,
+        bytes: usize,
+        pieces: usize,
+        ttl: Ttl,
+        cas: Cas,
+    },
+    BeginUpload {
+        key: u8,
+        bytes: usize,
+    },
+    GoOnUploading {
+        share: u8,
+    },
     AbandonUpload,
-    Delete { key: u8, cas: Cas, invalidate: bool, drop_value: bool, ttl: Option<Ttl> },
-    Number { key: u8, value: u64 },
-    Arith { key: u8, increment: bool, delta: u64, initial: Option<u64>, cas: Cas },
-    Touch { key: u8, ttl: Ttl },
-    Get { key: u8 },
-    GetInStages { key: u8 },
-    Claim { key: u8 },
-    BeginRead { key: u8 },
-    GoOnReading { most: usize },
+    Delete {
+        key: u8,
+        cas: Cas,
+        invalidate: bool,
+        drop_value: bool,
+        ttl: Option<Ttl>,
+    },
+    Number {
+        key: u8,
+        value: u64,
+    },
+    Arith {
+        key: u8,
+        increment: bool,
+        delta: u64,
+        initial: Option<u64>,
+        cas: Cas,
+    },
+    Touch {
+        key: u8,
+        ttl: Ttl,
+    },
+    Get {
+        key: u8,
+    },
+    GetInStages {
+        key: u8,
+    },
+    Claim {
+        key: u8,
+    },
+    BeginRead {
+        key: u8,
+    },
+    GoOnReading {
+        most: usize,
+    },
     List,
-    Flush { after_s: Option<u32> },
-    Wait { seconds: u32 },
+    Flush {
+        after_s: Option<u32>,
+    },
+    Wait {
+        seconds: u32,
+    },
     Change,
     Sleep,
     Fill,
     Restart,
+    /// The device of flash takes nothing from now on, or takes what has waited.
+    Stall,
+}
+
+/// Which evicted items are admitted to flash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Choosy {
+    All,
+    Read,
+    /// A few, by a budget of bytes a day.
+    Budget,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +176,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Sleep),
         3 => Just(Op::Fill),
         1 => Just(Op::Restart),
+        1 => Just(Op::Stall),
     ]
 }
 

@@ -2,8 +2,8 @@
 #![allow(dead_code)]
 
 use larder_cache::*;
+use larder_flash::device::Device;
 use larder_flash::{FlashOptions, OpsPolicy, ReclaimPolicy, Recover};
-use larder_laboratory::MemoryDevice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,19 +16,33 @@ pub(crate) fn unix_now_s() -> u32 {
 }
 
 /// Opens the tier on `device`. Without `now_s` it uses the machine's clock.
-pub(crate) fn open(device: &MemoryDevice, recover: Recover, now_s: Option<Arc<AtomicU32>>) -> Arc<Flash> {
+pub(crate) fn open(
+    device: &(impl Device + Clone + 'static),
+    recover: Recover,
+    now_s: Option<Arc<AtomicU32>>,
+) -> Arc<Flash> {
     open_with(device, recover, now_s, true)
 }
 
 /// As [`open`], with generations or without.
 pub(crate) fn open_with(
-    device: &MemoryDevice,
+    device: &(impl Device + Clone + 'static),
+    recover: Recover,
+    now_s: Option<Arc<AtomicU32>>,
+    generations: bool,
+) -> Arc<Flash> {
+    open_on(Arc::new(device.clone()), recover, now_s, generations)
+}
+
+/// As [`open_with`], on any device.
+pub(crate) fn open_on(
+    device: Arc<dyn Device>,
     recover: Recover,
     now_s: Option<Arc<AtomicU32>>,
     generations: bool,
 ) -> Arc<Flash> {
     let flash = Flash::open(
-        Arc::new(device.clone()),
+        device,
         FlashOptions {
             memory_bytes: 16 << 20,
             segment_bytes: None,

@@ -58,7 +58,7 @@ impl Log {
                 let segments = self.lookup.log_segments(hash);
                 segments.iter().any(|segment| segment.sequence() >= next_sequence)
             };
-            let replaced = waiting || index.has_extent(extent.hash) || newer(extent.hash);
+            let replaced = waiting || index.has_extent(extent.hash, 0) || newer(extent.hash);
             let address = index.extent_address(segment.zone(), extent.page);
             let place = Extent { address, pages: extent.pages };
             if replaced {

@@ -1,4 +1,5 @@
 mod generations;
+mod invalidations;
 mod model;
 mod rules;
 mod stress;
@@ -15,6 +16,8 @@ pub(crate) struct Bench {
     pub(crate) flash: Arc<Flash>,
     pub(crate) fetcher: Fetcher,
     pub(crate) clock: Arc<AtomicU32>,
+    device: Arc<dyn Device>,
+    options: FlashOptions,
     hasher: KeyHasher,
 }
 
@@ -46,10 +49,22 @@ impl Bench {
         let clock = Arc::new(AtomicU32::new(NOW));
         let mut options = options(&clock);
         change(&mut options);
-        let flash = Flash::open(device, options).unwrap();
+        let flash = Flash::open(device.clone(), options.clone()).unwrap();
         let fetcher = flash.fetcher().unwrap();
         let hasher = KeyHasher::with_seed(flash.seed());
-        Bench { flash, fetcher, clock, hasher }
+        Bench { flash, fetcher, clock, device, options, hasher }
+    }
+
+    /// Closes the tier, as far as it can be closed, and opens it again.
+    pub(crate) fn restart(&mut self) {
+        // A tier that is full of garbage may not be closed in order: then it counts as crashed.
+        let _ = self.flash.close();
+        let options = FlashOptions { format: false, ..self.options.clone() };
+        self.flash = Flash::open(self.device.clone(), options).unwrap();
+        self.fetcher = self.flash.fetcher().unwrap();
+        while self.flash.stats().is_recovering {
+            self.flash.tend();
+        }
     }
 
     pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {

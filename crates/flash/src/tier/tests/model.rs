@@ -17,9 +17,13 @@ enum Step {
     Get(u16),
     /// Puts of keys that nobody asks for, to move everything along.
     Fill(u8),
+    /// Invalidations of so many of those keys, perhaps more than wait for a buffer.
+    Hide(u16),
     Wait(u8),
     Tend,
     Flush,
+    /// The tier is closed, and opened again.
+    Restart,
 }
 
 fn steps(keys: u16) -> impl Strategy<Value = Vec<Step>> {
@@ -30,6 +34,8 @@ fn steps(keys: u16) -> impl Strategy<Value = Vec<Step>> {
         4 => (0..keys).prop_map(Step::Invalidate),
         10 => (0..keys).prop_map(Step::Get),
         3 => any::<u8>().prop_map(Step::Fill),
+        1 => (1..1500u16).prop_map(Step::Hide),
+        1 => prop_oneof![3 => Just(Step::Tend), 1 => Just(Step::Restart)],
         1 => (1..30u8).prop_map(Step::Wait),
         3 => Just(Step::Tend),
         1 => prop_oneof![20 => Just(Step::Tend), 1 => Just(Step::Flush)],
@@ -90,6 +96,12 @@ impl Run {
                     }
                 }
             }
+            Step::Hide(count) => {
+                for number in self.filled.saturating_sub(count.into())..self.filled {
+                    self.bench.invalidate(format!("filling {}", number % 4999).as_bytes());
+                }
+            }
+            Step::Restart => self.bench.restart(),
             Step::Wait(seconds) => {
                 self.bench.clock.fetch_add(seconds as u32, Ordering::SeqCst);
             }
@@ -166,7 +178,7 @@ proptest! {
     fn nothing_is_lost_without_need(steps in steps(40)) {
         let bench = Bench::new(200, 32, |_| {});
         let mut run = Run { bench, model: Model::new(), version: 0, filled: 0 };
-        for step in &steps {
+        for step in steps.iter().filter(|step| !matches!(step, Step::Restart)) {
             run.step(step);
             run.bench.flash.tend();
         }

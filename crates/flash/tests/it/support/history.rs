@@ -111,10 +111,13 @@ impl Tally {
     }
 }
 
+/// Opens the device, again after every crash and shutdown.
+type Opens = Box<dyn Fn() -> Result<Arc<dyn Device>, String>>;
+
 /// A tier, and the model of its contents.
 pub struct History {
     setup: Setup,
-    device: Arc<dyn Device>,
+    device: Opens,
     /// `None` between a crash or shutdown and the next start.
     tier: Option<(Arc<Flash>, Fetcher)>,
     hasher: KeyHasher,
@@ -155,13 +158,14 @@ fn parse(value: &[u8]) -> Option<(u64, u64)> {
 }
 
 impl History {
-    /// Opens the tier.
+    /// Opens the tier on the device that `device` opens.
     pub fn open(
-        device: Arc<dyn Device>,
+        device: impl Fn() -> Result<Arc<dyn Device>, String> + 'static,
         is_gone: Arc<dyn Fn() -> bool>,
         setup: Setup,
     ) -> Result<History, String> {
         let clock = Arc::new(AtomicU32::new(BEGIN_UNIX_S));
+        let device: Opens = Box::new(device);
         let tier = Self::open_tier(&device, &setup, &clock)?;
         let hasher = KeyHasher::with_seed(tier.0.seed());
         Ok(History {
@@ -181,17 +185,18 @@ impl History {
     }
 
     fn open_tier(
-        device: &Arc<dyn Device>,
+        device: &Opens,
         setup: &Setup,
         clock: &Arc<AtomicU32>,
     ) -> Result<(Arc<Flash>, Fetcher), String> {
         let flash =
-            Flash::open(device.clone(), setup.options(clock.clone())).map_err(|error| error.to_string())?;
+            Flash::open(device()?, setup.options(clock.clone())).map_err(|error| error.to_string())?;
         let fetcher = flash.fetcher().map_err(|error| error.to_string())?;
         Ok((flash, fetcher))
     }
 
-    fn flash(&self) -> &Flash {
+    /// The tier.
+    pub fn flash(&self) -> &Flash {
         &self.tier.as_ref().expect("it is open").0
     }
 

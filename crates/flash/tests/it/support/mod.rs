@@ -1,5 +1,7 @@
 //! Files, loop devices and file systems for tests.
 
+pub(crate) mod history;
+
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

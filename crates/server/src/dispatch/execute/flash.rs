@@ -421,6 +421,9 @@ impl Executor {
         if let Some(fetches) = &mut self.fetches {
             fetches.forget_connection(progress.id);
         }
+        if let Some(receiving) = progress.received.take() {
+            self.worker.abandon_upload(receiving.upload);
+        }
         match progress.busy.take() {
             Some(Busy::Promoting(promoting)) => {
                 let Promoting { promotion, token, .. } = *promoting;

@@ -64,6 +64,8 @@ impl Executor {
             ("misses", totals.flash_misses),
             ("demoted", totals.demoted),
             ("demotions_shed", totals.demotions_shed),
+            ("shed_read", totals.shed_read),
+            ("shed_unread", totals.shed_unread),
             ("admission_rejected", totals.admission_rejected),
             ("elided", totals.elided),
             ("promoted", totals.promoted),
@@ -74,6 +76,15 @@ impl Executor {
         for row in numbers::rows(&numbers::with_all_misses(stats.clone(), &totals)) {
             let (name, value) = row.line();
             rows.put(name, value);
+        }
+        for row in numbers::device_rows(&flash.devices()) {
+            let (name, value) = row.line();
+            rows.put(name, value);
+        }
+        for (number, device) in flash.devices().iter().enumerate() {
+            for (name, value) in numbers::of_device(device) {
+                rows.put(format!("device_{}:{name}", number + 1), value);
+            }
         }
         for (state, zones) in numbers::zones(&stats) {
             rows.put(format!("zones_{state}"), zones);
@@ -88,8 +99,11 @@ impl Executor {
     /// Adds the settings of flash to `stats settings`.
     pub(super) fn flash_settings(&self, rows: &mut StatRows) {
         let flash = &self.state.settings().flash;
-        let Some(path) = &flash.path else { return rows.put("flash", "off") };
-        rows.put("flash", path.display());
+        if flash.devices.is_empty() {
+            return rows.put("flash", "off");
+        }
+        let devices: Vec<String> = flash.devices.iter().map(ToString::to_string).collect();
+        rows.put("flash", devices.join(","));
         if let Some(known) = self.state.flash() {
             rows.put("flash_bytes", known.capacity_bytes);
             rows.put("flash_memory", known.memory_bytes);
@@ -102,7 +116,7 @@ impl Executor {
         rows.put("flash_write_budget", flash.write_budget_bytes.unwrap_or(0));
         rows.put("flash_ops", ops_name(flash.ops));
         rows.put("flash_reclaim", reclaim_name(flash.reclaim));
-        rows.put("flash_keep", flash.keep_percent);
+        rows.put("flash_fill", flash.fill_percent);
         rows.put("flash_cutoff", flash.cutoff_s);
         rows.put("flash_direct", flash.direct);
         rows.put("flash_segment", flash.segment_bytes.unwrap_or(0));

@@ -102,6 +102,24 @@ impl Executor {
         Received::Ended(receiving, taken, how)
     }
 
+    /// A value was received that changes the present item. That item may have left memory since the upload began: then
+    /// the upload waits until it is back. Returns the upload unless it waits.
+    pub(in crate::dispatch) fn bring_present_of_upload(
+        &mut self,
+        progress: &mut Progress,
+        receiving: Box<Receiving>,
+        operation: &Operation<'_>,
+    ) -> Option<Box<Receiving>> {
+        if self.fetches.is_none() || self.bring_present(progress, operation).is_some() {
+            return Some(receiving);
+        }
+        match progress.busy {
+            None => progress.busy = Some(Busy::Receiving(receiving)),
+            Some(_) => progress.received = Some(receiving),
+        }
+        None
+    }
+
     /// Stores what was received, or lets it go.
     pub(in crate::dispatch) fn finish_upload(
         &mut self,

@@ -1,0 +1,147 @@
+//! Invalidations that find no room.
+
+use super::Bench;
+use crate::test_devices::MemoryDevice;
+use crate::{FlashOptions, Put, Recover};
+use std::sync::Arc;
+
+const KEYS: u32 = 3000;
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key {number:05}").into_bytes()
+}
+
+fn open(device: &MemoryDevice, recover: Recover, format: bool) -> Bench {
+    Bench::on(Arc::new(device.clone()), |options: &mut FlashOptions| {
+        (options.generations, options.recover, options.format) = (true, recover, format);
+        options.segment_bytes = Some(16 * 4096);
+    })
+}
+
+/// Takes in what an earlier run left.
+fn take_in(bench: &Bench) {
+    while bench.flash.stats().is_recovering {
+        bench.flash.tend();
+    }
+}
+
+/// Stores the keys, and invalidates every third of them while the device takes nothing.
+fn invalidate_on_a_stalled_device(bench: &mut Bench) {
+    for number in 0..KEYS {
+        while bench.put(&key(number), &[number as u8; 200], 0) == Put::Shed {
+            bench.flash.tend();
+        }
+    }
+    bench.settle();
+    let others = (0..).find(|n| bench.put(format!("other {n}").as_bytes(), &[1; 200], 0) == Put::Shed);
+    assert!(others.is_some_and(|n| n > 10), "the buffers are full now");
+    (0..KEYS).step_by(3).for_each(|number| bench.invalidate(&key(number)));
+}
+
+/// How many of the keys that nobody invalidated are found. The others are not.
+fn found(bench: &mut Bench) -> u32 {
+    let mut found = 0;
+    for number in 0..KEYS {
+        let value = bench.value(&key(number));
+        assert!(number % 3 != 0 || value.is_none(), "key {number} was invalidated");
+        assert!(value.as_ref().is_none_or(|value| *value == [number as u8; 200]));
+        found += value.is_some() as u32;
+    }
+    found
+}
+
+#[test]
+fn a_stalled_device_costs_ranges_and_not_everything() {
+    for recover in [Recover::Clean, Recover::Journal] {
+        let device = MemoryDevice::new(60, 64);
+        let mut bench = open(&device, recover, true);
+        invalidate_on_a_stalled_device(&mut bench);
+        let stats = bench.flash.stats();
+        assert_eq!(stats.drops_of_all, 0);
+        assert!(stats.range_drops > 100, "{stats:?}");
+        // There are 2,048 ranges.
+        let kept = found(&mut bench);
+        assert!(kept > KEYS / 3, "{kept} of {KEYS}");
+        bench.within_its_memory();
+        bench.settle();
+        assert!(!bench.flash.owes_invalidations());
+        assert!(found(&mut bench).abs_diff(kept) < 20);
+        // What was dropped can be stored again.
+        for number in (0..KEYS).step_by(3) {
+            while bench.put(&key(number), &[7; 20], 0) == Put::Shed {
+                bench.flash.tend();
+            }
+            assert_eq!(bench.value(&key(number)).unwrap(), [7; 20]);
+            bench.invalidate(&key(number));
+        }
+        bench.settle();
+        bench.flash.close().unwrap();
+        let mut bench = open(&device, recover, false);
+        take_in(&bench);
+        let kept_still = found(&mut bench);
+        assert!(kept_still.abs_diff(kept) < 20, "{kept_still} of {kept} outlive a restart");
+    }
+}
+
+#[test]
+fn a_merge_leaves_out_what_was_dropped_before() {
+    let device = MemoryDevice::new(60, 64);
+    let mut bench = open(&device, Recover::Clean, true);
+    invalidate_on_a_stalled_device(&mut bench);
+    let kept = found(&mut bench);
+    // Enough for several merges.
+    for number in 0..20_000 {
+        while bench.put(format!("filling {}", number % 1000).as_bytes(), &[9; 200], 0) == Put::Shed {
+            bench.flash.tend();
+        }
+    }
+    bench.settle();
+    let stats = bench.flash.stats();
+    assert!(stats.merges > 0 && stats.range_drops > 100, "{stats:?}");
+    assert!(found(&mut bench) <= kept);
+}
+
+#[test]
+fn a_committed_invalidation_outlives_a_crash_although_its_range_was_dropped() {
+    let device = MemoryDevice::new(60, 64);
+    let mut bench = open(&device, Recover::Journal, true);
+    invalidate_on_a_stalled_device(&mut bench);
+    assert!(bench.flash.stats().range_drops > 100);
+    let last = bench.flash.invalidate(bench.hash(b"other 1"), b"other 1").unwrap();
+    bench.flash.components().meta.commit();
+    assert!(bench.flash.committed() >= last, "the journal takes it, whatever waits");
+    let mut crashed = open(&device, Recover::Journal, false);
+    take_in(&crashed);
+    found(&mut crashed);
+    // A crash after the tier has caught up.
+    drop(crashed);
+    bench.settle();
+    bench.settle();
+    let mut crashed = open(&device, Recover::Journal, false);
+    take_in(&crashed);
+    assert!(found(&mut crashed) > 0);
+}
+
+#[test]
+fn fresh_items_leave_room_for_tombstones_in_the_log_table() {
+    let bench = Bench::new(400, 256, |options| options.memory_bytes = 4 << 20);
+    let mut number = 0;
+    // The device takes everything, and nothing is reclaimed.
+    let shed = loop {
+        number += 1;
+        if bench.put(format!("{number}").as_bytes(), b"", 0) == Put::Shed
+            && !bench.flash.components().writer.write_sealed()
+        {
+            break number;
+        }
+    };
+    let stats = bench.flash.stats();
+    assert!(shed > 100_000, "{stats:?}");
+    for number in 1..1000 {
+        bench.invalidate(format!("{number}").as_bytes());
+        bench.flash.components().writer.write_sealed();
+    }
+    let stats = bench.flash.stats();
+    assert_eq!((stats.tombstones_waited, stats.range_drops), (0, 0), "{stats:?}");
+    assert!(stats.tombstones >= 999);
+}
