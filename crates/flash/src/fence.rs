@@ -70,11 +70,17 @@ fn tail(at: u64, fence: u64) -> u8 {
     (at.saturating_sub(fence) / TAIL_STEPS).min(TAIL_MAX as u64) as u8
 }
 
+/// Where in its block the fence of a step is, if hashes are spread evenly.
+#[inline]
+fn guess(at: u64) -> usize {
+    at as usize * BLOCK / STEPS as usize
+}
+
 /// How many of the fences lie at a step or below it. Where hashes are spread evenly, the answer is close to a guess,
 /// and the search stays within two cache lines around it.
 fn first_above(fences: &[u16], at: u64) -> usize {
     let is_below = |fence: &u16| (*fence >> 1) as u64 <= at;
-    let guess = (at as usize * BLOCK / STEPS as usize).min(fences.len());
+    let guess = guess(at).min(fences.len());
     let (mut low, mut high, mut stride) = (0, fences.len(), 4);
     // The answer lies from `low` to `high`.
     if fences.get(guess).is_some_and(is_below) {
@@ -202,6 +208,16 @@ impl Fences {
     /// The data pages on which the records of this hash begin: one, seldom two.
     pub fn begins(&self, hash: u64) -> Pages {
         self.begins_at(hash).map_or(Pages::NONE, |(begins, _)| begins)
+    }
+
+    /// Loads what the search for a hash probably looks at. The result means nothing.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u64) -> u64 {
+        let blocks = self.anchors.partition_point(|anchor| *anchor <= hash);
+        let Some([anchor, next]) = self.anchors.get(blocks.wrapping_sub(1)..blocks + 1) else { return 0 };
+        let page = (blocks - 1) * BLOCK + guess(step(hash, *anchor, *next));
+        let (fence, tail) = (self.pages.get(page), self.tails.get(page));
+        fence.map_or(0, |fence| *fence as u64) ^ tail.map_or(0, |tail| *tail as u64)
     }
 
     /// The data pages on which the records of this hash begin, and where the hash lies between the anchors around the
@@ -428,8 +444,10 @@ mod tests {
             anchors.iter().for_each(|anchor| bytes.extend_from_slice(&anchor.to_le_bytes()));
             fences[..pages as usize].iter().for_each(|fence| bytes.extend_from_slice(&fence.to_le_bytes()));
             bytes.extend(fences[..pages as usize].iter().map(|fence| (fence >> 3) as u8));
-            let found = Fences::from_bytes(&bytes).expect("well formed").page(hash);
+            let fences = Fences::from_bytes(&bytes).expect("well formed");
+            let found = fences.page(hash);
             prop_assert!(found.first + found.count <= pages);
+            fences.touch(hash);
             bytes.push(0);
             prop_assert_eq!(Fences::from_bytes(&bytes), None);
         }

@@ -234,11 +234,10 @@ impl Flash {
 
     // Looking.
 
-    /// Loads what a lookup of a hash looks at first. Where several keys are looked up, touching all of them before
-    /// makes their cache misses overlap.
-    #[inline]
-    pub fn touch(&self, hash: KeyHash) {
-        std::hint::black_box(self.lookup.index.touch(hash.0));
+    /// Loads what lookups of these hashes look at. It does so in stages, each for all hashes before the next one, so
+    /// that the cache misses of different hashes overlap. About 16 hashes at a time are enough.
+    pub fn touch(&self, hashes: impl Iterator<Item = KeyHash> + Clone) {
+        self.lookup.touch(hashes.map(|hash| hash.0));
     }
 
     /// Whether a version of a key with this hash may be on flash. A no is never wrong; a yes is wrong for one absent

@@ -9,7 +9,7 @@ use super::chain::{Piece, RecordFields, Upload};
 use crate::demoter::Demoter;
 use crate::item_store::ItemStore;
 use crate::level::from_unix_s;
-use larder_flash::{Begun, Commit, CommitListener, Found, Stamp};
+use larder_flash::{Begun, Commit, CommitListener, Fetcher, Found, Stamp};
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{NewChunked, NewItem};
 use larder_temperature::{Digest, Reference};
@@ -67,12 +67,12 @@ impl Worker {
         may_hold
     }
 
-    /// Loads what a lookup of the key on flash looks at first. Touching several keys before they are fetched makes
-    /// their cache misses overlap.
+    /// Loads what lookups of these keys on flash look at. Touching several keys before they are fetched makes their
+    /// cache misses overlap.
     #[inline]
-    pub fn touch_flash(&self, hash: KeyHash) {
+    pub fn touch_flash(&self, hashes: impl Iterator<Item = KeyHash> + Clone) {
         if let Some(demoter) = &self.cache.demoter {
-            demoter.flash().touch(hash);
+            demoter.flash().touch(hashes);
         }
     }
 
@@ -133,6 +133,11 @@ impl Worker {
         if let Some(fetcher) = &mut self.fetcher {
             fetcher.kick();
         }
+    }
+
+    /// Whether fetches have ended, and none is under way any more, as far as is known without a system call.
+    pub fn has_fetched_all(&mut self) -> bool {
+        self.fetcher.as_mut().is_some_and(Fetcher::is_complete)
     }
 
     /// Calls `done` for each fetch that has ended, with its token; `None` = a miss after all. Never waits.

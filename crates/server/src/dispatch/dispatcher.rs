@@ -543,7 +543,8 @@ impl Dispatcher {
                         return;
                     }
                     let hash = executor.hash(key);
-                    executor.touch_flash(hash);
+                    // Memory is asked first.
+                    executor.lookup().prefetch_bucket(hash);
                     group.push((hash, key));
                 }
             } else {
@@ -645,6 +646,10 @@ impl Service for Dispatcher {
         }
     }
 
+    fn has_news(&mut self) -> bool {
+        self.executor.has_read_all()
+    }
+
     fn before_wait(&mut self) {
         self.executor.offline();
     }
@@ -660,6 +665,7 @@ impl Service for Dispatcher {
 
 /// Begins to read the keys of a group. Returns whether there is room for more.
 fn read_group_ahead(executor: &mut Executor, progress: &mut Progress, group: &mut KeyGroup<'_>) -> bool {
+    executor.touch_flash(group.iter().map(|(hash, _)| *hash));
     group.drain(..).all(|(hash, key)| executor.read_ahead(progress, hash, key))
 }
 

@@ -172,11 +172,20 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     // ---- a turn ----
 
-    /// Serves all queued connections in one batch, and sends their replies.
+    /// Serves all queued connections in one batch, and sends their replies. If the service has news for them then, they
+    /// are served once more.
     pub(super) fn serve_ready(&mut self) {
         if self.queue.is_empty() {
             return;
         }
+        self.serve_queue();
+        if self.service.has_news() {
+            self.woken();
+            self.serve_queue();
+        }
+    }
+
+    fn serve_queue(&mut self) {
         let mut queue = mem::take(&mut self.queue);
         for slot in queue.drain(..) {
             let Some(mut link) = self.links[slot].take_if(|link| link.dequeue()) else {

@@ -225,10 +225,10 @@ impl Executor {
         progress.reads.len() * 2 <= fetches.depth() && progress.busy.is_none()
     }
 
-    /// Loads what a lookup of the key on flash looks at first.
+    /// Loads what [`Executor::read_ahead`] of these keys looks at.
     #[inline]
-    pub(in crate::dispatch) fn touch_flash(&self, hash: KeyHash) {
-        self.worker.touch_flash(hash);
+    pub(in crate::dispatch) fn touch_flash(&self, hashes: impl Iterator<Item = KeyHash> + Clone) {
+        self.worker.touch_flash(hashes);
     }
 
     /// Begins to read the key of a request that follows in the input. Returns whether there is room for more.
@@ -380,6 +380,11 @@ impl Executor {
         let committed = self.worker.flash_committed();
         fetches.wake_committed(committed, wake);
         Some(committed)
+    }
+
+    /// Whether [`Executor::poll_flash`] has results, and no read is under way any more.
+    pub(in crate::dispatch) fn has_read_all(&mut self) -> bool {
+        self.worker.has_fetched_all()
     }
 
     /// The commit that has to be durable before the operation just executed is answered.

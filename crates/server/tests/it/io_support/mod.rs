@@ -45,10 +45,13 @@ struct Later {
 #[derive(Debug)]
 struct News {
     come: Mutex<Vec<ConnectionId>>,
+    /// There are news of which the descriptor tells nothing.
+    is_soon: AtomicBool,
     say: UnixStream,
 }
 
-/// `echo X` -> `X`; `later X` -> `X`, but not before the test says so ([`Server::release`]); `big N` -> N letters;
+/// `echo X` -> `X`; `later X` -> `X`, but not before the test says so ([`Server::release`]); `soon X` -> `X`, when the
+/// worker has asked for news after its batch; `big N` -> N letters;
 /// `body N` + N bytes -> their sum; `quit` closes; `panic` does.
 pub(crate) struct LineService {
     seen: Arc<Observed>,
@@ -118,6 +121,11 @@ impl Line {
                 let news = Arc::clone(&self.news);
                 self.seen.later.lock().unwrap().push(Later { text: rest.into(), id: self.id, come, news });
             }
+            "soon" => {
+                self.later = Some((Arc::new(AtomicBool::new(true)), format!("{rest}\n")));
+                self.news.come.lock().unwrap().push(self.id);
+                self.news.is_soon.store(true, Ordering::Release);
+            }
             "quit" => self.quits = true,
             "panic" => panic!("as it was asked to"),
             _ => self.output.extend_from_slice(b"ERROR\n"),
@@ -183,6 +191,10 @@ impl Service for LineService {
         assert!(!self.waiting);
         while matches!(self.hear.read(&mut [0; 64]), Ok(1..)) {}
         wake.append(&mut self.news.come.lock().unwrap());
+    }
+
+    fn has_news(&mut self) -> bool {
+        self.news.is_soon.swap(false, Ordering::AcqRel)
     }
 
     fn before_wait(&mut self) {
@@ -255,7 +267,7 @@ impl Server {
         let running = io::start(&options, move |_| {
             let (say, hear) = UnixStream::pair().expect("a pair of sockets");
             hear.set_nonblocking(true).expect("a socket does not block");
-            let news = Arc::new(News { come: Mutex::default(), say });
+            let news = Arc::new(News { come: Mutex::default(), is_soon: AtomicBool::new(false), say });
             LineService { seen: Arc::clone(&shown), waiting: false, news, hear }
         });
         let running = running.expect("a random port is free");
