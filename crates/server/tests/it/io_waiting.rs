@@ -35,9 +35,14 @@ with_both_backends! {
         let server = Server::start(backend, |_| {});
         let mut client = server.connect();
         for round in 0..5 {
-            client.write_all(format!("soon now{round}\necho after\n").as_bytes()).unwrap();
-            expect(&mut client, &format!("now{round}\nafter\n"));
+            client.write_all(format!("echo before\nsoon now{round}\necho after\n").as_bytes()).unwrap();
+            expect(&mut client, &format!("before\nnow{round}\nafter\n"));
         }
+        // The news are of something else: what was said before leaves all the same.
+        client.write_all(b"echo before\nrumour now\necho after\n").unwrap();
+        expect(&mut client, "before\n");
+        server.release("now");
+        expect(&mut client, "now\nafter\n");
         server.stop();
     }
 

@@ -50,9 +50,9 @@ struct News {
     say: UnixStream,
 }
 
-/// `echo X` -> `X`; `later X` -> `X`, but not before the test says so ([`Server::release`]); `soon X` -> `X`, when the
-/// worker has asked for news after its batch; `big N` -> N letters;
-/// `body N` + N bytes -> their sum; `quit` closes; `panic` does.
+/// `echo X` -> `X`; `later X` -> `X`, but not before the test says so ([`Server::release`]); `rumour X`: the same, but
+/// the service says that it has news; `soon X` -> `X`, when the worker has asked for news after its batch; `big N` -> N
+/// letters; `body N` + N bytes -> their sum; `quit` closes; `panic` does.
 pub(crate) struct LineService {
     seen: Arc<Observed>,
     waiting: bool,
@@ -115,7 +115,8 @@ impl Line {
                 self.output.extend_from_slice(format!("{length} {sum}\n").as_bytes());
                 taken += length;
             }
-            "later" => {
+            "later" | "rumour" => {
+                self.news.is_soon.fetch_or(verb == "rumour", Ordering::AcqRel);
                 let come = Arc::new(AtomicBool::new(false));
                 self.later = Some((Arc::clone(&come), format!("{rest}\n")));
                 let news = Arc::clone(&self.news);
