@@ -12,7 +12,7 @@
 use crate::cuckoo::{Cuckoo, STASH_SLOTS, TableFull};
 use crate::shim::AtomicU64;
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 const ADDRESS_BITS: u32 = 40;
 /// The highest address of a page: enough for 4 PiB.
@@ -47,13 +47,16 @@ pub struct ExtentTable {
     table: Cuckoo<4, 64, 14>,
     /// Addresses whose entries are being swept out: the first one, and the one behind the last.
     dying: [AtomicU64; 2],
+    /// Whether there was ever an entry (1). Where no value is long, lookups need not look at the table.
+    used: AtomicU64,
 }
 
 impl ExtentTable {
     /// A table as large as fits into `bytes_max`.
     pub fn new(bytes_max: u64) -> ExtentTable {
-        let left = bytes_max.saturating_sub(2 * size_of::<AtomicU64>() as u64);
-        ExtentTable { table: Cuckoo::new(left), dying: std::array::from_fn(|_| AtomicU64::new(0)) }
+        let left = bytes_max.saturating_sub(3 * size_of::<AtomicU64>() as u64);
+        let dying = std::array::from_fn(|_| AtomicU64::new(0));
+        ExtentTable { table: Cuckoo::new(left), dying, used: AtomicU64::new(0) }
     }
 
     fn is_dying(&self, payload: u64) -> bool {
@@ -69,6 +72,10 @@ impl ExtentTable {
         if extent.address == 0 || extent.address > ADDRESS_MAX {
             return Err(TableFull);
         }
+        // Before the entry, so that a reader that could see the entry sees this.
+        if self.used.load(Relaxed) == 0 {
+            self.used.store(1, Release);
+        }
         self.table.insert(hash, extent.pack(), |payload| self.is_dying(payload))
     }
 
@@ -76,6 +83,9 @@ impl ExtentTable {
     /// the highest address first.
     pub fn candidates(&self, hash: u64) -> Extents {
         let mut found = Extents { extents: [Extent { address: 0, pages: 0 }; EXTENTS_MAX], len: 0 };
+        if self.used.load(Acquire) == 0 {
+            return found;
+        }
         self.table.find(hash, |payload| {
             let extent = Extent::unpack(payload);
             if !found.contains(&extent) && found.len < EXTENTS_MAX {
@@ -85,6 +95,12 @@ impl ExtentTable {
         });
         found.extents[..found.len].sort_unstable_by(|a, b| b.cmp(a));
         found
+    }
+
+    /// Loads what a search for the hash looks at. The result means nothing.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u64) -> u64 {
+        if self.used.load(Relaxed) == 0 { 0 } else { self.table.touch(hash) }
     }
 
     /// Removes all entries that may be of this hash, and says how many. Once in 4000 times the entry of another key
@@ -136,7 +152,7 @@ impl ExtentTable {
 
     /// Memory taken, bytes.
     pub fn bytes(&self) -> usize {
-        self.table.bytes() + size_of_val(&self.dying)
+        self.table.bytes() + size_of_val(&self.dying) + size_of_val(&self.used)
     }
 }
 

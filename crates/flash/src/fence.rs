@@ -70,6 +70,37 @@ fn tail(at: u64, fence: u64) -> u8 {
     (at.saturating_sub(fence) / TAIL_STEPS).min(TAIL_MAX as u64) as u8
 }
 
+/// Where in its block the fence of a step is, if hashes are spread evenly.
+#[inline]
+fn guess(at: u64) -> usize {
+    at as usize * BLOCK / STEPS as usize
+}
+
+/// How many of the fences lie at a step or below it. Where hashes are spread evenly, the answer is close to a guess,
+/// and the search stays within two cache lines around it.
+fn first_above(fences: &[u16], at: u64) -> usize {
+    let is_below = |fence: &u16| (*fence >> 1) as u64 <= at;
+    let guess = guess(at).min(fences.len());
+    let (mut low, mut high, mut stride) = (0, fences.len(), 4);
+    // The answer lies from `low` to `high`.
+    if fences.get(guess).is_some_and(is_below) {
+        low = guess + 1;
+        while low + stride < high && is_below(&fences[low + stride]) {
+            low += stride + 1;
+            stride *= 2;
+        }
+        high = high.min(low + stride);
+    } else {
+        high = guess;
+        while high >= low + stride && !is_below(&fences[high - stride]) {
+            high -= stride;
+            stride *= 2;
+        }
+        low = high.saturating_sub(stride);
+    }
+    low + fences[low..high].partition_point(is_below)
+}
+
 /// What a builder knows of a page.
 #[derive(Clone, Copy, Debug)]
 struct PageHashes {
@@ -135,7 +166,7 @@ impl FenceBuilder {
             let at = step(hashes.first, anchor, next);
             let shared = page > 0 && hashes.before >= anchor && step(hashes.before, anchor, next) == at;
             pages.push((at as u16) << 1 | shared as u16);
-            // A record that begins on the last page of a block may have the hash of the next anchor, never a higher one.
+            // The last record of a block may have the hash of the next anchor, never a higher one.
             tails.push(hashes.runs_on.map_or(ENDS, |last| tail(step(last, anchor, next), at)));
         }
         Fences { anchors: anchors.into(), pages: pages.into(), tails: tails.into() }
@@ -179,6 +210,16 @@ impl Fences {
         self.begins_at(hash).map_or(Pages::NONE, |(begins, _)| begins)
     }
 
+    /// Loads what the search for a hash probably looks at. The result means nothing.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u64) -> u64 {
+        let blocks = self.anchors.partition_point(|anchor| *anchor <= hash);
+        let Some([anchor, next]) = self.anchors.get(blocks.wrapping_sub(1)..blocks + 1) else { return 0 };
+        let page = (blocks - 1) * BLOCK + guess(step(hash, *anchor, *next));
+        let (fence, tail) = (self.pages.get(page), self.tails.get(page));
+        fence.map_or(0, |fence| *fence as u64) ^ tail.map_or(0, |tail| *tail as u64)
+    }
+
     /// The data pages on which the records of this hash begin, and where the hash lies between the anchors around the
     /// last of them.
     fn begins_at(&self, hash: u64) -> Option<(Pages, u64)> {
@@ -192,7 +233,7 @@ impl Fences {
         let mut at = last_at;
         let end = self.pages.len().min(blocks * BLOCK);
         let within = &self.pages[block * BLOCK..end];
-        let end = block * BLOCK + within.partition_point(|fence| (*fence >> 1) as u64 <= at);
+        let end = block * BLOCK + first_above(within, at);
         // The fence of the block's first page is 0, so `end` is behind that page.
         let mut first = end.saturating_sub(1);
         while first > 0 && self.pages[first] & 1 == 1 && (self.pages[first] >> 1) as u64 == at {
@@ -381,6 +422,15 @@ mod tests {
         }
 
         #[test]
+        fn the_search_around_a_guess_finds_what_a_search_of_all_finds(
+            mut fences in prop::collection::vec(prop_oneof![any::<u16>(), 0u16..900, 64_000u16..], 0..=BLOCK),
+            at in prop_oneof![0..=STEPS, 0u64..500, STEPS - 500..=STEPS],
+        ) {
+            fences.sort_unstable();
+            prop_assert_eq!(first_above(&fences, at), fences.partition_point(|fence| (*fence >> 1) as u64 <= at));
+        }
+
+        #[test]
         fn bytes_that_are_no_fences_answer_nothing_beyond_their_pages(
             pages in 0u32..400,
             mut anchors in prop::collection::vec(hashes(), 4),
@@ -394,8 +444,10 @@ mod tests {
             anchors.iter().for_each(|anchor| bytes.extend_from_slice(&anchor.to_le_bytes()));
             fences[..pages as usize].iter().for_each(|fence| bytes.extend_from_slice(&fence.to_le_bytes()));
             bytes.extend(fences[..pages as usize].iter().map(|fence| (fence >> 3) as u8));
-            let found = Fences::from_bytes(&bytes).expect("well formed").page(hash);
+            let fences = Fences::from_bytes(&bytes).expect("well formed");
+            let found = fences.page(hash);
             prop_assert!(found.first + found.count <= pages);
+            fences.touch(hash);
             bytes.push(0);
             prop_assert_eq!(Fences::from_bytes(&bytes), None);
         }

@@ -152,6 +152,26 @@ impl Pending {
     }
 }
 
+/// Lookups that have ended. The counters, which all threads share, get the sums of a whole batch.
+#[derive(Default)]
+struct Tally {
+    hits: u64,
+    reads_for_hits: u64,
+    misses: u64,
+    reads_for_misses: u64,
+}
+
+impl Tally {
+    fn note(&mut self, pending: &Pending, hit: bool) {
+        let (lookups, reads) = match hit {
+            true => (&mut self.hits, &mut self.reads_for_hits),
+            false => (&mut self.misses, &mut self.reads_for_misses),
+        };
+        *lookups += 1;
+        *reads += pending.reads as u64;
+    }
+}
+
 /// Where a lookup stopped.
 enum Went {
     /// At its end.
@@ -229,23 +249,28 @@ impl Fetcher {
 
     /// Begins to look for the newest version of a key.
     pub fn begin(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Begun {
-        self.begin_search(token, Query { hash: hash.0, key, cas: 0, part: 0 })
+        self.begin_search(token, Query { hash: hash.0, key, cas: 0, part: 0 }, true)
+    }
+
+    /// The same for a key that no client has asked for yet: a lookup that needs no read is not counted.
+    pub fn begin_ahead(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Begun {
+        self.begin_search(token, Query { hash: hash.0, key, cas: 0, part: 0 }, false)
     }
 
     /// Begins to look for part `part` (from 1) of the long value whose part 0 has this CAS number.
     pub fn begin_part(&mut self, token: u64, hash: KeyHash, key: &[u8], cas: u64, part: u32) -> Begun {
         let hash = part_hash(hash, cas, part);
-        self.begin_search(token, Query { hash, key, cas, part })
+        self.begin_search(token, Query { hash, key, cas, part }, true)
     }
 
-    fn begin_search(&mut self, token: u64, query: Query<'_>) -> Begun {
+    fn begin_search(&mut self, token: u64, query: Query<'_>, counts: bool) -> Begun {
         if !self.reads.has_room() {
             return Begun::Busy;
         }
         // Before the first look: the stamp must not be newer than what is found.
         let stamp = self.lookup.meta.stamp(query.hash);
         let Some(mut targets) = self.lookup.targets(&query) else {
-            self.lookup.status.counters.misses.fetch_add(1, Relaxed);
+            self.lookup.status.counters.misses.fetch_add(counts as u64, Relaxed);
             return Begun::Absent;
         };
         // Most lookups of absent keys end here, before anything is allocated for them.
@@ -254,7 +279,7 @@ impl Fetcher {
             false => Next::Nowhere,
         };
         if targets.list.is_empty() && ahead == Next::Nowhere {
-            self.lookup.status.counters.misses.fetch_add(1, Relaxed);
+            self.lookup.status.counters.misses.fetch_add(counts as u64, Relaxed);
             return Begun::Absent;
         }
         targets.list.reverse();
@@ -277,7 +302,11 @@ impl Fetcher {
         };
         match went {
             Went::End(found) => {
-                self.count(&pending, found.is_some());
+                if counts {
+                    let mut tally = Tally::default();
+                    tally.note(&pending, found.is_some());
+                    self.count(&tally);
+                }
                 found.map_or(Begun::Absent, Begun::Here)
             }
             Went::Read => match self.submit(pending, false) {
@@ -430,6 +459,12 @@ impl Fetcher {
         self.reads.kick();
     }
 
+    /// Whether there are results, and no more are to come. It costs no system call. Reads from the page cache have
+    /// often completed when [`Fetcher::kick`] returns.
+    pub fn is_complete(&mut self) -> bool {
+        self.reads.is_complete()
+    }
+
     /// Calls `done` for each lookup that has ended: with its token and the item, or `None` if there is none.
     pub fn poll(&mut self, done: &mut dyn FnMut(u64, Option<Found>)) {
         let mut reads = std::mem::take(&mut self.done);
@@ -438,26 +473,27 @@ impl Fetcher {
             // Then commits have woken the thread. If reads did as well, the thread is woken once more.
             self.commits.clear();
         }
-        let mut goes_on = false;
+        let (mut goes_on, mut tally) = (false, Tally::default());
         for read in reads.drain(..) {
             let slot = read.token as usize;
             let Some(mut pending) = self.pending.get_mut(slot).and_then(Option::take) else { continue };
             self.vacant.push(slot);
             match self.take_read(&mut pending, read) {
                 Went::End(found) => {
-                    self.count(&pending, found.is_some());
+                    tally.note(&pending, found.is_some());
                     done(pending.token, found);
                 }
                 Went::Read => match self.submit(pending, true) {
                     Ok(()) => goes_on = true,
                     Err(pending) => {
-                        self.count(&pending, false);
+                        tally.note(&pending, false);
                         done(pending.token, None);
                     }
                 },
             }
         }
         self.done = reads;
+        self.count(&tally);
         if goes_on {
             self.kick();
         }
@@ -523,14 +559,17 @@ impl Fetcher {
         }
     }
 
-    fn count(&self, pending: &Pending, hit: bool) {
+    fn count(&self, tally: &Tally) {
         let counters = &self.lookup.status.counters;
-        let (lookups, reads) = match hit {
-            true => (&counters.hits, &counters.reads_for_hits),
-            false => (&counters.misses, &counters.reads_for_misses),
-        };
-        lookups.fetch_add(1, Relaxed);
-        reads.fetch_add(pending.reads as u64, Relaxed);
+        let sums = [
+            (&counters.hits, tally.hits),
+            (&counters.reads_for_hits, tally.reads_for_hits),
+            (&counters.misses, tally.misses),
+            (&counters.reads_for_misses, tally.reads_for_misses),
+        ];
+        sums.into_iter().filter(|(_, count)| *count > 0).for_each(|(sum, count)| {
+            sum.fetch_add(count, Relaxed);
+        });
     }
 }
 

@@ -234,6 +234,12 @@ impl Flash {
 
     // Looking.
 
+    /// Loads what lookups of these hashes look at. It does so in stages, each for all hashes before the next one, so
+    /// that the cache misses of different hashes overlap. About 16 hashes at a time are enough.
+    pub fn touch(&self, hashes: impl Iterator<Item = KeyHash> + Clone) {
+        self.lookup.touch(hashes.map(|hash| hash.0));
+    }
+
     /// Whether a version of a key with this hash may be on flash. A no is never wrong; a yes is wrong for one absent
     /// hash in 16 to 200, by the width of the log table.
     pub fn may_hold(&self, hash: KeyHash) -> bool {

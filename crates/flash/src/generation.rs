@@ -32,6 +32,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
+/// How many hashes are touched together.
+const TOUCHED_MAX: usize = 16;
+
 /// One segment of a generation.
 #[derive(Debug)]
 pub(crate) struct Chunk {
@@ -182,6 +185,12 @@ impl Generation {
             sequence: chunk.run.sequence,
             cas_base: chunk.run.cas_base,
         })
+    }
+
+    /// Loads what [`Generation::pages_of`] probably looks at. The result means nothing.
+    #[inline]
+    fn touch_fences(&self, hash: u64) -> u64 {
+        self.chunk(hash).map_or(0, |chunk| self.chunks[chunk].fences.touch(hash))
     }
 
     fn without_filters(&self) -> Generation {
@@ -419,6 +428,23 @@ impl Generations {
         let list = self.list.load();
         list.newest_first.first().is_some_and(|newest| newest.number >= floor)
             && (list.has_unfiltered() || list.filters_may_hold(hash))
+    }
+
+    /// Loads what searches for these hashes look at first: what the filters say of all of them, and then the fences of
+    /// the newest generation that has each. The result means nothing.
+    #[inline]
+    pub(crate) fn touch(&self, hashes: impl Iterator<Item = u64> + Clone) -> u64 {
+        let list = self.list.load();
+        if list.newest_first.is_empty() {
+            return 0;
+        }
+        let mut says = [0; TOUCHED_MAX];
+        says.iter_mut().zip(hashes.clone()).for_each(|(says, hash)| *says = list.filters_say(hash));
+        let fences = says.iter().zip(hashes).map(|(says, hash)| {
+            let newest = list.newest_first.get(says.trailing_zeros() as usize);
+            newest.map_or(0, |newest| newest.touch_fences(hash))
+        });
+        fences.fold(0, |seen, fence| seen ^ fence)
     }
 
     /// Begins to look for a hash. Generations below `floor` do not count.

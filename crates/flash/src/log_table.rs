@@ -168,6 +168,12 @@ impl LogTable {
         either!(&self.table, table => table.find(hash, |id| out.push(id as u16)));
     }
 
+    /// Loads what a search for the hash looks at. The result means nothing.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u64) -> u64 {
+        either!(&self.table, table => table.touch(hash))
+    }
+
     /// Removes one entry of the hash and the segment; `false` if there is none.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn remove(&self, hash: u64, id: u16) -> bool {

@@ -9,7 +9,7 @@ use super::chain::{Piece, RecordFields, Upload};
 use crate::demoter::Demoter;
 use crate::item_store::ItemStore;
 use crate::level::from_unix_s;
-use larder_flash::{Begun, Commit, CommitListener, Found, Stamp};
+use larder_flash::{Begun, Commit, CommitListener, Fetcher, Found, Stamp};
 use larder_item::{KeyHash, Location, State};
 use larder_memory::{NewChunked, NewItem};
 use larder_temperature::{Digest, Reference};
@@ -57,24 +57,27 @@ impl Worker {
 
     #[inline(never)]
     fn looks_beyond(&self, hash: KeyHash, key: &[u8]) -> bool {
-        if self.flash_might_be_asked(hash, key) {
-            return true;
+        if self.has_entry(hash, key) {
+            return false;
         }
-        if !self.has_entry(hash, key) {
+        let may_hold = self.cache.demoter.as_ref().is_some_and(|demoter| demoter.flash().may_hold(hash));
+        if !may_hold {
             self.counters().flash_misses.add(1);
         }
-        false
+        may_hold
     }
 
-    /// The same as [`Worker::flash_may_hold`], for a key that no client has asked for yet: a no is not counted as a
-    /// miss.
-    pub fn flash_might_be_asked(&self, hash: KeyHash, key: &[u8]) -> bool {
-        let demoter = self.cache.demoter.as_ref().filter(|_| self.fetcher.is_some());
-        demoter.is_some_and(|demoter| demoter.flash().may_hold(hash)) && !self.has_entry(hash, key)
+    /// Loads what lookups of these keys on flash look at. Touching several keys before they are fetched makes their
+    /// cache misses overlap.
+    #[inline]
+    pub fn touch_flash(&self, hashes: impl Iterator<Item = KeyHash> + Clone) {
+        if let Some(demoter) = &self.cache.demoter {
+            demoter.flash().touch(hashes);
+        }
     }
 
     /// Whether memory has an item of the key, live or not.
-    fn has_entry(&self, hash: KeyHash, key: &[u8]) -> bool {
+    pub fn has_entry(&self, hash: KeyHash, key: &[u8]) -> bool {
         self.cache.store.has_entry(&self.reader.pin(), hash, key)
     }
 
@@ -98,6 +101,18 @@ impl Worker {
         }
     }
 
+    /// The same as [`Worker::fetch`], for a key that no client has asked for yet, and that memory has no entry of: what
+    /// needs no read is not counted.
+    pub fn fetch_ahead(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Fetch {
+        let Some(fetcher) = &mut self.fetcher else { return Fetch::Absent };
+        match fetcher.begin_ahead(token, hash, key) {
+            Begun::Started => Fetch::Started,
+            Begun::Busy => Fetch::Busy,
+            Begun::Here(found) => Fetch::Here(found),
+            Begun::Absent => Fetch::Absent,
+        }
+    }
+
     /// Looks for part `part` (from 1) of a value whose first part is in `found`. Works as [`Worker::fetch`] does, but
     /// only the value of the result means anything.
     pub fn fetch_part(&mut self, token: u64, hash: KeyHash, key: &[u8], found: &Found, part: u32) -> Fetch {
@@ -118,6 +133,11 @@ impl Worker {
         if let Some(fetcher) = &mut self.fetcher {
             fetcher.kick();
         }
+    }
+
+    /// Whether fetches have ended, and none is under way any more, as far as is known without a system call.
+    pub fn has_fetched_all(&mut self) -> bool {
+        self.fetcher.as_mut().is_some_and(Fetcher::is_complete)
     }
 
     /// Calls `done` for each fetch that has ended, with its token; `None` = a miss after all. Never waits.

@@ -69,10 +69,10 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Counts a read of `bytes` bytes.
-    pub(super) fn read(&self, bytes: usize) {
-        self.reads.fetch_add(1, Relaxed);
-        self.read_bytes.fetch_add(bytes as u64, Relaxed);
+    /// Counts reads, and how many bytes they were together.
+    pub(super) fn read(&self, reads: u64, bytes: u64) {
+        self.reads.fetch_add(reads, Relaxed);
+        self.read_bytes.fetch_add(bytes, Relaxed);
     }
 
     fn append(&self, bytes: usize) {
@@ -134,7 +134,7 @@ impl Handle {
         let position = self.layout.position(zone, offset, into.len())?;
         match self.file.read_exact_at(into, position) {
             Ok(()) => {
-                self.counters.read(into.len());
+                self.counters.read(1, into.len() as u64);
                 Ok(())
             }
             Err(error) => Err(self.failed("reading", Some(zone), error)),

@@ -182,6 +182,12 @@ pub trait ReadQueue: Send {
 
     /// Reads that were submitted and not reaped yet.
     fn in_flight(&self) -> usize;
+
+    /// Whether there are such reads, and all of them have completed. It costs no system call; a queue that does not
+    /// know says no.
+    fn is_complete(&mut self) -> bool {
+        false
+    }
 }
 
 /// A read that has completed.

@@ -38,6 +38,8 @@ pub(super) struct UringReads {
     event: OwnedFd,
     /// Keeps the file open while the kernel reads from it.
     handle: Arc<Handle>,
+    /// Whether the ring knows the file by the number 0.
+    is_registered: bool,
     reads: Vec<Option<RingRead>>,
     /// Indices in `reads` that are free.
     free: Vec<u32>,
@@ -66,11 +68,14 @@ impl UringReads {
         }
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         ring.submitter().register_eventfd(event.as_raw_fd())?;
+        // A registered file need not be looked up for each read.
+        let is_registered = ring.submitter().register_files(&[handle.file.as_raw_fd()]).is_ok();
         let depth = depth.min(ring.params().sq_entries());
         Ok(UringReads {
             ring,
             event,
             handle,
+            is_registered,
             reads: (0..depth).map(|_| None).collect(),
             free: (0..depth).rev().collect(),
             pending: VecDeque::new(),
@@ -88,11 +93,11 @@ impl UringReads {
                 continue;
             };
             let rest = &mut read.buffer[read.filled..];
-            let request = opcode::Read::new(
-                types::Fd(self.handle.file.as_raw_fd()),
-                rest.as_mut_ptr(),
-                rest.len().min(u32::MAX as usize) as u32,
-            );
+            let (to, bytes) = (rest.as_mut_ptr(), rest.len().min(u32::MAX as usize) as u32);
+            let request = match self.is_registered {
+                true => opcode::Read::new(types::Fixed(0), to, bytes),
+                false => opcode::Read::new(types::Fd(self.handle.file.as_raw_fd()), to, bytes),
+            };
             let entry =
                 request.offset(read.position + read.filled as u64).build().user_data(u64::from(index));
             // SAFETY: the memory belongs to the buffer of the `RingRead`. The buffer is not moved on the heap, not
@@ -151,13 +156,7 @@ impl UringReads {
         };
         let Some(read) = self.reads[index as usize].take() else { return };
         self.free.push(index);
-        let result = match result {
-            Ok(()) => {
-                self.handle.counters.read(read.buffer.len());
-                Ok(())
-            }
-            Err(error) => Err(self.handle.failed("reading", Some(read.zone), error)),
-        };
+        let result = result.map_err(|error| self.handle.failed("reading", Some(read.zone), error));
         done.push(ReadDone { token: read.token, buffer: read.buffer, result });
     }
 
@@ -210,9 +209,15 @@ impl ReadQueue for UringReads {
     fn reap(&mut self, done: &mut Vec<ReadDone>) {
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
         done.append(&mut self.refused);
-        let before = self.pending.len();
+        let (before, first) = (self.pending.len(), done.len());
         while let Some(entry) = { self.ring.completion().next() } {
             self.complete(entry.user_data() as u32, entry.result(), done);
+        }
+        let whole = done[first..].iter().filter(|read| read.result.is_ok());
+        let (reads, bytes) =
+            whole.fold((0, 0), |(reads, bytes), read| (reads + 1, bytes + read.buffer.len() as u64));
+        if reads > 0 {
+            self.handle.counters.read(reads, bytes);
         }
         // A short read has become pending again: hand it over now. Reads that were never kicked go with it.
         if self.behind || self.pending.len() > before {
@@ -222,6 +227,11 @@ impl ReadQueue for UringReads {
 
     fn in_flight(&self) -> usize {
         self.reads.len() - self.free.len() + self.refused.len()
+    }
+
+    fn is_complete(&mut self) -> bool {
+        let completed = self.ring.completion().len() + self.refused.len();
+        completed > 0 && completed == self.in_flight()
     }
 }
 
@@ -301,6 +311,26 @@ mod tests {
         }
         assert_eq!((done.len(), queue.in_flight(), queue.with_kernel), (1, 0, 0));
         done.remove(0)
+    }
+
+    #[test]
+    fn a_queue_knows_when_all_its_reads_have_completed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let Some(mut queue) = queue(&folder) else { return };
+        assert!(!queue.is_complete());
+        for token in 0..2 {
+            queue.submit(token, ZoneId(0), 0, PageBuffer::new(1)).expect("room");
+        }
+        assert!(!queue.is_complete());
+        queue.kick();
+        while !queue.is_complete() {
+            std::thread::yield_now();
+        }
+        queue.submit(2, ZoneId(0), 0, PageBuffer::new(1)).expect("room");
+        assert!(!queue.is_complete(), "one more is under way");
+        let mut done = Vec::new();
+        queue.reap(&mut done);
+        assert_eq!((done.len(), queue.is_complete()), (2, false));
     }
 
     #[test]

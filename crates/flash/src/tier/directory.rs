@@ -173,6 +173,18 @@ impl Directory {
         self.segments.get(id as usize)?.load_full()
     }
 
+    /// Loads what a search for the hash in the fences of this number looks at. The result means nothing.
+    #[inline]
+    pub(crate) fn touch_fences(&self, id: u16, hash: u64) -> u64 {
+        match self.segments.get(id as usize).map(ArcSwapOption::load).as_deref() {
+            Some(Some(segment)) => match &**segment {
+                LogSegment::Flash(segment) => segment.fences.touch(hash),
+                LogSegment::Memory(_) => 0,
+            },
+            Some(None) | None => 0,
+        }
+    }
+
     /// Gives a number its meaning.
     pub(crate) fn set(&self, id: u16, segment: LogSegment) {
         self.segments[id as usize].store(Some(Arc::new(segment)));

@@ -106,6 +106,21 @@ impl Index {
         segments
     }
 
+    /// Loads what lookups of these hashes look at first: the tables for all of them, and then the fences of the
+    /// segments that the tables name. The result means nothing.
+    #[inline]
+    pub(crate) fn touch(&self, hashes: impl Iterator<Item = u64> + Clone) -> u64 {
+        let tables = |seen, hash| seen ^ self.table.touch(listed(hash)) ^ self.extents.touch(hash);
+        let seen = hashes.clone().fold(0, tables);
+        hashes.fold(seen, |seen, hash| seen ^ self.touch_fences(hash))
+    }
+
+    fn touch_fences(&self, hash: u64) -> u64 {
+        let mut candidates = Candidates::new();
+        self.table.candidates(listed(hash), &mut candidates);
+        candidates.iter().map(|id| self.directory.touch_fences(*id, hash)).fold(0, |seen, fence| seen ^ fence)
+    }
+
     /// Whether the log table has an entry for a hash.
     pub(crate) fn table_may_hold(&self, hash: u64) -> bool {
         let mut candidates = Candidates::new();

@@ -91,6 +91,13 @@ impl Lookup {
         self.index.log_segments(hash, self.meta.floor_of(hash))
     }
 
+    /// Loads what lookups of these hashes look at, so that the lookups after it wait for memory less.
+    pub(crate) fn touch(&self, hashes: impl Iterator<Item = u64> + Clone) {
+        let stamps = hashes.clone().fold(0, |seen, hash| seen ^ self.meta.stamp(hash).0);
+        let generations = if self.has_generations { self.generations.touch(hashes.clone()) } else { 0 };
+        std::hint::black_box(stamps ^ generations ^ self.index.touch(hashes));
+    }
+
     /// Collects where the key may be. `None`: it is nowhere.
     pub(crate) fn targets(&self, query: &Query<'_>) -> Option<Targets> {
         if !self.meta.is_serving() {

@@ -15,7 +15,7 @@ use super::execute::{Executor, Received, UploadEnd, UploadStart};
 use super::operation::{Get, Operation};
 use super::outcome::Outcome;
 use super::output::{OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
-use super::progress::Busy;
+use super::progress::{Busy, Progress};
 use super::protocols::{self, ClientTime, Command, GetForm, KeyReply, Login, UPLOAD_END};
 use super::state::ServerState;
 use crate::io::{ConnectionId, Peer, Ready, Service, Transport};
@@ -76,6 +76,8 @@ enum Work<'a> {
 }
 
 type Window<'a> = ArrayVec<WindowOp<'a>, WINDOW_OPS>;
+/// Keys that are read ahead from flash together.
+type KeyGroup<'a> = ArrayVec<(KeyHash, &'a [u8]), 16>;
 
 /// Where gathering stands: which connection, how far into its input, and the rest of a retrieval's line.
 struct Cursor<'a> {
@@ -520,30 +522,39 @@ impl Dispatcher {
 
     // ---- waiting for flash ----
 
-    /// Begins to read from flash the keys of what follows in the input of a connection that waits.
+    /// Begins to read from flash the keys of what follows in the input of a connection that waits. The keys of
+    /// retrievals are looked up in groups, so that their cache misses overlap.
     fn read_ahead(&mut self, ready: &mut Ready<'_, Connection>) {
         let Dispatcher { executor, key_buffer, parse_options, .. } = self;
-        let connection = &mut *ready.connection;
-        if !connection.is_authenticated || !executor.may_read_ahead(&connection.progress) {
+        let (connection, input) = (&mut *ready.connection, ready.input);
+        let progress = &mut connection.progress;
+        if !connection.is_authenticated || !executor.may_read_ahead(progress) {
             return;
         }
         let (mut at, mut skip, mut keys_seen) = (ready.consumed, connection.keys_done, 0);
+        let mut group = KeyGroup::new();
         while keys_seen < KEYS_AHEAD {
-            let step = protocols::next_request(&ready.input[at..], parse_options);
-            let Step::Request { request, consumed } = step else { return };
+            let step = protocols::next_request(&input[at..], parse_options);
+            let Step::Request { request, consumed } = step else { break };
             if let Request::Get(get) = &request {
-                for key in get.keys.clone().skip(skip) {
+                for key in get.keys.clone().skip(skip).take(KEYS_AHEAD - keys_seen) {
                     keys_seen += 1;
-                    let hash = executor.hash(key);
-                    if keys_seen > KEYS_AHEAD || !executor.read_ahead(&mut connection.progress, hash, key) {
+                    if group.is_full() && !read_group_ahead(executor, progress, &mut group) {
                         return;
                     }
+                    let hash = executor.hash(key);
+                    // Memory is asked first.
+                    executor.lookup().prefetch_bucket(hash);
+                    group.push((hash, key));
                 }
             } else {
                 keys_seen += 1;
+                if !read_group_ahead(executor, progress, &mut group) {
+                    return;
+                }
                 let command = read_command(&request, executor, key_buffer);
                 if let Some((key, hash, _)) = command.operation.need()
-                    && !executor.read_ahead(&mut connection.progress, hash, key)
+                    && !executor.read_ahead(progress, hash, key)
                 {
                     return;
                 }
@@ -551,6 +562,7 @@ impl Dispatcher {
             skip = 0;
             at += consumed;
         }
+        read_group_ahead(executor, progress, &mut group);
     }
 
     /// At the end of a turn: reads ahead for connections that wait, remembers those whose replies are held back, and
@@ -634,6 +646,10 @@ impl Service for Dispatcher {
         }
     }
 
+    fn has_news(&mut self) -> bool {
+        self.executor.has_read_all()
+    }
+
     fn before_wait(&mut self) {
         self.executor.offline();
     }
@@ -645,6 +661,12 @@ impl Service for Dispatcher {
     fn tick(&mut self, _now_s: u32) {
         self.executor.tick();
     }
+}
+
+/// Begins to read the keys of a group. Returns whether there is room for more.
+fn read_group_ahead(executor: &mut Executor, progress: &mut Progress, group: &mut KeyGroup<'_>) -> bool {
+    executor.touch_flash(group.iter().map(|(hash, _)| *hash));
+    group.drain(..).all(|(hash, key)| executor.read_ahead(progress, hash, key))
 }
 
 /// Reads a request that did not come through the window as an operation.

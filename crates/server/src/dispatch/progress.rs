@@ -134,3 +134,26 @@ pub(super) struct PendingRead {
     pub(super) hash: KeyHash,
     pub(super) key: Box<[u8]>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_woken_when_all_its_reads_have_ended_or_many() {
+        let group = ReadGroup::default();
+        // The read that blocks ends first, and the others are waited for.
+        (0..3).for_each(|_| group.started());
+        assert_eq!([true, false, false].map(|blocks| group.ended(blocks)), [false, false, true]);
+        // Reads ahead wake nobody.
+        (0..2).for_each(|_| group.started());
+        assert_eq!([false, false].map(|blocks| group.ended(blocks)), [false, false]);
+        // With a long pipeline, many results are enough; a result that nobody wants is not waited for.
+        (0..40).for_each(|_| group.started());
+        let wakes: Vec<bool> = (0..20).map(|n| group.ended(n == 4)).collect();
+        assert_eq!(wakes.iter().position(|wakes| *wakes), Some(RESULTS_AT_ONCE as usize - 3));
+        assert_eq!(wakes.iter().filter(|wakes| **wakes).count(), 1);
+        (0..19).for_each(|_| group.forgotten());
+        assert!(group.ended(true), "it is the last one");
+    }
+}

@@ -44,6 +44,13 @@ pub trait Service {
     /// that is empty. A connection that is gone may be named, and one may be named twice.
     fn woken(&mut self, _wake: &mut Vec<ConnectionId>) {}
 
+    /// Whether [`Service::woken`] is to be called at once, which saves the way through the kernel. Asked after each
+    /// batch of what has come, so the answer must cost little. [`Service::wake_fd`] tells of all other news, and may
+    /// tell of these as well.
+    fn has_news(&mut self) -> bool {
+        false
+    }
+
     /// Called about once a second, also when the worker is idle. `now_s` is the server's clock, which reads 2 when the
     /// server starts.
     fn tick(&mut self, now_s: u32);

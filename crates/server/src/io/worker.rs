@@ -38,6 +38,10 @@ pub(super) struct Worker<S: Service, D: Driver> {
     batch: Vec<(usize, BoxedLink<S::Connection, D>)>,
     ready: Vec<Ready<'static, S::Connection>>,
     consumed: Vec<usize>,
+    /// Whether the service had news at the end of the last batch.
+    has_news: bool,
+    /// Slots of connections whose replies are held back until those news are heard. Empty between turns.
+    held: Vec<usize>,
     pub(super) acceptor: Option<Acceptor>,
     pub(super) udp: UdpPorts<S::Connection>,
     /// Connections that the service named. Empty between turns.
@@ -77,6 +81,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
             batch: Vec::new(),
             ready: Vec::new(),
             consumed: Vec::new(),
+            has_news: false,
+            held: Vec::new(),
             acceptor,
             udp,
             woken: Vec::new(),
@@ -172,11 +178,33 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     // ---- a turn ----
 
-    /// Serves all queued connections in one batch, and sends their replies.
+    /// Serves all queued connections in one batch, and sends their replies. If the service has news for them then, they
+    /// are served once more.
     pub(super) fn serve_ready(&mut self) {
         if self.queue.is_empty() {
             return;
         }
+        self.serve_queue(true);
+        if self.has_news {
+            self.woken();
+            self.serve_queue(false);
+        }
+        // What was held back is sent by now, unless the news did not name the connection.
+        let mut held = mem::take(&mut self.held);
+        for slot in held.drain(..) {
+            if let Some(mut link) = self.links[slot].take() {
+                self.advance(slot, &mut link);
+                self.links[slot] = Some(link);
+                self.release_if_closed(slot);
+            }
+        }
+        self.held = held;
+    }
+
+    /// `asks` = ask the service for news, and hold back the replies of connections that wait for them: they leave
+    /// together with the next.
+    fn serve_queue(&mut self, asks: bool) {
+        self.has_news = false;
         let mut queue = mem::take(&mut self.queue);
         for slot in queue.drain(..) {
             let Some(mut link) = self.links[slot].take_if(|link| link.dequeue()) else {
@@ -194,11 +222,11 @@ impl<S: Service, D: Driver> Worker<S, D> {
         queue.append(&mut self.queue);
         self.queue = queue;
         if !self.batch.is_empty() {
-            self.serve_batch();
+            self.serve_batch(asks);
         }
     }
 
-    fn serve_batch(&mut self) {
+    fn serve_batch(&mut self, asks: bool) {
         let Worker { driver, batch, service, consumed, .. } = self;
         let mut ready = reuse(mem::take(&mut self.ready));
         for (_, link) in batch {
@@ -208,12 +236,19 @@ impl<S: Service, D: Driver> Worker<S, D> {
         service.serve(&mut ready);
         consumed.extend(ready.iter().map(|one| one.consumed.min(one.input.len())));
         self.ready = reuse(ready);
+        let has_news = asks && service.has_news();
+        self.has_news = has_news;
 
         let mut batch = mem::take(&mut self.batch);
         let mut consumed = mem::take(&mut self.consumed);
         for ((slot, mut link), used) in batch.drain(..).zip(consumed.drain(..)) {
             if !link.end_turn(used, self.now_s, &mut self.driver, &self.shared.buffers) {
                 self.counters().out_of_memory.add(1);
+            }
+            if has_news && link.is_waiting() {
+                self.held.push(slot);
+                self.links[slot] = Some(link);
+                continue;
             }
             self.advance(slot, &mut link);
             self.links[slot] = Some(link);

@@ -31,6 +31,21 @@ with_both_backends! {
         server.stop();
     }
 
+    fn news_at_the_end_of_a_batch_are_heard_without_the_descriptor(backend) {
+        let server = Server::start(backend, |_| {});
+        let mut client = server.connect();
+        for round in 0..5 {
+            client.write_all(format!("echo before\nsoon now{round}\necho after\n").as_bytes()).unwrap();
+            expect(&mut client, &format!("before\nnow{round}\nafter\n"));
+        }
+        // The news are of something else: what was said before leaves all the same.
+        client.write_all(b"echo before\nrumour now\necho after\n").unwrap();
+        expect(&mut client, "before\n");
+        server.release("now");
+        expect(&mut client, "now\nafter\n");
+        server.stop();
+    }
+
     fn many_wait_and_each_gets_its_own(backend) {
         let server = Server::start(backend, |options| options.workers = 2);
         let mut clients: Vec<_> = (0..50).map(|_| server.connect()).collect();

@@ -157,7 +157,11 @@ impl Executor {
             return BegunRead::Waits;
         }
         let token = fetches.take_token(progress.id, progress.group.get_or_insert_default());
-        match self.worker.fetch(token.into(), hash, key) {
+        let fetch = match blocks {
+            true => self.worker.fetch(token.into(), hash, key),
+            false => self.worker.fetch_ahead(token.into(), hash, key),
+        };
+        match fetch {
             Fetch::Started => {
                 fetches.started(token, blocks);
                 if is_first {
@@ -214,7 +218,17 @@ impl Executor {
         if progress.reads.len() == 1 {
             fetches.use_reserve();
         }
+        if fetches.room_ahead() == 0 {
+            fetches.note_lack_of_room();
+            return false;
+        }
         progress.reads.len() * 2 <= fetches.depth() && progress.busy.is_none()
+    }
+
+    /// Loads what [`Executor::read_ahead`] of these keys looks at.
+    #[inline]
+    pub(in crate::dispatch) fn touch_flash(&self, hashes: impl Iterator<Item = KeyHash> + Clone) {
+        self.worker.touch_flash(hashes);
     }
 
     /// Begins to read the key of a request that follows in the input. Returns whether there is room for more.
@@ -224,7 +238,7 @@ impl Executor {
         hash: KeyHash,
         key: &[u8],
     ) -> bool {
-        if progress.position_of(hash, key).is_some() || !self.worker.flash_might_be_asked(hash, key) {
+        if progress.position_of(hash, key).is_some() || self.worker.has_entry(hash, key) {
             return true;
         }
         let Some(fetches) = &mut self.fetches else { return false };
@@ -366,6 +380,11 @@ impl Executor {
         let committed = self.worker.flash_committed();
         fetches.wake_committed(committed, wake);
         Some(committed)
+    }
+
+    /// Whether [`Executor::poll_flash`] has results, and no read is under way any more.
+    pub(in crate::dispatch) fn has_read_all(&mut self) -> bool {
+        self.worker.has_fetched_all()
     }
 
     /// The commit that has to be durable before the operation just executed is answered.

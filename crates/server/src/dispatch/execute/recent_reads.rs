@@ -6,6 +6,10 @@
 //! slots. A key that is read once in `n` reads from flash is found again with probability `1 - e^(-slots / n)`.
 //! Example: with 48 Ki slots, a key that is read once in 5,000 reads is promoted at its second read, and one of a
 //! million keys that are read alike at one read in twenty.
+//!
+//! Fewer slots were tried: with a slot for 16 KiB of memory, 300,000 items of 1 KB behind 64 MiB that are read alike
+//! are promoted a quarter as often, but the processor time of a request stays within the noise of 5 %. With Zipf reads
+//! of exponent 0.99 memory answers 76 % of the requests instead of 79 %, after 750,000 of them.
 
 use larder_cache::KeyHash;
 

@@ -45,11 +45,14 @@ struct Later {
 #[derive(Debug)]
 struct News {
     come: Mutex<Vec<ConnectionId>>,
+    /// There are news of which the descriptor tells nothing.
+    is_soon: AtomicBool,
     say: UnixStream,
 }
 
-/// `echo X` -> `X`; `later X` -> `X`, but not before the test says so ([`Server::release`]); `big N` -> N letters;
-/// `body N` + N bytes -> their sum; `quit` closes; `panic` does.
+/// `echo X` -> `X`; `later X` -> `X`, but not before the test says so ([`Server::release`]); `rumour X`: the same, but
+/// the service says that it has news; `soon X` -> `X`, when the worker has asked for news after its batch; `big N` -> N
+/// letters; `body N` + N bytes -> their sum; `quit` closes; `panic` does.
 pub(crate) struct LineService {
     seen: Arc<Observed>,
     waiting: bool,
@@ -112,11 +115,17 @@ impl Line {
                 self.output.extend_from_slice(format!("{length} {sum}\n").as_bytes());
                 taken += length;
             }
-            "later" => {
+            "later" | "rumour" => {
+                self.news.is_soon.fetch_or(verb == "rumour", Ordering::AcqRel);
                 let come = Arc::new(AtomicBool::new(false));
                 self.later = Some((Arc::clone(&come), format!("{rest}\n")));
                 let news = Arc::clone(&self.news);
                 self.seen.later.lock().unwrap().push(Later { text: rest.into(), id: self.id, come, news });
+            }
+            "soon" => {
+                self.later = Some((Arc::new(AtomicBool::new(true)), format!("{rest}\n")));
+                self.news.come.lock().unwrap().push(self.id);
+                self.news.is_soon.store(true, Ordering::Release);
             }
             "quit" => self.quits = true,
             "panic" => panic!("as it was asked to"),
@@ -183,6 +192,10 @@ impl Service for LineService {
         assert!(!self.waiting);
         while matches!(self.hear.read(&mut [0; 64]), Ok(1..)) {}
         wake.append(&mut self.news.come.lock().unwrap());
+    }
+
+    fn has_news(&mut self) -> bool {
+        self.news.is_soon.swap(false, Ordering::AcqRel)
     }
 
     fn before_wait(&mut self) {
@@ -255,7 +268,7 @@ impl Server {
         let running = io::start(&options, move |_| {
             let (say, hear) = UnixStream::pair().expect("a pair of sockets");
             hear.set_nonblocking(true).expect("a socket does not block");
-            let news = Arc::new(News { come: Mutex::default(), say });
+            let news = Arc::new(News { come: Mutex::default(), is_soon: AtomicBool::new(false), say });
             LineService { seen: Arc::clone(&shown), waiting: false, news, hear }
         });
         let running = running.expect("a random port is free");
