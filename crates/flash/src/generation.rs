@@ -520,7 +520,8 @@ impl Generations {
         let mut budget = self.filter_budget;
         let mut kept: Vec<Arc<Generation>> = Vec::new();
         let mut ended = false;
-        for generation in generations {
+        // One of which nothing is left has no filter either, and hides nothing.
+        for generation in generations.into_iter().filter(|generation| !generation.chunks.is_empty()) {
             let bytes = generation.filter_bytes();
             let covered = address.as_ref().is_some_and(|run| run.covers(generation.number));
             ended |= kept.len() == GENERATIONS_MAX;
@@ -536,7 +537,6 @@ impl Generations {
                 kept.push(Arc::new(generation.without_filters()));
             }
         }
-        kept.retain(|generation| !generation.chunks.is_empty());
         if kept.iter().all(|generation| generation.has_filters()) {
             released.address = released.address.or(address.take());
         }

@@ -329,8 +329,8 @@ impl MetaLog {
     }
 
     /// Narrows the bounds of zones: for each, segments below the first sequence do not exist any more, nor do those
-    /// from the second one on, if it is not 0. Nothing is written to these zones before they are released. A floor above
-    /// all sequences so far is a release.
+    /// from the second one on, if it is not 0. Nothing is written to these zones before they are released. A floor
+    /// above all sequences so far is a release.
     ///
     /// # Errors
     /// As [`MetaLog::release`]. The next release, or the next state, tells the device all the same.

@@ -252,7 +252,8 @@ impl Recovery {
         });
         // Extents are in order of arrival, and an extent supersedes no later one.
         let sealed = if facts.head.kind == Kind::Extents { sequence + 1 } else { sealed };
-        for (hash, below) in std::mem::take(&mut facts.superseded_extents) {
+        // They stay with the segment: its zone may be dropped later.
+        for (hash, below) in facts.superseded_extents.iter().copied() {
             let below = below.min(sealed);
             let by = self.superseded.entry(hash).or_insert(below);
             *by = below.max(*by);

@@ -70,8 +70,8 @@ impl Pace {
         self.seen = self.seen.saturating_add(bytes);
         let spare = if self.taken >= 1.0 { SPARE_IN_CALM } else { SPARE };
         let leaves = (spare * self.outranked[rank] / self.taken).min(1.0) * room.buffer_bytes as f32;
-        // A put that finds no room at all is for flash to refuse. A value longer than a buffer goes in parts, which wait
-        // for the device.
+        // A put that finds no room at all is for flash to refuse. A value longer than a buffer goes in parts, which
+        // wait for the device.
         let needs = (leaves as u64 + bytes).min(room.buffer_bytes);
         let is_admitted = leaves == 0.0 || room.free_bytes >= needs;
         if !is_admitted {

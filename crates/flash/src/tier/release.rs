@@ -216,7 +216,8 @@ impl Releasing<'_> {
     fn marked_extents(&self, zone: ZoneId) -> bool {
         let segments = self.release.space.segments(zone);
         let marks = segments.iter().any(|segment| segment.marks_extents);
-        let end = segments.last().map_or(0, |last| last.sequence()) + 1;
+        // A segment has marks for all extents that were written until it was sealed.
+        let end = segments.iter().map(|segment| segment.sealed_sequence).max().unwrap_or(0);
         !marks || self.extents_below(end)
     }
 
