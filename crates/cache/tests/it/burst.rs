@@ -112,7 +112,7 @@ fn found_after(bytes: u64, item: impl Fn(usize) -> Item, is_of: impl Fn(Item) ->
 
 #[test]
 fn what_was_read_survives_stores_at_twice_the_rate_of_the_device() {
-    let item = |number: usize| Item { value_bytes: 8192, is_read: number % 4 == 0, penalty: None };
+    let item = |number: usize| Item { value_bytes: 8192, is_read: number.is_multiple_of(4), penalty: None };
     let (read, unread, totals) = found_after(72 << 20, item, |item| item.is_read);
     assert!(read >= 0.9, "{read} of the read items, {unread} of the others");
     // The rest of what the device takes is not wasted.
@@ -127,7 +127,7 @@ fn costly_items_survive_a_burst_of_cheap_ones_of_another_length() {
     for long_are_costly in [true, false] {
         // By bytes, a quarter is costly.
         let item = |number: usize| {
-            let is_long = if long_are_costly { number % 25 == 0 } else { number % 4 == 0 };
+            let is_long = if long_are_costly { number.is_multiple_of(25) } else { number.is_multiple_of(4) };
             let is_costly = is_long == long_are_costly;
             Item {
                 value_bytes: if is_long { 8192 } else { 1000 },
