@@ -688,3 +688,6 @@ impl Search {
         whole
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

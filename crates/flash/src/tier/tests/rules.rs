@@ -318,3 +318,16 @@ fn a_segment_that_was_torn_takes_none_with_it_that_were_whole() {
         }
     }
 }
+
+#[test]
+fn a_restart_knows_which_segments_say_that_extents_are_superseded() {
+    let mut bench = Bench::new(20, 64, |_| {});
+    stored(&bench, "a", &[1; 5000]);
+    bench.restart();
+    stored(&bench, "a", b"short");
+    bench.restart();
+    let space = bench.flash.components().space;
+    let mut segments = (0..20).flat_map(|zone| space.segments(ZoneId(zone)));
+    assert!(segments.any(|segment| segment.marks_extents), "a drop of the zone must take the extent with it");
+    assert_eq!(bench.value(b"a").unwrap(), b"short");
+}
