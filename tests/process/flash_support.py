@@ -10,6 +10,7 @@ MEBIBYTE = 1 << 20
 MEMORY_MIB = 16
 FLASH_MIB = 256
 FLASH_WAIT_SECONDS_MAX = 1.0
+RECOVERY_SECONDS_MAX = 30.0
 # More at once, and writers evict what flash has no buffer for.
 PUSHED_TOGETHER = 12
 
@@ -66,6 +67,12 @@ class FlashCase(Case):
         end = time.monotonic() + FLASH_WAIT_SECONDS_MAX
         while self.number(connection, b"segments_waiting", b"flash") > 0 and time.monotonic() < end:
             time.sleep(0.002)
+
+    def wait_for_recovery(self, connection):
+        """Waits until a server that was started again knows everything on its flash."""
+        end = time.monotonic() + RECOVERY_SECONDS_MAX
+        while self.number(connection, b"recovering", b"flash") > 0 and time.monotonic() < end:
+            time.sleep(0.01)
 
     def cold(self, connection, items, mebibytes=4 * MEMORY_MIB, flags=0, exptime=0):
         """Stores the items and pushes nearly all of them out of memory, so that only flash has them.

@@ -58,13 +58,13 @@ class Several(FlashCase):
         """A server with two devices."""
         return self.server("-m", "16", "--admin", "off", *self.places(first or self.path, other or self.other), *flags)
 
-    def fill(self, connection):
+    def fill(self, connection, pushed_mebibytes=FLASH_EACH_MIB):
         """Stores items and pushes them out of memory."""
         for start in range(0, ITEMS, 500):
             for number in range(start, start + 500):
                 self.assertEqual(connection.set(b"k%d" % number, noise(number, 1000)), b"STORED")
             self.wait_for_flash(connection)
-        self.push_out(connection)
+        self.push_out(connection, mebibytes=pushed_mebibytes)
 
     def found(self, connection):
         """How many of the items are found. No value is wrong."""
@@ -93,6 +93,7 @@ class Several(FlashCase):
         self.assertLess(max(written) - min(written), sum(written) // 4, written)
         running.stop()
         again = self.connection(self.two())
+        self.wait_for_recovery(again)
         self.assertGreater(self.found(again), before * 9 // 10)
 
     def test_other_devices_are_refused_and_nothing_is_lost(self):
@@ -107,6 +108,7 @@ class Several(FlashCase):
         self.assertIn("is blank", self.refusal(self.path, third))
         self.assertIn("is given twice", self.refusal(self.path, self.path))
         again = self.connection(self.two())
+        self.wait_for_recovery(again)
         self.assertGreater(self.found(again), before * 9 // 10)
 
     def test_a_file_that_is_cut_short_costs_its_share(self):
@@ -146,7 +148,7 @@ class Several(FlashCase):
         found = self.found(client)
         self.assertTrue(before // 3 < found < before, "%d of %d" % (found, before))
         # What is stored from now on is on the other one, and is found.
-        self.fill(client)
+        self.fill(client, FLASH_EACH_MIB // 2)
         self.assertGreater(self.found(client), ITEMS * 9 // 10)
 
 
