@@ -1,7 +1,7 @@
 use super::clock::Clock;
-use super::timed_reads::TimedReads;
+use super::timed_reads;
 use super::{Ftl, FtlError, FtlOptions, LBA_BYTES, Profile, Wear};
-use crate::{AtOnce, reads_at_once};
+use crate::AtOnce;
 use larder_flash::device::{
     ChannelCounters, Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue,
     ZoneId, ZoneReport, ZoneState,
@@ -253,10 +253,7 @@ impl Device for FtlSsd {
     }
 
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
-        if self.1.is_real() {
-            return Ok(Box::new(TimedReads::new(self.clone(), self.1, depth)?));
-        }
-        reads_at_once(self.clone(), depth)
+        timed_reads::reads(self.clone(), self.1, depth)
     }
 }
 

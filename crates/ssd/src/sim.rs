@@ -1,7 +1,7 @@
 use super::clock::Clock;
-use super::timed_reads::TimedReads;
+use super::timed_reads;
 use super::{Fault, Histogram, OpenChannel, Profile, Wear, ZoneLayout};
-use crate::{AtOnce, reads_at_once};
+use crate::AtOnce;
 use larder_flash::device::{
     ChannelCounters, Device, DeviceCounters, DeviceError, Geometry, PageBuffer, ReadQueue, ZoneId, ZoneReport,
 };
@@ -223,10 +223,7 @@ impl Device for SimSsd {
     }
 
     fn reads(&self, depth: u32) -> Result<Box<dyn ReadQueue>, DeviceError> {
-        if self.1.is_real() {
-            return Ok(Box::new(TimedReads::new(self.clone(), self.1, depth)?));
-        }
-        reads_at_once(self.clone(), depth)
+        timed_reads::reads(self.clone(), self.1, depth)
     }
 }
 

@@ -1,4 +1,4 @@
-use super::AtOnce;
+use super::at_once::{AtOnce, reads_at_once};
 use super::clock::Clock;
 use larder_flash::device::{DeviceError, PageBuffer, ReadDone, ReadQueue, ZoneId};
 use rustix::time::{
@@ -7,8 +7,23 @@ use rustix::time::{
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+/// A queue of reads of a simulated drive with this clock.
+///
+/// # Errors
+/// The system gives no timer or eventfd.
+pub(super) fn reads(
+    source: impl AtOnce,
+    clock: Clock,
+    depth: u32,
+) -> Result<Box<dyn ReadQueue>, DeviceError> {
+    match clock.is_real() {
+        true => Ok(Box::new(TimedReads::new(source, clock, depth)?)),
+        false => reads_at_once(source, depth),
+    }
+}
+
 /// A queue whose reads complete when the simulated drive has done them, in real time.
-pub(super) struct TimedReads<S> {
+struct TimedReads<S> {
     source: S,
     clock: Clock,
     depth: usize,
@@ -21,7 +36,7 @@ pub(super) struct TimedReads<S> {
 impl<S: AtOnce> TimedReads<S> {
     /// # Errors
     /// The system gives no timer.
-    pub(super) fn new(source: S, clock: Clock, depth: u32) -> Result<TimedReads<S>, DeviceError> {
+    fn new(source: S, clock: Clock, depth: u32) -> Result<TimedReads<S>, DeviceError> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
             .map_err(|error| DeviceError::io("timerfd", error.into()))?;
         Ok(TimedReads { source, clock, depth: depth.max(1) as usize, timer, reads: Vec::new() })

@@ -1,4 +1,5 @@
 use super::{DeviceCounters, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -57,6 +58,16 @@ impl Layout {
     }
 }
 
+impl Drop for Handle {
+    /// Gives the lock of the file back. No operation is under way any more; but the kernel may hold the file open for a
+    /// while after the last ring is gone, and the lock with it, so that the next server would find the device in use.
+    fn drop(&mut self) {
+        if let Err(error) = flock(&self.file, FlockOperation::Unlock) {
+            tracing::debug!(device = %self.name, %error, "flash: the lock is left to the kernel");
+        }
+    }
+}
+
 /// Counts the operations of a device from all threads.
 #[derive(Default)]
 pub(super) struct Counters {
@@ -108,8 +119,9 @@ impl Handle {
     }
 
     /// Limits the bytes of one write.
-    pub(super) fn with_write_bytes_max(self, write_bytes_max: usize) -> Handle {
-        Handle { write_bytes_max, ..self }
+    pub(super) fn with_write_bytes_max(mut self, write_bytes_max: usize) -> Handle {
+        self.write_bytes_max = write_bytes_max;
+        self
     }
 
     /// Counts a failure of the device, writes a warning, and returns the error for the caller.
@@ -179,5 +191,27 @@ impl Handle {
     /// Makes durable what was written.
     pub(super) fn sync(&self) -> Result<(), DeviceError> {
         self.file.sync_data().map_err(|error| self.failed("fdatasync", None, error))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_goes_with_the_handle_though_the_kernel_still_has_the_file() {
+        let path = tempfile::NamedTempFile::new().expect("a file");
+        let open = || File::options().read(true).write(true).open(&path).expect("the file");
+        let lock = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive);
+        let file = open();
+        lock(&file).expect("nobody else has it");
+        // As a ring that is being taken down holds it.
+        let _held = file.try_clone().expect("a second descriptor");
+        let layout = Layout { zones: 1, stride: PAGE_BYTES as u64, zone_bytes: PAGE_BYTES as u64 };
+        let handle = Handle::new(file, "flash".into(), layout, false);
+        let next = open();
+        assert!(lock(&next).is_err(), "it is in use");
+        drop(handle);
+        lock(&next).expect("it is free");
     }
 }

@@ -23,8 +23,9 @@ const ZONES_WANTED: u64 = 256;
 /// Smallest and largest default size of a zone, bytes.
 const ZONE_BYTES_RANGE: (u64, u64) = (1 << 20, 1 << 30);
 
-/// How often a device that is in use is tried again, and how long after the last try: half a second in all.
-const IN_USE_TRIES: u32 = 25;
+/// How often a device that is in use is tried again, and how long after the last try: three seconds in all. A
+/// process that was killed has its files until the kernel has taken down its rings.
+const IN_USE_TRIES: u32 = 150;
 const IN_USE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The default size of a zone, in bytes, of a file or block device of `capacity` bytes.
@@ -273,7 +274,7 @@ fn try_direct(file: &File) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Repeats a call for half a second while the device is in use: the last reads of a server that was just killed may
+/// Repeats a call for a few seconds while the device is in use: the last reads of a server that was just killed may
 /// still be in flight.
 fn patiently<T, E>(call: impl Fn() -> Result<T, E>, is_in_use: impl Fn(&E) -> bool) -> Result<T, E> {
     for _ in 0..IN_USE_TRIES {

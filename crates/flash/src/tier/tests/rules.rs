@@ -331,3 +331,19 @@ fn a_restart_knows_which_segments_say_that_extents_are_superseded() {
     assert!(segments.any(|segment| segment.marks_extents), "a drop of the zone must take the extent with it");
     assert_eq!(bench.value(b"a").unwrap(), b"short");
 }
+
+#[test]
+fn a_segment_that_goes_takes_extents_with_it_that_are_younger_than_its_beginning() {
+    let mut bench = Bench::new(20, 64, |options| options.segment_bytes = Some(8 * 4096));
+    // The segment of the log is opened before that of the extent, and says later that the extent is superseded.
+    stored(&bench, "first", b"short");
+    stored(&bench, "a", &[1; 5000]);
+    (0..8).for_each(|number| stored(&bench, &format!("extent {number}"), &[2; 5000]));
+    stored(&bench, "a", b"short");
+    bench.restart();
+    assert_eq!(bench.value(b"a").unwrap(), b"short");
+    assert!(bench.flash.components().reclaim.make_room());
+    assert_eq!(bench.value(b"first"), None, "the zone of the log is the oldest");
+    bench.restart();
+    assert_eq!(bench.value(b"a"), None);
+}

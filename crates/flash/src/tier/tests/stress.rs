@@ -1,7 +1,7 @@
 //! Threads that put, invalidate and look up against one another while everything is written and reclaimed.
 
 use super::{Bench, finish};
-use crate::{Flash, FlashItem, Found, Put};
+use crate::{Fetcher, Flash, FlashItem, Found, Put};
 use larder_item::{KeyHash, KeyHasher};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +43,97 @@ fn version_of(found: &Found) -> u64 {
     u64::from_le_bytes(*found.value.first_chunk().unwrap())
 }
 
+struct Stress<'a> {
+    flash: &'a Flash,
+    hasher: KeyHasher,
+    keys: Vec<Key>,
+    hits: AtomicU64,
+    /// Parts of long values that were found.
+    parts: AtomicU64,
+}
+
+impl Stress<'_> {
+    fn new(flash: &Flash) -> Stress<'_> {
+        let key = |_| Key { lock: Mutex::new(()), oldest: AtomicU64::new(1), newest: AtomicU64::new(0) };
+        let hasher = KeyHasher::with_seed(flash.seed());
+        let (hits, parts) = (AtomicU64::new(0), AtomicU64::new(0));
+        Stress { flash, hasher, keys: (0..KEYS).map(key).collect(), hits, parts }
+    }
+
+    /// Calls `act` with random bits, the name of a random key, its hash and the key, many times.
+    fn rounds(&self, seed: u64, mut act: impl FnMut(u64, &[u8], KeyHash, &Key)) {
+        let mut random = seed;
+        for _ in 0..ROUNDS {
+            random = crate::record::mix(random + 1);
+            let number = random as usize % KEYS;
+            let name = format!("key {number}").into_bytes();
+            act(random, &name, self.hasher.hash(&name), &self.keys[number]);
+        }
+    }
+
+    fn write(&self, seed: u64) {
+        self.rounds(seed, |random, name, hash, key| {
+            let _writer = key.lock.lock().unwrap();
+            let version = key.newest.load(Ordering::SeqCst) + 1;
+            key.newest.store(version, Ordering::SeqCst);
+            let is_stored = self.put(random, name, hash, version) && random >> 32 & 7 != 0;
+            if !is_stored {
+                self.flash.invalidate(hash, name);
+            }
+            key.oldest.store(version + u64::from(!is_stored), Ordering::SeqCst);
+        });
+    }
+
+    /// Puts a version of a length that the random bits choose. Says whether it was stored.
+    fn put(&self, random: u64, name: &[u8], hash: KeyHash, version: u64) -> bool {
+        let size = match random >> 56 {
+            0..16 => 3000,
+            16 => self.flash.part_bytes_max(),
+            _ => 200,
+        };
+        let is_long = size == self.flash.part_bytes_max();
+        let mut value = version.to_le_bytes().to_vec();
+        value.resize(size, 1);
+        let item = FlashItem {
+            key: name,
+            value: &value,
+            value_bytes: if is_long { 2 * size + SHORT_BYTES } else { size } as u64,
+            flags: 0,
+            expires_unix_s: 0,
+            cas: version,
+            state: 0,
+        };
+        let has_parts = !is_long || put_parts(self.flash, hash, name, version);
+        // Also where parts are missing: such a version must not be found.
+        self.flash.put(hash, &item) == Put::Stored && has_parts
+    }
+
+    fn read(&self, seed: u64) {
+        let mut fetcher = self.flash.fetcher().unwrap();
+        self.rounds(seed, |_, name, hash, key| {
+            let oldest = key.oldest.load(Ordering::SeqCst);
+            let begun = fetcher.begin(1, hash, name);
+            let Some(found) = finish(&mut fetcher, begun) else { return };
+            let newest = key.newest.load(Ordering::SeqCst);
+            let version = version_of(&found);
+            assert!((oldest..=newest).contains(&version), "{version} is not in {oldest}..={newest}");
+            self.hits.fetch_add(1, Ordering::SeqCst);
+            if found.value_bytes > found.value.len() as u64 {
+                self.read_parts(&mut fetcher, name, hash, &found);
+            }
+        });
+    }
+
+    fn read_parts(&self, fetcher: &mut Fetcher, name: &[u8], hash: KeyHash, first: &Found) {
+        for part in 1..=2 {
+            let begun = fetcher.begin_part(1, hash, name, first.cas, part);
+            let Some(found) = finish(fetcher, begun) else { break };
+            assert_eq!(version_of(&found), version_of(first), "part {part}");
+            self.parts.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
 fn play(generations: bool) {
     let bench = Bench::new(24, 64, |options| {
         options.generations = generations;
@@ -52,84 +143,17 @@ fn play(generations: bool) {
     });
     let flash = &bench.flash;
     flash.start().unwrap();
-    let keys: Vec<Key> = (0..KEYS)
-        .map(|_| Key { lock: Mutex::new(()), oldest: AtomicU64::new(1), newest: AtomicU64::new(0) })
-        .collect();
-    let (hits, parts) = (AtomicU64::new(0), AtomicU64::new(0));
-    let write = |seed: u64| {
-        let hasher = KeyHasher::with_seed(flash.seed());
-        let mut random = seed;
-        for _ in 0..ROUNDS {
-            random = crate::record::mix(random + 1);
-            let number = random as usize % KEYS;
-            let (name, key) = (format!("key {number}"), &keys[number]);
-            let hash = hasher.hash(name.as_bytes());
-            let _writer = key.lock.lock().unwrap();
-            let version = key.newest.load(Ordering::SeqCst) + 1;
-            key.newest.store(version, Ordering::SeqCst);
-            let size = match random >> 56 {
-                0..16 => 3000,
-                16 => flash.part_bytes_max(),
-                _ => 200,
-            };
-            let mut value = version.to_le_bytes().to_vec();
-            value.resize(size, 1);
-            let is_long = size == flash.part_bytes_max();
-            let mut shed = is_long && !put_parts(flash, hash, name.as_bytes(), version);
-            let item = FlashItem {
-                key: name.as_bytes(),
-                value: &value,
-                value_bytes: if is_long { 2 * size + SHORT_BYTES } else { size } as u64,
-                flags: 0,
-                expires_unix_s: 0,
-                cas: version,
-                state: 0,
-            };
-            shed |= random >> 32 & 7 == 0 || flash.put(hash, &item) == Put::Shed;
-            if shed {
-                flash.invalidate(hash, name.as_bytes());
-                key.oldest.store(version + 1, Ordering::SeqCst);
-            } else {
-                key.oldest.store(version, Ordering::SeqCst);
-            }
-        }
-    };
-    let read = |seed: u64| {
-        let hasher = KeyHasher::with_seed(flash.seed());
-        let mut fetcher = flash.fetcher().unwrap();
-        let mut random = seed;
-        for _ in 0..ROUNDS {
-            random = crate::record::mix(random + 1);
-            let number = random as usize % KEYS;
-            let (name, key) = (format!("key {number}"), &keys[number]);
-            let oldest = key.oldest.load(Ordering::SeqCst);
-            let hash = hasher.hash(name.as_bytes());
-            let begun = fetcher.begin(1, hash, name.as_bytes());
-            let Some(found) = finish(&mut fetcher, begun) else { continue };
-            let newest = key.newest.load(Ordering::SeqCst);
-            let version = version_of(&found);
-            assert!((oldest..=newest).contains(&version), "{version} is not in {oldest}..={newest}");
-            hits.fetch_add(1, Ordering::SeqCst);
-            if found.value_bytes > found.value.len() as u64 {
-                for part in 1..=2 {
-                    let begun = fetcher.begin_part(1, hash, name.as_bytes(), found.cas, part);
-                    let Some(found) = finish(&mut fetcher, begun) else { break };
-                    assert_eq!(version_of(&found), version, "part {part}");
-                    parts.fetch_add(1, Ordering::SeqCst);
-                }
-            }
-        }
-    };
+    let stress = Stress::new(flash);
     std::thread::scope(|scope| {
-        scope.spawn(|| write(1));
-        scope.spawn(|| write(2));
-        scope.spawn(|| read(3));
-        scope.spawn(|| read(4));
+        scope.spawn(|| stress.write(1));
+        scope.spawn(|| stress.write(2));
+        scope.spawn(|| stress.read(3));
+        scope.spawn(|| stress.read(4));
     });
     bench.within_its_memory();
     let stats = flash.stats();
-    assert!(stats.is_on && hits.load(Ordering::SeqCst) > 1000, "{stats:?}");
-    assert!(parts.load(Ordering::SeqCst) > 10, "{stats:?}");
+    assert!(stats.is_on && stress.hits.load(Ordering::SeqCst) > 1000, "{stats:?}");
+    assert!(stress.parts.load(Ordering::SeqCst) > 10, "{stats:?}");
     assert_eq!(stats.damaged_pages, 0, "{stats:?}");
     assert_eq!(stats.merges > 0, generations, "{stats:?}");
     flash.close().unwrap();
