@@ -227,7 +227,7 @@ mod tests {
         let warmth = Warmth { met_in: MetIn::Main, level: 0, stays: false };
         let group = group(penalty_us);
         let class = Class::of(warmth, group);
-        Watched { class, group: group.number() as u8, distance, kept, hits: 2, bytes: 100 }
+        Watched { class, group: group.number() as u8, distance, kept, returned: false, hits: 2, bytes: 100 }
     }
 
     fn bytes(of: &[(u32, u64)]) -> BytesOfGroups {

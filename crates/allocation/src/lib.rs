@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod costs;
 mod group;
 mod hits;
 mod ledger;

@@ -29,6 +29,8 @@ pub(crate) struct Watched {
     pub(crate) distance: u8,
     /// Whether the item stayed.
     pub(crate) kept: bool,
+    /// Whether the item was dropped and has been judged again since.
+    pub(crate) returned: bool,
     /// Reads since then, or accesses if it was dropped.
     pub(crate) hits: u16,
     /// Bytes of the item.
@@ -82,6 +84,15 @@ impl Watch {
         {
             watched.hits = watched.hits.saturating_add(1);
         }
+    }
+
+    /// An item of this key is about to be judged. Returns the number of the group that the item had when it was dropped,
+    /// if it was, and if this is the first time that it is judged since.
+    pub(crate) fn returned(&mut self, digest: u32) -> Option<u8> {
+        let watched = &mut self.keys.get_mut(&digest)?.watched;
+        let first = !watched.kept && !watched.returned;
+        watched.returned = true;
+        first.then_some(watched.group)
     }
 
     /// An item of a watched key is about to be judged, when `now` items of the main queue were judged: its watch ends.
@@ -161,7 +172,15 @@ mod tests {
         let warmth = Warmth { met_in: MetIn::Main, level: 0, stays: false };
         let group = Group::of(100, Subclass::UNKNOWN);
         let class = Class::of(warmth, group);
-        Watched { class, group: group.number() as u8, distance: 0, kept, hits: 0, bytes: 100 }
+        Watched {
+            class,
+            group: group.number() as u8,
+            distance: 0,
+            kept,
+            returned: false,
+            hits: 0,
+            bytes: 100,
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! reference segments of a group are the items whose worth is next to the margin, and not the end of a stack. And
 //! where PAMA asks Bloom filters for the segment of an access, the keeper follows a sample of the keys exactly.
 
+use crate::costs::ExpectedCosts;
 use crate::hits::{Class, ExpectedHits, MetIn, Warmth};
 use crate::ledger::Ledger;
 use crate::margin::Margin;
@@ -54,6 +55,7 @@ pub struct ColumnBounds {
 pub struct Worth {
     options: WorthOptions,
     hits: ExpectedHits,
+    expected_costs: ExpectedCosts,
     watch: Watch,
     margin: Margin,
     ledger: Ledger,
@@ -84,6 +86,7 @@ impl Worth {
         Worth {
             options,
             hits: ExpectedHits::new(),
+            expected_costs: ExpectedCosts::new(),
             watch: Watch::default(),
             margin: Margin::default(),
             ledger: Ledger::new(),
@@ -130,6 +133,7 @@ impl Worth {
         if self.accesses >= self.window && self.observed >= self.window {
             (self.accesses, self.observed) = (0, 0);
             self.hits.end_window();
+            self.expected_costs.end_window();
             self.ledger.end_window();
             self.prices.end_window();
             self.costs.end_window();
@@ -189,12 +193,20 @@ impl Worth {
     fn cost(&self, subclass: Subclass, bytes: u32) -> f32 {
         match (self.options.objective, self.options.mode) {
             (Objective::Bytes, _) => (bytes + BESIDE_BYTES) as f32,
-            (Objective::Time, WorthMode::Penalty) => subclass.typical_us() as f32,
+            (Objective::Time, WorthMode::Penalty) => self.expected_costs.of(subclass),
             (Objective::Time | Objective::Requests, _) => 1.0,
         }
     }
 
     fn begin_watch(&mut self, item: &Appraised, group: Group, worth: f32, kept: bool) {
+        if let Some(before) =
+            self.watch.returned(item.digest).and_then(|number| Group::from_number(number.into()))
+        {
+            // What is remembered of prices is of another time then.
+            if self.expected_costs.observe(before.subclass, item.subclass) {
+                (self.prices, self.costs) = Default::default();
+            }
+        }
         match self.watch.meet(item.digest, self.swept_items, self.round_items) {
             Meeting::GoesOn => return,
             Meeting::Ended(ended) => self.observe(&ended),
@@ -205,6 +217,7 @@ impl Worth {
             group: group.number() as u8,
             distance: self.margin.distance(worth),
             kept,
+            returned: false,
             hits: 0,
             bytes: item.bytes,
         };
