@@ -81,8 +81,8 @@ impl ExpectedCosts {
         }
     }
 
-    /// How much the penalty of before says about the present one, from 0 to 1: the slope of the regression line of their
-    /// subclasses, less what chance may have added to it.
+    /// How much the penalty of before says about the present one, from 0 to 1: the slope of the regression line of
+    /// their subclasses, less what chance may have added to it.
     fn trust(&self, all: f32) -> f32 {
         let pairs = || {
             let rows = self.returned.iter().enumerate();

@@ -86,8 +86,8 @@ impl Watch {
         }
     }
 
-    /// An item of this key is about to be judged. Returns the number of the group that the item had when it was dropped,
-    /// if it was, and if this is the first time that it is judged since.
+    /// An item of this key is about to be judged. Returns the number of the group that the item had when it was
+    /// dropped, if it was, and if this is the first time that it is judged since.
     pub(crate) fn returned(&mut self, digest: u32) -> Option<u8> {
         let watched = &mut self.keys.get_mut(&digest)?.watched;
         let first = !watched.kept && !watched.returned;
