@@ -3,7 +3,7 @@
 # make bench     how to measure
 #
 # Each stage is also a target of its own: install fmt clippy tidy unit zns loom miri fuzz release transcripts reference
-# clients process stress. Tests install what they need in .tools and build in target.
+# differential clients process stress. Tests install what they need in .tools and build in target.
 #
 # `make test` runs two lanes of stages side by side (tests/lanes.py). The first lane compiles and keeps the processor
 # busy. The second lane mostly waits: for downloads, and for servers that answer. `@release` waits for the program that
@@ -15,15 +15,18 @@ PYTHON ?= python3
 SERVER ?= target/release/larder serve
 FUZZ_SECONDS ?= 20
 STRESS_SECONDS ?= 10
+DIFFERENTIAL_SECONDS ?= 15
 STAGE := $(PYTHON) tests/stage.py
 LANE_THAT_COMPILES := release clippy unit loom
-LANE_THAT_WAITS := install fmt tidy transcripts@release reference clients process stress
+LANE_THAT_WAITS := install fmt tidy transcripts@release reference differential clients process stress
 LANE_THAT_IS_FREE := miri@install fuzz zns
-STAGES := install fmt clippy tidy unit zns loom miri release fuzz transcripts reference clients process stress
+STAGES := install fmt clippy tidy unit zns loom miri release fuzz transcripts reference differential clients process \
+	stress
 SIDE_BY_SIDE ?= yes
 
-# The release whose binary the transcripts are checked against, where it is installed.
-REFERENCE_RELEASE := 1.6.18
+# The memcached servers that the transcripts are checked against, where they are there: the release that Larder answers
+# like (tests/peers.sh brings it), and the one that Debian 12 installs, which lacks what is newer.
+REFERENCES := .tools/peers/memcached=1.6.45 memcached=1.6.18
 
 export CARGO_TERM_COLOR ?= never
 export PYTHONDONTWRITEBYTECODE := 1
@@ -81,9 +84,18 @@ transcripts:
 	done; [ -z "$$failed" ]
 
 reference:
-	@if [ "$$(memcached -V 2>/dev/null)" = "memcached $(REFERENCE_RELEASE)" ]; then \
-		$(STAGE) reference $(PYTHON) tests/transcripts/run.py --server memcached --release $(REFERENCE_RELEASE); \
-	else echo "reference: memcached $(REFERENCE_RELEASE) is not installed, the transcripts are not compared with it"; fi
+	@for reference in $(REFERENCES); do server=$${reference%=*} release=$${reference#*=}; \
+		if [ "$$($$server -V 2>/dev/null)" = "memcached $$release" ]; then \
+			$(STAGE) "reference $$release" $(PYTHON) tests/transcripts/run.py --server $$server --release $$release || \
+				failed=yes; \
+		else echo "reference: there is no memcached $$release, the transcripts are not compared with it"; fi; \
+	done; [ -z "$$failed" ]
+
+differential:
+	@if [ -x .tools/peers/memcached ]; then \
+		$(STAGE) differential $(PYTHON) tests/differential/run.py --server "$(SERVER)" \
+			--reference .tools/peers/memcached --seconds $(DIFFERENTIAL_SECONDS); \
+	else echo "differential: there is no .tools/peers/memcached (see tests/peers.sh), nothing is compared"; fi
 
 clients:
 	@$(STAGE) clients $(PYTHON) tests/clients/run.py --server "$(SERVER)"

@@ -36,6 +36,8 @@ if [ "${#packages[@]}" -gt 0 ]; then
     fi
 fi
 
+tests/peers.sh || true
+
 if command -v rustup >/dev/null && ! cargo +nightly miri --version >/dev/null 2>&1; then
     if rustup toolchain list | grep -q '^nightly'; then
         rustup component add --toolchain nightly miri rust-src ||

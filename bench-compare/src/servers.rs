@@ -75,8 +75,9 @@ impl Server {
         let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
         let mut known = vec![
             ("empty".to_owned(), Family::Empty, std::env::current_exe()?, Vec::new()),
-            ("memcached".to_owned(), Family::Memcached, "memcached".into(), Vec::new()),
-            ("redis".to_owned(), Family::Redis, "redis-server".into(), Vec::new()),
+            ("memcached".to_owned(), Family::Memcached, brought("memcached"), Vec::new()),
+            ("redis".to_owned(), Family::Redis, brought("redis-server"), Vec::new()),
+            ("valkey".to_owned(), Family::Redis, brought("valkey-server"), Vec::new()),
         ];
         for peer in &options.peer {
             let (name, path, arguments) = peer_parts(peer)?;
@@ -226,6 +227,15 @@ fn peer_parts(text: &str) -> Result<(&str, &str, Vec<String>)> {
 
 fn words(arguments: &str) -> Vec<String> {
     arguments.split_ascii_whitespace().map(str::to_owned).collect()
+}
+
+/// Where `tests/peers.sh` puts today's releases, from the folder of the repository.
+const PEERS: &str = ".tools/peers";
+
+/// The program of that name that `tests/peers.sh` has brought, or else its bare name, which is looked up on `PATH`.
+fn brought(program: &str) -> PathBuf {
+    let path = Path::new(PEERS).join(program);
+    if path.is_file() { path } else { program.into() }
 }
 
 /// The executable `path` names, looked up on PATH if it is a bare name.

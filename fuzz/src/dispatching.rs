@@ -38,7 +38,8 @@ pub(crate) fn run(input: &[u8], client: &Client<'_>) {
 
 /// The answers of a fresh dispatcher to `stream`, sent in pieces whose lengths `next` chooses.
 fn answers(stream: &[u8], client: &Client<'_>, next: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
-    let settings = Settings { memory_bytes: MEMORY_BYTES, threads: 1, ..Settings::default() };
+    let settings =
+        Settings { memory_bytes: MEMORY_BYTES, threads: 1, debugtime_enabled: true, ..Settings::default() };
     let (mut dispatcher, cache) = dispatcher(settings, Some(1), None);
     cache.clock().hold();
     let mut talk = Talk::open(&mut dispatcher, client.peer);

@@ -18,7 +18,7 @@ pub(crate) fn run(input: &[u8]) {
                     assert!(at_least > rest.len(), "more is wanted than is there");
                     break;
                 }
-                Step::Close => break,
+                Step::Close | Step::Refuse(_) => break,
                 Step::Request { consumed, .. } => (consumed, 0),
                 Step::Upload { consumed, body_bytes, .. } => {
                     assert!(body_bytes as usize > whole_bytes_max);
@@ -42,7 +42,7 @@ fn check_prefixes(input: &[u8], whole: &Step<'_>, options: &ParseOptions) {
         Step::Request { consumed, .. } | Step::Upload { consumed, .. } | Step::Reject { consumed, .. } => {
             *consumed
         }
-        Step::NeedMore { .. } | Step::Close => input.len(),
+        Step::NeedMore { .. } | Step::Close | Step::Refuse(_) => input.len(),
     };
     for cut in (0..input.len().min(end + 1)).take(PREFIX_BYTES_MAX) {
         match parse(&input[..cut], options) {

@@ -42,7 +42,8 @@ struct Play<'a, 'c> {
 }
 
 pub(crate) fn run(input: &[u8], client: &Client<'_>) {
-    let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
+    let settings =
+        Settings { memory_bytes: 64 << 20, threads: 1, debugtime_enabled: true, ..Settings::default() };
     let (mut dispatcher, cache) = dispatcher(settings, Some(1), None);
     cache.clock().hold();
     let talk = Talk::open(&mut dispatcher, client.peer);

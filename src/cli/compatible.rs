@@ -1,6 +1,7 @@
 //! Options of memcached's command line that have no effect here, or another one.
 
-use larder_server::settings::{Protocol, Settings, WithoutEffect};
+use super::values::bytes;
+use larder_server::settings::{MEMORY_BYTES_MIN, MIB, Protocol, Settings, WithoutEffect};
 
 /// Extended options of memcached that change nothing here: Larder has no slab classes to move pages between, no LRU
 /// queue to maintain or crawl, and no threads whose buffers could be sized.
@@ -33,7 +34,6 @@ pub(super) const WITHOUT_EFFECT: &[&str] = &[
     "no_modern",
     "inline_ascii_response",
     "no_inline_ascii_resp",
-    "read_buf_mem_limit",
     "resp_obj_mem_limit",
     "watcher_logbuf_size",
     "worker_logbuf_size",
@@ -70,12 +70,20 @@ pub(super) fn without_effect(settings: &mut Settings, name: &str, value: Option<
     settings.without_effect.push(WithoutEffect { name: name.to_owned(), value: value.map(str::to_owned) });
 }
 
-/// The protocols of memcached's `-B`. The binary protocol is only known by name.
+/// memcached's `-m`. A limit with which nothing could be done is raised, as memcached would take it.
+pub(super) fn memory_limit(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let wanted = bytes(text, MIB, 0, 1 << 45).map_err(|_| "expected a size from 8m to 32t")?;
+    settings.memory_bytes = wanted.max(MEMORY_BYTES_MIN);
+    settings.memory_raised_from = Some(wanted).filter(|&wanted| wanted < MEMORY_BYTES_MIN);
+    Ok(())
+}
+
+/// The protocols of memcached's `-B`.
 pub(super) fn protocol(text: &str) -> Result<Protocol, String> {
     match text {
         "auto" => Ok(Protocol::Auto),
         "ascii" => Ok(Protocol::Ascii),
-        "binary" => Err("the binary protocol is not served: use auto or ascii".to_owned()),
-        _ => Err("expected auto or ascii".to_owned()),
+        "binary" => Ok(Protocol::Binary),
+        _ => Err("expected auto, ascii or binary".to_owned()),
     }
 }

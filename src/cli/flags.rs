@@ -9,7 +9,7 @@ use larder_server::settings::{
 use super::compatible;
 use super::error::nearest;
 use super::values::{
-    address, admin, admit, bytes, cpus, device, flash_devices, one_of, path, port, switch, whole,
+    address, admin, admit, bytes, cpus, device, flash_devices, host_name, one_of, path, port, switch, whole,
 };
 
 /// One flag.
@@ -92,20 +92,28 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- network ----
     Flag {
         short: Some('p'), long: "port", takes: Takes::Value("NUM"), topic: Topic::Network,
-        help: "TCP port to listen on; 0 turns TCP off, -1 picks any free port",
+        help: "TCP port to listen on; 0 turns TCP off, -1 picks any free port; if it is not given, the UDP port (-U), where \
+               there is one",
         default: "11211", example: "-1",
         set: |s, v| { s.tcp_port = port(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('U'), long: "udp-port", takes: Takes::Value("NUM"), topic: Topic::Network,
-        help: "UDP port to listen on; 0 turns UDP off, -1 picks any free port",
+        help: "UDP port to listen on; 0 turns UDP off, -1 picks any free port; without -l, UDP is for this machine only",
         default: "0", example: "11311",
         set: |s, v| { s.udp_port = port(v)?; Ok(()) }, ..ROW
     },
     Flag {
+        long: "udp-reply-limit", takes: Takes::Value("NUM"), topic: Topic::Network,
+        help: "bytes of replies that one address gets over UDP in a second, or with a suffix k, m or g; 0 is no limit; \
+               further requests are dropped, because the address may be forged; addresses of this machine have no limit",
+        default: "1m", example: "10m",
+        set: |s, v| { s.udp_reply_bytes_per_s = bytes(v, 1, 0, 1 << 40)?; Ok(()) }, ..ROW
+    },
+    Flag {
         short: Some('l'), long: "listen", takes: Takes::List("ADDR"), topic: Topic::Network,
-        help: "addresses to listen on, separated by commas, each as host, host:port or [v6]:port; all addresses if not \
-               given",
+        help: "addresses to listen on, separated by commas, each as host, host:port or [v6]:port; if not given, all for \
+               TCP, and those of this machine alone for UDP",
         example: "127.0.0.1:11300,[::1]:11301,localhost",
         set: |s, v| { s.addresses = v.split([',', ';']).map(address).collect::<Result<_, _>>()?; Ok(()) }, ..ROW
     },
@@ -148,13 +156,21 @@ pub(crate) static FLAGS: &[Flag] = &[
         default: "127.0.0.1:11219", example: "127.0.0.1:0",
         set: |s, v| { s.admin = admin(v)?; Ok(()) }, ..ROW
     },
+    Flag {
+        long: "admin-host", takes: Takes::List("NAME"), topic: Topic::Network,
+        help: "names by which the admin page may be asked for, separated by commas, beside its address, localhost and the \
+               name of the machine; requests by other names are refused, because a web page could send them",
+        example: "cache-1.example.com,cache.example.com",
+        set: |s, v| { s.admin_hosts = v.split(',').map(host_name).collect::<Result<_, _>>()?; Ok(()) }, ..ROW
+    },
 
     // ---- memory ----
     Flag {
         short: Some('m'), long: "memory-limit", takes: Takes::Value("NUM"), topic: Topic::Memory,
-        help: "memory for items, index and buffers together, in MiB, or with a suffix k, m, g or t",
+        help: "memory for items, index and buffers together, in MiB, or with a suffix k, m, g or t; less than 8m becomes \
+               8m",
         default: "64", example: "4g",
-        set: |s, v| { s.memory_bytes = bytes(v, 1 << 20, 1 << 20, 1 << 45)?; Ok(()) }, ..ROW
+        set: compatible::memory_limit, ..ROW
     },
     Flag {
         short: Some('I'), long: "max-item-size", takes: Takes::Value("NUM"), topic: Topic::Memory,
@@ -330,6 +346,14 @@ pub(crate) static FLAGS: &[Flag] = &[
         set: |s, v| { s.maxconns_fast = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
+        long: "read-buf-mem-limit", option: Some("read_buf_mem_limit"), takes: Takes::Value("NUM"), topic: Topic::Limits,
+        help: "the part of the memory (-m) that input and output of all connections may take together, in MiB, or with a \
+               suffix k, m or g; a sixteenth, and at least 4m, if not given; never less than the workers need, and \
+               never more than a quarter",
+        example: "32m",
+        set: |s, v| { s.buffers_bytes = Some(bytes(v, 1 << 20, 1 << 20, 1 << 40)?); Ok(()) }, ..ROW
+    },
+    Flag {
         long: "idle-timeout", option: Some("idle_timeout"), takes: Takes::Value("SECONDS"), topic: Topic::Limits,
         help: "close a connection after this many seconds without a request; 0 is never",
         default: "0", example: "300",
@@ -368,7 +392,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('F'), long: "disable-flush-all", topic: Topic::Protocol,
-        help: "refuse flush_all, and debugtime, which moves the clock of expiry",
+        help: "refuse the command flush_all",
         set: |s, v| { s.flush_enabled = !switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
@@ -385,6 +409,12 @@ pub(crate) static FLAGS: &[Flag] = &[
         short: Some('A'), long: "enable-shutdown", topic: Topic::Protocol,
         help: "allow clients to stop the server with the shutdown command",
         set: |s, v| { s.shutdown_enabled = switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "enable-debugtime", topic: Topic::Protocol,
+        help: "allow clients to move the clock of the server with the command debugtime, for test suites: everything \
+               may expire at once, for every client",
+        set: |s, v| { s.debugtime_enabled = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('Y'), long: "auth-file", takes: Takes::Value("FILE"), topic: Topic::Protocol,
@@ -461,8 +491,9 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- compatibility ----
     Flag {
         short: Some('o'), long: "extended", takes: Takes::List("OPTIONS"), topic: Topic::Compatibility,
-        help: "memcached's extended options, separated by commas: hashpower, idle_timeout, maxconns_fast and \
-               track_sizes set the flags of these names (no_ before a switch turns it off), and the path of \
+        help: "memcached's extended options, separated by commas: hashpower, idle_timeout, maxconns_fast, \
+               read_buf_mem_limit and track_sizes set the flags of these names (no_ before a switch turns it off), and \
+               the path of \
                memcached's flash storage sets --flash; other options of memcached are accepted and ignored",
         example: "hashpower=20,no_maxconns_fast,lru_crawler",
         set: extended, ..ROW

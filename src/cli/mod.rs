@@ -22,7 +22,7 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use larder_server::settings::Settings;
+use larder_server::settings::{Port, Settings};
 
 use self::error::{CliError, nearest};
 use self::flags::{FLAGS, Flag, Takes};
@@ -48,8 +48,10 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Action,
     let mut words = words.into_iter();
     let program = words.next().unwrap_or_default();
     let words: Vec<OsString> = words.collect();
-    if Path::new(&program).file_name().is_some_and(|name| name == "memcached") {
-        return serve(&words, true);
+    match Path::new(&program).file_name().map(|name| name.to_string_lossy()).as_deref() {
+        Some("memcached") => return serve(&words, true),
+        Some("memcached-debug") => return serve_test_suite(&words),
+        _ => {}
     }
     let Some(first) = words.first() else {
         return Err(CliError::new(
@@ -94,6 +96,18 @@ fn format_flash(words: &[OsString]) -> Result<Action, CliError> {
     }
 }
 
+/// memcached's own tests start a build with this name, whose clock they move.
+fn serve_test_suite(words: &[OsString]) -> Result<Action, CliError> {
+    let mut action = serve(words, true)?;
+    if let Action::Serve(settings) = &mut action {
+        settings.debugtime_enabled = true;
+    }
+    Ok(action)
+}
+
+/// The TCP port while none is given. No flag sets it.
+const NOT_GIVEN: Port = Port::Fixed(0);
+
 /// Parses the flags of the server. `as_memcached`: help and version have memcached's format.
 fn serve(words: &[OsString], as_memcached: bool) -> Result<Action, CliError> {
     let found = command().try_get_matches_from(words).map_err(one_line)?;
@@ -109,11 +123,18 @@ fn serve(words: &[OsString], as_memcached: bool) -> Result<Action, CliError> {
     if found.get_flag("license") {
         return Ok(Action::Print(help::license()));
     }
-    let mut settings = Settings::default();
+    let mut settings = Settings { tcp_port: NOT_GIVEN, ..Settings::default() };
     if let Some(config) = found.get_one::<String>("config") {
         file::read(Path::new(config), &mut settings)?;
     }
     apply(&found, &mut settings)?;
+    if settings.tcp_port == NOT_GIVEN {
+        // As in memcached, a UDP port alone is the port of TCP as well.
+        settings.tcp_port = match settings.udp_port {
+            Port::Off => Settings::default().tcp_port,
+            port => port,
+        };
+    }
     settings.check().map_err(|error| CliError::new(error.0))?;
     Ok(Action::Serve(Box::new(settings)))
 }

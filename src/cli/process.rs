@@ -167,15 +167,12 @@ fn lock_memory() {
 }
 
 /// Changes to the user of `-u`. Only root can; for other users the flag has no effect, as in memcached. A server
-/// started as root without `-u` stays root and says so, because a container often has no other user.
+/// started as root without `-u` stays root, because a container often has no other user.
 pub(crate) fn become_user(settings: &Settings) -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let Some(name) = &settings.user else {
-        tracing::info!("running as root: name another user with -u");
-        return Ok(());
-    };
+    let Some(name) = &settings.user else { return Ok(()) };
     let by_number =
         || name.parse().ok().and_then(|number| User::from_uid(Uid::from_raw(number)).ok().flatten());
     let user = User::from_name(name)

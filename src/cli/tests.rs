@@ -63,6 +63,11 @@ fn flags_of_the_network() {
     sets("-p 5", |s| s.tcp_port = Port::Fixed(5));
     sets("-p -1", |s| s.tcp_port = Port::Random);
     sets("--port=-1", |s| s.tcp_port = Port::Random);
+    sets("-U 7", |s| (s.tcp_port, s.udp_port) = (Port::Fixed(7), Port::Fixed(7)));
+    sets("-U -1", |s| (s.tcp_port, s.udp_port) = (Port::Random, Port::Random));
+    sets("-U 0", |_| {});
+    sets("-U 7 -p 11211", |s| s.udp_port = Port::Fixed(7));
+    sets("-p 0", |s| s.tcp_port = Port::Off);
     sets("-p 0 -U 7", |s| (s.tcp_port, s.udp_port) = (Port::Off, Port::Fixed(7)));
     sets("-l ::1 -l 10.0.0.1:5,[::1]:6", |s| {
         let address = |host: &str, port| Address { host: host.to_owned(), port };
@@ -80,6 +85,10 @@ fn flags_of_the_network() {
 #[test]
 fn flags_of_memory_and_limits() {
     sets("-m 1024", |s| s.memory_bytes = 1024 * MIB);
+    sets("-m 3", |s| (s.memory_bytes, s.memory_raised_from) = (8 * MIB, Some(3 * MIB)));
+    sets("-m 0", |s| (s.memory_bytes, s.memory_raised_from) = (8 * MIB, Some(0)));
+    sets("-m 3 -m 8", |s| s.memory_bytes = 8 * MIB);
+    sets("-o read_buf_mem_limit=3", |s| s.buffers_bytes = Some(3 * MIB));
     sets("-m2g -I 5m", |s| (s.memory_bytes, s.item_bytes_max) = (2048 * MIB, 5 << 20));
     sets("-I 2048", |s| s.item_bytes_max = 2048);
     sets("-M", |s| s.evict = false);
@@ -262,14 +271,13 @@ fn every_bad_value_is_one_line_that_says_what_to_do() {
     refuses("-I 1000", "bad value '1000' for -I (--max-item-size): expected a size from 1k to 1g");
     refuses("-I 2g", "expected a size from 1k to 1g");
     refuses("-I 33m", "lower -I or raise -m");
-    refuses("-m 0", "expected a size from 1m to 32t");
-    refuses("-m 64x", "expected a size");
-    refuses("-B http", "expected auto or ascii");
-    refuses("-B binary", "the binary protocol is not served: use auto or ascii");
+    refuses("-m 64x", "expected a size from 8m to 32t");
+    refuses("-m -1", "expected a size from 8m to 32t");
+    refuses("-m 1 -I 5m", "lower -I or raise -m");
+    refuses("-B http", "expected auto, ascii or binary");
     refuses("-l host:", "'host:' is no address");
     refuses("-l 127.0.0.1,", "'' is no address");
     refuses("-p 70000", "expected a port");
-    refuses("-p 0", "nothing to listen on");
     refuses("-a 9", "octal");
     refuses("-R 0", "expected a whole number from 1");
     refuses("-f 1", "expected a number greater than 1");
@@ -332,11 +340,13 @@ fn every_row_of_the_table_sets_something_and_toml_says_the_same() {
         // -L alone asks for the default; it only reverts another choice of pages.
         assert!(by_flag != Settings::default() || flag.short == Some('L'), "--{}", flag.long);
 
+        // A UDP port alone is the port of TCP as well.
+        let tcp_port = if flag.long == "udp-port" { by_flag.udp_port } else { by_flag.tcp_port };
         assert_eq!(
             // A device needs a hitmap, and flags of flash need a flash device.
             settings(&format!("--temperature hitmap --flash /tmp/x --{}={} -t 4", flag.long, example(flag)))
                 .map(|found| found.tcp_port),
-            Ok(by_flag.tcp_port)
+            Ok(tcp_port)
         );
         let mut by_file = Settings::default();
         assert_eq!(file::apply(&toml_of(flag), &mut by_file), Ok(()), "{}", toml_of(flag));

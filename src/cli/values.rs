@@ -169,6 +169,15 @@ pub(super) fn address(text: &str) -> Result<Address, String> {
     Ok(Address { host: host.to_owned(), port })
 }
 
+/// The name of a host, without a port.
+pub(super) fn host_name(text: &str) -> Result<String, String> {
+    let known = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_');
+    match text.trim() {
+        name if !name.is_empty() && name.chars().all(known) => Ok(name.to_owned()),
+        name => Err(format!("'{name}' is no name of a host: expected one such as cache-1.example.com")),
+    }
+}
+
 /// `off`, or the address of the admin page, which is then required.
 pub(super) fn admin(text: &str) -> Result<Option<AdminAddress>, String> {
     if text == "off" {

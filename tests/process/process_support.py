@@ -36,6 +36,13 @@ def start(*flags, **options):
     return support.Server(server_command(), list(flags), **options)
 
 
+def server_words():
+    """The words of the server command."""
+    words = shlex.split(server_command())
+    words[0] = support.Server._executable(words[0])
+    return words if is_larder() else words + ["-u", "root"]
+
+
 def run_to_end(*arguments, environment=None):
     """Runs the server where it should end by itself; returns (status, stdout, stderr)."""
     words = shlex.split(server_command())

@@ -1,7 +1,9 @@
 """The admin page: metrics, health."""
 
+import http.client
 import os
 import re
+import socket
 import sys
 import unittest
 import urllib.error
@@ -35,6 +37,25 @@ class Admin(Case):
         self.server("--admin", "127.0.0.1:%d" % self.port)
         status, text = self.fetch("/healthz")
         self.assertEqual((status, text.strip()), (200, "ok"))
+
+    @larder_only
+    def test_a_name_that_is_not_this_machines_is_not_answered(self):
+        self.server("--admin", "127.0.0.1:%d" % self.port, "--admin-host", "cache-1.example")
+
+        def status(host):
+            client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            client.putrequest("GET", "/metrics", skip_host=True)
+            if host is not None:
+                client.putheader("Host", host)
+            client.endheaders()
+            try:
+                return client.getresponse().status
+            finally:
+                client.close()
+        for host in ("127.0.0.1:%d" % self.port, "localhost", "cache-1.example:80", socket.gethostname()):
+            self.assertEqual(status(host), 200, host)
+        for host in ("evil.example", "evil.example:%d" % self.port, "127.0.0.1.evil.example"):
+            self.assertEqual(status(host), 421, host)
 
     @larder_only
     def test_metrics(self):

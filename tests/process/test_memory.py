@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 import time
 import unittest
 
@@ -227,6 +228,89 @@ class Full(Case):
         answers = {connection.set(b"k%d" % number, b"v" * 10000) for number in range(9000)}
         self.assertEqual(answers, {b"STORED", b"SERVER_ERROR out of memory storing object"})
         self.assertEqual(connection.get(b"k0"), b"v" * 10000)
+
+
+class Moved(Case):
+    """`cache_memlimit`: the limit goes up and down while the server works."""
+
+    def serves_everything(self, connection, name):
+        """Fails unless small and large values, long multigets and pipelines are served."""
+        for size in (10, 1000, 32000, 60000, 300000):
+            key = b"%b-%d" % (name, size)
+            self.assertEqual(connection.set(key, b"m" * size), b"STORED", "%d bytes after %r" % (size, name))
+            # Under the least limit a large value may be evicted at once.
+            self.assertIn(connection.get(key), (b"m" * size,) if size < 100000 else (b"m" * size, None))
+        connection.send(b"".join(b"set %b%d 0 0 100\r\n%b\r\n" % (name, i, b"s" * 100) for i in range(300)))
+        self.assertEqual([connection.line() for _ in range(300)], [b"STORED"] * 300)
+        connection.send(b"get " + b" ".join(b"%b%d" % (name, i) for i in range(300)) + b"\r\n")
+        found = 0
+        while connection.line() != b"END":
+            found += 1
+            connection.exactly(102)
+        self.assertEqual(found, 300)
+
+    def moves(self, start, limits, *flags):
+        """Starts with `-m start`, moves the limit to each of `limits`, and works after each."""
+        server = self.server("-m", str(start), *flags)
+        connection, other = self.connection(server), self.connection(server)
+        taken = []
+        for number, mebibytes in enumerate([start, *limits]):
+            answer = connection.ask(b"cache_memlimit %d" % mebibytes)
+            self.assertIn(answer, (b"OK", b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust"))
+            if answer == b"OK":
+                taken.append(mebibytes)
+                # The workers change their receive buffers with the next tick.
+                time.sleep(1.5)
+            for one in (connection, other, self.connection(server)):
+                self.serves_everything(one, b"k%d-%d" % (number, mebibytes))
+            self.assertEqual(int(other.stats()[b"limit_maxbytes"]), taken[-1] * MEBIBYTE)
+        return taken
+
+    def test_down(self):
+        self.assertEqual(self.moves(256, [128, 50, 32]), [256, 128, 50, 32])
+
+    def test_down_to_the_least(self):
+        self.assertIn(8, self.moves(64, [16, 8]))
+
+    def test_up(self):
+        self.assertEqual(self.moves(32, [64, 40, 100]), [32, 64, 40, 100])
+
+    @larder_only
+    def test_down_and_up_with_many_workers(self):
+        taken = self.moves(1024, [64, 24, 512, 1024], "-t", "8")
+        self.assertEqual(taken, [1024, 64, 24, 512, 1024])
+
+    @larder_only
+    def test_under_load(self):
+        server = self.server("-m", "128", "-t", "2")
+        ends = time.monotonic() + 12
+        wrong, limit = [], [128]
+
+        def work(number):
+            connection, count = server.connect(), 0
+            try:
+                while time.monotonic() < ends and not wrong:
+                    count += 1
+                    key = b"w%d-%d" % (number, count % 20000)
+                    for size in (100, 5000, 40000 if count % 50 == 0 else 300):
+                        answer = connection.set(key, b"w" * size)
+                        if answer != b"STORED":
+                            wrong.append("%d bytes at %d MiB: %r" % (size, limit[0], answer))
+                        connection.get(key)
+            except (OSError, support.Closed, AssertionError) as error:
+                wrong.append(repr(error))
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        control = self.connection(server)
+        while time.monotonic() < ends - 1 and not wrong:
+            for mebibytes in (16, 256, 40, 10, 128):
+                limit[0] = mebibytes
+                self.assertEqual(control.ask(b"cache_memlimit %d" % mebibytes), b"OK")
+                time.sleep(0.5)
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
 
 
 if __name__ == "__main__":

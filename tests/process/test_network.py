@@ -1,6 +1,7 @@
 """Connections: limits, timeouts, UDP, IPv6, authentication, slow clients, and how they are spread."""
 
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -155,8 +156,112 @@ class Udp(Case):
         self.assertEqual(self.ask(b"version\r\n")[:8], b"VERSION ")
 
 
+def own_address():
+    """An address of this machine that is not the loopback address, or None."""
+    probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        # Nothing is sent.
+        probe.connect(("192.0.2.254", 9))
+        found = probe.getsockname()[0]
+    except OSError:
+        return None
+    finally:
+        probe.close()
+    return None if found.startswith(("127.", "0.")) else found
+
+
+class UdpOnTheNetwork(Case):
+    """What strangers get over UDP."""
+
+    def setUp(self):
+        self.own = own_address()
+        if self.own is None:
+            self.skipTest("this machine has no address but its loopback address")
+
+    def answered(self, port, request, host, source, seconds=0.5):
+        """The bytes of all datagrams that answer a request."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.bind((source, 0))
+            client.settimeout(seconds)
+            client.sendto(b"\0\7\0\0\0\1\0\0" + request, (host, port))
+            received = 0
+            while True:
+                try:
+                    received += len(client.recv(65536))
+                except OSError:
+                    return received
+
+    @larder_only
+    def test_an_address_gets_so_much_and_no_more(self):
+        port = support.free_port()
+        server = self.server("-l", "0.0.0.0", "-U", str(port), "--udp-reply-limit", "100k", defaults=[])
+        connection = self.connection(server)
+        self.assertEqual(connection.set(b"large", b"l" * 30000), b"STORED")
+        ends = time.monotonic() + 3
+        received = 0
+        while time.monotonic() < ends:
+            received += self.answered(port, b"get large\r\n", self.own, self.own, 0.02)
+        self.assertGreater(received, 200_000)
+        self.assertLess(received, 550_000)
+        dropped = self.answered(port, b"get large\r\n" * 10, "127.0.0.1", "127.0.0.1", 0.1)
+        self.assertGreater(dropped, 300_000, "this machine itself is not limited")
+
+    @larder_only
+    def test_without_an_address_it_is_for_this_machine_only(self):
+        port = support.free_port()
+        server = self.server("-U", str(port), defaults=[])
+        self.assertGreater(self.answered(port, b"version\r\n", "127.0.0.1", "127.0.0.1"), 8)
+        self.assertEqual(self.answered(port, b"version\r\n", self.own, self.own), 0)
+        self.assertIn("UDP is for this machine only", server.error_text())
+        with support.Connection(self.own, server.port) as connection:
+            self.assertEqual(connection.ask(b"mn"), b"MN")
+
+    @larder_only
+    def test_buffers_are_in_the_accounts(self):
+        server = self.server("-t", "2", "-m", "64")
+        with_udp = self.server("-t", "2", "-m", "64", "-U", str(support.free_port()))
+        held = [int(self.connection(one).stats()[b"read_buf_bytes"]) for one in (server, with_udp)]
+        self.assertGreaterEqual(held[1] - held[0], 2 * 65536)
+
+
 class Addresses(Case):
     """Where it listens."""
+
+    def test_a_udp_port_alone_is_the_port_of_tcp_as_well(self):
+        port = support.free_port()
+        words = process_support.server_words() + ["-U", str(port), "-l", "127.0.0.1"]
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                connection = support.Connection("127.0.0.1", port)
+                break
+            except OSError:
+                self.assertLess(time.monotonic(), deadline, "nothing listens on TCP")
+                time.sleep(0.02)
+        with connection:
+            self.assertEqual(connection.set(b"a", b"x"), b"STORED")
+            settings = connection.stats(b"settings")
+        self.assertEqual((settings[b"tcpport"], settings[b"udpport"]), (b"%d" % port, b"%d" % port))
+
+    def test_what_connections_are_doing(self):
+        udp_port = support.free_port()
+        server = self.server("-U", str(udp_port))
+        half, refused, idle = (self.connection(server) for _ in range(3))
+        half.send(b"set a 0 0 6\r\n")
+        refused.send(b"set a x 0 60\r\n")
+        self.assertEqual(idle.ask(b"version")[:7], b"VERSION")
+        asking = self.connection(server)
+        time.sleep(0.2)
+        asking.send(b"stats conns\r\n")
+        rows = [line.split(b" ", 2)[1:] for line in iter(asking.line, b"END")]
+        states = [value for name, value in rows if name.endswith(b":state")]
+        for state in (b"conn_listening", b"conn_nread", b"conn_swallow", b"conn_read", b"conn_parse_cmd"):
+            self.assertIn(state, states)
+        addresses = [value for name, value in rows if name.endswith(b":addr")]
+        self.assertTrue(any(re.fullmatch(rb"udp:[0-9.]+:%d" % udp_port, address) for address in addresses), addresses)
 
     def test_ipv6(self):
         probe = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
@@ -214,6 +319,14 @@ class Authentication(Case):
     def test_without_a_space(self):
         connection = self.connection(self.running)
         self.assertEqual(self.login(connection, b"adalovelace"), b"CLIENT_ERROR bad authentication token format")
+
+    def test_what_is_no_login_is_refused_and_the_connection_stays(self):
+        connection = self.connection(self.running)
+        for line in (b"version", b"get abc", b"set abc", b"set abc 0 0 x", b"nonsense", b"mg a v k", b"set a 0 0 99999"):
+            refusal = connection.ask(line)
+            self.assertIn(refusal, (b"CLIENT_ERROR unauthenticated", b"CLIENT_ERROR auth token too long"), line)
+        self.assertEqual(self.login(connection, b"ada lovelace"), b"STORED")
+        self.assertEqual(connection.ask(b"version")[:7], b"VERSION")
 
 
 class SlowClients(Case):

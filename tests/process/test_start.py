@@ -126,6 +126,87 @@ class Refusals(Case):
         self.assertTrue(self.connection(first).ask(b"version").startswith(b"VERSION"))
 
 
+class Messages(Case):
+    """What a server says when it starts: where it listens, and what its user may not want."""
+
+    def said(self, *flags):
+        """What a server says that starts with these flags."""
+        server = self.server(*flags)
+        self.assertEqual(self.connection(server).ask(b"mn"), b"MN")
+        return server, server.error_text()
+
+    @larder_only
+    def test_where_it_listens(self):
+        path = os.path.join(self.folder(), "socket")
+        server, said = self.said("-l", "127.0.0.1", "--admin", "127.0.0.1:0")
+        self.assertRegex(said, r"listening on 127\.0\.0\.1:%d: 64 MiB, 2 workers.*http://127\.0\.0\.1:\d+" % server.port)
+        self.assertNotIn("every machine", said)
+        other = self.server("-s", path, wait=False)
+        deadline = time.monotonic() + 10
+        while path not in other.error_text() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertIn("listening on " + path, other.error_text())
+
+    @larder_only
+    def test_that_it_listens_everywhere(self):
+        users = os.path.join(self.folder(), "users")
+        with open(users, "w") as file:
+            file.write("ada:lovelace\n")
+        _, said = self.said()
+        self.assertIn("every machine that reaches this one may read and change all items", said)
+        asks = self.server("-Y", users)
+        self.assertNotIn("every machine", asks.error_text())
+
+    @larder_only
+    def test_that_it_stays_root(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root stays root")
+        self.assertIn("running as root", self.said()[1])
+        self.assertNotIn("running as root", self.said("-u", "root")[1])
+
+    @larder_only
+    def test_a_limit_above_what_the_machine_has(self):
+        self.assertRegex(self.said("-m", "10t")[1], r"-m allows 10 TiB, and there are [0-9.]+ GiB")
+        self.assertNotIn("-m allows", self.said("-m", "64")[1])
+
+    @larder_only
+    def test_a_limit_below_the_least(self):
+        for limit in ("0", "1", "2", "7"):
+            server, said = self.said("-m", limit)
+            self.assertIn("8 MiB is the least", said)
+            connection = self.connection(server)
+            self.assertEqual(connection.stats(b"settings")[b"maxbytes"], b"8388608")
+            self.assertEqual(connection.set(b"large", b"l" * 900_000), b"STORED")
+            self.assertEqual(connection.get(b"large"), b"l" * 900_000)
+        self.assertNotIn("least", self.said("-m", "8")[1])
+
+    def test_memory_limits_that_memcached_takes(self):
+        for limit in ("2", "3", "7"):
+            server, _ = self.said("-m", limit)
+            self.assertEqual(self.connection(server).set(b"a", b"x" * 10000), b"STORED")
+
+    def test_a_server_without_any_port(self):
+        path = os.path.join(self.folder(), "ports")
+        server = self.server("-p", "0", "-U", "0", environment={"MEMCACHED_PORT_FILENAME": path}, wait=False)
+        time.sleep(1)
+        self.assertIsNone(server.process.poll())
+        if process_support.is_larder():
+            self.assertIn("nothing listens", server.error_text())
+
+    def test_a_server_for_packets_starts(self):
+        self.server("-B", "binary")
+
+    def test_limits_of_read_buffers(self):
+        for option in ("1", "20"):
+            server, _ = self.said("-o", "read_buf_mem_limit=" + option)
+            limit = int(self.connection(server).stats(b"settings")[b"read_buf_mem_limit"])
+            self.assertEqual(limit, {"1": 1 << 20, "20": (16 << 20) if process_support.is_larder() else 20 << 20}[option])
+            value = b"v" * 200_000
+            connection = self.connection(server)
+            self.assertEqual(connection.set(b"a", value), b"STORED")
+            self.assertEqual(connection.get(b"a"), value)
+
+
 class Starting(Case):
     """Flags that wrappers and service managers use."""
 

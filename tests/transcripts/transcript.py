@@ -14,7 +14,7 @@ class Malformed(Exception):
 
 
 class Case:
-    """One case: `name`, `file`, `line`, `since` (a tuple or None), `uncut`, `flags` and `steps`.
+    """One case: `name`, `file`, `line`, `since` (a tuple or None), `uncut`, `differs`, `flags` and `steps`.
 
     A step is ("send", pieces), ("expect", pieces), ("list", [pieces], pieces), ("eof",) or ("wait", seconds).
     """
@@ -23,6 +23,7 @@ class Case:
         self.file, self.line, self.name = file, line, name
         self.since = None
         self.uncut = False
+        self.differs = False
         self.flags = []
         self.steps = []
         self.wanted = []
@@ -155,6 +156,8 @@ def _read_line(cases, path, number, line):
         case.since = tuple(int(part) for part in line[8:].split("."))
     elif line == "! uncut":
         case.uncut = True
+    elif line == "! differs":
+        case.differs = True
     elif line.startswith("! -"):
         case.flags += line[2:].split()
     elif line.startswith(">> "):

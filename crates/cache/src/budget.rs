@@ -21,9 +21,9 @@ const BUFFERS_MAX_BYTES: u64 = 256 << 20;
 /// The index may take at most one part in so many of the limit. Items smaller than about 40 bytes reach that.
 const INDEX_SHARE: u64 = 3;
 /// Smallest limit that leaves room for columns, in bytes.
-pub(crate) const LIMIT_BYTES_MIN: u64 = 8 << 20;
+pub const LIMIT_BYTES_MIN: u64 = 8 << 20;
 /// What connection buffers get at least for each worker, in bytes, if that is not more than a quarter of the limit.
-pub const WORKER_BUFFERS_BYTES: u64 = 256 << 10;
+pub(crate) const WORKER_BUFFERS_BYTES: u64 = 256 << 10;
 /// Memory's bookkeeping for one column, in bytes (see `larder_memory::Column`).
 const COLUMN_META_BYTES: u64 = size_of::<Column>() as u64;
 
@@ -44,6 +44,7 @@ impl Budget {
         let buffers_bytes = (limit_bytes / BUFFERS_SHARE).clamp(BUFFERS_MIN_BYTES, BUFFERS_MAX_BYTES);
         let buffers_bytes_max = (limit_bytes / 4).max(buffers_bytes);
         let buffers_wanted = set_aside.workers as u64 * WORKER_BUFFERS_BYTES;
+        let buffers_bytes = set_aside.buffers_bytes.unwrap_or(buffers_bytes);
         Budget {
             limit_bytes,
             buffers_bytes: buffers_bytes.max(buffers_wanted).min(buffers_bytes_max),
@@ -68,6 +69,9 @@ impl Budget {
 pub(crate) struct SetAside {
     /// Workers, each with connection buffers.
     pub(crate) workers: usize,
+    /// What connection buffers may take, if not their usual share. It is never less than the workers need, and never
+    /// more than a quarter of the limit.
+    pub(crate) buffers_bytes: Option<u64>,
     /// Bytes of one column. Each column costs bookkeeping.
     pub(crate) column_bytes: u64,
     /// Bytes of pages of references, and of what admission to flash remembers.
@@ -95,13 +99,14 @@ impl Limits {
         *self.budget.lock().expect("no panic under this lock")
     }
 
-    /// Moves the limit to `bytes`. Returns false, and changes nothing, if `bytes` is too low or too high.
-    pub(crate) fn set(&self, bytes: u64) -> bool {
-        if bytes < LIMIT_BYTES_MIN || bytes > self.bytes_max {
-            return false;
-        }
-        *self.budget.lock().expect("no panic under this lock") = Budget::new(bytes, &self.set_aside);
-        true
+    /// How a limit of `bytes` would be shared out. `None`: it is too low or too high.
+    pub(crate) fn budget_for(&self, bytes: u64) -> Option<Budget> {
+        (LIMIT_BYTES_MIN..=self.bytes_max).contains(&bytes).then(|| Budget::new(bytes, &self.set_aside))
+    }
+
+    /// Moves the limit.
+    pub(crate) fn set(&self, budget: Budget) {
+        *self.budget.lock().expect("no panic under this lock") = budget;
     }
 
     /// Bytes of ghost, hitmap and shadows.
@@ -124,7 +129,8 @@ mod tests {
         for limit_mib in [16u64, 64, 1024, 100_000] {
             let limit = limit_mib << 20;
             for workers in [1, 4, 1000] {
-                let set_aside = SetAside { workers, column_bytes: 65536, kept_bytes: 1 << 20 };
+                let set_aside =
+                    SetAside { workers, buffers_bytes: None, column_bytes: 65536, kept_bytes: 1 << 20 };
                 let budget = Budget::new(limit, &set_aside);
                 for index in [0, limit / 100, limit / 4] {
                     let sum =
@@ -134,5 +140,18 @@ mod tests {
                 }
             }
         }
+    }
+    #[test]
+    fn connection_buffers_get_what_was_asked_for_within_bounds() {
+        let buffers = |limit_mib: u64, workers, wanted_mib: Option<u64>| {
+            let buffers_bytes = wanted_mib.map(|mib| mib << 20);
+            let set_aside = SetAside { workers, buffers_bytes, column_bytes: 65536, kept_bytes: 0 };
+            Budget::new(limit_mib << 20, &set_aside).buffers_bytes >> 20
+        };
+        assert_eq!(buffers(64, 4, None), 4);
+        assert_eq!(buffers(64, 4, Some(2)), 2);
+        assert_eq!(buffers(64, 16, Some(2)), 4, "the workers need that");
+        assert_eq!(buffers(64, 4, Some(40)), 16, "a quarter of the limit");
+        assert_eq!(buffers(8, 4, Some(40)), 4);
     }
 }

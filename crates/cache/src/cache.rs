@@ -181,6 +181,11 @@ impl Cache {
         self.store.limits.budget().buffers_bytes
     }
 
+    /// The same with a limit of so many bytes. `None`: [`Cache::set_limit`] would refuse it.
+    pub fn buffers_cap_bytes_at(&self, limit_bytes: u64) -> Option<u64> {
+        self.store.limits.budget_for(limit_bytes).map(|budget| budget.buffers_bytes)
+    }
+
     /// How many items the index holds. Expired items count until the pass meets them.
     pub fn items(&self) -> u64 {
         self.store.index.len()
@@ -260,14 +265,16 @@ impl Cache {
     }
 
     /// `cache_memlimit`: a new limit in bytes. The keeper gives back columns beyond it. Returns whether the limit was
-    /// taken: it can go down to 8 MiB, and up to what was reserved at the start.
+    /// taken. It can go up to what was reserved at the start, and down to 8 MiB, or to what leaves columns beside the
+    /// index and the bookkeeping, which do not shrink.
     pub fn set_limit(&self, bytes: u64) -> bool {
-        let is_set = self.store.limits.set(bytes);
-        if is_set {
-            self.store.share_out();
-            self.keeper.wake();
-        }
-        is_set
+        let limits = &self.store.limits;
+        let budget = limits.budget_for(bytes).filter(|budget| self.store.leaves_columns(budget));
+        let Some(budget) = budget else { return false };
+        limits.set(budget);
+        self.store.share_out();
+        self.keeper.wake();
+        true
     }
 
     /// What the worth of an item is made of now.

@@ -34,6 +34,9 @@ const FREE_COLUMNS_MAX: usize = 64;
 pub(crate) const RESERVED_COLUMNS: usize = 2;
 /// Columns there must be for each worker, which fills two of its own.
 const COLUMNS_PER_WORKER_MIN: usize = 3;
+/// The fewest columns that `cache_memlimit` may leave. With half as many, writers waited for a column for too long while
+/// the limit went down under load.
+const COLUMNS_MIN: usize = 32;
 /// The most columns that are looked at for the oldest one.
 const AGE_LOOKS_MAX: u32 = 16_384;
 
@@ -123,7 +126,12 @@ impl ItemStore {
         let memory = memory_for(options, limit_bytes_max)?;
         let geometry = memory.geometry();
         let column_bytes = u64::from(geometry.column_bytes);
-        let set_aside = SetAside { workers: options.workers, column_bytes, kept_bytes };
+        let set_aside = SetAside {
+            workers: options.workers,
+            buffers_bytes: options.buffers_bytes,
+            column_bytes,
+            kept_bytes,
+        };
         let budget = Budget::new(options.limit_bytes, &set_aside);
         let index = index_for(options, &budget, limit_bytes_max)?;
         let columns = (budget.columns_bytes(index.bytes()) / column_bytes) as usize;
@@ -406,6 +414,16 @@ impl ItemStore {
         let budget = self.limits.budget();
         self.index.set_growth_limit(budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET);
         self.memory.set_limit(budget.columns_bytes(self.index.bytes() + self.limits.temperature_bytes()));
+    }
+
+    /// Whether a limit that is shared out like this leaves columns enough, in whole slabs, for all workers and the keeper
+    /// to go on with.
+    pub(crate) fn leaves_columns(&self, budget: &Budget) -> bool {
+        let others = self.index.bytes() + self.limits.temperature_bytes();
+        let per_slab = self.memory.geometry().columns_per_slab as usize;
+        let slabs = (budget.columns_bytes(others) / self.column_bytes()) as usize / per_slab;
+        // The keeper has counters, too.
+        slabs * per_slab >= (self.counters.len() * COLUMNS_PER_WORKER_MIN + RESERVED_COLUMNS).max(COLUMNS_MIN)
     }
 
     /// Counts the bytes of the item at `at` as dead. The caller has removed or replaced the item's entry.

@@ -73,7 +73,7 @@ mod worker;
 mod worth;
 
 pub use admission::AdmissionOptions;
-pub use budget::WORKER_BUFFERS_BYTES;
+pub use budget::LIMIT_BYTES_MIN;
 pub use cache::Cache;
 pub use clock::Clock;
 pub use column_bytes::ColumnBytes;

@@ -16,6 +16,9 @@ pub struct CacheOptions {
     pub evict: bool,
     /// How many workers will register.
     pub workers: usize,
+    /// What connection buffers may take together, in bytes: at least what the workers need, and at most a quarter of the
+    /// limit. `None` = a sixteenth, and at least 4 MiB.
+    pub buffers_bytes: Option<u64>,
     /// Which pages the arena asks the kernel for.
     pub pages: PagesWanted,
     /// Column size in bytes; `None` = from the machine's CPU cache.
@@ -43,6 +46,7 @@ impl Default for CacheOptions {
             item_bytes_max: 1 << 20,
             evict: true,
             workers: 4,
+            buffers_bytes: None,
             pages: PagesWanted::Auto,
             column_bytes: None,
             inline_value_bytes: None,

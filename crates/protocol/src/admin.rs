@@ -2,7 +2,7 @@
 
 use crate::limits::CLASSES_MAX;
 use crate::reply;
-use crate::scan::{Words, number_f64, number_i32, number_u32};
+use crate::scan::{Words, abbreviates, number_f64, number_i32, number_u32};
 
 /// `debugtime <seconds>|p|r`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,7 +246,7 @@ type Arguments<T> = Result<T, &'static str>;
 /// this order.
 pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
     let Some(word) = words.next() else { return Ok(StatsKind::General) };
-    let starts = |full: &[u8]| full.starts_with(word);
+    let starts = |full: &[u8]| abbreviates(word, full);
     let kind = match word {
         b"items" => StatsKind::Items,
         b"slabs" => StatsKind::Slabs,
@@ -269,9 +269,9 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
 fn detail(word: &[u8]) -> Arguments<StatsKind<'static>> {
     match word {
         b"" => Err(reply::STATS_DETAIL_USAGE),
-        _ if b"on".starts_with(word) => Ok(StatsKind::DetailOn),
-        _ if b"off".starts_with(word) => Ok(StatsKind::DetailOff),
-        _ if b"dump".starts_with(word) => Ok(StatsKind::DetailDump),
+        _ if abbreviates(word, b"on") => Ok(StatsKind::DetailOn),
+        _ if abbreviates(word, b"off") => Ok(StatsKind::DetailOff),
+        _ if abbreviates(word, b"dump") => Ok(StatsKind::DetailDump),
         _ => Err(reply::STATS_DETAIL_USAGE),
     }
 }
@@ -287,42 +287,47 @@ fn cachedump(mut words: Words<'_>) -> Arguments<StatsKind<'static>> {
 
 /// `slabs ...`
 pub(crate) fn slabs(mut words: Words<'_>) -> Arguments<Slabs> {
-    let slabs = match (words.next(), words.next(), words.next()) {
-        (Some(b"reassign"), Some(source), Some(destination)) => Slabs::Reassign {
-            source: number_i32(source).ok_or(reply::BAD_FORMAT)?,
-            destination: number_i32(destination).ok_or(reply::BAD_FORMAT)?,
+    let (Some(what), Some(first)) = (words.next(), words.next()) else { return Err(reply::ERROR) };
+    let second = words.next();
+    match second {
+        Some(destination) if abbreviates(what, b"reassign") && words.next().is_none() => {
+            Ok(Slabs::Reassign {
+                source: number_i32(first).ok_or(reply::BAD_FORMAT)?,
+                destination: number_i32(destination).ok_or(reply::BAD_FORMAT)?,
+            })
+        }
+        _ if abbreviates(what, b"automove") => automove(first, second),
+        _ => Err(reply::ERROR),
+    }
+}
+
+/// `slabs automove <level>`, or the name of a setting and its value.
+fn automove(name: &[u8], value: Option<&[u8]>) -> Arguments<Slabs> {
+    let fraction = || value.and_then(number_f64).ok_or(reply::ERROR);
+    let slabs = match name {
+        _ if abbreviates(name, b"ratio") => Slabs::AutomoveRatio(fraction()?),
+        _ if abbreviates(name, b"freeratio") => Slabs::AutomoveFreeratio(fraction()?),
+        _ if abbreviates(name, b"window") => match value.and_then(number_u32).ok_or(reply::BAD_FORMAT)? {
+            window @ 3..=1800 => Slabs::AutomoveWindow(window),
+            _ => return Err(reply::BAD_WINDOW),
         },
-        (Some(b"automove"), Some(name), Some(value)) => match name {
-            b"ratio" => Slabs::AutomoveRatio(number_f64(value).ok_or(reply::BAD_FORMAT)?),
-            b"freeratio" => Slabs::AutomoveFreeratio(number_f64(value).ok_or(reply::BAD_FORMAT)?),
-            b"window" => match number_u32(value).ok_or(reply::BAD_FORMAT)? {
-                window @ 3..=1800 => Slabs::AutomoveWindow(window),
-                _ => return Err(reply::BAD_WINDOW),
-            },
-            _ => return Err(reply::ERROR),
-        },
-        (Some(b"automove"), Some(level), None) => match number_u32(level).ok_or(reply::BAD_FORMAT)? {
+        level => match number_u32(level).ok_or(reply::BAD_FORMAT)? {
             level @ 0..=2 => Slabs::Automove(level as u8),
             _ => return Err(reply::ERROR),
         },
-        _ => return Err(reply::ERROR),
     };
     Ok(slabs)
 }
 
 /// `lru ...`
 pub(crate) fn lru(mut words: Words<'_>) -> Arguments<Lru> {
-    let lru = match (words.next(), words.next()) {
-        (Some(b"tune"), Some(hot)) => {
-            let (Some(warm), Some(hot_factor), Some(warm_factor)) =
-                (words.next(), words.next(), words.next())
-            else {
-                return Err(reply::ERROR);
-            };
-            let percents = number_u32(hot).zip(number_u32(warm));
-            let factors = number_f64(hot_factor).zip(number_f64(warm_factor));
+    let (Some(what), Some(value)) = (words.next(), words.next()) else { return Err(reply::ERROR) };
+    let lru = match what {
+        _ if abbreviates(what, b"tune") => {
+            let percents = number_u32(value).zip(words.next().and_then(number_u32));
+            let factors = words.next().and_then(number_f64).zip(words.next().and_then(number_f64));
             let ((hot_percent, warm_percent), (hot_factor, warm_factor)) =
-                percents.zip(factors).ok_or(reply::BAD_FORMAT)?;
+                percents.zip(factors).ok_or(reply::ERROR)?;
             if u64::from(hot_percent) + u64::from(warm_percent) > 80 {
                 return Err(reply::LRU_BAD_PERCENTS);
             }
@@ -331,12 +336,14 @@ pub(crate) fn lru(mut words: Words<'_>) -> Arguments<Lru> {
             }
             Lru::Tune { hot_percent, warm_percent, hot_factor, warm_factor }
         }
-        (Some(b"mode"), Some(b"flat")) => Lru::ModeFlat,
-        (Some(b"mode"), Some(b"segmented")) => Lru::ModeSegmented,
-        (Some(b"temp_ttl"), Some(seconds)) => match number_i32(seconds) {
-            Some(seconds) => Lru::TempTtl(u32::try_from(seconds).ok()),
-            None => return Err(reply::ERROR),
+        _ if abbreviates(what, b"mode") => match value {
+            _ if abbreviates(value, b"flat") => Lru::ModeFlat,
+            _ if abbreviates(value, b"segmented") => Lru::ModeSegmented,
+            _ => return Err(reply::ERROR),
         },
+        _ if abbreviates(what, b"temp_ttl") => {
+            Lru::TempTtl(u32::try_from(number_i32(value).ok_or(reply::ERROR)?).ok())
+        }
         _ => return Err(reply::ERROR),
     };
     Ok(lru)
@@ -352,22 +359,33 @@ pub(crate) fn worth<'a>(mut words: Words<'a>) -> Arguments<Worth<'a>> {
 }
 
 /// `lru_crawler ...`
-pub(crate) fn lru_crawler<'a>(mut words: Words<'a>) -> Arguments<LruCrawler<'a>> {
-    let crawler = match (words.next(), words.next()) {
-        (Some(b"enable"), _) => LruCrawler::Enable,
-        (Some(b"disable"), _) => LruCrawler::Disable,
-        (Some(b"sleep"), Some(sleep_us)) => match number_u32(sleep_us).ok_or(reply::BAD_FORMAT)? {
-            sleep_us @ 0..=1_000_000 => LruCrawler::Sleep(sleep_us),
-            _ => return Err(reply::SLEEP_TOO_LONG),
+pub(crate) fn lru_crawler(mut words: Words<'_>) -> Arguments<LruCrawler<'_>> {
+    let what = words.next().unwrap_or_default();
+    let (value, more) = (words.next(), words.next());
+    let crawler = match (value, more) {
+        (Some(_), Some(_)) => return Err(reply::ERROR),
+        (None, _) => match what {
+            b"" => return Err(reply::ERROR),
+            _ if abbreviates(what, b"enable") => LruCrawler::Enable,
+            _ if abbreviates(what, b"disable") => LruCrawler::Disable,
+            _ => return Err(reply::ERROR),
         },
-        (Some(b"tocrawl"), Some(items)) => LruCrawler::Tocrawl(number_u32(items).ok_or(reply::BAD_FORMAT)?),
-        (Some(b"crawl"), Some(word)) => match crawl_target(word)? {
-            CrawlTarget::Hash => return Err(reply::CRAWLER_BAD_CLASS),
-            target => LruCrawler::Crawl(target),
+        (Some(value), None) => match what {
+            _ if abbreviates(what, b"crawl") => match crawl_target(value)? {
+                CrawlTarget::Hash => return Err(reply::CRAWLER_BAD_CLASS),
+                target => LruCrawler::Crawl(target),
+            },
+            _ if abbreviates(what, b"metadump") => LruCrawler::Metadump(crawl_target(value)?),
+            _ if abbreviates(what, b"mgdump") => LruCrawler::Mgdump(crawl_target(value)?),
+            _ if abbreviates(what, b"tocrawl") => {
+                LruCrawler::Tocrawl(number_u32(value).ok_or(reply::BAD_FORMAT)?)
+            }
+            _ if abbreviates(what, b"sleep") => match number_u32(value).ok_or(reply::BAD_FORMAT)? {
+                sleep_us @ 0..=1_000_000 => LruCrawler::Sleep(sleep_us),
+                _ => return Err(reply::SLEEP_TOO_LONG),
+            },
+            _ => return Err(reply::ERROR),
         },
-        (Some(b"metadump"), Some(word)) => LruCrawler::Metadump(crawl_target(word)?),
-        (Some(b"mgdump"), Some(word)) => LruCrawler::Mgdump(crawl_target(word)?),
-        _ => return Err(reply::ERROR),
     };
     Ok(crawler)
 }

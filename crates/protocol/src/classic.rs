@@ -5,12 +5,14 @@ use memchr::memchr;
 
 use crate::admin;
 use crate::keys::find_keys;
-use crate::limits::{KEY_BYTES_MAX, LINE_BYTES_MIN, VALUE_BYTES_MAX, WHOLE_LINE_BYTES_MAX};
-use crate::line::{Line, line_limit, line_text_end, with_block};
-use crate::meta::{Meta, MetaVerb, read_flags};
+use crate::limits::{KEY_BYTES_MAX, LINE_BYTES_MAX, LINE_BYTES_MIN, VALUE_BYTES_MAX, WHOLE_LINE_BYTES_MAX};
+use crate::line::{Line, get_line_limit, line_limit, line_text_end, with_block};
+use crate::meta::{Meta, MetaVerb, read_flags, read_flags_of_debug};
 use crate::reply;
 use crate::request::{Request, Store, StoreVerb};
-use crate::scan::{Words, last_word, number_i32, number_u32, number_u64};
+use crate::scan::{
+    Words, abbreviates, last_word, number_i32, number_u32, number_u64, wrapped_i32, wrapped_u32,
+};
 use crate::step::{ParseOptions, Step};
 
 /// Reads any line. `fast` handles the frequent spellings more quickly.
@@ -19,7 +21,13 @@ pub(crate) fn any_line<'a>(input: &'a [u8], options: &ParseOptions) -> Step<'a> 
     let limit = line_limit(input, options);
     let window = &input[..input.len().min(limit.max(WHOLE_LINE_BYTES_MAX).saturating_add(1))];
     let Some(newline) = memchr(b'\n', window) else {
-        return if input.len() > limit { Step::Close } else { Step::NeedMore { at_least: input.len() + 1 } };
+        return if input.len() <= limit {
+            Step::NeedMore { at_least: input.len() + 1 }
+        } else if limit > LINE_BYTES_MAX && limit == get_line_limit(options) {
+            Step::Refuse(reply::NO_MEMORY_REQUEST)
+        } else {
+            Step::Close
+        };
     };
     let consumed = newline + 1;
     if consumed < LINE_BYTES_MIN {
@@ -33,8 +41,11 @@ pub(crate) fn any_line<'a>(input: &'a [u8], options: &ParseOptions) -> Step<'a> 
 fn dispatch<'a>(input: &'a [u8], text: &'a [u8], consumed: usize, options: &ParseOptions) -> Step<'a> {
     let line = Line { input, text, consumed, options: *options };
     let mut words = Words::new(text);
-    // The command of a line that starts with a space is empty.
-    let command = if text.starts_with(b" ") { &[] } else { words.next().unwrap_or_default() };
+    let command = words.next().unwrap_or_default();
+    // memcached looks for the spaces before a command only where the command has a function of its own.
+    if text.starts_with(b" ") {
+        return administer(&line, command, words);
+    }
     match command {
         b"get" => keys(&line, words, false, None),
         b"gets" => keys(&line, words, true, None),
@@ -56,32 +67,39 @@ fn dispatch<'a>(input: &'a [u8], text: &'a [u8], consumed: usize, options: &Pars
         b"ma" => meta(&line, words, MetaVerb::Arith),
         b"me" => meta(&line, words, MetaVerb::Debug),
         b"mn" => line.answer(Ok(Request::MetaNoop), false),
-        _ => unkeyed(&line, command, words),
+        b"version" => line.answer(Ok(Request::Version), false),
+        b"quit" => line.answer(Ok(Request::Quit), false),
+        b"stats" => line.answer(admin::stats(words).map(Request::Stats), false),
+        b"watch" => line.answer(admin::watch(words).map(Request::Watch), false),
+        _ => administer(&line, command, words),
     }
 }
 
-/// The commands without a key.
-fn unkeyed<'a>(line: &Line<'a>, command: &[u8], words: Words<'a>) -> Step<'a> {
+/// The commands on the whole server, and what is no command.
+fn administer<'a>(line: &Line<'a>, command: &[u8], words: Words<'a>) -> Step<'a> {
     let last = last_word(line.text);
     let noreply = last == b"noreply";
-    match command {
-        b"version" => line.answer(Ok(Request::Version), false),
-        b"quit" => line.answer(Ok(Request::Quit), false),
-        b"verbosity" => line.answer(verbosity(words, noreply), noreply),
-        b"flush_all" => line.answer(flush_all(words, noreply), noreply),
-        b"cache_memlimit" => line.answer(cache_memlimit(words, noreply), noreply),
-        b"shutdown" => line.answer(shutdown(words), false),
-        b"debugtime" => line.answer(admin::debugtime(words).map(Request::DebugTime), false),
-        b"stats" => line.answer(admin::stats(words).map(Request::Stats), false),
-        b"slabs" => line.answer(admin::slabs(words).map(Request::Slabs), false),
-        b"worth" => line.answer(admin::worth(words).map(Request::Worth), false),
-        b"lru" => line.answer(admin::lru(words).map(Request::Lru), false),
-        b"lru_crawler" => line.answer(admin::lru_crawler(words).map(Request::LruCrawler), false),
-        b"extstore" => line.answer(admin::extstore(words).map(Request::Extstore), false),
-        b"watch" => line.answer(admin::watch(words).map(Request::Watch), false),
-        b"refresh_certs" => line.answer(Ok(Request::RefreshCerts), false),
-        _ if last.starts_with(b"HTTP/") => Step::Close,
-        _ => line.reject(reply::ERROR, noreply, 0),
+    let request = match command {
+        b"verbosity" => verbosity(words, noreply),
+        b"flush_all" => flush_all(words, noreply),
+        b"cache_memlimit" => cache_memlimit(words, noreply),
+        b"shutdown" => shutdown(words),
+        b"debugtime" => admin::debugtime(words).map(Request::DebugTime),
+        b"slabs" => admin::slabs(words).map(Request::Slabs),
+        b"worth" => admin::worth(words).map(Request::Worth),
+        b"lru" => admin::lru(words).map(Request::Lru),
+        b"lru_crawler" => admin::lru_crawler(words).map(Request::LruCrawler),
+        b"extstore" => admin::extstore(words).map(Request::Extstore),
+        b"refresh_certs" => Ok(Request::RefreshCerts),
+        _ if last.len() < line.text.len() && last.starts_with(b"HTTP/") => return Step::Close,
+        _ => Err(reply::ERROR),
+    };
+    match request {
+        // They tune what Larder does not have: without a reply there is nothing to do.
+        Ok(Request::Slabs(_) | Request::Lru(_) | Request::Extstore(_)) if noreply => {
+            line.reject(reply::OK, noreply, 0)
+        }
+        request => line.answer(request, noreply),
     }
 }
 
@@ -104,35 +122,29 @@ fn gat<'a>(line: &Line<'a>, mut words: Words<'a>, with_cas: bool) -> Step<'a> {
     }
 }
 
-/// `<key> <flags> <exptime> <bytes> [cas] [noreply]`. If `<bytes>` could be read, a refused line takes its data
-/// block with it.
-fn store<'a>(line: &Line<'a>, words: Words<'a>, verb: StoreVerb) -> Step<'a> {
-    let needed = if verb == StoreVerb::Cas { 5 } else { 4 };
-    let mut parts = [&[][..]; 5];
-    let mut count = 0;
-    for word in words {
-        if let Some(part) = parts.get_mut(count) {
-            *part = word;
-        }
-        count += 1;
-    }
-    let [key, flags, exptime, bytes, cas] = parts;
-    let noreply = count > 1 && last_word(line.text) == b"noreply";
-    if count < needed || count > needed + 1 {
-        return line.reject(reply::BAD_FORMAT, noreply, 0);
-    }
-    let Some(bytes) = number_u32(bytes).filter(|&bytes| bytes <= VALUE_BYTES_MAX) else {
-        return line.reject(reply::BAD_FORMAT, noreply, 0);
+/// `<key> <flags> <exptime> <bytes> [cas] [noreply]`. Words that follow are ignored. If `<bytes>` could be read, a
+/// refused line takes its data block with it; otherwise its error is sent even with `noreply`.
+fn store<'a>(line: &Line<'a>, mut words: Words<'a>, verb: StoreVerb) -> Step<'a> {
+    let mut next = || words.next().unwrap_or_default();
+    let [key, flags, exptime, bytes] = [next(), next(), next(), next()];
+    let Some(bytes) = value_bytes(bytes) else {
+        return line.reject(reply::BAD_FORMAT, false, 0);
     };
-    let cas = if verb == StoreVerb::Cas { number_u64(cas) } else { Some(0) };
+    let noreply = last_word(line.text) == b"noreply";
+    let cas = if verb == StoreVerb::Cas { number_u64(next()) } else { Some(0) };
     let (Some(flags), Some(exptime), Some(cas), true) =
-        (number_u32(flags), number_i32(exptime), cas, key.len() <= KEY_BYTES_MAX)
+        (wrapped_u32(flags), wrapped_i32(exptime), cas, key.len() <= KEY_BYTES_MAX)
     else {
         return line.reject(reply::BAD_FORMAT, noreply, u64::from(bytes) + 2);
     };
     with_block(line.input, line.consumed, bytes, noreply, &line.options, |data| {
         Request::Store(Store { verb, key, flags, exptime, cas, noreply, bytes, data })
     })
+}
+
+/// The length of a value that a storage line announces.
+fn value_bytes(word: &[u8]) -> Option<u32> {
+    number_i32(word).and_then(|bytes| u32::try_from(bytes).ok()).filter(|&bytes| bytes <= VALUE_BYTES_MAX)
 }
 
 /// A `delete` with this many words behind the key is refused.
@@ -179,11 +191,18 @@ fn arith<'a>(
 }
 
 fn meta<'a>(line: &Line<'a>, mut words: Words<'a>, verb: MetaVerb) -> Step<'a> {
-    let Some(key) = words.next().filter(|key| key.len() <= KEY_BYTES_MAX) else {
-        return line.reject(reply::BAD_FORMAT, false, 0);
+    let flags = match words.next() {
+        None => Err(reply::BAD_FORMAT),
+        Some(key) if key.len() > KEY_BYTES_MAX => {
+            Err(if verb == MetaVerb::Arith { reply::INVALID_OR_DUPLICATE_FLAG } else { reply::BAD_FORMAT })
+        }
+        Some(key) if verb == MetaVerb::Debug => {
+            read_flags_of_debug(key, words.rest()).map(|flags| (key, flags))
+        }
+        Some(key) => read_flags(verb, key, words.rest(), 2).map(|flags| (key, flags)),
     };
-    let flags = read_flags(verb, key, words.rest(), 2);
-    line.answer(flags.map(|flags| Request::Meta(Meta { verb, key, flags, bytes: 0, data: &[] })), false)
+    let request = flags.map(|(key, flags)| Request::Meta(Meta { verb, key, flags, bytes: 0, data: &[] }));
+    line.answer(request, false)
 }
 
 /// `ms <key> <datalen> <flag>*`. If the length could be read, a refused line takes its data block with it.
@@ -192,7 +211,7 @@ fn meta_set<'a>(line: &Line<'a>, mut words: Words<'a>) -> Step<'a> {
     let (Some(key), Some(bytes)) = (words.next(), words.next()) else {
         return line.reject(reply::BAD_FORMAT, false, 0);
     };
-    let Some(bytes) = number_u32(bytes).filter(|&bytes| bytes <= VALUE_BYTES_MAX) else {
+    let Some(bytes) = value_bytes(bytes) else {
         return line.reject(reply::BAD_FORMAT, false, 0);
     };
     let swallow = u64::from(bytes) + 2;
@@ -225,14 +244,16 @@ fn flush_all<'a>(mut words: Words<'a>, noreply: bool) -> Answer<'a> {
 }
 
 fn cache_memlimit<'a>(mut words: Words<'a>, noreply: bool) -> Answer<'a> {
-    let megabytes = words.next().and_then(number_u64).ok_or(reply::ERROR)?;
-    Ok(Request::CacheMemlimit { megabytes: u32::try_from(megabytes).unwrap_or(u32::MAX), noreply })
+    let megabytes = words.next().and_then(number_u32).ok_or(reply::ERROR)?;
+    Ok(Request::CacheMemlimit { megabytes, noreply })
 }
 
 fn shutdown<'a>(mut words: Words<'a>) -> Answer<'a> {
     match words.next() {
         None => Ok(Request::Shutdown { graceful: Some(false) }),
-        Some(b"graceful") => Ok(Request::Shutdown { graceful: Some(true) }),
+        Some(word) if abbreviates(word, b"graceful") && words.next().is_none() => {
+            Ok(Request::Shutdown { graceful: Some(true) })
+        }
         Some(_) => Ok(Request::Shutdown { graceful: None }),
     }
 }

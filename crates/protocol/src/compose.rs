@@ -2,7 +2,6 @@
 //! are in [`crate::reply`].
 
 pub use crate::base64::base64;
-use crate::meta::MetaFlags;
 
 const PAIRS: &[u8; 200] = b"00010203040506070809101112131415161718192021222324252627282930313233343536373839\
 40414243444546474849505152535455565758596061626364656667686970717273747576777879\
@@ -157,12 +156,14 @@ pub fn meta_token(out: &mut Vec<u8>, letter: u8, token: &[u8]) {
     out.extend_from_slice(token);
 }
 
-/// Appends the key flag: ` k<key as sent>`, followed by ` b` if the key is base64.
-#[inline]
-pub fn meta_key(out: &mut Vec<u8>, key_token: &[u8], flags: &MetaFlags<'_>) {
-    meta_token(out, b'k', key_token);
-    if flags.has(b'b') {
+/// Appends the return flag `k` with the key, and the flag `b` if the key is shown in base64.
+pub fn meta_key(out: &mut Vec<u8>, key: &[u8], as_base64: bool) {
+    if as_base64 {
+        out.extend_from_slice(b" k");
+        base64(out, key);
         meta_flag(out, b'b');
+    } else {
+        meta_token(out, b'k', key);
     }
 }
 
@@ -240,10 +241,14 @@ pub fn mgdump_line(out: &mut Vec<u8>, key: &[u8], base64_key: bool) {
     }
 }
 
-/// Appends the reply of `me` for an item that exists. `key_token` is the key as sent.
-pub fn meta_debug_line(out: &mut Vec<u8>, key_token: &[u8], item: &ItemReport<'_>) {
+/// Appends the reply of `me` for an item that exists, with its key in base64 or as it is.
+pub fn meta_debug_line(out: &mut Vec<u8>, as_base64: bool, item: &ItemReport<'_>) {
     out.extend_from_slice(b"ME ");
-    out.extend_from_slice(key_token);
+    if as_base64 {
+        base64(out, item.key)
+    } else {
+        out.extend_from_slice(item.key)
+    }
     item.body(out);
     line_end(out);
 }
@@ -324,7 +329,7 @@ mod tests {
             "key=a%20b exp=-1 la=1700000000 cas=12 fetch=yes cls=1 size=66 flags=9\n"
         );
         assert_eq!(
-            made(|out| meta_debug_line(out, b"YSBi", &ItemReport { fetched: false, ..item })),
+            made(|out| meta_debug_line(out, true, &ItemReport { fetched: false, ..item })),
             "ME YSBi exp=-1 la=1700000000 cas=12 fetch=no cls=1 size=66\r\n"
         );
     }

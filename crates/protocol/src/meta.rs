@@ -111,16 +111,14 @@ impl<'a> MetaFlags<'a> {
             b'R' => self.r = number_i32(value).ok_or(reply::BAD_TOKEN)?,
             b'C' => self.compare = number_u64(value).ok_or(reply::BAD_TOKEN)?,
             b'E' => self.explicit_cas = number_u64(value).ok_or(reply::BAD_TOKEN)?,
-            b'F' => self.client_flags = number_u32(value).ok_or(reply::BAD_TOKEN)?,
+            b'F' => self.client_flags = number_u32(value).ok_or(reply::BAD_FORMAT)?,
             b'G' => self.penalty_us = number_u32(value).ok_or(reply::BAD_PENALTY)?,
             b'D' => self.delta = number_u64(value).ok_or(reply::BAD_META_DELTA)?,
             b'J' => self.initial = number_u64(value).ok_or(reply::BAD_META_INITIAL)?,
             b'O' if value.len() < OPAQUE_BYTES_MAX => self.opaque = Some(value),
             b'O' => return Err(reply::OPAQUE_TOO_LONG),
-            b'M' => match *value {
-                [mode] => self.mode = mode,
-                _ => return Err(reply::BAD_MODE_LENGTH),
-            },
+            // Only the first letter counts. Without one, what follows in the line is no mode.
+            b'M' => self.mode = value.first().copied().unwrap_or(0),
             b'b' => {
                 decode_key(key, &mut [0; KEY_BYTES_MAX]).ok_or(reply::BAD_BASE64)?;
             }
@@ -213,32 +211,51 @@ fn settle_mode(verb: MetaVerb, mut flags: MetaFlags<'_>) -> Result<MetaFlags<'_>
 }
 
 /// The reply to flags that [`read_flags`] refused, in memcached's order: a flag that starts with a byte that no
-/// flag may start with; too many tokens; the first duplicate or unknown letter; the last flag with a bad value.
-/// `ma` has one reply for everything after the first two.
+/// flag may start with; too many tokens; the first duplicate or unknown letter; the last flag with a bad value, where
+/// `F` counts only if there is no other; a bad mode; an opaque token that is too long. `ma` has one reply for all but
+/// the first and the last two.
 #[cold]
 fn complaint(verb: MetaVerb, key: &[u8], raw: &[u8], tokens_before: usize) -> &'static str {
     let tokens = MetaTokens { words: Words::new(raw) };
-    if tokens.clone().any(|(letter, _)| !matches!(letter, b'A'..=b'z' | b'0'..=b'9')) {
+    if has_no_flag(&tokens) {
         return reply::BAD_FORMAT;
     }
+    let or_any = |error| if verb == MetaVerb::Arith { reply::INVALID_OR_DUPLICATE_FLAG } else { error };
     if tokens.clone().count() + tokens_before > META_TOKENS_MAX {
-        return reply::TOO_MANY_FLAGS;
-    }
-    if verb == MetaVerb::Arith {
-        return reply::INVALID_OR_DUPLICATE_FLAG;
+        return or_any(reply::TOO_MANY_FLAGS);
     }
     let mut seen = [false; 256];
     let mut flags = MetaFlags::new(raw);
-    let mut last = reply::INVALID_FLAG;
+    let mut last = None;
     for (letter, value) in tokens {
         if std::mem::replace(&mut seen[usize::from(letter)], true) {
-            return reply::DUPLICATE_FLAG;
+            return or_any(reply::DUPLICATE_FLAG);
         }
         match flags.take(letter, value, key) {
-            Err(reply::INVALID_FLAG) => return reply::INVALID_FLAG,
-            Err(error) => last = error,
-            Ok(()) => {}
+            Err(reply::INVALID_FLAG) => return or_any(reply::INVALID_FLAG),
+            Err(reply::OPAQUE_TOO_LONG) | Ok(()) => {}
+            Err(reply::BAD_FORMAT) => last = last.or(Some(reply::BAD_FORMAT)),
+            Err(error) => last = Some(error),
         }
+        flags.seen |= bit(letter);
     }
-    last
+    match (last, settle_mode(verb, flags)) {
+        (Some(error), _) => or_any(error),
+        (None, Err(error)) => error,
+        (None, Ok(_)) => reply::OPAQUE_TOO_LONG,
+    }
+}
+
+/// Whether one of the tokens starts with a byte that no flag may start with.
+fn has_no_flag(tokens: &MetaTokens<'_>) -> bool {
+    tokens.clone().any(|(letter, _)| !matches!(letter, b'A'..=b'z' | b'0'..=b'9'))
+}
+
+/// Reads the flags of `me`, which knows `b` and ignores every other.
+pub(crate) fn read_flags_of_debug<'a>(key: &[u8], raw: &'a [u8]) -> Result<MetaFlags<'a>, &'static str> {
+    if has_no_flag(&MetaTokens { words: Words::new(raw) }) {
+        return Err(reply::BAD_FORMAT);
+    }
+    let base64 = Words::new(raw).find(|word| word.starts_with(b"b")).unwrap_or_default();
+    read_flags(MetaVerb::Debug, key, base64, 0).map_err(|_| reply::BAD_FORMAT)
 }

@@ -61,7 +61,6 @@ replies! {
     BAD_TOKEN = "CLIENT_ERROR bad token in command line format";
     BAD_BASE64 = "CLIENT_ERROR error decoding key";
     OPAQUE_TOO_LONG = "CLIENT_ERROR opaque token too long";
-    BAD_MODE_LENGTH = "CLIENT_ERROR incorrect length for M token";
     BAD_SET_MODE = "CLIENT_ERROR invalid mode for ms M token";
     BAD_ARITH_MODE = "CLIENT_ERROR invalid mode for ma M token";
     BAD_META_INITIAL = "CLIENT_ERROR invalid numeric initial value";
@@ -89,6 +88,7 @@ replies! {
     CRAWLER_BAD_CLASS = "BADCLASS invalid class id";
     CRAWLER_NOT_STARTED = "NOTSTARTED no items to crawl";
     METADUMP_NOT_ALLOWED = "ERROR metadump not allowed";
+    MGDUMP_NOT_ALLOWED = "ERROR key dump not allowed";
     DUMP_LOCKED = "ERROR locked try again later";
     LRU_BAD_PERCENTS = "ERROR hot and warm pcts must not exceed 80";
     LRU_BAD_FACTORS = "ERROR hot/warm age factors must be greater than 0";

@@ -74,7 +74,7 @@ pub enum Request<'a> {
         /// The client wants no reply.
         noreply: bool,
     },
-    /// `debugtime`, for test runs. A client that may not flush gets `ERROR`.
+    /// `debugtime`, for test runs. A server that does not allow it answers `ERROR`.
     DebugTime(DebugTime),
     /// `stats ...`.
     Stats(StatsKind<'a>),

@@ -80,15 +80,23 @@ pub(crate) fn last_word(line: &[u8]) -> &[u8] {
     &line[start..end]
 }
 
-/// An unsigned 64-bit decimal: an optional `+`, then one or more digits and nothing else.
+/// Whether `word` stands for the word `full` of a command: memcached compares only as many bytes as were sent.
+pub(crate) fn abbreviates(word: &[u8], full: &[u8]) -> bool {
+    full.starts_with(word)
+}
+
+/// Longest decimal, in bytes, that memcached reads as a 64-bit or as a 32-bit number. Zeros and a sign count.
+const NUMBER_64_BYTES_MAX: usize = 22;
+const NUMBER_32_BYTES_MAX: usize = 11;
+
+/// The digits of a word as a 64-bit number. `None` if there is none, or anything else, or if the number is too large.
 #[inline]
-pub(crate) fn number_u64(word: &[u8]) -> Option<u64> {
-    let digits = word.strip_prefix(b"+").unwrap_or(word);
-    if digits.is_empty() {
+fn digits(word: &[u8]) -> Option<u64> {
+    if word.is_empty() {
         return None;
     }
     let mut sum: u64 = 0;
-    for &byte in digits {
+    for &byte in word {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             return None;
@@ -98,22 +106,52 @@ pub(crate) fn number_u64(word: &[u8]) -> Option<u64> {
     Some(sum)
 }
 
-/// Like [`number_u64`], within 32 bits.
+/// An unsigned 64-bit decimal of at most 22 digits and nothing else.
 #[inline]
-pub(crate) fn number_u32(word: &[u8]) -> Option<u32> {
-    number_u64(word).and_then(|number| u32::try_from(number).ok())
+pub(crate) fn number_u64(word: &[u8]) -> Option<u64> {
+    if word.len() <= NUMBER_64_BYTES_MAX { digits(word) } else { None }
 }
 
-/// A signed 32-bit decimal: an optional `+` or `-`, then one or more digits and nothing else.
+/// An unsigned 32-bit decimal of at most 11 digits and nothing else.
+#[inline]
+pub(crate) fn number_u32(word: &[u8]) -> Option<u32> {
+    if word.len() > NUMBER_32_BYTES_MAX {
+        return None;
+    }
+    digits(word).and_then(|number| u32::try_from(number).ok())
+}
+
+/// A signed 32-bit decimal of at most 11 bytes: an optional `-`, then digits and nothing else. As in memcached a `-`
+/// alone is 0.
 #[inline]
 pub(crate) fn number_i32(word: &[u8]) -> Option<i32> {
-    match word.strip_prefix(b"-") {
-        Some([b'+', ..]) => None,
-        Some(digits) => {
-            number_u64(digits).and_then(|n| i64::try_from(n).ok()).and_then(|n| i32::try_from(-n).ok())
-        }
-        None => number_u64(word).and_then(|n| i32::try_from(n).ok()),
+    if word.len() > NUMBER_32_BYTES_MAX {
+        return None;
     }
+    match word.strip_prefix(b"-") {
+        Some(b"") => Some(0),
+        Some(word) => digits(word).and_then(|n| i64::try_from(n).ok()).and_then(|n| i32::try_from(-n).ok()),
+        None => digits(word).and_then(|n| i32::try_from(n).ok()),
+    }
+}
+
+/// The flags of a storage line: an optional `+`, then a decimal that fits 64 bits, of which the low 32 bits count.
+pub(crate) fn wrapped_u32(word: &[u8]) -> Option<u32> {
+    digits(word.strip_prefix(b"+").unwrap_or(word)).map(|number| number as u32)
+}
+
+/// The exptime of a storage line: an optional sign, then a decimal that fits signed 64 bits. Its low 32 bits count, as
+/// a signed number: 4294967295 is -1.
+pub(crate) fn wrapped_i32(word: &[u8]) -> Option<i32> {
+    let (is_negative, word) = match *word {
+        [b'-', ref word @ ..] => (true, word),
+        [b'+', ref word @ ..] => (false, word),
+        _ => (false, word),
+    };
+    let number = digits(word)?;
+    let fits = number <= i64::MAX as u64 + u64::from(is_negative);
+    let number = if is_negative { number.wrapping_neg() } else { number };
+    fits.then_some(number as i32)
 }
 
 /// A finite decimal fraction, for the few administrative settings that accept one.
@@ -174,23 +212,52 @@ mod tests {
     }
 
     #[test]
-    fn numbers_follow_the_strtol_family() {
+    fn numbers_have_digits_and_a_longest_length() {
         assert_eq!(number_u64(b"18446744073709551615"), Some(u64::MAX));
         assert_eq!(number_u64(b"18446744073709551616"), None);
-        assert_eq!(number_u64(b"00000000000000000000000000007"), Some(7));
-        assert_eq!(number_u64(b""), None);
-        assert_eq!(number_u64(b"+"), None);
-        assert_eq!(number_u64(b"+5"), Some(5));
-        assert_eq!(number_u64(b"-5"), None);
-        assert_eq!(number_u64(b"5 "), None);
+        assert_eq!(number_u64(b"0000000000000000000007"), Some(7));
+        assert_eq!(number_u64(b"00000000000000000000007"), None, "23 digits");
+        for word in ["", "+", "+5", "-5", "5 ", "5x", "\t5"] {
+            assert_eq!(number_u64(word.as_bytes()), None, "{word:?}");
+        }
         assert_eq!(number_u32(b"4294967295"), Some(u32::MAX));
         assert_eq!(number_u32(b"4294967296"), None);
+        assert_eq!(number_u32(b"00000000001"), Some(1));
+        assert_eq!(number_u32(b"000000000001"), None, "12 digits");
         assert_eq!(number_i32(b"-2147483648"), Some(i32::MIN));
         assert_eq!(number_i32(b"-2147483649"), None);
         assert_eq!(number_i32(b"2147483647"), Some(i32::MAX));
         assert_eq!(number_i32(b"2147483648"), None);
-        assert_eq!(number_i32(b"-+1"), None);
-        assert_eq!(number_i32(b"-"), None);
+        assert_eq!(number_i32(b"-00000000001"), None, "12 bytes");
+        assert_eq!(number_i32(b"-"), Some(0));
+        for word in ["", "+1", "-+1", "--1"] {
+            assert_eq!(number_i32(word.as_bytes()), None, "{word:?}");
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_a_storage_line_wrap() {
+        assert_eq!(wrapped_u32(b"+5"), Some(5));
+        assert_eq!(wrapped_u32(b"4294967296"), Some(0));
+        assert_eq!(wrapped_u32(b"18446744073709551615"), Some(u32::MAX));
+        assert_eq!(wrapped_u32(b"00000000000000000000000000007"), Some(7));
+        for word in ["", "+", "-1", "++1", "18446744073709551616", "1x"] {
+            assert_eq!(wrapped_u32(word.as_bytes()), None, "{word:?}");
+        }
+        assert_eq!(wrapped_i32(b"4294967295"), Some(-1));
+        assert_eq!(wrapped_i32(b"2147483648"), Some(i32::MIN));
+        assert_eq!(wrapped_i32(b"4102444800"), Some(-192_522_496));
+        assert_eq!(wrapped_i32(b"9223372036854775807"), Some(-1));
+        assert_eq!(wrapped_i32(b"-9223372036854775808"), Some(0));
+        assert_eq!(wrapped_i32(b"+5"), Some(5));
+        assert_eq!(wrapped_i32(b"-5"), Some(-5));
+        for word in ["", "+", "-", "-+1", "9223372036854775808", "-9223372036854775809"] {
+            assert_eq!(wrapped_i32(word.as_bytes()), None, "{word:?}");
+        }
+    }
+
+    #[test]
+    fn fractions_and_short_numbers() {
         assert_eq!(number_f64(b"0.8"), Some(0.8));
         assert_eq!(number_f64(b"inf"), None);
         assert_eq!(number_f64(b"1e999"), None);

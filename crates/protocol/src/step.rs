@@ -10,7 +10,7 @@ pub struct ParseOptions {
     /// [`Step::Upload`]. Default 64 KiB.
     pub whole_bytes_max: usize,
     /// Longest `get` or `gets` line, in bytes without its newline. memcached has no such limit; a server that
-    /// promises to stay within its memory needs one. A longer line closes the connection, unless it arrived with
+    /// promises to stay within its memory needs one. A longer line is refused, unless it arrived with
     /// its end and is not longer than [`crate::limits::WHOLE_LINE_BYTES_MAX`]. Values below
     /// [`crate::limits::LINE_BYTES_MAX`] count as that. Default [`GET_LINE_BYTES_MAX`], 1 MiB.
     pub line_bytes_max: usize,
@@ -24,7 +24,7 @@ impl Default for ParseOptions {
 
 /// What [`crate::parse()`] found at the front of the buffer.
 ///
-/// Every variant except `NeedMore` and `Close` has `consumed > 0`: the number of bytes to drop before parsing
+/// Every variant except `NeedMore`, `Close` and `Refuse` has `consumed > 0`: the number of bytes to drop before parsing
 /// again.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step<'a> {
@@ -36,6 +36,9 @@ pub enum Step<'a> {
     },
     /// Close the connection without a reply: the line is too long, or it is HTTP.
     Close,
+    /// Say this error, with its line end, and close the connection: a retrieval is longer than
+    /// [`ParseOptions::line_bytes_max`].
+    Refuse(&'static str),
     /// A request, with its data block if it has one.
     Request {
         /// The request.

@@ -11,6 +11,7 @@
 
 pub mod admin;
 pub mod dispatch;
+mod doubts;
 mod error;
 pub mod flash;
 pub mod io;

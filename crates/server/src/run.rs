@@ -5,14 +5,15 @@ use crate::admin::process::{
     Signal, SignalThread, Transport, notify_ready, notify_stopping, on_signals, write_port_file,
 };
 use crate::dispatch::{Dispatcher, Drivers, ServerState, Users};
+use crate::doubts::{Machine, doubts};
 use crate::error::RunError;
 use crate::flash::{self, OpenFlash};
-use crate::io::{self, Backend, ListenOptions};
+use crate::io::{self, Backend, Buffers, ListenOptions};
 use crate::latency::WorkerLatency;
 use crate::metrics::Metrics;
 use crate::prefault::prefault;
 use crate::settings::{self, Pages, PinCpus, Settings};
-use larder_cache::{Cache, CacheOptions, CudaOptions, PagesWanted, WORKER_BUFFERS_BYTES};
+use larder_cache::{Cache, CacheOptions, CudaOptions, PagesWanted};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,13 +23,6 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(10);
 /// How long an ordinary stop waits until replies are sent.
 const STOP: Duration = Duration::from_millis(500);
-/// The receive buffers of the rings may take one part in this many of the memory for connection buffers.
-const RING_SHARE: u64 = 4;
-/// Bytes of one receive buffer.
-const RING_BUFFER_BYTES: u64 = 16 << 10;
-/// The fewest receive buffers of a ring: a quarter of the memory that the cache sets aside for a worker's connections.
-const RING_BUFFERS_MIN: u64 = WORKER_BUFFERS_BYTES / RING_SHARE / RING_BUFFER_BYTES;
-
 fn refuse(error: impl std::fmt::Display) -> RunError {
     RunError(error.to_string())
 }
@@ -80,17 +74,16 @@ fn serve(
 ) -> Result<(Arc<Cache>, SignalThread), Ended> {
     let level = flash.map(|flash| flash.level(settings));
     let cache = Cache::with_flash(cache_options(settings), level).map_err(refuse)?;
-    let receiving_bytes = u64::from(settings.threads) * RING_BUFFERS_MIN * RING_BUFFER_BYTES;
-    if 2 * receiving_bytes > cache.buffers_cap_bytes() {
+    let workers = settings.threads as usize;
+    let Some(ring_buffers) = Buffers::ring_buffers_for(cache.buffers_cap_bytes(), workers) else {
         return Err(Ended::AtStart(RunError(format!(
-            "{} worker threads (-t) receive into {} MiB, more than half of what {} MiB (-m) leave for connections: \
-             lower -t or raise -m",
-            settings.threads,
-            receiving_bytes >> 20,
+            "{workers} worker threads (-t) receive into {} MiB, more than half of what {} MiB (-m) leave for \
+             connections: lower -t or raise -m",
+            Buffers::receiving_bytes_min(workers) >> 20,
             settings.memory_bytes >> 20
         ))));
-    }
-    let bound = io::bind(&listen_options(settings, &cache)).map_err(refuse)?;
+    };
+    let bound = io::bind(&listen_options(settings, &cache, ring_buffers)).map_err(refuse)?;
     let stopper = bound.stopper();
     let (on_shutdown, until_stopped) = (stopper.clone(), stopper.clone());
     let drivers = Drivers {
@@ -150,6 +143,7 @@ fn cache_options(settings: &Settings) -> CacheOptions {
         item_bytes_max: settings.item_bytes_max as u64,
         evict: settings.evict,
         workers: settings.threads as usize,
+        buffers_bytes: settings.buffers_bytes,
         pages: match settings.pages {
             Pages::Auto => PagesWanted::Auto,
             Pages::Huge => PagesWanted::Huge,
@@ -171,18 +165,17 @@ fn cache_options(settings: &Settings) -> CacheOptions {
     }
 }
 
-fn listen_options(settings: &Settings, cache: &Cache) -> ListenOptions {
+fn listen_options(settings: &Settings, cache: &Cache, ring_buffers: usize) -> ListenOptions {
     let port = |port: settings::Port| match port {
         settings::Port::Off => None,
         settings::Port::Random => Some(0),
         settings::Port::Fixed(number) => Some(number),
     };
-    let buffers_limit_bytes = cache.buffers_cap_bytes();
-    let ring_bytes = buffers_limit_bytes / RING_SHARE / settings.threads as u64;
     let on_the_network = settings.unix_socket.is_none();
     ListenOptions {
         tcp_port: port(settings.tcp_port).filter(|_| on_the_network),
         udp_port: port(settings.udp_port).filter(|_| on_the_network),
+        udp_reply_bytes_per_s: settings.udp_reply_bytes_per_s,
         addresses: settings.addresses.iter().map(|address| address.to_string()).collect(),
         unix: settings.unix_socket.clone().map(|path| (path, settings.unix_mask)),
         backlog: settings.backlog,
@@ -195,15 +188,15 @@ fn listen_options(settings: &Settings, cache: &Cache) -> ListenOptions {
             settings::Backend::Ring => Backend::Ring,
             settings::Backend::Poll => Backend::Poll,
         },
-        ring_buffers: (ring_bytes / RING_BUFFER_BYTES).clamp(RING_BUFFERS_MIN, 128) as usize,
-        buffers_limit_bytes,
+        ring_buffers,
+        buffers_limit_bytes: cache.buffers_cap_bytes(),
     }
 }
 
 /// Starts the admin endpoint. Where its address is taken and was not given with `--admin`, the server runs without.
 fn start_admin(settings: &Settings, metrics: Arc<Metrics>) -> Result<Option<admin::AdminHandle>, RunError> {
     let Some(address) = settings.admin else { return Ok(None) };
-    match admin::start(address.at, metrics) {
+    match admin::start(address.at, &settings.admin_hosts, metrics) {
         Ok(handle) => Ok(Some(handle)),
         Err(error) if address.required => Err(refuse(error)),
         Err(error) => {
@@ -236,6 +229,7 @@ fn announce(
     places.extend(addresses.udp.iter().map(|at| format!("udp {at}")));
     places.extend(addresses.unix.iter().map(|path| path.display().to_string()));
     tracing::info!(
+        target: "larder::start",
         "listening on {}: {} MiB, {} workers, {}, {}{}{}",
         places.join(", "),
         settings.memory_bytes >> 20,
@@ -245,6 +239,9 @@ fn announce(
         flash.map_or(String::new(), |flash| format!("; {}", flash.sentence())),
         admin.map_or(String::new(), |admin| format!("; http://{}", admin.local_addr)),
     );
+    for doubt in doubts(settings, addresses, Machine::here()) {
+        tracing::warn!("{doubt}");
+    }
 }
 
 /// Pins the calling worker thread to its CPU, if the settings ask for that.

@@ -17,6 +17,7 @@ mod workload;
 
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::failure::Failure;
@@ -50,6 +51,34 @@ enum Workbench {
     Plan(Box<plan::PlanArgs>),
 }
 
+/// An error of the command line in one line, which says what to do. `words` are those that were given.
+fn one_line(error: &clap::Error, words: &[OsString]) -> String {
+    // `larder trace inspect` has a help of its own.
+    let command: Vec<_> =
+        words.iter().map(|word| word.to_string_lossy()).take_while(|word| !word.starts_with('-')).collect();
+    let depth = if command.first().is_some_and(|first| first == "trace") { 2 } else { 1 };
+    let command = command[..command.len().min(depth)].join(" ");
+    let needed = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(names)) if error.kind() == ErrorKind::MissingRequiredArgument => {
+            names.as_slice()
+        }
+        _ => &[],
+    };
+    let what = match needed {
+        [] => {
+            let text = error.to_string();
+            let shown = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim);
+            let shown: Vec<&str> = shown.filter(|line| !line.is_empty()).collect();
+            shown.join(" ").trim_start_matches("error: ").to_owned()
+        }
+        [trace] if trace == "<TRACE>" => {
+            "a trace is missing: name its file, or a workload such as --workload zipfian:keys=100k,requests=1m".to_owned()
+        }
+        names => format!("missing: {}", names.join(" and ")),
+    };
+    format!("{what}; 'larder {command} --help' explains")
+}
+
 /// Runs a command of the workbench. `words` are the command and what follows it.
 pub(crate) fn run(words: &[OsString]) -> Result<(), Failure> {
     let all = std::iter::once(OsString::from("larder")).chain(words.iter().cloned());
@@ -59,11 +88,7 @@ pub(crate) fn run(words: &[OsString]) -> Result<(), Failure> {
             print(&asked.to_string())?;
             return Ok(());
         }
-        Err(error) => {
-            return Err(Failure::Usage(
-                error.to_string().trim_start_matches("error: ").trim_end().to_owned(),
-            ));
-        }
+        Err(error) => return Err(Failure::Usage(one_line(&error, words))),
     };
     match words.command {
         Workbench::Trace(args) => trace::run(args),
@@ -73,5 +98,38 @@ pub(crate) fn run(words: &[OsString]) -> Result<(), Failure> {
         Workbench::Slabs(args) => slabs::run(args),
         Workbench::Mrc(args) => mrc::run(args),
         Workbench::Plan(args) => plan::run(*args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(line: &str) -> String {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        match run(&words) {
+            Err(Failure::Usage(text)) => text,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_command_line_that_is_not_understood_is_one_line_that_says_what_to_do() {
+        for command in ["simulate", "replay", "mrc", "slabs", "trace inspect"] {
+            let text = refused(command);
+            let expected = "a trace is missing: name its file, or a workload such as --workload zipfian:keys=100k,requests=1m";
+            assert_eq!(text, format!("{expected}; 'larder {command} --help' explains"));
+        }
+        for (line, words) in [
+            ("plan", "missing: <--curve <FILE>|--trace <TRACE>|--workload <WORKLOAD>|--zipf <LAW>|--paper>;"),
+            ("workload", "missing: <WORKLOAD> and <OUT>; 'larder workload --help' explains"),
+            ("simulate trace --polices lru", "'--policies'"),
+            ("simulate trace --sizes 5%x", "5%x"),
+            ("trace", "'larder trace --help' explains"),
+        ] {
+            let text = refused(line);
+            assert!(text.contains(words), "{line}: {text}");
+            assert_eq!(text.lines().count(), 1, "{line}: {text}");
+        }
     }
 }

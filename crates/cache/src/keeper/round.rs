@@ -152,7 +152,13 @@ impl Round<'_> {
         }
         let mut stuck: Vec<SlabId> = Vec::new();
         let mut has_released = false;
-        while memory.over_limit_slabs() > 0 && stuck.len() <= STUCK_SLABS_MAX && self.goes_on() {
+        // Of the slabs that stay, no column is withheld from writers: never are more slabs being released than have to go.
+        while memory.over_limit_slabs() > stuck.len() && stuck.len() <= STUCK_SLABS_MAX && self.goes_on() {
+            if self.levels.evicts() && memory.available_columns() < self.store.free_columns_target() {
+                // Writers come first. The next round begins with columns for them.
+                self.keeper.wake();
+                break;
+            }
             let Some(slab) = memory.begin_release_slab() else { break };
             let columns: Vec<_> = memory.slab_columns(slab).map(|(id, _)| id).collect();
             for column in columns {

@@ -81,6 +81,8 @@ impl Worker {
         }
         let cas = hit.cas();
         match store.compare {
+            // No item is known by the number 0.
+            Some(0) => return Err(StoreOutcome::Exists),
             Some(compare) if compare == cas => {}
             Some(compare)
                 if store.invalidate && compare < cas && matches!(store.mode, Mode::Set | Mode::Replace) =>
@@ -181,12 +183,14 @@ impl Worker {
     pub(super) fn extended(&self, old: RecordFields, store: &Store<'_>) -> RecordFields {
         RecordFields {
             cas: store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas()),
-            state: State::at(
-                self.cache.store.clock.now_s(),
-                old.state.bits() & (State::BINARY_KEY | State::PENALTY),
-            ),
+            state: self.renewed(old.state),
             ..old
         }
+    }
+
+    /// The state of an item that takes the place of one with the state `old` and inherits what belongs to the key.
+    fn renewed(&self, old: State) -> State {
+        State::at(self.cache.store.clock.now_s(), old.bits() & (State::BINARY_KEY | State::PENALTY))
     }
 
     /// Deletes the item, or leaves a stale or empty one behind.
@@ -210,12 +214,13 @@ impl Worker {
             }
             let expected = self.expect_unchanged(at);
             let (state, old_expiry) = (hit.item.state(), hit.expiry());
-            let bits = if delete.invalidate {
-                state.bits() & !State::TOKEN_SENT | State::STALE
-            } else {
-                state.bits()
+            // An item without its value is a new one, which nobody has read and whose token nobody has.
+            let state = match delete.drop_value {
+                true => self.renewed(state),
+                false => state.with_bits(state.bits() & !State::TOKEN_SENT),
             };
-            let state = state.with_bits(bits);
+            let stale = if delete.invalidate { State::STALE } else { 0 };
+            let state = state.with_bits(state.bits() | stale);
             let cas = match (delete.explicit_cas, delete.invalidate) {
                 (Some(cas), _) => cas,
                 (None, true) => self.cache.store.next_cas(),
@@ -247,7 +252,7 @@ impl Worker {
         loop {
             let Some(hit) = self.peek(arith.hash, arith.key) else {
                 let Some((expiry, value)) = arith.initial else { return ArithOutcome::NotFound };
-                match self.create_number(arith, arith.expiry.unwrap_or(expiry), value) {
+                match self.create_number(arith, expiry, value) {
                     StoreOutcome::Stored { cas, .. } => {
                         return ArithOutcome::Done { value, cas, expiry, created: true };
                     }
@@ -255,7 +260,8 @@ impl Worker {
                     _ => return ArithOutcome::NoRoom,
                 }
             };
-            if arith.compare.is_some_and(|compare| compare != hit.cas()) {
+            // An empty value is no number, whatever its CAS number.
+            if hit.value_bytes() > 0 && arith.compare.is_some_and(|compare| compare != hit.cas()) {
                 return ArithOutcome::Exists;
             }
             let Some((old, old_bytes)) = number(&hit) else { return ArithOutcome::NonNumeric };
@@ -264,9 +270,13 @@ impl Worker {
             let expected = self.expect_unchanged(hit.at);
             let old_expiry = hit.expiry();
             let expiry = arith.expiry.unwrap_or(old_expiry);
-            let (flags, state) = (hit.item.flags(), hit.item.state());
+            let (flags, mut state) = (hit.item.flags(), hit.item.state());
             let mut digits = [b' '; DIGITS_MAX];
             let length = decimal(value, &mut digits).max(old_bytes);
+            if length > old_bytes {
+                // memcached has no room for the number in the present item, and stores a new one.
+                state = self.renewed(state);
+            }
             // A short number in a long value is padded with blanks, so that the value stays as long as it was.
             let (number, blanks) = (&digits[..length.min(DIGITS_MAX)], length.saturating_sub(DIGITS_MAX));
             let cas = arith.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
@@ -302,10 +312,22 @@ impl Worker {
         })
     }
 
-    /// Sets the expiry of the item of `key`.
+    /// Sets the expiry of the item of `key`, which counts as a read of it.
     pub fn touch(&mut self, hash: KeyHash, key: &[u8], expiry: Expiry) -> Touched {
+        self.change_expiry(hash, key, expiry, true)
+    }
+
+    /// Sets the expiry of the item of `key`. It counts as a use of the item, but not as a read.
+    pub fn set_expiry(&mut self, hash: KeyHash, key: &[u8], expiry: Expiry) -> Touched {
+        self.change_expiry(hash, key, expiry, false)
+    }
+
+    fn change_expiry(&mut self, hash: KeyHash, key: &[u8], expiry: Expiry, is_read: bool) -> Touched {
         loop {
             let Some(hit) = self.get(hash, key) else { return Touched::NotFound };
+            if is_read {
+                self.note_fetch(&hit);
+            }
             let at = hit.at;
             self.wait_to_replace();
             {
@@ -345,19 +367,20 @@ impl Worker {
 /// Room for the digits of any number.
 const DIGITS_MAX: usize = 24;
 
-/// The decimal number in a value, and the value's length. Blanks around the number and zeros before it are allowed.
-/// `None`: the value is not a number, or the number is larger than 64 bits.
+/// The decimal number at the front of a value, and the value's length. As with `strtoull` in memcached, blanks and a
+/// plus may stand before the number, and anything behind a blank that follows it. `None`: the value is not a number, or
+/// the number is larger than 64 bits.
 fn number(hit: &Hit<'_>) -> Option<(u64, usize)> {
     let Value::Whole(bytes) = hit.value() else { return None };
-    let digits = bytes.trim_ascii();
-    if digits.is_empty() {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let start = bytes.iter().position(|byte| !is_blank(byte))?;
+    let text = bytes[start..].strip_prefix(b"+").unwrap_or(&bytes[start..]);
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 || text.get(digits).is_some_and(|byte| !is_blank(byte)) {
         return None;
     }
     let mut value = 0u64;
-    for &digit in digits {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
+    for &digit in &text[..digits] {
         value = value.checked_mul(10)?.checked_add((digit - b'0') as u64)?;
     }
     Some((value, bytes.len()))

@@ -149,9 +149,11 @@ impl Worker {
             if helped {
                 continue;
             }
-            // Nothing can be reclaimed. If nothing is on its way back either, all columns are pinned or open.
+            // Nothing can be reclaimed. If nothing is on its way back either, all columns are pinned or open; unless a
+            // lower limit takes slabs away, of which one is chosen whose columns may then be used again.
             let is_hopeless = memory.returning_columns() == 0
                 && memory.available_columns() <= RESERVED_COLUMNS
+                && memory.over_limit_slabs() == 0
                 && !self.cache.levels().waits_for_flash();
             let is_late = started.elapsed() > ROOM_WAIT_MAX && !self.cache.levels().waits_for_room();
             if is_hopeless || is_late {

@@ -543,6 +543,7 @@ impl Play {
                 if drop_value {
                     (now.value, now.flags, now.expiry) =
                         (Vec::new(), self.count, expiry.unwrap_or(Expiry::NEVER));
+                    (now.stale, now.token_sent) = (false, false);
                 }
                 now.expiry = expiry.unwrap_or(now.expiry);
                 if invalidate {
@@ -596,8 +597,11 @@ impl Play {
                 );
                 assert_eq!(expiry, now.expiry);
                 let mut digits = value.to_string().into_bytes();
+                // A number that gets longer is a new item.
+                let is_new = digits.len() > now.value.len();
                 digits.resize(digits.len().max(now.value.len()), b' ');
-                self.known.insert(key, Known { value: digits, cas: Some(cas), ..now });
+                let (stale, token_sent) = (now.stale && !is_new, now.token_sent && !is_new);
+                self.known.insert(key, Known { value: digits, cas: Some(cas), stale, token_sent, ..now });
             }
             ArithOutcome::NotFound => self.absent(key, "arith"),
             ArithOutcome::NonNumeric => {

@@ -45,7 +45,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
 fn progress(input: &[u8], step: &Step<'_>) -> Result<(), TestCaseError> {
     match step {
         Step::NeedMore { at_least } => prop_assert!(*at_least > input.len()),
-        Step::Close => prop_assert!(!input.is_empty()),
+        Step::Close | Step::Refuse(_) => prop_assert!(!input.is_empty()),
         Step::Request { consumed, .. } | Step::Upload { consumed, .. } | Step::Reject { consumed, .. } => {
             prop_assert!(*consumed > 0 && *consumed <= input.len());
         }
@@ -117,7 +117,7 @@ proptest! {
     fn sets_agree_with_the_slow_twin(
         key in prop_oneof![4 => "[a-z]{1,20}".prop_map(String::into_bytes), 1 => word()],
         numbers in prop::collection::vec(
-            prop_oneof![6 => "[0-9]{1,2}", 1 => "[0-9]{8,11}", 1 => "[-+]?[0-9x]{0,10}"], 2..5),
+            prop_oneof![6 => "[0-9]{1,2}", 1 => "[0-9]{8,21}", 1 => "[-+]?[0-9x]{0,10}"], 2..5),
         extra in prop::sample::select(vec!["", "", " noreply", " x", " ", " x y"]),
         end in prop::sample::select(vec!["\r\n", "\r\n", "\n"]),
         tail in prop::sample::select(vec!["\r\n", "\r\n", "xx"]),
@@ -213,22 +213,24 @@ fn slow_set(input: &[u8]) -> String {
     let line = input[..newline].strip_suffix(b"\r").unwrap_or(&input[..newline]);
     let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect();
     let words = &words[1..];
-    let noreply = words.len() > 1 && words.last() == Some(&&b"noreply"[..]);
-    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<i64>().ok();
-    let refused = |swallow: i64| {
+    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<i128>().ok();
+    let refused = |noreply: bool, swallow: i128| {
         let error = if noreply { "silence" } else { "CLIENT_ERROR bad command line format" };
         if swallow == 0 { format!("! {error}") } else { format!("! {error} (swallow {swallow})") }
     };
-    let (4 | 5, Some(bytes)) = (words.len(), words.get(3).and_then(|word| number(word))) else {
-        return refused(0);
+    let bytes = match words.get(3).copied() {
+        Some(b"-") => Some(0),
+        Some(word) if word.len() <= 11 && !word.starts_with(b"+") => number(word),
+        _ => None,
     };
-    if words[3].starts_with(b"-") || bytes > i64::from(i32::MAX) - 2 {
-        return refused(0);
-    }
-    let flags = number(words[1]).filter(|flags| !words[1].starts_with(b"-") && u32::try_from(*flags).is_ok());
-    let exptime = number(words[2]).filter(|exptime| i32::try_from(*exptime).is_ok());
+    let Some(bytes) = bytes.filter(|bytes| (0..=i128::from(i32::MAX) - 2).contains(bytes)) else {
+        return refused(false, 0);
+    };
+    let noreply = words.last() == Some(&&b"noreply"[..]);
+    let flags = number(words[1]).filter(|flags| !words[1].starts_with(b"-") && u64::try_from(*flags).is_ok());
+    let exptime = number(words[2]).filter(|exptime| i64::try_from(*exptime).is_ok());
     let (Some(flags), Some(exptime), true) = (flags, exptime, words[0].len() <= KEY_BYTES_MAX) else {
-        return refused(bytes + 2);
+        return refused(noreply, bytes + 2);
     };
     let data_at = newline + 1;
     let end = data_at + bytes as usize + 2;
@@ -261,14 +263,14 @@ fn slow_set(input: &[u8]) -> String {
 fn the_bound_on_get_lines_is_the_callers() {
     let long = |length: usize| [b"get ".to_vec(), vec![b'a'; length - 4]].concat();
     assert_eq!(parse(&long(3000), &OPTIONS), Step::NeedMore { at_least: 3001 });
-    assert_eq!(parse(&long(3001), &OPTIONS), Step::Close);
+    assert_eq!(parse(&long(3001), &OPTIONS), Step::Refuse(reply::NO_MEMORY_REQUEST));
     let ended = |length: usize| [long(length), b"\n".to_vec()].concat();
     assert!(matches!(parse(&ended(3000), &OPTIONS), Step::Reject { .. }));
     assert!(
         matches!(parse(&ended(WHOLE_LINE_BYTES_MAX), &OPTIONS), Step::Reject { .. }),
         "its end came with it"
     );
-    assert_eq!(parse(&ended(WHOLE_LINE_BYTES_MAX + 1), &OPTIONS), Step::Close);
+    assert_eq!(parse(&ended(WHOLE_LINE_BYTES_MAX + 1), &OPTIONS), Step::Refuse(reply::NO_MEMORY_REQUEST));
     let lower = ParseOptions { line_bytes_max: 10, ..OPTIONS };
     assert_eq!(parse(&long(LINE_BYTES_MAX), &lower), Step::NeedMore { at_least: LINE_BYTES_MAX + 1 });
 }

@@ -12,9 +12,11 @@
 //! Goal: nothing here can slow a request. One thread reads, seldom, counters that workers write anyway. Its clients
 //! cannot take much memory: it serves few connections at a time, and buffers little of each.
 //!
-//! Non-goals: changing anything; secrecy (the endpoint listens on this machine only unless told otherwise).
+//! Non-goals: changing anything; secrecy (the endpoint listens on this machine only unless told otherwise, and answers
+//! no request that came by a name which is not this machine's).
 
 mod family;
+mod hosts;
 mod listen;
 mod metrics;
 pub mod process;
@@ -28,11 +30,13 @@ use std::thread::JoinHandle;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
+use self::hosts::Hosts;
 pub use family::{Family, GroupRow, Kind, Sample, Source, Value, ZoneCell, names};
 
 /// The running endpoint. Dropping it stops it.
@@ -82,8 +86,14 @@ impl std::error::Error for AdminError {
     }
 }
 
-/// Binds `addr` (port 0 = any free one) and serves `source` from a thread named `admin`.
-pub fn start(addr: SocketAddr, source: Arc<dyn Source>) -> Result<AdminHandle, AdminError> {
+/// Binds `addr` (port 0 = any free one) and serves `source` from a thread named `admin`. Requests that name a host are
+/// answered if it is an address, `localhost`, the name of this machine or one of `host_names`.
+pub fn start(
+    addr: SocketAddr,
+    host_names: &[String],
+    source: Arc<dyn Source>,
+) -> Result<AdminHandle, AdminError> {
+    let hosts = Hosts::new(host_names);
     let failed = |error| AdminError { at: addr, error };
     let listener = std::net::TcpListener::bind(addr).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
@@ -100,7 +110,7 @@ pub fn start(addr: SocketAddr, source: Arc<dyn Source>) -> Result<AdminHandle, A
         .spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = listen::serve(listener, routes(source)) => {}
+                    () = listen::serve(listener, routes(source, hosts)) => {}
                     // The sender is dropped and never sends: the error is the message.
                     _ = stopped => {}
                 }
@@ -110,7 +120,7 @@ pub fn start(addr: SocketAddr, source: Arc<dyn Source>) -> Result<AdminHandle, A
     Ok(AdminHandle { local_addr, stop: Some(stop), thread: Some(thread) })
 }
 
-fn routes(source: Arc<dyn Source>) -> Router {
+fn routes(source: Arc<dyn Source>, hosts: Hosts) -> Router {
     let page =
         |kind: &'static str, text: &'static str| get(move || async move { answer(kind, text.to_owned()) });
     Router::new()
@@ -129,6 +139,7 @@ fn routes(source: Arc<dyn Source>) -> Router {
             )
         })
         .with_state(source)
+        .layer(middleware::from_fn_with_state(hosts, hosts::check))
 }
 
 async fn metrics_text(State(source): State<Arc<dyn Source>>) -> Response {

@@ -2,7 +2,7 @@
 
 use super::output::{Output, Pool};
 use super::progress::Progress;
-use crate::io::{ConnectionId, Conversation};
+use crate::io::{Awaits, ConnectionId, Conversation};
 use std::rc::Rc;
 
 /// One client's conversation: its replies, its unfinished work, and how far its input is read.
@@ -17,6 +17,10 @@ pub struct Connection {
     pub(super) swallow: u64,
     /// Bytes of input that make the next turn worth while.
     pub(super) input_wanted: usize,
+    /// The connection ends in the middle of what the client sends.
+    pub(super) ends_unserved: bool,
+    /// The connection has had its share of the present turn, and has more input.
+    pub(super) gave_way: bool,
 }
 
 impl Connection {
@@ -33,6 +37,8 @@ impl Connection {
             keys_done: 0,
             swallow: 0,
             input_wanted: 0,
+            ends_unserved: false,
+            gave_way: false,
         }
     }
 
@@ -76,6 +82,20 @@ impl Conversation for Connection {
 
     fn wants_close(&self) -> bool {
         self.output.is_closing() && self.progress.busy.is_none()
+    }
+
+    fn ends_unserved(&self) -> bool {
+        self.ends_unserved
+    }
+
+    fn awaits(&self, held: usize) -> Awaits {
+        if self.swallow > 0 {
+            Awaits::RefusedValue
+        } else if self.progress.is_receiving() || self.input_wanted > held + 1 {
+            Awaits::Value
+        } else {
+            Awaits::Request
+        }
     }
 
     fn wants_input(&self) -> bool {

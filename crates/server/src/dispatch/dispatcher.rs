@@ -23,6 +23,7 @@ use crate::latency::{Class, WorkerLatency};
 use arrayvec::ArrayVec;
 use larder_cache::{KEY_BYTES_MAX, KeyHash, LookupStage, TagMatch, Worker};
 use larder_protocol::{Keys, ParseOptions, Request, Step};
+use std::mem;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub struct Dispatcher {
     key_buffer: Box<[u8; KEY_BYTES_MAX]>,
     /// How many requests of each class the present turn executed.
     executed: [u32; Class::ALL.len()],
+    /// How many requests of one connection are executed before another connection has its turn (`-R`).
+    requests_per_share: usize,
     /// Whether every request is logged (`-vv`).
     logs: bool,
 }
@@ -71,8 +74,8 @@ enum Work<'a> {
     Upload(&'a [u8]),
     /// A request refused by the parser.
     Reject { error: &'static str, swallow: u64 },
-    /// The connection is closed without a word.
-    Close,
+    /// The connection is closed with this reply, or without a word.
+    Close(&'static str),
 }
 
 type Window<'a> = ArrayVec<WindowOp<'a>, WINDOW_OPS>;
@@ -80,10 +83,20 @@ type Window<'a> = ArrayVec<WindowOp<'a>, WINDOW_OPS>;
 type KeyGroup<'a> = ArrayVec<(KeyHash, &'a [u8]), 16>;
 
 /// Where gathering stands: which connection, how far into its input, and the rest of a retrieval's line.
+#[derive(Default)]
 struct Cursor<'a> {
     connection: usize,
     at: usize,
     keys: Option<(Keys<'a>, KeyRead, usize)>,
+    /// How many requests of the connection may still come before the next connection has its turn. Every key of a
+    /// multiget counts, but its line is read to the end.
+    share_left: usize,
+    /// The length of the window at which that many are in it, or at which it is full.
+    window_stop: usize,
+    /// Whether every connection has had its share, and those that gave way have their next.
+    is_later_round: bool,
+    /// Whether a connection gave way in this round.
+    has_next_round: bool,
 }
 
 /// What a retrieval wants of a key, beside its value.
@@ -133,6 +146,7 @@ impl Dispatcher {
             ParseOptions { whole_bytes_max: executor.whole_value_bytes_max(), ..ParseOptions::default() };
         Dispatcher {
             executor,
+            requests_per_share: state.settings().requests_per_event as usize,
             state,
             latency,
             pool: Rc::default(),
@@ -153,13 +167,40 @@ impl Dispatcher {
         window: &mut Window<'a>,
     ) -> Gathered {
         while let Some(ready) = batch.get_mut(cursor.connection) {
-            if self.gather_connection(ready, cursor, window) {
+            let before = window.len();
+            cursor.window_stop = cursor.share_left.saturating_add(before).min(WINDOW_OPS);
+            let must_execute = self.gather_connection(ready, cursor, window);
+            cursor.share_left = cursor.share_left.saturating_sub(window.len() - before);
+            if must_execute {
                 return Gathered::Execute;
             }
-            cursor.connection += 1;
-            cursor.at = batch.get(cursor.connection).map_or(0, |next| next.consumed);
+            self.visit(batch, cursor, cursor.connection + 1);
         }
         Gathered::Done
+    }
+
+    /// Moves the cursor to the next connection that has its turn, from the number `from` on.
+    fn visit(&self, batch: &mut [Ready<'_, Connection>], cursor: &mut Cursor<'_>, from: usize) {
+        cursor.connection = from;
+        if cursor.is_later_round {
+            let next =
+                batch.iter_mut().skip(from).position(|ready| mem::take(&mut ready.connection.gave_way));
+            cursor.connection = next.map_or(batch.len(), |steps| from + steps);
+        }
+        cursor.at = batch.get(cursor.connection).map_or(0, |ready| ready.consumed);
+        cursor.keys = None;
+        // A connection that is alone has nobody to give way to.
+        cursor.share_left = if batch.len() > 1 { self.requests_per_share } else { usize::MAX };
+    }
+
+    /// A connection has had its share. If it has more input, it has another turn in the next round.
+    #[cold]
+    fn give_way(&self, ready: &mut Ready<'_, Connection>, cursor: &mut Cursor<'_>) {
+        if cursor.at < ready.input.len() {
+            ready.connection.gave_way = true;
+            cursor.has_next_round = true;
+            self.state.count_yields(1);
+        }
     }
 
     /// Fills the window with the requests of one connection. Stage 1 of every key happens here. Returns whether the
@@ -180,8 +221,11 @@ impl Dispatcher {
                 cursor.at = *end;
                 cursor.keys = None;
             }
-            if window.is_full() {
-                return true;
+            if window.len() >= cursor.window_stop {
+                if !window.is_full() {
+                    self.give_way(ready, cursor);
+                }
+                return window.is_full();
             }
             let nothing_ahead = cursor.at == ready.consumed;
             if ready.connection.needs_turn() {
@@ -231,7 +275,8 @@ impl Dispatcher {
                     Step::Reject { error, consumed, swallow } => {
                         (Work::Reject { error, swallow }, consumed, true)
                     }
-                    Step::Close => (Work::Close, input.len() - cursor.at, true),
+                    Step::Close => (Work::Close(""), input.len() - cursor.at, true),
+                    Step::Refuse(error) => (Work::Close(error), input.len() - cursor.at, true),
                 };
             cursor.at += consumed;
             self.push(window, cursor.connection as u32, cursor.at, what);
@@ -338,8 +383,10 @@ impl Dispatcher {
                     ready.connection.swallow = *swallow;
                     Progressed::Request
                 }
-                Work::Close => {
+                Work::Close(error) => {
+                    ready.connection.output.say(error);
                     ready.connection.output.close();
+                    ready.connection.ends_unserved = true;
                     Progressed::Request
                 }
             };
@@ -605,7 +652,8 @@ impl Service for Dispatcher {
             ready.connection.output.limit(output_bytes_max);
         }
         let mut window = Window::new();
-        let mut cursor = Cursor { connection: 0, at: 0, keys: None };
+        let mut cursor = Cursor::default();
+        self.visit(batch, &mut cursor, 0);
         loop {
             let gathered = self.gather(batch, &mut cursor, &mut window);
             self.execute(batch, &mut window);
@@ -613,10 +661,15 @@ impl Service for Dispatcher {
                 && (ready.connection.is_backed_up() || ready.connection.output.is_closing())
             {
                 // The rest of this connection's input waits.
-                cursor = Cursor { connection: cursor.connection + 1, at: 0, keys: None };
+                let next = cursor.connection + 1;
+                self.visit(batch, &mut cursor, next);
             }
             if gathered == Gathered::Done {
-                break;
+                if !mem::take(&mut cursor.has_next_round) {
+                    break;
+                }
+                cursor.is_later_round = true;
+                self.visit(batch, &mut cursor, 0);
             }
         }
         if self.executor.has_flash() {
@@ -624,11 +677,17 @@ impl Service for Dispatcher {
         }
         self.executor.quiesce();
         let took_ns = started.elapsed().as_nanos() as u64;
+        let mut executed = 0;
         for (class, count) in self.executed.iter_mut().enumerate() {
             if *count > 0 {
+                executed += *count as usize;
                 self.latency.record(Class::ALL[class], took_ns, *count as u64);
                 *count = 0;
             }
+        }
+        if batch.len() == 1 && executed > self.requests_per_share {
+            // It would have given way so many times.
+            self.state.count_yields((executed - 1) / self.requests_per_share);
         }
     }
 

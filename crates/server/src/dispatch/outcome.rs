@@ -115,6 +115,8 @@ pub(super) struct ItemDetails<'w> {
     pub(super) idle_s: u32,
     /// The subclass of what a miss of the item costs; `None` = that is unknown.
     pub(super) penalty: Option<Subclass>,
+    /// The key came in base64 when the item was stored.
+    pub(super) binary_key: bool,
     pub(super) is_stale: bool,
     /// Another client has the item's token.
     pub(super) token_taken: bool,
@@ -131,6 +133,8 @@ pub(super) struct ItemDescription<'w> {
     pub(super) idle_s: u32,
     pub(super) cas: u64,
     pub(super) was_fetched: bool,
+    /// The key came in base64 when the item was stored.
+    pub(super) binary_key: bool,
     /// Bytes that the item takes, its overhead included.
     pub(super) bytes: u64,
     /// The client's flags.

@@ -38,6 +38,11 @@ impl Progress {
         self.waits || matches!(self.busy, Some(Busy::Sending(_) | Busy::Listing { .. }))
     }
 
+    /// Whether a large value is on its way in.
+    pub(super) fn is_receiving(&self) -> bool {
+        matches!(self.busy, Some(Busy::Receiving(_)))
+    }
+
     /// Which of the keys asked of flash this is.
     pub(super) fn position_of(&self, hash: KeyHash, key: &[u8]) -> Option<usize> {
         self.reads.iter().position(|read| read.hash == hash && *read.key == *key)

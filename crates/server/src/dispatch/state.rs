@@ -6,7 +6,7 @@ use crate::flash::FlashDescription;
 use crate::io::{Backend, Buffers, IoCounters, IoSnapshot, Registry};
 use crate::settings::Settings;
 use larder_cache::Totals;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
@@ -37,6 +37,7 @@ pub struct ServerState {
     prefixes: PrefixCounts,
     verbosity: AtomicU8,
     totals_at_reset: RwLock<Totals>,
+    yields: AtomicU64,
     started: Instant,
 }
 
@@ -57,6 +58,7 @@ impl ServerState {
             prefixes: PrefixCounts::new(settings.detail_enabled, settings.prefix_delimiter),
             verbosity: AtomicU8::new(settings.verbosity),
             totals_at_reset: RwLock::default(),
+            yields: AtomicU64::new(0),
             started: Instant::now(),
             settings,
         }
@@ -120,10 +122,21 @@ impl ServerState {
         self.totals_at_reset.read().expect("no panic under this lock").clone()
     }
 
+    /// A connection had more requests than are answered in one go, so many times over.
+    pub(super) fn count_yields(&self, times: usize) {
+        self.yields.fetch_add(times as u64, Ordering::Relaxed);
+    }
+
+    /// How often connections had more requests than `-R` allows in one go.
+    pub(super) fn yields(&self) -> u64 {
+        self.yields.load(Ordering::Relaxed)
+    }
+
     /// `stats reset`: counts are shown from `totals` on.
     pub(super) fn reset_counts(&self, totals: Totals) {
         *self.totals_at_reset.write().expect("no panic under this lock") = totals;
         self.prefixes.clear();
+        self.yields.store(0, Ordering::Relaxed);
         if let Some(drivers) = &self.drivers {
             drivers.counters.reset();
         }

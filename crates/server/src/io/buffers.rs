@@ -1,7 +1,22 @@
 //! The account of connection buffers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// One part in so many of the limit is for bytes that are served at once. What stays with a connection longer gets the
+/// rest. In one turn the workers may find all their receive buffers full, which are a quarter of the limit, and copy them
+/// to memory that is half as large again.
+const RESERVE_SHARE: u64 = 2;
+/// With less than this below the limit, the next connection may be refused what it needs, in bytes.
+const ROOM_BYTES_MIN: u64 = 64 << 10;
+
+/// The receive buffers of all workers may take one part in this many of the limit.
+const RING_SHARE: u64 = 4;
+/// Bytes of one receive buffer.
+const RING_BUFFER_BYTES: u64 = 16 << 10;
+/// The fewest and the most receive buffers of a worker.
+pub(super) const RING_BUFFERS_MIN: usize = 4;
+const RING_BUFFERS_MAX: usize = 128;
 
 /// The account of all connection buffers: input that is not served yet, output that waits for its socket, values from
 /// flash, and the receive buffers of the workers.
@@ -9,12 +24,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Buffers {
     used: AtomicU64,
     limit: AtomicU64,
+    /// The part of `used` that workers hold to receive into.
+    receiving: AtomicU64,
+    /// Receive buffers that each worker should have (io_uring only).
+    ring_buffers: AtomicUsize,
 }
 
 impl Buffers {
     /// An empty account that refuses above `limit_bytes`.
     pub fn new(limit_bytes: u64) -> Buffers {
-        Buffers { used: AtomicU64::new(0), limit: AtomicU64::new(limit_bytes) }
+        Buffers {
+            used: AtomicU64::new(0),
+            limit: AtomicU64::new(limit_bytes),
+            receiving: AtomicU64::new(0),
+            ring_buffers: AtomicUsize::new(0),
+        }
     }
 
     /// Bytes accounted now. They may exceed the limit, because some bytes cannot be refused.
@@ -30,6 +54,61 @@ impl Buffers {
     /// Sets the limit. What is already accounted stays, also above the limit.
     pub fn set_limit_bytes(&self, limit_bytes: u64) {
         self.limit.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    /// The fewest bytes that `workers` receive into.
+    pub fn receiving_bytes_min(workers: usize) -> u64 {
+        workers as u64 * RING_BUFFERS_MIN as u64 * RING_BUFFER_BYTES
+    }
+
+    /// The receive buffers that each of the workers should have within a limit of `limit_bytes`. `None`: the limit is too
+    /// small for so many workers.
+    pub fn ring_buffers_for(limit_bytes: u64, workers: usize) -> Option<usize> {
+        let per_worker = limit_bytes / RING_SHARE / workers.max(1) as u64 / RING_BUFFER_BYTES;
+        let count = (per_worker as usize).clamp(RING_BUFFERS_MIN, RING_BUFFERS_MAX);
+        (2 * Buffers::receiving_bytes_min(workers) <= limit_bytes).then_some(count)
+    }
+
+    /// Sets how many receive buffers each worker should have. The workers follow within a second or so.
+    pub fn set_ring_buffers(&self, count: usize) {
+        self.ring_buffers.store(count, Ordering::Relaxed);
+    }
+
+    /// How many receive buffers each worker should have.
+    #[inline]
+    pub(super) fn ring_buffers(&self) -> usize {
+        self.ring_buffers.load(Ordering::Relaxed)
+    }
+
+    /// A worker takes bytes to receive into. They cannot be refused.
+    pub(super) fn take_receiving(&self, bytes: u64) {
+        self.receiving.fetch_add(bytes, Ordering::Relaxed);
+        self.take(bytes);
+    }
+
+    /// The counterpart of [`Buffers::take_receiving`].
+    pub(super) fn give_receiving(&self, bytes: u64) {
+        self.receiving.fetch_sub(bytes, Ordering::Relaxed);
+        self.give(bytes);
+    }
+
+    /// Whether so much is accounted that what is served at once may soon find nothing.
+    #[inline]
+    pub(super) fn are_crowded(&self) -> bool {
+        let limit = self.limit_bytes();
+        self.used_bytes() > limit - limit / RESERVE_SHARE
+    }
+
+    /// Whether there may be no room for what the next connection needs.
+    #[inline]
+    pub(super) fn are_full(&self) -> bool {
+        self.used_bytes() + ROOM_BYTES_MIN > self.limit_bytes()
+    }
+
+    /// What may stay with connections from one turn of their worker to the next, in bytes over all workers.
+    pub(super) fn parked_bytes_max(&self) -> u64 {
+        let limit = self.limit_bytes();
+        (limit - limit / RESERVE_SHARE).saturating_sub(self.receiving.load(Ordering::Relaxed))
     }
 
     /// Accounts `bytes` more, unless that would exceed the limit.
@@ -62,12 +141,6 @@ impl Charge {
     pub(crate) fn of(buffers: Arc<Buffers>, bytes: u64) -> Charge {
         Charge(Some((buffers, bytes)))
     }
-
-    /// Takes bytes that cannot be refused.
-    pub(super) fn take(buffers: &Arc<Buffers>, bytes: u64) -> Charge {
-        buffers.take(bytes);
-        Charge::of(Arc::clone(buffers), bytes)
-    }
 }
 
 impl Drop for Charge {
@@ -81,6 +154,23 @@ impl Drop for Charge {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_is_left_for_what_is_served_at_once() {
+        assert_eq!(Buffers::ring_buffers_for(4 << 20, 4), Some(16));
+        assert_eq!(Buffers::ring_buffers_for(1 << 30, 4), Some(RING_BUFFERS_MAX));
+        assert_eq!(Buffers::ring_buffers_for(4 << 20, 32), Some(RING_BUFFERS_MIN));
+        assert_eq!(Buffers::ring_buffers_for(4 << 20, 33), None);
+        let buffers = Buffers::new(1000);
+        buffers.take_receiving(200);
+        assert_eq!(buffers.parked_bytes_max(), 300);
+        assert!(buffers.try_take(300) && !buffers.are_crowded());
+        assert!(buffers.try_take(1) && buffers.are_crowded());
+        buffers.set_limit_bytes(100);
+        assert_eq!((buffers.parked_bytes_max(), buffers.are_crowded()), (0, true));
+        buffers.give_receiving(200);
+        assert_eq!(buffers.used_bytes(), 301);
+    }
 
     #[test]
     fn a_charge_gives_back_what_it_holds() {

@@ -41,6 +41,7 @@ pub(super) struct WorkerCounters {
     pub(super) rejected: Count,
     pub(super) idle_kicks: Count,
     pub(super) out_of_memory: Count,
+    pub(super) unread: Count,
     pub(super) datagrams: Count,
     pub(super) datagrams_dropped: Count,
     /// Connections given to this worker, open or still in its inbox. New connections go to the worker with the fewest.
@@ -72,6 +73,8 @@ pub struct IoSnapshot {
     pub idle_kicks: u64,
     /// Connections closed because a partial request did not fit the buffers' limit.
     pub read_out_of_memory: u64,
+    /// Connections closed because their clients did not read replies while memory for buffers was short.
+    pub unread_kicks: u64,
     /// UDP requests received.
     pub udp_requests: u64,
     /// UDP requests or replies dropped: malformed, more than one datagram, or a reply too long.
@@ -119,6 +122,7 @@ impl IoCounters {
             bytes_written: grown(|at| at.bytes_written),
             idle_kicks: grown(|at| at.idle_kicks),
             read_out_of_memory: grown(|at| at.read_out_of_memory),
+            unread_kicks: grown(|at| at.unread_kicks),
             udp_requests: grown(|at| at.udp_requests),
             udp_dropped: grown(|at| at.udp_dropped),
             waits: grown(|at| at.waits),
@@ -149,6 +153,7 @@ impl IoCounters {
             bytes_written: sum(|w| &w.bytes_written),
             idle_kicks: sum(|w| &w.idle_kicks),
             read_out_of_memory: sum(|w| &w.out_of_memory),
+            unread_kicks: sum(|w| &w.unread),
             udp_requests: sum(|w| &w.datagrams),
             udp_dropped: sum(|w| &w.datagrams_dropped),
             waits: sum(|w| &w.waits),

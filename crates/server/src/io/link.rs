@@ -9,13 +9,16 @@ use std::sync::atomic::Ordering;
 
 use super::buffers::Buffers;
 use super::counters::Count;
-use super::registry::ConnectionInfo;
+use super::registry::{ConnectionInfo, Doing};
 use super::service::Conversation;
 
 /// Receiving pauses while a connection has this many bytes of unserved input, unless one request needs more.
 const HELD_BYTES_MAX: usize = 64 * 1024;
 /// Unserved input of up to this many bytes gets exactly the memory that it needs.
-const EXACT_BYTES_MAX: usize = 32 * 1024;
+const EXACT_BYTES_MAX: usize = 128 * 1024;
+
+/// A client whose connection waits for its end may send so many bytes more.
+const LINGERED_BYTES_MAX: usize = 16 << 20;
 
 /// What a worker needs of a driver.
 pub(super) trait Driver: Sized {
@@ -82,8 +85,16 @@ pub(super) struct Link<C, D: Driver> {
     doomed: bool,
     /// The connection waits in the worker's queue.
     queued: bool,
+    /// Input was thrown away unserved, or more may come that nobody serves: the end must not overtake the last reply.
+    unserved: bool,
+    /// Everything is said, and the client was told so. What it still sends is thrown away.
+    lingering: bool,
+    /// Bytes that were thrown away since.
+    lingered_bytes: usize,
     /// The connection is closed. Only the kernel still holds on to it.
     closing: bool,
+    /// A request was served, or a buffer was sent, since the worker last looked.
+    moved: bool,
     /// What is said before closing, after all other output.
     last_words: Option<&'static str>,
     /// What the driver knows of the connection. Only the driver uses it.
@@ -123,7 +134,11 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             unseen: false,
             doomed: false,
             queued: false,
+            unserved: false,
+            lingering: false,
+            lingered_bytes: 0,
             closing: false,
+            moved: false,
             last_words: None,
             state: D::PerConnection::default(),
         }
@@ -151,6 +166,11 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// Whether the socket is of no further use.
     pub(super) fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// Whether only the client's end is waited for.
+    pub(super) fn is_lingering(&self) -> bool {
+        self.lingering
     }
 
     /// Whether the connection is closed, and only the kernel still holds on to it.
@@ -182,8 +202,9 @@ impl<C: Conversation, D: Driver> Link<C, D> {
 
     /// Whether the driver should receive for this connection.
     pub(super) fn wants_receive(&self) -> bool {
-        let open = !self.ended && !self.broken && !self.doomed && !self.closing;
-        open && !self.stalled && self.conversation.wants_input() && !self.holds_enough()
+        let open = !self.ended && !self.broken && !self.closing;
+        let serves = !self.doomed && !self.stalled && self.conversation.wants_input() && !self.holds_enough();
+        open && (serves || self.lingering)
     }
 
     /// Returns `true` if the connection was not in the worker's queue. The caller then puts it there.
@@ -202,8 +223,11 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// Bytes arrived.
     pub(super) fn receive(&mut self, filled: D::Filled, driver: &mut D, buffers: &Buffers) -> Arrival {
         if self.doomed || self.closing {
+            self.lingered_bytes += driver.bytes(&filled).len();
             driver.give_back(filled);
-            return Arrival::Ignored;
+            let is_endless = self.lingering && self.lingered_bytes > LINGERED_BYTES_MAX;
+            self.broken |= is_endless;
+            return if is_endless { Arrival::Serve } else { Arrival::Ignored };
         }
         if self.direct.is_none() && self.left_over.bytes().is_empty() && !self.stalled {
             self.direct = Some(filled);
@@ -232,7 +256,35 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// An unfinished request does not fit the buffers' limit.
     fn doom(&mut self) {
         self.doomed = true;
+        self.unserved = true;
         self.last_words = Some(OUT_OF_MEMORY);
+    }
+
+    /// The connection has held on to memory for longer than others that need it. A client that does not read gets no
+    /// word; one that sends is told.
+    pub(super) fn give_up(&mut self, driver: &mut D, buffers: &Buffers) {
+        if self.blocked {
+            self.broken = true;
+        } else if !self.doomed {
+            self.doom();
+            // Its end is not waited for: it would go on sending.
+            self.unserved = false;
+            self.left_over.clear(buffers);
+            if let Some(filled) = self.direct.take() {
+                driver.give_back(filled);
+            }
+        }
+    }
+
+    /// Bytes that stay with the connection now.
+    #[inline]
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.left_over.capacity() + self.charged
+    }
+
+    /// Whether the connection got on since the last time the worker asked.
+    pub(super) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
     }
 
     /// The client sends no more. With `broken` it reads no more either.
@@ -256,6 +308,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     pub(super) fn begin_turn(&mut self) -> bool {
         if !self.doomed && (self.direct.is_some() || std::mem::take(&mut self.unseen)) {
             self.stalled = false;
+            self.info.does(Doing::Serving);
             return true;
         }
         false
@@ -273,13 +326,15 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     #[must_use]
     pub(super) fn end_turn(&mut self, used: usize, now_s: u32, driver: &mut D, buffers: &Buffers) -> bool {
         if used > 0 {
+            self.moved = true;
             self.info.active_s.store(now_s, Ordering::Relaxed);
         }
         let done = self.conversation.wants_close();
-        let mut fits = true;
+        let (mut fits, mut has_rest) = (true, false);
         if let Some(filled) = self.direct.take() {
             let rest = &driver.bytes(&filled)[used..];
-            if !rest.is_empty() && !done {
+            has_rest = !rest.is_empty();
+            if has_rest && !done {
                 let wanted = self.conversation.input_wanted();
                 if !self.left_over.append(rest, wanted, buffers) {
                     self.doom();
@@ -292,10 +347,17 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         }
         if done || self.doomed {
             self.doomed = true;
+            self.unserved |=
+                has_rest || !self.left_over.bytes().is_empty() || self.conversation.ends_unserved();
             self.left_over.clear(buffers);
         }
         self.stalled = !self.doomed && !self.conversation.wants_input();
+        self.show_awaited();
         fits
+    }
+
+    fn show_awaited(&self) {
+        self.info.does(self.conversation.awaits(self.left_over.bytes().len()).into());
     }
 
     /// Whether the service is to be asked again. A service that wanted no input is asked once its output is sent: it
@@ -309,6 +371,16 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             self.wake();
         }
         is_due
+    }
+
+    /// Before a finished connection is closed: a client that is still sending could find the connection reset before it
+    /// has read the last reply. Returns whether the client's end is waited for first.
+    pub(super) fn linger(&mut self) -> bool {
+        if !self.unserved || self.broken || self.ended {
+            return false;
+        }
+        self.lingering = self.lingering || self.info.socket.shutdown(std::net::Shutdown::Write).is_ok();
+        self.lingering
     }
 
     /// Whether the connection is to be closed.
@@ -334,6 +406,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
                     count.add(sent as u64);
                     self.sent += sent;
                     if self.sent == self.sending.len() {
+                        self.moved = true;
                         self.conversation.recycle(std::mem::take(&mut self.sending));
                     } else {
                         self.block(buffers);
@@ -358,8 +431,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         self.last_words.take().map(|words| words.as_bytes().to_vec())
     }
 
-    /// The socket is full: the rest of `sending` waits, and is accounted. A client that does not read while the
-    /// buffers' limit is reached is cut off.
+    /// The socket is full: the rest of `sending` waits, and is accounted.
     fn block(&mut self, buffers: &Buffers) {
         if self.blocked {
             return;
@@ -372,18 +444,16 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         }
         self.blocked = true;
         self.charged = self.sending.capacity() as u64;
-        self.info.writing.store(true, Ordering::Relaxed);
-        if !buffers.try_take(self.charged) {
-            buffers.take(self.charged);
-            self.broken = true;
-        }
+        self.info.does(Doing::Writing);
+        // It exists already. Where that is too much, the worker lets a connection go.
+        buffers.take(self.charged);
     }
 
     fn unblock(&mut self, buffers: &Buffers) {
         if self.blocked {
             self.blocked = false;
             buffers.give(std::mem::take(&mut self.charged));
-            self.info.writing.store(false, Ordering::Relaxed);
+            self.show_awaited();
         }
     }
 
@@ -404,6 +474,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             Some(bytes) => {
                 self.sent += bytes;
                 if self.sent >= self.sending.len() && !self.sending.is_empty() {
+                    self.moved = true;
                     self.conversation.recycle(std::mem::take(&mut self.sending));
                 }
             }
@@ -440,6 +511,10 @@ pub(super) struct LeftOver {
 }
 
 impl LeftOver {
+    pub(super) fn capacity(&self) -> u64 {
+        self.bytes.capacity() as u64
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[self.from..]
     }

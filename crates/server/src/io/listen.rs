@@ -13,6 +13,14 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::transport::Transport;
 
+/// The addresses on which TCP listens by default: all of the machine.
+pub(crate) const EVERYWHERE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+/// The addresses on which UDP listens by default. A reply over UDP goes to whatever address the request names as its
+/// own, and is larger than the request: on the network a server would be a tool to flood others with.
+pub(crate) const THIS_MACHINE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
 /// How often another random port is tried when the port is taken at one of several addresses.
 const RANDOM_PORT_TRIES: usize = 8;
 
@@ -45,8 +53,10 @@ pub struct ListenOptions {
     pub tcp_port: Option<u16>,
     /// UDP port; `Some(0)` = a random free one, `None` = no UDP.
     pub udp_port: Option<u16>,
+    /// Reply bytes that one address gets over UDP in a second; 0 = no limit. Addresses of this machine have none.
+    pub udp_reply_bytes_per_s: u64,
     /// Addresses to listen on: `host`, `host:port`, `[v6]:port`. A port given here is for TCP and replaces `tcp_port`.
-    /// Empty = every IPv4 and IPv6 address.
+    /// Empty = every IPv4 and IPv6 address for TCP, and the loopback addresses for UDP.
     pub addresses: Vec<String>,
     /// A unix socket and its access mode (0o700).
     pub unix: Option<(PathBuf, u32)>,
@@ -63,7 +73,7 @@ pub struct ListenOptions {
     pub workers: usize,
     /// The system interface that moves the bytes.
     pub backend: Backend,
-    /// Receive buffers of 16 KiB per worker (io_uring only), rounded up to a power of two from 8 to 32768. The system
+    /// Receive buffers of 16 KiB per worker (io_uring only), rounded up to a power of two from 4 to 32768. The system
     /// gives memory only for those that were in use at one time.
     pub ring_buffers: usize,
     /// The most bytes of connection buffers over all workers.
@@ -75,6 +85,7 @@ impl Default for ListenOptions {
         ListenOptions {
             tcp_port: Some(11211),
             udp_port: None,
+            udp_reply_bytes_per_s: 0,
             addresses: Vec::new(),
             unix: None,
             backlog: 1024,
@@ -262,10 +273,11 @@ fn refused(at: &str, error: &io::Error, flag: char) -> ListenError {
     ListenError(format!("cannot listen on {at}: {what}"))
 }
 
+/// `own_ports`: they are TCP addresses, which may have ports of their own.
 fn resolve_all(addresses: &[String], port: u16, own_ports: bool) -> Result<Vec<SocketAddr>, ListenError> {
     if addresses.is_empty() {
-        let all: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-        return Ok(all.map(|ip| SocketAddr::new(ip, port)).to_vec());
+        let both = if own_ports { EVERYWHERE } else { THIS_MACHINE };
+        return Ok(both.map(|ip| SocketAddr::new(ip, port)).to_vec());
     }
     let mut resolved = Vec::new();
     for text in addresses.iter().map(|text| text.trim()) {
@@ -273,7 +285,7 @@ fn resolve_all(addresses: &[String], port: u16, own_ports: bool) -> Result<Vec<S
             split_port(text).ok_or_else(|| unknown(text, "the port is not a number up to 65535"))?;
         let port = own_port.filter(|_| own_ports).unwrap_or(port);
         if host == "*" {
-            resolved.extend(resolve_all(&[], port, own_ports)?);
+            resolved.extend(EVERYWHERE.map(|ip| SocketAddr::new(ip, port)));
             continue;
         }
         let found = (host, port).to_socket_addrs().map_err(|error| unknown(text, &error.to_string()))?;

@@ -4,7 +4,7 @@
 //! work with different system calls: `ring` (io_uring, Linux) and `poll` (readiness, everywhere). `worker` is what the
 //! drivers share: a worker's connections (`link`), the batch of a turn, sending, and idle timeouts. `accept` gives each
 //! new connection to the worker with the fewest. `counters`, `buffers` and `registry` are what the workers of a server
-//! count and account together.
+//! count and account together; `parking` is what stays with a worker's connections.
 //!
 //! ```text
 //!   settings -> listen -> accept -> worker <-> service.rs (dispatcher)
@@ -18,6 +18,7 @@ mod counters;
 mod link;
 mod listen;
 mod lock;
+mod parking;
 mod poll;
 mod registry;
 #[cfg(target_os = "linux")]
@@ -26,6 +27,7 @@ mod service;
 mod shared;
 mod transport;
 mod udp;
+mod udp_limit;
 mod worker;
 
 use std::io;
@@ -39,8 +41,9 @@ use std::thread::{self, JoinHandle};
 pub use buffers::{Buffers, Charge};
 pub use counters::{IoCounters, IoSnapshot};
 pub use listen::{Addresses, Backend, ListenError, ListenOptions};
+pub(crate) use listen::{EVERYWHERE, THIS_MACHINE};
 pub use registry::{ConnectionReport, Registry};
-pub use service::{ConnectionId, Conversation, Peer, Ready, Service};
+pub use service::{Awaits, ConnectionId, Conversation, Peer, Ready, Service};
 pub use shared::Stopper;
 pub use transport::Transport;
 
@@ -73,7 +76,8 @@ pub fn bind(options: &ListenOptions) -> Result<Bound, ListenError> {
     for listener in &sockets.listeners {
         shared.listens(listener);
     }
-    Ok(Bound { options: options.clone(), backend, shared: Arc::new(shared), bells, sockets })
+    sockets.udp.iter().flatten().for_each(|socket| shared.listens_to_datagrams(socket));
+    Ok(Bound { backend, shared: Arc::new(shared), bells, sockets })
 }
 
 /// The backend that this machine has for `wanted`.
@@ -103,7 +107,6 @@ fn choose(wanted: Backend) -> Result<Backend, ListenError> {
 /// Sockets that are bound, before there are workers.
 #[derive(Debug)]
 pub struct Bound {
-    options: ListenOptions,
     backend: Backend,
     shared: Arc<Shared>,
     bells: Vec<UnixStream>,
@@ -147,7 +150,7 @@ impl Bound {
         S: Service,
         F: Fn(usize) -> S + Send + Sync + 'static,
     {
-        let Bound { options, backend, shared, bells, sockets } = self;
+        let Bound { backend, shared, bells, sockets } = self;
         let make_service = Arc::new(make_service);
         let unix = sockets.addresses.unix.clone();
         let mut running = Running {
@@ -167,7 +170,6 @@ impl Bound {
                 // The first worker accepts for all.
                 listeners: listeners.take(),
                 udp,
-                ring_buffers: options.ring_buffers,
             };
             let make_service = Arc::clone(&make_service);
             let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
@@ -205,7 +207,6 @@ struct WorkerStart {
     bell: UnixStream,
     listeners: Option<Vec<Listener>>,
     udp: Vec<UdpSocket>,
-    ring_buffers: usize,
 }
 
 impl WorkerStart {
@@ -216,26 +217,27 @@ impl WorkerStart {
         let acceptor = self.listeners.map(Acceptor::new);
         let listeners = acceptor.as_ref().map(|acceptor| Rc::clone(&acceptor.listeners));
         let service = make_service(self.number);
-        let udp = UdpPorts::new(self.udp);
+        let udp = UdpPorts::new(self.udp, &self.shared.buffers);
         match self.backend {
             #[cfg(target_os = "linux")]
             Backend::Auto | Backend::Ring => {
                 let mut ring = ring::build()?;
-                let driver = ring::RingDriver::new(&mut ring, self.bell, listeners, self.ring_buffers)?;
-                let held = Charge::take(&self.shared.buffers, ring::pool_bytes(self.ring_buffers));
+                let buffers = Arc::clone(&self.shared.buffers);
+                let driver = ring::RingDriver::new(&mut ring, self.bell, listeners, buffers)?;
                 let mut worker = Worker::new(self.number, self.shared, service, driver, acceptor, udp);
                 let ended = ring::run(&mut worker);
                 worker.end();
-                drop((worker, held));
                 ended
             }
             _ => {
                 let driver = poll::PollDriver::new(self.bell, listeners)?;
-                let held = Charge::take(&self.shared.buffers, poll::ARENA_BYTES as u64);
+                let shared = Arc::clone(&self.shared);
+                shared.buffers.take_receiving(poll::ARENA_BYTES as u64);
                 let mut worker = Worker::new(self.number, self.shared, service, driver, acceptor, udp);
                 let ended = poll::run(&mut worker);
                 worker.end();
-                drop((worker, held));
+                drop(worker);
+                shared.buffers.give_receiving(poll::ARENA_BYTES as u64);
                 ended
             }
         }

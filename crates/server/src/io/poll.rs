@@ -23,8 +23,8 @@ pub(super) const ARENA_BYTES: usize = 64 * 1024;
 /// With less room than this in the arena, what was received is served first.
 const ROOM_BYTES_MIN: usize = 4096;
 const EVENTS: usize = 256;
-/// Connections accepted in one turn.
-const ACCEPTS: usize = 64;
+/// The most connections that one listener takes in during a turn.
+const ACCEPTS: usize = 8;
 const TICK: Duration = Duration::from_secs(1);
 const TICK_HURRIED: Duration = Duration::from_millis(20);
 

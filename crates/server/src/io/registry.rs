@@ -1,13 +1,46 @@
 //! The open connections of all workers, for `stats conns`.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use socket2::{SockAddr, Socket};
 
 use super::lock::lock;
+use super::service::Awaits;
 use super::transport::{Transport, address_text};
+
+/// What a connection is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Doing {
+    /// It waits for a request, or for the rest of a line.
+    Reading,
+    /// Its worker serves it.
+    Serving,
+    /// It waits for the rest of a value.
+    ReadingValue,
+    /// It waits for the rest of a value that nobody wants.
+    Swallowing,
+    /// Output waits for the client to read.
+    Writing,
+}
+
+impl Doing {
+    /// memcached's names, in the order of the variants.
+    const NAMES: [&str; 5] = ["conn_read", "conn_parse_cmd", "conn_nread", "conn_swallow", "conn_mwrite"];
+}
+
+impl From<Awaits> for Doing {
+    fn from(awaits: Awaits) -> Doing {
+        match awaits {
+            Awaits::Request => Doing::Reading,
+            Awaits::Value => Doing::ReadingValue,
+            Awaits::RefusedValue => Doing::Swallowing,
+        }
+    }
+}
 
 /// What is known of an open connection outside its worker. The socket belongs to it, and is closed with its last owner.
 #[derive(Debug)]
@@ -17,11 +50,27 @@ pub(super) struct ConnectionInfo {
     pub(super) transport: Transport,
     /// When the last request was served, on the server's clock.
     pub(super) active_s: AtomicU32,
-    /// Whether output waits for the client to read.
-    pub(super) writing: AtomicBool,
+    doing: AtomicU8,
 }
 
 impl ConnectionInfo {
+    /// A connection that begins at `now_s`, on the server's clock.
+    pub(super) fn new(socket: Socket, transport: Transport, now_s: u32) -> ConnectionInfo {
+        ConnectionInfo {
+            fd: socket.as_raw_fd(),
+            socket,
+            transport,
+            active_s: AtomicU32::new(now_s),
+            doing: AtomicU8::new(Doing::Reading as u8),
+        }
+    }
+
+    /// Shows what the connection is doing from now on.
+    #[inline]
+    pub(super) fn does(&self, doing: Doing) {
+        self.doing.store(doing as u8, Ordering::Relaxed);
+    }
+
     pub(super) fn remote(&self) -> String {
         self.text(self.socket.peer_addr())
     }
@@ -52,8 +101,10 @@ pub struct ConnectionReport {
     pub addr: String,
     /// The address of the server's end. `None` for a listening socket.
     pub listen_addr: Option<String>,
-    /// memcached's name for what the connection does: `conn_read`, `conn_mwrite`, `conn_listening`.
+    /// memcached's name for what the connection does: `conn_read`, `conn_nread`, `conn_mwrite`, `conn_listening`.
     pub state: &'static str,
+    /// Whether it is a socket for datagrams.
+    pub is_udp: bool,
     /// Seconds since the last request.
     pub idle_s: u32,
 }
@@ -61,11 +112,14 @@ pub struct ConnectionReport {
 /// A worker's connections, by slot.
 type Slots = Vec<Option<Arc<ConnectionInfo>>>;
 
+/// A socket of the server itself: its number, its address, and whether it is for datagrams.
+type Listening = (i32, String, bool);
+
 /// The open connections of all workers.
 #[derive(Debug)]
 pub struct Registry {
     workers: Box<[Mutex<Slots>]>,
-    listening: Mutex<Vec<(i32, String)>>,
+    listening: Mutex<Vec<Listening>>,
 }
 
 impl Registry {
@@ -73,8 +127,8 @@ impl Registry {
         Registry { workers: (0..workers).map(|_| Mutex::default()).collect(), listening: Mutex::default() }
     }
 
-    pub(super) fn listens(&self, fd: i32, addr: String) {
-        lock(&self.listening).push((fd, addr));
+    pub(super) fn listens(&self, fd: i32, addr: String, is_udp: bool) {
+        lock(&self.listening).push((fd, addr, is_udp));
     }
 
     /// Sets the connection in a slot of a worker. `None` forgets it.
@@ -94,11 +148,12 @@ impl Registry {
     /// Describes every listening socket and every connection. `now_s` is the server's clock. While the connections of a
     /// worker are described, with two system calls each, that worker waits if it opens or closes one.
     pub fn report(&self, now_s: u32) -> Vec<ConnectionReport> {
-        let listening = |(fd, addr): &(i32, String)| ConnectionReport {
+        let listening = |(fd, addr, is_udp): &Listening| ConnectionReport {
             fd: *fd,
             addr: addr.clone(),
             listen_addr: None,
-            state: "conn_listening",
+            state: if *is_udp { "conn_read" } else { "conn_listening" },
+            is_udp: *is_udp,
             idle_s: now_s,
         };
         let mut all: Vec<_> = lock(&self.listening).iter().map(listening).collect();
@@ -108,7 +163,8 @@ impl Registry {
                     fd: info.fd,
                     addr: info.remote(),
                     listen_addr: Some(info.local()),
-                    state: if info.writing.load(Ordering::Relaxed) { "conn_mwrite" } else { "conn_read" },
+                    state: Doing::NAMES[usize::from(info.doing.load(Ordering::Relaxed))],
+                    is_udp: false,
                     idle_s: now_s.saturating_sub(info.active_s.load(Ordering::Relaxed)),
                 });
             }

@@ -1,7 +1,8 @@
 //! Completions: one io_uring per worker.
 //!
-//! Accepting and receiving are started once and complete many times (multishot). Receiving takes its memory from one
-//! pool of buffers per worker at the moment bytes arrive, so idle connections hold no memory. The worker sends
+//! Receiving is started once and completes many times (multishot). It takes its memory from one pool of buffers per
+//! worker at the moment bytes arrive, so idle connections hold no memory. Accepting is started for a few connections at
+//! a time, because a multishot accept takes in all that wait, and requests would wait for that. The worker sends
 //! directly. Only what does not fit a socket is handed to the ring.
 //!
 //! A turn: wait, read every completion, serve all connections that have input, start again what has ended.
@@ -16,12 +17,14 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::net::UnixStream;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
 use socket2::Socket;
 
+use super::buffers::{Buffers, RING_BUFFERS_MIN};
 use super::link::{Driver, Link};
 use super::listen::Listener;
 use super::service::{Conversation, Service};
@@ -35,6 +38,8 @@ const STRIDE_BYTES: usize = BUFFER_BYTES + 64;
 const GROUP: u16 = 0;
 const SUBMISSIONS: u32 = 512;
 const COMPLETIONS: u32 = 4096;
+/// The most connections that one listener takes in during a turn.
+const ACCEPTS: u32 = 8;
 /// The kernel requires the pool's ring to begin at a page.
 const PAGE_BYTES: usize = 4096;
 
@@ -142,6 +147,8 @@ impl Pool {
         unsafe {
             submitter.register_buf_ring_with_flags(self.entries.as_ptr() as u64, self.count, GROUP, 0)?
         };
+        // The kernel begins to read at the first entry.
+        self.tail = 0;
         (0..self.count).for_each(|buffer| self.offer(buffer));
         Ok(())
     }
@@ -204,12 +211,16 @@ pub(super) struct RingDriver<'r> {
     /// Operations whose last completion was not read yet.
     in_flight: usize,
     pool: mem::ManuallyDrop<Pool>,
+    /// Buffers of the pool that are not given back yet.
+    filled: usize,
+    /// The account in which the pool stands.
+    buffers: Arc<Buffers>,
     /// Buffers that are being sent, by slot.
     sends: mem::ManuallyDrop<Vec<Option<Vec<u8>>>>,
     bell: UnixStream,
     rings: mem::ManuallyDrop<Box<[u8; 64]>>,
     listeners: Option<Rc<[Listener]>>,
-    accepting: Vec<bool>,
+    accepting: Vec<u32>,
     listening: bool,
     hurried: bool,
     /// Connections whose receiving has ended in this turn.
@@ -221,20 +232,23 @@ impl<'r> RingDriver<'r> {
         ring: &'r mut IoUring,
         bell: UnixStream,
         listeners: Option<Rc<[Listener]>>,
-        buffers: usize,
+        buffers: Arc<Buffers>,
     ) -> io::Result<RingDriver<'r>> {
         let (mut submitter, submissions, completions) = ring.split();
-        let mut pool = Pool::new(pool_size(buffers))?;
+        let mut pool = Pool::new(pool_size(buffers.ring_buffers()))?;
         pool.register(&submitter)?;
+        buffers.take_receiving(Pool::memory_bytes(pool.count) as u64);
         // Saves the kernel a look at the file table in every call. The driver works without it, too.
         let _ = submitter.register_ring_fd();
-        let accepting = vec![false; listeners.as_ref().map_or(0, |listeners| listeners.len())];
+        let accepting = vec![0; listeners.as_ref().map_or(0, |listeners| listeners.len())];
         Ok(RingDriver {
             submitter,
             submissions,
             completions,
             in_flight: 0,
             pool: mem::ManuallyDrop::new(pool),
+            filled: 0,
+            buffers,
             sends: mem::ManuallyDrop::new(Vec::new()),
             bell,
             rings: mem::ManuallyDrop::new(Box::new([0; 64])),
@@ -279,6 +293,33 @@ impl<'r> RingDriver<'r> {
         Some(completion)
     }
 
+    /// Gives the worker as many receive buffers as it should have. Nothing happens while one is in use; the next turn tries
+    /// again.
+    #[cold]
+    fn resize_pool(&mut self) {
+        self.completions.sync();
+        let has_unread = !self.completions.is_empty() || self.submissions.cq_overflow();
+        let count = pool_size(self.buffers.ring_buffers());
+        if self.filled > 0 || has_unread {
+            return;
+        }
+        let Ok(mut pool) = Pool::new(count) else { return };
+        if self.submitter.unregister_buf_ring(GROUP).is_err() {
+            return;
+        }
+        if pool.register(&self.submitter).is_err() {
+            if let Err(error) = self.pool.register(&self.submitter) {
+                tracing::error!(%error, "a worker has lost its receive buffers");
+            }
+            return;
+        }
+        self.buffers.take_receiving(Pool::memory_bytes(pool.count) as u64);
+        // The kernel has let go of the old pool: it receives in calls of this thread only, into buffers that are
+        // registered, and every completion that names a buffer was read and its buffer given back.
+        let old = mem::replace(&mut *self.pool, pool);
+        self.buffers.give_receiving(Pool::memory_bytes(old.count) as u64);
+    }
+
     fn receive(&mut self, slot: usize, fd: i32, state: &mut InFlight) {
         let entry = opcode::RecvMulti::new(Fd(fd), GROUP).build().user_data(tag(Operation::Receive, slot));
         state.receiving = true;
@@ -286,12 +327,10 @@ impl<'r> RingDriver<'r> {
         unsafe { self.push(entry) };
     }
 
-    fn cancel(&mut self, what: Operation, number: usize) {
-        let about = tag(
-            if what == Operation::Receive { Operation::CancelReceive } else { Operation::Cancel },
-            number,
-        );
-        let entry = opcode::AsyncCancel::new(tag(what, number)).build().user_data(about);
+    fn cancel_receive(&mut self, slot: usize) {
+        let entry = opcode::AsyncCancel::new(tag(Operation::Receive, slot))
+            .build()
+            .user_data(tag(Operation::CancelReceive, slot));
         // SAFETY: refers to no memory.
         unsafe { self.push(entry) };
     }
@@ -313,12 +352,23 @@ impl<'r> RingDriver<'r> {
 
     fn accept(&mut self, number: usize) {
         let Some(listeners) = &self.listeners else { return };
-        if !mem::replace(&mut self.accepting[number], true) {
-            let entry = opcode::AcceptMulti::new(Fd(listeners[number].socket.as_raw_fd()))
+        let listener = Fd(listeners[number].socket.as_raw_fd());
+        while self.accepting[number] < ACCEPTS {
+            self.accepting[number] += 1;
+            let entry = opcode::Accept::new(listener, std::ptr::null_mut(), std::ptr::null_mut())
                 .flags(libc::SOCK_CLOEXEC)
                 .build()
                 .user_data(tag(Operation::Accept, number));
-            // SAFETY: refers to no memory: multishot accept reports no address.
+            // SAFETY: refers to no memory: no address is asked for.
+            unsafe { self.push(entry) };
+        }
+    }
+
+    fn stop_accepting(&mut self, number: usize) {
+        if self.accepting[number] > 0 {
+            let which = CancelBuilder::user_data(tag(Operation::Accept, number)).all();
+            let entry = opcode::AsyncCancel2::new(which).build().user_data(tag(Operation::Cancel, number));
+            // SAFETY: refers to no memory.
             unsafe { self.push(entry) };
         }
     }
@@ -360,12 +410,7 @@ impl<'r> RingDriver<'r> {
 
 /// The number of buffers, rounded to what the kernel allows.
 fn pool_size(buffers: usize) -> u16 {
-    buffers.clamp(8, 1 << 15).next_power_of_two() as u16
-}
-
-/// Bytes of a pool of that many buffers.
-pub(super) fn pool_bytes(buffers: usize) -> u64 {
-    Pool::memory_bytes(pool_size(buffers)) as u64
+    buffers.clamp(RING_BUFFERS_MIN, 1 << 15).next_power_of_two() as u16
 }
 
 impl Driver for RingDriver<'_> {
@@ -377,6 +422,7 @@ impl Driver for RingDriver<'_> {
     }
 
     fn give_back(&mut self, filled: Filled) {
+        self.filled -= 1;
         self.pool.offer(filled.buffer);
     }
 
@@ -397,7 +443,7 @@ impl Driver for RingDriver<'_> {
         } else if link.state.receiving && !link.state.cancelling && (link.is_blocked() || link.holds_enough())
         {
             link.state.cancelling = true;
-            self.cancel(Operation::Receive, slot);
+            self.cancel_receive(slot);
         }
     }
 
@@ -405,7 +451,7 @@ impl Driver for RingDriver<'_> {
         if Self::is_busy(&link.state) {
             // Otherwise a client that goes on sending would keep the operation alive.
             if link.state.receiving && !mem::replace(&mut link.state.cancelling, true) {
-                self.cancel(Operation::Receive, slot);
+                self.cancel_receive(slot);
             }
             // This ends receiving and sending. It fails only on a dead connection, which ends them too.
             let _ = link.info().socket.shutdown(std::net::Shutdown::Both);
@@ -419,11 +465,7 @@ impl Driver for RingDriver<'_> {
     fn listen(&mut self, on: bool) {
         self.listening = on;
         for number in 0..self.accepting.len() {
-            if on {
-                self.accept(number);
-            } else if self.accepting[number] {
-                self.cancel(Operation::Accept, number);
-            }
+            if on { self.accept(number) } else { self.stop_accepting(number) }
         }
     }
 
@@ -463,6 +505,7 @@ impl Drop for RingDriver<'_> {
                 }
             }
         }
+        self.buffers.give_receiving(Pool::memory_bytes(self.pool.count) as u64);
         if self.in_flight == 0 {
             // SAFETY: dropped here only, once; no operation is left that could touch them.
             unsafe {
@@ -503,6 +546,9 @@ pub(super) fn run<S: Service>(worker: &mut Worker<S, RingDriver<'_>>) -> io::Res
         }
         worker.serve_ready();
         udp_pending.retain(|number| worker.datagrams(*number));
+        if pool_size(worker.shared.buffers.ring_buffers()) != worker.driver.pool.count {
+            worker.driver.resize_pool();
+        }
         rearm(worker);
     }
     Ok(())
@@ -527,7 +573,7 @@ fn complete<S: Service>(
     match completion.user_data() >> 32 {
         RECEIVE => received(worker, number, result, flags),
         SEND => sent(worker, number, result),
-        ACCEPT => accepted(worker, number, result, cqueue::more(flags)),
+        ACCEPT => accepted(worker, number, result),
         BELL => {
             worker.driver.hear_bell();
             worker.rung();
@@ -578,7 +624,10 @@ fn received<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, slot: usize, res
         worker.driver.lapsed.push(slot);
     }
     match (result, cqueue::buffer_select(flags)) {
-        (1.., Some(buffer)) => worker.receive(slot, Filled { buffer, length: result as u32 }),
+        (1.., Some(buffer)) => {
+            worker.driver.filled += 1;
+            worker.receive(slot, Filled { buffer, length: result as u32 });
+        }
         (0, buffer) => {
             if let Some(buffer) = buffer {
                 worker.driver.pool.offer(buffer);
@@ -603,8 +652,8 @@ fn sent<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, slot: usize, result:
     worker.driver.lapsed.push(slot);
 }
 
-fn accepted<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, number: usize, result: i32, more: bool) {
-    worker.driver.accepting[number] &= more;
+fn accepted<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, number: usize, result: i32) {
+    worker.driver.accepting[number] -= 1;
     if result >= 0 {
         // SAFETY: the kernel made this descriptor for this completion alone.
         let socket = unsafe { Socket::from_raw_fd(result) };
@@ -617,9 +666,9 @@ fn accepted<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, number: usize, r
     }
     if worker.driver.listening {
         worker.driver.accept(number);
-    } else if more {
-        // The kernel was just working on the operation when it was cancelled.
-        worker.driver.cancel(Operation::Accept, number);
+    } else {
+        // The kernel may have been working on others when they were cancelled.
+        worker.driver.stop_accepting(number);
     }
 }
 

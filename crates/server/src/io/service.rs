@@ -68,6 +68,17 @@ pub struct Ready<'a, C> {
     pub consumed: usize,
 }
 
+/// What a client has still to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Awaits {
+    /// A request, or the rest of its line.
+    Request,
+    /// The rest of a value.
+    Value,
+    /// The rest of a value that was refused.
+    RefusedValue,
+}
+
 /// A connection's state above the socket.
 pub trait Conversation {
     /// The next bytes to send, in order: at most about 64 KiB, and never empty. `None` = nothing is ready. The worker
@@ -82,6 +93,17 @@ pub trait Conversation {
 
     /// Whether the connection is to be closed once its output is sent. No further input is served.
     fn wants_close(&self) -> bool;
+
+    /// With [`Conversation::wants_close`]: whether the client may still be sending what nobody will serve. It gets a while
+    /// to read its last reply then.
+    fn ends_unserved(&self) -> bool {
+        false
+    }
+
+    /// What the client has still to send, once it has begun; `stats conns` shows it. `held` = bytes of unserved input.
+    fn awaits(&self, _held: usize) -> Awaits {
+        Awaits::Request
+    }
 
     /// `false` = the output is full: the driver reads no more, and calls [`Service::serve`] again with the unserved
     /// input, even if that is empty, once the output is sent.

@@ -1,6 +1,7 @@
 //! What the workers of one server share: limits, inboxes for accepted sockets, and the stage of a stop.
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -13,10 +14,14 @@ use super::listen::{ListenOptions, Listener};
 use super::lock::lock;
 use super::registry::Registry;
 use super::transport::{Transport, address_text};
+use super::udp_limit::UdpLimit;
 use socket2::Socket;
 
 /// What the server's clock reads when it starts. As in memcached it is 2, so that 1 can mean "already expired".
 const CLOCK_STARTS_S: u64 = 2;
+
+/// Workers are asked at most this often to let connections go, in milliseconds.
+const RELIEF_EVERY_MS: u64 = 10;
 
 /// How far a stop is. The stage only ever grows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -49,11 +54,14 @@ pub(super) struct Shared {
     pub(super) connections_max: usize,
     pub(super) connections_max_fast: bool,
     pub(super) idle_timeout_s: u32,
+    pub(super) udp_limit: UdpLimit,
     /// Stream connections of all workers, including those still in an inbox.
     pub(super) open: AtomicUsize,
     /// The accepting worker waits for a connection to close.
     pub(super) accept_paused: AtomicBool,
     stage: AtomicU8,
+    /// When workers were last asked to let connections go, in milliseconds after `started`.
+    relief_asked_ms: AtomicU64,
     /// When draining ends, in microseconds after `started`.
     drain_until_us: AtomicU64,
     started: Instant,
@@ -71,6 +79,7 @@ impl Shared {
             bells.push(hear);
         }
         let buffers = Arc::new(Buffers::new(options.buffers_limit_bytes));
+        buffers.set_ring_buffers(options.ring_buffers);
         let shared = Shared {
             counters: Arc::new(IoCounters::new(options.workers, Arc::clone(&buffers))),
             buffers,
@@ -78,9 +87,15 @@ impl Shared {
             connections_max: options.connections_max,
             connections_max_fast: options.connections_max_fast,
             idle_timeout_s: options.idle_timeout_s,
+            udp_limit: UdpLimit::new(if options.udp_port.is_some() {
+                options.udp_reply_bytes_per_s
+            } else {
+                0
+            }),
             open: AtomicUsize::new(0),
             accept_paused: AtomicBool::new(false),
             stage: AtomicU8::new(Stage::Serving as u8),
+            relief_asked_ms: AtomicU64::new(0),
             drain_until_us: AtomicU64::new(0),
             started: Instant::now(),
             posts: posts.into(),
@@ -98,7 +113,13 @@ impl Shared {
             }
             transport => address_text(transport, address.and_then(|a| a.as_socket())),
         };
-        self.registry.listens(listener.socket.as_raw_fd(), text);
+        self.registry.listens(listener.socket.as_raw_fd(), text, false);
+    }
+
+    /// Registers a socket for datagrams for `stats conns`.
+    pub(super) fn listens_to_datagrams(&self, socket: &UdpSocket) {
+        let text = address_text(Transport::Udp, socket.local_addr().ok());
+        self.registry.listens(socket.as_raw_fd(), text, true);
     }
 
     pub(super) fn now_s(&self) -> u32 {
@@ -143,9 +164,27 @@ impl Shared {
         }
     }
 
+    /// A worker has no connection that holds too much, and memory for buffers is short: others look whether they have.
+    pub(super) fn ask_for_relief(&self, worker: usize) {
+        let now_ms = self.started.elapsed().as_millis() as u64;
+        let asked_ms = self.relief_asked_ms.load(Ordering::Relaxed);
+        let is_due = now_ms >= asked_ms + RELIEF_EVERY_MS;
+        let taken =
+            || self.relief_asked_ms.compare_exchange(asked_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed);
+        if is_due && taken().is_ok() {
+            (0..self.posts.len()).filter(|other| *other != worker).for_each(|other| self.wake(other));
+        }
+    }
+
     pub(super) fn hand_over(&self, worker: usize, accepted: Accepted) {
-        lock(&self.posts[worker].inbox).push(accepted);
-        self.wake(worker);
+        let mut inbox = lock(&self.posts[worker].inbox);
+        let is_first = inbox.is_empty();
+        inbox.push(accepted);
+        drop(inbox);
+        // The bell that was rung for the first one was not heard yet.
+        if is_first {
+            self.wake(worker);
+        }
     }
 
     pub(super) fn collect(&self, worker: usize, into: &mut Vec<Accepted>) {

@@ -11,7 +11,9 @@ use std::io::ErrorKind;
 use std::mem;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
+use super::buffers::Buffers;
 use super::counters::WorkerCounters;
 use super::service::{ConnectionId, Conversation, From, Peer, Ready, Service};
 use super::shared::Shared;
@@ -24,6 +26,8 @@ const FRAME_BYTES: usize = 8;
 const PAYLOAD_BYTES_MAX: usize = 1392;
 /// The longest reply, in bytes. A longer one is dropped, because no client reassembles that many datagrams.
 const REPLY_BYTES_MAX: usize = 1 << 20;
+/// The memory of a reply of up to so many bytes is kept for the next one.
+const REPLY_BYTES_KEPT: usize = 64 << 10;
 /// Datagrams that are served before the streams have their turn.
 const TURN: usize = 64;
 /// The longest datagram there is, in bytes.
@@ -39,7 +43,7 @@ const DATAGRAM_SLOTS: u32 = 1 << 31;
 pub(super) struct UdpPorts<C> {
     sockets: Vec<UdpSocket>,
     request: Vec<u8>,
-    reply: Vec<u8>,
+    reply: Reply,
     waiting: Vec<Option<Waiting<C>>>,
     generation: u32,
 }
@@ -52,14 +56,59 @@ struct Waiting<C> {
     socket: usize,
     remote: SocketAddr,
     number: u16,
-    /// What is left of the request, and the reply so far.
+    /// What is left of the request.
     input: Vec<u8>,
-    reply: Vec<u8>,
+    /// The reply so far.
+    reply: Reply,
 }
 
-impl<C> Waiting<C> {
-    fn bytes(&self) -> u64 {
-        (self.input.capacity() + self.reply.capacity()) as u64
+/// A reply as it is made. Its memory is in the account of connection buffers.
+#[derive(Debug)]
+struct Reply {
+    bytes: Vec<u8>,
+    /// Bytes that are accounted.
+    charged: u64,
+    buffers: Arc<Buffers>,
+}
+
+impl Reply {
+    fn new(buffers: &Arc<Buffers>) -> Reply {
+        Reply { bytes: Vec::new(), charged: 0, buffers: Arc::clone(buffers) }
+    }
+
+    /// Appends bytes. `false` = the reply gets too long, or there is no memory for it.
+    #[must_use]
+    fn append(&mut self, more: &[u8]) -> bool {
+        let length = self.bytes.len() + more.len();
+        if length > REPLY_BYTES_MAX {
+            return false;
+        }
+        if length > self.bytes.capacity() {
+            let capacity = length.next_power_of_two();
+            if !self.buffers.try_take(capacity as u64 - self.charged) {
+                return false;
+            }
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+            self.buffers.take(self.bytes.capacity() as u64 - capacity as u64);
+            self.charged = self.bytes.capacity() as u64;
+        }
+        self.bytes.extend_from_slice(more);
+        true
+    }
+
+    /// Empties the reply for the next one, which is probably short.
+    fn clear(&mut self) {
+        self.bytes.clear();
+        if self.bytes.capacity() > REPLY_BYTES_KEPT {
+            self.bytes = Vec::new();
+            self.buffers.give(mem::take(&mut self.charged));
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.buffers.give(self.charged);
     }
 }
 
@@ -68,14 +117,17 @@ impl<C> Waiting<C> {
 enum Progress {
     Done,
     Waits,
-    /// The reply got too long.
+    /// The reply got too long, or there is no memory for it.
     TooLong,
 }
 
 impl<C: Conversation> UdpPorts<C> {
-    pub(super) fn new(sockets: Vec<UdpSocket>) -> UdpPorts<C> {
+    /// With sockets, a worker takes memory to receive into.
+    pub(super) fn new(sockets: Vec<UdpSocket>, buffers: &Arc<Buffers>) -> UdpPorts<C> {
         let request = if sockets.is_empty() { 0 } else { DATAGRAM_BYTES_MAX };
-        UdpPorts { sockets, request: vec![0; request], reply: Vec::new(), waiting: Vec::new(), generation: 0 }
+        buffers.take_receiving(request as u64);
+        let reply = Reply::new(buffers);
+        UdpPorts { sockets, request: vec![0; request], reply, waiting: Vec::new(), generation: 0 }
     }
 
     /// Whether the name is one of a datagram's conversation.
@@ -110,6 +162,10 @@ impl<C: Conversation> UdpPorts<C> {
                 counters.datagrams_dropped.add(1);
                 continue;
             };
+            if !shared.udp_limit.allows(remote.ip()) {
+                counters.datagrams_dropped.add(1);
+                continue;
+            }
             counters.datagrams.add(1);
             let from = From::Datagram { remote, local: socket.local_addr().ok() };
             *generation = generation.wrapping_add(1);
@@ -120,7 +176,7 @@ impl<C: Conversation> UdpPorts<C> {
             let mut connection = service.open(&peer);
             let mut input = &request[FRAME_BYTES..length];
             match converse(service, &mut connection, &mut input, reply) {
-                Progress::Done => send(socket, remote, number, reply, counters),
+                Progress::Done => send(socket, remote, number, &reply.bytes, shared, counters),
                 Progress::TooLong => counters.datagrams_dropped.add(1),
                 Progress::Waits => {
                     let waits = Waiting {
@@ -130,7 +186,7 @@ impl<C: Conversation> UdpPorts<C> {
                         remote,
                         number,
                         input: input.to_vec(),
-                        reply: mem::take(reply),
+                        reply: mem::replace(reply, Reply::new(&shared.buffers)),
                     };
                     if let Some(waits) = keep(waiting, slot, waits, shared) {
                         counters.datagrams_dropped.add(1);
@@ -147,9 +203,10 @@ impl<C: Conversation> UdpPorts<C> {
     /// The worker ends. Conversations that still wait are not answered.
     pub(super) fn end<S: Service<Connection = C>>(&mut self, service: &mut S, shared: &Shared) {
         for waits in self.waiting.drain(..).flatten() {
-            shared.buffers.give(waits.bytes());
+            shared.buffers.give(waits.input.capacity() as u64);
             service.closed(waits.connection);
         }
+        shared.buffers.give_receiving(mem::take(&mut self.request).len() as u64);
     }
 
     /// What the conversation waited for has come.
@@ -166,7 +223,7 @@ impl<C: Conversation> UdpPorts<C> {
         let Some(mut waits) = self.waiting.get_mut(slot).and_then(|place| place.take_if(named)) else {
             return;
         };
-        shared.buffers.give(waits.bytes());
+        shared.buffers.give(waits.input.capacity() as u64);
         let mut input = &waits.input[..];
         let progress = converse(service, &mut waits.connection, &mut input, &mut waits.reply);
         let rest = waits.input.len() - input.len();
@@ -180,7 +237,8 @@ impl<C: Conversation> UdpPorts<C> {
                 return;
             }
             Progress::Done => {
-                send(&self.sockets[waits.socket], waits.remote, waits.number, &waits.reply, counters)
+                let socket = &self.sockets[waits.socket];
+                send(socket, waits.remote, waits.number, &waits.reply.bytes, shared, counters)
             }
             Progress::TooLong => counters.datagrams_dropped.add(1),
         }
@@ -202,7 +260,7 @@ fn keep<C>(
     waits: Waiting<C>,
     shared: &Shared,
 ) -> Option<Waiting<C>> {
-    if slot >= WAITING_MAX || !shared.buffers.try_take(waits.bytes()) {
+    if slot >= WAITING_MAX || !shared.buffers.try_take(waits.input.capacity() as u64) {
         return Some(waits);
     }
     if slot >= waiting.len() {
@@ -217,7 +275,7 @@ fn converse<S: Service>(
     service: &mut S,
     connection: &mut S::Connection,
     input: &mut &[u8],
-    reply: &mut Vec<u8>,
+    reply: &mut Reply,
 ) -> Progress {
     loop {
         let mut batch = [Ready { connection: &mut *connection, input, consumed: 0 }];
@@ -227,10 +285,9 @@ fn converse<S: Service>(
         let mut answered = false;
         while let Some(buffer) = connection.take_output() {
             answered = true;
-            if reply.len() + buffer.len() > REPLY_BYTES_MAX {
+            if !reply.append(&buffer) {
                 return Progress::TooLong;
             }
-            reply.extend_from_slice(&buffer);
             connection.recycle(buffer);
         }
         if connection.is_waiting() || connection.has_output() {
@@ -243,7 +300,15 @@ fn converse<S: Service>(
     }
 }
 
-fn send(socket: &UdpSocket, to: SocketAddr, number: u16, reply: &[u8], counters: &WorkerCounters) {
+fn send(
+    socket: &UdpSocket,
+    to: SocketAddr,
+    number: u16,
+    reply: &[u8],
+    shared: &Shared,
+    counters: &WorkerCounters,
+) {
+    shared.udp_limit.charge(to.ip(), reply.len());
     let total = reply.len().div_ceil(PAYLOAD_BYTES_MAX) as u16;
     let mut datagram = [0; FRAME_BYTES + PAYLOAD_BYTES_MAX];
     for (sequence, payload) in reply.chunks(PAYLOAD_BYTES_MAX).enumerate() {

@@ -7,20 +7,20 @@
 use std::io;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use socket2::Socket;
 
 use super::accept::Acceptor;
+use super::buffers::Buffers;
 use super::counters::WorkerCounters;
 use super::link::{Arrival, Driver, Link};
+use super::parking::Parking;
 use super::registry::ConnectionInfo;
 use super::service::{ConnectionId, From, Peer, Ready, Service};
 use super::shared::{Accepted, Shared, Stage};
 use super::transport::Transport;
 use super::udp::UdpPorts;
-
-use std::os::fd::AsRawFd;
 
 /// A connection is boxed: it moves from its slot to the batch, and back, as one pointer.
 type BoxedLink<C, D> = Box<Link<C, D>>;
@@ -51,7 +51,14 @@ pub(super) struct Worker<S: Service, D: Driver> {
     now_s: u32,
     stage: Stage,
     idle_cursor: usize,
+    /// What stays with connections from one turn to the next.
+    parking: Parking,
+    /// Connections that wait for the client's end, and until when.
+    lingering: Vec<(ConnectionId, u32)>,
 }
+
+/// How long a connection waits for the client's end, in seconds; see [`Link::linger`].
+const LINGER_S: u32 = 2;
 
 /// Empties a list and keeps its memory, for references of another lifetime.
 fn reuse<'b, C>(mut list: Vec<Ready<'_, C>>) -> Vec<Ready<'b, C>> {
@@ -91,6 +98,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
             now_s,
             stage: Stage::Serving,
             idle_cursor: 0,
+            parking: Parking::default(),
+            lingering: Vec::new(),
         }
     }
 
@@ -116,16 +125,25 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     /// Bytes arrived on a connection.
     pub(super) fn receive(&mut self, slot: usize, filled: D::Filled) {
+        if self.shared.buffers.are_crowded() {
+            self.relieve(Buffers::are_crowded);
+        }
         let Some(link) = self.links.get_mut(slot).and_then(Option::as_deref_mut) else {
             return self.driver.give_back(filled);
         };
         let counters = &self.shared.counters.workers[self.number];
         counters.bytes_read.add(self.driver.bytes(&filled).len() as u64);
-        match link.receive(filled, &mut self.driver, &self.shared.buffers) {
+        let arrival = link.receive(filled, &mut self.driver, &self.shared.buffers);
+        match arrival {
             Arrival::Serve => {}
             Arrival::OutOfMemory => counters.out_of_memory.add(1),
-            Arrival::Steer => return self.driver.steer(slot, link),
-            Arrival::Wait | Arrival::Ignored => return,
+            Arrival::Steer | Arrival::Wait => {
+                if arrival == Arrival::Steer {
+                    self.driver.steer(slot, link);
+                }
+                return self.parking.note(slot, link.held_bytes(), link.take_moved());
+            }
+            Arrival::Ignored => return,
         }
         if link.enqueue() {
             self.queue.push(slot);
@@ -181,9 +199,15 @@ impl<S: Service, D: Driver> Worker<S, D> {
     /// Serves all queued connections in one batch, and sends their replies. If the service has news for them then, they
     /// are served once more.
     pub(super) fn serve_ready(&mut self) {
-        if self.queue.is_empty() {
-            return;
+        if !self.queue.is_empty() {
+            self.serve_all();
         }
+        if self.shared.buffers.are_crowded() {
+            self.relieve(Buffers::are_crowded);
+        }
+    }
+
+    fn serve_all(&mut self) {
         self.serve_queue(true);
         if self.has_news {
             self.woken();
@@ -242,6 +266,9 @@ impl<S: Service, D: Driver> Worker<S, D> {
         let mut batch = mem::take(&mut self.batch);
         let mut consumed = mem::take(&mut self.consumed);
         for ((slot, mut link), used) in batch.drain(..).zip(consumed.drain(..)) {
+            if self.shared.buffers.are_full() {
+                self.relieve(Buffers::are_full);
+            }
             if !link.end_turn(used, self.now_s, &mut self.driver, &self.shared.buffers) {
                 self.counters().out_of_memory.add(1);
             }
@@ -269,9 +296,55 @@ impl<S: Service, D: Driver> Worker<S, D> {
             self.queue.push(slot);
         }
         if link.is_finished(all_sent) {
-            link.close(slot, &mut self.driver, &self.shared.buffers);
-        } else {
+            let was_lingering = link.is_lingering();
+            if !link.linger() {
+                link.close(slot, &mut self.driver, &self.shared.buffers);
+            } else if !was_lingering {
+                let id = ConnectionId { slot: slot as u32, generation: link.generation() };
+                self.lingering.push((id, self.now_s + LINGER_S));
+            }
+        }
+        if !link.is_closing() {
             self.driver.steer(slot, link);
+        }
+        self.park(slot, link);
+    }
+
+    // ---- bytes that stay with connections ----
+
+    /// Notes how many bytes stay with a connection.
+    #[inline]
+    fn park(&mut self, slot: usize, link: &mut Link<S::Connection, D>) {
+        let bytes = link.held_bytes();
+        if bytes > 0 || self.parking.bytes_at(slot) > 0 {
+            self.parking.note(slot, bytes, link.take_moved());
+        }
+    }
+
+    /// Lets connections go, if this worker's hold more than their share: first those that got on with nothing for the
+    /// longest time. So a client that does not read, or does not end what it has begun to send, costs itself its
+    /// connection, and no other client an answer. It ends when the buffers are not `short` any more.
+    #[cold]
+    fn relieve(&mut self, short: fn(&Buffers) -> bool) {
+        let share = self.shared.buffers.parked_bytes_max() / self.shared.counters.workers.len() as u64;
+        while short(&self.shared.buffers) && self.parking.bytes() > share {
+            // The half that one connection does not have is enough for all others, until that gets short as well.
+            if self.parking.slots() == 1 && !self.shared.buffers.are_full() {
+                break;
+            }
+            // Those that wait for flash are not late themselves.
+            let may_go = |slot: usize| self.links[slot].as_ref().is_some_and(|link| !link.is_waiting());
+            let Some(slot) = self.parking.pop(may_go) else { break };
+            let Some(mut link) = self.links[slot].take() else { break };
+            let counters = self.counters();
+            if link.is_blocked() { &counters.unread } else { &counters.out_of_memory }.add(1);
+            link.give_up(&mut self.driver, &self.shared.buffers);
+            self.advance(slot, &mut link);
+            self.links[slot] = Some(link);
+            self.release_if_closed(slot);
+        }
+        if short(&self.shared.buffers) {
+            self.shared.ask_for_relief(self.number);
         }
     }
 
@@ -293,13 +366,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
     /// A connection of this worker begins.
     fn open(&mut self, accepted: Accepted) {
         let Accepted { socket, transport } = accepted;
-        let info = Arc::new(ConnectionInfo {
-            fd: socket.as_raw_fd(),
-            socket,
-            transport,
-            active_s: AtomicU32::new(self.now_s),
-            writing: AtomicBool::new(false),
-        });
+        let info = Arc::new(ConnectionInfo::new(socket, transport, self.now_s));
         let slot = self.free.pop().unwrap_or_else(|| {
             self.links.push(None);
             self.links.len() - 1
@@ -398,6 +465,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
             // A connection may have begun to wait after its news came: the service names it now.
             self.woken();
             self.close_idle();
+            self.close_lingering();
         }
         self.resume_accepting(true);
         if self.stage == Stage::Draining {
@@ -429,6 +497,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         let chosen = |link: &mut BoxedLink<S::Connection, D>| !link.is_closing() && which(link);
         let Some(mut link) = self.links[slot].take_if(chosen) else { return false };
         link.close(slot, &mut self.driver, &self.shared.buffers);
+        self.park(slot, &mut link);
         self.links[slot] = Some(link);
         self.release_if_closed(slot);
         true
@@ -454,6 +523,18 @@ impl<S: Service, D: Driver> Worker<S, D> {
                 self.counters().idle_kicks.add(1);
             }
         }
+    }
+
+    /// Closes connections that have waited for the client's end for long enough.
+    fn close_lingering(&mut self) {
+        let mut lingering = mem::take(&mut self.lingering);
+        lingering.retain(|&(id, until_s)| {
+            if until_s <= self.now_s {
+                self.close_if(id.slot as usize, |link| link.generation() == id.generation);
+            }
+            until_s > self.now_s
+        });
+        self.lingering.append(&mut lingering);
     }
 
     /// Serves the datagrams waiting at one UDP socket. `true` = there may be more.

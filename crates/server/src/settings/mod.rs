@@ -7,6 +7,7 @@
 
 mod flash;
 
+use crate::io::{EVERYWHERE, THIS_MACHINE};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -17,6 +18,9 @@ pub use larder_ssd::PROFILES as SIMULATED_PROFILES;
 
 /// One MiB, in bytes.
 pub const MIB: u64 = 1 << 20;
+
+/// The least memory limit, in bytes.
+pub const MEMORY_BYTES_MIN: u64 = larder_cache::LIMIT_BYTES_MIN;
 
 /// Where the admin page listens by default: on this machine only.
 pub const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 11219);
@@ -29,7 +33,10 @@ pub struct Settings {
     pub tcp_port: Port,
     /// The UDP port of every address that does not name its own. Default off.
     pub udp_port: Port,
-    /// The addresses to listen on. Empty = every address of the machine.
+    /// Reply bytes that one address gets over UDP in a second; 0 = no limit. Addresses of this machine have none. Default
+    /// 1 MiB.
+    pub udp_reply_bytes_per_s: u64,
+    /// The addresses to listen on. Empty = every address of the machine for TCP, and the loopback addresses for UDP.
     pub addresses: Vec<Address>,
     /// A UNIX socket to listen on. When there is one, TCP and UDP are off, as in memcached.
     pub unix_socket: Option<PathBuf>,
@@ -41,10 +48,17 @@ pub struct Settings {
     pub backend: Backend,
     /// The address of the admin page and the metrics; `None` = off. Default [`ADMIN_DEFAULT`], not required.
     pub admin: Option<AdminAddress>,
+    /// Names, beside the machine's own, by which the admin page may be asked for.
+    pub admin_hosts: Vec<String>,
 
     // ---- memory ----
     /// The memory that the server may take for items, index and connection buffers together, in bytes. Default 64 MiB.
     pub memory_bytes: u64,
+    /// The limit that was asked for, if it was below [`MEMORY_BYTES_MIN`] and was raised.
+    pub memory_raised_from: Option<u64>,
+    /// The part of the memory that connection buffers may take, in bytes, as far as the workers can do with it. `None` =
+    /// the usual part.
+    pub buffers_bytes: Option<u64>,
     /// The largest item, in bytes of header, key and value together. 1 KiB to 1 GiB, default 1 MiB.
     pub item_bytes_max: u32,
     /// Whether a full cache evicts items (true, the default) or answers "out of memory".
@@ -101,6 +115,8 @@ pub struct Settings {
     pub watch_enabled: bool,
     /// Whether the `shutdown` command is obeyed. Default false.
     pub shutdown_enabled: bool,
+    /// Whether `debugtime`, which moves the clock for all clients, is obeyed. Default false.
+    pub debugtime_enabled: bool,
     /// A file of `user:password` lines. With such a file every connection has to log in first.
     pub auth_file: Option<PathBuf>,
     /// How a connection's protocol is found. Default [`Protocol::Auto`].
@@ -138,13 +154,17 @@ impl Default for Settings {
         Settings {
             tcp_port: Port::Fixed(11211),
             udp_port: Port::Off,
+            udp_reply_bytes_per_s: MIB,
             addresses: Vec::new(),
             unix_socket: None,
             unix_mask: 0o700,
             backlog: 1024,
             backend: Backend::Auto,
             admin: Some(AdminAddress { at: ADMIN_DEFAULT, required: false }),
+            admin_hosts: Vec::new(),
             memory_bytes: 64 * MIB,
+            memory_raised_from: None,
+            buffers_bytes: None,
             item_bytes_max: 1 << 20,
             evict: true,
             pages: Pages::Auto,
@@ -169,6 +189,7 @@ impl Default for Settings {
             dump_enabled: true,
             watch_enabled: true,
             shutdown_enabled: false,
+            debugtime_enabled: false,
             auth_file: None,
             protocol: Protocol::Auto,
             prefix_delimiter: b':',
@@ -199,12 +220,6 @@ impl Settings {
                 self.memory_bytes / MIB
             )));
         }
-        if self.unix_socket.is_none() && self.tcp_port == Port::Off && self.udp_port == Port::Off {
-            return Err(SettingsError(
-                "nothing to listen on: give a TCP port (-p), a UDP port (-U) or a UNIX socket (-s)"
-                    .to_owned(),
-            ));
-        }
         let has_hitmap = matches!(self.temperature, Temperature::Hitmap | Temperature::HitmapPublished);
         if self.device != Device::Cpu && !has_hitmap {
             return Err(SettingsError(
@@ -232,8 +247,9 @@ impl Settings {
         self.sockets(self.tcp_port, true)
     }
 
-    /// The UDP addresses to bind, by the same rules as [`Settings::tcp_sockets`]. A port within an address is a TCP
-    /// port. UDP has its own port, which is the same on every address.
+    /// The UDP addresses to bind, by the same rules as [`Settings::tcp_sockets`], but `127.0.0.1` and `[::1]` without
+    /// addresses in the settings. A port within an address is a TCP port. UDP has its own port, which is the same on
+    /// every address.
     pub fn udp_sockets(&self) -> Result<Vec<SocketAddr>, SettingsError> {
         self.sockets(self.udp_port, false)
     }
@@ -244,7 +260,8 @@ impl Settings {
             return Ok(Vec::new());
         }
         if self.addresses.is_empty() {
-            return Ok(vec![SocketAddr::from(([0, 0, 0, 0], port)), SocketAddr::from(([0u16; 8], port))]);
+            let both = if named_ports { EVERYWHERE } else { THIS_MACHINE };
+            return Ok(both.map(|ip| SocketAddr::new(ip, port)).to_vec());
         }
         let mut found = Vec::new();
         for address in &self.addresses {
@@ -417,6 +434,8 @@ pub enum Protocol {
     Auto,
     /// Always memcached's text protocol.
     Ascii,
+    /// Always memcached's binary protocol.
+    Binary,
 }
 
 impl fmt::Display for Protocol {
@@ -424,6 +443,7 @@ impl fmt::Display for Protocol {
         f.write_str(match self {
             Protocol::Auto => "auto-negotiate",
             Protocol::Ascii => "ascii",
+            Protocol::Binary => "binary",
         })
     }
 }
@@ -480,6 +500,9 @@ mod tests {
         let at: Vec<String> = settings.tcp_sockets().unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(at, ["0.0.0.0:11211", "[::]:11211"]);
         assert_eq!(settings.udp_sockets(), Ok(Vec::new()));
+        let udp = Settings { udp_port: Port::Fixed(9), ..settings };
+        let at: Vec<String> = udp.udp_sockets().unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(at, ["127.0.0.1:9", "[::1]:9"]);
     }
 
     #[test]
@@ -496,8 +519,6 @@ mod tests {
             Settings { unix_socket: Some("/tmp/s".into()), udp_port: Port::Random, ..Settings::default() };
         assert_eq!(settings.tcp_sockets(), Ok(Vec::new()));
         assert_eq!(settings.udp_sockets(), Ok(Vec::new()));
-        let nothing = Settings { tcp_port: Port::Off, ..Settings::default() };
-        assert!(nothing.check().is_err());
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn read(path: &Path) -> Vec<Case> {
             case.uncut = true;
         } else if let Some(flags) = rest("! -") {
             case.flags.extend(format!("-{flags}").split_whitespace().map(str::to_owned));
-        } else if rest("! since ").is_some() {
+        } else if rest("! since ").is_some() || line == "! differs" {
         } else if let Some(text) = rest(">> ") {
             case.send(pieces(text, &place));
         } else if line == ">" {

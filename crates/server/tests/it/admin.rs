@@ -63,7 +63,7 @@ impl Source for MadeUp {
 
 fn started() -> (AdminHandle, Arc<MadeUp>) {
     let source = Arc::new(MadeUp { ill: AtomicBool::new(false) });
-    let handle = admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), source.clone()).unwrap();
+    let handle = admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), &[], source.clone()).unwrap();
     (handle, source)
 }
 
@@ -189,7 +189,7 @@ fn the_page_asks_for_the_names_a_source_exports() {
 fn a_taken_address_is_an_error_and_a_stopped_one_is_free() {
     let (admin, source) = started();
     let at = admin.local_addr;
-    let error = admin::start(at, source.clone()).unwrap_err().to_string();
+    let error = admin::start(at, &[], source.clone()).unwrap_err().to_string();
     assert!(error.contains(&at.to_string()) && error.contains("--admin"), "{error}");
     // A client that never speaks does not hold the end up.
     let _silent = TcpStream::connect(at).unwrap();

@@ -42,6 +42,7 @@ fn settings_of(flags: &[String]) -> Option<Settings> {
             "-W" => settings.watch_enabled = false,
             "-X" => settings.dump_enabled = false,
             "-C" => settings.cas_enabled = false,
+            "--enable-debugtime" => settings.debugtime_enabled = true,
             "-c" => settings.connections_max = flags.next()?.parse().ok()?,
             "-I" => {
                 let text = flags.next()?;

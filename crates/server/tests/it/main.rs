@@ -7,6 +7,7 @@ mod admin;
 #[path = "../dispatch_support/mod.rs"]
 mod dispatch_support;
 mod dispatch_transcripts;
+mod dispatch_turns;
 mod io_limits;
 mod io_streams;
 mod io_waiting;

@@ -29,7 +29,10 @@ pub(super) fn look(options: &Options) -> Result<ServerInfo, String> {
         }
         _ => format!("{server}: {error}"),
     };
-    let mut connection = server.connect_blocking(options.timeout).map_err(failed)?;
+    let unreachable = |error| {
+        format!("{}; start a server there (larder serve), or name another with --server", failed(error))
+    };
+    let mut connection = server.connect_blocking(options.timeout).map_err(unreachable)?;
     // memcached answers `VERSION`; Redis reads the line as an unknown inline command.
     connection.write_all(b"version\r\n").map_err(failed)?;
     let line = read_line(&mut connection).map_err(failed)?;

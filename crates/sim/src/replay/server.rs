@@ -44,7 +44,7 @@ impl Server {
             }
             _ => format!("{text}:11211"),
         };
-        let found = full.to_socket_addrs().map_err(|error| format!("server '{text}': {error}"))?;
+        let found = full.to_socket_addrs().map_err(|error| format!("--server '{text}': {error}"))?;
         let mut found: Vec<SocketAddr> = found.collect();
         // `localhost` often has addresses of both kinds, and servers listen on IPv4 more often.
         found.sort_by_key(SocketAddr::is_ipv6);
@@ -53,7 +53,7 @@ impl Server {
         });
         match reached.or(found.first().copied()) {
             Some(address) => Ok(Server::Tcp { name: full, address }),
-            None => Err(format!("server '{text}': the name has no address")),
+            None => Err(format!("--server '{text}': the name has no address")),
         }
     }
 

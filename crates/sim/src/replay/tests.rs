@@ -410,7 +410,8 @@ fn a_server_that_is_not_there_is_told_at_once() {
     let server = Server::Tcp { name: free.to_string(), address: free };
     let open = || Ok(Box::new(List(sets_and_gets(1, 1), 0)) as Box<dyn Source>);
     let failure = run(options(server), &open).err();
-    assert!(matches!(failure, Some(Failure::Unreachable(text)) if text.starts_with(&free.to_string())));
+    let Some(Failure::Unreachable(text)) = failure else { panic!("the server is not there") };
+    assert!(text.starts_with(&free.to_string()) && text.contains("--server"), "{text}");
 }
 
 /// A server that stalls once for 200 ms at a rate of 1000 requests/s: 200 requests were due during the stall, and

@@ -11,6 +11,8 @@ pub enum Cell {
     Count(u64),
     /// A number with this many decimals, aligned right.
     Number(f64, usize),
+    /// A number of bytes, aligned right; shown with a unit of powers of 1024 to people, and as it is in files.
+    Bytes(f64),
     /// An empty cell.
     Empty,
 }
@@ -20,7 +22,7 @@ impl Serialize for Cell {
         match self {
             Cell::Text(text) => to.serialize_str(text),
             Cell::Count(count) => to.serialize_u64(*count),
-            Cell::Number(number, _) => to.serialize_f64(*number),
+            Cell::Number(number, _) | Cell::Bytes(number) => to.serialize_f64(*number),
             Cell::Empty => to.serialize_none(),
         }
     }

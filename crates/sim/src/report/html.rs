@@ -36,8 +36,9 @@ pub(super) fn page(report: &Report) -> String {
         chart::STYLE
     );
     facts(&mut page, report);
-    contents(&mut page, report);
-    for (at, part) in report.parts.iter().enumerate() {
+    let parts = in_order(&report.parts);
+    contents(&mut page, &parts);
+    for &(at, part) in &parts {
         match part {
             Part::Heading(words) => {
                 let _ = writeln!(page, "<h2 id=\"part-{at}\">{}</h2>", escaped(words));
@@ -67,8 +68,23 @@ fn facts(page: &mut String, report: &Report) {
     page.push_str("</dl>\n");
 }
 
-fn contents(page: &mut String, report: &Report) {
-    let named = report.parts.iter().enumerate().filter_map(|(at, part)| match part {
+/// The parts with their numbers. A page is looked at before it is read: the first picture stands before the first table,
+/// unless it belongs to a later section.
+fn in_order(parts: &[Part]) -> Vec<(usize, &Part)> {
+    let mut order: Vec<(usize, &Part)> = parts.iter().enumerate().collect();
+    let first_section = parts.iter().take_while(|part| !matches!(part, Part::Heading(_)));
+    let picture = first_section.clone().position(|part| matches!(part, Part::Chart(_)));
+    let table = first_section.clone().position(|part| matches!(part, Part::Table(_)));
+    if let (Some(picture), Some(table)) = (picture, table)
+        && table < picture
+    {
+        order[table..=picture].rotate_right(1);
+    }
+    order
+}
+
+fn contents(page: &mut String, parts: &[(usize, &Part)]) {
+    let named = parts.iter().filter_map(|&(at, part)| match part {
         Part::Heading(words) => Some((at, words, "section")),
         Part::Table(table) => Some((at, &table.title, "table")),
         Part::Chart(chart) => Some((at, &chart.title, "picture")),
@@ -141,7 +157,9 @@ fn table(page: &mut String, at: usize, shown: &Table) {
             let class = if numeric.get(column) == Some(&true) { " class=\"number\"" } else { "" };
             let value = match cell {
                 Cell::Count(count) => format!(" data-value=\"{count}\""),
-                Cell::Number(number, _) if number.is_finite() => format!(" data-value=\"{number}\""),
+                Cell::Number(number, _) | Cell::Bytes(number) if number.is_finite() => {
+                    format!(" data-value=\"{number}\"")
+                }
                 _ => String::new(),
             };
             let _ = write!(page, "<td{class}{value}>{}</td>", escaped(&text::cell(cell)));

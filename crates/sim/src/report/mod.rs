@@ -15,6 +15,7 @@ mod svg;
 mod text;
 
 pub use data::{Axis, Cell, Chart, Part, Report, Scale, Series, Style, Table};
+pub use number::size;
 
 #[cfg(test)]
 mod tests;

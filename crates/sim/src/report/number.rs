@@ -31,6 +31,28 @@ pub(super) fn decimal(number: f64, decimals: usize) -> String {
     }
 }
 
+/// A number of bytes with three digits, in the unit that suits it, where a KB has 1024 bytes: `0 bytes`, `1.93 MB`, `24 GB`.
+pub fn size(bytes: f64) -> String {
+    if !bytes.is_finite() {
+        return "-".to_owned();
+    }
+    let units = ["bytes", "KB", "MB", "GB", "TB"];
+    let mut scaled = bytes;
+    let mut unit = 0;
+    // 1023.6 would be shown as 1024.
+    while scaled.abs() >= 1023.5 && unit + 1 < units.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    let decimals = match scaled.abs() {
+        _ if unit == 0 => 0,
+        s if s >= 99.95 => 0,
+        s if s >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{} {}", trimmed(&decimal(scaled, decimals)), units[unit])
+}
+
 /// A short form, exact to four digits: `0.05`, `250`, `20k`, `1.5M`, `2e-7`.
 pub(super) fn short(number: f64) -> String {
     let size = number.abs();

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::number::{decimal, grouped, short};
+use super::number::{decimal, grouped, short, size};
 use super::text::Screen;
 use super::*;
 
@@ -214,4 +214,48 @@ proptest! {
         prop_assert!(report.to_html().contains("data-frame"));
         prop_assert!(!report.to_text().is_empty() && !report.to_json().is_empty());
     }
+}
+
+#[test]
+fn numbers_of_bytes_have_the_unit_that_suits_them() {
+    let cases = [
+        (0.0, "0 bytes"),
+        (1023.0, "1,023 bytes"),
+        (1023.6, "1 KB"),
+        (1024.0, "1 KB"),
+        (1.93 * 1048576.0, "1.93 MB"),
+        (99.96 * 1048576.0, "100 MB"),
+        (24.0 * 1073741824.0, "24 GB"),
+        (1e13, "9.09 TB"),
+        (5e15, "4,547 TB"),
+        (f64::INFINITY, "-"),
+    ];
+    for (bytes, shown) in cases {
+        assert_eq!(size(bytes), shown);
+    }
+    let mut table = Table::new("", &["DRAM bytes"]);
+    table.row(vec![Cell::Bytes(1536.0)]);
+    assert!(text::table(&table, Screen::Plain).contains("1.5 KB"));
+    assert_eq!(table.to_csv(), "DRAM bytes\n1536\n");
+    assert!(serde_json::to_string(&table).is_ok_and(|json| json.contains("1536.0")));
+}
+
+#[test]
+fn a_page_shows_its_first_picture_before_its_first_table() {
+    let table = |title: &str| Part::Table(Table::new(title, &["a"]));
+    let chart = |title: &str| Part::Chart(Chart::new(title, "x", "y"));
+    let order = |parts: Vec<Part>, titles: &[&str]| {
+        let page = Report { parts, ..Report::default() }.to_html();
+        let at: Vec<_> =
+            titles.iter().map(|title| page.find(&format!(">{title}</h")).expect("it is there")).collect();
+        assert!(at.is_sorted(), "{titles:?}: {at:?}");
+    };
+    let parts =
+        vec![Part::Text("why".to_owned()), table("t1"), table("t2"), chart("c1"), chart("c2"), table("t3")];
+    order(parts, &["c1", "t1", "t2", "c2", "t3"]);
+    order(vec![chart("c1"), table("t1"), chart("c2")], &["c1", "t1", "c2"]);
+    order(
+        vec![table("t1"), Part::Heading("h".to_owned()), table("t2"), chart("c1")],
+        &["t1", "h", "t2", "c1"],
+    );
 }

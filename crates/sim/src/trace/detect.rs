@@ -17,13 +17,15 @@ const LINES_MAX: usize = 5;
 /// The advice where the format cannot be detected.
 const HINT: &str = "name it by --format: oracle-general, twitter, csv, keys";
 
+/// The non-empty lines.
+fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    head.split(|&octet| octet == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
+}
+
 /// The first non-empty lines.
 pub(super) fn first_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
-    head.split(|&octet| octet == b'\n')
-        .map(<[u8]>::trim_ascii)
-        .filter(|line| !line.is_empty())
-        .take(LINES_MAX)
+    lines(head).take(LINES_MAX)
 }
 
 /// The format of a file with this name and these first bytes.
@@ -57,7 +59,14 @@ pub(super) fn detect(name: &str, head: &[u8]) -> Result<Format, String> {
     match (separated, names_key(first)) {
         (true, true) => Ok(Format::Csv),
         (false, true) if name.contains(".csv") => Ok(Format::Csv),
-        (false, _) => Ok(Format::Keys),
+        // No key has a blank in it: this is a text of another kind.
+        (false, _) => match lines(head).find(|line| line.contains(&b' ')) {
+            None => Ok(Format::Keys),
+            Some(line) => Err(format!(
+                "does not look like a trace: '{}' is no key; --format keys reads a text line by line nevertheless",
+                shown(line)
+            )),
+        },
         (true, false) => Err(format!(
             "its format cannot be told: '{}' is neither a header that names a key nor one \
              of Twitter's lines; {HINT}",

@@ -538,6 +538,10 @@ fn oracle_general_is_known_by_its_records() {
     assert_eq!(source.requests_hint(), Some(50));
     assert_eq!(source.fields(), Fields { times: true, sizes: true, ..Fields::default() });
     assert!(failure("nameless", &[0, 1, 2, 3]).contains("cannot be told"));
+    let prose = b"notes\n\nThis is a text and not a trace.\n";
+    assert!(
+        failure("notes.txt", prose).contains("'This is a text and not a trace.' is no key; --format keys")
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The report of a plan.
 
 use larder_sim::plan::{Frontier, GB, Goal, Model, Planner, Prices, Split, frontier};
-use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table};
+use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table, size};
 
 /// Number of budgets at which the front is computed.
 const BUDGETS: u32 = 40;
@@ -27,10 +27,9 @@ pub(super) fn report(planner: &Planner, goals: &[Goal], notices: &[String]) -> R
 fn facts(planner: &Planner) -> Vec<(String, String)> {
     let (model, curve) = (planner.model(), planner.curve());
     let Model { prices, latencies, overheads, limits, .. } = model;
-    let footprint = curve.footprint() as f64 / GB;
     let mut facts = vec![
         ("popularity", format!("{}; {}", curve.source, curve.method)),
-        ("footprint", format!("{footprint:.*} GB (a GB is 2^30 bytes)", decimals(planner))),
+        ("footprint", format!("{} (a GB is 2^30 bytes)", size(curve.footprint() as f64))),
         ("mean item", format!("{:.0} bytes of key and value", model.item_bytes)),
         ("prices", format!("DRAM {} per GB, flash {} per GB", prices.dram_per_gb, prices.flash_per_gb)),
         (
@@ -53,15 +52,12 @@ fn facts(planner: &Planner) -> Vec<(String, String)> {
     ];
     if limits.dram_bytes_min > 0.0 || limits.dram_bytes_max.is_finite() || limits.flash_bytes_max.is_finite()
     {
-        let (least, most) = (limits.dram_bytes_min / GB, limits.dram_bytes_max / GB);
-        facts.push((
-            "limits",
-            format!("DRAM {least} to {most} GB, flash to {} GB", limits.flash_bytes_max / GB),
-        ));
+        let up_to = |bytes: f64| if bytes.is_finite() { size(bytes) } else { "any amount".to_owned() };
+        let (least, most) = (size(limits.dram_bytes_min), up_to(limits.dram_bytes_max));
+        facts.push(("limits", format!("DRAM {least} to {most}, flash to {}", up_to(limits.flash_bytes_max))));
     }
     if let Some(steps) = model.steps {
-        let (dram, flash) = (steps.dram_bytes / GB, steps.flash_bytes / GB);
-        facts.push(("steps", format!("DRAM {dram} GB, flash {flash} GB")));
+        facts.push(("steps", format!("DRAM {}, flash {}", size(steps.dram_bytes), size(steps.flash_bytes))));
     }
     facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -71,24 +67,25 @@ fn rounded(us: f64) -> f64 {
     (us * 10.0).round() / 10.0
 }
 
-/// The decimals of GB and of money needed to tell sizes apart; more decimals for smaller data.
+/// The decimals of money needed to tell costs apart; more decimals for smaller data.
 fn decimals(planner: &Planner) -> usize {
     match planner.curve().footprint() as f64 / GB {
         gb if gb >= 100.0 => 1,
         gb if gb >= 1.0 => 3,
-        _ => 5,
+        gb if gb >= 0.01 => 5,
+        _ => 8,
     }
 }
 
 /// The columns of a split.
 pub(super) const COLUMNS: [&str; 6] =
-    ["DRAM GB", "flash GB", "DRAM hits %", "all hits %", "cost", "latency us"];
+    ["DRAM bytes", "flash bytes", "DRAM hits %", "all hits %", "cost", "latency us"];
 
-/// The cells of a split.
+/// The cells of a split, with its cost to so many decimals.
 pub(super) fn cells(split: &Split, decimals: usize) -> Vec<Cell> {
     vec![
-        Cell::Number(split.dram_bytes / GB, decimals),
-        Cell::Number(split.flash_bytes / GB, decimals),
+        Cell::Bytes(split.dram_bytes),
+        Cell::Bytes(split.flash_bytes),
         Cell::Number(split.hit_ratio_dram * 100.0, 2),
         Cell::Number(split.hit_ratio * 100.0, 2),
         Cell::Number(split.cost, decimals),

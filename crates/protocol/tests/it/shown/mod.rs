@@ -10,7 +10,7 @@ pub(crate) fn session(mut input: &[u8], options: &ParseOptions) -> Vec<String> {
         let step = parse(input, options);
         shown.push(show(&step));
         let skip = match step {
-            Step::NeedMore { .. } | Step::Close => break,
+            Step::NeedMore { .. } | Step::Close | Step::Refuse(_) => break,
             Step::Request { consumed, .. } => consumed,
             Step::Upload { consumed, body_bytes, .. } => consumed + body_bytes as usize + 2,
             Step::Reject { consumed, swallow, .. } => consumed + swallow as usize,
@@ -25,6 +25,7 @@ pub(crate) fn show(step: &Step<'_>) -> String {
     match step {
         Step::NeedMore { at_least } => format!("... {at_least}"),
         Step::Close => "close".into(),
+        Step::Refuse(error) => format!("close after {}", error.trim_end()),
         Step::Request { request, .. } => show_request(request),
         Step::Upload { request, body_bytes, .. } => format!("upload {body_bytes}: {}", show_request(request)),
         Step::Reject { error, swallow, .. } => {

@@ -4,6 +4,7 @@ use super::Executor;
 use crate::dispatch::operation::{ClockChange, ListingForm, Operation, WorthChange};
 use crate::dispatch::outcome::{Outcome, Refusal};
 use crate::dispatch::progress::{Busy, Progress};
+use crate::io::Buffers;
 use larder_cache::WorthOptions;
 
 /// The least memory limit that can be set, in MiB. The number is memcached's.
@@ -27,8 +28,9 @@ impl Executor {
             Operation::SetVerbosity(level) => self.state.set_verbosity(*level),
             Operation::Shutdown { graceful } => return self.shut_down(*graceful),
             Operation::SetMemoryLimit { megabytes } => return self.set_memory_limit(*megabytes),
-            // A client that may not flush may not make everything expire either.
-            Operation::SetClock(_) if !settings.flush_enabled => return Outcome::Refused(Refusal::Disabled),
+            Operation::SetClock(_) if !settings.debugtime_enabled => {
+                return Outcome::Refused(Refusal::Disabled);
+            }
             Operation::SetClock(change) => self.set_clock(*change),
             Operation::SetWorth(change) => self.set_worth(*change),
             Operation::ResetStats => self.state.reset_counts(self.worker.cache().totals()),
@@ -71,12 +73,17 @@ impl Executor {
         if megabytes > LIMIT_MEGABYTES_MAX {
             return Outcome::Refused(Refusal::LimitOfWrongUnit);
         }
-        let cache = self.worker.cache();
-        if !cache.set_limit(u64::from(megabytes) << 20) {
+        let (cache, workers) = (self.worker.cache(), self.state.settings().threads as usize);
+        let limit_bytes = u64::from(megabytes) << 20;
+        // The receive buffers shrink and grow with what connections may hold.
+        let ring_buffers =
+            cache.buffers_cap_bytes_at(limit_bytes).and_then(|cap| Buffers::ring_buffers_for(cap, workers));
+        let Some(ring_buffers) = ring_buffers.filter(|_| cache.set_limit(limit_bytes)) else {
             return Outcome::Refused(Refusal::LimitOutOfBounds);
-        }
+        };
         if let Some(buffers) = self.state.buffers() {
             buffers.set_limit_bytes(cache.buffers_cap_bytes());
+            buffers.set_ring_buffers(ring_buffers);
         }
         Outcome::Done
     }

@@ -33,7 +33,7 @@ impl Executor {
         match hit {
             Some(hit) => {
                 self.show(progress, get, &hit, composer);
-                self.touch_shown(get);
+                self.touch_if_asked(get);
             }
             None if self.fetches.is_some() => return self.get_from_flash(progress, get, composer),
             None => self.show_miss(progress, get, composer),
@@ -45,11 +45,8 @@ impl Executor {
     #[inline(always)]
     fn show(&self, progress: &mut Progress, get: &Get<'_>, hit: &Hit<'_>, composer: impl ComposeGet) {
         progress.tries = 0;
-        let counters = self.worker.counters();
-        counters.cmd_get.add(1);
-        counters.get_hits.add(1);
+        self.count_hit(get);
         self.worker.note_fetch(hit);
-        self.state.prefixes().note(get.key, PrefixEvent::Hit);
         let flags = hit.item.flags();
         let cas = get.with_cas.then(|| self.shown_cas(hit.cas()));
         match hit.value() {
@@ -61,6 +58,18 @@ impl Executor {
                 self.show_large(progress, hit, FoundItem { flags, cas, value }, composer);
             }
         }
+    }
+
+    /// Counts a hit, in memory or on flash. A retrieval that touches counts as a touch only, as in memcached; the touch
+    /// itself is counted by [`Executor::touch`].
+    #[inline(always)]
+    fn count_hit(&self, get: &Get<'_>) {
+        if get.touch.is_none() {
+            let counters = self.worker.counters();
+            counters.cmd_get.add(1);
+            counters.get_hits.add(1);
+        }
+        self.state.prefixes().note(get.key, PrefixEvent::Hit);
     }
 
     /// Shows a large value, which is streamed from its columns.
@@ -84,9 +93,9 @@ impl Executor {
 
     /// A new expiry is set after the value was shown: one in the past shows the item once more and then ends it.
     #[inline]
-    fn touch_shown(&mut self, get: &Get<'_>) {
+    fn touch_if_asked(&mut self, get: &Get<'_>) {
         if let Some(expiry) = get.touch {
-            self.touch(get.key, get.hash, expiry);
+            self.touch_shown(get.key, get.hash, expiry);
         }
     }
 
@@ -95,14 +104,15 @@ impl Executor {
     fn show_miss(&self, progress: &mut Progress, get: &Get<'_>, composer: impl ComposeGet) {
         progress.tries = 0;
         let counters = self.worker.counters();
-        counters.cmd_get.add(1);
-        counters.get_misses.add(1);
-        self.worker.note_miss(get.hash);
-        self.state.prefixes().note(get.key, PrefixEvent::Miss);
-        if get.touch.is_some() {
+        if get.touch.is_none() {
+            counters.cmd_get.add(1);
+            counters.get_misses.add(1);
+        } else {
             counters.cmd_touch.add(1);
             counters.touch_misses.add(1);
         }
+        self.worker.note_miss(get.hash);
+        self.state.prefixes().note(get.key, PrefixEvent::Miss);
         composer.compose(GetOutcome::Miss);
     }
 
@@ -116,7 +126,7 @@ impl Executor {
             Looked::Promoted => match self.worker.get(get.hash, get.key) {
                 Some(hit) => {
                     self.show(progress, get, &hit, composer);
-                    self.touch_shown(get);
+                    self.touch_if_asked(get);
                 }
                 None => self.show_miss(progress, get, composer),
             },
@@ -136,10 +146,7 @@ impl Executor {
         composer: impl ComposeGet,
     ) {
         progress.tries = 0;
-        let counters = self.worker.counters();
-        counters.cmd_get.add(1);
-        counters.get_hits.add(1);
-        self.state.prefixes().note(get.key, PrefixEvent::Hit);
+        self.count_hit(get);
         let is_large = found.value.len() > OUTPUT_SOFT_BYTES;
         let value = match is_large {
             false => ItemValue::Whole(&found.value),
@@ -168,7 +175,6 @@ impl Executor {
         compose: impl FnOnce(Outcome<'_>) -> Tail,
     ) {
         let Read { key, hash, .. } = *read;
-        self.worker.counters().cmd_get.add(1);
         let missing = read.create.as_ref().filter(|_| self.worker.peek(hash, key).is_none());
         // Another client may create the item first: then it is there, with its token given away.
         let created = missing.is_some_and(|create| self.create(key, hash, create));
@@ -178,6 +184,7 @@ impl Executor {
         };
         let counters = self.worker.counters();
         let Some(hit) = hit else {
+            counters.cmd_get.add(1);
             counters.get_misses.add(1);
             self.worker.note_miss(hash);
             let is_refused = missing.is_some() && !created;
@@ -185,7 +192,11 @@ impl Executor {
             compose(Outcome::Read(outcome));
             return;
         };
-        if missing.is_some() { &counters.get_misses } else { &counters.get_hits }.add(1);
+        // A read that touches is counted by the touch below.
+        if read.touch.is_none() {
+            counters.cmd_get.add(1);
+            if missing.is_some() { &counters.get_misses } else { &counters.get_hits }.add(1);
+        }
         let cas = if read.with_cas { self.shown_cas(hit.cas()) } else { 0 };
         let wants_value = match read.value {
             ValueWanted::No => false,
@@ -228,6 +239,7 @@ impl Executor {
             was_fetched: state.has(State::FETCHED),
             idle_s: state.idle_s(self.clock().now_s()),
             penalty: hit.penalty(),
+            binary_key: state.has(State::BINARY_KEY),
             is_stale,
             token_taken,
             token_won,
@@ -237,7 +249,7 @@ impl Executor {
         }
         // Set after the item was shown, as for a plain read.
         if let Some(expiry) = new_expiry(read, created, expiry) {
-            self.touch(key, hash, expiry);
+            self.touch_shown(key, hash, expiry);
         }
     }
 
@@ -279,6 +291,7 @@ impl Executor {
             idle_s: state.idle_s(now_s),
             cas: self.shown_cas(hit.cas()),
             was_fetched: state.has(State::FETCHED),
+            binary_key: state.has(State::BINARY_KEY),
             bytes: self.worker.bytes_of(&hit),
             flags: hit.item.flags(),
         })

@@ -59,7 +59,8 @@ impl Executor {
         rows.put("total_connections", io.total_connections);
         rows.put("rejected_connections", io.rejected_connections);
         rows.put("connection_structures", io.curr_connections);
-        rows.zeros(&["response_obj_oom", "response_obj_count", "response_obj_bytes", "read_buf_count"]);
+        rows.put("response_obj_oom", io.unread_kicks);
+        rows.zeros(&["response_obj_count", "response_obj_bytes", "read_buf_count"]);
         rows.put("read_buf_bytes", io.buffer_bytes);
         rows.zeros(&["read_buf_bytes_free"]);
         rows.put("read_buf_oom", io.read_out_of_memory);
@@ -75,7 +76,7 @@ impl Executor {
         rows.put("listen_disabled_num", io.listen_disabled_num);
         rows.put("time_in_listen_disabled_us", io.time_in_listen_disabled_us);
         rows.put("threads", settings.threads);
-        rows.zeros(&["conn_yields"]);
+        rows.put("conn_yields", self.state.yields());
         rows.put("hash_power_level", cache.hashpower());
         rows.put("hash_bytes", used.index_bytes);
         rows.put("hash_is_expanding", cache.is_growing() as u8);
@@ -336,6 +337,9 @@ impl Executor {
         let Some(drivers) = self.state.drivers() else { return };
         for report in drivers.registry.report(self.state.io_now_s()) {
             let fd = report.fd;
+            if report.is_udp {
+                rows.put(format!("{fd}:UDP"), "UDP");
+            }
             rows.put(format!("{fd}:addr"), &report.addr);
             if let Some(listen_addr) = &report.listen_addr {
                 rows.put(format!("{fd}:listen_addr"), listen_addr);

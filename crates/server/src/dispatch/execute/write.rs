@@ -119,6 +119,16 @@ impl Executor {
 
     pub(super) fn touch(&mut self, key: &[u8], hash: KeyHash, expiry: Expiry) -> Touched {
         let touched = self.worker.touch(hash, key, expiry);
+        self.count_touch(touched)
+    }
+
+    /// Sets the expiry of an item that was shown, if it was there: reading it left its trace already.
+    pub(super) fn touch_shown(&mut self, key: &[u8], hash: KeyHash, expiry: Expiry) {
+        let touched = self.worker.set_expiry(hash, key, expiry);
+        self.count_touch(touched);
+    }
+
+    fn count_touch(&self, touched: Touched) -> Touched {
         let counters = self.worker.counters();
         counters.cmd_touch.add(1);
         match touched {

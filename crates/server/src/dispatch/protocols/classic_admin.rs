@@ -62,15 +62,15 @@ pub(super) fn command<'a>(
         }
         Request::LruCrawler(LruCrawler::Mgdump(_)) => {
             let form = ListingForm::Keys;
-            let words = Words { disabled: reply::METADUMP_NOT_ALLOWED, not_first: MGDUMP_PIPELINED, ..OK };
+            let words = Words { disabled: reply::MGDUMP_NOT_ALLOWED, not_first: MGDUMP_PIPELINED, ..OK };
             admin(Operation::List { form, is_behind_others }, words)
         }
         Request::Watch(_) => {
             let words = Words { disabled: reply::WATCH_NOT_ALLOWED, not_first: reply::WATCH_PIPELINED, ..OK };
             admin(Operation::Watch { is_behind_others }, words)
         }
-        // The keeper drops expired items: there is no crawler to start or to tune.
-        Request::LruCrawler(_) => fixed(reply::OK),
+        // The keeper drops expired items: there is no crawler to start or to tune. Flash has settings of its own.
+        Request::LruCrawler(_) | Request::Extstore(_) => fixed(reply::OK),
         Request::Slabs(slabs) => fixed(slabs_text(*slabs)),
         Request::Lru(lru) => fixed(lru_text(*lru)),
         Request::Worth(worth) => match worth_change(*worth) {

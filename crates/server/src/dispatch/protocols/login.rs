@@ -7,8 +7,10 @@ use larder_protocol::reply;
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// The longest first line of a login before the connection is closed, in bytes.
 const LINE_BYTES_MAX: usize = 2048;
-/// A shorter line is no attempt to log in, and closes the connection.
+/// A shorter line, its carriage return included, is no attempt to log in, and closes the connection.
 const LINE_BYTES_MIN: usize = 6;
+/// The shortest input that is looked at, in bytes.
+const INPUT_BYTES_MIN: usize = 3;
 
 /// How far a login is.
 #[derive(Default)]
@@ -27,32 +29,29 @@ pub(in crate::dispatch) fn log_in(
     output: &mut Output,
     admit: impl FnOnce(Option<(&[u8], &[u8])>) -> bool,
 ) -> Login {
-    let Some(newline) = input.iter().take(LINE_BYTES_MAX).position(|&byte| byte == b'\n') else {
+    let newline = input.iter().take(LINE_BYTES_MAX).position(|&byte| byte == b'\n');
+    let Some(newline) = newline.filter(|_| input.len() >= INPUT_BYTES_MIN) else {
         if input.len() >= LINE_BYTES_MAX {
             output.close();
         }
         return Login { input_wanted: input.len() + 1, ..Login::default() };
     };
-    let line = input[..newline].strip_suffix(b"\r").unwrap_or(&input[..newline]);
-    let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect();
-    if line.len() < LINE_BYTES_MIN {
+    if newline < LINE_BYTES_MIN {
         output.close();
         return Login::default();
     }
     let line_done = Login { consumed: newline + 1, ..Login::default() };
-    if words.first() != Some(&&b"set"[..]) || !(5..=6).contains(&words.len()) {
+    let line = input[..newline].strip_suffix(b"\r").unwrap_or(&input[..newline]);
+    let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+    let length = words.nth(4).and_then(|word| std::str::from_utf8(word).ok()?.parse::<u32>().ok());
+    let Some(length) = length.filter(|_| line.starts_with(b"set")) else {
         output.say(reply::UNAUTHENTICATED);
         return line_done;
-    }
-    let length = std::str::from_utf8(words[4]).ok().and_then(|digits| digits.parse::<usize>().ok());
-    let Some(length) = length else {
-        output.say(reply::BAD_FORMAT);
-        return line_done;
     };
+    let length = length as usize;
     if length > TOKEN_BYTES_MAX {
         output.say(reply::AUTH_TOO_LONG);
-        output.close();
-        return Login::default();
+        return line_done;
     }
     let block_end = newline + 1 + length + 2;
     if input.len() < block_end {

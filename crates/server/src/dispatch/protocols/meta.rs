@@ -20,12 +20,14 @@ use larder_protocol::{Meta, MetaVerb, compose as words, decode_key, reply};
 /// How a meta request is answered: by its own flags.
 pub(in crate::dispatch) struct Form<'a> {
     meta: &'a Meta<'a>,
+    /// The key itself, decoded if it was sent in base64.
+    key: &'a [u8],
     time: ClientTime,
 }
 
 impl<'a> Form<'a> {
-    pub(super) fn new(meta: &'a Meta<'a>, time: ClientTime) -> Form<'a> {
-        Form { meta, time }
+    pub(super) fn new(meta: &'a Meta<'a>, key: &'a [u8], time: ClientTime) -> Form<'a> {
+        Form { meta, key, time }
     }
 }
 
@@ -33,8 +35,10 @@ impl<'a> Form<'a> {
 struct Shown {
     cas: u64,
     value_bytes: u32,
-    /// The expiry that the flag `t` shows in front of the flag `T`, and behind it.
-    expiry: Option<(Expiry, Option<Expiry>)>,
+    /// The expiry that the flag `t` shows in front of flags that change it.
+    expiry: Option<Expiry>,
+    /// The request created the item, so that the flag `N` changes its expiry.
+    created: bool,
 }
 
 /// The key that a request with the flag `b` means.
@@ -66,16 +70,11 @@ fn read<'a>(meta: &Meta<'_>, key: &'a [u8], hash: KeyHash, time: ClientTime) -> 
     let flags = &meta.flags;
     let mut touch = None;
     let mut recache = Recache::WhenStale;
-    let mut final_expiry = Expiry::NEVER;
     // What changes the expiry and what looks at it act in the order in which they are written.
-    if flags.has(b'T') || flags.has(b'R') || flags.has(b'N') {
+    if flags.has(b'T') || flags.has(b'R') {
         for (letter, _) in flags.iter() {
             match letter {
-                b'N' => final_expiry = time.expiry(flags.n),
-                b'T' => {
-                    final_expiry = time.expiry(flags.ttl);
-                    touch = Some(final_expiry);
-                }
+                b'T' => touch = Some(time.expiry(flags.ttl)),
                 b'R' => {
                     let limit = time.expiry(flags.r);
                     recache = match touch {
@@ -100,7 +99,7 @@ fn read<'a>(meta: &Meta<'_>, key: &'a [u8], hash: KeyHash, time: ClientTime) -> 
         leaves_no_trace: flags.has(b'u'),
         create: flags.has(b'N').then(|| Create {
             expiry: time.expiry(flags.n),
-            final_expiry,
+            final_expiry: expiry_of_new(meta, time),
             explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
             binary_key: flags.has(b'b'),
         }),
@@ -128,7 +127,8 @@ fn store_item<'a>(meta: &Meta<'a>, key: &'a [u8], hash: KeyHash, time: ClientTim
             expiry: time.expiry(flags.ttl),
             value: meta.data,
             compare: flags.has(b'C').then_some(flags.compare),
-            explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
+            // 0 stands for the next number.
+            explicit_cas: Some(flags.explicit_cas).filter(|&cas| cas != 0),
             invalidate: flags.has(b'I'),
             vivify: flags.has(b'N').then(|| time.expiry(flags.n)),
             binary_key: flags.has(b'b'),
@@ -166,12 +166,19 @@ fn arith<'a>(meta: &Meta<'_>, key: &'a [u8], hash: KeyHash, time: ClientTime) ->
         hash,
         increment: flags.mode == b'I',
         delta: flags.delta,
-        initial: flags.has(b'N').then(|| (time.expiry(flags.n), flags.initial)),
+        initial: flags.has(b'N').then(|| (expiry_of_new(meta, time), flags.initial)),
         compare: flags.has(b'C').then_some(flags.compare),
         explicit_cas: flags.has(b'E').then_some(flags.explicit_cas),
         expiry: flags.has(b'T').then(|| time.expiry(flags.ttl)),
         binary_key: flags.has(b'b'),
     }
+}
+
+/// The expiry of an item that a request with the flag `N` creates: that of the last of its flags `N` and `T`.
+fn expiry_of_new(meta: &Meta<'_>, time: ClientTime) -> Expiry {
+    let flags = &meta.flags;
+    let last = flags.iter().map(|(letter, _)| letter).filter(|letter| matches!(letter, b'N' | b'T')).last();
+    time.expiry(if last == Some(b'T') { flags.ttl } else { flags.n })
 }
 
 // ---- replies ----
@@ -186,7 +193,7 @@ pub(super) fn compose(form: &Form<'_>, output: &mut Output, outcome: Outcome<'_>
         Outcome::Stored(outcome) => compose_stored(form, output, outcome),
         Outcome::Deleted(outcome) => compose_deleted(form, output, outcome),
         Outcome::Counted(outcome) => compose_counted(form, output, outcome),
-        Outcome::Described(item) => compose_described(form, output, item),
+        Outcome::Described(item) => compose_described(output, item),
         Outcome::BadUploadEnd => output.say(reply::BAD_CHUNK),
         Outcome::NoMemoryForUpload => output.say(reply::NO_MEMORY_DURING_READ),
         _ => output.say(reply::ERROR),
@@ -194,15 +201,15 @@ pub(super) fn compose(form: &Form<'_>, output: &mut Output, outcome: Outcome<'_>
     b""
 }
 
-/// The flags `N` and `T` change the expiry that a `t` behind them shows.
 fn compose_hit(form: &Form<'_>, output: &mut Output, item: &ItemDetails<'_>) -> Tail {
-    let Form { meta, time } = form;
+    let Form { meta, key, time } = form;
     let flags = &meta.flags;
     let out = output.buffer();
     match item.value {
         Some(_) => words::meta_value(out, item.value_bytes),
         None => out.extend_from_slice(b"HD"),
     }
+    // The flags `N` and `T` change the expiry that a `t` behind them shows.
     let mut expiry = if item.created { Expiry::NEVER } else { item.expiry };
     for (letter, rest) in flags.iter() {
         match letter {
@@ -216,7 +223,7 @@ fn compose_hit(form: &Form<'_>, output: &mut Output, item: &ItemDetails<'_>) -> 
             b'l' => words::meta_number(out, b'l', item.idle_s.into()),
             b'g' => compose_penalty(out, item.penalty),
             b'O' => words::meta_token(out, b'O', rest),
-            b'k' => words::meta_key(out, meta.key, flags),
+            b'k' => words::meta_key(out, key, item.binary_key),
             _ => {}
         }
     }
@@ -245,13 +252,13 @@ fn compose_miss(form: &Form<'_>, output: &mut Output) {
 }
 
 fn compose_stored(form: &Form<'_>, output: &mut Output, outcome: StoreOutcome) {
-    let nothing = Shown { cas: 0, value_bytes: form.meta.bytes, expiry: None };
+    let shown = |cas, value_bytes| Shown { cas, value_bytes, expiry: None, created: false };
     let (code, shown) = match outcome {
         StoreOutcome::Stored { .. } if form.meta.flags.has(b'q') => return,
-        StoreOutcome::Stored { cas, value_bytes } => ("HD", Shown { cas, value_bytes, expiry: None }),
-        StoreOutcome::NotStored => ("NS", nothing),
-        StoreOutcome::Exists => ("EX", nothing),
-        StoreOutcome::NotFound => ("NF", nothing),
+        StoreOutcome::Stored { cas, value_bytes } => ("HD", shown(cas, value_bytes)),
+        StoreOutcome::NotStored => ("NS", shown(0, form.meta.bytes)),
+        StoreOutcome::Exists => ("EX", shown(0, form.meta.bytes)),
+        StoreOutcome::NotFound => ("NF", shown(0, form.meta.bytes)),
         StoreOutcome::TooLarge | StoreOutcome::NoRoom => return output.say(stored_text(outcome)),
     };
     compose_flags(form, output.buffer(), code, Some(&shown));
@@ -272,9 +279,9 @@ fn compose_counted(form: &Form<'_>, output: &mut Output, outcome: ArithOutcome) 
     let flags = &form.meta.flags;
     match outcome {
         ArithOutcome::Done { .. } if flags.has(b'q') => {}
-        ArithOutcome::Done { value, cas, expiry, .. } => {
-            let touched = flags.has(b'T').then(|| form.time.expiry(flags.ttl));
-            let shown = Shown { cas, value_bytes: 0, expiry: Some((expiry, touched)) };
+        ArithOutcome::Done { value, cas, expiry, created } => {
+            let expiry = if created { Expiry::NEVER } else { expiry };
+            let shown = Shown { cas, value_bytes: 0, expiry: Some(expiry), created };
             let out = output.buffer();
             if flags.has(b'v') {
                 let digits = value.checked_ilog10().unwrap_or(0) + 1;
@@ -294,7 +301,7 @@ fn compose_counted(form: &Form<'_>, output: &mut Output, outcome: ArithOutcome) 
     }
 }
 
-fn compose_described(form: &Form<'_>, output: &mut Output, item: Option<ItemDescription<'_>>) {
+fn compose_described(output: &mut Output, item: Option<ItemDescription<'_>>) {
     let Some(item) = item else { return output.say(reply::META_MISS) };
     let report = words::ItemReport {
         key: item.key,
@@ -306,19 +313,22 @@ fn compose_described(form: &Form<'_>, output: &mut Output, item: Option<ItemDesc
         bytes: item.bytes,
         flags: item.flags,
     };
-    words::meta_debug_line(output.buffer(), form.meta.key, &report);
+    words::meta_debug_line(output.buffer(), item.binary_key, &report);
 }
 
 /// A reply of a code and the return flags, in the order in which the request has its flags.
 fn compose_flags(form: &Form<'_>, out: &mut Vec<u8>, code: &str, shown: Option<&Shown>) {
-    let Form { meta, time } = form;
+    let Form { meta, key, time } = form;
+    let flags = &meta.flags;
     out.extend_from_slice(code.as_bytes());
-    let (mut expiry, touched) = shown.and_then(|shown| shown.expiry).unzip();
-    for (letter, rest) in meta.flags.iter() {
+    // The flags `N` and `T` change the expiry that a `t` behind them shows.
+    let mut expiry = shown.and_then(|shown| shown.expiry);
+    for (letter, rest) in flags.iter() {
         match (letter, shown) {
-            (b'T', _) => expiry = touched.flatten().or(expiry),
+            (b'N', Some(shown)) if shown.created => expiry = Some(time.expiry(flags.n)),
+            (b'T', _) => expiry = expiry.map(|_| time.expiry(flags.ttl)),
             (b'O', _) => words::meta_token(out, b'O', rest),
-            (b'k', _) => words::meta_key(out, meta.key, &meta.flags),
+            (b'k', _) => words::meta_key(out, key, flags.has(b'b')),
             (b'c', Some(shown)) => words::meta_number(out, b'c', shown.cas),
             (b's', Some(shown)) if meta.verb == MetaVerb::Set => {
                 words::meta_number(out, b's', shown.value_bytes.into());

@@ -133,7 +133,7 @@ pub(super) fn command<'a>(
     match request {
         Request::Meta(meta) => {
             let (operation, class) = meta::command(meta, key, hash, time);
-            Command { operation, reply: ReplyForm::Meta(meta::Form::new(meta, time)), class }
+            Command { operation, reply: ReplyForm::Meta(meta::Form::new(meta, key, time)), class }
         }
         request => {
             let (operation, form, class) = classic::command(request, key, hash, time, is_behind_others);
