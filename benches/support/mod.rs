@@ -91,6 +91,29 @@ pub fn key_of(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
+/// Draws numbers of `items` items by the law `zipf` or `uniform`.
+///
+/// # Panics
+/// If the law has another name.
+pub fn draw(law: &str, items: u64) -> Box<dyn FnMut() -> u64> {
+    let mut random = Rng::new(SEED);
+    match law {
+        "uniform" => Box::new(move || random.below(items)),
+        // Zipf's law of exponent 1 by the inverse of its distribution; ranks are spread over the items.
+        "zipf" => Box::new(move || {
+            let rank = (items as f64).powf(random.below(1 << 53) as f64 / (1u64 << 53) as f64) as u64;
+            rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % items
+        }),
+        other => panic!("--law {other}: zipf or uniform"),
+    }
+}
+
+/// Processor time of this thread in nanoseconds.
+pub fn cpu_ns() -> f64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    spent.tv_sec as f64 * 1e9 + spent.tv_nsec as f64
+}
+
 /// Keys prepared in advance, one after another, so that making them is not measured.
 pub struct KeyPool {
     bytes: Vec<u8>,

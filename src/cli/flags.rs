@@ -3,7 +3,7 @@
 //! the tests are made from this table; a new flag is one more row.
 
 use larder_server::settings::{
-    Backend, LogFormat, Objective, Pages, Recover, Settings, Temperature, WorthMode,
+    Backend, LogFormat, Objective, Pages, Placement, Recover, Settings, Temperature, WorthMode,
 };
 
 use super::compatible;
@@ -92,28 +92,30 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- network ----
     Flag {
         short: Some('p'), long: "port", takes: Takes::Value("NUM"), topic: Topic::Network,
-        help: "TCP port to listen on; 0 turns TCP off, -1 picks any free port; if it is not given, the UDP port (-U), where \
-               there is one",
+        help: "TCP port to listen on; 0 turns TCP off, -1 picks any free port; if it is not given, the UDP port (-U), \
+               where there is one",
         default: "11211", example: "-1",
         set: |s, v| { s.tcp_port = port(v)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('U'), long: "udp-port", takes: Takes::Value("NUM"), topic: Topic::Network,
-        help: "UDP port to listen on; 0 turns UDP off, -1 picks any free port; without -l, UDP is for this machine only",
+        help: "UDP port to listen on; 0 turns UDP off, -1 picks any free port; without -l, UDP is for this machine \
+               only",
         default: "0", example: "11311",
         set: |s, v| { s.udp_port = port(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "udp-reply-limit", takes: Takes::Value("NUM"), topic: Topic::Network,
         help: "bytes of replies that one address gets over UDP in a second, or with a suffix k, m or g; 0 is no limit; \
-               further requests are dropped, because the address may be forged; addresses of this machine have no limit",
+               further requests are dropped, because the address may be forged; addresses of this machine have no \
+               limit",
         default: "1m", example: "10m",
         set: |s, v| { s.udp_reply_bytes_per_s = bytes(v, 1, 0, 1 << 40)?; Ok(()) }, ..ROW
     },
     Flag {
         short: Some('l'), long: "listen", takes: Takes::List("ADDR"), topic: Topic::Network,
-        help: "addresses to listen on, separated by commas, each as host, host:port or [v6]:port; if not given, all for \
-               TCP, and those of this machine alone for UDP",
+        help: "addresses to listen on, separated by commas, each as host, host:port or [v6]:port; if not given, TCP \
+               listens on all addresses, and UDP on the addresses of this machine alone",
         example: "127.0.0.1:11300,[::1]:11301,localhost",
         set: |s, v| { s.addresses = v.split([',', ';']).map(address).collect::<Result<_, _>>()?; Ok(()) }, ..ROW
     },
@@ -158,8 +160,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         long: "admin-host", takes: Takes::List("NAME"), topic: Topic::Network,
-        help: "names by which the admin page may be asked for, separated by commas, beside its address, localhost and the \
-               name of the machine; requests by other names are refused, because a web page could send them",
+        help: "names by which the admin page may be asked for, separated by commas, beside its address, localhost and \
+               the name of the machine; requests by other names are refused, because a web page could send them",
         example: "cache-1.example.com,cache.example.com",
         set: |s, v| { s.admin_hosts = v.split(',').map(host_name).collect::<Result<_, _>>()?; Ok(()) }, ..ROW
     },
@@ -167,8 +169,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- memory ----
     Flag {
         short: Some('m'), long: "memory-limit", takes: Takes::Value("NUM"), topic: Topic::Memory,
-        help: "memory for items, index and buffers together, in MiB, or with a suffix k, m, g or t; less than 8m becomes \
-               8m",
+        help: "memory for items, index and buffers together, in MiB, or with a suffix k, m, g or t; less than 8m \
+               becomes 8m",
         default: "64", example: "4g",
         set: compatible::memory_limit, ..ROW
     },
@@ -277,9 +279,20 @@ pub(crate) static FLAGS: &[Flag] = &[
         set: |s, v| { s.inline_value_bytes = bytes(v, 1, 0, 4096)? as u32; Ok(()) }, ..ROW
     },
     Flag {
+        long: "placement", takes: Takes::Value("NAME"), topic: Topic::Memory,
+        help: "where items stand that are moved: column (hot items in columns of their own, also while there is room), \
+               off (items stay where they were stored until their column is reclaimed), and for comparison random \
+               (whatever their warmth) or row (hot items in the same sets of the CPU cache)",
+        default: "column", example: "off",
+        set: |s, v| {
+            s.placement = one_of(v, &Placement::ALL.map(|placement| (placement.name(), placement)))?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
         long: "hashpower", option: Some("hashpower"), takes: Takes::Value("NUM"), topic: Topic::Memory,
-        help: "initial size of the index as a power of two, 12 to 32: 22 means 4 million items; the index grows by \
-               itself",
+        help: "initial size of the index as a power of two, 12 to 32: 22 means 4 million items; the index begins \
+               small and grows by itself if not given",
         example: "22",
         set: |s, v| { s.hashpower = Some(whole(v, 12, 32)?); Ok(()) }, ..ROW
     },
@@ -346,9 +359,10 @@ pub(crate) static FLAGS: &[Flag] = &[
         set: |s, v| { s.maxconns_fast = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
-        long: "read-buf-mem-limit", option: Some("read_buf_mem_limit"), takes: Takes::Value("NUM"), topic: Topic::Limits,
-        help: "the part of the memory (-m) that input and output of all connections may take together, in MiB, or with a \
-               suffix k, m or g; a sixteenth, and at least 4m, if not given; never less than the workers need, and \
+        long: "read-buf-mem-limit", option: Some("read_buf_mem_limit"), takes: Takes::Value("NUM"),
+        topic: Topic::Limits,
+        help: "the part of the memory (-m) that input and output of all connections may take together, in MiB, or with \
+               a suffix k, m or g; a sixteenth, and at least 4m, if not given; never less than the workers need, and \
                never more than a quarter",
         example: "32m",
         set: |s, v| { s.buffers_bytes = Some(bytes(v, 1 << 20, 1 << 20, 1 << 40)?); Ok(()) }, ..ROW

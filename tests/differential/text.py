@@ -19,8 +19,8 @@ VALUE_BYTES_LARGE = 70000
 # Numbers that no server gives by itself in a test.
 EXPLICIT_CAS = (0, 1 << 40, (1 << 40) + 1, (1 << 64) - 1)
 BAD_NUMBERS = (b"", b"x", b"-", b"1x", b"--1", b"99999999999999999999999", b"000000000000000000000000001")
-NUMBERS = (b"0", b"1", b"9", b"10", b"99", b"100", b"18446744073709551615", b" 5", b"5 ", b"5 x", b"+5", b"-5", b"007", b"",
-           b"x1")
+NUMBERS = (b"0", b"1", b"9", b"10", b"99", b"100", b"18446744073709551615", b" 5", b"5 ", b"5 x", b"+5", b"-5", b"007",
+           b"", b"x1")
 FLAGS = (b"0", b"1", b"5", b"+5", b"65535", b"4294967295", b"4294967296", b"18446744073709551615", b"007")
 EXPTIMES = (b"0", b"0", b"0", b"100", b"1000", b"2592000", b"-1", b"+100", b"2592001", b"4294967295", b"2147483648",
             b"4102444800", b"2147483647")
@@ -66,8 +66,8 @@ def turn(random, keys):
     commands = [counting(random, keys) for _ in range(random.choice((0, 0, 1, 2)))]
     makers = random.choice((CLASSIC, META, CLASSIC + META))
     commands += [random.choice(makers)(random, keys) for _ in range(random.randint(1, 10))]
-    # A value whose length is refused is read as commands, and so is what follows it, up to a line end. Whether a line of
-    # more than 2048 bytes is one for memcached depends on how it arrives.
+    # A value whose length is refused is read as commands, and so is what follows it, up to a line end. Whether a line
+    # of more than 2048 bytes is one for memcached depends on how it arrives.
     for at, command in enumerate(commands):
         if any(is_refused_length(piece) for piece in command):
             return commands[:at + 1] + [other for other in commands[at + 1:] if all(map(is_short, other))]

@@ -139,7 +139,8 @@ class Messages(Case):
     def test_where_it_listens(self):
         path = os.path.join(self.folder(), "socket")
         server, said = self.said("-l", "127.0.0.1", "--admin", "127.0.0.1:0")
-        self.assertRegex(said, r"listening on 127\.0\.0\.1:%d: 64 MiB, 2 workers.*http://127\.0\.0\.1:\d+" % server.port)
+        self.assertRegex(said, r"listening on 127\.0\.0\.1:%d: 64 MiB, 2 workers.*http://127\.0\.0\.1:\d+"
+                         % server.port)
         self.assertNotIn("every machine", said)
         other = self.server("-s", path, wait=False)
         deadline = time.monotonic() + 10
@@ -200,7 +201,8 @@ class Messages(Case):
         for option in ("1", "20"):
             server, _ = self.said("-o", "read_buf_mem_limit=" + option)
             limit = int(self.connection(server).stats(b"settings")[b"read_buf_mem_limit"])
-            self.assertEqual(limit, {"1": 1 << 20, "20": (16 << 20) if process_support.is_larder() else 20 << 20}[option])
+            most = (16 << 20) if process_support.is_larder() else 20 << 20
+            self.assertEqual(limit, {"1": 1 << 20, "20": most}[option])
             value = b"v" * 200_000
             connection = self.connection(server)
             self.assertEqual(connection.set(b"a", value), b"STORED")

@@ -124,6 +124,12 @@ counters! {
     expired_unfetched,
     /// Items the pass moved to another column, because they were warm or their column was sparse.
     moved,
+    /// Items that were moved to the columns of hot items (`--placement`).
+    moved_up,
+    /// Items that had cooled and were moved out of the columns of hot items.
+    moved_down,
+    /// How often the index was searched for hot items.
+    hot_searches,
     /// Columns that the pass emptied.
     columns_reclaimed,
     /// Nanoseconds spent in the pass over columns.

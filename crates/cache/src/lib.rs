@@ -62,6 +62,7 @@ mod lifetime_class;
 mod options;
 mod padded;
 mod penalties;
+mod placement;
 mod random;
 mod ranking;
 mod references;
@@ -88,6 +89,7 @@ pub use larder_item::{Expiry, KEY_BYTES_MAX, KeyHash, Location, State};
 pub use larder_memory::{ColumnId, Item, PagesWanted, Value};
 pub use level::{Exclusive, FlashLevel};
 pub use options::{CacheError, CacheOptions, MemoryUse};
+pub use placement::Placement;
 pub use ranking::{Candidate, ColumnStatus};
 pub use save::Saved;
 pub use temperature::{

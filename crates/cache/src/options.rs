@@ -1,5 +1,6 @@
 //! What a cache is made of, and what it holds.
 
+use crate::placement::Placement;
 use crate::temperature::{CudaOptions, TemperatureKind};
 use larder_allocation::WorthOptions;
 use larder_memory::PagesWanted;
@@ -16,8 +17,8 @@ pub struct CacheOptions {
     pub evict: bool,
     /// How many workers will register.
     pub workers: usize,
-    /// What connection buffers may take together, in bytes: at least what the workers need, and at most a quarter of the
-    /// limit. `None` = a sixteenth, and at least 4 MiB.
+    /// What connection buffers may take together, in bytes: at least what the workers need, and at most a quarter of
+    /// the limit. `None` = a sixteenth, and at least 4 MiB.
     pub buffers_bytes: Option<u64>,
     /// Which pages the arena asks the kernel for.
     pub pages: PagesWanted,
@@ -25,7 +26,9 @@ pub struct CacheOptions {
     pub column_bytes: Option<u32>,
     /// Values up to this many bytes are written behind their key; `None` = the default of the memory crate.
     pub inline_value_bytes: Option<u32>,
-    /// Log2 of the first number of index entries, memcached's hash power; `None` = from the limit.
+    /// Where items stand that are moved.
+    pub placement: Placement,
+    /// Log2 of the first number of index entries, memcached's hash power; `None` = as few as can be.
     pub hashpower: Option<u32>,
     /// Seed of the key hash; `None` = random.
     pub seed: Option<u64>,
@@ -50,6 +53,7 @@ impl Default for CacheOptions {
             pages: PagesWanted::Auto,
             column_bytes: None,
             inline_value_bytes: None,
+            placement: Placement::default(),
             hashpower: None,
             seed: None,
             temperature: TemperatureKind::default(),

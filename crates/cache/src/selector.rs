@@ -30,10 +30,6 @@ use larder_temperature::Reference;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-/// Items are moved out of sparse columns, and nothing is evicted, while more than one part in so many of the used bytes
-/// is dead. With a quarter, a set of items that fills 0.8 of the columns and is overwritten at random lost a tenth of
-/// its items; with an eighth it lost nothing, for 28 % more CPU time.
-const MUCH_DEAD_SHARE: u64 = 8;
 /// Live items are moved out of columns that have expired in part, and nothing is evicted, while more than one part in
 /// so many of the used bytes has expired or was flushed. With lifetimes spread evenly over a minute and 64 MiB, a
 /// 64th kept 96.6 % of what an oracle would and moved 5 items for 100 stores; a 256th kept 97.9 % and moved 31.
@@ -56,6 +52,8 @@ const RANDOM_SEED: u64 = 0x1234_5678_9abc_def1;
 
 /// [`larder_memory::Column::group`] of columns of moved items; 0 = of new items.
 const MAIN_GROUP: u16 = 1;
+/// Bit of the group: the column holds hot items.
+const HOT: u16 = 1 << 14;
 /// Bit of the group: the column holds something that is not moved, such as a part of a large value.
 const HOLDS_UNMOVABLE: u16 = 1 << 15;
 
@@ -246,7 +244,7 @@ impl Selector {
         if search.stage != Stage::Sparse {
             return None;
         }
-        if search.refused < SAMPLED_REFUSED_MAX && is_much_dead(store) {
+        if search.refused < SAMPLED_REFUSED_MAX && store.is_much_dead() {
             // Random columns, because neighbours were filled at about the same time and are equally sparse.
             let columns = u64::from(store.memory.columns_mapped());
             let mut cheapest = CheapestSparse::new(Sparse::BEFORE_EVICTION);
@@ -377,12 +375,6 @@ impl Selector {
     }
 }
 
-/// Whether so much of the used memory is dead that nothing live need be evicted.
-pub(crate) fn is_much_dead(store: &ItemStore) -> bool {
-    let used = store.used_bytes();
-    store.servable_bytes() < used - used / MUCH_DEAD_SHARE
-}
-
 /// Whether so much has expired or was flushed that nothing live need be evicted.
 fn is_some_over(store: &ItemStore) -> bool {
     store.over_bytes() > store.used_bytes() / SOME_OVER_SHARE
@@ -437,7 +429,17 @@ fn group(store: &ItemStore, column: ColumnId) -> u16 {
 
 /// The queue that a column belongs to.
 pub(crate) fn queue_of(store: &ItemStore, column: ColumnId) -> Queue {
-    if group(store, column) & !HOLDS_UNMOVABLE == MAIN_GROUP { Queue::Main } else { Queue::Probation }
+    if group(store, column) & MAIN_GROUP != 0 { Queue::Main } else { Queue::Probation }
+}
+
+/// Whether a column is one of those that hot items are moved to.
+pub(crate) fn is_hot(store: &ItemStore, column: ColumnId) -> bool {
+    group(store, column) & HOT != 0
+}
+
+/// Says that a new column is for hot items.
+pub(crate) fn set_hot(store: &ItemStore, column: &OpenColumn) {
+    store.memory.column(column.id()).group.store(MAIN_GROUP | HOT, Ordering::Relaxed);
 }
 
 /// Says which queue a new column belongs to.
@@ -474,7 +476,7 @@ mod tests {
 
     /// Fills and seals a column of which about `live_eighths` eighths are live, and tells the selector of it.
     fn column(store: &ItemStore, selector: &mut Selector, live_eighths: u32) -> ColumnId {
-        let mut open = store.take_any_column().expect("a free column");
+        let mut open = store.take_column_near(0).expect("a free column");
         let (expiry, state) = (Expiry::NEVER, State::at(2, 0));
         let item = NewItem { key: b"key", value: [&[0; ITEM_BYTES], &[]], flags: 0, expiry, cas: 1, state };
         while open.place(&item).is_some() {}
@@ -502,7 +504,7 @@ mod tests {
     fn while_little_is_dead_the_policy_chooses_and_items_may_be_evicted() {
         let (store, mut selector) = (store(true), selector());
         let columns: Vec<_> = (0..40).map(|_| column(&store, &mut selector, 8)).collect();
-        assert!(!is_much_dead(&store));
+        assert!(!store.is_much_dead());
         assert_eq!(first(&mut selector, &store, Need::FreeColumn), Some((columns[0], true)));
         assert_eq!(first(&mut selector, &store, Need::EmptyColumn), None);
         assert_eq!(first(&mut selector, &store, Need::BeforeFreshMemory), None);
@@ -513,7 +515,7 @@ mod tests {
         let (store, mut selector) = (store(true), selector());
         let columns: Vec<_> =
             (0..40).map(|n| column(&store, &mut selector, if n == 30 { 0 } else { 4 })).collect();
-        assert!(is_much_dead(&store));
+        assert!(store.is_much_dead());
         let (_, may_evict) = first(&mut selector, &store, Need::FreeColumn).expect("sparse columns");
         assert!(!may_evict);
         for need in [Need::BeforeFreshMemory, Need::EmptyColumn] {
@@ -523,7 +525,7 @@ mod tests {
 
     /// Fills and seals a column of which so many eighths expire at `expiry`.
     fn expiring(store: &ItemStore, selector: &mut Selector, eighths: usize, expiry: Expiry) -> ColumnId {
-        let mut open = store.take_any_column().expect("a free column");
+        let mut open = store.take_column_near(0).expect("a free column");
         let state = State::at(2, 0);
         let mut placed = 0;
         loop {

@@ -31,14 +31,14 @@ fn get_batch(index: &Index, records: &Records, keys: &[u64], hashes: &mut [KeyHa
             stage => stage.tag_match(),
         };
         if let Some(seen) = seen {
-            records.prefetch(seen.at());
+            records.prefetch(lookup.location(*seen));
         }
     }
     let mut found = 0;
     for ((key, hash), seen) in keys.iter().zip(&*hashes).zip(&matches) {
         let key = key.to_le_bytes();
-        let confirmed =
-            seen.is_some_and(|seen| records.holds(seen.at(), &key) && lookup.confirm(*hash, seen));
+        let confirmed = seen
+            .is_some_and(|seen| records.holds(lookup.location(seen), &key) && lookup.confirm(*hash, seen));
         found += (confirmed || index.get_marking(*hash, &key, records).is_some()) as usize;
     }
     found

@@ -13,10 +13,10 @@
 
 use crate::bucket::{Bucket, MAIN_ENTRIES, WRITER, sub_for, subs, tag_matches};
 use crate::count::Count;
-use crate::entry::{Entry, WARMTH_MAX, WARMTH_ONE, identity, pack, tag_word, unpack, warmth_of};
+use crate::entry::{Entry, Format, WARMTH_MAX, WARMTH_ONE, tag_word, warmth_of};
 use crate::holds_key::HoldsKey;
 use crate::pool::{Pool, touched};
-use crate::region::Region;
+use crate::region::{HUGE_PAGE_BYTES, Region};
 use crate::shim::{AtomicBool, AtomicU64, pause};
 use crate::snapshot::Snapshot;
 use crate::sub_bucket::SubBucket;
@@ -32,6 +32,10 @@ pub(crate) mod guard;
 /// bucket.
 pub const BUCKETS_LOG2_MAX: u32 = 34;
 
+const BUCKET_BYTES: u64 = 64;
+/// A huge page may take so small a part of the index more than what is used of it.
+const COLLAPSED_SPARE_SHARE: u64 = 16;
+
 /// The initial size of an index and its limits.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexOptions {
@@ -44,16 +48,27 @@ pub struct IndexOptions {
     /// The average number of entries per bucket above which the index grows. A higher target saves memory; a lower
     /// one saves reads of sub-buckets.
     pub fill_target: u32,
-    /// Whether to ask for 2-MiB pages. Memory then becomes resident in steps of 2 MiB.
+    /// Whether [`Index::collapse_some`] puts huge pages in place of small ones.
     pub huge: bool,
     /// Whether hits raise the warmth of entries. If not, a marking lookup is a plain lookup.
     pub marks: bool,
+    /// Bits that the locations of the records need, at most [`Location::BITS`]. What is left of an entry's word holds
+    /// bits of its hash, so that most splits need not read records.
+    pub location_bits: u32,
 }
 
 impl Default for IndexOptions {
-    /// 1024 buckets, up to 2^30 (about six billion items), 6 entries per bucket, on huge pages, with marks.
+    /// 1024 buckets, up to 2^30 (about six billion items), 6 entries per bucket, on huge pages, with marks, for any
+    /// location.
     fn default() -> Self {
-        IndexOptions { buckets_log2: 10, buckets_log2_max: 30, fill_target: 6, huge: true, marks: true }
+        IndexOptions {
+            buckets_log2: 10,
+            buckets_log2_max: 30,
+            fill_target: 6,
+            huge: true,
+            marks: true,
+            location_bits: Location::BITS,
+        }
     }
 }
 
@@ -65,11 +80,20 @@ pub struct Index {
     /// split.
     buckets: AtomicU64,
     pool: Pool,
+    format: Format,
     fill_target: u64,
-    huge: bool,
     marks: bool,
     growth: Growth,
     count: Count,
+    /// `None`: no huge pages are wanted.
+    collapsed: Option<Collapsed>,
+}
+
+/// How much of the index is on huge pages: blocks of 2 MiB from the start.
+#[derive(Default)]
+struct Collapsed {
+    buckets: AtomicU64,
+    subs: AtomicU64,
 }
 
 /// Fields that only growth reads, and the writers that request growth. They have cache lines of their own, away
@@ -92,20 +116,27 @@ impl Index {
     /// The options contradict each other, or the address space cannot be reserved. The index reserves about 200
     /// bytes of address space per bucket of `buckets_log2_max`.
     pub fn new(options: IndexOptions) -> io::Result<Index> {
-        let IndexOptions { buckets_log2, buckets_log2_max, fill_target, huge, marks } = options;
-        if buckets_log2 > buckets_log2_max || buckets_log2_max > BUCKETS_LOG2_MAX || fill_target == 0 {
+        let IndexOptions { buckets_log2, buckets_log2_max, fill_target, huge, marks, location_bits } =
+            options;
+        if buckets_log2 > buckets_log2_max
+            || buckets_log2_max > BUCKETS_LOG2_MAX
+            || fill_target == 0
+            || location_bits > Location::BITS
+        {
             let text = format!(
-                "an index needs buckets_log2 <= buckets_log2_max <= {BUCKETS_LOG2_MAX} and fill_target >= 1"
+                "an index needs buckets_log2 <= buckets_log2_max <= {BUCKETS_LOG2_MAX}, fill_target >= 1 and \
+                 location_bits <= {}",
+                Location::BITS
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let buckets_max = 1u64 << buckets_log2_max;
         Ok(Index {
-            main: Region::reserve(buckets_max as usize, huge)?,
+            main: Region::reserve(buckets_max as usize)?,
             buckets: AtomicU64::new(1 << buckets_log2),
-            pool: Pool::new(buckets_max, huge)?,
+            pool: Pool::new(buckets_max)?,
+            format: Format::new(location_bits),
             fill_target: fill_target as u64,
-            huge,
             marks,
             growth: Growth {
                 wanted: AtomicBool::new(false),
@@ -113,6 +144,7 @@ impl Index {
                 limit: AtomicU64::new(buckets_max),
             },
             count: Count::new(),
+            collapsed: huge.then(Collapsed::default),
         })
     }
 
@@ -160,9 +192,9 @@ impl Index {
     fn slot_at(&self, hash: KeyHash, at: Location) -> Option<(&AtomicU64, u64)> {
         let position = self.position(hash);
         let bucket = self.bucket(position);
-        slot_among(&bucket.entries, hash, at).or_else(|| {
+        slot_among(self.format, &bucket.entries, hash, at).or_else(|| {
             let sub = self.sub(bucket.header.load(Ordering::Acquire), hash)?;
-            slot_among(&sub.entries, hash, at)
+            slot_among(self.format, &sub.entries, hash, at)
         })
     }
 
@@ -174,11 +206,12 @@ impl Index {
             let bucket = self.bucket(position);
             // Acquire pairs with the Release in `BucketGuard::drop`: the scan below sees what that writer did.
             let header = bucket.header.load(Ordering::Acquire);
-            if let Some(entry) = find_among::<MARK, MAIN_ENTRIES>(&bucket.entries, hash, key, owner) {
+            let format = self.format;
+            if let Some(entry) = find_among::<MARK, MAIN_ENTRIES>(format, &bucket.entries, hash, key, owner) {
                 return Some(entry);
             }
             if let Some(sub) = self.sub(header, hash)
-                && let Some(entry) = find_among::<MARK, _>(&sub.entries, hash, key, owner)
+                && let Some(entry) = find_among::<MARK, _>(format, &sub.entries, hash, key, owner)
             {
                 return Some(entry);
             }
@@ -238,8 +271,44 @@ impl Index {
     /// Bytes of memory that the index has touched, in whole pages: buckets and sub-buckets. The index gives no
     /// memory back to the operating system; the slot of a removed entry is reused by another entry.
     pub fn bytes(&self) -> u64 {
-        let buckets = self.buckets();
-        touched(64 * buckets, self.huge) + self.pool.bytes(self.huge) + size_of::<Index>() as u64
+        let collapsed = |of: fn(&Collapsed) -> &AtomicU64| {
+            self.collapsed.as_ref().map_or(0, |blocks| of(blocks).load(Ordering::Relaxed) * HUGE_PAGE_BYTES)
+        };
+        let buckets = touched(BUCKET_BYTES * self.buckets()).max(collapsed(|blocks| &blocks.buckets));
+        let subs = touched(self.pool.bytes_taken()).max(collapsed(|blocks| &blocks.subs));
+        buckets + subs + self.pool.listed_bytes() + size_of::<Index>() as u64
+    }
+
+    /// Puts a huge page in place of small ones, where a block of 2 MiB is complete, or so nearly that the rest is a
+    /// small part of the index. Growth takes small pages one after the other, so that a small index takes little
+    /// memory. The kernel copies the block, which takes some hundred microseconds; threads that read or write it wait
+    /// only for the exchange. Returns whether a block was found. One thread at a time calls this.
+    pub fn collapse_some(&self) -> bool {
+        let Some(collapsed) = &self.collapsed else { return false };
+        let (buckets, subs) = (BUCKET_BYTES * self.buckets(), self.pool.bytes_taken());
+        let spare_max = (buckets + subs) / COLLAPSED_SPARE_SHARE;
+        let next = |done: &AtomicU64, bytes: u64, bytes_max: usize| {
+            let block = done.load(Ordering::Relaxed);
+            let end = (block + 1) * HUGE_PAGE_BYTES;
+            let is_due = end <= bytes + spare_max && end - HUGE_PAGE_BYTES < bytes && end <= bytes_max as u64;
+            is_due.then(|| done.store(block + 1, Ordering::Relaxed))?;
+            Some(block as usize)
+        };
+        if let Some(block) = next(&collapsed.buckets, buckets, self.main.bytes_max()) {
+            self.main.collapse(block);
+        } else if let Some(block) = next(&collapsed.subs, subs, self.pool.subs().bytes_max()) {
+            self.pool.subs().collapse(block);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Where the buckets and the sub-buckets lie, and their bytes, for tests that ask the kernel about them.
+    #[doc(hidden)]
+    pub fn regions(&self) -> [(*const u8, usize); 2] {
+        let subs = self.pool.subs();
+        [(self.main.as_ptr().cast(), self.main.bytes_max()), (subs.as_ptr().cast(), subs.bytes_max())]
     }
 
     /// Calls `f` with the entries of one bucket and returns the number of the next bucket, or `None` after the last
@@ -258,8 +327,40 @@ impl Index {
             }
             pause(&mut turns);
         };
-        seen.words().iter().for_each(|word| f(unpack(*word)));
+        seen.words().iter().for_each(|word| f(self.format.unpack(*word)));
         Some(from_bucket + 1)
+    }
+
+    /// Calls `f` with each entry of one bucket and lowers its warmth to what `f` returns. Returns the number of the
+    /// next bucket, or `None` after the last one. No lock is taken: an entry that moves at this moment may be left out,
+    /// and of two changes of warmth at the same moment one is lost.
+    pub fn cool(&self, bucket: u64, f: &mut dyn FnMut(Entry) -> u8) -> Option<u64> {
+        // Acquire, as in `position`.
+        if bucket >= self.buckets.load(Ordering::Acquire) {
+            return None;
+        }
+        let header = self.bucket(bucket).header.load(Ordering::Acquire);
+        let subs = subs(header).flat_map(|position| &self.pool.sub(position).entries);
+        for slot in self.bucket(bucket).entries.iter().chain(subs) {
+            // Acquire pairs with the Release in `publish`: `f` may read the record.
+            let word = slot.load(Ordering::Acquire);
+            if word != 0 {
+                let (warmth, wanted) = (warmth_of(word), f(self.format.unpack(word)));
+                if wanted < warmth {
+                    let cooler = word - u64::from(warmth - wanted) * WARMTH_ONE;
+                    // Relaxed, as in `mark`.
+                    let _ = slot.compare_exchange(word, cooler, Ordering::Relaxed, Ordering::Relaxed);
+                }
+            }
+        }
+        Some(bucket + 1)
+    }
+
+    /// Prefetches the line of a bucket that exists.
+    pub fn prefetch_bucket(&self, bucket: u64) {
+        if bucket < self.buckets() {
+            crate::shim::prefetch_read(self.bucket(bucket));
+        }
     }
 
     /// Copies the entries of the bucket at `position`, and the header as it was before. The copy is consistent only
@@ -273,6 +374,13 @@ impl Index {
         }
         seen
     }
+}
+
+/// How many bits of the hash say that an entry is in the bucket at `position`, one of `buckets`.
+fn level_of(position: u64, buckets: u64) -> u32 {
+    let bits = buckets.next_power_of_two().trailing_zeros();
+    let half = 1 << bits >> 1;
+    bits - u32::from(position < half && position + half >= buckets)
 }
 
 /// The position of the bucket of a hash among `buckets` buckets, which is at least 1.
@@ -296,6 +404,7 @@ fn position_under(hash: u64, buckets: u64, mask: u64) -> u64 {
 /// The entry of `key` among `slots`, marked if `MARK`.
 #[inline(always)]
 fn find_among<const MARK: bool, const N: usize>(
+    format: Format,
     slots: &[AtomicU64; N],
     hash: KeyHash,
     key: &[u8],
@@ -305,11 +414,11 @@ fn find_among<const MARK: bool, const N: usize>(
     while matches != 0 {
         let slot = &slots[matches.trailing_zeros() as usize];
         let word = slot.load(Ordering::Acquire);
-        if word != 0 && owner.holds(unpack(word).location, key) {
+        if word != 0 && owner.holds(format.unpack(word).location, key) {
             if MARK {
                 mark(slot, word);
             }
-            return Some(unpack(word));
+            return Some(format.unpack(word));
         }
         matches &= matches - 1;
     }
@@ -319,13 +428,14 @@ fn find_among<const MARK: bool, const N: usize>(
 /// The slot among `slots` whose entry is of `hash` and points at `at`, and its word.
 #[inline(always)]
 fn slot_among<const N: usize>(
+    format: Format,
     slots: &[AtomicU64; N],
     hash: KeyHash,
     at: Location,
 ) -> Option<(&AtomicU64, u64)> {
-    let wanted = pack(hash.tag(), at, 0);
     // Relaxed: the caller has already read the record, and nothing else is read because of this load.
-    slots.iter().map(|slot| (slot, slot.load(Ordering::Relaxed))).find(|(_, word)| identity(*word) == wanted)
+    let mut words = slots.iter().map(|slot| (slot, slot.load(Ordering::Relaxed)));
+    words.find(|(_, word)| format.is_at(*word, hash, at))
 }
 
 /// Raises the warmth of `word` in `slot`. A compare-and-swap is needed because a writer may replace the entry at

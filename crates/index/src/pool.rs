@@ -7,7 +7,7 @@
 //! returns its own run whole; it breaks its own run only if no shorter one is free. The pool then has at most as
 //! many runs of each length as buckets needed at the same time, however often buckets grow and shrink.
 
-use crate::region::{HUGE_PAGE_BYTES, Region, SMALL_PAGE_BYTES};
+use crate::region::{Region, SMALL_PAGE_BYTES};
 use crate::shim::{AtomicU64, Mutex};
 use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubBucket, SubBucketPosition};
 use std::io;
@@ -78,11 +78,11 @@ impl Pool {
     ///
     /// # Errors
     /// The address space cannot be reserved.
-    pub(crate) fn new(buckets: u64, huge: bool) -> io::Result<Pool> {
+    pub(crate) fn new(buckets: u64) -> io::Result<Pool> {
         let spare = SHARDS as u64 * GRAB_LINES;
         let lines = (buckets.max(2) * LINES_PER_BUCKET + spare).min(u64::from(u32::MAX));
         Ok(Pool {
-            subs: Region::reserve(lines as usize, huge)?,
+            subs: Region::reserve(lines as usize)?,
             shards: std::array::from_fn(|_| Shard(Mutex::new(Free::default()))),
             taken: AtomicU64::new(0),
         })
@@ -90,7 +90,7 @@ impl Pool {
 
     /// All sub-buckets for which address space is reserved.
     #[inline(always)]
-    pub(crate) fn subs(&self) -> &[SubBucket] {
+    pub(crate) fn subs(&self) -> &Region<SubBucket> {
         &self.subs
     }
 
@@ -146,21 +146,23 @@ impl Pool {
         &self.shards[(bucket >> NEIGHBOURS_LOG2) as usize % SHARDS].0
     }
 
-    /// Bytes of the sub-buckets that were ever used, and of the lists.
-    pub(crate) fn bytes(&self, huge: bool) -> u64 {
-        let listed: usize = (0..SHARDS as u64)
-            .map(|shard| {
-                self.free_near(shard << NEIGHBOURS_LOG2).runs.iter().map(Vec::capacity).sum::<usize>()
-            })
-            .sum();
-        let lines = self.taken.load(Ordering::Relaxed) * (SUB_ENTRIES * 8) as u64;
-        touched(lines, huge) + (listed * size_of::<u32>()) as u64
+    /// Bytes of the sub-buckets that were ever used.
+    pub(crate) fn bytes_taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed) * (SUB_ENTRIES * 8) as u64
+    }
+
+    /// Bytes of the lists.
+    pub(crate) fn listed_bytes(&self) -> u64 {
+        let lengths = (0..SHARDS as u64).map(|shard| {
+            self.free_near(shard << NEIGHBOURS_LOG2).runs.iter().map(Vec::capacity).sum::<usize>()
+        });
+        (lengths.sum::<usize>() * size_of::<u32>()) as u64
     }
 }
 
 /// `bytes` from the start of a region, in whole pages.
-pub(crate) fn touched(bytes: u64, huge: bool) -> u64 {
-    bytes.next_multiple_of(if huge { HUGE_PAGE_BYTES } else { SMALL_PAGE_BYTES })
+pub(crate) fn touched(bytes: u64) -> u64 {
+    bytes.next_multiple_of(SMALL_PAGE_BYTES)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -170,7 +172,7 @@ mod tests {
 
     #[test]
     fn no_line_is_given_out_twice() {
-        let pool = Pool::new(512, false).unwrap();
+        let pool = Pool::new(512).unwrap();
         let (mut taken, mut lines) = (Vec::new(), HashSet::new());
         let (mut refused, mut random) = (0, 1u64);
         for step in 0..if cfg!(miri) { 300 } else { 100_000 } {

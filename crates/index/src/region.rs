@@ -1,7 +1,8 @@
 //! A long array of zeros, of which only the used part costs memory.
 //!
-//! The array is one private anonymous mapping that is reserved without commitment: the kernel provides a page at
-//! the first write to it. The array is aligned to 2 MiB so that huge pages fit. Loom and Miri have no mapping;
+//! The array is one private anonymous mapping that is reserved without commitment: the kernel provides a small page at
+//! the first write to it. The array is aligned to 2 MiB, and [`Region::collapse`] puts huge pages in place of small
+//! ones. Loom and Miri have no mapping;
 //! there the array is a boxed slice. Keep it short under Miri, which looks at the whole array at every access.
 
 use std::io;
@@ -46,11 +47,11 @@ mod mapped {
     unsafe impl<T: Sync> Sync for Region<T> {}
 
     impl<T: Blank> Region<T> {
-        /// Reserves `len` elements, on huge pages if `huge`.
+        /// Reserves `len` elements, on small pages.
         ///
         /// # Errors
         /// The kernel refuses, usually because the address space or the overcommit limit is exhausted.
-        pub(crate) fn reserve(len: usize, huge: bool) -> io::Result<Region<T>> {
+        pub(crate) fn reserve(len: usize) -> io::Result<Region<T>> {
             let too_long = || io::Error::new(io::ErrorKind::InvalidInput, "the index is longer than memory");
             let bytes = len.checked_mul(size_of::<T>()).ok_or_else(too_long)?;
             let align = HUGE_PAGE_BYTES as usize;
@@ -65,11 +66,28 @@ mod mapped {
             let skip = mapping.cast::<u8>().align_offset(align);
             // SAFETY: the mapping is one alignment longer than `bytes`, so `skip + bytes` lies inside it.
             let first = unsafe { mapping.cast::<u8>().add(skip) };
-            let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
             // SAFETY: the range is inside our own mapping, and this advice changes no byte of it. A kernel without
             // huge pages refuses the advice and provides small pages, which is all it has.
-            let _ = unsafe { madvise(first.cast(), bytes, advice) };
+            let _ = unsafe { madvise(first.cast(), bytes, Advice::LinuxNoHugepage) };
             Ok(Region { mapping, mapping_bytes, first: first.cast(), len })
+        }
+
+        /// Bytes of the whole array.
+        pub(crate) fn bytes_max(&self) -> usize {
+            self.len * size_of::<T>()
+        }
+
+        /// Puts a huge page in place of the small ones of block `block` of 2 MiB, if the kernel has one. A kernel
+        /// that cannot do it at once (before 6.1) may do it later.
+        pub(crate) fn collapse(&self, block: usize) {
+            let bytes = HUGE_PAGE_BYTES as usize;
+            assert!((block + 1) * bytes <= self.bytes_max(), "the block is part of the array");
+            let first = self.first.cast::<c_void>().wrapping_byte_add(block * bytes).cast_mut();
+            // SAFETY: the range is inside our own mapping, and neither advice changes a byte of it.
+            unsafe {
+                let _ = madvise(first, bytes, Advice::LinuxHugepage);
+                libc::madvise(first, bytes, libc::MADV_COLLAPSE);
+            }
         }
     }
 
@@ -100,7 +118,7 @@ pub(crate) struct Region<T>(Box<[T]>);
 
 #[cfg(any(loom, miri))]
 impl<T: Blank> Region<T> {
-    pub(crate) fn reserve(len: usize, _huge: bool) -> io::Result<Region<T>> {
+    pub(crate) fn reserve(len: usize) -> io::Result<Region<T>> {
         #[cfg(loom)]
         let elements = (0..len).map(|_| T::blank()).collect();
         #[cfg(not(loom))]
@@ -108,6 +126,12 @@ impl<T: Blank> Region<T> {
         let elements = unsafe { Box::new_zeroed_slice(len).assume_init() };
         Ok(Region(elements))
     }
+
+    pub(crate) fn bytes_max(&self) -> usize {
+        0
+    }
+
+    pub(crate) fn collapse(&self, _block: usize) {}
 }
 
 #[cfg(any(loom, miri))]

@@ -8,6 +8,7 @@ use larder_item::{KeyHash, Location};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
+use std::cell::Cell;
 
 /// A memory of a few records. A record is the hash of its key, which is also the key. It is written Relaxed, so
 /// only the index makes it visible, and it may be recycled while a reader has its location.
@@ -59,8 +60,14 @@ struct Shared {
 impl Shared {
     /// An index of `1 << buckets_log2` buckets of two entries, with `keys` in the records 0, 1 and so on.
     fn new(buckets_log2: u32, keys: &[u64]) -> Arc<Shared> {
-        let options =
-            IndexOptions { buckets_log2, buckets_log2_max: 1, fill_target: 1, huge: false, marks: true };
+        let options = IndexOptions {
+            buckets_log2,
+            buckets_log2_max: 1,
+            fill_target: 1,
+            huge: false,
+            marks: true,
+            location_bits: LOCATION_BITS.get(),
+        };
         let records = Records(std::array::from_fn(|_| AtomicU64::new(u64::MAX)));
         let shared = Shared { index: Index::new(options).unwrap(), records };
         keys.iter().enumerate().for_each(|(record, key)| shared.insert(record, *key));
@@ -95,10 +102,21 @@ impl Shared {
     }
 }
 
+std::thread_local! {
+    /// Bits of the locations of the index that [`Shared::new`] makes. Loom runs its threads on the test's own.
+    static LOCATION_BITS: Cell<u32> = const { Cell::new(Location::BITS) };
+}
+
+/// Explores with an index that splits by what records say, and with one that splits by what entries say.
 fn explore(f: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(2));
-    builder.check(f);
+    let f = std::sync::Arc::new(f);
+    for location_bits in [Location::BITS, 30] {
+        LOCATION_BITS.set(location_bits);
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = builder.preemption_bound.or(Some(2));
+        let f = f.clone();
+        builder.check(move || f());
+    }
 }
 
 fn spawn(shared: &Arc<Shared>, f: impl Fn(&Shared) + 'static) -> thread::JoinHandle<()> {
@@ -151,7 +169,10 @@ fn never_confirms_the_older(shared: &Shared, key: u64, older: usize) {
     if let Some(seen) = seen
         && lookup.confirm(hash, seen)
     {
-        assert!(seen.at() != at(older) || shown == Some(at(older)), "{seen:?} was confirmed after {shown:?}");
+        assert!(
+            lookup.location(seen) != at(older) || shown == Some(at(older)),
+            "{seen:?} was confirmed after {shown:?}"
+        );
     }
 }
 
@@ -256,8 +277,9 @@ fn loom_an_inserted_entry_shows_its_record() {
         race(
             &shared,
             move |shared| {
-                if let Some(seen) = tag_match(&shared.index.batch_lookup(), KeyHash(inserted)) {
-                    assert_eq!(shared.records.key(seen.at()), inserted);
+                let lookup = shared.index.batch_lookup();
+                if let Some(seen) = tag_match(&lookup, KeyHash(inserted)) {
+                    assert_eq!(shared.records.key(lookup.location(seen)), inserted);
                 }
                 if let Some(seen) = shared.get(inserted) {
                     assert_eq!(shared.records.key(seen), inserted);
@@ -267,7 +289,7 @@ fn loom_an_inserted_entry_shows_its_record() {
         );
         let lookup = shared.index.batch_lookup();
         let seen = tag_match(&lookup, KeyHash(inserted)).unwrap();
-        assert!(seen.at() == at(1) && lookup.confirm(KeyHash(inserted), seen));
+        assert!(lookup.location(seen) == at(1) && lookup.confirm(KeyHash(inserted), seen));
     });
 }
 
@@ -330,8 +352,9 @@ fn loom_a_removed_key_leaves_no_copy_in_the_bucket_it_was_split_from() {
             &shared,
             move |shared| {
                 shared.remove(removed);
-                let seen = tag_match(&shared.index.batch_lookup(), KeyHash(same_tag));
-                assert_ne!(seen.map(TagMatch::at), Some(at(0)));
+                let lookup = shared.index.batch_lookup();
+                let seen = tag_match(&lookup, KeyHash(same_tag));
+                assert_ne!(seen.map(|seen| lookup.location(seen)), Some(at(0)));
             },
             |shared| {
                 shared.index.grow(&shared.records, 1);

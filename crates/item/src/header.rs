@@ -1,30 +1,36 @@
-//! The header of a record: three 32-bit words, followed by only those fields that the item needs.
+//! The header of a record: two 32-bit words, only those fields that the item needs, and 16 bits.
 //!
 //! ```text
 //! word 0, atomic   31                     9 8     6 5     0
 //!                 +------------------------+-------+-------+
 //!                 | last access, s mod 2^23|penalty| state |
 //!                 +------------------------+-------+-------+
-//! word 1           31        24 23  22 21 20 19          5 4 3   0
-//!                 +------------+------+--+--+-------------+-+-----+
-//!                 | key length |layout|F |C |value length |E| cas |   cas = bits 32..36 of the delta
-//!                 +------------+------+--+--+-------------+-+-----+   follow: F client flags, C wide CAS, E expiry
-//! word 2          | cas delta, low 32 bits                      |
-//!                 +---------------------------------------------+
+//! word 1           31        24 23  22 21 20 19 18          4 3 2   0
+//!                 +------------+------+--+-----+-------------+-+-----+
+//!                 | key length |layout|F | CAS |value length |E| cas |   cas = bits 16..19 of the delta
+//!                 +------------+------+--+-----+-------------+-+-----+   follow: F client flags, E expiry
+//! optional fields | ...                                        |
+//! last 16 bits    | cas delta, low 16 bits |
+//!                 +------------------------+
 //! ```
 //!
-//! The CAS number of an item is the base of its column plus the 36-bit delta, wrapping. An item whose CAS number
-//! cannot be written that way, because a client chose it, carries all 64 bits in a field of its own.
+//! The CAS number of an item is the base of its column plus a delta, wrapping. A new item is written soon after its
+//! column was opened, so 19 bits are enough. [`CasForm`] says what an item has whose number is farther away.
 //!
 //! The optional fields follow in this order, each only if its bit is set: expiry (1 word, atomic), client flags (1
-//! word), wide CAS (2 words). Then come the fields of the value's layout: for *apart* and *chunk* the offset of the
-//! value in the column (1 word), for *chunked* the total length (1 word) and the location of the first chunk (2
-//! words), for *inline* none. The key is next, then the value if it is inline.
+//! word), more of the CAS number (1 or 2 words). Then come the fields of the value's layout: for *apart* and *chunk*
+//! the offset of the value in the column (1 word), for *chunked* the total length (1 word) and the location of the
+//! first chunk (2 words), for *inline* none. Then the last 16 bits of the header, so that the words before are aligned.
+//! The key is next, then the value if it is inline.
 
-/// Bytes of the three words that every record has.
-pub const HEADER_BYTES: usize = 12;
-/// Bits of the CAS delta in the header.
-pub const CAS_DELTA_BITS: u32 = 36;
+/// Bytes of the header without optional fields.
+pub const HEADER_BYTES: usize = 10;
+/// Bytes of the two words that every record begins with.
+pub const HEADER_WORDS_BYTES: usize = 8;
+/// Bits of the shortest CAS delta.
+pub const CAS_DELTA_BITS: u32 = 19;
+/// Bits of a CAS delta with another word.
+const CAS_LONG_BITS: u32 = CAS_DELTA_BITS + 32;
 /// Longest value of one record, or of one chunk of a large value, in bytes.
 pub const VALUE_LENGTH_MAX: usize = (1 << 15) - 1;
 /// The last access is stored in seconds modulo this mask plus one, which is about 97 days.
@@ -153,7 +159,55 @@ impl State {
     }
 }
 
-/// A header, unpacked: words 1 and 2, and which optional fields follow.
+/// How the CAS number of an item is written down, relative to the base of its column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CasForm {
+    /// The number is so much above the base: less than 2^19.
+    Near(u32),
+    /// The number is so much above the base less 2^50: less than 2^51. A word of 32 bits follows. So is an item written
+    /// that was moved to a column of much younger, or older, ones.
+    Far(u64),
+    /// The whole number, which a client chose, follows in two words.
+    Whole,
+}
+
+impl CasForm {
+    /// What is subtracted from the base of a far number.
+    const FAR_BELOW: u64 = 1 << (CAS_LONG_BITS - 1);
+
+    /// The form of the number `cas` in a column with the base `base`.
+    #[inline]
+    pub fn of(cas: u64, base: u64) -> CasForm {
+        let near = cas.wrapping_sub(base);
+        if near >> CAS_DELTA_BITS == 0 {
+            return CasForm::Near(near as u32);
+        }
+        let far = near.wrapping_add(Self::FAR_BELOW);
+        if far >> CAS_LONG_BITS == 0 { CasForm::Far(far) } else { CasForm::Whole }
+    }
+
+    /// The number, in a column with the base `base`. `whole` is asked for one that follows.
+    #[inline]
+    pub fn cas(self, base: u64, whole: impl FnOnce() -> u64) -> u64 {
+        match self {
+            CasForm::Near(delta) => base.wrapping_add(delta.into()),
+            CasForm::Far(delta) => base.wrapping_add(delta).wrapping_sub(Self::FAR_BELOW),
+            CasForm::Whole => whole(),
+        }
+    }
+
+    /// Number of 32-bit words that follow.
+    #[inline]
+    pub fn words(self) -> usize {
+        match self {
+            CasForm::Near(_) => 0,
+            CasForm::Far(_) => 1,
+            CasForm::Whole => 2,
+        }
+    }
+}
+
+/// A header, unpacked: word 1 and the last 16 bits, and which optional fields are between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Key length in bytes, 1..=250. For a chunk: 24 bytes of bookkeeping.
@@ -166,10 +220,8 @@ pub struct Header {
     pub has_expiry: bool,
     /// A client-flags word follows.
     pub has_flags: bool,
-    /// Two words with the whole CAS number follow, and `cas_delta` has no meaning.
-    pub has_wide_cas: bool,
-    /// CAS number minus the base of the column, modulo 2^36.
-    pub cas_delta: u64,
+    /// The CAS number.
+    pub cas: CasForm,
 }
 
 /// Number of 32-bit words that the optional fields of `header` take.
@@ -180,35 +232,37 @@ pub fn word_count(header: &Header) -> usize {
         ValueLayout::Apart | ValueLayout::Chunk => 1,
         ValueLayout::Chunked => 3,
     };
-    header.has_expiry as usize + header.has_flags as usize + 2 * header.has_wide_cas as usize + layout
+    header.has_expiry as usize + header.has_flags as usize + header.cas.words() + layout
 }
 
 impl Header {
-    /// Words 1 and 2 of the header.
+    /// Word 1, the last 16 bits, and the word that follows a far CAS number.
     ///
     /// # Panics
-    /// In debug builds, if the value is longer than [`VALUE_LENGTH_MAX`] or the delta does not fit.
+    /// In debug builds, if the value is longer than [`VALUE_LENGTH_MAX`] or the CAS number does not fit its form.
     #[inline]
-    pub fn pack(&self) -> [u32; 2] {
-        debug_assert!(
-            (self.value_length as usize) <= VALUE_LENGTH_MAX && self.cas_delta >> CAS_DELTA_BITS == 0
-        );
-        [
-            (self.key_length as u32) << 24
-                | (self.layout as u32) << 22
-                | (self.has_flags as u32) << 21
-                | (self.has_wide_cas as u32) << 20
-                | (self.value_length as u32) << 5
-                | (self.has_expiry as u32) << 4
-                | (self.cas_delta >> 32) as u32,
-            self.cas_delta as u32,
-        ]
+    pub fn pack(&self) -> (u32, u16, u32) {
+        debug_assert!((self.value_length as usize) <= VALUE_LENGTH_MAX);
+        let (high, far) = match self.cas {
+            CasForm::Near(delta) => (delta, 0),
+            CasForm::Far(delta) => ((delta >> 32) as u32, delta as u32),
+            CasForm::Whole => (0, 0),
+        };
+        debug_assert!(high >> CAS_DELTA_BITS == 0);
+        let word = (self.key_length as u32) << 24
+            | (self.layout as u32) << 22
+            | (self.has_flags as u32) << 21
+            | (self.cas.words() as u32) << 19
+            | (self.value_length as u32) << 4
+            | (self.has_expiry as u32) << 3
+            | high >> 16;
+        (word, high as u16, far)
     }
 
-    /// The inverse of [`Header::pack`]. Every pair of words is a valid header.
+    /// The inverse of [`Header::pack`]. `far` is asked for the word that follows a far CAS number.
     #[inline]
-    pub fn unpack(words: [u32; 2]) -> Header {
-        let word = words[0];
+    pub fn unpack(word: u32, last: u16, far: impl FnOnce() -> u32) -> Header {
+        let high = (word & 7) << 16 | u32::from(last);
         Header {
             key_length: (word >> 24) as u8,
             layout: match word >> 22 & 3 {
@@ -217,11 +271,14 @@ impl Header {
                 2 => ValueLayout::Chunked,
                 _ => ValueLayout::Chunk,
             },
-            value_length: (word >> 5 & 0x7fff) as u16,
-            has_expiry: word >> 4 & 1 != 0,
+            value_length: (word >> 4 & 0x7fff) as u16,
+            has_expiry: word >> 3 & 1 != 0,
             has_flags: word >> 21 & 1 != 0,
-            has_wide_cas: word >> 20 & 1 != 0,
-            cas_delta: ((word & 0xf) as u64) << 32 | words[1] as u64,
+            cas: match word >> 19 & 3 {
+                0 => CasForm::Near(high),
+                1 => CasForm::Far(u64::from(high) << 32 | u64::from(far())),
+                _ => CasForm::Whole,
+            },
         }
     }
 
@@ -247,9 +304,33 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_round_trip(a: u32, b: u32) {
-            let header = Header::unpack([a, b]);
-            prop_assert_eq!(header.pack(), [a, b]);
+        fn words_round_trip(word: u32, last: u16, far: u32) {
+            let header = Header::unpack(word, last, || far);
+            let (packed, packed_last, packed_far) = header.pack();
+            prop_assert_eq!(Header::unpack(packed, packed_last, || packed_far), header);
+        }
+
+        #[test]
+        fn a_cas_number_takes_as_little_as_it_can(base: u64, cas: u64, steps in -(1i64 << 51)..1 << 51) {
+            for (cas, words_max) in [
+                (cas, 2),
+                (base.wrapping_add_signed(steps >> 1), 1),
+                (base.wrapping_add_signed((steps >> 32) & 0x7ffff), 0),
+            ] {
+                let form = CasForm::of(cas, base);
+                prop_assert_eq!(form.cas(base, || cas), cas);
+                prop_assert!(form.words() <= words_max, "{:?}", form);
+                let header = Header {
+                    key_length: 1,
+                    layout: ValueLayout::Inline,
+                    value_length: 0,
+                    has_expiry: false,
+                    has_flags: false,
+                    cas: form,
+                };
+                let (word, last, far) = header.pack();
+                prop_assert_eq!(Header::unpack(word, last, || far), header);
+            }
         }
 
         #[test]
@@ -292,16 +373,17 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_small_item_costs_twelve_bytes() {
+    fn a_plain_small_item_costs_ten_bytes() {
         let header = Header {
             key_length: 30,
             layout: ValueLayout::Inline,
             value_length: 64,
             has_expiry: false,
             has_flags: false,
-            has_wide_cas: false,
-            cas_delta: 5,
+            cas: CasForm::Near(5),
         };
-        assert_eq!(header.record_bytes(), 108); // 12 + 30 + 64, rounded up to 4
+        assert_eq!(header.record_bytes(), 104); // 10 + 30 + 64
+        let moved = Header { cas: CasForm::of(5, 1 << 40), ..header };
+        assert_eq!(moved.record_bytes(), 108);
     }
 }

@@ -20,7 +20,8 @@ mod time;
 
 pub use hash::{KeyHash, KeyHasher};
 pub use header::{
-    CAS_DELTA_BITS, HEADER_BYTES, Header, LAST_ACCESS_MASK, State, VALUE_LENGTH_MAX, ValueLayout, word_count,
+    CAS_DELTA_BITS, CasForm, HEADER_BYTES, HEADER_WORDS_BYTES, Header, LAST_ACCESS_MASK, State,
+    VALUE_LENGTH_MAX, ValueLayout, word_count,
 };
 pub use location::{Location, UNIT_BYTES};
 pub use time::{Expiry, RELATIVE_EXPTIME_MAX_S};

@@ -42,6 +42,12 @@ impl Location {
         Location(bits & ((1 << Self::BITS) - 1))
     }
 
+    /// Bits that the locations in an arena of `arena_bytes` bytes need.
+    pub fn bits_for(arena_bytes: u64) -> u32 {
+        let units = arena_bytes.div_ceil(UNIT_BYTES);
+        units.next_power_of_two().trailing_zeros().min(Self::BITS)
+    }
+
     /// The 46 bits that an entry keeps.
     #[inline]
     pub fn bits(self) -> u64 {
@@ -70,6 +76,14 @@ impl std::fmt::Debug for Location {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_arena_needs_bits_for_its_last_record() {
+        for (arena_bytes, bits) in [(2 << 20, 19), (3 << 20, 20), (16 << 30, 32), (64 << 40, 44)] {
+            assert_eq!(Location::bits_for(arena_bytes), bits);
+            assert!(Location::from_offset(arena_bytes - 12).bits() < (1 << bits) - 1);
+        }
+    }
 
     #[test]
     fn bits_and_offset_round_trip() {

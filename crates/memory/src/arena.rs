@@ -13,6 +13,7 @@ use crate::coloured::{AssembleError, Colouring};
 use crate::column::SlabId;
 use crate::machine;
 use crate::options::{MemoryError, PAGE_BYTES, PageKind, PagesWanted, SLAB_BYTES};
+use crate::pool::SlabPages;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use std::ffi::c_void;
 use std::io;
@@ -32,6 +33,8 @@ pub(crate) struct Arena {
     kind: PageKind,
     /// The slabs before this number are explicit huge pages.
     huge_slabs: u32,
+    /// The kernel gives transparent huge pages to the slabs behind.
+    transparent: bool,
     colouring: Option<Mutex<Colouring>>,
     /// Slabs that were to be coloured and are not.
     uncoloured_slabs: AtomicU32,
@@ -67,6 +70,7 @@ impl Arena {
             mapping_bytes,
             kind: PageKind::Small,
             huge_slabs: 0,
+            transparent: false,
             colouring: None,
             uncoloured_slabs: AtomicU32::new(0),
             note: None,
@@ -112,13 +116,13 @@ impl Arena {
         if wanted == PagesWanted::Auto && small && self.huge_slabs == 0 {
             self.note = Some("no huge pages are in reserve and the kernel gives no transparent ones");
         }
-        let advice = if small { Advice::LinuxNoHugepage } else { Advice::LinuxHugepage };
+        self.transparent = !small;
         let rest = self.slab(SlabId(self.huge_slabs));
         let rest_bytes = (self.slabs - self.huge_slabs) as usize * SLAB_BYTES;
         if rest_bytes > 0 {
             // SAFETY: the range is part of our own mapping, and the advice changes no bytes. A kernel without
             // transparent pages refuses the advice and provides small pages, which is all it has.
-            let _ = unsafe { madvise(rest.cast(), rest_bytes, advice) };
+            let _ = unsafe { madvise(rest.cast(), rest_bytes, Advice::LinuxNoHugepage) };
         }
         Ok(())
     }
@@ -159,16 +163,23 @@ impl Arena {
         self.kind
     }
 
-    /// Makes a slab writable. Its bytes are not cleared.
-    pub(crate) fn map_slab(&self, slab: SlabId) -> io::Result<()> {
+    /// Makes a slab writable. Its bytes are not cleared. `wants_huge`: its first touch should bring a huge page, where
+    /// the machine has transparent ones.
+    pub(crate) fn map_slab(&self, slab: SlabId, wants_huge: bool) -> io::Result<SlabPages> {
         assert!(slab.0 < self.slabs);
-        if slab.0 >= self.huge_slabs && !self.map_coloured(slab)? {
-            // SAFETY: the slab is our own mapping, and more access rights affect no other memory.
-            unsafe {
-                mprotect(self.slab(slab).cast(), SLAB_BYTES, MprotectFlags::READ | MprotectFlags::WRITE)
-            }?;
+        if slab.0 < self.huge_slabs || self.map_coloured(slab)? {
+            return Ok(SlabPages::Whole);
         }
-        Ok(())
+        let is_huge = self.transparent && wants_huge;
+        let advice = if is_huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+        // SAFETY: the slab is our own mapping. More access rights affect no other memory, and the advice changes no
+        // bytes. A kernel without huge pages refuses it and provides small pages, which is all it has.
+        unsafe {
+            mprotect(self.slab(slab).cast(), SLAB_BYTES, MprotectFlags::READ | MprotectFlags::WRITE)?;
+            let _ = madvise(self.slab(slab).cast(), SLAB_BYTES, advice);
+        }
+        let small = SlabPages::Small { may_collapse: self.transparent };
+        Ok(if is_huge { SlabPages::Whole } else { small })
     }
 
     /// Assembles the slab from coloured pages, if these are wanted and possible.
@@ -188,11 +199,31 @@ impl Arena {
         Ok(false)
     }
 
-    /// Touches every page of a slab, so that later writers do not wait for the kernel to zero it.
-    pub(crate) fn populate(&self, slab: SlabId) {
-        // SAFETY: the slab is mapped, and populating writes no bytes. A kernel older than the advice refuses it;
-        // the pages then come at the first access, which is only slower.
-        let _ = unsafe { madvise(self.slab(slab).cast(), SLAB_BYTES, Advice::LinuxPopulateWrite) };
+    /// Touches every page of a range, so that later writers do not wait for the kernel to zero it.
+    pub(crate) fn populate(&self, offset: u64, bytes: usize) {
+        // SAFETY: the range is part of a mapped slab, and populating writes no bytes. A kernel older than the advice
+        // refuses it; the pages then come at the first access, which is only slower.
+        let _ = unsafe { madvise(self.at(offset).cast(), bytes, Advice::LinuxPopulateWrite) };
+    }
+
+    /// Puts a huge page in the place of the small ones of a slab, if the kernel has one. A kernel that cannot do it at
+    /// once (before 6.1) may do it later.
+    pub(crate) fn collapse(&self, slab: SlabId) {
+        // SAFETY: the slab is ours, and neither advice changes a byte of it.
+        unsafe {
+            let _ = madvise(self.slab(slab).cast(), SLAB_BYTES, Advice::LinuxHugepage);
+            libc::madvise(self.slab(slab).cast(), SLAB_BYTES, libc::MADV_COLLAPSE);
+        }
+    }
+
+    /// Gives the small pages of a free column back to the kernel.
+    pub(crate) fn give_column_back(&self, offset: u64, bytes: usize) {
+        // SAFETY: the column is free, so nothing reads or writes it. Its bytes have no meaning.
+        let _ = unsafe { madvise(self.at(offset).cast(), bytes, Advice::LinuxDontNeed) };
+    }
+
+    fn at(&self, offset: u64) -> *mut u8 {
+        self.base.wrapping_add(offset as usize)
     }
 
     /// Gives the memory of the slab back to the kernel. The caller holds all of its columns.

@@ -2,6 +2,7 @@
 
 use crate::column::SlabId;
 use crate::options::{MemoryError, PageKind, PagesWanted, SLAB_BYTES};
+use crate::pool::SlabPages;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 
@@ -47,12 +48,20 @@ impl Arena {
         PageKind::Small
     }
 
-    pub(crate) fn map_slab(&self, slab: SlabId) -> io::Result<()> {
+    pub(crate) fn map_slab(&self, slab: SlabId, wants_huge: bool) -> io::Result<SlabPages> {
         assert!(slab.0 < self.slabs);
-        Ok(())
+        Ok(if wants_huge { SlabPages::Whole } else { SlabPages::Small { may_collapse: true } })
     }
 
-    pub(crate) fn populate(&self, _slab: SlabId) {}
+    pub(crate) fn populate(&self, _offset: u64, _bytes: usize) {}
+
+    pub(crate) fn collapse(&self, _slab: SlabId) {}
+
+    /// Zeroes the column, which has the effect of giving it back to a kernel. The column is free.
+    pub(crate) fn give_column_back(&self, offset: u64, bytes: usize) {
+        // SAFETY: the column lies in the allocation, and no thread reads or writes it.
+        unsafe { self.base.add(offset as usize).write_bytes(0, bytes) };
+    }
 
     /// Zeroes the slab, which has the effect of giving it back to a kernel. The caller holds all of its columns.
     pub(crate) fn give_back(&self, slab: SlabId) -> io::Result<()> {

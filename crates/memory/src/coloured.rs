@@ -216,7 +216,7 @@ fn frame(record: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Memory, MemoryOptions, PageKind, PagesWanted};
+    use crate::{FreshPages, Memory, MemoryOptions, PageKind, PagesWanted};
 
     /// Reads the frame of every page back: page number i of each column has colour i.
     #[test]
@@ -234,7 +234,7 @@ mod tests {
             return;
         };
         assert_eq!(colours, 32);
-        assert_eq!(memory.map_ahead(usize::MAX), slabs * SLAB_BYTES / (128 << 10));
+        assert_eq!(memory.touch_ahead(usize::MAX, FreshPages::Huge), slabs * SLAB_BYTES / (128 << 10));
         let pagemap = File::open("/proc/self/pagemap").unwrap();
         let (mut right, mut wrong) = (0, 0);
         for page in 0..slabs * PAGES_PER_SLAB {

@@ -32,6 +32,7 @@ mod column_table;
 mod column_table;
 mod epochs;
 mod expiring;
+mod first_touch;
 mod machine;
 mod memory;
 mod options;
@@ -47,7 +48,7 @@ pub use memory::item::{Item, LAST_ACCESS_STALE_S, Value};
 pub use memory::open_column::{NewChunked, NewItem, OpenColumn};
 pub use memory::pin::{ChunkSpace, ColumnPin};
 pub use memory::reader::Reader;
-pub use memory::{Memory, RESERVE_BYTES_MAX};
+pub use memory::{FreshPages, Memory, RESERVE_BYTES_MAX};
 pub use options::{
     COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN, Geometry,
     INLINE_VALUE_BYTES_MAX_DEFAULT, MemoryError, MemoryOptions, PageKind, PagesWanted, SLAB_BYTES,

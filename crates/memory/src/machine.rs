@@ -33,6 +33,19 @@ pub(crate) fn choose_column_bytes(cache_bytes: Option<u32>, limit_bytes: u64) ->
     column_bytes
 }
 
+/// Processor time that the calling thread has used, in nanoseconds.
+#[cfg(not(any(miri, loom)))]
+pub(crate) fn thread_cpu_ns() -> u64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
+}
+
+/// Processor time that the calling thread has used: unknown here.
+#[cfg(any(miri, loom))]
+pub(crate) fn thread_cpu_ns() -> u64 {
+    0
+}
+
 /// How often a column covers every set of the cache, if the memory is large enough.
 const COVERS: u32 = 2;
 

@@ -10,6 +10,7 @@ use crate::arena::Arena;
 use crate::column::{Column, ColumnId, ColumnState, SlabId};
 use crate::column_table::ColumnTable;
 use crate::epochs::Epochs;
+use crate::first_touch::FirstTouch;
 use crate::machine;
 use crate::options::{
     COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, Geometry, MemoryError, MemoryOptions, PageKind, PagesWanted,
@@ -57,6 +58,16 @@ struct Inner {
     /// Number of columns that have a pin.
     pinned_columns: AtomicUsize,
     limit_slabs: AtomicU32,
+    first_touch: FirstTouch,
+}
+
+/// Which pages fresh slabs get from [`Memory::touch_ahead`], where the machine has transparent huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreshPages {
+    /// Small ones, while there are few slabs or while huge ones hold up what is being written.
+    InStep,
+    /// Huge ones.
+    Huge,
 }
 
 /// A column on its way to the free columns.
@@ -127,6 +138,7 @@ impl Memory {
             retired_pinned: AtomicUsize::new(0),
             pinned_columns: AtomicUsize::new(0),
             limit_slabs: AtomicU32::new(limit_slabs),
+            first_touch: FirstTouch::default(),
         };
         let memory = Memory { inner: Arc::new(inner) };
         if options.pages == PagesWanted::Coloured && !matches!(memory.pages(), PageKind::Coloured { .. }) {
@@ -165,44 +177,98 @@ impl Memory {
             pool = lock(&self.inner.pool);
         }
         if pool.free_columns() == 0 {
-            self.map_one(&mut pool);
+            self.map_one(&mut pool, FreshPages::InStep);
         }
         let id = pool.take()?;
         Some((id, pool.birth()))
     }
 
     /// Maps one more slab if the limit allows it.
-    fn map_one(&self, pool: &mut Pool) -> Option<SlabId> {
+    fn map_one(&self, pool: &mut Pool, pages: FreshPages) -> Option<SlabId> {
         if pool.mapped() >= self.inner.limit_slabs.load(Ordering::Relaxed) {
             return None;
         }
         let slab = pool.next_unmapped()?;
-        if let Err(error) = self.inner.arena.map_slab(slab) {
-            tracing::error!(%error, slab = slab.0, "the kernel refused a slab");
-            return None;
-        }
-        pool.mapped_now(slab);
+        let wants_huge = pages == FreshPages::Huge || self.inner.first_touch.wants_huge(pool.mapped());
+        let pages = match self.inner.arena.map_slab(slab, wants_huge) {
+            Ok(pages) => pages,
+            Err(error) => {
+                tracing::error!(%error, slab = slab.0, "the kernel refused a slab");
+                return None;
+            }
+        };
+        pool.mapped_now(slab, pages);
         for column in pool.columns(slab) {
             self.inner.columns[column as usize].set_state(ColumnState::Free);
         }
         Some(slab)
     }
 
-    /// Maps slabs and lets the kernel zero them now, until `free_wanted` columns are free or the limit is reached.
-    /// A background thread that calls it saves a SET from waiting for the kernel. Returns the number of free
-    /// columns.
-    pub fn map_ahead(&self, free_wanted: usize) -> usize {
+    /// Takes memory from the kernel now, until `ready_wanted` free columns are ready or the limit is reached. A
+    /// background thread that calls it saves a SET from waiting for the kernel. Returns the number of free columns that
+    /// are ready.
+    pub fn touch_ahead(&self, ready_wanted: usize, pages: FreshPages) -> usize {
         loop {
             let mut pool = lock(&self.inner.pool);
-            let free_columns = pool.free_columns();
-            if free_columns >= free_wanted {
-                return free_columns;
+            let ready = pool.ready_columns();
+            if ready >= ready_wanted {
+                return ready;
             }
-            let Some(slab) = self.map_one(&mut pool) else { return free_columns };
-            // Populating is no write: it may race with a thread that already fills the slab.
+            let touched = match pool.next_to_touch() {
+                Some(touched) => touched,
+                None if self.map_one(&mut pool, pages).is_some() => continue,
+                None => return ready,
+            };
+            // Populating is no write: it may race with a thread that already fills the column.
             drop(pool);
-            self.inner.arena.populate(slab);
+            let columns = touched.len() as u64;
+            let began_ns = machine::thread_cpu_ns();
+            let offset = u64::from(touched.start) << self.inner.column_shift;
+            self.inner.arena.populate(offset, (columns << self.inner.column_shift) as usize);
+            let of_slab = u64::from(self.inner.geometry.columns_per_slab) / columns;
+            self.inner.first_touch.note(of_slab == 1, (machine::thread_cpu_ns() - began_ns) * of_slab);
         }
+    }
+
+    /// Number of free columns whose memory is there, so that writing to them does not wait for the kernel.
+    pub fn ready_columns(&self) -> usize {
+        lock(&self.inner.pool).ready_columns()
+    }
+
+    /// How many columns of fresh memory were taken since the start. A column whose memory was given back in between
+    /// counts again.
+    pub fn fresh_columns_taken(&self) -> u64 {
+        lock(&self.inner.pool).fresh_taken()
+    }
+
+    /// Says whether so much is being written that the first touch of memory should be as cheap as it can be.
+    pub fn set_hurried(&self, is_hurried: bool) {
+        self.inner.first_touch.set_hurried(is_hurried);
+    }
+
+    /// Puts a huge page in place of the small ones of one slab, nearly all of which are used. The kernel copies the
+    /// slab, which takes some hundred microseconds or more; threads that read or write it wait only for the exchange.
+    /// Returns whether there was such a slab.
+    pub fn collapse_some(&self) -> bool {
+        let Some(slab) = lock(&self.inner.pool).take_complete() else { return false };
+        self.inner.arena.collapse(slab);
+        true
+    }
+
+    /// Gives memory of free columns back to the kernel: that of one slab, or of one column on small pages. Returns
+    /// whether it did. One thread at a time calls this or releases slabs.
+    pub fn give_idle_back(&self) -> bool {
+        let mut pool = lock(&self.inner.pool);
+        if let Some(slab) = pool.idle_slab() {
+            pool.begin_release(slab);
+            return self.unmap(&mut pool, slab);
+        }
+        let Some(column) = pool.take_idle() else { return false };
+        drop(pool);
+        let offset = u64::from(column.0) << self.inner.column_shift;
+        self.inner.arena.give_column_back(offset, self.inner.geometry.column_bytes as usize);
+        lock(&self.inner.pool).put_untouched(column);
+        true
     }
 
     /// Sets how many bytes of columns may be mapped: rounded down to slabs, at least one slab, at most the
@@ -378,6 +444,11 @@ impl Memory {
     /// Bytes of the mapped slabs.
     pub fn mapped_bytes(&self) -> u64 {
         u64::from(lock(&self.inner.pool).mapped()) * SLAB_BYTES as u64
+    }
+
+    /// Bytes of the whole reservation. Every record begins below that.
+    pub fn reserve_bytes(&self) -> u64 {
+        self.inner.arena_bytes
     }
 
     /// Bytes held beside the slabs: the bookkeeping of the columns used so far, and spare coloured pages.

@@ -1,37 +1,72 @@
 //! Which slabs are mapped and which columns are free: plain data behind one lock, which is taken once per column.
 
 use crate::column::{ColumnId, SlabId};
+use std::collections::VecDeque;
+
+/// The pages of a mapped slab.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SlabPages {
+    /// Small pages, which come and go column by column. `may_collapse`: a huge page may take their place.
+    Small { may_collapse: bool },
+    /// One huge page, or pages that were arranged together: all of the slab comes and goes as a whole.
+    Whole,
+}
 
 #[derive(Clone, Copy, Default)]
 struct Slab {
     /// The free columns of the slab, one bit per column.
     free: u64,
-    mapped: bool,
+    /// The columns whose memory is there: a write to them does not wait for the kernel.
+    resident: u64,
+    /// The resident columns that were not taken since they became resident.
+    unused: u64,
+    /// `None`: the slab is not mapped.
+    pages: Option<SlabPages>,
     /// The slab was chosen to be given back: its free columns are not handed out.
     releasing: bool,
-    /// The slab is in `Pool::with_free`.
-    listed: bool,
+    /// The slab is in `Pool::with_ready`, and in `Pool::with_fresh`.
+    listed_ready: bool,
+    listed_fresh: bool,
+}
+
+impl Slab {
+    fn ready(&self) -> u64 {
+        self.free & self.resident
+    }
+
+    fn fresh(&self) -> u64 {
+        self.free & !self.resident
+    }
 }
 
 /// The slabs and their free columns.
 pub(crate) struct Pool {
     slabs: Vec<Slab>,
     columns_per_slab: u32,
-    /// Slabs with free columns. The last one is used next. The list may contain slabs that have no free column any
-    /// more.
-    with_free: Vec<SlabId>,
+    /// Slabs with free columns that are resident. The last one is used next. The list may contain slabs that have no
+    /// such column any more.
+    with_ready: Vec<SlabId>,
+    /// The same for free columns that are not resident.
+    with_fresh: Vec<SlabId>,
+    /// Slabs of small pages all of whose columns are resident.
+    complete: VecDeque<SlabId>,
     /// Slabs that were mapped once and given back.
     given_back: Vec<SlabId>,
     /// This slab and those after it were never mapped.
-    fresh: u32,
+    untouched: u32,
     mapped: u32,
-    /// Number of free columns in slabs that are not being released.
+    /// Number of free columns in slabs that are not being released, and how many of them are resident.
     free_columns: usize,
+    ready_columns: usize,
+    /// How often a column was taken that was not used since it became resident.
+    fresh_taken: u64,
     /// The slab at which the next `choose_release` begins.
     release_cursor: u32,
     next_birth: u64,
 }
 
+/// One part in so many of a slab's columns may be free when a huge page takes the place of small ones.
+const COMPLETE_FREE_SHARE: u32 = 8;
 /// Slabs with equally many free columns whose live bytes one `choose_release` compares.
 const RELEASE_CANDIDATES_MAX: usize = 64;
 
@@ -41,11 +76,15 @@ impl Pool {
         Pool {
             slabs: vec![Slab::default(); slabs as usize],
             columns_per_slab,
-            with_free: Vec::new(),
+            with_ready: Vec::new(),
+            with_fresh: Vec::new(),
+            complete: VecDeque::new(),
             given_back: Vec::new(),
-            fresh: 0,
+            untouched: 0,
             mapped: 0,
             free_columns: 0,
+            ready_columns: 0,
+            fresh_taken: 0,
             release_cursor: 0,
             next_birth: 1,
         }
@@ -71,9 +110,19 @@ impl Pool {
         self.free_columns
     }
 
+    /// Free columns whose memory is there.
+    pub(crate) fn ready_columns(&self) -> usize {
+        self.ready_columns
+    }
+
+    /// How many columns of fresh memory were taken since the start.
+    pub(crate) fn fresh_taken(&self) -> u64 {
+        self.fresh_taken
+    }
+
     /// Number of slabs that were ever mapped. They come first in the arena.
     pub(crate) fn slabs_touched(&self) -> u32 {
-        self.fresh
+        self.untouched
     }
 
     /// A new birth number.
@@ -82,21 +131,75 @@ impl Pool {
         self.next_birth - 1
     }
 
-    /// Takes a free column.
+    /// Takes a free column, a resident one if there is one.
     pub(crate) fn take(&mut self) -> Option<ColumnId> {
-        while let Some(&id) = self.with_free.last() {
+        let column = self.next_ready().or_else(|| self.next_fresh())?;
+        self.become_resident(column);
+        let (id, bit) = (self.slab_of(column), self.bit(column));
+        let slab = &mut self.slabs[id.0 as usize];
+        slab.free &= !bit;
+        self.fresh_taken += u64::from(slab.unused & bit != 0);
+        slab.unused &= !bit;
+        self.free_columns -= 1;
+        self.ready_columns -= 1;
+        Some(column)
+    }
+
+    /// Chooses a free column that is not resident and counts it as resident. Returns the columns whose memory the
+    /// caller touches: it alone, or all of its slab.
+    pub(crate) fn next_to_touch(&mut self) -> Option<std::ops::Range<u32>> {
+        let column = self.next_fresh()?;
+        self.become_resident(column);
+        let slab = self.slab_of(column);
+        Some(match self.slabs[slab.0 as usize].pages {
+            Some(SlabPages::Whole) => self.columns(slab),
+            _ => column.0..column.0 + 1,
+        })
+    }
+
+    fn next_ready(&mut self) -> Option<ColumnId> {
+        while let Some(&id) = self.with_ready.last() {
             let slab = &mut self.slabs[id.0 as usize];
-            if slab.free == 0 || slab.releasing {
-                slab.listed = false;
-                self.with_free.pop();
+            if slab.ready() == 0 || slab.releasing {
+                slab.listed_ready = false;
+                self.with_ready.pop();
                 continue;
             }
-            let column = slab.free.trailing_zeros();
-            slab.free &= slab.free - 1;
-            self.free_columns -= 1;
-            return Some(ColumnId(id.0 * self.columns_per_slab + column));
+            return Some(ColumnId(id.0 * self.columns_per_slab + slab.ready().trailing_zeros()));
         }
         None
+    }
+
+    fn next_fresh(&mut self) -> Option<ColumnId> {
+        while let Some(&id) = self.with_fresh.last() {
+            let slab = &mut self.slabs[id.0 as usize];
+            if slab.fresh() == 0 || slab.releasing {
+                slab.listed_fresh = false;
+                self.with_fresh.pop();
+                continue;
+            }
+            return Some(ColumnId(id.0 * self.columns_per_slab + slab.fresh().trailing_zeros()));
+        }
+        None
+    }
+
+    /// A free column becomes resident, and with it the others of its slab if the slab comes as a whole.
+    fn become_resident(&mut self, column: ColumnId) {
+        let (id, bit, all) = (self.slab_of(column), self.bit(column), self.all());
+        let slab = &mut self.slabs[id.0 as usize];
+        let touched = if slab.pages == Some(SlabPages::Whole) { all } else { bit } & !slab.resident;
+        slab.resident |= touched;
+        slab.unused |= touched;
+        self.ready_columns += (touched & slab.free).count_ones() as usize;
+        if touched != 0 && slab.resident == all && slab.pages == Some(SlabPages::Small { may_collapse: true })
+        {
+            self.complete.push_back(id);
+        }
+        self.list(id);
+    }
+
+    fn bit(&self, column: ColumnId) -> u64 {
+        1 << (column.0 % self.columns_per_slab)
     }
 
     /// Puts a column back.
@@ -104,54 +207,118 @@ impl Pool {
     /// # Panics
     /// If the column is free already.
     pub(crate) fn put(&mut self, column: ColumnId) {
-        let id = self.slab_of(column);
-        let bit = 1 << (column.0 % self.columns_per_slab);
+        let (id, bit) = (self.slab_of(column), self.bit(column));
         let slab = &mut self.slabs[id.0 as usize];
-        assert!(slab.mapped && slab.free & bit == 0, "{column:?} was freed twice");
+        assert!(slab.pages.is_some() && slab.free & bit == 0, "{column:?} was freed twice");
         slab.free |= bit;
         if !slab.releasing {
             self.free_columns += 1;
+            self.ready_columns += 1;
         }
         self.list(id);
     }
 
     fn list(&mut self, id: SlabId) {
         let slab = &mut self.slabs[id.0 as usize];
-        if !slab.listed && !slab.releasing && slab.free != 0 {
-            slab.listed = true;
-            self.with_free.push(id);
+        if slab.releasing {
+            return;
+        }
+        if !slab.listed_ready && slab.ready() != 0 {
+            slab.listed_ready = true;
+            self.with_ready.push(id);
+        }
+        if !slab.listed_fresh && slab.fresh() != 0 {
+            slab.listed_fresh = true;
+            self.with_fresh.push(id);
         }
     }
 
     /// The slab to map next, if there is one.
     pub(crate) fn next_unmapped(&self) -> Option<SlabId> {
-        let fresh = (self.fresh < self.slabs.len() as u32).then_some(SlabId(self.fresh));
-        self.given_back.last().copied().or(fresh)
+        let untouched = (self.untouched < self.slabs.len() as u32).then_some(SlabId(self.untouched));
+        self.given_back.last().copied().or(untouched)
     }
 
-    /// Records that the slab from `next_unmapped` was mapped. All its columns are free.
-    pub(crate) fn mapped_now(&mut self, id: SlabId) {
+    /// Records that the slab from `next_unmapped` was mapped. All its columns are free, and none is resident.
+    pub(crate) fn mapped_now(&mut self, id: SlabId, pages: SlabPages) {
         if self.given_back.last() == Some(&id) {
             self.given_back.pop();
         } else {
-            assert_eq!(id.0, self.fresh);
-            self.fresh += 1;
+            assert_eq!(id.0, self.untouched);
+            self.untouched += 1;
         }
         let free = self.all();
         let slab = &mut self.slabs[id.0 as usize];
-        slab.mapped = true;
+        slab.pages = Some(pages);
         slab.free = free;
         self.mapped += 1;
         self.free_columns += self.columns_per_slab as usize;
         self.list(id);
     }
 
+    /// A slab of small pages whose place a huge page should take: all of it is resident, and nearly all of it is used.
+    /// From now on it comes and goes as a whole.
+    pub(crate) fn take_complete(&mut self) -> Option<SlabId> {
+        for _ in 0..self.complete.len() {
+            let (id, all) = (self.complete.pop_front()?, self.all());
+            let slab = &mut self.slabs[id.0 as usize];
+            // Columns may have been given back since, or the slab, which may be in the list twice then.
+            if slab.pages != Some(SlabPages::Small { may_collapse: true }) || slab.resident != all {
+                continue;
+            }
+            if slab.free.count_ones() * COMPLETE_FREE_SHARE > self.columns_per_slab {
+                self.complete.push_back(id);
+                continue;
+            }
+            slab.pages = Some(SlabPages::Whole);
+            return Some(id);
+        }
+        None
+    }
+
+    /// Takes a free column whose memory alone can be given back. The caller gives it back and then puts the column back
+    /// with [`Pool::put_untouched`].
+    pub(crate) fn take_idle(&mut self) -> Option<ColumnId> {
+        let found = self.with_ready.iter().rev().find_map(|id| {
+            let slab = &self.slabs[id.0 as usize];
+            let is_small = matches!(slab.pages, Some(SlabPages::Small { .. }));
+            (is_small && !slab.releasing && slab.ready() != 0)
+                .then(|| ColumnId(id.0 * self.columns_per_slab + slab.ready().ilog2()))
+        })?;
+        let (id, bit) = (self.slab_of(found), self.bit(found));
+        let slab = &mut self.slabs[id.0 as usize];
+        slab.resident &= !bit;
+        slab.unused &= !bit;
+        slab.free &= !bit;
+        self.free_columns -= 1;
+        self.ready_columns -= 1;
+        Some(found)
+    }
+
+    /// Puts a column back whose memory was given back.
+    pub(crate) fn put_untouched(&mut self, column: ColumnId) {
+        let (id, bit) = (self.slab_of(column), self.bit(column));
+        let slab = &mut self.slabs[id.0 as usize];
+        slab.free |= bit;
+        self.free_columns += usize::from(!slab.releasing);
+        self.list(id);
+    }
+
+    /// A mapped slab all of whose columns are free and resident.
+    pub(crate) fn idle_slab(&self) -> Option<SlabId> {
+        let is_idle = |id: &SlabId| {
+            let slab = &self.slabs[id.0 as usize];
+            slab.pages.is_some() && !slab.releasing && slab.ready() == self.all()
+        };
+        self.with_ready.iter().rev().copied().find(is_idle)
+    }
+
     /// The mapped slab that is cheapest to empty: the one with the most free columns, and among equals the one with
     /// the least `cost`.
     pub(crate) fn choose_release(&mut self, cost: impl Fn(std::ops::Range<u32>) -> u64) -> Option<SlabId> {
-        let candidate = |slab: &&Slab| slab.mapped && !slab.releasing;
+        let candidate = |slab: &&Slab| slab.pages.is_some() && !slab.releasing;
         let free_most = self.slabs.iter().filter(candidate).map(|slab| slab.free.count_ones()).max()?;
-        let count = self.fresh;
+        let count = self.untouched;
         let found = (0..count)
             .map(|n| SlabId((self.release_cursor + n) % count))
             .filter(|id| {
@@ -167,9 +334,10 @@ impl Pool {
     /// Stops handing out the columns of the slab.
     pub(crate) fn begin_release(&mut self, id: SlabId) {
         let slab = &mut self.slabs[id.0 as usize];
-        assert!(slab.mapped && !slab.releasing);
+        assert!(slab.pages.is_some() && !slab.releasing);
         slab.releasing = true;
         self.free_columns -= slab.free.count_ones() as usize;
+        self.ready_columns -= slab.ready().count_ones() as usize;
     }
 
     /// Hands out the columns of the slab again.
@@ -181,6 +349,7 @@ impl Pool {
         assert!(slab.releasing, "{id:?} is not being released");
         slab.releasing = false;
         self.free_columns += slab.free.count_ones() as usize;
+        self.ready_columns += slab.ready().count_ones() as usize;
         self.list(id);
     }
 
@@ -197,8 +366,8 @@ impl Pool {
     pub(crate) fn unmapped_now(&mut self, id: SlabId) {
         assert!(self.is_all_free(id) && self.is_releasing(id));
         let slab = &mut self.slabs[id.0 as usize];
-        let listed = slab.listed;
-        *slab = Slab { listed, ..Slab::default() };
+        let Slab { listed_ready, listed_fresh, .. } = *slab;
+        *slab = Slab { listed_ready, listed_fresh, ..Slab::default() };
         self.mapped -= 1;
         self.given_back.push(id);
     }
@@ -209,6 +378,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashSet;
+
+    /// The columns that become resident with `column`.
+    fn made_resident(pool: &Pool, column: ColumnId) -> Vec<ColumnId> {
+        let slab = pool.slab_of(column);
+        match pool.slabs[slab.0 as usize].pages {
+            Some(SlabPages::Whole) => pool.columns(slab).map(ColumnId).collect(),
+            _ => vec![column],
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig {
@@ -221,17 +399,38 @@ mod tests {
         /// columns is right.
         #[test]
         fn free_columns_are_counted_and_handed_out_once(
-            steps in prop::collection::vec((0u8..5, any::<u32>()), 1..200),
+            steps in prop::collection::vec((0u8..8, any::<u32>()), 1..200),
         ) {
             let mut pool = Pool::new(4, 4);
             let mut taken: Vec<ColumnId> = Vec::new();
+            let mut resident: HashSet<ColumnId> = HashSet::new();
             let mut releasing: HashSet<SlabId> = HashSet::new();
             for (step, number) in steps {
                 match step {
-                    0 => if let Some(slab) = pool.next_unmapped() { pool.mapped_now(slab) },
-                    1 => if let Some(column) = pool.take() {
-                        prop_assert!(!taken.contains(&column) && !releasing.contains(&pool.slab_of(column)));
-                        taken.push(column);
+                    0 => if let Some(slab) = pool.next_unmapped() {
+                        let small = SlabPages::Small { may_collapse: number % 3 == 1 };
+                        pool.mapped_now(slab, if number % 3 == 0 { SlabPages::Whole } else { small });
+                    },
+                    1 => {
+                        let has_ready = pool.ready_columns() > 0;
+                        if let Some(column) = pool.take() {
+                            prop_assert!(!taken.contains(&column) && !releasing.contains(&pool.slab_of(column)));
+                            prop_assert!(!has_ready || resident.contains(&column), "resident columns go first");
+                            taken.push(column);
+                            resident.extend(made_resident(&pool, column));
+                        }
+                    }
+                    5 => if let Some(touched) = pool.next_to_touch() {
+                        let is_new = |id| !taken.contains(&ColumnId(id)) && !resident.contains(&ColumnId(id));
+                        prop_assert!(touched.clone().any(is_new));
+                        resident.extend(touched.map(ColumnId));
+                    },
+                    6 => if let Some(column) = pool.take_idle() {
+                        prop_assert!(!taken.contains(&column) && resident.remove(&column));
+                        pool.put_untouched(column);
+                    },
+                    7 => if let Some(slab) = pool.take_complete() {
+                        prop_assert!(pool.columns(slab).all(|id| resident.contains(&ColumnId(id))));
                     },
                     2 => if !taken.is_empty() { pool.put(taken.swap_remove(number as usize % taken.len())) },
                     3 => if let Some(slab) = pool.choose_release(|columns| columns.start.into()) {
@@ -240,12 +439,21 @@ mod tests {
                     },
                     _ => if let Some(&slab) = releasing.iter().next() {
                         releasing.remove(&slab);
-                        if pool.is_all_free(slab) { pool.unmapped_now(slab) } else { pool.cancel_release(slab) }
+                        if pool.is_all_free(slab) {
+                            pool.unmapped_now(slab);
+                            resident.retain(|column| pool.slab_of(*column) != slab);
+                        } else {
+                            pool.cancel_release(slab);
+                        }
                     },
                 }
                 let held = taken.iter().filter(|&&column| !releasing.contains(&pool.slab_of(column))).count();
                 let usable = (pool.mapped() as usize - releasing.len()) * 4;
                 prop_assert_eq!(pool.free_columns(), usable - held);
+                let is_ready = |column: &&ColumnId| {
+                    !taken.contains(column) && !releasing.contains(&pool.slab_of(**column))
+                };
+                prop_assert_eq!(pool.ready_columns(), resident.iter().filter(is_ready).count());
             }
         }
     }

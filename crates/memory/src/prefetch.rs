@@ -18,3 +18,16 @@ pub fn prefetch_read(at: *const u8) {
     #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
     let _ = at;
 }
+
+/// Hints to the processor that the cache line at `at` will be written soon. Like [`prefetch_read`] otherwise.
+#[inline(always)]
+pub(crate) fn prefetch_write(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: as in `prefetch_read`. Processors without the instruction take it for none.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    prefetch_read(at);
+}

@@ -153,6 +153,7 @@ fn cache_options(settings: &Settings) -> CacheOptions {
         },
         column_bytes: settings.column_bytes,
         inline_value_bytes: Some(settings.inline_value_bytes),
+        placement: settings.placement,
         hashpower: settings.hashpower,
         seed: None,
         temperature: settings.temperature,

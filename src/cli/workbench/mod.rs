@@ -72,7 +72,8 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> String {
             shown.join(" ").trim_start_matches("error: ").to_owned()
         }
         [trace] if trace == "<TRACE>" => {
-            "a trace is missing: name its file, or a workload such as --workload zipfian:keys=100k,requests=1m".to_owned()
+            "a trace is missing: name its file, or a workload such as --workload zipfian:keys=100k,requests=1m"
+                .to_owned()
         }
         names => format!("missing: {}", names.join(" and ")),
     };
@@ -117,7 +118,8 @@ mod tests {
     fn a_command_line_that_is_not_understood_is_one_line_that_says_what_to_do() {
         for command in ["simulate", "replay", "mrc", "slabs", "trace inspect"] {
             let text = refused(command);
-            let expected = "a trace is missing: name its file, or a workload such as --workload zipfian:keys=100k,requests=1m";
+            let expected = "a trace is missing: name its file, or a workload such as \
+                            --workload zipfian:keys=100k,requests=1m";
             assert_eq!(text, format!("{expected}; 'larder {command} --help' explains"));
         }
         for (line, words) in [

@@ -1,6 +1,8 @@
 //! What the keeper remembers between columns, and what it does to one column.
 
+use super::fresh_memory::FreshMemory;
 use super::pass::Pass;
+use super::repartition::Repartition;
 use super::time_slice::TimeSlice;
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
@@ -23,6 +25,8 @@ pub(super) struct Keeper {
     pub(super) flush_sweep: FlushSweep,
     /// Rounds in which no slab is given back, because none could be.
     pub(super) slab_rests: u32,
+    pub(super) fresh: FreshMemory,
+    repartition: Repartition,
 }
 
 /// How far the columns from before a flush are reclaimed.
@@ -45,6 +49,8 @@ impl Keeper {
             sealed,
             flush_sweep: FlushSweep::default(),
             slab_rests: 0,
+            fresh: FreshMemory::default(),
+            repartition: Repartition::default(),
         }
     }
 
@@ -102,6 +108,17 @@ impl Keeper {
     pub(super) fn look_for_expired(&mut self, store: &ItemStore) {
         self.pass.seal_old(store, &mut self.selector);
         self.selector.look_for_expired(store);
+    }
+
+    /// Whether hot items may have to be moved.
+    pub(super) fn look_for_hot(&mut self, store: &ItemStore, is_calm: bool) -> bool {
+        self.repartition.look(store, is_calm)
+    }
+
+    /// Moves hot items of some more buckets. Returns whether there are more.
+    pub(super) fn move_hot(&mut self, levels: Levels<'_>) -> bool {
+        let Keeper { selector, pass, repartition, .. } = self;
+        repartition.go_on(levels, selector, pass)
     }
 
     /// Tells the policy of the columns that were sealed since it was last told.

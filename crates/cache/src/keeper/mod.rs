@@ -6,12 +6,16 @@
 //!   the keeper, tell it of sealed columns, leave references for it, and help it when they find no free column.
 //! * [`Round`] (`round.rs`) is one round of the keeper's work. It takes the lock for one column at a time, so that a
 //!   writer that waits for room can help in between.
+//! * `fresh_memory.rs` says how much memory is taken from the machine ahead of the writers.
+//! * `repartition.rs` moves hot items to columns of their own while there is room.
 //! * `pass.rs` empties one column; `survivors.rs` has the columns that it moves items to; `time_slice.rs` says when
 //!   other threads have their turn.
 
 mod core;
+mod fresh_memory;
 mod handle;
 mod pass;
+mod repartition;
 mod round;
 mod survivors;
 mod time_slice;

@@ -8,23 +8,25 @@
 //! there is nothing to do. After the pass nothing in the column can be found, and the column is reused once every
 //! worker has passed a quiescent point.
 
-use super::survivors::Survivors;
+use super::survivors::{Survivors, Zone};
 use super::time_slice::TimeSlice;
 use crate::counters::Counters;
 use crate::demoter::{Leaving, Levels, SentParts};
 use crate::item_store::{ItemStore, Life, first_chunk};
 use crate::penalties::remembered;
-use crate::selector::{Emptied, Selector, Victim, queue_of, set_queue};
+use crate::selector::{Emptied, Selector, Victim, is_hot, queue_of};
 use crate::temperature::{Judged, Patience, Queue, Verdict};
 use larder_allocation::ColumnBounds;
 use larder_index::{BucketGuard, Found};
-use larder_item::{KeyHash, Location, State};
+use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{ColumnId, Guard, Item, NewChunked, NewItem, OpenColumn, Reader, Record, Value};
 
 /// Records whose buckets are prefetched together before the first of them is judged.
 const PREFETCHED_TOGETHER: usize = 32;
 /// Records between two looks at whether the time slice is over.
 const RECORDS_PER_LOOK: usize = 8;
+/// Items that expire within so many seconds are not moved to the columns of hot items.
+const EXPIRES_SOON_S: u32 = 3600;
 
 /// What every pass needs.
 pub(super) struct Pass {
@@ -136,8 +138,12 @@ impl Pass {
             verdicts.extend(judged.iter().map(|item| Verdict::Keep { warmth: item.warmth }));
         }
         // Items that a policy kept go on to the main queue. Items that were only moved stay in their own.
-        let queue = if may_evict { Queue::Main } else { queue };
-        let mut settle = Settle { levels, selector, guard: &guard, may_evict, survivors, queue, counters };
+        let to = match may_evict {
+            true => MovesTo::Queue(Queue::Main),
+            false if is_hot(store, column) => MovesTo::Hot,
+            false => MovesTo::Queue(queue),
+        };
+        let mut settle = Settle { levels, selector, guard: &guard, may_evict, survivors, to, counters };
         for (nth, met) in met.iter().enumerate() {
             if nth % RECORDS_PER_LOOK == 0 {
                 // While a writer will soon have to wait, there is no pause.
@@ -159,6 +165,59 @@ impl Pass {
         }
         Emptied::Yes
     }
+}
+
+impl Pass {
+    /// Moves single items whose entries were seen at these locations. Returns how many it moved. It stops where there
+    /// is no room.
+    pub(super) fn move_items(
+        &mut self,
+        levels: Levels<'_>,
+        selector: &mut Selector,
+        to: MovesTo,
+        seen: &[(Location, u8)],
+    ) -> usize {
+        let (store, counters) = (levels.store, levels.store.keeper_counters());
+        let Pass { reader, survivors, .. } = self;
+        let guard = reader.pin();
+        seen.iter().for_each(|(at, _)| guard.prefetch(*at));
+        let mut settle =
+            Settle { levels, selector, guard: &guard, may_evict: false, survivors, to, counters };
+        let moved_before = counters.moved.get();
+        for (at, warmth) in seen {
+            let item = guard.item(*at);
+            let stays =
+                to == MovesTo::Hot && expires_soon(store, item.expiry()) || first_chunk(&item).is_some();
+            let is_movable = !stays && may_be_found(&guard, *at, &Record::Item(item));
+            if is_movable && store.life(*at, &item) == Life::Live {
+                let met = Met { at: *at, hash: store.hasher.hash(item.key()), kind: MetKind::Live(0) };
+                if settle.item(&met, Verdict::Keep { warmth: *warmth }) != Emptied::Yes {
+                    break;
+                }
+            }
+        }
+        (counters.moved.get() - moved_before) as usize
+    }
+
+    /// Begins to read entries and records, until [`Pass::offline`].
+    pub(super) fn online(&mut self) {
+        self.reader.online();
+    }
+
+    /// Ends what [`Pass::online`] began.
+    pub(super) fn offline(&mut self) {
+        self.reader.offline();
+    }
+
+    /// Gives up columns that were taken for hot items and hold none.
+    pub(super) fn give_up_hot(&mut self) {
+        self.survivors.give_up_hot();
+    }
+}
+
+/// Whether an item stays where it expires together with its neighbours.
+fn expires_soon(store: &ItemStore, expiry: Expiry) -> bool {
+    expiry != Expiry::NEVER && expiry.0.saturating_sub(store.clock.now_s()) < EXPIRES_SOON_S
 }
 
 /// Reads the key rows of a column into `met`, and its live items into `judged`. Returns false if the column cannot be
@@ -223,9 +282,17 @@ struct Settle<'a, 'g> {
     /// Whether live items may be evicted. Otherwise all of them are moved.
     may_evict: bool,
     survivors: &'a mut Survivors,
-    /// The queue that kept items belong to.
-    queue: Queue,
+    to: MovesTo,
     counters: &'a Counters,
+}
+
+/// Where items go that are moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum MovesTo {
+    /// To the columns of a queue.
+    Queue(Queue),
+    /// To the columns of hot items.
+    Hot,
 }
 
 impl Settle<'_, '_> {
@@ -256,7 +323,7 @@ impl Settle<'_, '_> {
         if let Verdict::Keep { warmth } = verdict
             && life == Life::Live
         {
-            let copy = self.copy(&item);
+            let copy = self.copy(&item, warmth);
             // A flush may have come before the copy's column was taken: then the item and its copy are both flushed.
             life = store.life(met.at, &item);
             match copy {
@@ -352,12 +419,16 @@ impl Settle<'_, '_> {
         store.died(self.guard, at, self.counters);
     }
 
-    /// Copies an item to the survivors' column. `None`: there is no room for it.
-    fn copy(&mut self, item: &Item<'_>) -> Option<Location> {
+    /// Copies an item, whose entry will have `warmth`, to the survivors' column. `None`: there is no room for it.
+    fn copy(&mut self, item: &Item<'_>, warmth: u8) -> Option<Location> {
         let store = self.levels.store;
         let floor = store.flush_floor();
-        let (open, class) = self.survivors.place_for(store, self.queue, item.expiry());
+        let zone = match self.to {
+            MovesTo::Queue(queue) => Zone::Kept(queue, warmth),
+            MovesTo::Hot => Zone::Hot,
+        };
         loop {
+            let (open, class) = self.survivors.place_for(store, zone, item.expiry());
             if let Some(open) = open
                 && open.birth() >= floor
                 && let Some(new) = place_copy(open, item)
@@ -368,12 +439,11 @@ impl Settle<'_, '_> {
                 let sealed = full.seal_at(store.clock.now_s());
                 self.selector.sealed(store, sealed);
             }
-            let mut taken = store.take_any_column()?;
-            set_queue(store, &taken, self.queue);
+            let mut taken = self.survivors.take(store, zone, item.cas())?;
             if let Some(class) = class {
                 taken.expect_lifetimes(class.lifetimes());
             }
-            *open = Some(taken);
+            *self.survivors.place_for(store, zone, item.expiry()).0 = Some(taken);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! One round of the keeper's work.
 
 use super::core::FlushSweep;
+use super::fresh_memory::touch_ahead;
 use super::handle::KeeperHandle;
 use super::time_slice::{Pace, ROUND_PERIOD, TimeSlice};
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
-use crate::selector::{Need, Search, is_much_dead};
+use crate::selector::{Need, Search};
 use larder_memory::{ColumnId, SlabId};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,10 @@ const REFERENCES_SHARE: u32 = 4;
 /// least.
 const EXPIRED_SHARE_OF_ROUND: u32 = 1024;
 const EXPIRED_MIN_OF_ROUND: u32 = 32;
+/// Hot items are moved while one part in so many of the columns can be taken: in a cache that may still be being
+/// filled, and in one that has taken no fresh memory for some seconds.
+const ROOM_SHARE: u64 = 4;
+const ROOM_SHARE_AT_REST: u64 = 16;
 /// Slabs that may be held up by one of their columns before a round of giving back ends.
 const STUCK_SLABS_MAX: usize = 8;
 /// Rounds without another try, where nothing may be evicted and so many slabs could not be given back.
@@ -52,9 +57,9 @@ impl Round<'_> {
         self.reclaim_expired();
         let has_enough = self.reclaim_sparse();
         self.fill_free_columns();
+        let plan = self.keeper.lock().fresh.look(self.store);
         if !has_enough {
-            // The kernel fills fresh pages with zeros. A SET should not wait for that.
-            self.store.memory.map_ahead(self.store.columns_ahead());
+            touch_ahead(self.store);
         }
         if self.store.index.needs_growth() {
             self.keeper.lock().split_buckets(self.store);
@@ -63,6 +68,13 @@ impl Round<'_> {
         self.store.share_out();
         self.give_slabs_back();
         self.reclaim_flushed();
+        if plan.is_over {
+            self.give_idle_back();
+        }
+        self.take_huge_pages(plan.is_quiet);
+        if plan.is_quiet {
+            self.repartition(if plan.is_over { ROOM_SHARE_AT_REST } else { ROOM_SHARE });
+        }
         if self.slice.is_round_over() {
             self.keeper.wake();
         }
@@ -115,10 +127,11 @@ impl Round<'_> {
     fn reclaim_sparse(&mut self) -> bool {
         let store = self.store;
         let mut search = Search::new(Need::BeforeFreshMemory);
-        while !search.is_over() && self.goes_on() && is_much_dead(store) {
+        while !search.is_over() && self.goes_on() && store.is_much_dead() {
             let ready = store.memory.free_columns() + store.memory.returning_columns();
             let unmapped = store.memory.available_columns().saturating_sub(store.memory.free_columns());
-            if ready >= store.columns_ahead() && ready + unmapped >= store.free_columns_target() {
+            let slab = store.memory.geometry().columns_per_slab as usize;
+            if ready >= slab && ready + unmapped >= store.free_columns_target() {
                 return true;
             }
             if self.keeper.lock().reclaim_next(self.levels, &mut search, &mut self.slice).is_none() {
@@ -152,7 +165,8 @@ impl Round<'_> {
         }
         let mut stuck: Vec<SlabId> = Vec::new();
         let mut has_released = false;
-        // Of the slabs that stay, no column is withheld from writers: never are more slabs being released than have to go.
+        // Of the slabs that stay, no column is withheld from writers: never are more slabs being released than have to
+        // go.
         while memory.over_limit_slabs() > stuck.len() && stuck.len() <= STUCK_SLABS_MAX && self.goes_on() {
             if self.levels.evicts() && memory.available_columns() < self.store.free_columns_target() {
                 // Writers come first. The next round begins with columns for them.
@@ -182,6 +196,44 @@ impl Round<'_> {
             if memory.over_limit_slabs() == 0 || !memory.finish_release(slab) {
                 memory.cancel_release(slab);
             }
+        }
+    }
+
+    /// Puts huge pages in place of small ones: in the index at once, where they cost little for each item, and in
+    /// columns if there is time.
+    fn take_huge_pages(&mut self, is_quiet: bool) {
+        let Round { store, .. } = *self;
+        while self.goes_on() && (store.index.collapse_some() || is_quiet && store.memory.collapse_some()) {
+            self.slice.yield_long();
+        }
+    }
+
+    /// Moves hot items to columns of their own. Not in a cache that is being filled, or is full soon: its entries would
+    /// cool just before warmth decides what stays.
+    fn repartition(&mut self, room_share: u64) {
+        let store = self.store;
+        let has_room = || {
+            store.memory.available_columns() as u64
+                > store.columns_max() / room_share + store.columns_ahead() as u64
+        };
+        if !store.placement.moves_hot_items()
+            || !has_room()
+            || !self.keeper.lock().look_for_hot(store, self.slice.is_calm())
+        {
+            return;
+        }
+        while self.goes_on() && has_room() && self.keeper.lock().move_hot(self.levels) {
+            self.slice.yield_if_due(|| true);
+        }
+    }
+
+    /// Gives memory of columns back that is ready and that nobody asks for. Where the cache is full, the free columns
+    /// that are held ready are.
+    fn give_idle_back(&mut self) {
+        let store = self.store;
+        let is_full = store.memory.available_columns() <= 2 * store.free_columns_target();
+        while !is_full && self.goes_on() && store.memory.give_idle_back() {
+            self.slice.yield_if_due(|| true);
         }
     }
 

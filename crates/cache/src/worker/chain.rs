@@ -216,7 +216,7 @@ impl Worker {
     /// Begins to receive a value of `total` bytes, more than one chunk holds. `None`: there is no room.
     pub fn begin_upload(&mut self, owner: KeyHash, total: u32) -> Option<Upload> {
         let quota = Quota::new(&self.cache, Direction::Upload);
-        let chain = self.cache.store.next_cas();
+        let chain = self.next_cas();
         self.begin_quoted_chain(owner, total, chain, Some(quota))
     }
 
@@ -346,7 +346,7 @@ impl Worker {
         of: &RecordFields,
     ) -> Option<(Location, Upload)> {
         let total: usize = parts.iter().map(Piece::length).sum();
-        let chain = self.cache.store.next_cas();
+        let chain = self.next_cas();
         let mut upload = self.begin_chain(hash, total as u32, chain)?;
         if !parts.into_iter().all(|part| self.fill_piece(&mut upload, part)) {
             self.abandon_upload(upload);

@@ -118,7 +118,7 @@ impl Worker {
         price: Option<&Price>,
     ) -> StoreOutcome {
         let (state, expiry) = self.new_state(store, stale_of);
-        let cas = store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
+        let cas = store.explicit_cas.unwrap_or_else(|| self.next_cas());
         let of = RecordFields { flags: store.flags, expiry, cas, state };
         let value = [Piece::Bytes(store.value), Piece::NOTHING];
         self.put(store.key, store.hash, value, &of, expected, price)
@@ -182,7 +182,7 @@ impl Worker {
     /// The record of an item that something is appended or prepended to.
     pub(super) fn extended(&self, old: RecordFields, store: &Store<'_>) -> RecordFields {
         RecordFields {
-            cas: store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas()),
+            cas: store.explicit_cas.unwrap_or_else(|| self.next_cas()),
             state: self.renewed(old.state),
             ..old
         }
@@ -223,7 +223,7 @@ impl Worker {
             let state = state.with_bits(state.bits() | stale);
             let cas = match (delete.explicit_cas, delete.invalidate) {
                 (Some(cas), _) => cas,
-                (None, true) => self.cache.store.next_cas(),
+                (None, true) => self.next_cas(),
                 (None, false) => cas,
             };
             let outcome = if delete.drop_value {
@@ -279,7 +279,7 @@ impl Worker {
             }
             // A short number in a long value is padded with blanks, so that the value stays as long as it was.
             let (number, blanks) = (&digits[..length.min(DIGITS_MAX)], length.saturating_sub(DIGITS_MAX));
-            let cas = arith.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
+            let cas = arith.explicit_cas.unwrap_or_else(|| self.next_cas());
             let of = RecordFields { flags, expiry, cas, state };
             let blanks = vec![b' '; blanks];
             let digits = [number, &blanks].map(Piece::Bytes);

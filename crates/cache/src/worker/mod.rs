@@ -3,11 +3,13 @@
 //! * `read.rs` looks up one key, `batch.rs` many keys whose waits for memory overlap, `list.rs` walks over all items.
 //! * `open_columns.rs` has the columns that the worker fills. `write.rs` places records and publishes them;
 //!   `change.rs` is what clients ask for: store, delete, arithmetic, touch.
+//! * `cas_numbers.rs` has the numbers that tell versions of items apart.
 //! * `chain.rs` fills and reads the chains of chunks of large values; `upload.rs` stores a value that arrives in parts.
 //! * `fetch.rs` looks on flash and brings items back into memory.
 //! * `penalty.rs` notes misses, and writes to records what a miss of their key costs.
 
 mod batch;
+mod cas_numbers;
 mod chain;
 mod change;
 mod fetch;
@@ -28,6 +30,7 @@ use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::item_store::Life;
 use crate::references::ReferencePool;
+use cas_numbers::CasNumbers;
 use larder_flash::{Commit, CommitListener, Fetcher};
 use larder_item::Location;
 use larder_memory::{Item, Reader};
@@ -48,6 +51,7 @@ pub struct Worker {
     /// How often this worker let go of everything it had looked up.
     quiesced: u64,
     inserts: u32,
+    cas_numbers: CasNumbers,
     /// Room for the value of an item that is written anew, kept for its memory.
     old_value: Vec<u8>,
     references: ReferencePool,
@@ -88,6 +92,7 @@ impl Cache {
             number,
             quiesced: 0,
             inserts: 0,
+            cas_numbers: CasNumbers::default(),
             old_value: Vec::new(),
             references: ReferencePool::default(),
             fetcher,
@@ -119,12 +124,14 @@ impl Worker {
     #[inline]
     pub fn quiesce(&mut self) {
         self.quiesced += 1;
+        self.cas_numbers.end_batch();
         self.reader.quiesce();
     }
 
     /// Before the thread blocks: the worker holds back no column until [`Worker::online`].
     pub fn offline(&mut self) {
         self.quiesced += 1;
+        self.cas_numbers.end_batch();
         self.reader.offline();
     }
 

@@ -67,7 +67,7 @@ impl<'w> Lookup<'w> {
     pub fn locate(&self, hash: KeyHash, place: BucketPosition) -> LookupStage {
         let found = self.index_lookup.match_in_bucket(hash, place);
         if let LookupStage::Matched(seen) = found {
-            self.guard.prefetch(seen.at());
+            self.guard.prefetch(self.index_lookup.location(seen));
         }
         found
     }
@@ -76,44 +76,34 @@ impl<'w> Lookup<'w> {
     #[inline(always)]
     pub fn locate_below(&self, hash: KeyHash, below: SubBucketPosition) -> Option<TagMatch> {
         let seen = self.index_lookup.match_in_sub_bucket(hash, below)?;
-        self.guard.prefetch(seen.at());
+        self.guard.prefetch(self.index_lookup.location(seen));
         Some(seen)
     }
 
     /// Between stages 3 and 4: prefetches the lines of the value that did not come with the record.
     #[inline(always)]
     pub fn prefetch_value(&self, seen: TagMatch) {
-        self.guard.prefetch_value(seen.at());
+        self.guard.prefetch_value(self.index_lookup.location(seen));
     }
 
-    /// Stage 4: the item of the record that was found, if it holds `key` and may be served. Its entry is marked as
-    /// used. After `None` the caller asks [`Worker::get`], for the key may be present all the same.
+    /// Between stages 3 and 4 of a write: prefetches what the end of the present item changes beside its record.
+    #[inline(always)]
+    pub fn prefetch_end(&self, seen: TagMatch) {
+        self.guard.prefetch_death(self.index_lookup.location(seen));
+    }
+
+    /// Stage 4: as [`Worker::confirm`].
     #[inline(always)]
     pub fn confirm(&self, hash: KeyHash, seen: TagMatch, key: &[u8]) -> Option<Hit<'w>> {
-        let hit = self.read(seen, key)?;
-        // The entry is looked at once more: another request of the batch may have answered with a newer item.
-        self.index_lookup.confirm(hash, seen).then(|| self.noted(hash, hit))
+        self.worker.confirm(hash, seen, key)
     }
 
     /// Stage 4, if nothing was answered since stage 2: as [`Lookup::confirm`], but with the item as it was at stage 2.
     #[inline(always)]
     pub(super) fn take(&self, hash: KeyHash, seen: TagMatch, key: &[u8]) -> Option<Hit<'w>> {
-        let hit = self.read(seen, key)?;
+        let hit = self.worker.read(&self.guard, self.index_lookup.location(seen), key)?;
         self.index_lookup.mark(seen);
-        Some(self.noted(hash, hit))
-    }
-
-    #[inline(always)]
-    fn read(&self, seen: TagMatch, key: &[u8]) -> Option<Hit<'w>> {
-        let at = seen.at();
-        let item = self.guard.item(at);
-        (item.key_matches(key) && self.worker.life(at, &item) == Life::Live).then_some(Hit { at, item })
-    }
-
-    #[inline(always)]
-    fn noted(&self, hash: KeyHash, hit: Hit<'w>) -> Hit<'w> {
-        self.worker.note(Reference::read(Digest::of(hash)));
-        hit
+        Some(self.worker.noted(hash, hit))
     }
 }
 
@@ -122,6 +112,28 @@ impl Worker {
     #[inline(always)]
     pub fn lookup(&self) -> Lookup<'_> {
         Lookup { worker: self, index_lookup: self.cache.store.index.batch_lookup(), guard: self.reader.pin() }
+    }
+
+    /// Stage 4 of a lookup: the item of the record that was found, if it holds `key` and may be served. Its entry is
+    /// marked as used. After `None` the caller asks [`Worker::get`], for the key may be present all the same.
+    #[inline(always)]
+    pub fn confirm(&self, hash: KeyHash, seen: TagMatch, key: &[u8]) -> Option<Hit<'_>> {
+        let index = &self.cache.store.index;
+        let hit = self.read(&self.reader.pin(), index.location(seen), key)?;
+        // The entry is looked at once more: another request of the batch may have answered with a newer item.
+        index.confirm(hash, seen).then(|| self.noted(hash, hit))
+    }
+
+    #[inline(always)]
+    fn read<'g>(&self, guard: &Guard<'g>, at: Location, key: &[u8]) -> Option<Hit<'g>> {
+        let item = guard.item(at);
+        (item.key_matches(key) && self.life(at, &item) == Life::Live).then_some(Hit { at, item })
+    }
+
+    #[inline(always)]
+    fn noted<'g>(&self, hash: KeyHash, hit: Hit<'g>) -> Hit<'g> {
+        self.note(Reference::read(Digest::of(hash)));
+        hit
     }
 
     /// Bytes that the item takes in memory, its chunks included.

@@ -31,7 +31,7 @@ impl Worker {
             }
             let price = self.price_of(store, upload.came_us());
             let (state, expiry) = self.new_state(store, stale_of);
-            let cas = store.explicit_cas.unwrap_or_else(|| self.cache.store.next_cas());
+            let cas = store.explicit_cas.unwrap_or_else(|| self.next_cas());
             let record = NewChunked {
                 key: store.key,
                 total: upload.total_bytes(),

@@ -55,6 +55,8 @@ const ROOM_SLEEP: Duration = Duration::from_micros(50);
 /// Inserts between two looks at the index's need to grow, and the most buckets that are split at one look.
 const GROW_EVERY: u32 = 32;
 const SPLITS_AT_ONCE: usize = 16;
+/// When the index has grown by so many buckets, less is left for columns. The keeper shares the limit out as well.
+const BUCKETS_PER_SHARE_OUT: u64 = 1024;
 
 impl Worker {
     /// Places a record in the open column for its lifetime. Takes a new column, or helps the pass, as needed. `None`:
@@ -119,12 +121,20 @@ impl Worker {
         }
     }
 
+    /// The next CAS number.
+    #[inline]
+    pub(super) fn next_cas(&self) -> u64 {
+        self.cas_numbers.next(self.cache.store.last_cas())
+    }
+
     /// Takes a free column. If there is none, helps the pass and waits for columns that are on their way back.
     fn take_column(&mut self) -> Option<OpenColumn> {
         let mut started = None;
         let mut waits = 0;
         loop {
-            if let Some(open) = self.cache.store.take_column() {
+            if let Some(open) =
+                self.cache.store.take_column(self.cas_numbers.base(self.cache.store.last_cas()))
+            {
                 if self.cache.store.is_short_of_columns() {
                     self.cache.keeper.wake();
                 }
@@ -295,9 +305,10 @@ impl Worker {
         let store = &self.cache.store;
         if self.inserts.is_multiple_of(GROW_EVERY) && store.index.needs_growth() {
             let guard = self.reader.pin();
-            let bytes_before = store.index.bytes();
+            let part = || store.index.buckets() / BUCKETS_PER_SHARE_OUT;
+            let part_before = part();
             store.index.grow(&store.key_reader(&guard), SPLITS_AT_ONCE);
-            if store.index.bytes() != bytes_before {
+            if part() != part_before {
                 store.share_out();
             }
         }

@@ -9,5 +9,7 @@ mod levels_stress;
 mod model;
 mod model_ops;
 mod penalties;
+mod placement;
+mod shared_lines;
 mod stress;
 mod tier;

@@ -4,7 +4,7 @@
 //! and a small one under pressure, in memory alone or with flash behind it, where a miss is always allowed. No cache
 //! may return a value other than the last one stored, or any value after a delete, an expiry or a flush.
 
-use crate::model_ops::{Cas, Choosy, KEYS, Op, Ttl, key_of, number_of, op, value_of};
+use crate::model_ops::{Cas, Choosy, KEYS, Op, Ttl, Wanted, key_of, number_of, op, value_of};
 use crate::tier::unix_now_s;
 use larder_cache::*;
 use larder_flash::Recover;
@@ -30,17 +30,6 @@ struct Known {
     expiry: Expiry,
     stale: bool,
     token_sent: bool,
-}
-
-/// A store, in one piece or (with `pieces`) as an upload.
-struct Wanted {
-    key: u8,
-    mode: Mode,
-    value: Vec<u8>,
-    ttl: Ttl,
-    cas: Cas,
-    vivify: Option<Ttl>,
-    pieces: usize,
 }
 
 /// A value that arrives while other operations run.
@@ -591,10 +580,8 @@ impl Play {
                 let now = now.expect("counted what was not there");
                 assert!(compare.is_none() || compare == now.cas);
                 let old = number_of(&now.value).expect("a number");
-                assert_eq!(
-                    value,
-                    if increment { old.wrapping_add(delta) } else { old.saturating_sub(delta) }
-                );
+                let counted = if increment { old.wrapping_add(delta) } else { old.saturating_sub(delta) };
+                assert_eq!(value, counted);
                 assert_eq!(expiry, now.expiry);
                 let mut digits = value.to_string().into_bytes();
                 // A number that gets longer is a new item.

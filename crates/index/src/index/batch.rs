@@ -2,7 +2,7 @@
 
 use super::{Index, mark, mask_among, position_under};
 use crate::bucket::{Bucket, sub_for, tag_hints};
-use crate::entry::{WARMTH_MAX, identity, tag_word, unpack, warmth_of};
+use crate::entry::{WARMTH_MAX, identity, tag_word, warmth_of};
 use crate::shim::{AtomicU64, prefetch_read};
 use crate::sub_bucket::{SubBucket, SubBucketPosition};
 use larder_item::{KeyHash, Location};
@@ -16,6 +16,36 @@ impl Index {
         self.batch_lookup().prefetch(hash);
     }
 
+    /// The location that a matched entry pointed at.
+    #[inline(always)]
+    pub fn location(&self, seen: TagMatch) -> Location {
+        self.format.unpack(seen.word.get()).location
+    }
+
+    /// Whether the entry that matched `hash` still points at the same location. If so, marks it. The answer is also
+    /// `false` for an entry that is being moved at this moment; [`Index::get_marking`] then decides.
+    #[inline(always)]
+    pub fn confirm(&self, hash: KeyHash, seen: TagMatch) -> bool {
+        let slot = slot_of(&self.main, self.pool.subs(), seen);
+        // Relaxed, as in `slot_among`. A moving entry is written to its new slot before it is removed from this
+        // one, and is replaced only after that. A thread that has seen a newer record of the key therefore no
+        // longer sees the older one in this slot.
+        let word = slot.load(Ordering::Relaxed);
+        if identity(word) != identity(seen.word.get()) {
+            return self.confirm_elsewhere(hash, seen);
+        }
+        if self.marks {
+            mark(slot, word);
+        }
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn confirm_elsewhere(&self, hash: KeyHash, seen: TagMatch) -> bool {
+        self.confirm_marking(hash, self.location(seen))
+    }
+
     /// The index for a batch of lookups.
     #[inline(always)]
     pub fn batch_lookup(&self) -> BatchLookup<'_> {
@@ -27,6 +57,7 @@ impl Index {
             subs: self.pool.subs(),
             buckets,
             mask: mask_among(buckets),
+            location_mask: self.format.location_mask(),
         }
     }
 }
@@ -47,6 +78,7 @@ pub struct BatchLookup<'i> {
     subs: &'i [SubBucket],
     buckets: u64,
     mask: u64,
+    location_mask: u64,
 }
 
 impl BatchLookup<'_> {
@@ -82,6 +114,12 @@ impl BatchLookup<'_> {
         Some(TagMatch { word, slot: (below.0 as u64) << SLOT_POSITION_SHIFT | SLOT_IN_SUB | k })
     }
 
+    /// The location that a matched entry pointed at.
+    #[inline(always)]
+    pub fn location(&self, seen: TagMatch) -> Location {
+        Location::from_bits(!seen.word.get() & self.location_mask)
+    }
+
     /// Marks a matched entry like [`Index::get_marking`], if the entry is unchanged.
     #[inline(always)]
     pub fn mark(&self, seen: TagMatch) {
@@ -90,45 +128,29 @@ impl BatchLookup<'_> {
         }
     }
 
-    /// Whether the entry that matched `hash` still points at the same location. If so, marks it. The answer is also
-    /// `false` for an entry that is being moved at this moment; [`Index::get_marking`] then decides.
+    /// As [`Index::confirm`].
     #[inline(always)]
     pub fn confirm(&self, hash: KeyHash, seen: TagMatch) -> bool {
-        let slot = self.slot(seen);
-        // Relaxed, as in `slot_among`. A moving entry is written to its new slot before it is removed from this
-        // one, and is replaced only after that. A thread that has seen a newer record of the key therefore no
-        // longer sees the older one in this slot.
-        let word = slot.load(Ordering::Relaxed);
-        if identity(word) != identity(seen.word.get()) {
-            return self.confirm_elsewhere(hash, seen.at());
-        }
-        if self.index.marks {
-            mark(slot, word);
-        }
-        true
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn confirm_elsewhere(&self, hash: KeyHash, at: Location) -> bool {
-        self.index.confirm_marking(hash, at)
+        self.index.confirm(hash, seen)
     }
 
     #[inline(always)]
     fn slot(&self, seen: TagMatch) -> &AtomicU64 {
-        let (position, k) =
-            ((seen.slot >> SLOT_POSITION_SHIFT) as usize, (seen.slot & (SLOT_IN_SUB - 1)) as usize);
-        if seen.slot & SLOT_IN_SUB == 0 {
-            &self.main[position].entries[k]
-        } else {
-            &self.subs[position].entries[k]
-        }
+        slot_of(self.main, self.subs, seen)
     }
 }
 
 /// The position of a hash's bucket at the moment of the prefetch. A split may have moved the hash since.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BucketPosition(u64);
+
+/// The slot of a matched entry.
+#[inline(always)]
+fn slot_of<'s>(main: &'s [Bucket], subs: &'s [SubBucket], seen: TagMatch) -> &'s AtomicU64 {
+    let (position, k) =
+        ((seen.slot >> SLOT_POSITION_SHIFT) as usize, (seen.slot & (SLOT_IN_SUB - 1)) as usize);
+    if seen.slot & SLOT_IN_SUB == 0 { &main[position].entries[k] } else { &subs[position].entries[k] }
+}
 
 /// How far a lookup of a batch has come.
 #[derive(Clone, Copy, Debug)]
@@ -157,14 +179,6 @@ pub struct TagMatch {
     word: NonZeroU64,
     /// The position of the bucket or sub-bucket, which of the two it is, and the slot in it.
     slot: u64,
-}
-
-impl TagMatch {
-    /// The location that the entry pointed at.
-    #[inline(always)]
-    pub fn at(self) -> Location {
-        unpack(self.word.get()).location
-    }
 }
 
 const SLOT_IN_SUB: u64 = 8;

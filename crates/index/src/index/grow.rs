@@ -15,44 +15,48 @@
 //! 5. Both buckets are unlocked. Until then no writer can remove a mover from `n`. The copy in `i` therefore never
 //!    outlives the entry, and a writer that removed an entry knows that no reader finds it any more.
 //!
-//! The hashes of the bucket's keys are computed before the lock is taken, for several buckets at a time, so that
-//! the reads of their records overlap. If the bucket has changed when its lock is taken, its hashes are computed
-//! again under the lock.
+//! The entries have bits of their hashes for some splits to come (see `entry`), so that most splits read only the two
+//! buckets. Where those bits are used up, the hashes of the bucket's keys are computed again. This is done before the
+//! lock is taken, for several buckets at a time, so that the reads of their records overlap. If the bucket has changed
+//! when its lock is taken, its hashes are computed again under the lock.
 
 use super::Index;
-use crate::bucket::BUCKET_ENTRIES_MAX;
-use crate::entry::{identity, tag_word, unpack};
+use super::guard::BucketGuard;
+use crate::bucket::{BUCKET_ENTRIES_MAX, WRITER};
+use crate::entry::{identity, tag_word};
 use crate::holds_key::HoldsKey;
 use crate::snapshot::Snapshot;
 use larder_item::KeyHash;
 use std::sync::atomic::Ordering;
 
-/// Number of splits whose records are fetched together.
+/// Number of splits whose cache lines are fetched together.
 const BATCH: usize = if cfg!(loom) { 1 } else { 4 };
 
-/// The entries of one bucket that move to the new bucket: their words without the warmth.
-struct Movers {
+/// The hashes of the entries of one bucket.
+struct Hashes {
     len: usize,
     identities: [u64; BUCKET_ENTRIES_MAX],
+    hashes: [KeyHash; BUCKET_ENTRIES_MAX],
 }
 
-impl Movers {
-    /// The entries of `seen` whose hash has the bit `half`.
-    fn choose(seen: &Snapshot, half: u64, owner: &impl HoldsKey) -> Movers {
-        let mut movers = Movers { len: 0, identities: [0; BUCKET_ENTRIES_MAX] };
+impl Hashes {
+    /// Asks the owner for the hashes of the entries of `seen`.
+    fn ask(index: &Index, seen: &Snapshot, owner: &impl HoldsKey) -> Hashes {
+        let mut known =
+            Hashes { len: 0, identities: [0; BUCKET_ENTRIES_MAX], hashes: [KeyHash(0); BUCKET_ENTRIES_MAX] };
         for word in seen.words() {
-            let hash = owner.hash_of(unpack(*word).location);
+            let hash = owner.hash_of(index.format.unpack(*word).location);
             debug_assert!(tag_word(hash) ^ word < 1 << 48, "the owner's hash is the one inserted under");
-            if hash.0 & half != 0 {
-                movers.identities[movers.len] = identity(*word);
-                movers.len += 1;
-            }
+            (known.identities[known.len], known.hashes[known.len]) = (identity(*word), hash);
+            known.len += 1;
         }
-        movers
+        known
     }
 
-    fn contains(&self, word: u64) -> bool {
-        self.identities[..self.len].contains(&identity(word))
+    /// The hash of an entry of the bucket.
+    fn of(&self, word: u64) -> KeyHash {
+        let at = self.identities[..self.len].iter().position(|known| *known == identity(word));
+        self.hashes[at.expect("every entry of the bucket was asked for")]
     }
 }
 
@@ -131,12 +135,19 @@ impl Index {
         }
         let mut seen = [const { None }; BATCH];
         for (snapshot, new) in seen.iter_mut().zip(first..).take(count) {
-            let snapshot = snapshot.insert(self.snapshot(new - half_of(new)));
-            snapshot.words().iter().for_each(|word| owner.prefetch(unpack(*word).location));
+            if self.format.is_renewed_at(new.ilog2() + 1) {
+                let snapshot = snapshot.insert(self.snapshot(new - half_of(new)));
+                let locations = snapshot.words().iter().map(|word| self.format.unpack(*word).location);
+                locations.for_each(|at| owner.prefetch(at));
+            }
         }
         let mut done = 0;
-        for (snapshot, new) in seen.iter().flatten().zip(first..) {
-            if !self.split(new, snapshot, owner) {
+        for (snapshot, new) in seen.iter().zip(first..).take(count) {
+            let is_split = match snapshot {
+                Some(seen) => self.split_by_records(new, seen, owner),
+                None => self.split_by_entries(new),
+            };
+            if !is_split {
                 break;
             }
             done += 1;
@@ -144,32 +155,55 @@ impl Index {
         done
     }
 
-    /// Makes bucket `new`, which equals `buckets`, out of the bucket it splits from, of which `seen` is a recent
-    /// snapshot. Returns `false` and changes nothing if the pool has no sub-buckets for it.
-    fn split(&self, new: u64, seen: &Snapshot, owner: &impl HoldsKey) -> bool {
-        let half = half_of(new);
-        let position = new - half;
-        let mut movers = Movers::choose(seen, half, owner);
-        let unlocked = seen.header & crate::bucket::WRITER == 0;
+    /// Makes bucket `new`, which equals `buckets`, out of the bucket it splits from, by what the entries say. Returns
+    /// `false` and changes nothing if the pool has no sub-buckets for it.
+    fn split_by_entries(&self, new: u64) -> bool {
+        let (position, level) = (new - half_of(new), new.ilog2());
+        let from = self.lock_position(position, KeyHash(position));
+        self.split(new, from, |word| self.format.moves(word, level), |word| word).is_some()
+    }
+
+    /// As [`Index::split_by_entries`], by what the records say. `seen` is a recent snapshot of the bucket that splits.
+    fn split_by_records(&self, new: u64, seen: &Snapshot, owner: &impl HoldsKey) -> bool {
+        let (position, half, level) = (new - half_of(new), half_of(new), new.ilog2());
+        let mut hashes = Hashes::ask(self, seen, owner);
+        let unlocked = seen.header & WRITER == 0;
         let same =
             unlocked.then(|| self.try_lock_position(position, KeyHash(position), seen.header)).flatten();
-        let mut from = same.unwrap_or_else(|| {
+        let from = same.unwrap_or_else(|| {
             let guard = self.lock_position(position, KeyHash(position));
-            movers = Movers::choose(&self.snapshot(position), half, owner);
+            hashes = Hashes::ask(self, &self.snapshot(position), owner);
             guard
         });
-        let mut to = self.lock_unborn(new);
-        // The snapshots are older than the lock, and warmth may have risen since: copy the words as they are now.
-        let moving = from.words_warmest_first(|word| movers.contains(word));
-        if !moving.words().iter().all(|word| to.put(*word)) {
-            to.clear(|_| true);
+        let renewed = |word| self.format.renewed(word, hashes.of(word), level + 1);
+        let Some(mut from) = self.split(new, from, |word| hashes.of(word).0 & half != 0, renewed) else {
             return false;
+        };
+        from.renew(renewed);
+        true
+    }
+
+    /// Makes bucket `new`, which equals `buckets`, of those entries of `from` that `moves` names, after `renewed` has
+    /// changed their words. `None`, and nothing is changed: the pool has no sub-buckets for it.
+    #[inline(always)]
+    fn split<'i>(
+        &'i self,
+        new: u64,
+        mut from: BucketGuard<'i>,
+        moves: impl Fn(u64) -> bool,
+        renewed: impl Fn(u64) -> u64,
+    ) -> Option<BucketGuard<'i>> {
+        let mut to = self.lock_unborn(new);
+        // A snapshot would be older than the lock, and warmth may have risen since: the words are copied as they are
+        // now.
+        if !from.copy_movers(&mut to, &moves, renewed) {
+            return None;
         }
         // Release pairs with the Acquire in `position`: a thread that counts the new bucket sees its entries and
         // its lock.
         self.buckets.store(new + 1, Ordering::Release);
-        from.clear(|word| movers.contains(word));
-        true
+        from.clear(moves);
+        Some(from)
     }
 }
 

@@ -1,11 +1,10 @@
 //! Writers: one at a time per bucket.
 
-use super::Index;
+use super::{Index, level_of};
 use crate::bucket::{
-    Bucket, MAIN_ENTRIES, VERSION_ONE, WRITER, empty_slot, publish, run_first, run_size, sub_for, subs,
-    with_run,
+    Bucket, VERSION_ONE, WRITER, empty_slot, publish, run_first, run_size, sub_for, subs, tag_hints, with_run,
 };
-use crate::entry::{Entry, TAG_SHIFT, identity, pack, tag_word, unpack, warmth_of};
+use crate::entry::{Entry, Format, identity, tag_word, warmth_of};
 use crate::holds_key::HoldsKey;
 use crate::shim::{AtomicU64, pause};
 use crate::snapshot::Snapshot;
@@ -131,31 +130,75 @@ impl<'i> BucketGuard<'i> {
     /// The entry of `key`. The hash of `key` must be the one that was locked.
     #[inline]
     pub fn find(&self, key: &[u8], owner: &impl HoldsKey) -> Option<Found> {
-        let tag = tag_word(self.hash);
-        self.reachable()
-            .find(|found| found.identity ^ tag < 1 << TAG_SHIFT && owner.holds(found.entry.location, key))
+        let holds = |found: &Found| owner.holds(found.entry.location, key);
+        self.find_among(&self.bucket.entries, 0, holds).or_else(|| {
+            let position = sub_for(self.header, tag_word(self.hash))?;
+            self.find_among(&self.sub(position).entries, first_slot_of(position), holds)
+        })
+    }
+
+    /// The entry with the tag of the locked hash for which `holds`, among slots of which the first is called `first`.
+    #[inline(always)]
+    fn find_among<const N: usize>(
+        &self,
+        slots: &[AtomicU64; N],
+        first: SlotName,
+        holds: impl Fn(&Found) -> bool,
+    ) -> Option<Found> {
+        let mut matches = tag_hints(slots, self.hash.tag());
+        while matches != 0 {
+            let k = matches.trailing_zeros();
+            // Relaxed: only the holder of the writer bit, which this thread is, puts other entries here.
+            let word = slots[k as usize].load(Ordering::Relaxed);
+            let found = Found::new(self.format(), word, first + u64::from(k));
+            if word != 0 && holds(&found) {
+                return Some(found);
+            }
+            matches &= matches - 1;
+        }
+        None
+    }
+
+    fn format(&self) -> Format {
+        self.index.format
     }
 
     /// The entry of the locked hash that points at `at`.
     #[inline]
     pub fn find_at(&self, at: Location) -> Option<Found> {
-        let wanted = pack(self.hash.tag(), at, 0);
-        self.reachable().find(|found| found.identity == wanted)
+        self.find_at_among(&self.bucket.entries, 0, at).or_else(|| {
+            let position = sub_for(self.header, tag_word(self.hash))?;
+            self.find_at_among(&self.sub(position).entries, first_slot_of(position), at)
+        })
+    }
+
+    #[inline(always)]
+    fn find_at_among<const N: usize>(
+        &self,
+        slots: &[AtomicU64; N],
+        first: SlotName,
+        at: Location,
+    ) -> Option<Found> {
+        let words = slots.iter().map(|slot| slot.load(Ordering::Relaxed)).zip(first..);
+        let mut here = words.filter(|(word, _)| self.format().is_at(*word, self.hash, at));
+        here.next().map(|(word, slot)| Found::new(self.format(), word, slot))
     }
 
     /// All entries of the bucket, including those of other hashes.
     pub fn entries(&self) -> impl Iterator<Item = Found> {
-        let below = subs(self.header)
-            .flat_map(|position| found_in(&self.sub(position).entries, first_slot_of(position)));
-        found_in(&self.bucket.entries, 0).chain(below)
+        let below = subs(self.header).flat_map(|position| {
+            found_in(self.format(), &self.sub(position).entries, first_slot_of(position))
+        });
+        found_in(self.format(), &self.bucket.entries, 0).chain(below)
     }
 
     /// The entries in slots that the locked hash could use: the bucket's own line and one sub-bucket.
     #[inline]
     fn reachable(&self) -> impl Iterator<Item = Found> {
         let below = sub_for(self.header, tag_word(self.hash));
-        let below = below.map(|position| found_in(&self.sub(position).entries, first_slot_of(position)));
-        found_in(&self.bucket.entries, 0).chain(below.into_iter().flatten())
+        let below = below
+            .map(|position| found_in(self.format(), &self.sub(position).entries, first_slot_of(position)));
+        found_in(self.format(), &self.bucket.entries, 0).chain(below.into_iter().flatten())
     }
 
     /// Adds an entry for the locked hash. The key must have no entry yet, and the record at `at` must be complete:
@@ -165,7 +208,9 @@ impl<'i> BucketGuard<'i> {
     /// [`Full`] if the bucket has as many entries as it can hold, or the pool has no further sub-bucket.
     #[inline]
     pub fn insert(&mut self, at: Location, warmth: u8) -> Result<(), Full> {
-        if !self.put(pack(self.hash.tag(), at, warmth)) {
+        // Only a split of this bucket changes its level, and needs its writer bit.
+        let level = level_of(self.position, self.index.buckets());
+        if !self.put(self.format().pack(self.hash, level, at, warmth)) {
             return Err(Full { victim: self.victim() });
         }
         self.index.inserted();
@@ -177,9 +222,7 @@ impl<'i> BucketGuard<'i> {
     #[inline]
     pub fn replace(&mut self, found: &Found, new: Location, warmth: u8) -> bool {
         let Some(slot) = self.slot_of(found) else { return false };
-        let tag = found.identity & u64::MAX << TAG_SHIFT;
-        let word = pack((tag >> TAG_SHIFT) as u16, new, warmth);
-        publish(slot, word);
+        publish(slot, self.format().moved(found.identity, new, warmth));
         self.changed = true;
         true
     }
@@ -213,8 +256,15 @@ impl<'i> BucketGuard<'i> {
 
     /// All slots of the bucket.
     fn slots(&self) -> impl Iterator<Item = &'i AtomicU64> {
-        let below = subs(self.header).flat_map(|position| self.sub(position).entries.iter());
-        self.bucket.entries.iter().chain(below)
+        self.bucket.entries.iter().chain(self.run(self.header).iter().flat_map(|sub| &sub.entries))
+    }
+
+    /// The sub-buckets of the run that `header` names.
+    #[inline(always)]
+    fn run(&self, header: u64) -> &'i [SubBucket] {
+        let first = run_first(header).0 as usize;
+        let count = 1 << run_size(header) >> 1;
+        self.index.pool.subs().get(first..first + count).unwrap_or_default()
     }
 
     /// The sub-bucket at `position`, which belongs to this bucket's run.
@@ -296,35 +346,51 @@ impl<'i> BucketGuard<'i> {
         moved.inspect(|slot| publish(slot, word)).is_some()
     }
 
-    /// Restores the order after entries were removed: fills the bucket's own line from its sub-buckets, and returns
-    /// sub-buckets that are no longer needed.
+    /// Restores the order after entries were removed: fills the bucket's own line from its sub-buckets, the warmest
+    /// entries first, and returns sub-buckets that are no longer needed.
     pub(super) fn tidy(&mut self) {
-        while let Some(hole) = empty_slot(&self.bucket.entries)
-            && let Some(from) = self.warmest_in_subs()
-        {
-            publish(hole, from.load(Ordering::Relaxed));
-            publish(from, 0);
+        let run = self.run(self.header);
+        let (mut left, mut warmths) = (0, 0u32);
+        for sub in run {
+            for slot in &sub.entries {
+                let word = slot.load(Ordering::Relaxed);
+                left += u32::from(word != 0);
+                warmths |= u32::from(word != 0) << warmth_of(word);
+            }
+        }
+        let is_empty = |slot: &&AtomicU64| slot.load(Ordering::Relaxed) == 0;
+        let mut holes = self.bucket.entries.iter().filter(is_empty);
+        'filled: while warmths != 0 {
+            let warmest = warmths.ilog2();
+            warmths ^= 1 << warmest;
+            for from in run.iter().flat_map(|sub| &sub.entries) {
+                let word = from.load(Ordering::Relaxed);
+                if word != 0 && u32::from(warmth_of(word)) == warmest {
+                    let Some(hole) = holes.next() else { break 'filled };
+                    publish(hole, word);
+                    publish(from, 0);
+                    left -= 1;
+                }
+            }
+        }
+        if left == 0 && run_size(self.header) != 0 {
+            let old = self.header;
+            self.header = with_run(old, SubBucketPosition(0), 0);
+            self.index.pool.give_back(self.position, run_first(old), run_size(old));
         }
         while self.halve_run() {}
     }
 
-    /// Moves to a run of half the length, or returns the only sub-bucket, if the remaining entries fit. Returns
-    /// whether it did.
+    /// Moves to a run of half the length if the remaining entries fit. Returns whether it did.
     fn halve_run(&mut self) -> bool {
         let (old, size, first) = (self.header, run_size(self.header), run_first(self.header));
-        let count = |k: u32| self.sub(SubBucketPosition(first.0 + k)).count();
-        match size {
-            0 => return false,
-            1 if count(0) != 0 => return false,
-            1 => {
-                self.header = with_run(old, SubBucketPosition(0), 0);
-                self.index.pool.give_back(self.position, first, size);
-                return true;
-            }
-            _ => {}
+        // A run without entries was returned by `tidy`.
+        if size < 2 {
+            return false;
         }
         let half = 1u32 << (size - 2);
-        if (0..half).any(|pair| count(2 * pair) + count(2 * pair + 1) > JOINED_MAX) {
+        let joined = |pair: &[SubBucket]| pair.iter().map(SubBucket::count).sum::<usize>();
+        if self.run(old).chunks_exact(2).any(|pair| joined(pair) > JOINED_MAX) {
             return false;
         }
         if let Some(shorter) = self.index.pool.take_exact(self.position, size - 1) {
@@ -341,35 +407,77 @@ impl<'i> BucketGuard<'i> {
         true
     }
 
-    /// The warmest entry outside the bucket's own line, which gains most from a move there.
-    fn warmest_in_subs(&self) -> Option<&'i AtomicU64> {
-        self.slots()
-            .skip(MAIN_ENTRIES)
-            .filter(|slot| slot.load(Ordering::Relaxed) != 0)
-            .max_by_key(|slot| warmth_of(slot.load(Ordering::Relaxed)))
-    }
-
-    /// The entry words that are `wanted`, the warmest first.
-    pub(super) fn words_warmest_first(&self, wanted: impl Fn(u64) -> bool) -> Snapshot {
-        let mut seen = Snapshot::empty(self.header);
-        self.slots()
-            .map(|slot| slot.load(Ordering::Relaxed))
-            .filter(|word| wanted(*word))
-            .for_each(|word| seen.push(word));
-        seen.sort_warmest_first();
-        seen
-    }
-
     /// Empties the slots whose word `leaves`, then restores the order.
-    pub(super) fn clear(&mut self, mut leaves: impl FnMut(u64) -> bool) {
+    #[inline(always)]
+    pub(super) fn clear(&mut self, leaves: impl Fn(u64) -> bool) {
         self.changed = true;
-        for slot in self.slots() {
-            let word = slot.load(Ordering::Relaxed);
-            if word != 0 && leaves(word) {
+        self.each_slot(|slot, word| {
+            if leaves(word) {
                 publish(slot, 0);
             }
+        });
+        if run_size(self.header) != 0 {
+            self.tidy();
         }
-        self.tidy();
+    }
+
+    /// Changes the words of all entries, without a change of tag, location or warmth.
+    pub(super) fn renew(&mut self, renewed: impl Fn(u64) -> u64) {
+        self.changed = true;
+        self.each_slot(|slot, word| publish(slot, renewed(word)));
+    }
+
+    /// Calls `f` with each slot that has an entry, and with its word.
+    #[inline(always)]
+    fn each_slot(&self, mut f: impl FnMut(&'i AtomicU64, u64)) {
+        // Loops of a fixed length; an iterator over all slots would ask at each one which line it is in.
+        for slot in &self.bucket.entries {
+            let word = slot.load(Ordering::Relaxed);
+            if word != 0 {
+                f(slot, word);
+            }
+        }
+        for sub in self.run(self.header) {
+            for slot in &sub.entries {
+                let word = slot.load(Ordering::Relaxed);
+                if word != 0 {
+                    f(slot, word);
+                }
+            }
+        }
+    }
+
+    /// Moves the entries that `moves` names to `to`, an empty bucket, after `renewed` has changed their words. They
+    /// stay here as well. Returns `false`, and leaves `to` empty, if the pool has no sub-buckets for them.
+    #[inline(always)]
+    pub(super) fn copy_movers(
+        &self,
+        to: &mut BucketGuard<'_>,
+        moves: impl Fn(u64) -> bool,
+        renewed: impl Fn(u64) -> u64,
+    ) -> bool {
+        let (mut movers, mut rest) = (0, None);
+        self.each_slot(|_, word| {
+            if moves(word) {
+                match to.bucket.entries.get(movers) {
+                    Some(slot) => publish(slot, renewed(word)),
+                    None => rest.get_or_insert_with(|| Snapshot::empty(0)).push(renewed(word)),
+                }
+                movers += 1;
+            }
+        });
+        let Some(mut rest) = rest else { return true };
+        // The warmest go to the bucket's own line.
+        to.each_slot(|slot, word| {
+            rest.push(word);
+            publish(slot, 0);
+        });
+        rest.sort_warmest_first();
+        let are_put = rest.words().iter().all(|word| to.put(*word));
+        if !are_put {
+            to.clear(|_| true);
+        }
+        are_put
     }
 }
 
@@ -384,11 +492,20 @@ impl Index {
     }
 }
 
+impl Found {
+    #[inline(always)]
+    fn new(format: Format, word: u64, slot: SlotName) -> Found {
+        Found { entry: format.unpack(word), identity: identity(word), slot }
+    }
+}
+
 /// The entries in `slots`, of which the first slot is called `first`.
 #[inline]
-fn found_in<const N: usize>(slots: &[AtomicU64; N], first: SlotName) -> impl Iterator<Item = Found> + '_ {
-    slots.iter().enumerate().filter_map(move |(k, slot)| {
-        let word = slot.load(Ordering::Relaxed);
-        (word != 0).then(|| Found { entry: unpack(word), identity: identity(word), slot: first + k as u64 })
-    })
+fn found_in<const N: usize>(
+    format: Format,
+    slots: &[AtomicU64; N],
+    first: SlotName,
+) -> impl Iterator<Item = Found> + '_ {
+    let words = slots.iter().map(|slot| slot.load(Ordering::Relaxed)).zip(first..);
+    words.filter(|(word, _)| *word != 0).map(move |(word, slot)| Found::new(format, word, slot))
 }

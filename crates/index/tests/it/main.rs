@@ -3,5 +3,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod model;
+mod read_only;
 mod size;
 mod stress;

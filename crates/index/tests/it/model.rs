@@ -41,8 +41,21 @@ struct Twins {
 }
 
 impl Twins {
+    /// An index whose splits read records.
     fn new(buckets_log2: u32, buckets_log2_max: u32, fill_target: u32, forced: u64) -> Twins {
-        let options = IndexOptions { buckets_log2, buckets_log2_max, fill_target, huge: false, marks: true };
+        Twins::with_location_bits(Location::BITS, buckets_log2, buckets_log2_max, fill_target, forced)
+    }
+
+    fn with_location_bits(
+        location_bits: u32,
+        buckets_log2: u32,
+        buckets_log2_max: u32,
+        fill_target: u32,
+        forced: u64,
+    ) -> Twins {
+        let (huge, marks) = (false, true);
+        let options =
+            IndexOptions { buckets_log2, buckets_log2_max, fill_target, huge, marks, location_bits };
         Twins { index: Index::new(options).unwrap(), records: Records::new(forced), model: HashMap::new() }
     }
 
@@ -58,8 +71,9 @@ impl Twins {
                 assert_eq!(found.entry.location, self.model[&key].0);
                 assert!(guard.replace(&found, at, found.entry.warmth));
                 assert!(guard.find_at(found.entry.location).is_none());
-                if let Some(seen) = seen.filter(|seen| seen.at() == found.entry.location) {
-                    assert!(!self.index.batch_lookup().confirm(hash, seen), "the entry points elsewhere now");
+                let lookup = self.index.batch_lookup();
+                if let Some(seen) = seen.filter(|seen| lookup.location(*seen) == found.entry.location) {
+                    assert!(!lookup.confirm(hash, seen), "the entry points elsewhere now");
                 }
                 self.model.get_mut(&key).unwrap().0 = at;
             }
@@ -104,7 +118,7 @@ impl Twins {
         *warmth = (*warmth + 1).min(WARMTH_MAX);
         let seen = tag_match(&self.index, hash).expect("the key's own entry has its tag");
         // Another key of the bucket may have the same tag.
-        if seen.at() == *at {
+        if self.index.batch_lookup().location(seen) == *at {
             assert!(self.index.batch_lookup().confirm(hash, seen));
             *warmth = (*warmth + 1).min(WARMTH_MAX);
         }
@@ -166,9 +180,14 @@ proptest! {
 
     /// From one bucket through many doublings.
     #[test]
-    fn growing(fill in 1u32..9, steps in steps(if cfg!(miri) { 60 } else { 2000 }, 3000)) {
+    fn growing(
+        fill in 1u32..9,
+        location_bits in 20..=Location::BITS,
+        steps in steps(if cfg!(miri) { 60 } else { 2000 }, 3000),
+    ) {
         let (keys, buckets_log2_max) = if cfg!(miri) { (60, 4) } else { (2000, 12) };
-        run(&mut Twins::new(0, buckets_log2_max, fill, 0), keys, &steps);
+        let twins = &mut Twins::with_location_bits(location_bits, 0, buckets_log2_max, fill, 0);
+        run(twins, keys, &steps);
     }
 
     /// All tags point in one direction, so that sub-buckets cannot share the load.
@@ -180,8 +199,14 @@ proptest! {
 
 #[test]
 fn fills_grows_and_empties() {
+    // Every split reads records; every third one does; one in twenty does.
+    [Location::BITS, Location::BITS - 3, 20].into_iter().for_each(fills_grows_and_empties_with);
+}
+
+fn fills_grows_and_empties_with(location_bits: u32) {
     let keys = if cfg!(miri) { 60 } else { 40_000 };
-    let mut twins = Twins::new(0, if cfg!(miri) { 4 } else { 14 }, 6, 0);
+    let buckets_log2_max = if cfg!(miri) { 4 } else { 14 };
+    let mut twins = Twins::with_location_bits(location_bits, 0, buckets_log2_max, 6, 0);
     let (mut splits, mut victims) = (0, 0);
     for key in 0..keys {
         victims += twins.set(key);
@@ -240,12 +265,38 @@ fn the_coldest_goes_first() {
 }
 
 #[test]
+fn entries_cool_by_what_the_caller_says() {
+    let keys = if cfg!(miri) { 40 } else { 3_000 };
+    let mut twins = Twins::with_location_bits(30, 0, if cfg!(miri) { 3 } else { 8 }, 6, 0);
+    for key in 0..keys {
+        twins.set(key);
+        twins.grow_fully();
+        (0..key % 4).for_each(|_| twins.mark(key));
+    }
+    let mut seen = Vec::new();
+    let mut cursor = Some(0);
+    while let Some(bucket) = cursor {
+        cursor = twins.index.cool(bucket, &mut |entry| {
+            seen.push((entry.location, entry.warmth));
+            entry.warmth.saturating_sub(2)
+        });
+    }
+    let mut expected: Vec<_> = twins.model.values().copied().collect();
+    seen.sort();
+    expected.sort();
+    assert_eq!(seen, expected);
+    twins.model.values_mut().for_each(|(_, warmth)| *warmth = warmth.saturating_sub(2));
+    twins.check_all(keys);
+}
+
+#[test]
 fn contradicting_options_are_refused() {
     let good = IndexOptions::default();
     for bad in [
         IndexOptions { buckets_log2: 31, ..good },
         IndexOptions { buckets_log2_max: 60, ..good },
         IndexOptions { fill_target: 0, ..good },
+        IndexOptions { location_bits: 47, ..good },
     ] {
         assert_eq!(Index::new(bad).err().unwrap().kind(), std::io::ErrorKind::InvalidInput);
     }

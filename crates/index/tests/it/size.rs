@@ -21,8 +21,14 @@ impl HoldsKey for Numbers {
 
 /// Bytes per item at every sixteenth of a doubling around a million items.
 fn bytes_per_item(fill_target: u32) -> Vec<f64> {
-    let options =
-        IndexOptions { buckets_log2: 0, buckets_log2_max: 20, fill_target, huge: false, marks: true };
+    let options = IndexOptions {
+        buckets_log2: 0,
+        buckets_log2_max: 20,
+        fill_target,
+        huge: false,
+        marks: true,
+        location_bits: 32,
+    };
     let (index, owner) = (Index::new(options).unwrap(), Numbers(KeyHasher::with_seed(1)));
     let (mut costs, mut victims) = (Vec::new(), 0);
     for n in 0..1_200_000u64 {
@@ -65,8 +71,14 @@ fn an_item_costs_its_share_of_a_line() {
 fn items_that_come_and_go_cost_no_more_than_those_that_stay() {
     const TURNOVERS: u64 = 60;
     for n in [34_000u64, 50_000, 62_000] {
-        let options =
-            IndexOptions { buckets_log2: 0, buckets_log2_max: 16, fill_target: 6, huge: false, marks: true };
+        let options = IndexOptions {
+            buckets_log2: 0,
+            buckets_log2_max: 16,
+            fill_target: 6,
+            huge: false,
+            marks: true,
+            location_bits: 32,
+        };
         let (index, owner) = (Index::new(options).unwrap(), Numbers(KeyHasher::with_seed(1)));
         let at = Location::from_bits;
         let mut there: Vec<u64> = Vec::new();

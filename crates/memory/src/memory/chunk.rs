@@ -50,7 +50,7 @@ impl<'g> Chunk<'g> {
     /// Bytes that the chunk takes in its column, as `Item::bytes` says.
     pub fn held_bytes(&self) -> u32 {
         // Beside the header: when the chunk expires, and where its bytes are.
-        let row = HEADER_BYTES + 4 + 4 + CHUNK_KEY_BYTES;
-        (row + self.bytes.len().next_multiple_of(UNIT_BYTES as usize)) as u32
+        let (row, unit) = (HEADER_BYTES + 4 + 4 + CHUNK_KEY_BYTES, UNIT_BYTES as usize);
+        (row.next_multiple_of(unit) + self.bytes.len().next_multiple_of(unit)) as u32
     }
 }

@@ -100,6 +100,14 @@ impl<'g> Guard<'g> {
         prefetch_read(record.wrapping_add(64));
     }
 
+    /// Prefetches what the death of the record at `at` changes in the bookkeeping of its column. Any location is
+    /// allowed.
+    #[inline]
+    pub fn prefetch_death(&self, at: Location) {
+        let column = (at.offset() >> self.inner.column_shift) as usize;
+        prefetch_read(self.inner.columns.as_ptr().wrapping_add(column).cast());
+    }
+
     /// Prefetches the value of a record whose first lines have arrived. See the rule of locations above.
     ///
     /// # Panics

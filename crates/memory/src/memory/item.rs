@@ -11,7 +11,9 @@
 use super::Inner;
 use crate::column::Column;
 use crate::prefetch::prefetch_read;
-use larder_item::{Expiry, HEADER_BYTES, Header, Location, State, UNIT_BYTES, ValueLayout};
+use larder_item::{
+    Expiry, HEADER_BYTES, HEADER_WORDS_BYTES, Header, Location, State, UNIT_BYTES, ValueLayout,
+};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -21,18 +23,22 @@ pub const LAST_ACCESS_STALE_S: u32 = 60;
 /// Words that the field of each value layout takes: inline, apart, chunked, chunk.
 const LAYOUT_WORDS: [usize; 4] = [0, 1, 3, 1];
 
-/// Offset of the key in a record, in bytes. The index is made of bits 23..=20 of header word 1 (layout, flags, wide
-/// CAS) and, below them, bit 4 (expiry).
-const KEY_OFFSETS: [u8; 32] = {
-    let mut offsets = [0; 32];
+/// Offset of the key in a record, in bytes. The index is made of bits 23..=19 of header word 1 (layout, flags, CAS
+/// form) and, below them, bit 3 (expiry).
+const KEY_OFFSETS: [u8; 64] = {
+    let mut offsets = [0; 64];
     let mut bits = 0;
-    while bits < 32 {
-        let fields = (bits & 1) + 2 * (bits >> 1 & 1) + (bits >> 2 & 1) + LAYOUT_WORDS[bits >> 3];
+    while bits < 64 {
+        // There is no fourth form of a CAS number.
+        let cas = if bits >> 1 & 3 == 3 { 2 } else { bits >> 1 & 3 };
+        let fields = (bits & 1) + cas + (bits >> 3 & 1) + LAYOUT_WORDS[bits >> 4];
         offsets[bits] = (HEADER_BYTES + 4 * fields) as u8;
         bits += 1;
     }
     offsets
 };
+/// Bytes of the last part of the header, right before the key.
+const HEADER_LAST_BYTES: usize = HEADER_BYTES - HEADER_WORDS_BYTES;
 
 /// A record, readable for as long as a guard protects its bytes.
 #[derive(Clone, Copy)]
@@ -77,7 +83,7 @@ impl<'g> Item<'g> {
     ) -> Item<'g> {
         // SAFETY: the header lies inside the column, aligned, and is not written during 'g.
         let word = unsafe { record.cast::<u32>().add(1).read() };
-        let key_at = KEY_OFFSETS[(word >> 19 & 0b11110 | word >> 4 & 1) as usize].into();
+        let key_at = KEY_OFFSETS[(word >> 18 & 0b111110 | word >> 3 & 1) as usize].into();
         Item { record, word, key_at, in_column, column_bytes, inner, bytes: PhantomData }
     }
 
@@ -88,22 +94,17 @@ impl<'g> Item<'g> {
 
     #[inline(always)]
     fn value_length(&self) -> usize {
-        (self.word >> 5 & 0x7fff) as usize
+        (self.word >> 4 & 0x7fff) as usize
     }
 
     #[inline(always)]
     fn has_expiry(&self) -> bool {
-        self.word >> 4 & 1 != 0
+        self.word >> 3 & 1 != 0
     }
 
     #[inline(always)]
     fn has_flags(&self) -> bool {
         self.word >> 21 & 1 != 0
-    }
-
-    #[inline(always)]
-    fn has_wide_cas(&self) -> bool {
-        self.word >> 20 & 1 != 0
     }
 
     /// Whether the value is stored behind the key.
@@ -166,10 +167,10 @@ impl<'g> Item<'g> {
         self.slice(4 * word, 8).try_into().map_or(0, u64::from_ne_bytes)
     }
 
-    /// Number of words before the key. The last of them are the fields of the value layout.
+    /// Number of words before the last 16 bits of the header. The last of them are the fields of the value layout.
     #[inline(always)]
     fn words_before_key(&self) -> usize {
-        self.key_offset() / 4
+        (self.key_offset() - HEADER_LAST_BYTES) / 4
     }
 
     /// The key. For a chunk, its bookkeeping.
@@ -227,7 +228,7 @@ impl<'g> Item<'g> {
     #[inline(always)]
     pub fn prefetch_value(&self) {
         const NOT_SHORT: u32 =
-            (ValueLayout::Chunk as u32) << 22 | (0x7fff & !63) << 5 | (u8::MAX as u32 & !63) << 24;
+            (ValueLayout::Chunk as u32) << 22 | (0x7fff & !63) << 4 | (u8::MAX as u32 & !63) << 24;
         if self.word & NOT_SHORT != 0 {
             self.prefetch_more();
         }
@@ -253,7 +254,15 @@ impl<'g> Item<'g> {
     /// The header, unpacked.
     #[inline]
     pub fn header(&self) -> Header {
-        Header::unpack([self.word, self.word_at(2)])
+        let last = self.slice(self.key_offset() - HEADER_LAST_BYTES, HEADER_LAST_BYTES);
+        let last = last.try_into().map_or(0, u16::from_ne_bytes);
+        Header::unpack(self.word, last, || self.word_at(self.words_before_cas()))
+    }
+
+    /// Number of words before those of the CAS number.
+    #[inline]
+    fn words_before_cas(&self) -> usize {
+        HEADER_WORDS_BYTES / 4 + self.has_expiry() as usize + self.has_flags() as usize
     }
 
     /// Where the record begins.
@@ -265,17 +274,15 @@ impl<'g> Item<'g> {
     /// The client's flags.
     #[inline]
     pub fn flags(&self) -> u32 {
-        if self.has_flags() { self.word_at(3 + self.has_expiry() as usize) } else { 0 }
+        let at = HEADER_WORDS_BYTES / 4 + self.has_expiry() as usize;
+        if self.has_flags() { self.word_at(at) } else { 0 }
     }
 
     /// The CAS number.
     #[inline]
     pub fn cas(&self) -> u64 {
-        if self.has_wide_cas() {
-            return self.long_word_at(3 + self.has_expiry() as usize + self.has_flags() as usize);
-        }
-        let delta = u64::from(self.word & 0xf) << 32 | u64::from(self.word_at(2));
-        self.column().cas_base().wrapping_add(delta)
+        let whole = || self.long_word_at(self.words_before_cas());
+        self.header().cas.cas(self.column().cas_base(), whole)
     }
 
     /// The bookkeeping of the item's column.
@@ -308,11 +315,12 @@ impl<'g> Item<'g> {
 
     #[inline(always)]
     fn expiry_word(&self) -> Option<&'g AtomicU32> {
-        if !self.has_expiry() || self.in_column as usize + HEADER_BYTES + 4 > self.column_bytes as usize {
+        if !self.has_expiry() || self.in_column as usize + HEADER_WORDS_BYTES + 4 > self.column_bytes as usize
+        {
             return None;
         }
         // SAFETY: as for word 0. The header says that the word behind it is the expiry.
-        Some(unsafe { AtomicU32::from_ptr(self.record.cast_mut().add(HEADER_BYTES).cast()) })
+        Some(unsafe { AtomicU32::from_ptr(self.record.cast_mut().add(HEADER_WORDS_BYTES).cast()) })
     }
 
     /// When the item expires.
@@ -438,9 +446,9 @@ mod tests {
 
     #[test]
     fn keys_begin_where_the_item_room_says() {
-        for bits in 0..32u32 {
-            let word = bits >> 1 << 20 | (bits & 1) << 4;
-            let header = Header::unpack([word, 0]);
+        for bits in 0..64u32 {
+            let word = bits >> 1 << 19 | (bits & 1) << 3;
+            let header = Header::unpack(word, 0, || 0);
             let offset = HEADER_BYTES + 4 * larder_item::word_count(&header);
             assert_eq!(usize::from(KEY_OFFSETS[bits as usize]), offset, "{header:?}");
         }

@@ -15,11 +15,18 @@ use super::chunk::CHUNK_KEY_BYTES;
 use super::pin::{ChunkSpace, put};
 use crate::column::{Column, ColumnId};
 use crate::expiring::{Lifetimes, unit_log2};
+use crate::prefetch::prefetch_write;
 use larder_item::{
-    CAS_DELTA_BITS, Expiry, Header, KEY_BYTES_MAX, KeyHash, Location, State, UNIT_BYTES, VALUE_LENGTH_MAX,
+    CasForm, Expiry, Header, KEY_BYTES_MAX, KeyHash, Location, State, UNIT_BYTES, VALUE_LENGTH_MAX,
     ValueLayout,
 };
 use std::sync::atomic::{AtomicU32, Ordering};
+
+const LINE_BYTES: u32 = 64;
+/// The lines of a column are requested so far before they are written.
+const WRITE_AHEAD_BYTES: u32 = 768;
+/// The most lines that are requested at once. The processor's own prefetcher finds those of a longer record.
+const LINES_AHEAD_MAX: u32 = 8;
 
 /// An item whose value is placed in one piece.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +40,7 @@ pub struct NewItem<'a> {
     pub flags: u32,
     /// When the item expires. `NEVER` takes no space.
     pub expiry: Expiry,
-    /// The CAS number. It takes space only if it is not within 2^36 above the base of the column.
+    /// The CAS number. It takes space only if it is not within 2^19 above the base of the column.
     pub cas: u64,
     /// The state bits and the time of the last access.
     pub state: State,
@@ -87,8 +94,8 @@ unsafe impl Send for OpenColumn {}
 impl Memory {
     /// Takes an empty column for the caller alone: a free one, otherwise a retired one that no reader reads any
     /// more, otherwise one of a newly mapped slab. `None` if the limit is reached and all columns are in use, or
-    /// the kernel has no memory left, which is logged. CAS numbers of the column's items should start at
-    /// `cas_base`. `now_s` is the server time.
+    /// the kernel has no memory left, which is logged. CAS numbers of the column's items should be within
+    /// 2^19 above `cas_base`. `now_s` is the server time.
     pub fn take_column(&self, cas_base: u64, now_s: u32) -> Option<OpenColumn> {
         let (id, birth) = self.take_free()?;
         let unit_log2 = unit_log2(self.inner.geometry.column_bytes);
@@ -163,7 +170,7 @@ impl OpenColumn {
             if !inline {
                 write = put(write, &self.high.to_ne_bytes());
             }
-            write = put(write, item.key);
+            write = put(put(write, &header.pack().1.to_ne_bytes()), item.key);
             if inline {
                 value = write;
             }
@@ -184,7 +191,7 @@ impl OpenColumn {
             let write = self.begin(at, &header, item.state, item.flags, item.expiry, item.cas);
             let write = put(write, &item.total.to_ne_bytes());
             let write = put(write, &item.first.bits().to_ne_bytes());
-            put(write, item.key);
+            put(put(write, &header.pack().1.to_ne_bytes()), item.key);
         }
         Some(self.location(at))
     }
@@ -209,8 +216,7 @@ impl OpenColumn {
             // A chunk expires with its owner, which is placed later.
             has_expiry: true,
             has_flags: false,
-            has_wide_cas: false,
-            cas_delta: 0,
+            cas: CasForm::Near(0),
         };
         let at = self.claim(&header, length.into(), Expiry::NEVER)?;
         // A chunk may be written long after this call, so it cannot be undone.
@@ -218,7 +224,8 @@ impl OpenColumn {
         // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunk.
         let next_field = unsafe {
             let write = self.begin(at, &header, State(0), 0, Expiry::NEVER, self.cas_base);
-            let key = put(write, &self.high.to_ne_bytes());
+            let write = put(write, &self.high.to_ne_bytes());
+            let key = put(write, &header.pack().1.to_ne_bytes());
             put(put(key, &owner.0.to_ne_bytes()), &chain.to_ne_bytes())
         };
         let value = self.start.wrapping_add(self.high as usize);
@@ -262,8 +269,6 @@ impl OpenColumn {
         cas: u64,
     ) -> Header {
         assert!(key.len() <= KEY_BYTES_MAX, "a key of {} bytes is too long", key.len());
-        let cas_delta = cas.wrapping_sub(self.cas_base);
-        let has_wide_cas = cas_delta >> CAS_DELTA_BITS != 0;
         Header {
             key_length: key.len() as u8,
             layout,
@@ -271,8 +276,7 @@ impl OpenColumn {
             // The owner of a chain always has the word: without it, setting an expiry would copy the whole value.
             has_expiry: expiry != Expiry::NEVER || layout == ValueLayout::Chunked,
             has_flags: flags != 0,
-            has_wide_cas,
-            cas_delta: if has_wide_cas { 0 } else { cas_delta },
+            cas: CasForm::of(cas, self.cas_base),
         }
     }
 
@@ -291,14 +295,25 @@ impl OpenColumn {
         self.low += record_bytes;
         self.high -= apart_bytes;
         self.placed_bytes += record_bytes + apart_bytes;
+        self.prefetch_ahead(record_bytes);
         let column = self.column();
         column.set_placed_bytes(self.placed_bytes);
         column.expires(expiry, record_bytes + apart_bytes);
         Some(at)
     }
 
-    /// Writes the header and the fields that do not depend on the value layout. Returns the address of the next
-    /// field.
+    /// Requests the lines that later records of like size will be written to. Other processors may have them, or
+    /// none: the kernel has filled them with zeros a while ago, or they held other records.
+    #[inline(always)]
+    fn prefetch_ahead(&self, record_bytes: u32) {
+        let first = self.start.wrapping_add((self.low + WRITE_AHEAD_BYTES) as usize);
+        for line in 0..(record_bytes / LINE_BYTES).min(LINES_AHEAD_MAX) + 1 {
+            prefetch_write(first.wrapping_add((line * LINE_BYTES) as usize));
+        }
+    }
+
+    /// Writes the two words of the header and the fields that do not depend on the value layout. Returns the address
+    /// of the next field. The last 16 bits of the header are the caller's, behind the fields of the layout.
     ///
     /// # Safety
     /// `at` was claimed for `header`.
@@ -318,10 +333,9 @@ impl OpenColumn {
             let mut word = self.start.add(at as usize).cast::<u32>();
             // A caller that copies the state of a record may have seen the record die. The copy is live.
             AtomicU32::from_ptr(word).store(state.0 & !State::DEAD, Ordering::Relaxed);
-            let [one, two] = header.pack();
+            let (one, _, far) = header.pack();
             word.add(1).write(one);
-            word.add(2).write(two);
-            word = word.add(3);
+            word = word.add(2);
             if header.has_expiry {
                 AtomicU32::from_ptr(word).store(expiry.0, Ordering::Relaxed);
                 word = word.add(1);
@@ -330,11 +344,12 @@ impl OpenColumn {
                 word.write(flags);
                 word = word.add(1);
             }
-            if header.has_wide_cas {
-                word.cast::<u64>().write_unaligned(cas);
-                word = word.add(2);
+            match header.cas {
+                CasForm::Near(_) => {}
+                CasForm::Far(_) => word.write(far),
+                CasForm::Whole => word.cast::<u64>().write_unaligned(cas),
             }
-            word.cast()
+            word.add(header.cas.words()).cast()
         }
     }
 

@@ -3,8 +3,8 @@
 
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{
-    Column, ColumnState, Memory, MemoryError, MemoryOptions, NewItem, OpenColumn, PagesWanted, Record,
-    SlabId, Value,
+    Column, ColumnState, FreshPages, Memory, MemoryError, MemoryOptions, NewItem, OpenColumn, PagesWanted,
+    Record, SlabId, Value,
 };
 
 const SLAB: u64 = 2 << 20;
@@ -328,10 +328,29 @@ fn a_slab_is_emptied_on_purpose_and_given_back() {
 #[test]
 fn columns_are_mapped_ahead_up_to_the_limit() {
     let memory = memory(2);
-    assert_eq!(memory.map_ahead(1), 2);
+    assert_eq!(memory.touch_ahead(1, FreshPages::InStep), 1, "small pages come column by column");
     assert_eq!(memory.mapped_bytes(), SLAB);
-    assert_eq!(memory.map_ahead(100), 4);
+    assert_eq!(memory.touch_ahead(100, FreshPages::Huge), 4);
     assert_eq!(memory.overhead_bytes(), 4 * 128);
+}
+
+#[test]
+fn memory_that_nobody_uses_is_given_back_column_by_column() {
+    let memory = memory(2);
+    let touched = || (memory.ready_columns(), memory.free_columns(), memory.fresh_columns_taken());
+    assert_eq!(memory.touch_ahead(3, FreshPages::InStep), 3);
+    assert_eq!(touched(), (3, 4, 0));
+    let mut open = memory.take_column(0, 0).unwrap();
+    let at = open.place(&plain(b"key", &[7; 1000])).unwrap();
+    assert_eq!(touched(), (2, 3, 1), "a column is taken that is there already");
+    assert!(memory.give_idle_back(), "the second slab as a whole, or one of its columns");
+    while memory.give_idle_back() {}
+    assert_eq!((memory.ready_columns(), memory.fresh_columns_taken()), (0, 1));
+    let reader = memory.register();
+    assert_eq!(reader.pin().item(at).value(), Value::Whole(&[7; 1000]));
+    assert_eq!(memory.available_columns(), 3);
+    let taken: Vec<_> = (0..3).map(|_| memory.take_column(0, 0).unwrap()).collect();
+    assert_eq!((taken.len(), memory.fresh_columns_taken()), (3, 4), "they took memory again");
 }
 
 #[test]

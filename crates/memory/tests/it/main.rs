@@ -4,4 +4,5 @@ mod columns;
 #[path = "../common/mod.rs"]
 mod common;
 mod model;
+mod read_only;
 mod threads;

@@ -74,7 +74,12 @@ fn fields() -> impl Strategy<Value = Fields> {
     let longest = if cfg!(miri) { 60..70 } else { 7000..8193usize };
     let lengths = prop_oneof![4 => 0..edge / 2, 2 => edge - 10..edge + 10, 2 => long, 1 => longest];
     let key = prop::collection::vec(any::<u8>(), 1..=KEY_MAX);
-    let cas = prop_oneof![0u64..1 << 20, (1u64 << 36) - 2..(1 << 36) + 110, any::<u64>()];
+    let cas = prop_oneof![
+        0u64..1 << 18,
+        (1u64 << 19) - 2..(1 << 19) + 110,
+        (1u64 << 50) - 2..(1 << 50) + 110,
+        any::<u64>()
+    ];
     let flags = prop_oneof![Just(0u32), any::<u32>()];
     let expiry = prop_oneof![Just(0u32), any::<u32>()];
     (key, lengths, any::<u8>(), any::<usize>(), flags, expiry, cas, any::<u32>()).prop_map(

@@ -347,9 +347,23 @@ impl Dispatcher {
         }
     }
 
+    /// Prefetches what the end of present items changes. Most requests that are no retrieval replace or remove one.
+    fn look_up_ends(&self, window: &Window<'_>) {
+        let lookup = self.executor.lookup();
+        for op in window {
+            if let (Some(seen), Work::Request(_)) = (op.at.tag_match(), &op.what) {
+                lookup.prefetch_end(seen);
+            }
+        }
+    }
+
     /// Looks up everything in the window, then executes it in order.
     fn execute<'a>(&mut self, batch: &mut [Ready<'a, Connection>], window: &mut Window<'a>) {
         self.look_up(window);
+        // The requests of one connection are alike: the first one stands for all.
+        if window.first().is_some_and(|op| matches!(op.what, Work::Request(_))) {
+            self.look_up_ends(window);
+        }
         let mut hints = Hints { epoch: self.executor.epoch(), are_outdated: false };
         for op in window.iter() {
             let ready = &mut batch[op.connection as usize];

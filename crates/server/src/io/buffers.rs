@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// One part in so many of the limit is for bytes that are served at once. What stays with a connection longer gets the
-/// rest. In one turn the workers may find all their receive buffers full, which are a quarter of the limit, and copy them
-/// to memory that is half as large again.
+/// rest. In one turn the workers may find all their receive buffers full, which are a quarter of the limit, and copy
+/// them to memory that is half as large again.
 const RESERVE_SHARE: u64 = 2;
+/// A connection may stand still for so long while half of the limit is accounted, in milliseconds.
+const PATIENCE_MS_MAX: u64 = 2000;
 /// With less than this below the limit, the next connection may be refused what it needs, in bytes.
 const ROOM_BYTES_MIN: u64 = 64 << 10;
 
@@ -61,8 +63,8 @@ impl Buffers {
         workers as u64 * RING_BUFFERS_MIN as u64 * RING_BUFFER_BYTES
     }
 
-    /// The receive buffers that each of the workers should have within a limit of `limit_bytes`. `None`: the limit is too
-    /// small for so many workers.
+    /// The receive buffers that each of the workers should have within a limit of `limit_bytes`. `None`: the limit is
+    /// too small for so many workers.
     pub fn ring_buffers_for(limit_bytes: u64, workers: usize) -> Option<usize> {
         let per_worker = limit_bytes / RING_SHARE / workers.max(1) as u64 / RING_BUFFER_BYTES;
         let count = (per_worker as usize).clamp(RING_BUFFERS_MIN, RING_BUFFERS_MAX);
@@ -97,6 +99,16 @@ impl Buffers {
     pub(super) fn are_crowded(&self) -> bool {
         let limit = self.limit_bytes();
         self.used_bytes() > limit - limit / RESERVE_SHARE
+    }
+
+    /// For how long a connection may hold bytes and get on with nothing, in milliseconds; `None` = for any time,
+    /// because the buffers are not crowded. The less is left, the shorter: not at all with a quarter of the limit,
+    /// which the workers may need in one turn.
+    pub(super) fn patience_ms(&self) -> Option<u64> {
+        let (limit, used) = (self.limit_bytes(), self.used_bytes());
+        let (crowded, end) = (limit - limit / RESERVE_SHARE, limit - limit / (2 * RESERVE_SHARE));
+        let share = end.saturating_sub(used) as f64 / (end - crowded).max(1) as f64;
+        self.are_crowded().then_some((PATIENCE_MS_MAX as f64 * share.powi(3)) as u64)
     }
 
     /// Whether there may be no room for what the next connection needs.
@@ -165,9 +177,12 @@ mod tests {
         buffers.take_receiving(200);
         assert_eq!(buffers.parked_bytes_max(), 300);
         assert!(buffers.try_take(300) && !buffers.are_crowded());
+        assert_eq!(buffers.patience_ms(), None);
         assert!(buffers.try_take(1) && buffers.are_crowded());
+        assert_eq!(buffers.patience_ms(), Some(1976));
         buffers.set_limit_bytes(100);
         assert_eq!((buffers.parked_bytes_max(), buffers.are_crowded()), (0, true));
+        assert_eq!(buffers.patience_ms(), Some(0));
         buffers.give_receiving(200);
         assert_eq!(buffers.used_bytes(), 301);
     }

@@ -19,6 +19,8 @@ struct Parked {
     bytes: u64,
     /// When these bytes began to stay: a number that is counted up.
     since: u64,
+    /// The same in milliseconds after the server's start.
+    since_ms: u64,
 }
 
 /// One worker's account of parked bytes, by slot.
@@ -45,8 +47,8 @@ impl Parking {
         self.parked
     }
 
-    /// The slot has so many bytes parked now. `has_moved` = its connection got on since the last call.
-    pub(super) fn note(&mut self, slot: usize, bytes: u64, has_moved: bool) {
+    /// The slot has so many bytes parked now, at `now_ms`. `has_moved` = its connection got on since the last call.
+    pub(super) fn note(&mut self, slot: usize, bytes: u64, has_moved: bool, now_ms: u64) {
         if self.slots.len() <= slot {
             self.slots.resize(slot + 1, Parked::default());
         }
@@ -57,7 +59,7 @@ impl Parking {
         parked.bytes = bytes;
         if begins {
             self.parkings += 1;
-            parked.since = self.parkings;
+            (parked.since, parked.since_ms) = (self.parkings, now_ms);
             self.queue.push_back((slot, self.parkings));
             if self.queue.len() > 2 * self.slots.len() + QUEUE_MIN {
                 let slots = &self.slots;
@@ -72,14 +74,18 @@ impl Parking {
         self.slots.get(slot).map_or(0, |parked| parked.bytes)
     }
 
-    /// Takes out of the queue the slot that is to go first: of the few that got on with nothing for the longest time, the
-    /// one that has most parked. Slots that `may_go` refuses stay, as the last.
-    pub(super) fn pop(&mut self, may_go: impl Fn(usize) -> bool) -> Option<usize> {
+    /// Takes out of the queue the slot that is to go first: of the few that got on with nothing for the longest time,
+    /// and at least since `since_ms`, the one that has most parked. Slots that `may_go` refuses stay, as the last.
+    pub(super) fn pop(&mut self, since_ms: u64, may_go: impl Fn(usize) -> bool) -> Option<usize> {
         let mut oldest = ArrayVec::<(usize, u64), OLDEST>::new();
         for _ in 0..self.queue.len() {
             let Some(entry) = self.queue.pop_front() else { break };
             if !is_current(&self.slots, entry) {
                 continue;
+            }
+            if self.slots[entry.0].since_ms > since_ms {
+                self.queue.push_front(entry);
+                break;
             }
             if !may_go(entry.0) {
                 self.queue.push_back(entry);
@@ -109,32 +115,45 @@ mod tests {
     fn of_the_oldest_the_largest_goes_first() {
         let mut parking = Parking::default();
         let young = OLDEST + 5;
-        (0..young + 5)
-            .for_each(|slot| parking.note(slot, if slot == 5 || slot == young { 900 } else { 100 }, false));
+        (0..young + 5).for_each(|slot| {
+            parking.note(slot, if slot == 5 || slot == young { 900 } else { 100 }, false, 0)
+        });
         assert_eq!((parking.bytes(), parking.slots()), (OLDEST as u64 * 100 + 2600, OLDEST + 10));
-        assert_eq!(parking.pop(|_| true), Some(5), "it is among the oldest");
-        assert_eq!(parking.pop(|_| true), Some(0), "the other large one is not");
+        assert_eq!(parking.pop(0, |_| true), Some(5), "it is among the oldest");
+        assert_eq!(parking.pop(0, |_| true), Some(0), "the other large one is not");
         // More of the same request is no progress; an answered request is.
-        parking.note(1, 100, true);
-        parking.note(2, 120, false);
-        parking.note(3, 110, false);
-        assert_eq!(parking.pop(|slot| slot != 2), Some(3), "the larger one stays, as it is asked for");
-        parking.note(4, 0, true);
+        parking.note(1, 100, true, 0);
+        parking.note(2, 120, false, 0);
+        parking.note(3, 110, false, 0);
+        assert_eq!(parking.pop(0, |slot| slot != 2), Some(3), "the larger one stays, as it is asked for");
+        parking.note(4, 0, true, 0);
         assert_eq!((parking.bytes_at(4), parking.bytes_at(9999)), (0, 0));
-        let rest: Vec<usize> = std::iter::from_fn(|| parking.pop(|_| true)).collect();
+        let rest: Vec<usize> = std::iter::from_fn(|| parking.pop(0, |_| true)).collect();
         assert_eq!(rest[..3], [young, 6, 7]);
         assert_eq!(rest.len(), OLDEST + 10 - 4);
         assert!(rest.contains(&1) && rest.contains(&2));
     }
 
     #[test]
+    fn who_got_on_lately_stays() {
+        let mut parking = Parking::default();
+        (0..3).for_each(|slot| parking.note(slot, 100, true, 10 + slot as u64));
+        parking.note(0, 900, true, 13);
+        assert_eq!(parking.pop(10, |_| true), None);
+        assert_eq!(parking.pop(11, |_| true), Some(1));
+        assert_eq!(parking.pop(11, |_| true), None);
+        assert_eq!(parking.pop(13, |_| true), Some(0));
+        assert_eq!(parking.pop(u64::MAX, |_| true), Some(2));
+    }
+
+    #[test]
     fn the_queue_does_not_grow_with_every_request() {
         let mut parking = Parking::default();
         for turn in 0..100_000 {
-            parking.note(turn % 10, 100, true);
+            parking.note(turn % 10, 100, true, 0);
         }
         assert!(parking.queue.len() <= 2 * 10 + QUEUE_MIN);
         assert_eq!(parking.bytes(), 1000);
-        assert_eq!(std::iter::from_fn(|| parking.pop(|_| true)).count(), 10);
+        assert_eq!(std::iter::from_fn(|| parking.pop(0, |_| true)).count(), 10);
     }
 }

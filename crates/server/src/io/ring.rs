@@ -35,6 +35,8 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// Bytes from one buffer to the next: a cache line more than a buffer, so that the first lines of buffers lie in
 /// different cache sets.
 const STRIDE_BYTES: usize = BUFFER_BYTES + 64;
+/// Buffers that the kernel has at first. It goes round all it has, so it gets more only when these were too few.
+const FIRST_BUFFERS: u16 = 16;
 const GROUP: u16 = 0;
 const SUBMISSIONS: u32 = 512;
 const COMPLETIONS: u32 = 4096;
@@ -109,6 +111,8 @@ struct Pool {
     entries: NonNull<BufRingEntry>,
     memory: NonNull<u8>,
     count: u16,
+    /// How many buffers were ever offered.
+    begun: u16,
     tail: u16,
 }
 
@@ -129,7 +133,7 @@ impl Pool {
         let entries = NonNull::new(entries.cast()).unwrap_or_else(|| handle_alloc_error(layout));
         let memory = vec![0; Pool::memory_bytes(count)].into_boxed_slice();
         let memory = NonNull::from(Box::leak(memory)).cast();
-        Ok(Pool { entries, memory, count, tail: 0 })
+        Ok(Pool { entries, memory, count, begun: 0, tail: 0 })
     }
 
     fn entries_layout(count: u16) -> Layout {
@@ -147,10 +151,23 @@ impl Pool {
         unsafe {
             submitter.register_buf_ring_with_flags(self.entries.as_ptr() as u64, self.count, GROUP, 0)?
         };
-        // The kernel begins to read at the first entry.
+        // The kernel begins to read at the first entry. A pool that is registered again offers what it offered before.
         self.tail = 0;
-        (0..self.count).for_each(|buffer| self.offer(buffer));
+        let buffers = mem::take(&mut self.begun).max(FIRST_BUFFERS);
+        self.begin(buffers);
         Ok(())
+    }
+
+    /// Offers as many buffers again as were ever offered, if there are.
+    fn double(&mut self) {
+        self.begin(self.begun);
+    }
+
+    /// Offers up to `more` buffers that were never offered.
+    fn begin(&mut self, more: u16) {
+        let end = self.count.min(self.begun + more);
+        (self.begun..end).for_each(|buffer| self.offer(buffer));
+        self.begun = end;
     }
 
     /// Gives a buffer to the kernel. The caller owns it: it was never offered, or was taken back as `Filled`.
@@ -293,8 +310,8 @@ impl<'r> RingDriver<'r> {
         Some(completion)
     }
 
-    /// Gives the worker as many receive buffers as it should have. Nothing happens while one is in use; the next turn tries
-    /// again.
+    /// Gives the worker as many receive buffers as it should have. Nothing happens while one is in use; the next turn
+    /// tries again.
     #[cold]
     fn resize_pool(&mut self) {
         self.completions.sync();
@@ -635,8 +652,9 @@ fn received<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, slot: usize, res
             worker.ended(slot, false);
         }
         _ => match -result {
-            // Receiving starts again at the end of the turn, when the buffers are free.
-            libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
+            // Receiving starts again at the end of the turn, when there are more buffers or some are free.
+            libc::ENOBUFS => worker.driver.pool.double(),
+            libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
             _ => worker.ended(slot, true),
         },
     }

@@ -94,8 +94,8 @@ pub trait Conversation {
     /// Whether the connection is to be closed once its output is sent. No further input is served.
     fn wants_close(&self) -> bool;
 
-    /// With [`Conversation::wants_close`]: whether the client may still be sending what nobody will serve. It gets a while
-    /// to read its last reply then.
+    /// With [`Conversation::wants_close`]: whether the client may still be sending what nobody will serve. It gets a
+    /// while to read its last reply then.
     fn ends_unserved(&self) -> bool {
         false
     }

@@ -122,6 +122,11 @@ impl Shared {
         self.registry.listens(socket.as_raw_fd(), text, true);
     }
 
+    /// Milliseconds since the start.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
     pub(super) fn now_s(&self) -> u32 {
         u32::try_from(self.started.elapsed().as_secs() + CLOCK_STARTS_S).unwrap_or(u32::MAX)
     }
@@ -166,7 +171,7 @@ impl Shared {
 
     /// A worker has no connection that holds too much, and memory for buffers is short: others look whether they have.
     pub(super) fn ask_for_relief(&self, worker: usize) {
-        let now_ms = self.started.elapsed().as_millis() as u64;
+        let now_ms = self.now_ms();
         let asked_ms = self.relief_asked_ms.load(Ordering::Relaxed);
         let is_due = now_ms >= asked_ms + RELIEF_EVERY_MS;
         let taken =

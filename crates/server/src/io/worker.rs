@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering;
 use socket2::Socket;
 
 use super::accept::Acceptor;
-use super::buffers::Buffers;
 use super::counters::WorkerCounters;
 use super::link::{Arrival, Driver, Link};
 use super::parking::Parking;
@@ -126,7 +125,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
     /// Bytes arrived on a connection.
     pub(super) fn receive(&mut self, slot: usize, filled: D::Filled) {
         if self.shared.buffers.are_crowded() {
-            self.relieve(Buffers::are_crowded);
+            self.relieve();
         }
         let Some(link) = self.links.get_mut(slot).and_then(Option::as_deref_mut) else {
             return self.driver.give_back(filled);
@@ -141,7 +140,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
                 if arrival == Arrival::Steer {
                     self.driver.steer(slot, link);
                 }
-                return self.parking.note(slot, link.held_bytes(), link.take_moved());
+                return self.parking.note(slot, link.held_bytes(), link.take_moved(), self.shared.now_ms());
             }
             Arrival::Ignored => return,
         }
@@ -203,7 +202,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
             self.serve_all();
         }
         if self.shared.buffers.are_crowded() {
-            self.relieve(Buffers::are_crowded);
+            self.relieve();
         }
     }
 
@@ -267,7 +266,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         let mut consumed = mem::take(&mut self.consumed);
         for ((slot, mut link), used) in batch.drain(..).zip(consumed.drain(..)) {
             if self.shared.buffers.are_full() {
-                self.relieve(Buffers::are_full);
+                self.relieve();
             }
             if !link.end_turn(used, self.now_s, &mut self.driver, &self.shared.buffers) {
                 self.counters().out_of_memory.add(1);
@@ -317,24 +316,29 @@ impl<S: Service, D: Driver> Worker<S, D> {
     fn park(&mut self, slot: usize, link: &mut Link<S::Connection, D>) {
         let bytes = link.held_bytes();
         if bytes > 0 || self.parking.bytes_at(slot) > 0 {
-            self.parking.note(slot, bytes, link.take_moved());
+            self.parking.note(slot, bytes, link.take_moved(), self.shared.now_ms());
         }
     }
 
     /// Lets connections go, if this worker's hold more than their share: first those that got on with nothing for the
     /// longest time. So a client that does not read, or does not end what it has begun to send, costs itself its
-    /// connection, and no other client an answer. It ends when the buffers are not `short` any more.
+    /// connection, and no other client an answer.
     #[cold]
-    fn relieve(&mut self, short: fn(&Buffers) -> bool) {
+    fn relieve(&mut self) {
         let share = self.shared.buffers.parked_bytes_max() / self.shared.counters.workers.len() as u64;
-        while short(&self.shared.buffers) && self.parking.bytes() > share {
+        while let Some(patience_ms) = self.shared.buffers.patience_ms()
+            && self.parking.bytes() > share
+        {
             // The half that one connection does not have is enough for all others, until that gets short as well.
             if self.parking.slots() == 1 && !self.shared.buffers.are_full() {
                 break;
             }
             // Those that wait for flash are not late themselves.
             let may_go = |slot: usize| self.links[slot].as_ref().is_some_and(|link| !link.is_waiting());
-            let Some(slot) = self.parking.pop(may_go) else { break };
+            let Some(slot) = self.parking.pop(self.shared.now_ms().saturating_sub(patience_ms), may_go)
+            else {
+                break;
+            };
             let Some(mut link) = self.links[slot].take() else { break };
             let counters = self.counters();
             if link.is_blocked() { &counters.unread } else { &counters.out_of_memory }.add(1);
@@ -343,7 +347,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
             self.links[slot] = Some(link);
             self.release_if_closed(slot);
         }
-        if short(&self.shared.buffers) {
+        if self.shared.buffers.are_crowded() {
             self.shared.ask_for_relief(self.number);
         }
     }

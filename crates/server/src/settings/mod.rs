@@ -33,8 +33,8 @@ pub struct Settings {
     pub tcp_port: Port,
     /// The UDP port of every address that does not name its own. Default off.
     pub udp_port: Port,
-    /// Reply bytes that one address gets over UDP in a second; 0 = no limit. Addresses of this machine have none. Default
-    /// 1 MiB.
+    /// Reply bytes that one address gets over UDP in a second; 0 = no limit. Addresses of this machine have none.
+    /// Default 1 MiB.
     pub udp_reply_bytes_per_s: u64,
     /// The addresses to listen on. Empty = every address of the machine for TCP, and the loopback addresses for UDP.
     pub addresses: Vec<Address>,
@@ -56,8 +56,8 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// The limit that was asked for, if it was below [`MEMORY_BYTES_MIN`] and was raised.
     pub memory_raised_from: Option<u64>,
-    /// The part of the memory that connection buffers may take, in bytes, as far as the workers can do with it. `None` =
-    /// the usual part.
+    /// The part of the memory that connection buffers may take, in bytes, as far as the workers can do with it. `None`
+    /// = the usual part.
     pub buffers_bytes: Option<u64>,
     /// The largest item, in bytes of header, key and value together. 1 KiB to 1 GiB, default 1 MiB.
     pub item_bytes_max: u32,
@@ -73,6 +73,8 @@ pub struct Settings {
     pub column_bytes: Option<u32>,
     /// Values of up to this many bytes are stored beside their key. Default 1024.
     pub inline_value_bytes: u32,
+    /// Where items stand that are moved (`--placement`).
+    pub placement: Placement,
     /// How the cache knows which items are warm. Default [`Temperature::Entry`].
     pub temperature: Temperature,
     /// What the worth of an item is made of. Default: penalties, and the time that clients wait. A client may change it
@@ -176,6 +178,7 @@ impl Default for Settings {
             prefault: false,
             column_bytes: None,
             inline_value_bytes: 1024,
+            placement: Placement::default(),
             hashpower: None,
             flash: FlashSettings::default(),
             connections_max: 1024,
@@ -383,6 +386,7 @@ impl fmt::Display for Pages {
 }
 
 /// How the cache knows which items are warm.
+pub use larder_cache::Placement;
 pub use larder_cache::TemperatureKind as Temperature;
 
 pub use larder_cache::{Objective, WorthMode, WorthOptions};

@@ -133,6 +133,7 @@ pub(crate) fn dispatcher(
         evict: settings.evict,
         workers: settings.threads as usize,
         inline_value_bytes: Some(settings.inline_value_bytes),
+        placement: settings.placement,
         seed,
         ..CacheOptions::default()
     })

@@ -68,8 +68,8 @@ fn facts(page: &mut String, report: &Report) {
     page.push_str("</dl>\n");
 }
 
-/// The parts with their numbers. A page is looked at before it is read: the first picture stands before the first table,
-/// unless it belongs to a later section.
+/// The parts with their numbers. A page is looked at before it is read: the first picture stands before the first
+/// table, unless it belongs to a later section.
 fn in_order(parts: &[Part]) -> Vec<(usize, &Part)> {
     let mut order: Vec<(usize, &Part)> = parts.iter().enumerate().collect();
     let first_section = parts.iter().take_while(|part| !matches!(part, Part::Heading(_)));

@@ -208,3 +208,14 @@ pub(crate) fn number_of(value: &[u8]) -> Option<u64> {
         .then(|| std::str::from_utf8(digits).ok()?.parse().ok())
         .flatten()
 }
+
+/// A store, in one piece or (with `pieces`) as an upload.
+pub(crate) struct Wanted {
+    pub(crate) key: u8,
+    pub(crate) mode: Mode,
+    pub(crate) value: Vec<u8>,
+    pub(crate) ttl: Ttl,
+    pub(crate) cas: Cas,
+    pub(crate) vivify: Option<Ttl>,
+    pub(crate) pieces: usize,
+}

@@ -26,7 +26,7 @@ impl Executor {
         hint: Option<TagMatch>,
         composer: impl ComposeGet,
     ) -> bool {
-        let hit = match hint.and_then(|seen| self.worker.lookup().confirm(get.hash, seen, get.key)) {
+        let hit = match hint.and_then(|seen| self.worker.confirm(get.hash, seen, get.key)) {
             Some(hit) => Some(hit),
             None => self.worker.get(get.hash, get.key),
         };

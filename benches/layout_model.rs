@@ -1,0 +1,289 @@
+//! The processor's cache as a model: what the layout of items in memory is worth, counted by valgrind.
+//!
+//! Hardware counters are not everywhere, and they count whatever else runs. So the engine runs in this process under
+//! callgrind's simulation of a first-level and a last-level cache, beside a twin that keeps items as memcached does. A
+//! run has one thread, fixed seeds and no address that changes, so the same build gives the same figures to the digit.
+//!
+//! `cargo bench --bench layout_model [-- --sizes app,etc,sys --laws zipfian,hotspot --mib 128 --requests 400000]`
+//!
+//! It needs valgrind on PATH. `--variants a,b` and `--geometries a,b` choose; `--out FILE` also writes CSV.
+
+#[path = "layout_model/plan.rs"]
+mod plan;
+mod support;
+#[path = "layout_model/twin.rs"]
+mod twin;
+
+use larder_cache::{
+    Cache, CacheOptions, GetBatch, Hit, PagesWanted, Placement, Store, StoreOutcome, Value, Worker,
+};
+use plan::{KEY_BYTES_MAX, Plan};
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use twin::{Bump, Twin};
+
+/// Requests between two rounds of the keeper.
+const REQUESTS_PER_ROUND: usize = 4096;
+/// Room for the longest value.
+const OUT_BYTES: usize = 8192;
+
+/// A first level and a last one: bytes, ways, bytes of a line. The last level is as much smaller than a machine's as
+/// the data are. A TLB is a cache whose lines are pages.
+const GEOMETRIES: [(&str, &str, &str); 4] = [
+    // As in the paper: 2,048 sets, so that a column of 128 KiB covers each once. 4 ways of the 120.
+    ("paper", "32768,8,64", "524288,4,64"),
+    // 16 ways, as most last levels of today have, and as many bytes.
+    ("today", "32768,8,64", "524288,16,64"),
+    // 8 and 32 entries, the same for both sizes of pages, as in most processors.
+    ("tlb-4k", "32768,8,4096", "131072,8,4096"),
+    ("tlb-2m", "16777216,8,2097152", "67108864,8,2097152"),
+];
+
+#[derive(Clone, Copy)]
+enum Engine {
+    Twin(Bump),
+    Larder { placement: Placement, inline_value_bytes: u32, batch: usize },
+}
+
+const fn larder(placement: Placement, inline_value_bytes: u32, batch: usize) -> Engine {
+    Engine::Larder { placement, inline_value_bytes, batch }
+}
+
+/// What is compared.
+const VARIANTS: [(&str, Engine); 9] = [
+    ("memcached-like", Engine::Twin(Bump::Seldom)),
+    ("exact-lru", Engine::Twin(Bump::Always)),
+    ("larder", larder(Placement::Column, 1024, 16)),
+    ("one-at-a-time", larder(Placement::Column, 1024, 1)),
+    ("placement-off", larder(Placement::Off, 1024, 16)),
+    ("placement-random", larder(Placement::Random, 1024, 16)),
+    ("placement-row", larder(Placement::Row, 1024, 16)),
+    ("values-apart", larder(Placement::Column, 0, 16)),
+    ("values-apart-off", larder(Placement::Off, 0, 16)),
+];
+
+const KNOWN: [&str; 10] =
+    ["sizes", "laws", "mib", "requests", "variants", "geometries", "out", "child", "plan", "core"];
+
+fn main() {
+    let args = support::Args::read(&KNOWN);
+    match args.text("child") {
+        Some(variant) => run(variant, Path::new(args.text("plan").expect("the parent names a plan"))),
+        None => compare(&args),
+    }
+}
+
+// ---- the parent ----
+
+/// What callgrind counted in the measured requests.
+struct Counted {
+    instructions: f64,
+    /// Data accesses that the first level did not have.
+    first_misses: f64,
+    /// Of these, those that the last level did not have either.
+    last_misses: f64,
+}
+
+fn compare(args: &support::Args) {
+    let list = |name: &str, default: &str| -> Vec<String> {
+        args.text(name).unwrap_or(default).split(',').map(str::to_string).collect()
+    };
+    let (mib, requests): (usize, usize) = (args.number("mib", 128), args.number("requests", 400_000));
+    let all = VARIANTS.map(|(name, _)| name).join(",");
+    let variants = list("variants", &all);
+    let chosen = list("geometries", "paper,today,tlb-4k,tlb-2m");
+    let mut csv =
+        String::from("sizes,law,geometry,variant,instructions,l1_misses,llc_misses,llc_hit_ratio\n");
+    let plan_file = std::env::temp_dir().join(format!("layout-model-{}", std::process::id()));
+    for sizes in list("sizes", "app,etc,sys") {
+        for law in list("laws", "zipfian,hotspot,uniform") {
+            let law_words = match law.as_str() {
+                // The paper's hotspot: a tenth of the keys has nearly all requests.
+                "hotspot" => "hotspot:hot-keys=0.1,hot-requests=0.9".to_string(),
+                other => other.to_string(),
+            };
+            let keys = keys_for(&sizes, mib << 20);
+            let plan = Plan::make(&sizes, &law_words, keys, 2 * requests);
+            plan.write(&plan_file).expect("a temporary file can be written");
+            for (name, first, last) in GEOMETRIES.iter().filter(|of| chosen.iter().any(|name| name == of.0)) {
+                println!(
+                    "\n{sizes}, {law}: {keys} items, {mib} MiB of keys and values; {name}: \
+                     first level {first}, last {last}"
+                );
+                println!(
+                    "{:<18}{:>13}{:>13}{:>13}{:>11}",
+                    "", "instructions", "not in first", "not in last", "last hits"
+                );
+                if let Some(bytes) = last.strip_suffix(",64").and_then(|of| of.split(',').next()) {
+                    let lines = bytes.parse::<usize>().expect("a size") / 64;
+                    println!("{:<18}{:>49.1}%", "at best", 100.0 * plan.share_of_hottest(lines, requests));
+                }
+                for variant in &variants {
+                    let counted = count(variant, &plan_file, first, last);
+                    let hits = 1.0 - counted.last_misses / counted.first_misses;
+                    let each = |sum: f64| sum / requests as f64;
+                    println!(
+                        "{variant:<18}{:>13.1}{:>13.3}{:>13.3}{:>10.1}%",
+                        each(counted.instructions),
+                        each(counted.first_misses),
+                        each(counted.last_misses),
+                        100.0 * hits
+                    );
+                    csv.push_str(&format!(
+                        "{sizes},{law},{name},{variant},{:.1},{:.3},{:.3},{hits:.4}\n",
+                        each(counted.instructions),
+                        each(counted.first_misses),
+                        each(counted.last_misses)
+                    ));
+                }
+            }
+        }
+    }
+    let _ = std::fs::remove_file(&plan_file);
+    if let Some(out) = args.text("out") {
+        std::fs::write(out, csv).expect("the table can be written");
+    }
+}
+
+/// About as many items as have `bytes` of keys and values.
+fn keys_for(sizes: &str, bytes: usize) -> usize {
+    let sample = Plan::make(sizes, "uniform", 2000, 1);
+    let sum: usize =
+        sample.items.iter().map(|item| usize::from(item.key_bytes) + usize::from(item.value_bytes)).sum();
+    bytes * sample.items.len() / sum
+}
+
+fn count(variant: &str, plan: &Path, first: &str, last: &str) -> Counted {
+    let out = PathBuf::from(format!("{}.callgrind", plan.display()));
+    let program = std::env::current_exe().expect("this program has a path");
+    let status = Command::new("valgrind")
+        .args(["--tool=callgrind", "--cache-sim=yes", "--toggle-collect=*measured_requests*", "-q"])
+        .args([format!("--I1={first}"), format!("--D1={first}"), format!("--LL={last}")])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(program)
+        .args(["--child", variant, "--plan"])
+        .arg(plan)
+        .status()
+        .unwrap_or_else(|error| panic!("valgrind cannot be started ({error}): install it"));
+    assert!(status.success(), "the run of {variant} failed");
+    let text = std::fs::read_to_string(&out).expect("callgrind wrote its counts");
+    let _ = std::fs::remove_file(&out);
+    let words = |name: &str| -> Vec<String> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("callgrind names its events");
+        line.split_whitespace().map(str::to_string).collect()
+    };
+    let (names, sums) = (words("events:"), words("totals:"));
+    let sum = |event: &str| -> f64 {
+        let at = names.iter().position(|name| name == event).expect("the event is simulated");
+        sums.get(at).map_or(0.0, |sum| sum.parse().expect("a number"))
+    };
+    Counted {
+        instructions: sum("Ir"),
+        first_misses: sum("D1mr") + sum("D1mw"),
+        last_misses: sum("DLmr") + sum("DLmw"),
+    }
+}
+
+// ---- the child ----
+
+fn run(variant: &str, plan: &Path) {
+    let plan = Plan::read(plan).expect("the parent wrote the plan");
+    let engine = VARIANTS.iter().find(|of| of.0 == variant).expect("a known variant").1;
+    let (warm_up, measured) = plan.requests.split_at(plan.requests.len() / 2);
+    match engine {
+        Engine::Twin(bump) => {
+            let bytes: usize =
+                plan.items.iter().map(|item| usize::from(item.key_bytes + item.value_bytes) + 160).sum();
+            let mut twin = Twin::new(bytes + (96 << 20), bump);
+            let mut room = [0; KEY_BYTES_MAX];
+            for number in &plan.order {
+                let item = &plan.items[*number as usize];
+                let key = plan::key(&mut room, *number, item);
+                twin.set(plan::hash(key), key, item);
+            }
+            twin_requests(&mut twin, &plan, warm_up);
+            measured_requests_of_twin(&mut twin, &plan, measured);
+        }
+        Engine::Larder { placement, inline_value_bytes, batch } => {
+            let (cache, mut worker) = filled(&plan, placement, inline_value_bytes);
+            for requests in warm_up.chunks(REQUESTS_PER_ROUND) {
+                larder_requests(&mut worker, &plan, requests, batch);
+                worker.offline();
+                cache.tend();
+                worker.online();
+            }
+            measured_requests_of_larder(&mut worker, &plan, measured, batch);
+        }
+    }
+}
+
+/// A cache with all items of the plan.
+fn filled(plan: &Plan, placement: Placement, inline_value_bytes: u32) -> (Arc<Cache>, Worker) {
+    let bytes: u64 = plan.items.iter().map(|item| u64::from(item.key_bytes + item.value_bytes) + 100).sum();
+    let options = CacheOptions {
+        limit_bytes: 2 * bytes + (64 << 20),
+        workers: 1,
+        pages: PagesWanted::Small,
+        column_bytes: Some(128 << 10),
+        inline_value_bytes: Some(inline_value_bytes),
+        placement,
+        seed: Some(support::SEED),
+        ..CacheOptions::default()
+    };
+    let cache = Cache::new(options).unwrap_or_else(|error| panic!("{error}"));
+    let mut worker = cache.worker();
+    let (mut room, value) = ([0; KEY_BYTES_MAX], [b'v'; OUT_BYTES]);
+    for number in &plan.order {
+        let item = &plan.items[*number as usize];
+        let key = plan::key(&mut room, *number, item);
+        let store = Store::set(key, cache.hash(key), &value[..usize::from(item.value_bytes)]);
+        let outcome = worker.store(&store);
+        assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
+        worker.quiesce();
+    }
+    (cache, worker)
+}
+
+#[inline(never)]
+fn measured_requests_of_twin(twin: &mut Twin, plan: &Plan, requests: &[u32]) {
+    twin_requests(twin, plan, requests);
+}
+
+#[inline(never)]
+fn measured_requests_of_larder(worker: &mut Worker, plan: &Plan, requests: &[u32], batch: usize) {
+    larder_requests(worker, plan, requests, batch);
+}
+
+/// Gets each key and copies its value.
+#[inline(always)]
+fn twin_requests(twin: &mut Twin, plan: &Plan, requests: &[u32]) {
+    let (mut room, mut out) = ([0; KEY_BYTES_MAX], [0; OUT_BYTES]);
+    for number in requests {
+        let key = plan::key(&mut room, *number, &plan.items[*number as usize]);
+        black_box(twin.get(plan::hash(key), key, &mut out));
+    }
+}
+
+#[inline(always)]
+fn larder_requests(worker: &mut Worker, plan: &Plan, requests: &[u32], batch: usize) {
+    let (mut rooms, mut out) = ([[0; KEY_BYTES_MAX]; 16], [0; OUT_BYTES]);
+    let mut found = GetBatch::default();
+    for requests in requests.chunks(batch) {
+        let mut keys = [&[][..]; 16];
+        for ((room, key), number) in rooms.iter_mut().zip(&mut keys).zip(requests) {
+            *key = plan::key(room, *number, &plan.items[*number as usize]);
+        }
+        let copy = |_, hit: Option<Hit<'_>>| {
+            if let Some(hit) = hit
+                && let Value::Whole(value) = hit.value()
+            {
+                out[..value.len()].copy_from_slice(value);
+                black_box(&out);
+            }
+        };
+        found.get(worker, &keys[..requests.len()], copy);
+        worker.quiesce();
+    }
+}
