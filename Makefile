@@ -3,7 +3,7 @@
 # make bench     how to measure
 #
 # Each stage is also a target of its own: install fmt clippy tidy unit zns loom miri fuzz release transcripts reference
-# differential clients process stress. Tests install what they need in .tools and build in target.
+# differential clients fleets process stress. Tests install what they need in .tools and build in target.
 #
 # `make test` runs two lanes of stages side by side (tests/lanes.py). The first lane compiles and keeps the processor
 # busy. The second lane mostly waits: for downloads, and for servers that answer. `@release` waits for the program that
@@ -18,10 +18,10 @@ STRESS_SECONDS ?= 10
 DIFFERENTIAL_SECONDS ?= 15
 STAGE := $(PYTHON) tests/stage.py
 LANE_THAT_COMPILES := release clippy unit@install loom
-LANE_THAT_WAITS := install fmt tidy transcripts@release reference differential clients process stress
+LANE_THAT_WAITS := install fmt tidy transcripts@release reference differential clients fleets process stress
 LANE_THAT_IS_FREE := miri@install fuzz zns
-STAGES := install fmt clippy tidy unit zns loom miri release fuzz transcripts reference differential clients process \
-	stress
+STAGES := install fmt clippy tidy unit zns loom miri release fuzz transcripts reference differential clients fleets \
+	process stress
 SIDE_BY_SIDE ?= yes
 
 # The memcached servers that the transcripts are checked against, where they are there: the release that Larder answers
@@ -92,13 +92,19 @@ reference:
 	done; [ -z "$$failed" ]
 
 differential:
-	@if [ -x .tools/peers/memcached ]; then \
-		$(STAGE) differential $(PYTHON) tests/differential/run.py --server "$(SERVER)" \
-			--reference .tools/peers/memcached --seconds $(DIFFERENTIAL_SECONDS); \
-	else echo "differential: there is no .tools/peers/memcached (see tests/peers.sh), nothing is compared"; fi
+	@for pair in run.py:memcached resp.py:valkey-server resp.py:redis-server; do \
+		reference=.tools/peers/$${pair#*:}; \
+		if [ -x $$reference ]; then \
+			$(STAGE) "differential $$pair" $(PYTHON) tests/differential/$${pair%:*} --server "$(SERVER)" \
+				--reference $$reference --seconds $(DIFFERENTIAL_SECONDS) || failed=yes; \
+		else echo "differential: there is no $$reference (see tests/peers.sh), nothing is compared"; fi; \
+	done; [ -z "$$failed" ]
 
 clients:
 	@$(STAGE) clients $(PYTHON) tests/clients/run.py --server "$(SERVER)"
+
+fleets:
+	@$(STAGE) fleets $(PYTHON) tests/fleets/run.py --server "$(SERVER)"
 
 process:
 	@$(STAGE) process $(PYTHON) tests/process/test_process.py --server "$(SERVER)"

@@ -74,7 +74,7 @@ fn serve(mut settings: Settings) -> Result<u8, (u8, String)> {
 
 /// Runs the server.
 fn run(settings: Settings) -> Result<(), String> {
-    larder_server::run(settings).map_err(|error| error.to_string())
+    larder_server::run(settings, cli::read_fleet).map_err(|error| error.to_string())
 }
 
 /// Erases the flash of a server, as the user that the server runs as.

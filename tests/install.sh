@@ -11,7 +11,9 @@ command -v c++ g++ clang++ >/dev/null || packages+=(g++)
 need memcached memcached
 need redis-server redis-server
 need memccapable libmemcached-tools
+need nutcracker nutcracker
 need valgrind valgrind
+need openssl openssl
 need go golang-go
 need node nodejs
 need npm npm
@@ -19,6 +21,7 @@ need javac default-jdk-headless
 need mvn maven
 command -v chromium chromium-browser google-chrome >/dev/null || packages+=(chromium)
 [ -e /usr/include/libmemcached/memcached.h ] || packages+=(libmemcached-dev)
+compgen -G '/usr/lib/*/sasl2/libplain.so*' >/dev/null || packages+=(libsasl2-modules)
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 
 if [ "${#packages[@]}" -gt 0 ]; then

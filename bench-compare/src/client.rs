@@ -5,14 +5,15 @@
 //! that stalls is charged for every request that had to wait.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
-use mio::net::TcpStream;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
+use crate::door::{Door, Stream};
 use crate::keys::{Request, Ring};
 use crate::procfs::{CoreTime, CpuMeter, thread_cpu};
 use crate::reply::{Reply, parse};
@@ -68,8 +69,8 @@ pub(crate) struct Shape {
 /// The server under load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
-    /// The address on which it listens.
-    pub(crate) address: SocketAddr,
+    /// The way to it.
+    pub(crate) door: &'a Door,
     /// Its process id.
     pub(crate) pid: u32,
     /// The cores of server and client together.
@@ -127,7 +128,7 @@ pub(crate) struct Measured {
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     out: Vec<u8>,
     sent: usize,
     input: Vec<u8>,
@@ -143,7 +144,7 @@ struct Connection {
 /// Runs a load on a server and measures it.
 pub(crate) fn run(target: Target<'_>, wire: &Wire, shape: Shape, source: Source<'_>) -> Result<Measured> {
     let mut poll = Poll::new()?;
-    let connections = connect(target.address, wire, shape, &mut poll)?;
+    let connections = connect(target.door, wire, shape, &mut poll)?;
     let mut client = Client {
         wire,
         shape,
@@ -163,14 +164,13 @@ fn interval_ns(shape: Shape) -> Option<f64> {
     shape.rate.map(|rate| 1e9 * (shape.connections * shape.depth) as f64 / rate)
 }
 
-fn connect(address: SocketAddr, wire: &Wire, shape: Shape, poll: &mut Poll) -> Result<Vec<Connection>> {
+fn connect(door: &Door, wire: &Wire, shape: Shape, poll: &mut Poll) -> Result<Vec<Connection>> {
     let batch_bytes = wire.message_bytes_max() * shape.depth;
     let open = |at: usize| -> Result<Connection> {
-        let stream = std::net::TcpStream::connect(address).context("connect")?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        let mut stream = TcpStream::from_std(stream);
-        poll.registry().register(&mut stream, Token(at), Interest::READABLE | Interest::WRITABLE)?;
+        let stream = door.connect()?;
+        stream.socket().set_nonblocking(true)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        poll.registry().register(&mut SourceFd(&stream.socket().as_raw_fd()), Token(at), interest)?;
         let due_ns =
             interval_ns(shape).map_or(0, |interval| (interval * at as f64 / shape.connections as f64) as u64);
         Ok(Connection {
@@ -353,7 +353,7 @@ impl Client<'_> {
                 return if go_on && self.shape.rate.is_none() { self.send_batch(at, now_ns) } else { Ok(()) };
             }
             // Readiness is reported again for every arrival, so a read that left room was the last.
-            if read < room_bytes {
+            if read < room_bytes && connection.stream.reads_all_at_once() {
                 return Ok(());
             }
         }
@@ -418,7 +418,7 @@ pub(crate) mod tests {
     use crate::keys::{KeyPicker, Popularity};
     use crate::wire::{Protocol, ValueBytes};
     use std::collections::HashSet;
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener};
 
     /// A text-protocol cache of one thread per connection that replies in pieces of `piece` bytes and keeps quiet for
     /// `stall` before its first reply.
@@ -460,8 +460,8 @@ pub(crate) mod tests {
         address
     }
 
-    fn target(address: SocketAddr) -> Target<'static> {
-        Target { address, pid: std::process::id(), cores: &[] }
+    fn target(door: &Door) -> Target<'_> {
+        Target { door, pid: std::process::id(), cores: &[] }
     }
 
     fn ring_for(items: u32) -> Ring {
@@ -475,14 +475,14 @@ pub(crate) mod tests {
 
     #[test]
     fn stores_everything_once_and_reads_it_back() {
-        let address = naive_cache(7, Duration::ZERO);
+        let door = Door::from(naive_cache(7, Duration::ZERO));
         let wire = Wire::new(Protocol::Text, ValueBytes { min: 5, max: 200 }, true);
         let shape = Shape { connections: 3, depth: 8, rate: None };
-        let stored = run(target(address), &wire, shape, Source::Store(0..500)).expect("stores");
+        let stored = run(target(&door), &wire, shape, Source::Store(0..500)).expect("stores");
         assert_eq!((stored.counts.stored, stored.counts.total()), (500, 500));
         assert_eq!(stored.latency.len(), 500);
         let (ring, mut position) = (ring_for(1_000), 0);
-        let read = run(target(address), &wire, shape, timed(&ring, &mut position, 100)).expect("reads");
+        let read = run(target(&door), &wire, shape, timed(&ring, &mut position, 100)).expect("reads");
         assert!(read.counts.hits > 0 && read.counts.misses > 0 && read.counts.stored > 0);
         assert!(position as u64 >= read.counts.total());
         let asked: HashSet<u32> = (0..position).map(|at| ring.at(at).id).collect();
@@ -491,23 +491,23 @@ pub(crate) mod tests {
 
     #[test]
     fn a_wrong_value_is_found() {
-        let address = naive_cache(1 << 20, Duration::ZERO);
+        let door = Door::from(naive_cache(1 << 20, Duration::ZERO));
         let shape = Shape { connections: 1, depth: 4, rate: None };
         let short = Wire::new(Protocol::Text, ValueBytes::fixed(20), true);
-        run(target(address), &short, shape, Source::Store(0..100)).expect("stores");
+        run(target(&door), &short, shape, Source::Store(0..100)).expect("stores");
         let long = Wire::new(Protocol::Text, ValueBytes::fixed(21), true);
         let (ring, mut position) = (ring_for(100), 0);
-        let error = run(target(address), &long, shape, timed(&ring, &mut position, 50));
+        let error = run(target(&door), &long, shape, timed(&ring, &mut position, 50));
         assert!(error.expect_err("wrong lengths").to_string().contains("wrong value"));
     }
 
     #[test]
     fn the_open_loop_charges_a_stall_to_everyone_who_waited() {
-        let address = naive_cache(1 << 20, Duration::from_millis(300));
+        let door = Door::from(naive_cache(1 << 20, Duration::from_millis(300)));
         let wire = Wire::new(Protocol::Text, ValueBytes::fixed(20), true);
         let shape = Shape { connections: 1, depth: 1, rate: Some(100.0) };
         let (ring, mut position) = (ring_for(100), 0);
-        let read = run(target(address), &wire, shape, timed(&ring, &mut position, 600)).expect("reads");
+        let read = run(target(&door), &wire, shape, timed(&ring, &mut position, 600)).expect("reads");
         // Some thirty requests were due during the stall; a closed loop would have been late with one only.
         let late = read.latency.count_between(20_000_000, 60_000_000_000);
         assert!((15..45).contains(&late), "{late} late of {}", read.latency.len());

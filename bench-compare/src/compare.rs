@@ -1,6 +1,5 @@
 //! The comparison: decides which server runs which load at which time.
 
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -101,7 +100,7 @@ struct Running {
 
 impl Running {
     fn visit(&self) -> Result<Visit<'_>> {
-        Visit::new(TcpStream::connect(self.process.address)?, self.process.pid(), &self.wire)
+        Visit::new(self.process.door.connect()?, self.process.pid(), &self.wire)
     }
 }
 
@@ -348,8 +347,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn target<'t>(&'t self, process: &Process) -> Target<'t> {
-        Target { address: process.address, pid: process.pid(), cores: &self.watched_cores }
+    fn target<'t>(&'t self, process: &'t Process) -> Target<'t> {
+        Target { door: &process.door, pid: process.pid(), cores: &self.watched_cores }
     }
 
     fn store(&self, running: &Running, load: &Load, row: &mut Row) -> Result<Measured> {
@@ -420,7 +419,7 @@ impl<'a> Bench<'a> {
 
     fn hit_ratio(&self, server: &Server, load: &Load, requests: u32) -> Result<Round> {
         let running = self.start(server, load)?;
-        let stream = TcpStream::connect(running.process.address)?;
+        let stream = running.process.door.connect()?;
         let mut picker = KeyPicker::new(load.items, Popularity::Zipf(0.99), self.options.seed);
         let pid = running.process.pid();
         let measured = readthrough::run(stream, pid, &running.wire, &mut picker, requests)?;

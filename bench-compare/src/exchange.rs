@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::door::Stream;
 use crate::reply::{Reply, parse};
 use crate::wire::{Protocol, Wire};
 
@@ -20,7 +20,7 @@ const COST_REQUEST: &[u8] = b"ms larder:bench:cost 1 G1\r\nx\r\n";
 
 /// One connection on which a batch is sent and all its replies are received.
 pub(crate) struct Exchange<'a> {
-    stream: TcpStream,
+    stream: Stream,
     wire: &'a Wire,
     out: Vec<u8>,
     input: Vec<u8>,
@@ -28,9 +28,8 @@ pub(crate) struct Exchange<'a> {
 
 impl<'a> Exchange<'a> {
     /// An exchange over `stream` of batches of at most `batch` requests.
-    pub(crate) fn new(stream: TcpStream, wire: &'a Wire, batch: usize) -> Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    pub(crate) fn new(stream: Stream, wire: &'a Wire, batch: usize) -> Result<Self> {
+        stream.socket().set_read_timeout(Some(Duration::from_secs(20)))?;
         let input = vec![0; wire.message_bytes_max() * batch + INPUT_BYTES_MIN];
         Ok(Self { stream, wire, out: Vec::new(), input })
     }
@@ -111,7 +110,7 @@ impl<'a> Exchange<'a> {
 
     /// Whether a store may state what a miss of its key costs, with Larder's flag of `ms`.
     pub(crate) fn takes_costs(&mut self) -> Result<bool> {
-        if self.wire.protocol == Protocol::Resp {
+        if self.wire.protocol != Protocol::Text {
             return Ok(false);
         }
         self.out.clear();
@@ -136,7 +135,7 @@ impl<'a> Exchange<'a> {
 
     /// What `request`, a `stats` of memcached's protocol, is answered with; nothing if the server does not know it.
     pub(crate) fn stats(&mut self, request: &str) -> Result<BTreeMap<String, String>> {
-        if self.wire.protocol == Protocol::Resp {
+        if self.wire.protocol != Protocol::Text {
             return Ok(BTreeMap::new());
         }
         self.out.clear();

@@ -4,6 +4,7 @@
 
 mod client;
 mod compare;
+mod door;
 mod empty;
 mod exchange;
 mod figures;

@@ -5,11 +5,11 @@
 //! everything. The small one is read through. The other gets exactly the same commands, including the SETs, so that
 //! only the work inside the servers differs.
 
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::door::Stream;
 use crate::exchange::Exchange;
 use crate::keys::KeyPicker;
 use crate::loads::{HIT_RATIO_BATCH, PRESSURE_SLICE};
@@ -64,7 +64,7 @@ pub(crate) fn draw(picker: &mut KeyPicker, requests: u32) -> Vec<Batch> {
 
 /// Sends `requests` GETs over one connection in batches, and after each batch a SET for every missing key.
 pub(crate) fn run(
-    stream: TcpStream,
+    stream: Stream,
     pid: u32,
     wire: &Wire,
     picker: &mut KeyPicker,
@@ -108,7 +108,7 @@ pub(crate) struct Visit<'a> {
 
 impl<'a> Visit<'a> {
     /// Starts to measure.
-    pub(crate) fn new(stream: TcpStream, pid: u32, wire: &'a Wire) -> Result<Self> {
+    pub(crate) fn new(stream: Stream, pid: u32, wire: &'a Wire) -> Result<Self> {
         Ok(Self {
             exchange: Exchange::new(stream, wire, HIT_RATIO_BATCH)?,
             pid,
@@ -156,6 +156,7 @@ impl<'a> Visit<'a> {
 mod tests {
     use super::*;
     use crate::client::tests::naive_cache;
+    use crate::door::Door;
     use crate::keys::Popularity;
     use crate::wire::{Protocol, ValueBytes};
 
@@ -172,8 +173,9 @@ mod tests {
     fn the_roomy_server_gets_the_commands_of_the_short_one() {
         let wire = Wire::new(Protocol::Text, ValueBytes::fixed(20), true);
         let visit = || {
-            let stream = TcpStream::connect(naive_cache(1 << 20, Duration::ZERO)).expect("it listens");
-            Visit::new(stream, std::process::id(), &wire).expect("/proc is there")
+            let door = Door::from(naive_cache(1 << 20, Duration::ZERO));
+            Visit::new(door.connect().expect("it listens"), std::process::id(), &wire)
+                .expect("/proc is there")
         };
         let (mut short, mut roomy) = (visit(), visit());
         roomy.exchange.set(&(0..50).collect::<Vec<u32>>()).expect("stores");

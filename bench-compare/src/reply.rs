@@ -27,6 +27,7 @@ pub(crate) fn parse(protocol: Protocol, input: &[u8]) -> Result<Option<(Reply<'_
     match protocol {
         Protocol::Text => parse_text(input),
         Protocol::Resp => parse_resp(input),
+        Protocol::Binary => parse_binary(input),
     }
 }
 
@@ -77,6 +78,26 @@ fn parse_resp(input: &[u8]) -> Result<Option<(Reply<'_>, usize)>, NotAReply> {
         }
         _ => Err(NotAReply),
     }
+}
+
+fn parse_binary(input: &[u8]) -> Result<Option<(Reply<'_>, usize)>, NotAReply> {
+    const HEADER_BYTES: usize = 24;
+    if input.first().is_some_and(|&magic| magic != 0x81) {
+        return Err(NotAReply);
+    }
+    let Some(header) = input.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+    let [_, opcode, _, key, extras, _, _, status, b0, b1, b2, b3, ..] = *header;
+    let end = HEADER_BYTES + u32::from_be_bytes([b0, b1, b2, b3]) as usize;
+    let value_at = HEADER_BYTES + usize::from(key) + usize::from(extras);
+    let Some(value) = input.get(value_at..end).or(input.get(end..end)) else { return Ok(None) };
+    let reply = match (opcode, status) {
+        (0x00, 0) => Reply::Hit(value),
+        (0x00, 1) => Reply::Miss,
+        (0x01, 0) => Reply::Stored,
+        (_, 0) => return Err(NotAReply),
+        _ => Reply::Refused(value),
+    };
+    Ok(Some((reply, end)))
 }
 
 /// A value of `bytes` bytes from `start`, with the line end before it and `trailer` after it.
@@ -167,6 +188,30 @@ mod tests {
         check(resp, "_\r\n", &Reply::Miss);
         check(resp, "+OK\r\n", &Reply::Stored);
         check(resp, "-OOM command not allowed\r\n", &Reply::Refused(b"OOM command not allowed"));
+    }
+
+    #[test]
+    fn binary_replies_cut_at_every_byte() {
+        let binary = Protocol::Binary;
+        let packet = |opcode: u8, status: u8, extras: &str, value: &str| {
+            let mut bytes: Vec<u8> = vec![0x81, opcode, 0, 0, extras.len() as u8, 0, 0, status, 0, 0, 0];
+            bytes.push((extras.len() + value.len()) as u8);
+            bytes.extend([0; 12]);
+            [&bytes, extras.as_bytes(), value.as_bytes()].concat()
+        };
+        for (bytes, expected) in [
+            (packet(0, 0, "\0\0\0\0", "hello"), Reply::Hit(b"hello")),
+            (packet(0, 0, "\0\0\0\0", ""), Reply::Hit(b"")),
+            (packet(0, 1, "", "Not found"), Reply::Miss),
+            (packet(1, 0, "", ""), Reply::Stored),
+            (packet(1, 3, "", "Too large."), Reply::Refused(b"Too large.")),
+        ] {
+            for cut in 0..bytes.len() {
+                assert_eq!(parse(binary, &bytes[..cut]), Ok(None), "{bytes:?} cut at {cut}");
+            }
+            assert_eq!(parse(binary, &bytes), Ok(Some((expected, bytes.len()))));
+        }
+        assert_eq!(parse(binary, b"STORED"), Err(NotAReply));
     }
 
     #[test]

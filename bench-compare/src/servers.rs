@@ -1,14 +1,16 @@
 //! The servers: which ones exist, how each is started, and how they are killed with this program.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::door::{Door, Identity, Stream};
 use crate::options::{CompareOptions, Cores};
 use crate::procfs;
 use crate::wire::Protocol;
@@ -42,7 +44,16 @@ pub(crate) struct Server {
     pub(crate) path: PathBuf,
     /// Further arguments; with `{port}` among them, all arguments.
     pub(crate) arguments: Vec<String>,
+    /// What encrypts connections to it; `None` = nothing does.
+    pub(crate) identity: Option<Arc<Identity>>,
 }
+
+/// The end of the name of a peer that is reached over TLS.
+const TLS: &str = "-tls";
+/// The end of the name of a peer that is spoken to in memcached's binary protocol.
+const BINARY: &str = "-binary";
+/// The end of the name of a Larder that is spoken to in RESP.
+const RESP: &str = "-resp";
 
 /// The settings with which a server is started.
 #[derive(Clone, Copy, Debug)]
@@ -64,15 +75,21 @@ pub(crate) struct Setting<'a> {
 impl Server {
     /// All servers of a comparison, in the order of the table. A missing server is reported in one line on stderr.
     pub(crate) fn all(options: &CompareOptions) -> Result<Vec<Self>> {
+        let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
+        let names = options.peer.iter().filter_map(|peer| peer.split_once('='));
+        let is_tls = |name: &str| name.trim_end_matches(BINARY).trim_end_matches(RESP).ends_with(TLS);
+        let encrypts = names.into_iter().any(|(name, _)| is_tls(name) && wanted(name));
+        let folder = std::env::temp_dir().join(format!("larder-bench-compare-{}", std::process::id()));
+        let identity = encrypts.then(|| Identity::make(&folder)).transpose()?.map(Arc::new);
         let found = |name: &str, family, path: PathBuf, arguments| {
-            let server = Self { name: name.to_owned(), family, path, arguments };
+            let identity = identity.clone().filter(|_| is_tls(name));
+            let server = Self { name: name.to_owned(), family, path, arguments, identity };
             let executable = on_path(&server.path);
             if executable.is_none() {
                 eprintln!("skipping {name}: there is no {}", server.path.display());
             }
             executable.map(|path| Self { path, ..server })
         };
-        let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
         let mut known = vec![
             ("empty".to_owned(), Family::Empty, std::env::current_exe()?, Vec::new()),
             ("memcached".to_owned(), Family::Memcached, brought("memcached"), Vec::new()),
@@ -103,7 +120,12 @@ impl Server {
 
     /// The protocol used with the server.
     pub(crate) fn protocol(&self) -> Protocol {
-        if self.family == Family::Redis { Protocol::Resp } else { Protocol::Text }
+        match self.family {
+            Family::Redis => Protocol::Resp,
+            Family::Larder if self.name.ends_with(RESP) => Protocol::Resp,
+            _ if self.name.ends_with(BINARY) => Protocol::Binary,
+            _ => Protocol::Text,
+        }
     }
 
     /// The version, if the server has a flag that prints it.
@@ -124,12 +146,18 @@ impl Server {
     pub(crate) fn command(&self, port: u16, setting: &Setting<'_>) -> Vec<String> {
         let Setting { limit_mib, threads, value_bytes, .. } = setting;
         let mut words = vec![self.path.display().to_string()];
+        let file = |which: fn(&Identity) -> &Path| match &self.identity {
+            Some(identity) => which(identity).display().to_string(),
+            None => String::new(),
+        };
         if self.is_template() {
             words.extend(self.arguments.iter().map(|argument| {
                 argument
                     .replace("{port}", &port.to_string())
                     .replace("{mib}", &limit_mib.to_string())
                     .replace("{threads}", &threads.to_string())
+                    .replace("{certificate}", &file(|identity| &identity.certificate))
+                    .replace("{key}", &file(|identity| &identity.key))
             }));
             return words;
         }
@@ -154,6 +182,9 @@ impl Server {
         if let Some((path, mib)) = setting.flash {
             words.extend(self.flash_flags(path, mib, setting));
         }
+        if let Some(identity) = &self.identity {
+            words.extend(self.tls_flags(identity, port));
+        }
         words.extend(self.arguments.iter().cloned());
         words
     }
@@ -170,6 +201,20 @@ impl Server {
             (Family::Larder, None) => words(&format!("--flash {path}:{mib}m -m {limit_mib}")),
             // extstore's default minimum is 512 B, so that no small item would go to the file.
             _ => words(&format!("-o ext_path={path}:{mib}m,ext_item_size=32")),
+        }
+    }
+
+    fn tls_flags(&self, identity: &Identity, port: u16) -> Vec<String> {
+        let (certificate, key) = (identity.certificate.display(), identity.key.display());
+        match self.family {
+            Family::Memcached | Family::Larder => {
+                words(&format!("-Z -o ssl_chain_cert={certificate},ssl_key={key}"))
+            }
+            Family::Redis => words(&format!(
+                "--port 0 --tls-port {port} --tls-cert-file {certificate} --tls-key-file {key} --tls-ca-cert-file \
+                 {certificate} --tls-auth-clients no"
+            )),
+            Family::Empty | Family::Pogocache => Vec::new(),
         }
     }
 
@@ -190,7 +235,8 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let mut process = Process { child, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut process = Process { child, door: Door { address, identity: self.identity.clone() } };
         process.wait_until_it_answers(self.protocol()).with_context(|| format!("`{}`", command.join(" ")))?;
         Ok(process)
     }
@@ -256,8 +302,8 @@ fn free_port() -> Result<u16> {
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// The address on which it listens.
-    pub(crate) address: SocketAddr,
+    /// The way to it.
+    pub(crate) door: Door,
 }
 
 impl Process {
@@ -272,7 +318,7 @@ impl Process {
             if let Some(status) = self.child.try_wait()? {
                 bail!("it ended at once ({status})");
             }
-            match TcpStream::connect(self.address) {
+            match self.door.connect() {
                 Ok(stream) => return greet(stream, protocol),
                 Err(error) if Instant::now() > deadline => bail!("it does not listen: {error}"),
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
@@ -298,11 +344,12 @@ impl Process {
 }
 
 /// Sends a harmless request and waits for any reply.
-fn greet(mut stream: TcpStream, protocol: Protocol) -> Result<()> {
-    stream.set_read_timeout(Some(START_TIME_MAX))?;
+fn greet(mut stream: Stream, protocol: Protocol) -> Result<()> {
+    stream.socket().set_read_timeout(Some(START_TIME_MAX))?;
     let greeting: &[u8] = match protocol {
         Protocol::Text => b"version\r\n",
         Protocol::Resp => b"*1\r\n$4\r\nPING\r\n",
+        Protocol::Binary => &[0x80, 0x0b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     };
     stream.write_all(greeting)?;
     let read = stream.read(&mut [0; 4096]).context("it listens, but does not answer")?;
@@ -364,6 +411,7 @@ mod tests {
             family,
             path: "/bin/x".into(),
             arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+            identity: None,
         };
         let larder = server(Family::Larder, &[]).command(1234, &setting);
         assert_eq!(larder.join(" "), "/bin/x serve -p 1234 -U 0 -t 2 -m 64");

@@ -1,4 +1,4 @@
-//! Encodes requests: keys, values, and the two protocols.
+//! Encodes requests: keys, values, and the protocols.
 
 use crate::rng::{Rng, mix};
 
@@ -22,6 +22,8 @@ pub(crate) enum Protocol {
     Text,
     /// RESP2, as Redis and Valkey speak it.
     Resp,
+    /// memcached's binary protocol.
+    Binary,
 }
 
 /// Minimum and maximum length of the values in bytes. The length for a key depends only on its number.
@@ -83,6 +85,7 @@ impl Wire {
         match self.protocol {
             Protocol::Text => out.extend_from_slice(b"get "),
             Protocol::Resp => out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$30\r\n"),
+            Protocol::Binary => return put_packet(out, 0x00, id, b"", 0),
         }
         out.extend_from_slice(&key(id));
         out.extend_from_slice(b"\r\n");
@@ -94,6 +97,7 @@ impl Wire {
         match self.protocol {
             Protocol::Text => out.extend_from_slice(b"me "),
             Protocol::Resp => out.extend_from_slice(b"*2\r\n$6\r\nEXISTS\r\n$30\r\n"),
+            Protocol::Binary => unreachable!("no packet asks for that"),
         }
         out.extend_from_slice(&key(id));
         out.extend_from_slice(b"\r\n");
@@ -107,7 +111,13 @@ impl Wire {
     /// Appends a SET of key `id` to its value, with a time to live in seconds; 0 = the item never expires.
     pub(crate) fn put_set_for(&self, out: &mut Vec<u8>, id: u32, ttl_s: u32) {
         let bytes = self.value_bytes.of(id);
+        if self.protocol == Protocol::Binary {
+            let ttl = ttl_s.to_be_bytes();
+            put_packet(out, 0x01, id, &[0, 0, 0, 0, ttl[0], ttl[1], ttl[2], ttl[3]], bytes);
+            return self.put_value(out, id, bytes);
+        }
         match self.protocol {
+            Protocol::Binary => {}
             Protocol::Text => {
                 out.extend_from_slice(b"set ");
                 out.extend_from_slice(&key(id));
@@ -125,15 +135,19 @@ impl Wire {
         }
         put_decimal(out, bytes);
         out.extend_from_slice(b"\r\n");
-        let head = digits(id);
-        let head = &head[..bytes.min(DIGITS)];
-        out.extend_from_slice(head);
-        out.extend_from_slice(self.tail(id, bytes - head.len()));
+        self.put_value(out, id, bytes);
         out.extend_from_slice(b"\r\n");
         if self.protocol == Protocol::Resp && ttl_s > 0 {
             let seconds = ttl_s.to_string();
             out.extend_from_slice(format!("$2\r\nEX\r\n${}\r\n{seconds}\r\n", seconds.len()).as_bytes());
         }
+    }
+
+    fn put_value(&self, out: &mut Vec<u8>, id: u32, bytes: usize) {
+        let head = digits(id);
+        let head = &head[..bytes.min(DIGITS)];
+        out.extend_from_slice(head);
+        out.extend_from_slice(self.tail(id, bytes - head.len()));
     }
 
     /// True if `value` has the length and the first bytes of the value of key `id`.
@@ -159,6 +173,16 @@ pub(crate) fn key(id: u32) -> [u8; KEY_BYTES] {
     out[..PREFIX.len()].copy_from_slice(PREFIX);
     out[PREFIX.len()..].copy_from_slice(&digits(id));
     out
+}
+
+/// Appends a packet of the binary protocol up to its value, which has `value_bytes` bytes.
+fn put_packet(out: &mut Vec<u8>, opcode: u8, id: u32, extras: &[u8], value_bytes: usize) {
+    let body = (extras.len() + KEY_BYTES + value_bytes) as u32;
+    out.extend_from_slice(&[0x80, opcode, 0, KEY_BYTES as u8, extras.len() as u8, 0, 0, 0]);
+    out.extend_from_slice(&body.to_be_bytes());
+    out.extend_from_slice(&[0; 12]);
+    out.extend_from_slice(extras);
+    out.extend_from_slice(&key(id));
 }
 
 /// `id` in ten decimal digits.
@@ -209,6 +233,20 @@ mod tests {
             written(&wire, |w, o| w.put_set(o, 1_234_567_890)),
             "*3\r\n$3\r\nSET\r\n$30\r\nlarder:bench:object:1234567890\r\n$3\r\n123\r\n"
         );
+    }
+
+    #[test]
+    fn binary_requests() {
+        let wire = Wire::new(Protocol::Binary, ValueBytes::fixed(3), true);
+        let mut get = Vec::new();
+        wire.put_get(&mut get, 7);
+        assert_eq!(get[..4], [0x80, 0, 0, 30]);
+        assert_eq!(&get[24..], b"larder:bench:object:0000000007");
+        let mut set = Vec::new();
+        wire.put_set_for(&mut set, 1_234_567_890, 9);
+        assert_eq!(set[..12], [0x80, 1, 0, 30, 8, 0, 0, 0, 0, 0, 0, 41]);
+        assert_eq!(set[24..32], [0, 0, 0, 0, 0, 0, 0, 9]);
+        assert_eq!(&set[32..], b"larder:bench:object:1234567890123");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Sends any bytes, in any pieces, to a dispatcher over a small cache.
+//! Sends any bytes, in any pieces, to a dispatcher over a small cache, which takes them for text.
 
 use crate::choices::Choices;
 use crate::talk::{Client, Talk, dispatcher};
 use larder_protocol::limits::LINE_BYTES_MAX;
-use larder_server::settings::Settings;
+use larder_server::settings::{Protocol, Settings};
 
 /// Memory limit of the cache (`-m`) in bytes.
 const MEMORY_BYTES: u64 = 10 << 20;
@@ -38,8 +38,14 @@ pub(crate) fn run(input: &[u8], client: &Client<'_>) {
 
 /// The answers of a fresh dispatcher to `stream`, sent in pieces whose lengths `next` chooses.
 fn answers(stream: &[u8], client: &Client<'_>, next: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
-    let settings =
-        Settings { memory_bytes: MEMORY_BYTES, threads: 1, debugtime_enabled: true, ..Settings::default() };
+    let settings = Settings {
+        memory_bytes: MEMORY_BYTES,
+        threads: 1,
+        debugtime_enabled: true,
+        // Packets and RESP are for other targets, which know their replies.
+        protocol: Protocol::Ascii,
+        ..Settings::default()
+    };
     let (mut dispatcher, cache) = dispatcher(settings, Some(1), None);
     cache.clock().hold();
     let mut talk = Talk::open(&mut dispatcher, client.peer);

@@ -1,13 +1,15 @@
-//! Fuzz targets for both protocols, and a driver that needs no coverage tool.
+//! Fuzz targets for all protocols, and a driver that needs no coverage tool.
 //!
 //! A [`Target`] takes bytes and panics if something is wrong. [`Bench`] runs targets on a thread of its own, because
 //! dispatchers cannot move between threads. [`seeds`] takes the initial inputs from the transcripts, and [`mutate`]
 //! changes them.
 
+mod binary;
 mod choices;
 mod dispatching;
 pub mod mutate;
 mod parsing;
+mod resp;
 pub mod seeds;
 mod structured;
 #[path = "../../crates/server/tests/dispatch_support/mod.rs"]
@@ -38,6 +40,8 @@ impl Bench {
                         Target::Parser => parsing::run(&input),
                         Target::Dispatcher => dispatching::run(&input, client),
                         Target::Structured => structured::run(&input, client),
+                        Target::Binary => binary::run(&input, client),
+                        Target::Resp => resp::run(&input, client),
                     });
                     let result = std::panic::catch_unwind(run).map_err(|panic| {
                         let text = panic.downcast_ref::<String>().cloned();

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-const USAGE: &str =
-    "usage: larder-fuzz [--seconds N] [--seed N] [--target parser|dispatcher|structured] [FILE ...]";
+const USAGE: &str = "usage: larder-fuzz [--seconds N] [--seed N] \
+                     [--target parser|dispatcher|structured|binary|resp] [FILE ...]";
 
 #[derive(Default)]
 struct Arguments {

@@ -1,8 +1,10 @@
-//! Initial inputs: the requests of the transcripts.
+//! Initial inputs: the requests of the transcripts, packets of every opcode, and commands of RESP.
 
 use crate::mutate::Rng;
+use crate::talk::resp_twin::{encoded, words};
 use crate::target::Target;
 use crate::transcript;
+use larder_protocol::resp;
 use std::path::Path;
 
 /// The initial inputs for a target.
@@ -13,6 +15,8 @@ pub fn of(target: Target) -> Vec<Vec<u8>> {
         Target::Parser => sent.collect(),
         // The first four bytes choose the pieces.
         Target::Dispatcher => sent.map(|sent| [&[3, 1, 0, 2], &sent[..]].concat()).collect(),
+        Target::Binary => crate::binary::seeds(),
+        Target::Resp => of_resp(),
         Target::Structured => {
             let choices = |seed: u64| {
                 let mut rng = Rng(seed);
@@ -21,6 +25,31 @@ pub fn of(target: Target) -> Vec<Vec<u8>> {
             (0..40).map(choices).collect()
         }
     }
+}
+
+/// Requests of every command that there is, and broken ones.
+fn of_resp() -> Vec<Vec<u8>> {
+    let commands = resp::all().flat_map(|command| {
+        let names = command.subcommands.iter().map(|sub| format!("{} {}", command.name, sub.name));
+        names.chain((command.subcommands.is_empty()).then(|| command.name.to_owned())).map(|name| {
+            let count = usize::from(command.arity.unsigned_abs());
+            let rest = ["key", "1", "2", "value"].iter().take(count.saturating_sub(1).max(1));
+            encoded(&[words(&name), rest.map(|word| word.as_bytes().to_vec()).collect()].concat())
+        })
+    });
+    let lines = [
+        "MULTI\r\nSET a 1\r\nINCR a\r\nWATCH a\r\nEXEC\r\nGET a\r\n",
+        "SET a \"b\\x00\\n\" EX 10\r\nGETEX a PERSIST\r\nHELLO 3\r\nGET b\r\n",
+        "CLIENT REPLY SKIP\r\nGET a\r\nSCAN 0 MATCH * COUNT 5 TYPE string\r\nKEYS *\r\n",
+        "*1\r\n$-1\r\n",
+        "*0\r\n\r\n*-1\r\n*2147483647\r\n",
+        "*2\r\n$3\r\nGET\r\n$536870912\r\n",
+        "SET a \"b\r\n",
+        "*1\r\n*1\r\n*1\r\n",
+    ];
+    let large = encoded(&[words("SET large"), vec![vec![b'v'; 30_000]], words("EX 100 GET")].concat());
+    let seeds = commands.chain(lines.map(|text| text.as_bytes().to_vec())).chain([large]);
+    seeds.map(|seed| [&[3, 1, 0, 2], &seed[..]].concat()).collect()
 }
 
 /// Writes the initial inputs to files in a folder.

@@ -453,13 +453,15 @@ impl Play<'_, '_> {
         }
         let ends_s = ttl.map(|ttl| self.ends_s(ttl));
         if let Some(item) = self.items.get_mut(&key) {
+            if drop_value {
+                // An item without its value is a new one.
+                (item.value, item.flags, item.ends_s) = (Vec::new(), 0, None);
+                (item.stale, item.token_sent) = (false, false);
+            }
             item.stale |= invalidate;
             item.token_sent &= !invalidate;
             if invalidate {
                 item.cas = None;
-            }
-            if drop_value {
-                (item.value, item.flags, item.ends_s) = (Vec::new(), 0, None);
             }
             item.ends_s = ends_s.unwrap_or(item.ends_s);
         }
@@ -495,6 +497,10 @@ impl Play<'_, '_> {
         let value = if up { old.wrapping_add(delta) } else { old.saturating_sub(delta) };
         if let Some(item) = self.items.get_mut(&key) {
             let mut digits = value.to_string().into_bytes();
+            if digits.len() > item.value.len() {
+                // A number that gets longer is a new item.
+                (item.stale, item.token_sent) = (false, false);
+            }
             digits.resize(digits.len().max(item.value.len()), b' ');
             (item.value, item.cas) = (digits, None);
         }

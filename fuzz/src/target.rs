@@ -10,13 +10,18 @@ pub enum Target {
     Parser,
     /// The dispatcher over a small cache: answers must be well-formed and independent of how the input is cut.
     Dispatcher,
-    /// Requests chosen by the input, compared with a simple model of both protocols.
+    /// Requests chosen by the input, compared with a simple model of the classic and the meta commands.
     Structured,
+    /// The binary protocol: its parser, its dispatcher, and requests compared with a slow twin.
+    Binary,
+    /// RESP: its parser, its dispatcher, and requests compared with a slow twin.
+    Resp,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Target; 3] = [Target::Parser, Target::Dispatcher, Target::Structured];
+    pub const ALL: [Target; 5] =
+        [Target::Parser, Target::Dispatcher, Target::Structured, Target::Binary, Target::Resp];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -24,6 +29,8 @@ impl Target {
             Target::Parser => "parser",
             Target::Dispatcher => "dispatcher",
             Target::Structured => "structured",
+            Target::Binary => "binary",
+            Target::Resp => "resp",
         }
     }
 

@@ -57,7 +57,6 @@ pub(super) const WITHOUT_EFFECT: &[&str] = &[
 
 /// Options that must not be ignored silently: the start of their name, and what to do instead.
 pub(super) const REFUSED: &[(&str, &str)] = &[
-    ("ssl_", "TLS is not served: leave it out, and put a TLS proxy in front"),
     ("proxy_", "the proxy is not served: leave it out, and run a proxy beside the server"),
     (
         "drop_privileges",

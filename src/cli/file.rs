@@ -1,11 +1,13 @@
 //! The settings file: TOML, one key for each flag, named like the long flag.
 //!
-//! The one section is `[flash]`: `path` in it is the flag `flash`, and another key `x` is the flag `flash-x`. In it,
-//! `[flash.tuning]` holds keys that are no flags.
+//! In the section `[flash]`, `path` is the flag `flash`, and another key `x` is the flag `flash-x`. In it,
+//! `[flash.tuning]` holds keys that are no flags. The section `[fleet]` names the servers of a fleet, with a table
+//! `[[fleet.node]]` for each.
 
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
-use larder_server::settings::Settings;
+use larder_server::settings::{FleetNode, FleetSettings, Settings, slot_ranges};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -22,7 +24,30 @@ pub(super) fn read(path: &Path, settings: &mut Settings) -> Result<(), CliError>
         CliError::new(format!("cannot read the settings file {} (--config): {error}", path.display()))
     })?;
     apply(&text, settings)
-        .map_err(|(line, what)| CliError::new(format!("{} line {line}: {what}", path.display())))
+        .map_err(|(line, what)| CliError::new(format!("{} line {line}: {what}", path.display())))?;
+    if let Some(fleet) = &mut settings.fleet
+        && fleet.version == 0
+    {
+        fleet.version = written_unix_s(path);
+    }
+    settings.config_file = std::path::absolute(path).ok();
+    Ok(())
+}
+
+/// The fleet of the settings file at `path`.
+///
+/// # Errors
+/// One line that says what is wrong with the file.
+pub(crate) fn read_fleet(path: &Path) -> Result<Option<FleetSettings>, String> {
+    let mut settings = Settings::default();
+    read(path, &mut settings).map_err(|error| error.to_string())?;
+    Ok(settings.fleet)
+}
+
+/// When the file was written last, as a unix time.
+fn written_unix_s(path: &Path) -> u64 {
+    let written = std::fs::metadata(path).and_then(|about| about.modified()).ok();
+    written.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map_or(1, |since| since.as_secs())
 }
 
 /// Applies the text of a settings file. An error carries its line, counted from 1.
@@ -35,6 +60,7 @@ pub(super) fn apply(text: &str, settings: &mut Settings) -> Result<(), (usize, S
     })?;
     each(table.get_ref(), &mut |name, value| match (name, value) {
         ("flash", DeValue::Table(flash)) => apply_flash(flash, settings),
+        ("fleet", DeValue::Table(fleet)) => apply_fleet(fleet, settings),
         _ => apply_flag(name, name, value, settings).map_err(Problem::Here),
     })
     .map_err(|(at, what)| (line_of(at), what))
@@ -88,6 +114,93 @@ fn apply_flash(table: &DeTable<'_>, settings: &mut Settings) -> Result<(), Probl
         ))),
     })
     .map_err(Problem::Within)
+}
+
+/// The keys of `[fleet]`, and those of each `[[fleet.node]]`.
+const FLEET_KEYS: [&str; 3] = ["self", "version", "node"];
+const NODE_KEYS: [&str; 5] = ["name", "host", "port", "resp-port", "slots"];
+
+/// The section `[fleet]`.
+fn apply_fleet(table: &DeTable<'_>, settings: &mut Settings) -> Result<(), Problem> {
+    let mut fleet = FleetSettings::default();
+    each(table, &mut |name, value| match (name, value) {
+        ("self", DeValue::String(own)) => {
+            fleet.own = own.to_string();
+            Ok(())
+        }
+        ("version", value) => {
+            fleet.version = number(name, value, 1, i64::MAX as u64).map_err(Problem::Here)?;
+            Ok(())
+        }
+        ("node", DeValue::Array(nodes)) => {
+            for node in nodes.iter() {
+                let DeValue::Table(keys) = node.get_ref() else {
+                    return Err(Problem::Within((node.span().start, "expected [[fleet.node]]".to_owned())));
+                };
+                fleet.nodes.push(fleet_node(keys, node.span().start).map_err(Problem::Within)?);
+            }
+            Ok(())
+        }
+        (name, _) if FLEET_KEYS.contains(&name) => {
+            Err(Problem::Here(format!("{name}: expected self = \"NAME\", version = NUMBER, [[fleet.node]]")))
+        }
+        (name, _) => Err(Problem::Here(format!(
+            "there is no setting '{name}' in [fleet]; the nearest is '{}'",
+            nearest(name, FLEET_KEYS.into_iter())
+        ))),
+    })
+    .map_err(Problem::Within)?;
+    settings.fleet = Some(fleet.settled().map_err(Problem::Here)?);
+    Ok(())
+}
+
+/// One `[[fleet.node]]`, which begins at `at`.
+fn fleet_node(table: &DeTable<'_>, at: usize) -> Result<FleetNode, Mistake> {
+    let mut node =
+        FleetNode { name: String::new(), host: String::new(), port: 11211, resp_port: 0, slots: Vec::new() };
+    each(table, &mut |name, value| {
+        let text = || {
+            let text = scalar(value).filter(|text| is_word(text));
+            text.ok_or_else(|| {
+                Problem::Here(format!("{name}: expected a text in quotes, without white space"))
+            })
+        };
+        match name {
+            "name" => node.name = text()?,
+            "host" => node.host = text()?,
+            "port" => node.port = number(name, value, 1, 65535).map_err(Problem::Here)? as u16,
+            "resp-port" => node.resp_port = number(name, value, 1, 65535).map_err(Problem::Here)? as u16,
+            "slots" => {
+                let ranges = scalar(value).unwrap_or_default();
+                node.slots = slot_ranges(&ranges).map_err(|what| Problem::Here(format!("slots: {what}")))?;
+            }
+            _ => {
+                let near = nearest(name, NODE_KEYS.into_iter());
+                let what = format!("there is no setting '{name}' in [[fleet.node]]; the nearest is '{near}'");
+                return Err(Problem::Here(what));
+            }
+        }
+        Ok(())
+    })?;
+    if node.name.is_empty() || node.host.is_empty() {
+        return Err((at, "a [[fleet.node]] needs a name and a host".to_owned()));
+    }
+    if node.resp_port == 0 {
+        node.resp_port = node.port;
+    }
+    Ok(node)
+}
+
+/// Whether a text can stand between others in a list: it has neither white space nor a separator of such lists.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_graphic() && !"|,".contains(letter))
+}
+
+/// A whole number between two others.
+fn number(name: &str, value: &DeValue<'_>, least: u64, most: u64) -> Result<u64, String> {
+    let number = scalar(value).and_then(|text| text.parse::<u64>().ok());
+    let number = number.filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("{name}: expected a number from {least} to {most}"))
 }
 
 /// A key of `[flash.tuning]`.

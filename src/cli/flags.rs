@@ -3,7 +3,8 @@
 //! the tests are made from this table; a new flag is one more row.
 
 use larder_server::settings::{
-    Backend, LogFormat, Objective, Pages, Placement, Recover, Settings, Temperature, WorthMode,
+    Backend, KeyFormat, LogFormat, Objective, Pages, Placement, Protocol, Recover, Settings, Temperature,
+    TlsVersion, VerifyMode, WorthMode,
 };
 
 use super::compatible;
@@ -56,6 +57,7 @@ pub(crate) enum Topic {
     Flash,
     Limits,
     Protocol,
+    Tls,
     Process,
     Watching,
     Compatibility,
@@ -105,6 +107,13 @@ pub(crate) static FLAGS: &[Flag] = &[
         set: |s, v| { s.udp_port = port(v)?; Ok(()) }, ..ROW
     },
     Flag {
+        long: "resp-port", takes: Takes::Value("NUM"), topic: Topic::Network,
+        help: "TCP port on which every connection speaks RESP, the protocol of Redis; 0 turns it off, -1 picks any \
+               free port; on the TCP port (-p), a connection speaks RESP if its first byte is *",
+        default: "0", example: "6379",
+        set: |s, v| { s.resp_port = port(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
         long: "udp-reply-limit", takes: Takes::Value("NUM"), topic: Topic::Network,
         help: "bytes of replies that one address gets over UDP in a second, or with a suffix k, m or g; 0 is no limit; \
                further requests are dropped, because the address may be forged; addresses of this machine have no \
@@ -114,8 +123,9 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('l'), long: "listen", takes: Takes::List("ADDR"), topic: Topic::Network,
-        help: "addresses to listen on, separated by commas, each as host, host:port or [v6]:port; if not given, TCP \
-               listens on all addresses, and UDP on the addresses of this machine alone",
+        help: "addresses to listen on, separated by commas, each as host, host:port or [v6]:port; without them, TCP \
+               has all addresses of the machine, and UDP the loopback addresses; notls:, btls: or mtls: before an \
+               address says how it is encrypted, see -Z",
         example: "127.0.0.1:11300,[::1]:11301,localhost",
         set: |s, v| { s.addresses = v.split([',', ';']).map(address).collect::<Result<_, _>>()?; Ok(()) }, ..ROW
     },
@@ -395,7 +405,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     // ---- protocol ----
     Flag {
         short: Some('B'), long: "protocol", takes: Takes::Value("NAME"), topic: Topic::Protocol,
-        help: "protocol of the connections: auto or ascii; both accept memcached's text and meta commands",
+        help: "protocol of the connections: ascii (memcached's text and meta commands), binary (memcached's binary \
+               protocol), or auto, which tells them apart by the first byte of a connection",
         default: "auto", example: "ascii",
         set: |s, v| { s.protocol = compatible::protocol(v)?; Ok(()) }, ..ROW
     },
@@ -411,7 +422,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('X'), long: "disable-dumping", topic: Topic::Protocol,
-        help: "refuse stats cachedump and lru_crawler metadump, which list keys",
+        help: "refuse what lists keys: stats cachedump, lru_crawler metadump and mgdump, KEYS and SCAN",
         set: |s, v| { s.dump_enabled = !switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
@@ -432,10 +443,21 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('Y'), long: "auth-file", takes: Takes::Value("FILE"), topic: Topic::Protocol,
-        help: "require a user name and password on every connection; the file has one user:password per line and is \
-               read again on SIGHUP",
+        help: "require a user name and password on every connection, whatever its protocol; the file has one \
+               user:password per line, or readonly user:password for a user who may only read; #DIGEST instead of the \
+               password is its SHA-256 digest; read again on SIGHUP",
         example: "/tmp/larder.auth",
         set: |s, v| { s.auth_file = Some(path(v)?); Ok(()) }, ..ROW
+    },
+    Flag {
+        short: Some('S'), long: "enable-sasl", topic: Topic::Protocol,
+        help: "require a login by SASL PLAIN on every connection, and serve the binary protocol only; the users are in \
+               the file of -Y, or in the file that the environment variable MEMCACHED_SASL_PWDB names",
+        set: |s, v| {
+            s.sasl = switch(v)?;
+            if s.sasl { s.protocol = Protocol::Binary; }
+            Ok(())
+        }, ..ROW
     },
     Flag {
         short: Some('D'), long: "prefix-delimiter", takes: Takes::Value("CHAR"), topic: Topic::Protocol,
@@ -452,6 +474,96 @@ pub(crate) static FLAGS: &[Flag] = &[
         long: "track-sizes", option: Some("track_sizes"), topic: Topic::Protocol,
         help: "count item sizes for the command stats sizes",
         set: |s, v| { s.track_sizes = switch(v)?; Ok(()) }, ..ROW
+    },
+
+    // ---- encryption ----
+    Flag {
+        short: Some('Z'), long: "enable-ssl", topic: Topic::Tls,
+        help: "encrypt TCP connections (TLS); an address of -l that begins with notls: is not encrypted, with btls: it \
+               is without client certificates, and with mtls: every client needs a certificate",
+        set: |s, v| { s.tls.enabled = switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "tls-cert", option: Some("ssl_chain_cert"), takes: Takes::Value("FILE"), topic: Topic::Tls,
+        help: "PEM file with the certificate of the server, and the certificates between it and its authority; read \
+               again on SIGHUP and by the command refresh_certs",
+        example: "/etc/larder/server.pem",
+        set: |s, v| { s.tls.chain_cert = Some(path(v)?); Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "tls-key", option: Some("ssl_key"), takes: Takes::Value("FILE"), topic: Topic::Tls,
+        help: "file with the private key; it is looked for in --tls-cert if not given",
+        example: "/etc/larder/server.key",
+        set: |s, v| { s.tls.key = Some(path(v)?); Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "tls-key-format", option: Some("ssl_keyformat"), takes: Takes::Value("NAME"), topic: Topic::Tls,
+        help: "format of the private key: pem (text) or der (bytes)",
+        default: "pem", example: "der",
+        set: |s, v| {
+            let (pem, der) = (KeyFormat::Pem, KeyFormat::Der);
+            let formats = [("pem", pem), ("der", der), ("1", pem), ("2", der)];
+            s.tls.key_format = one_of(&v.to_ascii_lowercase(), &formats)?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "tls-verify", option: Some("ssl_verify_mode"), takes: Takes::Value("NAME"), topic: Topic::Tls,
+        help: "whether clients show certificates: none (0), request (1, one that is shown must be valid), require (2) \
+               or once (3, the same as require)",
+        default: "none", example: "require",
+        set: |s, v| {
+            s.tls.verify = one_of(v, &[("none", VerifyMode::None), ("request", VerifyMode::Request),
+                ("require", VerifyMode::Require), ("once", VerifyMode::Once), ("0", VerifyMode::None),
+                ("1", VerifyMode::Request), ("2", VerifyMode::Require), ("3", VerifyMode::Once)])?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "tls-ca", option: Some("ssl_ca_cert"), takes: Takes::Value("FILE"), topic: Topic::Tls,
+        help: "PEM file with the authorities whose client certificates are accepted",
+        example: "/etc/larder/clients-ca.pem",
+        set: |s, v| { s.tls.ca_cert = Some(path(v)?); Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "tls-ciphers", option: Some("ssl_ciphers"), takes: Takes::Value("NAMES"), topic: Topic::Tls,
+        help: "cipher suites that may be used, separated by colons, by the names of OpenSSL or of the standards; a \
+               list without a suite of TLS 1.3 allows all suites of TLS 1.3",
+        example: "ECDHE-ECDSA-AES128-GCM-SHA256:TLS_AES_128_GCM_SHA256",
+        set: |s, v| {
+            s.tls.ciphers = v.split(':').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "tls-min-version", option: Some("ssl_min_version"), takes: Takes::Value("NAME"), topic: Topic::Tls,
+        help: "oldest version that is spoken: 1.2 or 1.3 (for memcached also 2 or 3; 0 and 1 mean versions that are \
+               too old, and 1.2 is the oldest then)",
+        default: "1.2", example: "1.3",
+        set: |s, v| {
+            let (old, new) = (TlsVersion::V1_2, TlsVersion::V1_3);
+            s.tls.min_version = one_of(v, &[("1.2", old), ("1.3", new), ("tlsv1.2", old), ("tlsv1.3", new), ("0", old),
+                ("1", old), ("2", old), ("3", new)])?;
+            Ok(())
+        }, ..ROW
+    },
+    Flag {
+        long: "tls-kernel", option: Some("ssl_kernel_tls"), topic: Topic::Tls,
+        help: "let the kernel encrypt where it can (Linux with the module tls); the server encrypts where it cannot",
+        set: |s, v| { s.tls.kernel = switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "tls-session-cache", option: Some("ssl_session_cache"), topic: Topic::Tls,
+        help: "show in stats how many sessions began anew; clients can always resume sessions, with tickets that take \
+               no memory here",
+        set: |s, v| { s.tls.session_cache = switch(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "tls-write-buffer", option: Some("ssl_wbuf_size"), takes: Takes::Value("KIB"),
+        topic: Topic::Compatibility,
+        help: "accepted and ignored: buffers for encrypted output have the size that they need",
+        default: "16", example: "64",
+        set: |s, v| { s.tls.write_buffer_kib = whole(v, 1, 1 << 20)?; Ok(()) }, ..ROW
     },
 
     // ---- process ----
@@ -537,14 +649,6 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
 
     // ---- refused ----
-    Flag {
-        short: Some('S'), long: "enable-sasl", topic: Topic::Refused,
-        set: |_, _| Err("SASL is not served: leave it out, and use -Y FILE for passwords".to_owned()), ..ROW
-    },
-    Flag {
-        short: Some('Z'), long: "enable-ssl", topic: Topic::Refused,
-        set: |_, _| Err("TLS is not served: leave it out, and put a TLS proxy in front".to_owned()), ..ROW
-    },
     Flag {
         short: Some('e'), long: "memory-file", takes: Takes::Value("FILE"), topic: Topic::Refused,
         example: "/tmp/memory",

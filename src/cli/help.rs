@@ -20,6 +20,7 @@ const TOPICS: &[(Topic, &str)] = &[
     (Topic::Flash, "Flash"),
     (Topic::Limits, "Limits"),
     (Topic::Protocol, "Protocol"),
+    (Topic::Tls, "Encryption"),
     (Topic::Process, "Process"),
     (Topic::Watching, "Logging"),
     (Topic::Compatibility, "Compatibility with memcached's command line"),

@@ -18,13 +18,14 @@ pub(crate) mod process;
 mod tests;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use larder_server::settings::{Port, Settings};
 
 use self::error::{CliError, nearest};
+pub(crate) use self::file::read_fleet;
 use self::flags::{FLAGS, Flag, Takes};
 use self::workbench::COMMANDS;
 pub(crate) use self::workbench::{Failure, run as run_workbench};
@@ -96,6 +97,9 @@ fn format_flash(words: &[OsString]) -> Result<Action, CliError> {
     }
 }
 
+/// The environment variable in which memcached looks for the file of users for `-S`.
+const SASL_USERS: &str = "MEMCACHED_SASL_PWDB";
+
 /// memcached's own tests start a build with this name, whose clock they move.
 fn serve_test_suite(words: &[OsString]) -> Result<Action, CliError> {
     let mut action = serve(words, true)?;
@@ -128,6 +132,9 @@ fn serve(words: &[OsString], as_memcached: bool) -> Result<Action, CliError> {
         file::read(Path::new(config), &mut settings)?;
     }
     apply(&found, &mut settings)?;
+    if settings.sasl && settings.auth_file.is_none() {
+        settings.auth_file = std::env::var_os(SASL_USERS).map(PathBuf::from);
+    }
     if settings.tcp_port == NOT_GIVEN {
         // As in memcached, a UDP port alone is the port of TCP as well.
         settings.tcp_port = match settings.udp_port {

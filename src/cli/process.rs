@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use larder_server::settings::{FlashDevice, LogFormat, Settings};
+use larder_server::settings::{FlashDevice, ListenerTls, LogFormat, Port, Settings, VerifyMode};
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::level_filters::LevelFilter;
@@ -40,7 +40,15 @@ pub(crate) fn daemonize(settings: &mut Settings) -> io::Result<Side> {
         return Ok(Side::Server);
     }
     if std::env::var(BACKGROUND).is_ok_and(|by| by == std::os::unix::process::parent_id().to_string()) {
-        let paths = [&mut settings.pidfile, &mut settings.unix_socket, &mut settings.auth_file];
+        let tls = &mut settings.tls;
+        let paths = [
+            &mut settings.pidfile,
+            &mut settings.unix_socket,
+            &mut settings.auth_file,
+            &mut tls.chain_cert,
+            &mut tls.key,
+            &mut tls.ca_cert,
+        ];
         let devices = settings.flash.devices.iter_mut().filter_map(|device| match device {
             FlashDevice::Path { path, .. } => Some(path),
             FlashDevice::Simulated { .. } => None,
@@ -113,6 +121,18 @@ pub(crate) fn tell_doubts(settings: &Settings) {
     if !settings.without_effect.is_empty() {
         let names: Vec<&str> = settings.without_effect.iter().map(|option| option.name.as_str()).collect();
         tracing::info!(target: "larder::start", "accepted for compatibility, without effect: {}", names.join(", "));
+    }
+    let Settings { tls, .. } = settings;
+    if !tls.enabled && tls.chain_cert.is_some() {
+        tracing::warn!("nothing is encrypted, though there is a certificate (--tls-cert): -Z turns TLS on");
+    }
+    let verifies = tls.verify != VerifyMode::None
+        || settings.addresses.iter().any(|address| address.tls == ListenerTls::Mutual);
+    if tls.enabled && verifies && tls.ca_cert.is_none() {
+        tracing::warn!("no client certificate is accepted: name their authorities with --tls-ca");
+    }
+    if tls.enabled && settings.unix_socket.is_none() && settings.udp_port != Port::Off {
+        tracing::warn!("UDP (-U) is not encrypted");
     }
     let cpus = std::thread::available_parallelism().map_or(u32::MAX, |cpus| cpus.get() as u32);
     if settings.threads > cpus.max(Settings::default().threads) {

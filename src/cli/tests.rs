@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Address, AdminAddress, Admit, Backend, Device, FlashDevice, LogFormat, MIB, Objective, Pages, PinCpus,
-    Placement, Port, Protocol, Recover, Settings, Temperature, WithoutEffect, WorthMode,
+    Address, AdminAddress, Admit, Backend, Device, FlashDevice, ListenerTls, LogFormat, MIB, Objective,
+    Pages, PinCpus, Placement, Port, Protocol, Recover, Settings, Temperature, WithoutEffect, WorthMode,
 };
 
 use super::flags::{FLAGS, Flag, Takes, Topic};
@@ -70,7 +70,7 @@ fn flags_of_the_network() {
     sets("-p 0", |s| s.tcp_port = Port::Off);
     sets("-p 0 -U 7", |s| (s.tcp_port, s.udp_port) = (Port::Off, Port::Fixed(7)));
     sets("-l ::1 -l 10.0.0.1:5,[::1]:6", |s| {
-        let address = |host: &str, port| Address { host: host.to_owned(), port };
+        let address = |host: &str, port| Address { host: host.to_owned(), port, tls: ListenerTls::Default };
         s.addresses = vec![address("::1", None), address("10.0.0.1", Some(5)), address("::1", Some(6))];
     });
     sets("-s /tmp/x -a 0777", |s| (s.unix_socket, s.unix_mask) = (Some("/tmp/x".into()), 0o777));
@@ -261,7 +261,6 @@ fn extended_options_are_flags_or_change_nothing() {
     refuses("-o slab_automov", "there is no option 'slab_automov'; the nearest is 'slab_automove'");
     refuses("-o idle_timeout", "idle_timeout needs a value");
     refuses("-o hashpower=5", "hashpower: expected a whole number from 12 to 32");
-    refuses("-o ssl_chain_cert=x", "TLS is not served");
     refuses("-o no_hashpower", "there is no option");
 }
 
@@ -294,8 +293,11 @@ fn every_bad_value_is_one_line_that_says_what_to_do() {
     refuses("--flash-recover journal", "give --flash PATH:SIZE, or leave");
     refuses("--flash /x -M --flash-admit read", "with -M an item leaves memory only if flash takes it");
     refuses("--flash /x --flash-admit warm", "expected all, or read and reject-first=SECONDS");
-    refuses("-S", "SASL is not served");
-    refuses("-Z", "TLS is not served");
+    refuses("-S", "SASL (-S) needs users");
+    refuses("-S -Y /x -B ascii", "leave -B out");
+    refuses("-Y /x -U 7", "nobody can log in over UDP");
+    refuses("-Z", "TLS (-Z) needs a certificate");
+    refuses("-l notls:localhost", "turn TLS on with -Z");
     refuses("-e /tmp/x", "items are not kept over a restart");
     refuses("--thread 3x", "bad value '3x' for -t");
     refuses("--treads 3", "there is no flag '--treads'; the nearest is '--threads'");
@@ -343,10 +345,16 @@ fn every_row_of_the_table_sets_something_and_toml_says_the_same() {
 
         // A UDP port alone is the port of TCP as well.
         let tcp_port = if flag.long == "udp-port" { by_flag.udp_port } else { by_flag.tcp_port };
+        // SASL needs users, who cannot log in over UDP.
+        let users = if flag.short == Some('S') { "-Y /tmp/x" } else { "" };
         assert_eq!(
-            // A device needs a hitmap, and flags of flash need a flash device.
-            settings(&format!("--temperature hitmap --flash /tmp/x --{}={} -t 4", flag.long, example(flag)))
-                .map(|found| found.tcp_port),
+            // A device needs a hitmap, flags of flash need a flash device, and TLS a certificate.
+            settings(&format!(
+                "--temperature hitmap --flash /tmp/x {users} --tls-cert /tmp/x --{}={} -t 4",
+                flag.long,
+                example(flag)
+            ))
+            .map(|found| found.tcp_port),
             Ok(tcp_port)
         );
         let mut by_file = Settings::default();
@@ -409,7 +417,10 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
         (found.threads, found.connections_max, found.cas_enabled, found.verbosity),
         (3, 1000, true, 1)
     );
-    assert_eq!(found.addresses, [Address { host: "localhost".to_owned(), port: None }]);
+    assert_eq!(
+        found.addresses,
+        [Address { host: "localhost".to_owned(), port: None, tls: ListenerTls::Default }]
+    );
     let found = settings(&file.flag()).unwrap();
     assert_eq!((found.threads, found.cas_enabled, found.verbosity, found.addresses.len()), (2, false, 3, 2));
 }
@@ -453,7 +464,6 @@ fn a_mistake_in_the_file_is_named_with_its_line() {
         "[flash.tuning]\nzone = \"96x\"\n",
         "line 2: bad value '96x' for zone: expected a size from 64k to 16g",
     );
-    says("enable-ssl = true\n", "line 1: bad value 'true' for enable-ssl: TLS is not served");
 }
 
 #[test]
@@ -467,8 +477,7 @@ fn the_short_help_is_what_wrappers_expect() {
         let text = printed(words);
         assert_eq!(text.lines().next(), Some("memcached 1.6.45"));
         assert!(text.contains("--unix-socket"));
-        for absent in ["sasl", "ext_path", "proxy_config", "enable-ssl", "no_drop_privileges", "memory-file"]
-        {
+        for absent in ["ext_path", "proxy_config", "no_drop_privileges", "memory-file"] {
             assert!(!text.contains(absent), "{absent}");
         }
     }

@@ -4,7 +4,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Address, AdminAddress, Admit, Device, FlashDevice, OpsPolicy, PinCpus, Port, SIMULATED_PROFILES,
+    Address, AdminAddress, Admit, Device, FlashDevice, ListenerTls, OpsPolicy, PinCpus, Port,
+    SIMULATED_PROFILES,
 };
 
 /// A whole number from `least` to `most`.
@@ -143,8 +144,11 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("expected the name of a file".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
-/// `host`, `host:port`, `[v6]:port` or a bare IPv6 address.
+/// `host`, `host:port`, `[v6]:port` or a bare IPv6 address, with memcached's words for its encryption before it.
 pub(super) fn address(text: &str) -> Result<Address, String> {
+    let words = [("notls:", ListenerTls::Off), ("btls:", ListenerTls::Basic), ("mtls:", ListenerTls::Mutual)];
+    let named = words.iter().find_map(|(word, tls)| Some((text.strip_prefix(word)?, *tls)));
+    let (text, tls) = named.unwrap_or((text, ListenerTls::Default));
     let bad = || format!("'{text}' is no address: expected host, host:port or [v6]:port");
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or_else(bad)?;
@@ -166,7 +170,7 @@ pub(super) fn address(text: &str) -> Result<Address, String> {
     if host.is_empty() || !host.chars().all(known) {
         return Err(bad());
     }
-    Ok(Address { host: host.to_owned(), port })
+    Ok(Address { host: host.to_owned(), port, tls })
 }
 
 /// The name of a host, without a port.
@@ -237,6 +241,11 @@ mod tests {
         assert_eq!(read("::1"), Ok(("::1".to_owned(), None)));
         assert_eq!(read("[::1]:7"), Ok(("::1".to_owned(), Some(7))));
         assert_eq!(read("[::1]"), Ok(("::1".to_owned(), None)));
+        let tls = |text| address(text).map(|found| (found.port, found.tls));
+        assert_eq!(tls("notls:127.0.0.1:7"), Ok((Some(7), ListenerTls::Off)));
+        assert_eq!(tls("btls:[::1]:7"), Ok((Some(7), ListenerTls::Basic)));
+        assert_eq!(tls("mtls:localhost"), Ok((None, ListenerTls::Mutual)));
+        assert_eq!(tls("localhost"), Ok((None, ListenerTls::Default)));
         for bad in ["", ":5", "host:", "host:0", "host:x", "host:70000", "[::1", "[::1]5", "a b", "tcp://x"] {
             assert!(read(bad).is_err(), "{bad}");
         }

@@ -46,6 +46,15 @@ def true(got):
         raise AssertionError("expected something true, got %s" % short(got))
 
 
+def raises(kind, function, *arguments, **named):
+    """Fails unless the call raises `kind`."""
+    try:
+        function(*arguments, **named)
+    except kind:
+        return
+    raise AssertionError("no %s" % kind.__name__)
+
+
 def short(value):
     """A value's representation, cut."""
     text = repr(value)

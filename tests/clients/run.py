@@ -11,11 +11,14 @@ whose package manager or library cannot be had is skipped with a reason, or fail
 
 import argparse
 import filecmp
+import glob
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -23,12 +26,16 @@ TESTS = os.path.dirname(HERE)
 sys.path.insert(0, TESTS)
 
 import support  # noqa: E402
+import tls_support  # noqa: E402
 
 TOOLS = support.tools_folder()
 VENV_PYTHON = os.path.join(TOOLS, "venv", "bin", "python")
 GO_BINARY = os.path.join(TOOLS, "bin", "go-clients")
+GO_REDIS_BINARY = os.path.join(TOOLS, "bin", "go-redis-clients")
 JAVA_FOLDER = os.path.join(TOOLS, "java")
 NODE_FOLDER = os.path.join(TOOLS, "node")
+# Where systems have the mechanisms of Cyrus SASL. A libmemcached that a Python wheel brings does not know the place.
+SASL_PLUGINS = ["/usr/lib/*/sasl2/libplain.so*", "/usr/lib64/sasl2/libplain.so*", "/usr/lib/sasl2/libplain.so*"]
 INSTALL_SECONDS_MAX = 420
 SUITE_SECONDS_MAX = 180
 
@@ -88,39 +95,49 @@ def install_python():
 
 
 def install_go():
-    """The Go program, built with its own caches."""
+    """The program of gomemcache."""
+    build_go("go", GO_BINARY)
+
+
+def install_go_redis():
+    """The program of go-redis. It is a module of its own: go-redis asks for a newer Go than gomemcache."""
+    build_go("go-redis", GO_REDIS_BINARY)
+
+
+def build_go(name, binary):
+    """Builds the Go program in the folder of this name, with its own caches."""
     needs("go")
-    folder = os.path.join(HERE, "go")
-    sources = [os.path.join(folder, name) for name in ("go.mod", "go.sum", "main.go")]
-    if os.path.exists(GO_BINARY) and fresh("go", *sources):
+    folder = os.path.join(HERE, name)
+    sources = [os.path.join(folder, file) for file in ("go.mod", "go.sum", "main.go")]
+    if os.path.exists(binary) and fresh(name, *sources):
         return
     extra = {"GOPATH": os.path.join(TOOLS, "go"), "GOCACHE": os.path.join(TOOLS, "gocache"), "GOFLAGS": "-mod=readonly",
              "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
-    command(["go", "build", "-o", GO_BINARY, "."], folder, extra)
-    keep("go", *sources)
+    command(["go", "build", "-o", binary, "."], folder, extra)
+    keep(name, *sources)
 
 
 def install_java():
-    """spymemcached from Maven, and the compiled suite."""
+    """The libraries from Maven, and the compiled suites."""
     needs("javac")
     needs("mvn")
     folder = os.path.join(HERE, "java")
-    sources = [os.path.join(folder, name) for name in ("pom.xml", "Spymemcached.java")]
+    sources = [os.path.join(folder, name) for name in ("pom.xml", "Spymemcached.java", "Redis.java")]
     if os.path.isdir(os.path.join(JAVA_FOLDER, "classes")) and fresh("java", *sources):
         return
     command(["mvn", "-q", "-B", "-Dmaven.repo.local=" + os.path.join(TOOLS, "m2"), "dependency:copy-dependencies",
              "-DoutputDirectory=" + JAVA_FOLDER], folder)
     command(["javac", "-encoding", "UTF-8", "-cp", os.path.join(JAVA_FOLDER, "*"),
-             "-d", os.path.join(JAVA_FOLDER, "classes"), sources[1]])
+             "-d", os.path.join(JAVA_FOLDER, "classes")] + sources[1:])
     keep("java", *sources)
 
 
 def install_node():
-    """node-memcached at the versions of the lock file."""
+    """The libraries for Node at the versions of the lock file."""
     needs("node")
     needs("npm")
     sources = [os.path.join(HERE, "node", name) for name in ("package.json", "package-lock.json")]
-    if os.path.isdir(os.path.join(NODE_FOLDER, "node_modules", "memcached")) and fresh("node", *sources):
+    if os.path.isdir(os.path.join(NODE_FOLDER, "node_modules", "redis")) and fresh("node", *sources):
         return
     os.makedirs(NODE_FOLDER, exist_ok=True)
     for source in sources:
@@ -132,14 +149,14 @@ def install_node():
 
 def python_suite(name):
     """The command of a Python suite."""
-    return lambda port: [VENV_PYTHON, os.path.join(HERE, "python", name), "127.0.0.1", str(port)]
+    return [VENV_PYTHON, os.path.join(HERE, "python", name)]
 
 
-def java_suite(port):
-    """The command of the Java suite."""
+def java_suite(name):
+    """The command of a Java suite."""
     path = os.pathsep.join([os.path.join(JAVA_FOLDER, "*"), os.path.join(JAVA_FOLDER, "classes")])
     logger = "-Dnet.spy.log.LoggerImpl=net.spy.memcached.compat.log.SunLogger"
-    return ["java", "-Xmx256m", "-Dfile.encoding=UTF-8", logger, "-cp", path, "Spymemcached", "127.0.0.1", str(port)]
+    return ["java", "-Xmx256m", "-Dfile.encoding=UTF-8", logger, "-cp", path, name]
 
 
 def install_memccapable():
@@ -147,15 +164,82 @@ def install_memccapable():
     needs("memccapable")
 
 
+USER, PASSWORD = "app", "secret of the app"
+
+
+def with_login(folder, is_larder):
+    """A server whose clients log in by SASL; returns its flags, and arguments for the suite."""
+    if not is_larder:
+        raise Missing("memcached keeps its users of SASL in another place")
+    users = os.path.join(folder, "users")
+    with open(users, "w", encoding="ascii") as file:
+        file.write("%s:%s\n" % (USER, PASSWORD))
+    return ["-S", "-Y", users], [USER, PASSWORD]
+
+
+def with_tls(folder, _):
+    """A server that encrypts; returns its flags, and the authority for the suite to trust."""
+    needs("openssl")
+    certificates = tls_support.Certificates(folder)
+    return tls_support.flags(*certificates.sign("server")), [certificates.authority]
+
+
+def with_cyrus_login(folder, is_larder):
+    """The same for a client that logs in by way of Cyrus SASL."""
+    if not any(glob.glob(pattern) for pattern in SASL_PLUGINS):
+        raise Missing("Cyrus SASL's mechanism PLAIN is not installed (libsasl2-modules)")
+    return with_login(folder, is_larder)
+
+
+def without_more(_folder, _is_larder):
+    """A server without further flags."""
+    return [], []
+
+
+class Suite:
+    """What to install, the command without its address, its further arguments, and the server that it needs."""
+
+    def __init__(self, install, command, arguments=(), prepare=without_more):
+        self.install, self.prepare = install, prepare
+        self.start, self.arguments = command, list(arguments)
+
+    def command(self, port, more):
+        """The command for a server at this port."""
+        if self.start[0] == "memccapable":
+            return self.start + ["-h", "127.0.0.1", "-p", str(port)]
+        return self.start + ["127.0.0.1", str(port)] + self.arguments + more
+
+
+NODE = os.path.join(HERE, "node")
 SUITES = {
-    "pymemcache": (install_python, python_suite("suite_pymemcache.py")),
-    "pylibmc": (install_python, python_suite("suite_pylibmc.py")),
-    "python-memcached": (install_python, python_suite("suite_python_memcached.py")),
-    "asyncio": (install_python, python_suite("suite_async.py")),
-    "go": (install_go, lambda port: [GO_BINARY, "127.0.0.1", str(port)]),
-    "java": (install_java, java_suite),
-    "node": (install_node, lambda port: ["node", os.path.join(HERE, "node", "suite.js"), "127.0.0.1", str(port)]),
-    "memccapable": (install_memccapable, lambda port: ["memccapable", "-a", "-h", "127.0.0.1", "-p", str(port)]),
+    "pymemcache": Suite(install_python, python_suite("suite_pymemcache.py")),
+    "pymemcache-tls": Suite(install_python, python_suite("suite_pymemcache.py"), prepare=with_tls),
+    "pylibmc": Suite(install_python, python_suite("suite_pylibmc.py"), ["text"]),
+    "pylibmc-binary": Suite(install_python, python_suite("suite_pylibmc.py"), ["binary"]),
+    "pylibmc-sasl": Suite(install_python, python_suite("suite_pylibmc.py"), ["binary"], with_cyrus_login),
+    "python-memcached": Suite(install_python, python_suite("suite_python_memcached.py")),
+    "asyncio": Suite(install_python, python_suite("suite_async.py")),
+    "go": Suite(install_go, [GO_BINARY]),
+    "java": Suite(install_java, java_suite("Spymemcached"), ["text"]),
+    "java-binary": Suite(install_java, java_suite("Spymemcached"), ["binary"]),
+    "java-sasl": Suite(install_java, java_suite("Spymemcached"), ["binary"], with_login),
+    "node": Suite(install_node, ["node", os.path.join(NODE, "suite.js")]),
+    "memjs": Suite(install_node, ["node", os.path.join(NODE, "memjs.js")]),
+    "memjs-sasl": Suite(install_node, ["node", os.path.join(NODE, "memjs.js")], prepare=with_login),
+    "memccapable": Suite(install_memccapable, ["memccapable"]),
+    "redis-py-resp2": Suite(install_python, python_suite("suite_redis.py"), ["2"]),
+    "redis-py-resp3": Suite(install_python, python_suite("suite_redis.py"), ["3"]),
+    "django-redis": Suite(install_python, python_suite("suite_django.py"), ["redis"]),
+    "django-pymemcache": Suite(install_python, python_suite("suite_django.py"), ["pymemcache"]),
+    "django-pylibmc": Suite(install_python, python_suite("suite_django.py"), ["pylibmc"]),
+    "flask-redis": Suite(install_python, python_suite("suite_flask.py"), ["redis"]),
+    "flask-memcached": Suite(install_python, python_suite("suite_flask.py"), ["memcached"]),
+    "go-redis": Suite(install_go_redis, [GO_REDIS_BINARY]),
+    "jedis": Suite(install_java, java_suite("Redis"), ["jedis"]),
+    "lettuce": Suite(install_java, java_suite("Redis"), ["lettuce"]),
+    "spring": Suite(install_java, java_suite("Redis"), ["spring"]),
+    "ioredis": Suite(install_node, ["node", os.path.join(NODE, "redis.js")], ["ioredis"]),
+    "node-redis": Suite(install_node, ["node", os.path.join(NODE, "redis.js")], ["node-redis"]),
 }
 
 
@@ -194,19 +278,32 @@ class Tally:
 def run_suite(name, server_command, flags, tally):
     """Starts a server and runs one suite against it."""
     started = time.monotonic()
+    suite = SUITES[name]
+    is_larder = "larder" in os.path.basename(shlex.split(server_command)[0])
+    with tempfile.TemporaryDirectory() as folder:
+        more_flags, arguments = suite.prepare(folder, is_larder)
+        output, status = play_suite(suite, arguments, server_command, flags + more_flags)
+    tally.suite(name, output.decode("utf-8", "replace"), status, time.monotonic() - started)
+
+
+def play_suite(suite, arguments, server_command, flags):
+    """Runs a suite against a new server; returns what it printed, and its exit status."""
     with support.Server(server_command, flags) as server:
         variables = dict(os.environ, NODE_PATH=os.path.join(NODE_FOLDER, "node_modules"), PYTHONDONTWRITEBYTECODE="1")
+        plugins = [path for pattern in SASL_PLUGINS for path in glob.glob(pattern)]
+        if plugins:
+            variables["SASL_PATH"] = os.path.dirname(plugins[0])
         try:
             done = subprocess.run(
-                SUITES[name][1](server.port), timeout=SUITE_SECONDS_MAX, env=variables, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                suite.command(server.port, arguments), timeout=SUITE_SECONDS_MAX, env=variables,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )
             output, status = done.stdout, done.returncode
         except subprocess.TimeoutExpired as late:
             output, status = late.stdout or b"", "none after %d s" % SUITE_SECONDS_MAX
         if server.process.poll() is not None:
             status = "that of a server that ended: " + server.error_text()[-300:]
-    tally.suite(name, output.decode("utf-8", "replace"), status, time.monotonic() - started)
+    return output, status
 
 
 def main():
@@ -223,7 +320,7 @@ def main():
     tally = Tally()
     for name in arguments.suites or SUITES:
         try:
-            SUITES[name][0]()
+            SUITES[name].install()
             if not arguments.install_only:
                 run_suite(name, arguments.server, arguments.flags.split(), tally)
         except Missing as reason:

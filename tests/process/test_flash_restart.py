@@ -286,7 +286,9 @@ class Trouble(FlashCase):
         self.assertEqual(server.stop(), 0)
         with self.assertRaises(support.DidNotStart):
             self.flash_server(tuning={"zone": "8m"})
-        self.assertEqual(self.connection(self.flash_server(*flags)).get(b"k"), b"v")
+        connection = self.connection(self.flash_server(*flags))
+        self.wait_for_recovery(connection)
+        self.assertEqual(connection.get(b"k"), b"v")
 
     def test_a_file_that_is_not_ours(self):
         with open(self.path, "wb") as file:

@@ -70,6 +70,8 @@ class Greedy(Case):
                     self.assertEqual(connection.line(), b"END")
 
     MULTIGETS = (b"get " + b" ".join(b"k%d" % i for i in range(100)) + b"\r\n") * 400
+    MGETS = (b"*101\r\n$4\r\nMGET\r\n" +
+             b"".join(b"$%d\r\nk%d\r\n" % (len(str(i)) + 1, i) for i in range(100))) * 400
     HALF_SENT = b"set half 0 0 8000\r\n" + b"h" * 7900
 
     def half_sent(self, count):
@@ -89,6 +91,23 @@ class Greedy(Case):
     @larder_only
     def test_values_that_are_never_sent_whole(self):
         self.half_sent(5 * ATTACKERS)
+        time.sleep(0.5)
+        self.assert_others_are_served()
+        self.assert_some_had_to_go()
+
+    @larder_only
+    def test_replies_over_resp_that_nobody_reads(self):
+        self.crowd(self.MGETS)
+        time.sleep(0.5)
+        self.assert_others_are_served()
+        self.assert_some_had_to_go()
+
+    @larder_only
+    def test_arguments_of_resp_that_are_never_sent_whole(self):
+        for _ in range(5 * ATTACKERS):
+            attacker = self.attack()
+            self.addCleanup(attacker.close)
+            push(attacker, b"*3\r\n$3\r\nSET\r\n$4\r\nhalf\r\n$8000\r\n" + b"h" * 7900)
         time.sleep(0.5)
         self.assert_others_are_served()
         self.assert_some_had_to_go()

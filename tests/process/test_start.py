@@ -139,8 +139,8 @@ class Messages(Case):
     def test_where_it_listens(self):
         path = os.path.join(self.folder(), "socket")
         server, said = self.said("-l", "127.0.0.1", "--admin", "127.0.0.1:0")
-        self.assertRegex(said, r"listening on 127\.0\.0\.1:%d: 64 MiB, 2 workers.*http://127\.0\.0\.1:\d+"
-                         % server.port)
+        at = r"listening on 127\.0\.0\.1:%d: 64 MiB, 2 workers.*http://127\.0\.0\.1:\d+" % server.port
+        self.assertRegex(said, at)
         self.assertNotIn("every machine", said)
         other = self.server("-s", path, wait=False)
         deadline = time.monotonic() + 10

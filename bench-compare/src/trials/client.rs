@@ -51,12 +51,16 @@ pub(crate) fn replay(stage: &Stage<'_>, process: &Process, words: &[String]) -> 
     let protocol = match stage.wire.protocol {
         Protocol::Text => "memcached",
         Protocol::Resp => "resp",
+        Protocol::Binary => bail!("`larder replay` does not speak the binary protocol"),
     };
+    if process.door.identity.is_some() {
+        bail!("`larder replay` does not encrypt");
+    }
     let output = Command::new(std::env::current_exe()?)
         .args(["launch", "--cores", &stage.cores.to_string()])
         .args(["--parent", &std::process::id().to_string(), "--"])
         .arg(stage.larder)
-        .args(["replay", "--server", &process.address.to_string(), "--protocol", protocol])
+        .args(["replay", "--server", &process.door.address.to_string(), "--protocol", protocol])
         .args(["--read-through", "--verify", "fast", "--quiet", "--json", "-"])
         .args(words)
         .stdin(Stdio::null())

@@ -1,6 +1,5 @@
 //! What a trial is run with.
 
-use std::net::TcpStream;
 use std::path::Path;
 
 use anyhow::Result;
@@ -25,6 +24,6 @@ pub(crate) struct Stage<'a> {
 impl Stage<'_> {
     /// A connection to the server.
     pub(super) fn visit(&self, process: &Process) -> Result<Exchange<'_>> {
-        Exchange::new(TcpStream::connect(process.address)?, self.wire, STORE_DEPTH)
+        Exchange::new(process.door.connect()?, self.wire, STORE_DEPTH)
     }
 }

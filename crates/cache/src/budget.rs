@@ -3,7 +3,7 @@
 //! Everything that the server keeps is inside the limit:
 //!
 //! ```text
-//! limit = columns + index + connection buffers (their cap) + bookkeeping + temperature
+//! limit = columns + index + connection buffers (their cap) + sessions (their cap) + bookkeeping + temperature
 //! ```
 //!
 //! Columns get what the others leave. As the index grows, the share of the columns shrinks by whole slabs, and the
@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const BUFFERS_SHARE: u64 = 16;
 const BUFFERS_MIN_BYTES: u64 = 4 << 20;
 const BUFFERS_MAX_BYTES: u64 = 256 << 20;
+/// The sessions of encrypted connections may take at most one part in so many of the limit.
+const SESSIONS_SHARE: u64 = 8;
 /// The index may take at most one part in so many of the limit. Items smaller than about 40 bytes reach that.
 const INDEX_SHARE: u64 = 3;
 /// Smallest limit that leaves room for columns, in bytes.
@@ -34,6 +36,8 @@ pub(crate) struct Budget {
     pub(crate) limit_bytes: u64,
     /// The most that the connection buffers of all workers may hold.
     pub(crate) buffers_bytes: u64,
+    /// The most that the sessions of encrypted connections may hold.
+    pub(crate) sessions_bytes: u64,
     /// Bookkeeping that grows with the number of columns, and what [`SetAside`] names.
     pub(crate) bookkeeping_bytes: u64,
 }
@@ -48,6 +52,7 @@ impl Budget {
         Budget {
             limit_bytes,
             buffers_bytes: buffers_bytes.max(buffers_wanted).min(buffers_bytes_max),
+            sessions_bytes: set_aside.sessions_bytes.min(limit_bytes / SESSIONS_SHARE),
             bookkeeping_bytes: limit_bytes / set_aside.column_bytes * COLUMN_META_BYTES
                 + set_aside.kept_bytes,
         }
@@ -55,7 +60,8 @@ impl Budget {
 
     /// What is left for columns beside `others_bytes` of index and temperature.
     pub(crate) fn columns_bytes(&self, others_bytes: u64) -> u64 {
-        self.limit_bytes.saturating_sub(self.buffers_bytes + self.bookkeeping_bytes + others_bytes)
+        let set_aside = self.buffers_bytes + self.sessions_bytes + self.bookkeeping_bytes;
+        self.limit_bytes.saturating_sub(set_aside + others_bytes)
     }
 
     /// The most that the index may take.
@@ -69,6 +75,8 @@ impl Budget {
 pub(crate) struct SetAside {
     /// Workers, each with connection buffers.
     pub(crate) workers: usize,
+    /// Bytes that the sessions of encrypted connections may take, if that is not more than their share.
+    pub(crate) sessions_bytes: u64,
     /// What connection buffers may take, if not their usual share. It is never less than the workers need, and never
     /// more than a quarter of the limit.
     pub(crate) buffers_bytes: Option<u64>,
@@ -129,23 +137,33 @@ mod tests {
         for limit_mib in [16u64, 64, 1024, 100_000] {
             let limit = limit_mib << 20;
             for workers in [1, 4, 1000] {
-                let set_aside =
-                    SetAside { workers, buffers_bytes: None, column_bytes: 65536, kept_bytes: 1 << 20 };
+                let set_aside = SetAside {
+                    workers,
+                    sessions_bytes: 5 << 20,
+                    buffers_bytes: None,
+                    column_bytes: 65536,
+                    kept_bytes: 1 << 20,
+                };
                 let budget = Budget::new(limit, &set_aside);
                 for index in [0, limit / 100, limit / 4] {
-                    let sum =
-                        budget.columns_bytes(index) + index + budget.buffers_bytes + budget.bookkeeping_bytes;
+                    let sum = budget.columns_bytes(index)
+                        + index
+                        + budget.buffers_bytes
+                        + budget.sessions_bytes
+                        + budget.bookkeeping_bytes;
                     assert!(sum <= limit, "{limit_mib} MiB: {sum} > {limit}");
                     assert!(budget.columns_bytes(index) > 0);
                 }
             }
         }
     }
+
     #[test]
     fn connection_buffers_get_what_was_asked_for_within_bounds() {
         let buffers = |limit_mib: u64, workers, wanted_mib: Option<u64>| {
             let buffers_bytes = wanted_mib.map(|mib| mib << 20);
-            let set_aside = SetAside { workers, buffers_bytes, column_bytes: 65536, kept_bytes: 0 };
+            let set_aside =
+                SetAside { workers, sessions_bytes: 0, buffers_bytes, column_bytes: 65536, kept_bytes: 0 };
             Budget::new(limit_mib << 20, &set_aside).buffers_bytes >> 20
         };
         assert_eq!(buffers(64, 4, None), 4);

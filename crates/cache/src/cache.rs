@@ -181,6 +181,11 @@ impl Cache {
         self.store.limits.budget().buffers_bytes
     }
 
+    /// The most that the sessions of encrypted connections may hold, in bytes.
+    pub fn sessions_cap_bytes(&self) -> u64 {
+        self.store.limits.budget().sessions_bytes
+    }
+
     /// The same with a limit of so many bytes. `None`: [`Cache::set_limit`] would refuse it.
     pub fn buffers_cap_bytes_at(&self, limit_bytes: u64) -> Option<u64> {
         self.store.limits.budget_for(limit_bytes).map(|budget| budget.buffers_bytes)
@@ -189,6 +194,22 @@ impl Cache {
     /// How many items the index holds. Expired items count until the pass meets them.
     pub fn items(&self) -> u64 {
         self.store.index.len()
+    }
+
+    /// How many items the index holds that were not flushed. Expired items count until the pass meets them. While items
+    /// are stored or deleted during a flush, the number may be off by as many.
+    pub fn items_not_flushed(&self) -> u64 {
+        self.store.items()
+    }
+
+    /// The highest CAS number that an item got so far, unless a client chose one itself.
+    pub fn last_cas(&self) -> u64 {
+        self.store.last_cas().load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// How many buckets the index has.
+    pub fn buckets(&self) -> u64 {
+        self.store.index.buckets()
     }
 
     /// Log2 of the number of index buckets, rounded up.
@@ -237,6 +258,7 @@ impl Cache {
             items_bytes: self.store.live_bytes(),
             index_bytes: self.store.index.bytes(),
             buffers_cap_bytes: budget.buffers_bytes,
+            sessions_cap_bytes: budget.sessions_bytes,
             bookkeeping_bytes: budget.bookkeeping_bytes,
             temperature_bytes: self.store.limits.temperature_bytes(),
         }

@@ -1,22 +1,26 @@
-//! The server's clock: whole seconds, cheap to read, movable by `debugtime`.
+//! The server's clock: whole seconds that cost nothing to read, milliseconds for the few that need them, movable by
+//! `debugtime`.
 
+use larder_item::Expiry;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What the server's clock reads when it starts. The reading 1 stays free to mean "already expired".
 const CLOCK_START_S: u32 = 2;
 
-/// Whole seconds since shortly before the server started.
+/// Seconds since shortly before the server started. A second begins when a second of the machine's clock begins, so a
+/// time of this clock is a time of that one less a whole number of seconds. The first second is therefore shorter.
 ///
-/// Reading the time is one relaxed load. The server calls [`Clock::tick`] at least once a second. All orderings are
-/// relaxed: the clock orders nothing, and a reader that is one tick late answers as if it had been asked a little
-/// earlier.
+/// Reading the whole seconds is one relaxed load. The server calls [`Clock::tick`] at least once a second. All
+/// orderings are relaxed: the clock orders nothing, and a reader that is one tick late answers as if it had been asked
+/// a little earlier.
 pub struct Clock {
     now_s: AtomicU32,
     /// Seconds that `debugtime` added.
     shift_s: AtomicI64,
     /// The reading at which `debugtime p` holds the clock; negative = the clock runs.
     held_s: AtomicI64,
+    /// When the clock read [`CLOCK_START_S`].
     started: Instant,
     started_unix_s: i64,
 }
@@ -24,13 +28,14 @@ pub struct Clock {
 impl Clock {
     /// A running clock.
     pub fn new() -> Self {
-        let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Instant::now();
         Clock {
             now_s: AtomicU32::new(CLOCK_START_S),
             shift_s: AtomicI64::new(0),
             held_s: AtomicI64::new(-1),
-            started: Instant::now(),
-            started_unix_s: unix_s - CLOCK_START_S as i64,
+            started: now.checked_sub(Duration::from_nanos(unix.subsec_nanos().into())).unwrap_or(now),
+            started_unix_s: unix.as_secs() as i64 - i64::from(CLOCK_START_S),
         }
     }
 
@@ -38,6 +43,31 @@ impl Clock {
     #[inline]
     pub fn now_s(&self) -> u32 {
         self.now_s.load(Relaxed)
+    }
+
+    /// The time in milliseconds, now and not as of the last tick.
+    pub fn now_ms(&self) -> i64 {
+        let held_s = self.held_s.load(Relaxed);
+        let base_ms = match held_s {
+            ..0 => i64::from(CLOCK_START_S) * 1000 + self.started.elapsed().as_millis() as i64,
+            held_s => held_s * 1000,
+        };
+        (base_ms + self.shift_s.load(Relaxed) * 1000).max(i64::from(CLOCK_START_S) * 1000)
+    }
+
+    /// Whether an item of this expiry has expired. Whole seconds are compared with the last tick, as memcached does,
+    /// and milliseconds with the time now.
+    pub(crate) fn has_passed(&self, expiry: Expiry) -> bool {
+        match (expiry.early_ms(), expiry.milliseconds()) {
+            (_, None) => false,
+            (0, Some(_)) => expiry.is_past(self.now_s()),
+            (_, Some(at_ms)) => at_ms <= self.now_ms(),
+        }
+    }
+
+    /// The unix time in milliseconds that belongs to a time of this clock.
+    pub fn unix_ms(&self, at_ms: i64) -> i64 {
+        at_ms + self.started_unix_s * 1000
     }
 
     /// The unix time, seconds, at which this clock read 0.
@@ -106,5 +136,24 @@ mod tests {
         assert_eq!(clock.now_s(), CLOCK_START_S, "the clock never reads 0 or 1");
         clock.run();
         assert!(clock.now_s() <= start_s + 5);
+    }
+
+    #[test]
+    fn milliseconds_and_seconds_are_the_same_clock() {
+        let clock = Clock::new();
+        let unix_ms =
+            || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+        let (before, now, after) = (unix_ms(), clock.unix_ms(clock.now_ms()), unix_ms());
+        assert!(before - 2 <= now && now <= after + 2, "{before} {now} {after}");
+        let late = Clock { now_s: AtomicU32::new(0), ..Clock::new() };
+        let second = late.tick();
+        assert!((late.now_ms() / 1000 - i64::from(second)).abs() <= 1);
+        clock.hold();
+        let held_ms = clock.now_ms();
+        clock.shift(7);
+        assert_eq!(clock.now_ms(), held_ms + 7000);
+        assert!(clock.has_passed(Expiry::at_ms(held_ms + 6_999)), "to the millisecond");
+        assert!(!clock.has_passed(Expiry::at_ms(held_ms + 7_001)));
+        assert!(!clock.has_passed(Expiry::NEVER));
     }
 }

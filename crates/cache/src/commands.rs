@@ -46,6 +46,8 @@ pub struct Store<'a> {
     pub binary_key: bool,
     /// The penalty subclass that the client states; `None` = the cache estimates it.
     pub penalty: Option<Subclass>,
+    /// Append and prepend leave a value that was changed in parts, which clients of Redis are told.
+    pub marks_parts: bool,
 }
 
 impl<'a> Store<'a> {
@@ -65,6 +67,7 @@ impl<'a> Store<'a> {
             vivify: None,
             binary_key: false,
             penalty: None,
+            marks_parts: false,
         }
     }
 

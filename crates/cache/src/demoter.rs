@@ -13,7 +13,7 @@ use crate::item_store::{ItemStore, Life};
 use crate::level::{Exclusive, FlashLevel, to_unix_s};
 use crate::penalties::remembered;
 use larder_flash::{Commit, Flash, FlashItem, Put, Recover};
-use larder_item::{KeyHash, Location, State};
+use larder_item::{Extension, FlashState, KeyHash, Location, State};
 use larder_memory::{Guard, Item, Value};
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -383,6 +383,9 @@ impl Demoter {
                 Cow::Owned(chunks.take((total as usize).min(self.flash.part_bytes_max())))
             }
         };
+        let expiry = item.expiry();
+        let extension =
+            Extension { early_ms: expiry.early_ms(), changed_in_parts: item.is_changed_in_parts() };
         self.flash.put(
             hash,
             &FlashItem {
@@ -390,9 +393,9 @@ impl Demoter {
                 value: &value,
                 value_bytes: item.value_bytes().into(),
                 flags: item.flags(),
-                expires_unix_s: to_unix_s(&store.clock, item.expiry()),
+                expires_unix_s: to_unix_s(&store.clock, expiry),
                 cas: item.cas(),
-                state: item.state().flash_byte(),
+                state: FlashState::of(item.state(), extension),
             },
         )
     }

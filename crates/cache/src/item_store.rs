@@ -73,6 +73,8 @@ pub(crate) struct ItemStore {
     cas: CachePadded<AtomicU64>,
     /// Columns born before this number hold flushed items; 0 = nothing was flushed.
     flush_floor: CachePadded<AtomicU64>,
+    /// Entries of flushed items that the index still has; right to an item while nothing is stored.
+    flushed_entries: CachePadded<AtomicU64>,
     /// The highest birth number of a column that was taken.
     last_birth: AtomicU64,
     /// Seconds since the last use of the item that was evicted last.
@@ -134,6 +136,7 @@ impl ItemStore {
         let column_bytes = u64::from(geometry.column_bytes);
         let set_aside = SetAside {
             workers: options.workers,
+            sessions_bytes: options.sessions_bytes,
             buffers_bytes: options.buffers_bytes,
             column_bytes,
             kept_bytes,
@@ -169,6 +172,7 @@ impl ItemStore {
             counters: (0..=options.workers).map(|_| Counters::default()).collect(),
             cas: CachePadded(AtomicU64::new(cas_floor)),
             flush_floor: CachePadded(AtomicU64::new(0)),
+            flushed_entries: CachePadded(AtomicU64::new(0)),
             last_birth: AtomicU64::new(0),
             evicted_idle_s: CachePadded(AtomicU32::new(0)),
             over_bytes: CachePadded(AtomicU64::new(0)),
@@ -306,7 +310,7 @@ impl ItemStore {
     /// Whether the item at `at` may be served, and the reason if not.
     #[inline]
     pub(crate) fn life(&self, at: Location, item: &Item<'_>) -> Life {
-        if item.expiry().is_past(self.clock.now_s()) {
+        if item.may_have_expired(self.clock.now_s()) && self.clock.has_passed(item.expiry()) {
             Life::Expired
         } else if self.is_flushed(at) {
             Life::Flushed
@@ -320,6 +324,11 @@ impl ItemStore {
     pub(crate) fn is_flushed(&self, at: Location) -> bool {
         let floor = self.flush_floor.0.load(Ordering::SeqCst);
         floor != 0 && self.birth_of(at) < floor
+    }
+
+    /// How many items the index holds that were not flushed. Expired items count.
+    pub(crate) fn items(&self) -> u64 {
+        self.index.len().saturating_sub(self.flushed_entries.0.load(Ordering::Relaxed))
     }
 
     /// The birth number of the column that holds `at`.
@@ -337,6 +346,7 @@ impl ItemStore {
     /// Flushes everything that is stored now: raises the flush floor above the birth of every column that holds an
     /// item.
     pub(crate) fn raise_flush_floor(&self) {
+        self.flushed_entries.0.store(self.index.len(), Ordering::Relaxed);
         loop {
             let floor = self.last_birth.load(Ordering::SeqCst) + 1;
             self.flush_floor.0.fetch_max(floor, Ordering::SeqCst);
@@ -349,7 +359,10 @@ impl ItemStore {
 
     /// Forgets the flush at `floor`, unless a later one raised the floor meanwhile.
     pub(crate) fn forget_flush(&self, floor: u64) {
-        let _ = self.flush_floor.0.compare_exchange(floor, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let forgotten = self.flush_floor.0.compare_exchange(floor, 0, Ordering::AcqRel, Ordering::Relaxed);
+        if forgotten.is_ok() {
+            self.flushed_entries.0.store(0, Ordering::Relaxed);
+        }
     }
 
     /// The number before the next CAS number.
@@ -454,6 +467,10 @@ impl ItemStore {
 
     /// Counts the bytes of the item at `at` as dead. The caller has removed or replaced the item's entry.
     pub(crate) fn died(&self, guard: &Guard<'_>, at: Location, counters: &Counters) {
+        if self.flush_floor() != 0 && self.is_flushed(at) {
+            let one_less = |entries: u64| Some(entries.saturating_sub(1));
+            let _ = self.flushed_entries.0.try_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        }
         let mut bytes = 0;
         self.each_record(guard, at, |record| bytes += u64::from(record.die()));
         counters.bytes_died.add(bytes);

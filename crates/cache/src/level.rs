@@ -2,7 +2,7 @@
 
 use crate::admission::AdmissionOptions;
 use crate::clock::Clock;
-use larder_flash::{Flash, Recover};
+use larder_flash::{Flash, Found, Recover};
 use larder_item::Expiry;
 use std::sync::Arc;
 
@@ -41,21 +41,27 @@ impl From<Arc<Flash>> for FlashLevel {
     }
 }
 
-/// An expiry on the server's clock as flash keeps it: unix seconds, 0 = never. A time beyond 2106 becomes 2106.
+/// The second of an expiry on the server's clock as flash keeps it: unix seconds, 0 = never. A time beyond 2106 becomes
+/// 2106. The milliseconds are in the state.
 pub(crate) fn to_unix_s(clock: &Clock, expiry: Expiry) -> u32 {
     match expiry {
         Expiry::NEVER => 0,
-        Expiry(at_s) => clock.unix_s(at_s).clamp(1, u32::MAX.into()) as u32,
+        expiry => clock.unix_s(expiry.seconds()).clamp(1, u32::MAX.into()) as u32,
     }
 }
 
-/// The inverse of [`to_unix_s`], for a server that may have started later.
-pub(crate) fn from_unix_s(clock: &Clock, expires_unix_s: u32) -> Expiry {
+/// The expiry of an item that comes from flash, on the clock of a server that may have started later.
+pub(crate) fn expiry_of(clock: &Clock, found: &Found) -> Expiry {
+    from_unix_s(clock, found.expires_unix_s, found.state.extension().early_ms)
+}
+
+/// The inverse of [`to_unix_s`].
+fn from_unix_s(clock: &Clock, expires_unix_s: u32, early_ms: u16) -> Expiry {
     match expires_unix_s {
         0 => Expiry::NEVER,
         at_s => {
             let at_s = i64::from(at_s) - clock.started_unix_s();
-            Expiry(at_s.clamp(Expiry::AT_ONCE.0.into(), u32::MAX.into()) as u32)
+            Expiry::from_parts(at_s.clamp(Expiry::AT_ONCE.seconds().into(), u32::MAX.into()) as u32, early_ms)
         }
     }
 }
@@ -68,9 +74,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
         #[test]
-        fn an_expiry_comes_back_from_flash_as_it_went(at_s in 2u32..2_000_000_000) {
+        fn an_expiry_comes_back_from_flash_as_it_went(at_ms in 2000i64..2_000_000_000_000) {
             let clock = Clock::new();
-            prop_assert_eq!(from_unix_s(&clock, to_unix_s(&clock, Expiry(at_s))), Expiry(at_s));
+            let expiry = Expiry::at_ms(at_ms);
+            prop_assert_eq!(from_unix_s(&clock, to_unix_s(&clock, expiry), expiry.early_ms()), expiry);
         }
     }
 
@@ -78,9 +85,9 @@ mod tests {
     fn the_ends_of_time_are_no_other_times() {
         let clock = Clock::new();
         assert_eq!(to_unix_s(&clock, Expiry::NEVER), 0);
-        assert_eq!(from_unix_s(&clock, 0), Expiry::NEVER);
-        assert_eq!(from_unix_s(&clock, 1), Expiry::AT_ONCE, "long before the server started");
-        assert_eq!(to_unix_s(&clock, Expiry(u32::MAX)), u32::MAX);
-        assert!(from_unix_s(&clock, u32::MAX) > Expiry(clock.now_s() + 1_000_000_000));
+        assert_eq!(from_unix_s(&clock, 0, 0), Expiry::NEVER);
+        assert_eq!(from_unix_s(&clock, 1, 0), Expiry::AT_ONCE, "long before the server started");
+        assert_eq!(to_unix_s(&clock, Expiry::at_s(u32::MAX)), u32::MAX);
+        assert!(from_unix_s(&clock, u32::MAX, 0) > Expiry::at_s(clock.now_s() + 1_000_000_000));
     }
 }

@@ -85,8 +85,8 @@ pub use larder_allocation::{
 };
 pub use larder_flash::{Commit, Flash, Found, Stamp};
 pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};
-pub use larder_item::{Expiry, KEY_BYTES_MAX, KeyHash, Location, State};
-pub use larder_memory::{ColumnId, Item, PagesWanted, Value};
+pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, State};
+pub use larder_memory::{Alone, ColumnId, Gate, Item, PagesWanted, Value};
 pub use level::{Exclusive, FlashLevel};
 pub use options::{CacheError, CacheOptions, MemoryUse};
 pub use placement::Placement;
@@ -96,4 +96,7 @@ pub use temperature::{
     CudaOptions, Fifo, HitmapMaker, Judged, Patience, Published, PublishedPolicyOptions, Queue, Resident,
     Residents, Sweep, Temperature, TemperatureKind, TemperatureStats, Verdict,
 };
-pub use worker::{Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Promotion, Upload, Worker};
+pub use worker::{
+    Copied, CopyTo, Edit, Edited, Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Made, Promotion, Upload,
+    Walk, Worker,
+};

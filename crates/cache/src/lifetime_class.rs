@@ -17,7 +17,7 @@ impl LifetimeClass {
     /// The class of an item that expires at `expiry`, which is not `NEVER`.
     #[inline]
     pub(crate) fn of(expiry: Expiry, now_s: u32) -> LifetimeClass {
-        let last_s = expiry.0.saturating_sub(now_s).saturating_sub(1);
+        let last_s = expiry.seconds().saturating_sub(now_s).saturating_sub(1);
         if last_s < 2 {
             return LifetimeClass(last_s as u8);
         }
@@ -62,7 +62,7 @@ mod tests {
     fn a_class_ends_where_the_next_one_begins() {
         let mut before = None;
         for lifetime_s in 1..100_000 {
-            let class = LifetimeClass::of(Expiry(7 + lifetime_s), 7);
+            let class = LifetimeClass::of(Expiry::at_s(7 + lifetime_s), 7);
             if before != Some(class) {
                 assert_eq!(class.number(), before.map_or(0, |class| class.number() + 1));
                 assert_eq!(before.map_or(0, LifetimeClass::seconds_max), lifetime_s - 1);
@@ -70,7 +70,7 @@ mod tests {
             before = Some(class);
         }
         assert_eq!(LifetimeClass::of(Expiry::AT_ONCE, 7).number(), 0, "expired already");
-        let last = LifetimeClass::of(Expiry(u32::MAX), 0);
+        let last = LifetimeClass::of(Expiry::at_s(u32::MAX), 0);
         assert_eq!((last.number(), last.seconds_max()), (LifetimeClass::COUNT - 1, u32::MAX));
     }
 

@@ -17,6 +17,8 @@ pub struct CacheOptions {
     pub evict: bool,
     /// How many workers will register.
     pub workers: usize,
+    /// What the sessions of encrypted connections may hold, in bytes: at most an eighth of the limit. Default 0.
+    pub sessions_bytes: u64,
     /// What connection buffers may take together, in bytes: at least what the workers need, and at most a quarter of
     /// the limit. `None` = a sixteenth, and at least 4 MiB.
     pub buffers_bytes: Option<u64>,
@@ -49,6 +51,7 @@ impl Default for CacheOptions {
             item_bytes_max: 1 << 20,
             evict: true,
             workers: 4,
+            sessions_bytes: 0,
             buffers_bytes: None,
             pages: PagesWanted::Auto,
             column_bytes: None,
@@ -91,6 +94,8 @@ pub struct MemoryUse {
     pub index_bytes: u64,
     /// The most that connection buffers may hold. It is set aside whether it is used or not.
     pub buffers_cap_bytes: u64,
+    /// The most that the sessions of encrypted connections may hold, set aside in the same way.
+    pub sessions_cap_bytes: u64,
     /// Bookkeeping of columns, pages of references, and what admission to flash remembers.
     pub bookkeeping_bytes: u64,
     /// Ghost, hitmap and shadows, or what is set aside for them.

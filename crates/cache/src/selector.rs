@@ -474,11 +474,16 @@ mod tests {
         ItemStore::new(&options, None, 0).expect("a small store can be made")
     }
 
+    fn new_item(expiry: Expiry) -> NewItem<'static> {
+        let value: [&[u8]; 2] = [&[0; ITEM_BYTES], &[]];
+        let state = State::at(2, 0);
+        NewItem { key: b"key", value, flags: 0, expiry, cas: 1, state, changed_in_parts: false }
+    }
+
     /// Fills and seals a column of which about `live_eighths` eighths are live, and tells the selector of it.
     fn column(store: &ItemStore, selector: &mut Selector, live_eighths: u32) -> ColumnId {
         let mut open = store.take_column_near(0).expect("a free column");
-        let (expiry, state) = (Expiry::NEVER, State::at(2, 0));
-        let item = NewItem { key: b"key", value: [&[0; ITEM_BYTES], &[]], flags: 0, expiry, cas: 1, state };
+        let item = new_item(Expiry::NEVER);
         while open.place(&item).is_some() {}
         let id = open.seal_at(2);
         let found = store.memory.column(id);
@@ -526,12 +531,10 @@ mod tests {
     /// Fills and seals a column of which so many eighths expire at `expiry`.
     fn expiring(store: &ItemStore, selector: &mut Selector, eighths: usize, expiry: Expiry) -> ColumnId {
         let mut open = store.take_column_near(0).expect("a free column");
-        let state = State::at(2, 0);
         let mut placed = 0;
         loop {
             let expiry = if placed % 8 < eighths { expiry } else { Expiry::NEVER };
-            let item =
-                NewItem { key: b"key", value: [&[0; ITEM_BYTES], &[]], flags: 0, expiry, cas: 1, state };
+            let item = new_item(expiry);
             if open.place(&item).is_none() {
                 break;
             }
@@ -547,7 +550,7 @@ mod tests {
     fn what_has_expired_goes_first_and_the_emptiest_of_it_before_the_rest() {
         let (store, mut selector) = (store(true), selector());
         store.clock.hold();
-        let soon = Expiry(store.clock.now_s() + 8);
+        let soon = Expiry::at_s(store.clock.now_s() + 8);
         for _ in 0..60 {
             expiring(&store, &mut selector, 0, soon);
         }

@@ -1,9 +1,11 @@
 //! What goes into the tier and what comes out of it: items, stamps and commits.
 
+use larder_item::FlashState;
+
 /// An item to be stored on flash.
 #[derive(Clone, Copy, Debug)]
 pub struct FlashItem<'a> {
-    /// The key, 1 to 250 bytes.
+    /// The key, 1 to 251 bytes.
     pub key: &'a [u8],
     /// The value. A value longer than [`crate::Flash::part_bytes_max`] comes in parts, and this is its first part.
     pub value: &'a [u8],
@@ -15,8 +17,8 @@ pub struct FlashItem<'a> {
     pub expires_unix_s: u32,
     /// The CAS number of the item.
     pub cas: u64,
-    /// What flash keeps of the state: [`larder_item::State::flash_byte`].
-    pub state: u8,
+    /// What flash keeps of the state.
+    pub state: FlashState,
 }
 
 /// An item that was read from flash. It owns its bytes.
@@ -32,8 +34,8 @@ pub struct Found {
     pub expires_unix_s: u32,
     /// The CAS number of the item.
     pub cas: u64,
-    /// What flash keeps of the state: [`larder_item::State::flash_byte`].
-    pub state: u8,
+    /// What flash keeps of the state.
+    pub state: FlashState,
     /// Whether the item was read from flash before, since it was written: a warm item deserves memory.
     pub warm: bool,
     /// The stamp of the key from before the lookup. While [`crate::Flash::stamp`] returns the same stamp, this is the

@@ -3,7 +3,7 @@
 //! ```text
 //! key length u8 | bits u8 | value length u16 | cas delta u32        8 bytes, always
 //! value length, high half u16                                       LONG
-//! state u8                                                          STATE
+//! state u8, or u8 and u16                                           STATE
 //! client flags u32                                                  FLAGS
 //! expiry, unix seconds u32                                          EXPIRES
 //! cas u64                                                           WIDE_CAS (the delta then means nothing)
@@ -17,13 +17,13 @@
 //! Example: an item with a key of 20 bytes and a value of 80 bytes, without flags and expiry, takes 108 bytes, and 0.4
 //! bytes for its share of the page's header.
 
-use larder_item::{KeyHash, KeyHasher};
+use larder_item::{FlashState, KeyHash, KeyHasher};
 
 /// Length of the fields that every record has, bytes.
 pub(crate) const RECORD_HEADER_BYTES: usize = 8;
 /// Length of all fields beside key and value, at most, bytes.
 #[cfg(test)]
-const RECORD_OVERHEAD_MAX: usize = RECORD_HEADER_BYTES + 2 + 1 + 4 + 4 + 8 + 12;
+const RECORD_OVERHEAD_MAX: usize = RECORD_HEADER_BYTES + 2 + 3 + 4 + 4 + 8 + 12;
 
 const TOMBSTONE: u8 = 1;
 const FLAGS: u8 = 1 << 1;
@@ -46,7 +46,7 @@ pub(crate) struct PartOfValue {
 /// A record, decoded. It borrows key and value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Record<'a> {
-    /// 1 to 250 bytes.
+    /// 1 to 251 bytes.
     pub(crate) key: &'a [u8],
     /// Empty for a tombstone.
     pub(crate) value: &'a [u8],
@@ -57,8 +57,8 @@ pub(crate) struct Record<'a> {
     /// The CAS number. In a tombstone that supersedes extents it is a sequence: the tombstone supersedes extents of
     /// segments below it, and 0 means all that were there when the tombstone's segment was sealed.
     pub(crate) cas: u64,
-    /// What flash keeps of the state: [`larder_item::State::flash_byte`].
-    pub(crate) state: u8,
+    /// What flash keeps of the state.
+    pub(crate) state: FlashState,
     /// Whether this is a tombstone: older versions of the key do not count any more.
     pub(crate) tombstone: bool,
     /// The mark that older extents of this hash are superseded; see [`crate::dead_extents`].
@@ -85,7 +85,7 @@ impl<'a> Record<'a> {
             flags: 0,
             expires_unix_s: 0,
             cas: 0,
-            state: 0,
+            state: FlashState::PLAIN,
             tombstone: true,
             supersedes_extent,
             part: None,
@@ -106,7 +106,7 @@ impl<'a> Record<'a> {
         let optional = |present: bool, bytes: usize| if present { bytes } else { 0 };
         RECORD_HEADER_BYTES
             + optional(self.value.len() > u16::MAX as usize, 2)
-            + optional(self.state != 0, 1)
+            + self.state.length()
             + optional(self.flags != 0, 4)
             + optional(self.expires_unix_s != 0, 4)
             + optional(self.wide_cas(cas_base), 8)
@@ -135,7 +135,7 @@ impl<'a> Record<'a> {
             | bit(self.part.is_some(), PART)
             | bit(self.supersedes_extent, SUPERSEDES_EXTENT)
             | bit(long, LONG)
-            | bit(self.state != 0, STATE);
+            | bit(self.state.length() > 0, STATE);
         let delta = if self.tombstone || wide_cas { 0 } else { self.cas.wrapping_sub(cas_base) as u32 };
         out.extend_from_slice(&[self.key.len() as u8, bits]);
         out.extend_from_slice(&(self.value.len() as u16).to_le_bytes());
@@ -143,9 +143,7 @@ impl<'a> Record<'a> {
         if long {
             out.extend_from_slice(&((self.value.len() >> 16) as u16).to_le_bytes());
         }
-        if self.state != 0 {
-            out.push(self.state);
-        }
+        out.extend_from_slice(&self.state.to_bytes()[..self.state.length()]);
         if self.flags != 0 {
             out.extend_from_slice(&self.flags.to_le_bytes());
         }
@@ -196,7 +194,10 @@ fn decode(bytes: &[u8], cas_base: u64) -> Option<(Record<'_>, usize)> {
     if has(LONG) {
         value_length |= (u16::from_le_bytes(take(&mut rest)?) as usize) << 16;
     }
-    let state = if has(STATE) { take::<1>(&mut rest)?[0] } else { 0 };
+    let state = match has(STATE) {
+        true => FlashState::from_bytes(take::<1>(&mut rest)?[0], || take::<2>(&mut rest))?,
+        false => FlashState::PLAIN,
+    };
     let flags = if has(FLAGS) { u32::from_le_bytes(take(&mut rest)?) } else { 0 };
     let expires_unix_s = if has(EXPIRES) { u32::from_le_bytes(take(&mut rest)?) } else { 0 };
     let tombstone = has(TOMBSTONE);
@@ -235,6 +236,7 @@ pub(crate) fn mix(mut bits: u64) -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use larder_item::{Extension, State};
     use proptest::prelude::*;
 
     #[test]
@@ -248,18 +250,20 @@ mod tests {
     proptest! {
         #[test]
         fn round_trip(
-            key in proptest::collection::vec(any::<u8>(), 1..=250),
+            key in proptest::collection::vec(any::<u8>(), 1..=251),
             value in prop_oneof![
                 proptest::collection::vec(any::<u8>(), 0..300),
                 (65_530usize..65_600).prop_map(|length| vec![9; length]),
             ],
-            (flags, expires_unix_s, state) in any::<(u32, u32, u8)>(),
+            (flags, expires_unix_s, state) in any::<(u32, u32, u32)>(),
+            (early_ms, changed_in_parts) in (0u16..1000, any::<bool>()),
             (cas, cas_base) in prop_oneof![any::<(u64, u64)>(), Just((5_000_000_007, 5_000_000_000))],
             part in proptest::option::of(any::<(u64, u32)>()),
             supersedes_extent: bool,
             cut in any::<prop::sample::Index>(),
         ) {
             let part = part.map(|(value_bytes, number)| PartOfValue { value_bytes, number });
+            let state = FlashState::of(State(state), Extension { early_ms, changed_in_parts });
             let record = Record {
                 key: &key, value: &value, flags, expires_unix_s, cas, state, tombstone: false, supersedes_extent, part,
             };

@@ -5,11 +5,11 @@
 //!                 +------------------------+-------+-------+
 //!                 | last access, s mod 2^23|penalty| state |
 //!                 +------------------------+-------+-------+
-//! word 1           31        24 23  22 21 20 19 18          4 3 2   0
-//!                 +------------+------+--+-----+-------------+-+-----+
-//!                 | key length |layout|F | CAS |value length |E| cas |   cas = bits 16..19 of the delta
-//!                 +------------+------+--+-----+-------------+-+-----+   follow: F client flags, E expiry
-//! optional fields | ...                                        |
+//! word 1           31        24 23  22 21 20 19 18 17         4 3 2   0
+//!                 +------------+------+--+-----+--+------------+-+-----+
+//!                 | key length |layout|F | CAS |X |value length|E| cas |   cas = bits 16..19 of the delta
+//!                 +------------+------+--+-----+--+------------+-+-----+   follow: F client flags, X extension,
+//! optional fields | ...                                        |           E expiry
 //! last 16 bits    | cas delta, low 16 bits |
 //!                 +------------------------+
 //! ```
@@ -17,11 +17,23 @@
 //! The CAS number of an item is the base of its column plus a delta, wrapping. A new item is written soon after its
 //! column was opened, so 19 bits are enough. [`CasForm`] says what an item has whose number is farther away.
 //!
-//! The optional fields follow in this order, each only if its bit is set: expiry (1 word, atomic), client flags (1
-//! word), more of the CAS number (1 or 2 words). Then come the fields of the value's layout: for *apart* and *chunk*
-//! the offset of the value in the column (1 word), for *chunked* the total length (1 word) and the location of the
-//! first chunk (2 words), for *inline* none. Then the last 16 bits of the header, so that the words before are aligned.
-//! The key is next, then the value if it is inline.
+//! The optional fields follow in this order, each only if its bit is set: expiry (1 word, atomic), extension (1 word,
+//! atomic; only behind an expiry), client flags (1 word), more of the CAS number (1 or 2 words). Then come the fields
+//! of the value's layout: for *apart* and *chunk* the offset of the value in the column (1 word), for *chunked* the
+//! total length (1 word) and the location of the first chunk (2 words), for *inline* none. Then the last 16 bits of the
+//! header, so that the words before are aligned. The key is next, then the value if it is inline.
+//!
+//! The expiry is a whole second: the first at which the item has expired. The extension has what few items need:
+//!
+//! ```text
+//! extension, atomic  31                         11 10 9         0
+//!                   +-----------------------------+--+-----------+   R = the value was changed in parts
+//!                   | low 21 bits of the expiry   |R | early, ms |   early = so many ms before the second it expires
+//!                   +-----------------------------+--+-----------+
+//! ```
+//!
+//! A reader that finds other bits of the expiry than those of the expiry word looks again: the two are changed one
+//! after the other.
 
 /// Bytes of the header without optional fields.
 pub const HEADER_BYTES: usize = 10;
@@ -32,7 +44,7 @@ pub const CAS_DELTA_BITS: u32 = 19;
 /// Bits of a CAS delta with another word.
 const CAS_LONG_BITS: u32 = CAS_DELTA_BITS + 32;
 /// Longest value of one record, or of one chunk of a large value, in bytes.
-pub const VALUE_LENGTH_MAX: usize = (1 << 15) - 1;
+pub const VALUE_LENGTH_MAX: usize = (1 << 14) - 1;
 /// The last access is stored in seconds modulo this mask plus one, which is about 97 days.
 pub const LAST_ACCESS_MASK: u32 = (1 << 23) - 1;
 /// Where the last access begins in word 0.
@@ -132,7 +144,7 @@ impl State {
     }
 
     /// What flash keeps of the state, in one byte: the state bits that are kept there, and the penalty. The byte of
-    /// an item without such bits and without a known penalty is 0.
+    /// an item without such bits and without a known penalty is 0. Bit 7 is free for [`FlashState`].
     ///
     /// ```text
     ///   7   6     4   3            2            1       0
@@ -140,13 +152,13 @@ impl State {
     /// | 0 | penalty | binary key | token sent | stale | fetched |
     /// +---+---------+------------+------------+-------+---------+
     /// ```
-    pub fn flash_byte(self) -> u8 {
+    fn flash_byte(self) -> u8 {
         let penalty = (self.0 & Self::PENALTY) >> PENALTY_SHIFT;
         (self.0 & Self::KEPT_ON_FLASH | penalty << PENALTY_SHIFT_ON_FLASH) as u8
     }
 
     /// The state of an item that comes from flash, without a last access. The inverse of [`State::flash_byte`].
-    pub fn from_flash_byte(byte: u8) -> State {
+    fn from_flash_byte(byte: u8) -> State {
         let penalty = u32::from(byte) >> PENALTY_SHIFT_ON_FLASH << PENALTY_SHIFT & Self::PENALTY;
         State(u32::from(byte) & Self::KEPT_ON_FLASH | penalty)
     }
@@ -207,10 +219,123 @@ impl CasForm {
     }
 }
 
+/// What few items need beside their state: the extension of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Extension {
+    /// So many milliseconds before the second of its expiry the item expires, at most 999.
+    pub early_ms: u16,
+    /// The value was changed in parts, which clients of Redis are told (`OBJECT ENCODING`).
+    pub changed_in_parts: bool,
+}
+
+impl Extension {
+    /// Bits of the milliseconds.
+    const MS_BITS: u32 = 10;
+    /// Where the bits of the expiry begin in the word.
+    const EXPIRY_SHIFT: u32 = 11;
+
+    /// Whether the item needs the word.
+    #[inline]
+    pub fn is_needed(self) -> bool {
+        self.early_ms != 0 || self.changed_in_parts
+    }
+
+    /// The low 11 bits of the word.
+    fn bits(self) -> u32 {
+        debug_assert!(self.early_ms < 1000, "milliseconds are a part of a second");
+        u32::from(self.changed_in_parts) << Self::MS_BITS | u32::from(self.early_ms)
+    }
+
+    fn from_bits(bits: u32) -> Extension {
+        Extension {
+            early_ms: (bits & ((1 << Self::MS_BITS) - 1)) as u16,
+            changed_in_parts: bits >> Self::MS_BITS & 1 != 0,
+        }
+    }
+
+    /// The word of a record whose expiry word is `expiry_s`.
+    #[inline]
+    pub fn pack(self, expiry_s: u32) -> u32 {
+        expiry_s << Self::EXPIRY_SHIFT | self.bits()
+    }
+
+    /// The inverse of [`Extension::pack`]. `None` if the word was made for another expiry.
+    #[inline]
+    pub fn unpack(word: u32, expiry_s: u32) -> Option<Extension> {
+        (word ^ expiry_s << Self::EXPIRY_SHIFT <= u32::MAX >> (32 - Self::EXPIRY_SHIFT))
+            .then(|| Extension::from_bits(word))
+    }
+
+    /// What a word says of the value alone, whichever expiry it was made for.
+    #[inline]
+    pub fn unpack_lasting(word: u32) -> Extension {
+        Extension { early_ms: 0, ..Extension::from_bits(word) }
+    }
+}
+
+/// What flash keeps of an item's state and extension. Most items need no byte, few more than one.
+///
+/// ```text
+///  23     19 18  17        8   7   6       0
+/// +---------+---+-----------+---+-----------+     X = the two upper bytes are there
+/// |    0    | R | early, ms | X |  state    |     R and early: see the extension of a record
+/// +---------+---+-----------+---+-----------+
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlashState(u32);
+
+impl FlashState {
+    /// An item without state bits, of unknown penalty.
+    pub const PLAIN: FlashState = FlashState(0);
+    /// The two upper bytes are there.
+    const EXTENDED: u32 = 1 << 7;
+
+    /// What flash keeps of an item.
+    pub fn of(state: State, extension: Extension) -> FlashState {
+        let upper = if extension.is_needed() { Self::EXTENDED | extension.bits() << 8 } else { 0 };
+        FlashState(u32::from(state.flash_byte()) | upper)
+    }
+
+    /// The state of an item that comes from flash, without a last access.
+    pub fn state(self) -> State {
+        State::from_flash_byte(self.0 as u8)
+    }
+
+    /// The extension of an item that comes from flash.
+    pub fn extension(self) -> Extension {
+        Extension::from_bits(self.0 >> 8)
+    }
+
+    /// How many bytes it takes on flash: 0, 1 or 3.
+    #[inline]
+    pub fn length(self) -> usize {
+        match self.0 {
+            0 => 0,
+            word if word & Self::EXTENDED != 0 => 3,
+            _ => 1,
+        }
+    }
+
+    /// The bytes, of which the first [`FlashState::length`] are kept.
+    #[inline]
+    pub fn to_bytes(self) -> [u8; 4] {
+        self.0.to_le_bytes()
+    }
+
+    /// Reads the bytes that begin with `first`, and calls `more` if there are two more. `None` if there are not.
+    pub fn from_bytes(first: u8, more: impl FnOnce() -> Option<[u8; 2]>) -> Option<FlashState> {
+        let upper = match u32::from(first) & Self::EXTENDED {
+            0 => 0,
+            _ => u32::from(u16::from_le_bytes(more()?)) & ((1 << Extension::EXPIRY_SHIFT) - 1),
+        };
+        Some(FlashState(u32::from(first) | upper << 8))
+    }
+}
+
 /// A header, unpacked: word 1 and the last 16 bits, and which optional fields are between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Key length in bytes, 1..=250. For a chunk: 24 bytes of bookkeeping.
+    /// Key length in bytes, 1..=251. For a chunk: 24 bytes of bookkeeping.
     pub key_length: u8,
     /// Where the value is stored.
     pub layout: ValueLayout,
@@ -222,6 +347,8 @@ pub struct Header {
     pub has_flags: bool,
     /// The CAS number.
     pub cas: CasForm,
+    /// A word with the extension follows. Only with an expiry word.
+    pub has_extension: bool,
 }
 
 /// Number of 32-bit words that the optional fields of `header` take.
@@ -232,7 +359,8 @@ pub fn word_count(header: &Header) -> usize {
         ValueLayout::Apart | ValueLayout::Chunk => 1,
         ValueLayout::Chunked => 3,
     };
-    header.has_expiry as usize + header.has_flags as usize + header.cas.words() + layout
+    let extension = header.has_extension as usize;
+    header.has_expiry as usize + extension + header.has_flags as usize + header.cas.words() + layout
 }
 
 impl Header {
@@ -253,6 +381,7 @@ impl Header {
             | (self.layout as u32) << 22
             | (self.has_flags as u32) << 21
             | (self.cas.words() as u32) << 19
+            | (self.has_extension as u32) << 18
             | (self.value_length as u32) << 4
             | (self.has_expiry as u32) << 3
             | high >> 16;
@@ -271,8 +400,9 @@ impl Header {
                 2 => ValueLayout::Chunked,
                 _ => ValueLayout::Chunk,
             },
-            value_length: (word >> 4 & 0x7fff) as u16,
+            value_length: (word >> 4 & VALUE_LENGTH_MAX as u32) as u16,
             has_expiry: word >> 3 & 1 != 0,
+            has_extension: word >> 18 & 1 != 0,
             has_flags: word >> 21 & 1 != 0,
             cas: match word >> 19 & 3 {
                 0 => CasForm::Near(high),
@@ -326,6 +456,7 @@ mod tests {
                     value_length: 0,
                     has_expiry: false,
                     has_flags: false,
+                    has_extension: false,
                     cas: form,
                 };
                 let (word, last, far) = header.pack();
@@ -350,19 +481,43 @@ mod tests {
         }
 
         #[test]
-        fn flash_keeps_the_penalty_and_four_bits(word: u32) {
-            let state = State(word);
-            let back = State::from_flash_byte(state.flash_byte());
+        fn flash_keeps_the_penalty_four_bits_and_the_extension(
+            word: u32,
+            early_ms in 0u16..1000,
+            changed_in_parts: bool,
+        ) {
+            let (state, extension) = (State(word), Extension { early_ms, changed_in_parts });
+            let kept = FlashState::of(state, extension);
+            prop_assert_eq!(kept.extension(), extension);
+            let back = kept.state();
             prop_assert_eq!(back.penalty(), state.penalty());
-            let kept = State::FETCHED | State::STALE | State::TOKEN_SENT | State::BINARY_KEY;
-            prop_assert_eq!(back.0 & !State::PENALTY, word & kept);
-            prop_assert_eq!(State::from_flash_byte(state.flash_byte() | 0x80), back);
+            let bits = State::FETCHED | State::STALE | State::TOKEN_SENT | State::BINARY_KEY;
+            prop_assert_eq!(back.0 & !State::PENALTY, word & bits);
+            let bytes = kept.to_bytes();
+            let more = || (kept.length() == 3).then_some([bytes[1], bytes[2]]);
+            prop_assert_eq!(FlashState::from_bytes(bytes[0], more), Some(kept));
+        }
+
+        #[test]
+        fn an_extension_belongs_to_its_expiry(
+            expiry_s in 2u32..,
+            other_s in 2u32..,
+            early_ms in 0u16..1000,
+            changed_in_parts: bool,
+        ) {
+            let extension = Extension { early_ms, changed_in_parts };
+            let word = extension.pack(expiry_s);
+            prop_assert_eq!(Extension::unpack(word, expiry_s), Some(extension));
+            let is_alike = (expiry_s ^ other_s) << 11 == 0;
+            prop_assert_eq!(Extension::unpack(word, other_s).is_some(), is_alike);
+            prop_assert_eq!(Extension::unpack_lasting(word), Extension { early_ms: 0, changed_in_parts });
         }
     }
 
     #[test]
     fn an_item_of_unknown_penalty_needs_no_byte_on_flash() {
-        assert_eq!(State::at(77, State::CLEAN).flash_byte(), 0);
+        let kept = FlashState::of(State::at(77, State::CLEAN), Extension::default());
+        assert_eq!((kept, kept.length()), (FlashState::PLAIN, 0));
         assert_eq!(State::at(77, 0).penalty(), None);
     }
 
@@ -380,6 +535,7 @@ mod tests {
             value_length: 64,
             has_expiry: false,
             has_flags: false,
+            has_extension: false,
             cas: CasForm::Near(5),
         };
         assert_eq!(header.record_bytes(), 104); // 10 + 30 + 64

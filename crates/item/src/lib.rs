@@ -20,11 +20,14 @@ mod time;
 
 pub use hash::{KeyHash, KeyHasher};
 pub use header::{
-    CAS_DELTA_BITS, CasForm, HEADER_BYTES, HEADER_WORDS_BYTES, Header, LAST_ACCESS_MASK, State,
-    VALUE_LENGTH_MAX, ValueLayout, word_count,
+    CAS_DELTA_BITS, CasForm, Extension, FlashState, HEADER_BYTES, HEADER_WORDS_BYTES, Header,
+    LAST_ACCESS_MASK, State, VALUE_LENGTH_MAX, ValueLayout, word_count,
 };
 pub use location::{Location, UNIT_BYTES};
 pub use time::{Expiry, RELATIVE_EXPTIME_MAX_S};
 
-/// Longest key in bytes. The limit is memcached's (`memcached.h`, `KEY_MAX_LENGTH`).
+/// Longest key of memcached's clients in bytes. The limit is memcached's (`memcached.h`, `KEY_MAX_LENGTH`).
 pub const KEY_BYTES_MAX: usize = 250;
+/// Length in bytes of the key of an item whose client's key is longer, or empty: the beginning of that key and a
+/// digest of it. No other key has this length.
+pub const FOLDED_KEY_BYTES: usize = KEY_BYTES_MAX + 1;

@@ -60,7 +60,7 @@ fn put_all(flash: &Flash, items: u64) {
             flags: 0,
             expires_unix_s: 0,
             cas: n + 1,
-            state: 0,
+            state: larder_flash::FlashState::PLAIN,
         };
         let begun = Instant::now();
         let mut put = flash.put(hasher.hash(&key), &item);

@@ -190,7 +190,7 @@ impl Tier {
             flags: 0,
             expires_unix_s: 0,
             cas: 1,
-            state: 0,
+            state: larder_flash::FlashState::PLAIN,
         };
         self.flash.put(hash, &item) == Put::Stored
     }

@@ -103,7 +103,7 @@ impl Expiring {
         }
         let bucket = scale.bucket(expiry);
         if bucket == LATE {
-            latest_s.fetch_max(expiry.0, Ordering::Relaxed);
+            latest_s.fetch_max(expiry.seconds(), Ordering::Relaxed);
         }
         // Release pairs with the Acquire in `expired_bytes`: whoever sees these bytes in the last bucket sees that the
         // bucket ends no earlier than they do.
@@ -127,7 +127,7 @@ impl Expiring {
         let mut units: u32 = self.units[..ended].iter().map(in_ended).sum();
         if ended == LATE {
             let late = u32::from(self.units[LATE].load(Ordering::Acquire));
-            if Expiry(latest_s.load(Ordering::Relaxed)).is_past(now_s) {
+            if latest_s.load(Ordering::Relaxed) <= now_s {
                 units += late;
             }
         }
@@ -137,7 +137,7 @@ impl Expiring {
 
 impl Scale {
     fn bucket(self, expiry: Expiry) -> usize {
-        self.lifetimes.bucket(expiry.0.saturating_sub(self.opened_s))
+        self.lifetimes.bucket(expiry.seconds().saturating_sub(self.opened_s))
     }
 
     fn units(self, bytes: u32) -> u16 {
@@ -223,7 +223,7 @@ mod tests {
             let mut twin = Vec::new();
             let mut latest = 0;
             for (after_s, words, dies) in counted {
-                let (expiry, bytes) = (Expiry(1000 + after_s), words * 4);
+                let (expiry, bytes) = (Expiry::at_s(1000 + after_s), words * 4);
                 expiring.add(scale, &latest_s, expiry, bytes);
                 if lifetimes.bucket(after_s) == LATE {
                     latest = latest.max(after_s);
@@ -286,16 +286,16 @@ mod loom_tests {
             let owner = thread::spawn({
                 let toy = toy.clone();
                 move || {
-                    toy.expiring.add(SCALE, &toy.latest_s, Expiry(12), 40);
+                    toy.expiring.add(SCALE, &toy.latest_s, Expiry::at_s(12), 40);
                     toy.entry.store(1, Ordering::Release);
-                    toy.expiring.add(SCALE, &toy.latest_s, Expiry(12), 8);
+                    toy.expiring.add(SCALE, &toy.latest_s, Expiry::at_s(12), 8);
                 }
             });
             let remover = thread::spawn({
                 let toy = toy.clone();
                 move || {
                     if toy.entry.load(Ordering::Acquire) == 1 {
-                        toy.expiring.remove(SCALE, Expiry(12), 40);
+                        toy.expiring.remove(SCALE, Expiry::at_s(12), 40);
                     }
                 }
             });
@@ -312,10 +312,10 @@ mod loom_tests {
     fn loom_late_bytes_are_not_seen_before_their_end_is() {
         loom::model(|| {
             let toy = Toy::new();
-            toy.expiring.add(SCALE, &toy.latest_s, Expiry(500), 40);
+            toy.expiring.add(SCALE, &toy.latest_s, Expiry::at_s(500), 40);
             let owner = thread::spawn({
                 let toy = toy.clone();
-                move || toy.expiring.add(SCALE, &toy.latest_s, Expiry(900), 8)
+                move || toy.expiring.add(SCALE, &toy.latest_s, Expiry::at_s(900), 8)
             });
             assert!([40, 0].contains(&toy.expired_bytes(600)), "the later record has not expired");
             owner.join().unwrap();

@@ -33,6 +33,7 @@ mod column_table;
 mod epochs;
 mod expiring;
 mod first_touch;
+mod gate;
 mod machine;
 mod memory;
 mod options;
@@ -42,6 +43,7 @@ mod shim;
 
 pub use column::{Column, ColumnId, ColumnState, SlabId};
 pub use expiring::Lifetimes;
+pub use gate::{Alone, Gate};
 pub use memory::chunk::Chunk;
 pub use memory::guard::{Guard, Record, Records};
 pub use memory::item::{Item, LAST_ACCESS_STALE_S, Value};

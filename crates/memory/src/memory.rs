@@ -30,7 +30,7 @@ pub(crate) mod pin;
 pub(crate) mod reader;
 
 /// Upper limit for the length of a chunk of a large value, in bytes.
-const CHUNK_BYTES_MAX: u32 = 16 << 10;
+const CHUNK_BYTES_MAX: u32 = (16 << 10) - 4;
 /// The largest reservation, which is half of what a location can express.
 pub const RESERVE_BYTES_MAX: u64 = 64 << 40;
 

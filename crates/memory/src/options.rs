@@ -98,7 +98,7 @@ pub struct Geometry {
     /// Longest value that should be given to `OpenColumn::place`, in bytes. A longer value goes into chunks. At
     /// most `VALUE_LENGTH_MAX`, and at most a quarter of a column.
     pub whole_value_bytes_max: u32,
-    /// Longest chunk, in bytes: 16 KiB or an eighth of a column, whichever is less.
+    /// Longest chunk, in bytes: 16 KiB less 4 bytes, or an eighth of a column, whichever is less.
     pub chunk_bytes_max: u32,
 }
 

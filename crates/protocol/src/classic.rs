@@ -90,6 +90,7 @@ fn administer<'a>(line: &Line<'a>, command: &[u8], words: Words<'a>) -> Step<'a>
         b"lru" => admin::lru(words).map(Request::Lru),
         b"lru_crawler" => admin::lru_crawler(words).map(Request::LruCrawler),
         b"extstore" => admin::extstore(words).map(Request::Extstore),
+        b"config" => admin::config(words),
         b"refresh_certs" => Ok(Request::RefreshCerts),
         _ if last.len() < line.text.len() && last.starts_with(b"HTTP/") => return Step::Close,
         _ => Err(reply::ERROR),

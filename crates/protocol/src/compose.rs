@@ -112,6 +112,15 @@ pub fn version_line(out: &mut Vec<u8>, version: &str) {
     line_end(out);
 }
 
+/// Appends the reply of `config get cluster`, as Amazon's ElastiCache words it. `list` ends in a line feed.
+pub fn fleet(out: &mut Vec<u8>, list: &str) {
+    out.extend_from_slice(b"CONFIG cluster 0 ");
+    decimal(out, list.len() as u64);
+    line_end(out);
+    out.extend_from_slice(list.as_bytes());
+    out.extend_from_slice(b"\r\nEND\r\n");
+}
+
 /// Appends `STAT <name> <value>\r\n`.
 pub fn stat_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"STAT ");
@@ -241,8 +250,9 @@ pub fn mgdump_line(out: &mut Vec<u8>, key: &[u8], base64_key: bool) {
     }
 }
 
-/// Appends the reply of `me` for an item that exists, with its key in base64 or as it is.
-pub fn meta_debug_line(out: &mut Vec<u8>, as_base64: bool, item: &ItemReport<'_>) {
+/// Appends the reply of `me` for an item that exists, with its key in base64 or as it is. `ttl_ms` = what is left of a
+/// lifetime in milliseconds, of an item that does not expire at a whole second, as those of memcached do.
+pub fn meta_debug_line(out: &mut Vec<u8>, as_base64: bool, item: &ItemReport<'_>, ttl_ms: Option<u64>) {
     out.extend_from_slice(b"ME ");
     if as_base64 {
         base64(out, item.key)
@@ -250,6 +260,10 @@ pub fn meta_debug_line(out: &mut Vec<u8>, as_base64: bool, item: &ItemReport<'_>
         out.extend_from_slice(item.key)
     }
     item.body(out);
+    if let Some(ttl_ms) = ttl_ms {
+        out.extend_from_slice(b" ttl_ms=");
+        decimal(out, ttl_ms);
+    }
     line_end(out);
 }
 
@@ -329,8 +343,8 @@ mod tests {
             "key=a%20b exp=-1 la=1700000000 cas=12 fetch=yes cls=1 size=66 flags=9\n"
         );
         assert_eq!(
-            made(|out| meta_debug_line(out, true, &ItemReport { fetched: false, ..item })),
-            "ME YSBi exp=-1 la=1700000000 cas=12 fetch=no cls=1 size=66\r\n"
+            made(|out| meta_debug_line(out, true, &ItemReport { fetched: false, ..item }, Some(1234))),
+            "ME YSBi exp=-1 la=1700000000 cas=12 fetch=no cls=1 size=66 ttl_ms=1234\r\n"
         );
     }
 }

@@ -32,3 +32,10 @@ pub const OPAQUE_BYTES_MAX: usize = 32;
 
 /// Slab class numbers in `stats cachedump` and `lru_crawler` run from 1 to one less than this.
 pub const CLASSES_MAX: u32 = 64;
+
+/// Longest name of a SASL mechanism, in bytes. The limit is memcached's.
+pub const SASL_MECHANISM_BYTES_MAX: usize = 32;
+
+/// Longest message to a SASL mechanism, in bytes: as long as the user and the password of a login over the text
+/// protocol may be.
+pub const SASL_DATA_BYTES_MAX: usize = 16 << 10;

@@ -97,5 +97,6 @@ replies! {
     WATCH_PIPELINED = "ERROR cannot pipeline other commands before watch";
     TLS_NOT_ENABLED = "Error TLS not enabled";
 
+    READ_ONLY = "CLIENT_ERROR not allowed: this user may only read";
     WORTH_USAGE = "CLIENT_ERROR usage: worth mode penalty|hits|static, or worth objective requests|bytes|time";
 }

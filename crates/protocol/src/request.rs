@@ -4,7 +4,7 @@ use crate::admin::{DebugTime, Extstore, Lru, LruCrawler, Slabs, StatsKind, Watch
 use crate::meta::Meta;
 use crate::scan::token_end;
 
-/// One request of the text protocol, classic or meta.
+/// One request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request<'a> {
     /// `get`, `gets`, `gat`, `gats`.
@@ -92,6 +92,8 @@ pub enum Request<'a> {
     Watch(WatchKinds),
     /// `refresh_certs`.
     RefreshCerts,
+    /// `config get cluster`, which memcached does not have: the servers of the fleet.
+    Fleet,
 }
 
 /// A classic retrieval: `get`, `gets`, `gat`, `gats`.

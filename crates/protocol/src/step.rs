@@ -22,47 +22,52 @@ impl Default for ParseOptions {
     }
 }
 
-/// What [`crate::parse()`] found at the front of the buffer.
+/// What [`crate::parse()`] found at the front of the buffer: a request of the text protocol, or the reply to a line
+/// that it refuses.
+pub type Step<'a> = Found<Request<'a>, &'static str>;
+
+/// What a parser found at the front of the buffer. `R` = the requests of its protocol, `E` = its errors.
 ///
 /// Every variant except `NeedMore`, `Close` and `Refuse` has `consumed > 0`: the number of bytes to drop before parsing
 /// again.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step<'a> {
+pub enum Found<R, E> {
     /// The request is not complete yet.
     NeedMore {
         /// Parsing again is useful when the buffer holds this many bytes in total. While the line end is unknown,
         /// the number is one more than the buffer holds now.
         at_least: usize,
     },
-    /// Close the connection without a reply: the line is too long, or it is HTTP.
+    /// Close the connection without a reply: the line is too long, or it is HTTP, or no packet begins so.
     Close,
-    /// Say this error, with its line end, and close the connection: a retrieval is longer than
-    /// [`ParseOptions::line_bytes_max`].
-    Refuse(&'static str),
-    /// A request, with its data block if it has one.
+    /// Say this error and close the connection. In the text protocol a retrieval is longer than
+    /// [`ParseOptions::line_bytes_max`], and the error is the whole reply with its line end.
+    Refuse(E),
+    /// A request, with its value if it has one.
     Request {
         /// The request.
-        request: Request<'a>,
-        /// Length of the request in the buffer, data block and line ends included.
+        request: R,
+        /// Length of the request in the buffer, value and line ends included.
         consumed: usize,
     },
-    /// A storage request (`Store` or `Meta` with verb `Set`) whose value is longer than
-    /// [`ParseOptions::whole_bytes_max`]. Only its line is consumed and its `data` is empty.
+    /// A storage request whose value is longer than [`ParseOptions::whole_bytes_max`]. Only what precedes the value is
+    /// consumed, and its `data` is empty.
     Upload {
         /// The request.
-        request: Request<'a>,
-        /// Length of the line, with its end.
+        request: R,
+        /// Length of the line with its end, or of a packet up to its value.
         consumed: usize,
-        /// Length of the value. The caller takes this many bytes after the line, and two more that must be `\r\n`.
+        /// Length of the value. The caller takes this many bytes next, and behind a line two more that must be `\r\n`.
         body_bytes: u32,
     },
-    /// Nothing to execute: the parser refuses the line.
+    /// Nothing to execute: the parser refuses what it read.
     Reject {
-        /// The whole reply with its line end. Empty if `noreply` suppresses it.
-        error: &'static str,
+        /// The error to reply. In the text protocol it is the whole reply with its line end, and empty if `noreply`
+        /// suppresses it.
+        error: E,
         /// The number of bytes to drop.
         consumed: usize,
-        /// How many bytes after those to read and discard: the data block of a refused storage line.
+        /// How many bytes after those to read and discard: the value of a refused storage request.
         swallow: u64,
     },
 }

@@ -20,10 +20,11 @@ mod metrics;
 mod prefault;
 mod run;
 pub mod settings;
+mod tls;
 mod worth;
 
 pub use error::RunError;
-pub use run::run;
+pub use run::{ReadFleet, run};
 
 /// The reply to `version`: the memcached release whose behaviour Larder follows, for clients that look at it, then
 /// Larder's own version.

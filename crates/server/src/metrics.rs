@@ -126,6 +126,7 @@ impl Metrics {
                     count("columns_dead", dead),
                     count("index", used.index_bytes),
                     count("connection_buffers", io.buffer_bytes),
+                    count("tls_sessions", io.session_bytes),
                     count("bookkeeping", used.bookkeeping_bytes),
                     count("temperature", used.temperature_bytes),
                 ],
@@ -333,7 +334,7 @@ fn group_families(groups: &[GroupRow]) -> Vec<Family> {
     families.into_iter().filter(|family| !family.samples.is_empty()).collect()
 }
 
-fn io_counters(io: &IoSnapshot) -> [Family; 8] {
+fn io_counters(io: &IoSnapshot) -> [Family; 10] {
     [
         counter(
             "connections_opened",
@@ -376,6 +377,25 @@ fn io_counters(io: &IoSnapshot) -> [Family; 8] {
             "UDP requests or replies that were dropped since the server started or since stats reset: malformed, in \
              more than one datagram, or with too long a reply.",
             io.udp_dropped,
+        ),
+        Family::labelled(
+            "tls_handshakes",
+            "TLS handshakes of clients since the server started or since stats reset: full ones, ones that resumed a \
+             session, and ones that failed or took too long.",
+            Kind::Counter,
+            "",
+            "kind",
+            [
+                count("full", io.tls_handshakes_full),
+                count("resumed", io.tls_handshakes_resumed),
+                count("failed", io.tls_handshakes_failed),
+            ],
+        ),
+        counter(
+            "tls_errors",
+            "Encrypted connections that were closed since the server started or since stats reset, because what came \
+             could not be decrypted.",
+            io.tls_errors,
         ),
     ]
 }

@@ -8,14 +8,16 @@ use crate::dispatch::{Dispatcher, Drivers, ServerState, Users};
 use crate::doubts::{Machine, doubts};
 use crate::error::RunError;
 use crate::flash::{self, OpenFlash};
-use crate::io::{self, Backend, Buffers, ListenOptions};
+use crate::io::{self, Backend, Buffers, ListenAddress, ListenOptions, SESSION_BYTES};
 use crate::latency::WorkerLatency;
 use crate::metrics::Metrics;
 use crate::prefault::prefault;
-use crate::settings::{self, Pages, PinCpus, Settings};
+use crate::settings::{self, FleetSettings, Pages, PinCpus, Settings};
+use crate::tls::Tls;
 use larder_cache::{Cache, CacheOptions, CudaOptions, PagesWanted};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,15 +29,18 @@ fn refuse(error: impl std::fmt::Display) -> RunError {
     RunError(error.to_string())
 }
 
-/// Serves until it is told to stop by a signal or a client.
+/// Reads the fleet of a settings file. The error is one line that says what is wrong with the file.
+pub type ReadFleet = fn(&Path) -> Result<Option<FleetSettings>, String>;
+
+/// Serves until it is told to stop by a signal or a client. `read_fleet` is called on SIGHUP.
 ///
 /// # Errors
 /// What kept the server from starting (memory, pages, addresses, the file of users, the admin address), or what ended a
 /// worker early.
-pub fn run(settings: Settings) -> Result<(), RunError> {
+pub fn run(settings: Settings, read_fleet: ReadFleet) -> Result<(), RunError> {
     let users = settings.auth_file.as_deref().map(Users::read).transpose().map_err(RunError)?;
     let flash = flash::open(&settings)?;
-    let served = serve(&settings, users, flash.as_ref());
+    let served = serve(&settings, read_fleet, users, flash.as_ref());
     match (served, flash) {
         // Signals are still handled: a second one ends a save that takes too long.
         (Ok((cache, _signals)), Some(flash)) => flash.close(Some(&cache), &settings),
@@ -69,6 +74,7 @@ impl From<RunError> for Ended {
 /// Serves until told to stop. Returns the cache, which no worker uses any more, and the thread that handles signals.
 fn serve(
     settings: &Settings,
+    read_fleet: ReadFleet,
     users: Option<Users>,
     flash: Option<&OpenFlash>,
 ) -> Result<(Arc<Cache>, SignalThread), Ended> {
@@ -83,7 +89,10 @@ fn serve(
             settings.memory_bytes >> 20
         ))));
     };
-    let bound = io::bind(&listen_options(settings, &cache, ring_buffers)).map_err(refuse)?;
+    let tls =
+        settings.tls.enabled.then(|| Tls::load(&settings.tls)).transpose().map_err(RunError)?.map(Arc::new);
+    let bound = io::bind(&listen_options(settings, &cache, ring_buffers, tls.clone())).map_err(refuse)?;
+    bound.buffers().set_sessions_limit_bytes(cache.sessions_cap_bytes());
     let stopper = bound.stopper();
     let (on_shutdown, until_stopped) = (stopper.clone(), stopper.clone());
     let drivers = Drivers {
@@ -91,6 +100,8 @@ fn serve(
         registry: bound.registry(),
         buffers: bound.buffers(),
         backend: bound.backend(),
+        resp_ports: bound.addresses().resp.iter().map(SocketAddr::port).collect(),
+        tls,
         on_shutdown: Some(Box::new(move |graceful| {
             on_shutdown.stop_gracefully(if graceful { GRACE } else { STOP });
         })),
@@ -101,11 +112,14 @@ fn serve(
     let latency: Arc<[Arc<WorkerLatency>]> =
         (0..settings.threads).map(|_| Arc::from(WorkerLatency::new())).collect();
 
-    let reload = state.clone();
+    let (reload, reload_cache) = (state.clone(), cache.clone());
     let signals = on_signals(move |signal| match signal {
         Signal::Stop => stopper.stop_gracefully(STOP),
         Signal::StopGracefully => stopper.stop_gracefully(GRACE),
-        Signal::Reload => reload.reload_users(),
+        Signal::Reload => {
+            reload.reload_files();
+            reload_fleet(&reload, &reload_cache, read_fleet);
+        }
     })
     .map_err(|error| RunError(format!("cannot wait for signals: {error}")))?;
 
@@ -122,7 +136,7 @@ fn serve(
     let running = bound
         .start(move |number| {
             pin(state.settings(), number);
-            Dispatcher::new(service_cache.worker(), state.clone(), latency[number].clone())
+            Dispatcher::new(service_cache.worker(), number, state.clone(), latency[number].clone())
         })
         .map_err(|error| Ended::Early(refuse(error)))?;
     notify_ready(settings);
@@ -137,12 +151,29 @@ fn serve(
     Ok((cache, signals))
 }
 
+/// SIGHUP: reads the fleet of the settings file again. A file that cannot be read leaves the fleet as it is.
+fn reload_fleet(state: &ServerState, cache: &Cache, read_fleet: ReadFleet) {
+    let Some(path) = state.settings().config_file.as_deref() else { return };
+    match read_fleet(path) {
+        Ok(fleet) => {
+            state.set_fleet(fleet.as_ref(), cache.last_cas());
+            let count = fleet.map_or(0, |fleet| fleet.nodes.len());
+            tracing::info!("the fleet of {} was read again: {count} servers", path.display());
+        }
+        Err(error) => tracing::warn!("the fleet stays as it was: {error}"),
+    }
+}
+
 fn cache_options(settings: &Settings) -> CacheOptions {
     CacheOptions {
         limit_bytes: settings.memory_bytes,
         item_bytes_max: settings.item_bytes_max as u64,
         evict: settings.evict,
         workers: settings.threads as usize,
+        sessions_bytes: match settings.tls.enabled {
+            true => u64::from(settings.connections_max) * SESSION_BYTES,
+            false => 0,
+        },
         buffers_bytes: settings.buffers_bytes,
         pages: match settings.pages {
             Pages::Auto => PagesWanted::Auto,
@@ -166,7 +197,12 @@ fn cache_options(settings: &Settings) -> CacheOptions {
     }
 }
 
-fn listen_options(settings: &Settings, cache: &Cache, ring_buffers: usize) -> ListenOptions {
+fn listen_options(
+    settings: &Settings,
+    cache: &Cache,
+    ring_buffers: usize,
+    tls: Option<Arc<Tls>>,
+) -> ListenOptions {
     let port = |port: settings::Port| match port {
         settings::Port::Off => None,
         settings::Port::Random => Some(0),
@@ -177,7 +213,9 @@ fn listen_options(settings: &Settings, cache: &Cache, ring_buffers: usize) -> Li
         tcp_port: port(settings.tcp_port).filter(|_| on_the_network),
         udp_port: port(settings.udp_port).filter(|_| on_the_network),
         udp_reply_bytes_per_s: settings.udp_reply_bytes_per_s,
-        addresses: settings.addresses.iter().map(|address| address.to_string()).collect(),
+        resp_port: port(settings.resp_port),
+        addresses: settings.addresses.iter().map(listen_address).collect(),
+        tls,
         unix: settings.unix_socket.clone().map(|path| (path, settings.unix_mask)),
         backlog: settings.backlog,
         connections_max: settings.connections_max as usize,
@@ -192,6 +230,10 @@ fn listen_options(settings: &Settings, cache: &Cache, ring_buffers: usize) -> Li
         ring_buffers,
         buffers_limit_bytes: cache.buffers_cap_bytes(),
     }
+}
+
+fn listen_address(address: &settings::Address) -> ListenAddress {
+    ListenAddress { at: address.to_string(), tls: address.tls }
 }
 
 /// Starts the admin endpoint. Where its address is taken and was not given with `--admin`, the server runs without.
@@ -227,6 +269,7 @@ fn announce(
 ) {
     let addresses = bound.addresses();
     let mut places: Vec<String> = addresses.tcp.iter().map(|at| at.to_string()).collect();
+    places.extend(addresses.resp.iter().map(|at| format!("{at} (RESP)")));
     places.extend(addresses.udp.iter().map(|at| format!("udp {at}")));
     places.extend(addresses.unix.iter().map(|path| path.display().to_string()));
     tracing::info!(

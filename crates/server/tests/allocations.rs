@@ -2,7 +2,9 @@
 
 mod dispatch_support;
 
+use dispatch_support::binary_twin::Packet;
 use dispatch_support::{Talk, dispatcher, on_a_connection};
+use larder_server::dispatch::Dispatcher;
 use larder_server::settings::Settings;
 
 /// All kinds of small requests, in an order in which each finds the item that it needs.
@@ -30,6 +32,42 @@ const REQUESTS: [&str; 20] = [
 ];
 const KEYS: usize = 500;
 
+/// A small request of the binary protocol for a key.
+type Small = fn(&[u8]) -> Packet;
+
+/// All kinds of small requests of the binary protocol, in such an order too.
+const PACKETS: [Small; 16] = [
+    |key| Packet::store(0x01, key, 5, 0, &[b'.'; 32]),
+    |key| Packet::new(0x00, key),
+    |key| Packet::new(0x0c, key),
+    |key| Packet::new(0x1d, key).extras(&1000u32.to_be_bytes()),
+    |key| Packet::new(0x1c, key).extras(&1000u32.to_be_bytes()),
+    |key| Packet::new(0x0e, key).value(b"abc"),
+    |key| Packet::new(0x0f, key).value(b"abc"),
+    |key| Packet::store(0x03, key, 0, 0, &[b'0'; 20]),
+    |key| Packet::arith(0x05, key, 1, 0, 0),
+    |key| Packet::arith(0x06, key, 1, 0, 0),
+    |key| Packet::new(0x04, key),
+    |key| Packet::store(0x02, key, 0, 0, b"1"),
+    |key| Packet::new(0x09, key),
+    |key| Packet::store(0x11, key, 5, 0, &[b'.'; 32]),
+    |key| Packet::new(0x14, key),
+    |_| Packet::new(0x0a, b""),
+];
+
+/// Sends requests in pieces of the size of a receive buffer. Returns how many allocations that made.
+fn allocations(talk: &mut Talk, dispatcher: &mut Dispatcher, all: &[u8]) -> u64 {
+    let mut play = || {
+        for piece in all.chunks(16 << 10) {
+            talk.send(dispatcher, piece);
+        }
+    };
+    allocation_counter::measure(&mut play).count_total
+}
+
+/// A few allocations are allowed: a column is taken, a list of columns grows, a reply is longer than all before.
+const ALLOCATIONS_MAX: u64 = KEYS as u64 / 50;
+
 #[test]
 fn a_small_request_allocates_nothing() {
     on_a_connection(|client| {
@@ -42,24 +80,43 @@ fn a_small_request_allocates_nothing() {
             for request in REQUESTS {
                 let all: String =
                     (0..KEYS).map(|key| request.replace("KEY", &format!("key-{key}"))).collect();
-                let mut play = || {
-                    // A piece has the size of a receive buffer.
-                    for piece in all.as_bytes().chunks(16 << 10) {
-                        talk.send(&mut dispatcher, piece);
-                    }
-                };
-                let made = allocation_counter::measure(&mut play).count_total;
+                let made = allocations(&mut talk, &mut dispatcher, all.as_bytes());
                 let answers = talk.answered.split(|&byte| byte == b'\n').count();
                 assert!(answers > KEYS, "{answers} lines answer {request:?}");
                 assert!(!talk.answered.windows(5).any(|word| word == b"ERROR"), "{request:?}");
                 talk.answered.clear();
-                // A few allocations are allowed: a column is taken, a list of columns grows, a reply is longer than all
-                // before.
-                if is_measured && made > KEYS as u64 / 50 {
+                if is_measured && made > ALLOCATIONS_MAX {
                     allocating.push((made, request));
                 }
             }
         }
         assert!(allocating.is_empty(), "{allocating:#?} of {KEYS} each");
+    });
+}
+
+#[test]
+fn a_small_request_of_the_binary_protocol_allocates_nothing() {
+    on_a_connection(|client| {
+        let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
+        let (mut dispatcher, _) = dispatcher(settings, Some(1), Some(client));
+        let mut talk = Talk::open(&mut dispatcher, client.peer);
+        let mut allocating = Vec::new();
+        for is_measured in [false, true] {
+            for packet in PACKETS {
+                let all: Vec<u8> =
+                    (0..KEYS).flat_map(|key| packet(format!("key-{key}").as_bytes()).bytes()).collect();
+                let made = allocations(&mut talk, &mut dispatcher, &all);
+                let opcode = packet(b"").opcode;
+                let said = std::mem::take(&mut talk.answered);
+                let (replies, rest) = Packet::replies(&said);
+                let expected = if matches!(opcode, 0x11 | 0x14) { 0 } else { KEYS };
+                assert_eq!((replies.len(), rest.len()), (expected, 0), "{opcode:#x}");
+                assert!(replies.iter().all(|reply| reply.status == 0), "{opcode:#x}");
+                if is_measured && made > ALLOCATIONS_MAX {
+                    allocating.push((made, opcode));
+                }
+            }
+        }
+        assert!(allocating.is_empty(), "{allocating:#x?} of {KEYS} each");
     });
 }

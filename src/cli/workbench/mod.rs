@@ -72,8 +72,8 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> String {
             shown.join(" ").trim_start_matches("error: ").to_owned()
         }
         [trace] if trace == "<TRACE>" => {
-            "a trace is missing: name its file, or a workload such as --workload zipfian:keys=100k,requests=1m"
-                .to_owned()
+            let example = "--workload zipfian:keys=100k,requests=1m";
+            format!("a trace is missing: name its file, or a workload such as {example}")
         }
         names => format!("missing: {}", names.join(" and ")),
     };

@@ -12,14 +12,17 @@ import net.spy.memcached.CASResponse;
 import net.spy.memcached.CASValue;
 import net.spy.memcached.ConnectionFactoryBuilder;
 import net.spy.memcached.MemcachedClient;
+import net.spy.memcached.auth.AuthDescriptor;
+import net.spy.memcached.auth.PlainCallbackHandler;
 import net.spy.memcached.transcoders.SerializingTranscoder;
 
 /**
- * Drives spymemcached, in its text protocol, against a live server: HOST and PORT are its arguments.
+ * Drives spymemcached against a live server: its arguments are HOST PORT text|binary [USER PASSWORD].
  * Prints a line per check: {@code ok NAME} or {@code not ok NAME: REASON}.
  */
 public final class Spymemcached {
     private static MemcachedClient client;
+    private static String title;
     private static boolean failed;
 
     private Spymemcached() {}
@@ -28,10 +31,10 @@ public final class Spymemcached {
     private static void check(String name, Callable<?> body) {
         try {
             body.call();
-            System.out.println("ok spymemcached " + name);
+            System.out.println("ok " + title + " " + name);
         } catch (Throwable wrong) {
             failed = true;
-            System.out.println("not ok spymemcached " + name + ": " + String.valueOf(wrong).replace("\n", " "));
+            System.out.println("not ok " + title + " " + name + ": " + String.valueOf(wrong).replace("\n", " "));
         }
     }
 
@@ -188,12 +191,18 @@ public final class Spymemcached {
         System.setOut(new java.io.PrintStream(System.out, true, "UTF-8"));
         SerializingTranscoder transcoder = new SerializingTranscoder(2_000_000);
         transcoder.setCompressionThreshold(100_000);
+        ConnectionFactoryBuilder factory = new ConnectionFactoryBuilder()
+            .setProtocol(ConnectionFactoryBuilder.Protocol.valueOf(arguments[2].toUpperCase()))
+            .setOpTimeout(20_000)
+            .setTranscoder(transcoder);
+        title = "spymemcached " + arguments[2];
+        if (arguments.length > 3) {
+            title += " with a login";
+            factory.setAuthDescriptor(new AuthDescriptor(
+                new String[] {"PLAIN"}, new PlainCallbackHandler(arguments[3], arguments[4])));
+        }
         client = new MemcachedClient(
-            new ConnectionFactoryBuilder()
-                .setProtocol(ConnectionFactoryBuilder.Protocol.TEXT)
-                .setOpTimeout(20_000)
-                .setTranscoder(transcoder)
-                .build(),
+            factory.build(),
             Collections.singletonList(new InetSocketAddress(arguments[0], Integer.parseInt(arguments[1]))));
         check("set and get", Spymemcached::setGet);
         check("several keys", Spymemcached::several);

@@ -1,4 +1,4 @@
-"""pylibmc (libmemcached), in its text protocol, against a live server."""
+"""pylibmc (libmemcached) against a live server: HOST PORT text|binary [USER PASSWORD]."""
 
 import os
 import sys
@@ -8,11 +8,20 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import pylibmc  # noqa: E402
 
-from checks import AWKWARD, EXPIRY_SECONDS, EXPIRY_WAIT_SECONDS, LARGE, Checks, same, true  # noqa: E402
+from checks import AWKWARD, EXPIRY_SECONDS, EXPIRY_WAIT_SECONDS, LARGE, Checks, raises, same, true  # noqa: E402
 
-checks = Checks("pylibmc")
+BINARY = sys.argv[3] == "binary"
+LOGIN = dict(zip(("username", "password"), sys.argv[4:6]))
+checks = Checks("pylibmc %s%s" % (sys.argv[3], " with a login" if LOGIN else ""))
 address = "%s:%d" % (checks.host, checks.port)
-client = pylibmc.Client([address], binary=False, behaviors={"tcp_nodelay": True, "cas": True})
+
+
+def connect(addresses, **behaviors):
+    """A new client."""
+    return pylibmc.Client(addresses, binary=BINARY, behaviors=behaviors, **LOGIN)
+
+
+client = connect([address], tcp_nodelay=True, cas=True)
 
 
 def set_get():
@@ -35,7 +44,11 @@ def several():
 
 def add_replace():
     client.delete("b")
-    same(client.replace("b", "x"), False)
+    if BINARY:
+        # The server tells that there is no such item, and the library raises what it is told.
+        raises(pylibmc.NotFound, client.replace, "b", "x")
+    else:
+        same(client.replace("b", "x"), False)
     same(client.add("b", "x"), True)
     same(client.add("b", "y"), False)
     same(client.replace("b", "z"), True)
@@ -125,16 +138,24 @@ def stats():
 
 
 def two_servers():
-    both = pylibmc.Client([address, address.replace(checks.host, "localhost")], behaviors={"ketama": True})
+    both = connect([address, address.replace(checks.host, "localhost")], ketama=True)
     same(both.set_multi({"k%d" % i: i for i in range(50)}), [])
     same(both.get_multi(["k%d" % i for i in range(50)]), {"k%d" % i: i for i in range(50)})
 
 
 def no_reply():
-    quiet = pylibmc.Client([address], behaviors={"buffer_requests": False, "no_block": True})
+    quiet = connect([address], buffer_requests=False, no_block=True)
     for i in range(100):
         quiet.set("q%d" % i, i)
     same(quiet.get("q99"), 99)
+
+
+def wrong_login():
+    if not LOGIN:
+        return
+    stranger = pylibmc.Client([address], binary=True, username=LOGIN["username"], password="wrong")
+    raises(pylibmc.Error, stranger.set, "stranger", "x")
+    same(client.get("stranger"), None)
 
 
 def flush():
@@ -144,6 +165,6 @@ def flush():
 
 
 for check in (set_get, several, add_replace, append_prepend, cas, arithmetic, touch, expiry, awkward_and_large,
-              compressed, too_large, keys, delete, stats, two_servers, no_reply, flush):
+              compressed, too_large, keys, delete, stats, two_servers, no_reply, wrong_login, flush):
     checks.run(check.__name__, check)
 checks.end()

@@ -1,6 +1,7 @@
-"""pymemcache, against a live server."""
+"""pymemcache, against a live server: HOST PORT [CA]. With an authority to trust, the connection is encrypted."""
 
 import os
+import ssl
 import sys
 import time
 
@@ -9,19 +10,11 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from pymemcache.client.base import Client, PooledClient  # noqa: E402
 from pymemcache.exceptions import MemcacheClientError, MemcacheServerError  # noqa: E402
 
-from checks import AWKWARD, EXPIRY_SECONDS, EXPIRY_WAIT_SECONDS, LARGE, Checks, same, true  # noqa: E402
+from checks import AWKWARD, EXPIRY_SECONDS, EXPIRY_WAIT_SECONDS, LARGE, Checks, raises, same, true  # noqa: E402
 
-checks = Checks("pymemcache")
-client = Client((checks.host, checks.port), default_noreply=False, timeout=20, connect_timeout=5)
-
-
-def raises(kind, function, *arguments, **named):
-    """Fails unless the call raises `kind`."""
-    try:
-        function(*arguments, **named)
-    except kind:
-        return
-    raise AssertionError("no %s" % kind.__name__)
+TLS = ssl.create_default_context(cafile=sys.argv[3]) if len(sys.argv) > 3 else None
+checks = Checks("pymemcache with TLS" if TLS else "pymemcache")
+client = Client((checks.host, checks.port), default_noreply=False, timeout=20, connect_timeout=5, tls_context=TLS)
 
 
 def set_get():
@@ -105,7 +98,7 @@ def too_large():
 
 
 def unicode_keys():
-    wide = Client((checks.host, checks.port), default_noreply=False, allow_unicode_keys=True)
+    wide = Client((checks.host, checks.port), default_noreply=False, allow_unicode_keys=True, tls_context=TLS)
     same(wide.set("grüße-世界", b"x"), True)
     same(wide.get("grüße-世界"), b"x")
     same(wide.get_many(["grüße-世界"]), {"grüße-世界": b"x"})
@@ -147,7 +140,7 @@ def raw():
 
 
 def pooled():
-    pool = PooledClient((checks.host, checks.port), max_pool_size=4, default_noreply=False)
+    pool = PooledClient((checks.host, checks.port), max_pool_size=4, default_noreply=False, tls_context=TLS)
     same(pool.set("p", b"x"), True)
     same(pool.get("p"), b"x")
     pool.close()

@@ -217,7 +217,7 @@ impl Pass {
 
 /// Whether an item stays where it expires together with its neighbours.
 fn expires_soon(store: &ItemStore, expiry: Expiry) -> bool {
-    expiry != Expiry::NEVER && expiry.0.saturating_sub(store.clock.now_s()) < EXPIRES_SOON_S
+    expiry != Expiry::NEVER && expiry.seconds().saturating_sub(store.clock.now_s()) < EXPIRES_SOON_S
 }
 
 /// Reads the key rows of a column into `met`, and its live items into `judged`. Returns false if the column cannot be
@@ -452,10 +452,14 @@ impl Settle<'_, '_> {
 fn place_copy(open: &mut OpenColumn, item: &Item<'_>) -> Option<Location> {
     let (key, flags, expiry, cas, state) =
         (item.key(), item.flags(), item.expiry(), item.cas(), item.state());
+    let changed_in_parts = item.is_changed_in_parts();
     match item.value() {
-        Value::Whole(value) => open.place(&NewItem { key, value: [value, &[]], flags, expiry, cas, state }),
+        Value::Whole(value) => {
+            let value = [value, &[]];
+            open.place(&NewItem { key, value, flags, expiry, cas, state, changed_in_parts })
+        }
         Value::Chunked { total, first } => {
-            open.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state })
+            open.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state, changed_in_parts })
         }
     }
 }

@@ -165,11 +165,11 @@ impl Round<'_> {
         }
         let mut stuck: Vec<SlabId> = Vec::new();
         let mut has_released = false;
-        // Of the slabs that stay, no column is withheld from writers: never are more slabs being released than have to
-        // go.
+        // Of the slabs that stay, no column is withheld from writers: no more slabs are released than have to go.
         while memory.over_limit_slabs() > stuck.len() && stuck.len() <= STUCK_SLABS_MAX && self.goes_on() {
+            // Writers come first. A slab that is stuck withholds the free columns that it has.
+            self.fill_free_columns();
             if self.levels.evicts() && memory.available_columns() < self.store.free_columns_target() {
-                // Writers come first. The next round begins with columns for them.
                 self.keeper.wake();
                 break;
             }

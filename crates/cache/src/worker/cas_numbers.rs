@@ -9,24 +9,30 @@ use larder_item::CAS_DELTA_BITS;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many numbers a worker takes at once. The rest of them is never used.
+/// How many numbers a worker takes at once where there are others. What it does not use is never used.
 const TAKEN_AT_ONCE: u64 = 16;
 
 /// What is left of the numbers that a worker took.
-#[derive(Default)]
 pub(super) struct CasNumbers {
     next: Cell<u64>,
     end: Cell<u64>,
+    at_once: u64,
 }
 
 impl CasNumbers {
+    /// The numbers of one of so many workers. A single one takes no more than it needs.
+    pub(super) fn new(workers: usize) -> CasNumbers {
+        let at_once = if workers > 1 { TAKEN_AT_ONCE } else { 1 };
+        CasNumbers { next: Cell::new(0), end: Cell::new(0), at_once }
+    }
+
     /// The next number. `last` is the counter of all workers: the last number that any of them took.
     #[inline]
     pub(super) fn next(&self, last: &AtomicU64) -> u64 {
         if self.next.get() == self.end.get() {
-            let first = last.fetch_add(TAKEN_AT_ONCE, Ordering::Relaxed) + 1;
+            let first = last.fetch_add(self.at_once, Ordering::Relaxed) + 1;
             self.next.set(first);
-            self.end.set(first + TAKEN_AT_ONCE);
+            self.end.set(first + self.at_once);
         }
         let next = self.next.get();
         self.next.set(next + 1);
@@ -53,7 +59,7 @@ mod tests {
     #[test]
     fn numbers_go_up_across_workers_from_batch_to_batch_and_none_comes_twice() {
         let last = AtomicU64::new(100);
-        let workers = [CasNumbers::default(), CasNumbers::default()];
+        let workers = [CasNumbers::new(2), CasNumbers::new(2)];
         let (mut seen, mut highest) = (std::collections::HashSet::new(), 100);
         for batch in 0..50 {
             let before = highest;
@@ -71,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_base_of_a_column_follows_the_worker_unless_it_gave_no_number_for_long() {
-        let (last, worker) = (AtomicU64::new(1 << 40), CasNumbers::default());
+        let (last, worker) = (AtomicU64::new(1 << 40), CasNumbers::new(2));
         assert_eq!(worker.base(&last), 1 << 40, "it gave none yet");
         let given = worker.next(&last);
         assert_eq!(worker.base(&last), given);

@@ -7,7 +7,7 @@ use crate::cache::Cache;
 use crate::item_store::first_chunk;
 use crate::transfers::Direction;
 use larder_item::{Expiry, KeyHash, Location, State};
-use larder_memory::{ChunkSpace, ColumnPin, Guard, Memory, NewChunked, Value};
+use larder_memory::{ChunkSpace, ColumnPin, Guard, Memory, NewChunked, NewItem, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -353,8 +353,7 @@ impl Worker {
             return None;
         }
         upload.close_chunk();
-        let RecordFields { flags, expiry, cas, state } = *of;
-        let record = NewChunked { key, total: upload.total, first: upload.first, flags, expiry, cas, state };
+        let record = of.chunked(key, upload.total, upload.first);
         match self.place_chunked(&record) {
             Some(at) => Some((at, upload)),
             None => {
@@ -438,7 +437,13 @@ impl Worker {
         };
         (
             value,
-            RecordFields { flags: item.flags(), expiry: item.expiry(), cas: item.cas(), state: item.state() },
+            RecordFields {
+                flags: item.flags(),
+                expiry: item.expiry(),
+                cas: item.cas(),
+                state: item.state(),
+                changed_in_parts: item.is_changed_in_parts(),
+            },
         )
     }
 
@@ -458,9 +463,27 @@ impl Worker {
 }
 
 /// What a record holds beside key and value.
+#[derive(Clone, Copy)]
 pub(super) struct RecordFields {
     pub(super) flags: u32,
     pub(super) expiry: Expiry,
     pub(super) cas: u64,
     pub(super) state: State,
+    /// The value was changed in parts.
+    pub(super) changed_in_parts: bool,
+}
+
+impl RecordFields {
+    /// The item with a value in one piece.
+    #[inline]
+    pub(super) fn item<'a>(&self, key: &'a [u8], value: [&'a [u8]; 2]) -> NewItem<'a> {
+        let RecordFields { flags, expiry, cas, state, changed_in_parts } = *self;
+        NewItem { key, value, flags, expiry, cas, state, changed_in_parts }
+    }
+
+    /// The owner record of a chain of chunks.
+    pub(super) fn chunked<'a>(&self, key: &'a [u8], total: u32, first: Location) -> NewChunked<'a> {
+        let RecordFields { flags, expiry, cas, state, changed_in_parts } = *self;
+        NewChunked { key, total, first, flags, expiry, cas, state, changed_in_parts }
+    }
 }

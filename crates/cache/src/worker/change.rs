@@ -8,7 +8,7 @@ use super::write::{Expected, Published};
 use crate::commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 use crate::penalties::Price;
 use larder_item::{Expiry, KeyHash, Location, State};
-use larder_memory::{NewItem, Value};
+use larder_memory::Value;
 
 /// Bytes that memcached counts for an item beside key and value: its header, its suffix and the terminators.
 const COUNTED_BYTES: u64 = 48 + 8 + 1 + 2;
@@ -119,7 +119,7 @@ impl Worker {
     ) -> StoreOutcome {
         let (state, expiry) = self.new_state(store, stale_of);
         let cas = store.explicit_cas.unwrap_or_else(|| self.next_cas());
-        let of = RecordFields { flags: store.flags, expiry, cas, state };
+        let of = RecordFields { flags: store.flags, expiry, cas, state, changed_in_parts: false };
         let value = [Piece::Bytes(store.value), Piece::NOTHING];
         self.put(store.key, store.hash, value, &of, expected, price)
     }
@@ -127,7 +127,7 @@ impl Worker {
     /// Places key and value, in one piece or in chunks, and publishes them. `Exists`: the present item is not as
     /// expected.
     #[inline]
-    fn put(
+    pub(super) fn put(
         &mut self,
         key: &[u8],
         hash: KeyHash,
@@ -144,8 +144,7 @@ impl Worker {
             [Piece::Bytes(first), Piece::Bytes(second)]
                 if total <= self.cache.store.memory.chunk_bytes_max() as usize =>
             {
-                let RecordFields { flags, expiry, cas, state } = *of;
-                (self.place(&NewItem { key, value: [first, second], flags, expiry, cas, state }), None)
+                (self.place(&of.item(key, [first, second])), None)
             }
             _ => self.place_long(hash, value, key, of).unzip(),
         };
@@ -183,14 +182,15 @@ impl Worker {
     pub(super) fn extended(&self, old: RecordFields, store: &Store<'_>) -> RecordFields {
         RecordFields {
             cas: store.explicit_cas.unwrap_or_else(|| self.next_cas()),
-            state: self.renewed(old.state),
+            state: self.state_after(old.state.bits()),
+            changed_in_parts: old.changed_in_parts || store.marks_parts,
             ..old
         }
     }
 
-    /// The state of an item that takes the place of one with the state `old` and inherits what belongs to the key.
-    fn renewed(&self, old: State) -> State {
-        State::at(self.cache.store.clock.now_s(), old.bits() & (State::BINARY_KEY | State::PENALTY))
+    /// The state of an item that takes the place of one with these state bits, and inherits what belongs to the key.
+    pub(super) fn state_after(&self, bits: u32) -> State {
+        State::at(self.cache.store.clock.now_s(), bits & (State::BINARY_KEY | State::PENALTY))
     }
 
     /// Deletes the item, or leaves a stale or empty one behind.
@@ -216,7 +216,7 @@ impl Worker {
             let (state, old_expiry) = (hit.item.state(), hit.expiry());
             // An item without its value is a new one, which nobody has read and whose token nobody has.
             let state = match delete.drop_value {
-                true => self.renewed(state),
+                true => self.state_after(state.bits()),
                 false => state.with_bits(state.bits() & !State::TOKEN_SENT),
             };
             let stale = if delete.invalidate { State::STALE } else { 0 };
@@ -228,7 +228,7 @@ impl Worker {
             };
             let outcome = if delete.drop_value {
                 let (flags, expiry) = (delete.flags, delete.expiry.unwrap_or(Expiry::NEVER));
-                let of = RecordFields { flags, expiry, cas, state };
+                let of = RecordFields { flags, expiry, cas, state, changed_in_parts: false };
                 self.put(delete.key, delete.hash, [Piece::NOTHING; 2], &of, expected, None)
             } else {
                 let expiry = delete.expiry.unwrap_or(old_expiry);
@@ -275,12 +275,12 @@ impl Worker {
             let length = decimal(value, &mut digits).max(old_bytes);
             if length > old_bytes {
                 // memcached has no room for the number in the present item, and stores a new one.
-                state = self.renewed(state);
+                state = self.state_after(state.bits());
             }
             // A short number in a long value is padded with blanks, so that the value stays as long as it was.
             let (number, blanks) = (&digits[..length.min(DIGITS_MAX)], length.saturating_sub(DIGITS_MAX));
             let cas = arith.explicit_cas.unwrap_or_else(|| self.next_cas());
-            let of = RecordFields { flags, expiry, cas, state };
+            let of = RecordFields { flags, expiry, cas, state, changed_in_parts: false };
             let blanks = vec![b' '; blanks];
             let digits = [number, &blanks].map(Piece::Bytes);
             match self.put(arith.key, arith.hash, digits, &of, expected, None) {
@@ -309,6 +309,7 @@ impl Worker {
             vivify: None,
             binary_key: arith.binary_key,
             penalty: None,
+            marks_parts: false,
         })
     }
 
@@ -329,37 +330,50 @@ impl Worker {
                 self.note_fetch(&hit);
             }
             let at = hit.at;
-            self.wait_to_replace();
-            {
-                // Under the writer bit, so that the pass cannot move the item with its old expiry in between.
-                let guard = self.reader.pin();
-                let keys = self.cache.store.key_reader(&guard);
-                let bucket = self.cache.store.index.lock(hash);
-                match bucket.find(key, &keys) {
-                    Some(found) if found.entry.location == at => {
-                        let item = guard.item(at);
-                        if item.expiry() == expiry {
-                            return Touched::Done;
-                        }
-                        if self.cache.store.set_expiry(&guard, at, expiry) {
-                            self.changed_in_place(hash, key, &item);
-                            return Touched::Done;
-                        }
+            if let Some(touched) = self.touch_at(hash, key, at, expiry) {
+                return touched;
+            }
+        }
+    }
+
+    /// Sets the expiry of the item of `key` that is at `at`. `None`: another thread changed the item.
+    pub(super) fn touch_at(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        at: Location,
+        expiry: Expiry,
+    ) -> Option<Touched> {
+        self.wait_to_replace();
+        {
+            // Under the writer bit, so that the pass cannot move the item with its old expiry in between.
+            let guard = self.reader.pin();
+            let keys = self.cache.store.key_reader(&guard);
+            let bucket = self.cache.store.index.lock(hash);
+            match bucket.find(key, &keys) {
+                Some(found) if found.entry.location == at => {
+                    let item = guard.item(at);
+                    if item.expiry() == expiry {
+                        return Some(Touched::Done);
                     }
-                    _ => continue,
+                    if self.cache.store.set_expiry(&guard, at, expiry) {
+                        self.changed_in_place(hash, key, &item);
+                        return Some(Touched::Done);
+                    }
                 }
+                _ => return None,
             }
-            // The record has no word for an expiry: it is written anew with one.
-            let expected = self.expect_unchanged(at);
-            let (value, old) = self.old_record(at);
-            let of = RecordFields { expiry, ..old };
-            let outcome = self.put(key, hash, [value.piece(), Piece::NOTHING], &of, expected, None);
-            self.recycle_old_value(value);
-            match outcome {
-                StoreOutcome::Stored { .. } => return Touched::Done,
-                StoreOutcome::NoRoom => return Touched::NoRoom,
-                _ => {}
-            }
+        }
+        // The record has no words for such an expiry: it is written anew with them.
+        let expected = self.expect_unchanged(at);
+        let (value, old) = self.old_record(at);
+        let of = RecordFields { expiry, ..old };
+        let outcome = self.put(key, hash, [value.piece(), Piece::NOTHING], &of, expected, None);
+        self.recycle_old_value(value);
+        match outcome {
+            StoreOutcome::Stored { .. } => Some(Touched::Done),
+            StoreOutcome::NoRoom => Some(Touched::NoRoom),
+            _ => None,
         }
     }
 }

@@ -8,10 +8,9 @@ use super::Worker;
 use super::chain::{Piece, RecordFields, Upload};
 use crate::demoter::Demoter;
 use crate::item_store::ItemStore;
-use crate::level::from_unix_s;
+use crate::level::expiry_of;
 use larder_flash::{Begun, Commit, CommitListener, Fetcher, Found, Stamp};
 use larder_item::{KeyHash, Location, State};
-use larder_memory::{NewChunked, NewItem};
 use larder_temperature::{Digest, Reference};
 use std::os::fd::RawFd;
 
@@ -43,7 +42,7 @@ impl Promotion {
 
 /// Whether an item that came from flash has expired by now. Then it is a miss.
 fn is_expired(store: &ItemStore, found: &Found) -> bool {
-    from_unix_s(&store.clock, found.expires_unix_s).is_past(store.clock.now_s())
+    store.clock.has_passed(expiry_of(&store.clock, found))
 }
 
 impl Worker {
@@ -222,8 +221,7 @@ impl Worker {
         }
         let of = self.record_for(found);
         if found.value.len() <= self.cache.store.memory.chunk_bytes_max() as usize {
-            let RecordFields { flags, expiry, cas, state } = of;
-            let new = self.place(&NewItem { key, value: [&found.value, &[]], flags, expiry, cas, state });
+            let new = self.place(&of.item(key, [&found.value, &[]]));
             return new.is_some_and(|new| self.publish_found(hash, key, found.stamp, new));
         }
         let parts = [Piece::Bytes(&found.value), Piece::NOTHING];
@@ -246,12 +244,13 @@ impl Worker {
         let is_lazy = self.cache.demoter.as_ref().is_some_and(Demoter::is_lazy);
         let clean = if is_lazy { State::CLEAN } else { 0 };
         let fetched = if found.warm { State::FETCHED } else { 0 };
-        let bits = State::from_flash_byte(found.state).bits() | clean | fetched;
+        let bits = found.state.state().bits() | clean | fetched;
         RecordFields {
             flags: found.flags,
-            expiry: from_unix_s(clock, found.expires_unix_s),
+            expiry: expiry_of(clock, found),
             cas: found.cas,
             state: State::at(clock.now_s(), bits),
+            changed_in_parts: found.state.extension().changed_in_parts,
         }
     }
 
@@ -311,9 +310,8 @@ impl Worker {
             return false;
         }
         upload.close_chunk();
-        let RecordFields { flags, expiry, cas, state } = self.record_for(found);
-        let (total, first) = (upload.total_bytes(), upload.first());
-        let new = self.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state });
+        let record = self.record_for(found).chunked(key, upload.total_bytes(), upload.first());
+        let new = self.place_chunked(&record);
         let is_published = new.is_some_and(|new| self.publish_found(hash, key, found.stamp, new));
         if !is_published {
             self.abandon_upload(upload);

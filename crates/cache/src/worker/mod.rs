@@ -2,7 +2,8 @@
 //!
 //! * `read.rs` looks up one key, `batch.rs` many keys whose waits for memory overlap, `list.rs` walks over all items.
 //! * `open_columns.rs` has the columns that the worker fills. `write.rs` places records and publishes them;
-//!   `change.rs` is what clients ask for: store, delete, arithmetic, touch.
+//!   `change.rs` is what clients ask for: store, delete, arithmetic, touch. `edit.rs` has changes that depend on the
+//!   whole present item.
 //! * `cas_numbers.rs` has the numbers that tell versions of items apart.
 //! * `chain.rs` fills and reads the chains of chunks of large values; `upload.rs` stores a value that arrives in parts.
 //! * `fetch.rs` looks on flash and brings items back into memory.
@@ -12,6 +13,7 @@ mod batch;
 mod cas_numbers;
 mod chain;
 mod change;
+mod edit;
 mod fetch;
 mod list;
 mod open_columns;
@@ -22,8 +24,9 @@ mod write;
 
 pub use batch::GetBatch;
 pub use chain::{LargeRead, Upload};
+pub use edit::{Copied, CopyTo, Edit, Edited, Made};
 pub use fetch::{Fetch, Promotion};
-pub use list::Listed;
+pub use list::{Listed, Walk};
 pub use read::{Hit, Lookup};
 
 use crate::cache::Cache;
@@ -54,6 +57,8 @@ pub struct Worker {
     cas_numbers: CasNumbers,
     /// Room for the value of an item that is written anew, kept for its memory.
     old_value: Vec<u8>,
+    /// Room for the value that an edit makes, kept for its memory.
+    made_value: Vec<u8>,
     references: ReferencePool,
     /// Reads from flash. `None`: there is no flash, or it cannot be read.
     fetcher: Option<Fetcher>,
@@ -92,8 +97,9 @@ impl Cache {
             number,
             quiesced: 0,
             inserts: 0,
-            cas_numbers: CasNumbers::default(),
+            cas_numbers: CasNumbers::new(self.store.workers_max()),
             old_value: Vec::new(),
+            made_value: Vec::new(),
             references: ReferencePool::default(),
             fetcher,
             commits,

@@ -197,7 +197,7 @@ impl OpenColumns {
 mod tests {
     use super::*;
 
-    const MINUTE: Expiry = Expiry(60);
+    const MINUTE: Expiry = Expiry::at_s(60);
 
     #[test]
     fn a_class_has_a_place_while_it_brings_much() {
@@ -205,14 +205,14 @@ mod tests {
         assert_eq!(open.place_for(MINUTE, 0), Place::EXPIRING);
         (0..9).for_each(|_| open.brought(MINUTE, 0, 100, 1000));
         assert_eq!(open.place_for(MINUTE, 0), Place::EXPIRING, "not a column's worth");
-        open.brought(Expiry(100), 40, 100, 1000);
-        assert_eq!(open.place_for(Expiry(100), 40), Place::EXPIRING, "it has taken too long");
-        open.brought(Expiry(100), 40, 500, 1000);
-        open.brought(Expiry(110), 50, 500, 1000);
+        open.brought(Expiry::at_s(100), 40, 100, 1000);
+        assert_eq!(open.place_for(Expiry::at_s(100), 40), Place::EXPIRING, "it has taken too long");
+        open.brought(Expiry::at_s(100), 40, 500, 1000);
+        open.brought(Expiry::at_s(110), 50, 500, 1000);
         let place = open.place_for(MINUTE, 0);
         assert!(!open.is_shared(place));
-        assert_eq!(open.place_for(Expiry(49), 0), place, "49 to 64 seconds are one class");
-        assert_eq!(open.place_for(Expiry(3600), 0), Place::EXPIRING);
+        assert_eq!(open.place_for(Expiry::at_s(49), 0), place, "49 to 64 seconds are one class");
+        assert_eq!(open.place_for(Expiry::at_s(3600), 0), Place::EXPIRING);
         assert_eq!(open.place_for(Expiry::NEVER, 0), Place::GENERAL);
         for _ in 0..IDLE_TICKS_MAX - 1 {
             assert_eq!(open.give_up_idle(1000, 4), []);
@@ -225,8 +225,8 @@ mod tests {
     fn there_are_no_more_places_than_the_columns_allow() {
         let with_place = |columns| {
             let mut open = OpenColumns::new(columns, 4);
-            (0..20).for_each(|log2| open.brought(Expiry(1 << log2), 0, 1000, 1000));
-            (0..20).filter(|log2| !open.is_shared(open.place_for(Expiry(1 << log2), 0))).count()
+            (0..20).for_each(|log2| open.brought(Expiry::at_s(1 << log2), 0, 1000, 1000));
+            (0..20).filter(|log2| !open.is_shared(open.place_for(Expiry::at_s(1 << log2), 0))).count()
         };
         assert_eq!([160, 240, 480, 880, 1_000_000].map(with_place), [0, 0, 3, 8, CLASSES_MAX]);
         assert_eq!(OpenColumns::new(160, 4).place_for(MINUTE, 0), Place::GENERAL);

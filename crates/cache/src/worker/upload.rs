@@ -2,11 +2,12 @@
 
 use super::Worker;
 use super::chain::{RecordFields, Upload};
+use super::edit::{Edit, Edited};
 use super::penalty::priced;
+use super::read::Hit;
 use super::write::{Expected, Published};
 use crate::commands::{Mode, Store, StoreOutcome};
-use larder_item::Location;
-use larder_memory::NewChunked;
+use larder_item::{KeyHash, Location, State};
 
 impl Worker {
     /// Stores a complete upload as `store` says. The `value` of `store` is ignored.
@@ -32,15 +33,9 @@ impl Worker {
             let price = self.price_of(store, upload.came_us());
             let (state, expiry) = self.new_state(store, stale_of);
             let cas = store.explicit_cas.unwrap_or_else(|| self.next_cas());
-            let record = NewChunked {
-                key: store.key,
-                total: upload.total_bytes(),
-                first: upload.first(),
-                flags: store.flags,
-                expiry,
-                cas,
-                state: priced(state, price.as_ref()),
-            };
+            let state = priced(state, price.as_ref());
+            let of = RecordFields { flags: store.flags, expiry, cas, state, changed_in_parts: false };
+            let record = of.chunked(store.key, upload.total_bytes(), upload.first());
             let Some(new) = self.place_chunked(&record) else {
                 self.chain_died(upload.first());
                 return StoreOutcome::NoRoom;
@@ -56,6 +51,51 @@ impl Worker {
         }
     }
 
+    /// Edits the item of `key` as [`Worker::edit`] does, with a complete upload as the value that `decide` may choose.
+    /// It may not choose another value, nor an addition.
+    pub fn edit_with_upload(
+        &mut self,
+        upload: Upload,
+        hash: KeyHash,
+        key: &[u8],
+        decide: &mut dyn FnMut(&Worker, Option<&Hit<'_>>) -> Edit,
+    ) -> Edited {
+        loop {
+            let hit = self.peek(hash, key);
+            let edit = decide(self, hit.as_ref());
+            let at = hit.map(|hit| hit.at);
+            let made = match (edit, at) {
+                (Edit::PutGiven(made), _) => made,
+                (Edit::Remove, Some(at)) if !self.remove_at(hash, at) => continue,
+                (Edit::Remove, None) if !self.make_absent(hash, key) => continue,
+                _ => {
+                    self.abandon_upload(upload);
+                    return Edited::Done { value_bytes: 0 };
+                }
+            };
+            let expected = at.map_or(Expected::Absent, |at| self.expect_unchanged(at));
+            let of = RecordFields {
+                flags: made.flags,
+                expiry: made.expiry,
+                cas: self.next_cas(),
+                state: State::at(self.cache.store.clock.now_s(), 0),
+                changed_in_parts: made.in_parts,
+            };
+            let Some(new) = self.place_chunked(&of.chunked(key, upload.total_bytes(), upload.first())) else {
+                self.chain_died(upload.first());
+                return Edited::NoRoom;
+            };
+            match self.publish(hash, key, expected, new, None) {
+                Published::Done => return Edited::Done { value_bytes: upload.total_bytes() },
+                Published::Changed => {}
+                Published::Full => {
+                    self.chain_died(upload.first());
+                    return Edited::NoRoom;
+                }
+            }
+        }
+    }
+
     /// Appends a complete upload to the item at `at`, or prepends it: the old value is copied to chunks of the same
     /// chain. `Exists`: the item has changed meanwhile, and the upload is as it was.
     fn join_upload(&mut self, upload: &mut Upload, store: &Store<'_>, at: Location) -> StoreOutcome {
@@ -65,7 +105,7 @@ impl Worker {
         if !self.fits(store.key.len(), total) {
             return StoreOutcome::NotStored;
         }
-        let RecordFields { flags, expiry, cas, state } = self.extended(of, store);
+        let of = self.extended(of, store);
         let mut copy = None;
         if old.length() > 0 {
             let Some(begun) = self.begin_chain(store.hash, old.length() as u32, upload.chain()) else {
@@ -90,12 +130,12 @@ impl Worker {
             }
         };
         let price = self.price_of(store, upload.came_us());
-        let state = priced(state, price.as_ref());
-        let record = NewChunked { key: store.key, total: total as u32, first, flags, expiry, cas, state };
+        let of = RecordFields { state: priced(of.state, price.as_ref()), ..of };
+        let record = of.chunked(store.key, total as u32, first);
         let outcome = match self.place_chunked(&record) {
             None => StoreOutcome::NoRoom,
             Some(new) => match self.publish(store.hash, store.key, expected, new, price.as_ref()) {
-                Published::Done => return StoreOutcome::Stored { cas, value_bytes: total as u32 },
+                Published::Done => return StoreOutcome::Stored { cas: of.cas, value_bytes: total as u32 },
                 Published::Changed => StoreOutcome::Exists,
                 Published::Full => StoreOutcome::NoRoom,
             },

@@ -52,7 +52,7 @@ fn a_batch_finds_what_each_get_finds() {
     cache.clock().hold();
     let mut worker = cache.worker();
     let keys: Vec<Vec<u8>> = (0..30_000u32).map(|number| format!("key {number}").into_bytes()).collect();
-    let expiry = Expiry(cache.clock().now_s() + 5);
+    let expiry = Expiry::at_s(cache.clock().now_s() + 5);
     for (number, key) in keys.iter().enumerate() {
         // Values behind the key, values of several lines, values apart from the key. Every fifth key is absent, and
         // every seventh expires.
@@ -300,7 +300,7 @@ fn what_is_evicted_is_counted_by_how_long_nobody_asked_for_it() {
     cache.clock().hold();
     let mut worker = cache.worker();
     let value = vec![b'v'; 1000];
-    let expiry = Expiry(cache.clock().now_s() + 10_000);
+    let expiry = Expiry::at_s(cache.clock().now_s() + 10_000);
     for n in 0..3_000u32 {
         let key = format!("old-{n}");
         let expiry = if n % 2 == 0 { expiry } else { Expiry::NEVER };
@@ -389,12 +389,12 @@ fn expired_items_are_never_served_and_leave_in_the_pass() {
     let now_s = cache.clock().now_s();
     for n in 0..1000u32 {
         let key = format!("short-{n}");
-        let expiry = Expiry(now_s + 10);
+        let expiry = Expiry::at_s(now_s + 10);
         assert!(is_stored(worker.store(&Store { expiry, ..store(&cache, key.as_bytes(), b"v") })));
     }
     cache.clock().shift(9);
     assert!(get(&worker, b"short-1").is_some());
-    assert_eq!(worker.touch(cache.hash(b"short-2"), b"short-2", Expiry(now_s + 100)), Touched::Done);
+    assert_eq!(worker.touch(cache.hash(b"short-2"), b"short-2", Expiry::at_s(now_s + 100)), Touched::Done);
     assert_eq!(worker.touch(cache.hash(b"short-3"), b"short-3", Expiry::NEVER), Touched::Done);
     cache.clock().shift(1);
     assert!(get(&worker, b"short-1").is_none());
@@ -416,7 +416,7 @@ fn a_touch_gives_an_item_an_expiry_it_had_no_word_for() {
     let mut worker = cache.worker();
     set(&mut worker, b"k", b"v");
     let cas = worker.get(cache.hash(b"k"), b"k").unwrap().cas();
-    let expiry = Expiry(cache.clock().now_s() + 5);
+    let expiry = Expiry::at_s(cache.clock().now_s() + 5);
     assert_eq!(worker.touch(cache.hash(b"k"), b"k", expiry), Touched::Done);
     let hit = worker.get(cache.hash(b"k"), b"k").unwrap();
     assert_eq!((hit.expiry(), hit.cas()), (expiry, cas), "a touch keeps the CAS number");
@@ -777,7 +777,7 @@ fn what_is_derived_from_an_item_keeps_what_was_changed_meanwhile() {
     other.offline();
     let (value, more) = (vec![7; 100_000], vec![8; 1000]);
     for round in 0..300u32 {
-        let (early, late) = (Expiry(1_000_000), Expiry(2_000_000 + round));
+        let (early, late) = (Expiry::at_s(1_000_000), Expiry::at_s(2_000_000 + round));
         assert!(is_stored(worker.store(&Store { expiry: early, ..store(&cache, b"key", &value) })));
         let start = std::sync::Barrier::new(2);
         std::thread::scope(|scope| {
@@ -786,7 +786,7 @@ fn what_is_derived_from_an_item_keeps_what_was_changed_meanwhile() {
                 // The copy takes some time, so in many rounds the last touch comes in the middle of it.
                 let touches = 1 + round % 100;
                 for left in (0..touches).rev() {
-                    worker.touch(cache.hash(b"key"), b"key", Expiry(late.0 - left));
+                    worker.touch(cache.hash(b"key"), b"key", Expiry::at_s(late.seconds() - left));
                     worker.quiesce();
                 }
             });

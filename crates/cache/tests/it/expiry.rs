@@ -29,7 +29,8 @@ impl Bench {
 
     /// Stores an item through one worker after another. The others are offline.
     fn set(&mut self, key: &str, value: &[u8], ttl_s: u32) -> bool {
-        let expiry = if ttl_s == 0 { Expiry::NEVER } else { Expiry(self.cache.clock().now_s() + ttl_s) };
+        let expiry =
+            if ttl_s == 0 { Expiry::NEVER } else { Expiry::at_s(self.cache.clock().now_s() + ttl_s) };
         let number = self.stored as usize % self.workers.len();
         let key = key.as_bytes();
         let set = Store { expiry, ..Store::set(key, self.cache.hash(key), value) };
@@ -202,8 +203,8 @@ fn a_touch_that_shortens_gives_room_and_one_that_extends_keeps_it() {
     let mut bench = Bench::new(64, true);
     let (cache, value) = (bench.cache.clone(), [7; 400]);
     (0..100_000).for_each(|n| assert!(bench.set(&format!("item {n}"), &value, 100 + n as u32 % 2)));
-    let soon = Expiry(cache.clock().now_s() + 2);
-    let late = Expiry(cache.clock().now_s() + 100_000);
+    let soon = Expiry::at_s(cache.clock().now_s() + 2);
+    let late = Expiry::at_s(cache.clock().now_s() + 100_000);
     for n in 0..100_000 {
         let key = format!("item {n}");
         let expiry = if n < 50_000 { soon } else { late };
@@ -246,7 +247,7 @@ fn large_values_that_have_expired_make_room_too() {
     (0..25_000).for_each(|n| assert!(bench.set(&format!("never {n}"), &[7; 400], 0)));
     let upload_set = |bench: &mut Bench, key: String, ttl_s: u32| {
         let cache = bench.cache.clone();
-        let (hash, expiry) = (cache.hash(key.as_bytes()), Expiry(cache.clock().now_s() + ttl_s));
+        let (hash, expiry) = (cache.hash(key.as_bytes()), Expiry::at_s(cache.clock().now_s() + ttl_s));
         let worker = &mut bench.workers[0];
         worker.online();
         let mut upload = worker.begin_upload(hash, large.len() as u32).expect("there is room");
@@ -256,7 +257,7 @@ fn large_values_that_have_expired_make_room_too() {
         worker.offline();
     };
     (0..120).for_each(|n| upload_set(&mut bench, format!("large {n}"), 1000));
-    let soon = Expiry(bench.cache.clock().now_s() + 4);
+    let soon = Expiry::at_s(bench.cache.clock().now_s() + 4);
     for n in 0..100 {
         let (cache, key) = (bench.cache.clone(), format!("large {n}"));
         bench.workers[0].online();
@@ -298,7 +299,7 @@ fn what_columns_say_of_expiry_is_what_a_walk_finds() {
         let key = format!("key {}", draw(3000));
         let ttl_s = [0, 1, 3, 10, 60, 500, 5000, 100_000][draw(8) as usize];
         let now_s = cache.clock().now_s();
-        let expiry = if ttl_s == 0 { Expiry::NEVER } else { Expiry(now_s + ttl_s) };
+        let expiry = if ttl_s == 0 { Expiry::NEVER } else { Expiry::at_s(now_s + ttl_s) };
         let length = if draw(100) == 0 { 40_000 } else { [3, 50, 300, 1500, 7000][draw(5) as usize] };
         let value = vec![turn as u8; length];
         let hash = cache.hash(key.as_bytes());

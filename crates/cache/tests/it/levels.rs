@@ -208,12 +208,12 @@ fn exclusive_levels_write_again() {
 fn a_change_after_promotion_is_what_is_found_later() {
     // First in, first out, so that a change does not keep an item in memory.
     let mut both = Both::new(|_, options| options.temperature = TemperatureKind::Off);
-    let far = Expiry(both.cache.clock().now_s() + 5000);
+    let far = Expiry::at_s(both.cache.clock().now_s() + 5000);
     for number in 0..50 {
         both.set_until(&key_of("item", number), b"old", far);
     }
     both.push_out_all("first");
-    let later = Expiry(far.0 + 1000);
+    let later = Expiry::at_s(far.seconds() + 1000);
     let mut changed = Vec::new();
     for number in 0..50 {
         let key = key_of("item", number);
@@ -240,8 +240,8 @@ fn a_change_after_promotion_is_what_is_found_later() {
         let started_s = both.cache.clock().started_unix_s();
         let told = found.map(|found| (found.value, i64::from(found.expires_unix_s) - started_s));
         let expected = match number % 3 {
-            0 => Some((b"old".to_vec(), later.0.into())),
-            1 => Some((b"new".to_vec(), far.0.into())),
+            0 => Some((b"old".to_vec(), later.seconds().into())),
+            1 => Some((b"new".to_vec(), far.seconds().into())),
             _ => None,
         };
         // Flash may have been behind. Then it has nothing of the key.
@@ -289,10 +289,10 @@ fn an_overwrite_leaves_no_tombstone_and_hides_what_flash_has() {
 fn what_expired_or_was_flushed_on_both_levels_leaves_no_tombstone() {
     const COUNT: usize = 200;
     let mut both = Both::new(|_, options| options.temperature = TemperatureKind::Off);
-    let far = Expiry(both.cache.clock().now_s() + 5000);
+    let far = Expiry::at_s(both.cache.clock().now_s() + 5000);
     for number in 0..COUNT {
         both.set_until(&key_of("clean", number), b"old", far);
-        both.set_until(&key_of("dirty", number), b"old", Expiry(far.0 + 5000));
+        both.set_until(&key_of("dirty", number), b"old", Expiry::at_s(far.seconds() + 5000));
     }
     both.push_out_all("first");
     let mut bring = |name: &str| -> Vec<Vec<u8>> {
@@ -464,9 +464,9 @@ fn a_restart_keeps_what_was_in_memory_and_on_flash() {
     both.fill("item", COUNT);
     let gone = key_of("item", 5);
     both.delete(&gone);
-    let far = Expiry(both.cache.clock().now_s() + 10_000);
+    let far = Expiry::at_s(both.cache.clock().now_s() + 10_000);
     both.set_until(b"expiring", b"soon", far);
-    both.set_until(b"expired", b"over", Expiry(both.cache.clock().now_s()));
+    both.set_until(b"expired", b"over", Expiry::at_s(both.cache.clock().now_s()));
     let cas = both.worker.peek(both.hash(b"expiring"), b"expiring").expect("just stored").cas();
     let (in_memory, shed) = (both.cache.items(), both.cache.totals().demotions_shed);
     let saved = both.cache.save_to_flash();
@@ -474,7 +474,7 @@ fn a_restart_keeps_what_was_in_memory_and_on_flash() {
     let again = both.cache.save_to_flash();
     assert_eq!(again.written + again.clean, in_memory - 1);
     both.flash.close().expect("a device of memory does not fail");
-    let expires_unix_s = i64::from(far.0) + both.cache.clock().started_unix_s();
+    let expires_unix_s = i64::from(far.seconds()) + both.cache.clock().started_unix_s();
     drop(both);
 
     let mut both = Both::open(device, |_, _| {});
@@ -497,7 +497,7 @@ fn a_restart_keeps_what_was_in_memory_and_on_flash() {
     assert_eq!(both.on_flash(b"expiring", true).as_deref(), Some(&b"soon"[..]));
     let hit = both.worker.peek(both.hash(b"expiring"), b"expiring").expect("it was promoted");
     assert_eq!(hit.cas(), cas);
-    let now_at = i64::from(hit.expiry().0) + both.cache.clock().started_unix_s();
+    let now_at = i64::from(hit.expiry().seconds()) + both.cache.clock().started_unix_s();
     assert_eq!(now_at, expires_unix_s);
     both.set(b"fresh", b"new");
     let fresh = both.worker.peek(both.hash(b"fresh"), b"fresh").expect("just stored").cas();
@@ -526,7 +526,7 @@ fn in_mode_journal_what_replaces_something_on_flash_has_to_be_committed() {
                     let now_s = both.cache.clock().now_s();
                     assert_eq!(both.worker.touch(hash, &key, Expiry::NEVER), Touched::Done);
                     assert_eq!(both.worker.take_commit(), None, "nothing was changed");
-                    both.worker.touch(hash, &key, Expiry(now_s + 100));
+                    both.worker.touch(hash, &key, Expiry::at_s(now_s + 100));
                 }
             }
             commits.push(both.worker.take_commit());
@@ -582,7 +582,7 @@ fn what_has_expired_in_memory_does_not_come_back_younger() {
     let on_flash: Vec<usize> =
         (0..50).filter(|number| both.on_flash(&key_of("item", *number), false).is_some()).collect();
     assert!(on_flash.len() > 25);
-    let soon = Expiry(both.cache.clock().now_s() + 5);
+    let soon = Expiry::at_s(both.cache.clock().now_s() + 5);
     for number in &on_flash {
         both.set_until(&key_of("item", *number), b"short-lived", soon);
     }
@@ -603,7 +603,7 @@ fn what_has_expired_in_memory_does_not_come_back_younger() {
 fn what_has_expired_is_not_written_to_flash() {
     let mut both = Both::new(|_, _| {});
     both.cache.clock().hold();
-    let soon = Expiry(both.cache.clock().now_s() + 5);
+    let soon = Expiry::at_s(both.cache.clock().now_s() + 5);
     for number in 0..600 {
         both.set_until(&key_of("short", number), &value_of("short", number), soon);
     }

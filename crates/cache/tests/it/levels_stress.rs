@@ -165,7 +165,7 @@ impl Stage {
                 self.is_absent(worker, key, hash, &name);
             }
             20..35 => {
-                worker.touch(hash, &name, Expiry(u32::MAX));
+                worker.touch(hash, &name, Expiry::at_s(u32::MAX));
             }
             _ => {
                 let version = (*last + 1) | 1;

@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod burst;
+mod edit;
 mod expiry;
 mod frame;
 mod levels;

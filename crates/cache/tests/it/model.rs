@@ -138,8 +138,8 @@ impl Play {
         let (old, new) = (self.cache.clock(), cache.clock());
         new.shift(old.unix_s(old.now_s()) - new.unix_s(new.now_s()));
         for known in self.known.values_mut().filter(|known| known.expiry != Expiry::NEVER) {
-            let at_s = old.unix_s(known.expiry.0) - new.started_unix_s();
-            known.expiry = Expiry(at_s.max(1) as u32);
+            known.expiry =
+                Expiry::at_s((old.unix_s(known.expiry.seconds()) - new.started_unix_s()).max(1) as u32);
         }
         (self.flush_due_s, self.late) = (None, None);
         self.workers = [cache.worker(), cache.worker()];
@@ -199,7 +199,7 @@ impl Play {
         match ttl {
             Ttl::Never => Expiry::NEVER,
             Ttl::AtOnce => Expiry::AT_ONCE,
-            Ttl::Seconds(seconds) => Expiry(self.now_s() + seconds),
+            Ttl::Seconds(seconds) => Expiry::at_s(self.now_s() + seconds),
         }
     }
 
@@ -349,10 +349,10 @@ impl Play {
         let Some((value, promoted)) = crate::tier::take_in(worker, hash, &name, &found, promote) else {
             return Brought::Nothing;
         };
-        let state = State::from_flash_byte(found.state);
+        let state = found.state.state();
         let expiry = match i64::from(found.expires_unix_s) {
             0 => Expiry::NEVER,
-            unix_s => Expiry((unix_s - self.cache.clock().started_unix_s()) as u32),
+            unix_s => Expiry::at_s((unix_s - self.cache.clock().started_unix_s()) as u32),
         };
         let seen = Known {
             value,
@@ -399,18 +399,14 @@ impl Play {
         let is_open = self.lossy && self.live(key).is_some_and(|known| known.value.is_empty());
         let vivify = vivify.filter(|_| !is_open).map(|ttl| self.expiry(ttl));
         let store = Store {
-            key: &name,
-            hash,
             mode,
             flags,
             expiry,
-            value: if pieces == 0 { &value } else { &[] },
             compare,
             explicit_cas,
             invalidate,
             vivify,
-            binary_key: false,
-            penalty: None,
+            ..Store::set(&name, hash, if pieces == 0 { &value } else { &[] })
         };
         let worker = self.worker();
         let outcome = if pieces == 0 {
@@ -592,7 +588,9 @@ impl Play {
             }
             ArithOutcome::NotFound => self.absent(key, "arith"),
             ArithOutcome::NonNumeric => {
-                assert_eq!(number_of(&now.expect("something is there").value), None);
+                // The value of a chain is no number, as in memcached.
+                let value = now.expect("something is there").value;
+                assert!(number_of(&value).is_none() || value.len() > self.cache.whole_value_bytes_max());
             }
             ArithOutcome::Exists => {
                 assert!(compare.is_some() && compare != now.expect("something is there").cas);

@@ -128,7 +128,7 @@ fn changes_of_an_item_keep_its_penalty() {
     assert_eq!(bench.subclass("key"), Some(3), "append");
     bench.worker.arith(&Arith::of(b"key", hash, true, 4));
     assert_eq!(bench.subclass("key"), Some(3), "incr");
-    let expiry = Expiry(bench.cache.clock().now_s() + 100);
+    let expiry = Expiry::at_s(bench.cache.clock().now_s() + 100);
     assert_eq!(bench.worker.touch(hash, b"key", expiry), Touched::Done);
     assert_eq!(bench.subclass("key"), Some(3), "touch");
     bench.worker.delete(&Delete { invalidate: true, ..Delete::of(b"key", hash) });

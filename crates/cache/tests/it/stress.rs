@@ -140,7 +140,7 @@ impl Stage {
                 return;
             }
             15..25 => {
-                let expiry = if numbers.below(2) == 0 { Expiry::NEVER } else { Expiry(u32::MAX) };
+                let expiry = if numbers.below(2) == 0 { Expiry::NEVER } else { Expiry::at_s(u32::MAX) };
                 worker.touch(hash, &name, expiry);
                 return;
             }
@@ -155,7 +155,7 @@ impl Stage {
             2 => store.mode = Mode::Add,
             3 => store.mode = Mode::Replace,
             4 => store.explicit_cas = Some(numbers.next()),
-            5 => store.expiry = Expiry(u32::MAX),
+            5 => store.expiry = Expiry::at_s(u32::MAX),
             _ => {}
         }
         let outcome = if value.len() > self.cache.whole_value_bytes_max() && numbers.below(4) > 0 {

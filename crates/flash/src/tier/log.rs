@@ -30,14 +30,12 @@ use crate::item::{Commit, Put, Room, Stamp};
 use crate::log_table::IdSet;
 use crate::record::Record;
 use crate::segment::{Kind, SegmentSummary, listed};
-use larder_item::{KeyHash, KeyHasher};
+use larder_item::{FOLDED_KEY_BYTES, KeyHash, KeyHasher};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Longest key, bytes.
-const KEY_BYTES_MAX: usize = 250;
 /// A CAS number that is lower than the highest one by less than this is stored in four bytes.
 const CAS_WINDOW: u64 = 3 << 30;
 /// Seconds between two warnings that ranges of hashes are dropped.
@@ -172,7 +170,7 @@ impl Log {
 
     /// Whether a record may be stored now: it is not too long, and the tier serves.
     pub(crate) fn takes(&self, record: &Record<'_>) -> bool {
-        (1..=KEY_BYTES_MAX).contains(&record.key.len())
+        (1..=FOLDED_KEY_BYTES).contains(&record.key.len())
             && record.value.len() <= self.shape.part_bytes_max
             && self.meta().is_serving()
     }

@@ -36,7 +36,7 @@ fn fill_segment(flash: &Flash, round: u64, value_bytes: usize) {
             flags: 0,
             expires_unix_s: 0,
             cas: round << 32 | n,
-            state: 0,
+            state: larder_flash::FlashState::PLAIN,
         };
         assert_eq!(flash.put(hasher.hash(key.as_bytes()), &item), Put::Stored);
         if flash.stats().segments_waiting > 0 {

@@ -172,7 +172,7 @@ impl Tier {
             flags: 0,
             expires_unix_s: 0,
             cas: version,
-            state: 0,
+            state: larder_flash::FlashState::PLAIN,
         };
         while self.flash.put(self.hasher.hash(&key), &item) != Put::Stored {
             assert!(self.flash.stats().is_on, "the tier is on");

@@ -1,7 +1,7 @@
 //! Reading a record.
 //!
-//! The bytes of an [`Item`] do not change while its guard lives, except word 0 and the expiry, which are read and
-//! written atomically:
+//! The bytes of an [`Item`] do not change while its guard lives, except word 0, the expiry and the extension, which are
+//! read and written atomically:
 //!
 //! * The bytes were written before the location was published, and the reader got the location through an Acquire
 //!   load that pairs with that publication.
@@ -12,7 +12,8 @@ use super::Inner;
 use crate::column::Column;
 use crate::prefetch::prefetch_read;
 use larder_item::{
-    Expiry, HEADER_BYTES, HEADER_WORDS_BYTES, Header, Location, State, UNIT_BYTES, ValueLayout,
+    Expiry, Extension, HEADER_BYTES, HEADER_WORDS_BYTES, Header, Location, State, UNIT_BYTES,
+    VALUE_LENGTH_MAX, ValueLayout,
 };
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,15 +24,16 @@ pub const LAST_ACCESS_STALE_S: u32 = 60;
 /// Words that the field of each value layout takes: inline, apart, chunked, chunk.
 const LAYOUT_WORDS: [usize; 4] = [0, 1, 3, 1];
 
-/// Offset of the key in a record, in bytes. The index is made of bits 23..=19 of header word 1 (layout, flags, CAS
-/// form) and, below them, bit 3 (expiry).
-const KEY_OFFSETS: [u8; 64] = {
-    let mut offsets = [0; 64];
+/// Offset of the key in a record, in bytes. The index is made of bits 23..=18 of header word 1 (layout, flags, CAS
+/// form, extension) and, below them, bit 3 (expiry).
+const KEY_OFFSETS: [u8; 128] = {
+    let mut offsets = [0; 128];
     let mut bits = 0;
-    while bits < 64 {
+    while bits < 128 {
         // There is no fourth form of a CAS number.
-        let cas = if bits >> 1 & 3 == 3 { 2 } else { bits >> 1 & 3 };
-        let fields = (bits & 1) + cas + (bits >> 3 & 1) + LAYOUT_WORDS[bits >> 4];
+        let cas = if bits >> 2 & 3 == 3 { 2 } else { bits >> 2 & 3 };
+        let one_word_each = (bits & 1) + (bits >> 1 & 1) + (bits >> 4 & 1);
+        let fields = one_word_each + cas + LAYOUT_WORDS[bits >> 5];
         offsets[bits] = (HEADER_BYTES + 4 * fields) as u8;
         bits += 1;
     }
@@ -39,6 +41,10 @@ const KEY_OFFSETS: [u8; 64] = {
 };
 /// Bytes of the last part of the header, right before the key.
 const HEADER_LAST_BYTES: usize = HEADER_BYTES - HEADER_WORDS_BYTES;
+
+/// How often a reader looks again at an expiry that is being changed. A writer needs a few nanoseconds between its two
+/// stores, unless the machine takes its CPU away.
+const LOOKS_MAX: u32 = 1000;
 
 /// A record, readable for as long as a guard protects its bytes.
 #[derive(Clone, Copy)]
@@ -83,7 +89,7 @@ impl<'g> Item<'g> {
     ) -> Item<'g> {
         // SAFETY: the header lies inside the column, aligned, and is not written during 'g.
         let word = unsafe { record.cast::<u32>().add(1).read() };
-        let key_at = KEY_OFFSETS[(word >> 18 & 0b111110 | word >> 3 & 1) as usize].into();
+        let key_at = KEY_OFFSETS[(word >> 17 & 0b111_1110 | word >> 3 & 1) as usize].into();
         Item { record, word, key_at, in_column, column_bytes, inner, bytes: PhantomData }
     }
 
@@ -94,12 +100,17 @@ impl<'g> Item<'g> {
 
     #[inline(always)]
     fn value_length(&self) -> usize {
-        (self.word >> 4 & 0x7fff) as usize
+        (self.word >> 4) as usize & VALUE_LENGTH_MAX
     }
 
     #[inline(always)]
     fn has_expiry(&self) -> bool {
         self.word >> 3 & 1 != 0
+    }
+
+    #[inline(always)]
+    fn has_extension(&self) -> bool {
+        self.word >> 18 & 1 != 0
     }
 
     #[inline(always)]
@@ -227,8 +238,9 @@ impl<'g> Item<'g> {
     /// prefetched.
     #[inline(always)]
     pub fn prefetch_value(&self) {
-        const NOT_SHORT: u32 =
-            (ValueLayout::Chunk as u32) << 22 | (0x7fff & !63) << 4 | (u8::MAX as u32 & !63) << 24;
+        const NOT_SHORT: u32 = (ValueLayout::Chunk as u32) << 22
+            | (VALUE_LENGTH_MAX as u32 & !63) << 4
+            | (u8::MAX as u32 & !63) << 24;
         if self.word & NOT_SHORT != 0 {
             self.prefetch_more();
         }
@@ -259,10 +271,16 @@ impl<'g> Item<'g> {
         Header::unpack(self.word, last, || self.word_at(self.words_before_cas()))
     }
 
+    /// Number of words before the client's flags.
+    #[inline]
+    fn words_before_flags(&self) -> usize {
+        HEADER_WORDS_BYTES / 4 + self.has_expiry() as usize + self.has_extension() as usize
+    }
+
     /// Number of words before those of the CAS number.
     #[inline]
     fn words_before_cas(&self) -> usize {
-        HEADER_WORDS_BYTES / 4 + self.has_expiry() as usize + self.has_flags() as usize
+        self.words_before_flags() + self.has_flags() as usize
     }
 
     /// Where the record begins.
@@ -274,8 +292,7 @@ impl<'g> Item<'g> {
     /// The client's flags.
     #[inline]
     pub fn flags(&self) -> u32 {
-        let at = HEADER_WORDS_BYTES / 4 + self.has_expiry() as usize;
-        if self.has_flags() { self.word_at(at) } else { 0 }
+        if self.has_flags() { self.word_at(self.words_before_flags()) } else { 0 }
     }
 
     /// The CAS number.
@@ -323,24 +340,62 @@ impl<'g> Item<'g> {
         Some(unsafe { AtomicU32::from_ptr(self.record.cast_mut().add(HEADER_WORDS_BYTES).cast()) })
     }
 
+    #[inline]
+    fn extension_word(&self) -> Option<&'g AtomicU32> {
+        if !self.has_extension() || self.in_column as usize + HEADER_BYTES + 8 > self.column_bytes as usize {
+            return None;
+        }
+        // SAFETY: as for word 0. The header says that the word behind the expiry is the extension.
+        Some(unsafe { AtomicU32::from_ptr(self.record.cast_mut().add(HEADER_WORDS_BYTES + 4).cast()) })
+    }
+
+    /// Whether the item may have expired at `now_s`, a reading of the server's clock that is at most a second old. A no
+    /// is never wrong; where the answer is yes, [`Item::expiry`] says more.
+    #[inline(always)]
+    pub fn may_have_expired(&self, now_s: u32) -> bool {
+        // 0 is never, and wraps around to a number that no clock reads.
+        self.expiry_word().is_some_and(|word| word.load(Ordering::Relaxed).wrapping_sub(2) <= now_s)
+    }
+
     /// When the item expires.
     #[inline]
     pub fn expiry(&self) -> Expiry {
-        self.expiry_word().map_or(Expiry::NEVER, |word| Expiry(word.load(Ordering::Relaxed)))
+        let Some(word) = self.expiry_word() else { return Expiry::NEVER };
+        match self.extension_word() {
+            None => Expiry::from_parts(word.load(Ordering::Relaxed), 0),
+            Some(extension) => exact_expiry(word, extension),
+        }
+    }
+
+    /// Whether the value was changed in parts.
+    #[inline]
+    pub fn is_changed_in_parts(&self) -> bool {
+        self.extension_word()
+            .is_some_and(|word| Extension::unpack_lasting(word.load(Ordering::Relaxed)).changed_in_parts)
     }
 
     /// Changes the expiry in place, and counts the item's bytes by the new one in its column. Returns `false` if the
-    /// record has no word for it and `expiry` is not `NEVER`. The caller then has to write the item anew. The caller
-    /// sees to it that the item does not die meanwhile.
+    /// record has no words for it. The caller then has to write the item anew. The caller sees to it that the item does
+    /// not die meanwhile, and that nobody else changes the expiry. A chunk has no milliseconds: its owner has them.
     #[inline]
     pub fn set_expiry(&self, expiry: Expiry) -> bool {
         let Some(word) = self.expiry_word() else { return expiry == Expiry::NEVER };
-        let old = Expiry(word.swap(expiry.0, Ordering::Relaxed));
-        if old != expiry {
+        let (new_s, early_ms) = (expiry.seconds(), expiry.early_ms());
+        let extension = self.extension_word();
+        if early_ms != 0 && extension.is_none() && self.value_layout() != ValueLayout::Chunk {
+            return false;
+        }
+        let old_s = word.swap(new_s, Ordering::Relaxed);
+        if let Some(extension) = extension {
+            let lasting = Extension::unpack_lasting(extension.load(Ordering::Relaxed));
+            // Release pairs with the Acquire in `exact_expiry`: who sees this word sees the expiry word before it.
+            extension.store(Extension { early_ms, ..lasting }.pack(new_s), Ordering::Release);
+        }
+        if old_s != new_s {
             let (column, bytes) = (self.column(), self.bytes());
             // In this order: bytes that are counted twice for a moment might be called expired.
-            column.expires_no_more(old, bytes);
-            column.expires(expiry, bytes);
+            column.expires_no_more(Expiry::from_parts(old_s, 0), bytes);
+            column.expires(Expiry::from_parts(new_s, 0), bytes);
         }
         true
     }
@@ -403,8 +458,8 @@ impl<'g> Item<'g> {
         bytes
     }
 
-    /// Copies expiry and state from `other`, of which this item is a copy. If the record has no word for the
-    /// expiry, the expiry stays `NEVER`.
+    /// Copies expiry and state from `other`, of which this item is a copy that was made under the writer bit which the
+    /// caller still holds: so the record has the words that the expiry needs.
     pub fn copy_state_from(&self, other: &Item<'_>) {
         self.state_word().store(other.state().0, Ordering::Relaxed);
         self.set_expiry(other.expiry());
@@ -418,6 +473,25 @@ impl std::fmt::Debug for Item<'_> {
             .field("header", &self.header())
             .finish_non_exhaustive()
     }
+}
+
+/// The expiry of a record with an extension. A writer changes the expiry word and then the extension, which repeats
+/// bits of the expiry: until they fit together the reader looks again. A writer that is interrupted between its two
+/// stores for long makes its reader take the new second as it stands.
+#[cold]
+fn exact_expiry(expiry: &AtomicU32, extension: &AtomicU32) -> Expiry {
+    for _ in 0..LOOKS_MAX {
+        let word = extension.load(Ordering::Acquire);
+        let at_s = expiry.load(Ordering::Relaxed);
+        if at_s == 0 {
+            return Expiry::NEVER;
+        }
+        if let Some(extension) = Extension::unpack(word, at_s) {
+            return Expiry::from_parts(at_s, extension.early_ms);
+        }
+        std::hint::spin_loop();
+    }
+    Expiry::from_parts(expiry.load(Ordering::Relaxed), 0)
 }
 
 /// Compares two slices of the same length, most of which are 8 to 64 bytes long.
@@ -446,8 +520,8 @@ mod tests {
 
     #[test]
     fn keys_begin_where_the_item_room_says() {
-        for bits in 0..64u32 {
-            let word = bits >> 1 << 19 | (bits & 1) << 3;
+        for bits in 0..128u32 {
+            let word = bits >> 1 << 18 | (bits & 1) << 3;
             let header = Header::unpack(word, 0, || 0);
             let offset = HEADER_BYTES + 4 * larder_item::word_count(&header);
             assert_eq!(usize::from(KEY_OFFSETS[bits as usize]), offset, "{header:?}");

@@ -17,8 +17,8 @@ use crate::column::{Column, ColumnId};
 use crate::expiring::{Lifetimes, unit_log2};
 use crate::prefetch::prefetch_write;
 use larder_item::{
-    CasForm, Expiry, Header, KEY_BYTES_MAX, KeyHash, Location, State, UNIT_BYTES, VALUE_LENGTH_MAX,
-    ValueLayout,
+    CasForm, Expiry, Extension, FOLDED_KEY_BYTES, Header, KeyHash, Location, State, UNIT_BYTES,
+    VALUE_LENGTH_MAX, ValueLayout,
 };
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -31,7 +31,7 @@ const LINES_AHEAD_MAX: u32 = 8;
 /// An item whose value is placed in one piece.
 #[derive(Clone, Copy, Debug)]
 pub struct NewItem<'a> {
-    /// The key, 1..=250 bytes.
+    /// The key, 1..=251 bytes.
     pub key: &'a [u8],
     /// The value in two parts, which are stored one behind the other. Append and prepend have two parts; other
     /// operations leave one empty. Both together are at most `VALUE_LENGTH_MAX` bytes.
@@ -44,12 +44,14 @@ pub struct NewItem<'a> {
     pub cas: u64,
     /// The state bits and the time of the last access.
     pub state: State,
+    /// The value was changed in parts. It takes space if it is set.
+    pub changed_in_parts: bool,
 }
 
 /// The owner record of a chain of chunks.
 #[derive(Clone, Copy, Debug)]
 pub struct NewChunked<'a> {
-    /// The key, 1..=250 bytes.
+    /// The key, 1..=251 bytes.
     pub key: &'a [u8],
     /// Bytes of the whole value.
     pub total: u32,
@@ -57,12 +59,14 @@ pub struct NewChunked<'a> {
     pub first: Location,
     /// As in [`NewItem`].
     pub flags: u32,
-    /// When the item expires. It always takes a word, so that it can change in place.
+    /// When the item expires. It always takes its words, so that it can change in place.
     pub expiry: Expiry,
     /// As in [`NewItem`].
     pub cas: u64,
     /// As in [`NewItem`].
     pub state: State,
+    /// As in [`NewItem`].
+    pub changed_in_parts: bool,
 }
 
 /// The record placed last and the state before it, for [`OpenColumn::undo`].
@@ -72,6 +76,22 @@ struct LastPlaced {
     high: u32,
     placed_bytes: u32,
     expiry: Expiry,
+}
+
+/// What the optional fields of a record say, but for those of its value.
+struct Fields {
+    flags: u32,
+    expiry: Expiry,
+    cas: u64,
+    /// The value was changed in parts.
+    parts: bool,
+}
+
+impl Fields {
+    #[inline]
+    fn extension(&self) -> Extension {
+        Extension { early_ms: self.expiry.early_ms(), changed_in_parts: self.parts }
+    }
 }
 
 /// A column that its one owner fills. Dropping it seals the column.
@@ -160,12 +180,14 @@ impl OpenColumn {
         assert!(value_bytes <= VALUE_LENGTH_MAX, "a value of {value_bytes} bytes goes into chunks");
         let inline = value_bytes <= self.inline_value_bytes_max as usize;
         let layout = if inline { ValueLayout::Inline } else { ValueLayout::Apart };
-        let header = self.header(item.key, layout, value_bytes, item.flags, item.expiry, item.cas);
+        let fields =
+            Fields { flags: item.flags, expiry: item.expiry, cas: item.cas, parts: item.changed_in_parts };
+        let header = self.header(item.key, layout, value_bytes, &fields);
         let at = self.claim(&header, if inline { 0 } else { value_bytes }, item.expiry)?;
         // SAFETY: `claim` gave us the bytes of the record and of the value. `inline` says which of the two
         // sequences of fields below the header counted.
         unsafe {
-            let mut write = self.begin(at, &header, item.state, item.flags, item.expiry, item.cas);
+            let mut write = self.begin(at, &header, item.state, &fields);
             let mut value = self.start.add(self.high as usize);
             if !inline {
                 write = put(write, &self.high.to_ne_bytes());
@@ -184,11 +206,13 @@ impl OpenColumn {
     /// # Panics
     /// If the key is longer than a record can hold.
     pub fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
-        let header = self.header(item.key, ValueLayout::Chunked, 0, item.flags, item.expiry, item.cas);
+        let fields =
+            Fields { flags: item.flags, expiry: item.expiry, cas: item.cas, parts: item.changed_in_parts };
+        let header = self.header(item.key, ValueLayout::Chunked, 0, &fields);
         let at = self.claim(&header, 0, item.expiry)?;
         // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunked item.
         unsafe {
-            let write = self.begin(at, &header, item.state, item.flags, item.expiry, item.cas);
+            let write = self.begin(at, &header, item.state, &fields);
             let write = put(write, &item.total.to_ne_bytes());
             let write = put(write, &item.first.bits().to_ne_bytes());
             put(put(write, &header.pack().1.to_ne_bytes()), item.key);
@@ -216,14 +240,16 @@ impl OpenColumn {
             // A chunk expires with its owner, which is placed later.
             has_expiry: true,
             has_flags: false,
+            has_extension: false,
             cas: CasForm::Near(0),
         };
+        let fields = Fields { flags: 0, expiry: Expiry::NEVER, cas: self.cas_base, parts: false };
         let at = self.claim(&header, length.into(), Expiry::NEVER)?;
         // A chunk may be written long after this call, so it cannot be undone.
         self.last = None;
         // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunk.
         let next_field = unsafe {
-            let write = self.begin(at, &header, State(0), 0, Expiry::NEVER, self.cas_base);
+            let write = self.begin(at, &header, State(0), &fields);
             let write = put(write, &self.high.to_ne_bytes());
             let key = put(write, &header.pack().1.to_ne_bytes());
             put(put(key, &owner.0.to_ne_bytes()), &chain.to_ne_bytes())
@@ -259,24 +285,18 @@ impl OpenColumn {
     }
 
     #[inline]
-    fn header(
-        &self,
-        key: &[u8],
-        layout: ValueLayout,
-        value_bytes: usize,
-        flags: u32,
-        expiry: Expiry,
-        cas: u64,
-    ) -> Header {
-        assert!(key.len() <= KEY_BYTES_MAX, "a key of {} bytes is too long", key.len());
+    fn header(&self, key: &[u8], layout: ValueLayout, value_bytes: usize, fields: &Fields) -> Header {
+        assert!(key.len() <= FOLDED_KEY_BYTES, "a key of {} bytes is too long", key.len());
+        let has_extension = fields.extension().is_needed() || layout == ValueLayout::Chunked;
         Header {
             key_length: key.len() as u8,
             layout,
             value_length: value_bytes as u16,
-            // The owner of a chain always has the word: without it, setting an expiry would copy the whole value.
-            has_expiry: expiry != Expiry::NEVER || layout == ValueLayout::Chunked,
-            has_flags: flags != 0,
-            cas: CasForm::of(cas, self.cas_base),
+            // The owner of a chain always has both words: without them, setting an expiry would copy the whole value.
+            has_expiry: fields.expiry != Expiry::NEVER || has_extension,
+            has_flags: fields.flags != 0,
+            has_extension,
+            cas: CasForm::of(fields.cas, self.cas_base),
         }
     }
 
@@ -318,15 +338,7 @@ impl OpenColumn {
     /// # Safety
     /// `at` was claimed for `header`.
     #[inline]
-    unsafe fn begin(
-        &mut self,
-        at: u32,
-        header: &Header,
-        state: State,
-        flags: u32,
-        expiry: Expiry,
-        cas: u64,
-    ) -> *mut u8 {
+    unsafe fn begin(&mut self, at: u32, header: &Header, state: State, fields: &Fields) -> *mut u8 {
         // SAFETY: the claimed bytes are inside the column and unknown to every reader. They begin on a multiple of
         // 4, and `header` counts one word for each word written here.
         unsafe {
@@ -337,17 +349,22 @@ impl OpenColumn {
             word.add(1).write(one);
             word = word.add(2);
             if header.has_expiry {
-                AtomicU32::from_ptr(word).store(expiry.0, Ordering::Relaxed);
+                let at_s = fields.expiry.seconds();
+                AtomicU32::from_ptr(word).store(at_s, Ordering::Relaxed);
                 word = word.add(1);
+                if header.has_extension {
+                    AtomicU32::from_ptr(word).store(fields.extension().pack(at_s), Ordering::Relaxed);
+                    word = word.add(1);
+                }
             }
             if header.has_flags {
-                word.write(flags);
+                word.write(fields.flags);
                 word = word.add(1);
             }
             match header.cas {
                 CasForm::Near(_) => {}
                 CasForm::Far(_) => word.write(far),
-                CasForm::Whole => word.cast::<u64>().write_unaligned(cas),
+                CasForm::Whole => word.cast::<u64>().write_unaligned(fields.cas),
             }
             word.add(header.cas.words()).cast()
         }

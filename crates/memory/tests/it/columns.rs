@@ -24,7 +24,15 @@ fn memory(slabs: u64) -> Memory {
 }
 
 fn plain<'a>(key: &'a [u8], value: &'a [u8]) -> NewItem<'a> {
-    NewItem { key, value: [value, b""], flags: 0, expiry: Expiry::NEVER, cas: 0, state: State(0) }
+    NewItem {
+        key,
+        value: [value, b""],
+        flags: 0,
+        expiry: Expiry::NEVER,
+        cas: 0,
+        state: State(0),
+        changed_in_parts: false,
+    }
 }
 
 fn state_of(memory: &Memory, open: OpenColumn) -> (larder_memory::ColumnId, ColumnState) {
@@ -224,11 +232,12 @@ fn a_copy_takes_over_expiry_and_state() {
     let memory = memory(1);
     let reader = memory.register();
     let mut open = memory.take_column(0, 0).unwrap();
-    let new = NewItem { expiry: Expiry(50), state: State::at(9, State::STALE), ..plain(b"key", b"value") };
+    let new =
+        NewItem { expiry: Expiry::at_s(50), state: State::at(9, State::STALE), ..plain(b"key", b"value") };
     let (from, to) = (open.place(&new).unwrap(), open.place(&new).unwrap());
     let guard = reader.pin();
     let (from, to) = (guard.item(from), guard.item(to));
-    assert!(from.set_expiry(Expiry(70)));
+    assert!(from.set_expiry(Expiry::at_s(70)));
     from.touch_last_access(68);
     assert_eq!(from.state().idle_s(68), 59, "an access less than a minute old is not rewritten");
     from.touch_last_access(69);
@@ -236,7 +245,10 @@ fn a_copy_takes_over_expiry_and_state() {
     assert!(from.set_state_bits(State::TOKEN_SENT).has(State::FETCHED));
     assert!(from.clear_state_bits(State::STALE).has(State::STALE));
     to.copy_state_from(&from);
-    assert_eq!((to.expiry(), to.state()), (Expiry(70), State::at(69, State::FETCHED | State::TOKEN_SENT)));
+    assert_eq!(
+        (to.expiry(), to.state()),
+        (Expiry::at_s(70), State::at(69, State::FETCHED | State::TOKEN_SENT))
+    );
 }
 
 #[test]

@@ -19,6 +19,8 @@ enum Twin {
         expiry: Expiry,
         cas: u64,
         state: State,
+        parts: bool,
+        has_extension: bool,
         bytes: u32,
     },
     Chunked {
@@ -29,6 +31,8 @@ enum Twin {
         expiry: Expiry,
         cas: u64,
         state: State,
+        parts: bool,
+        has_extension: bool,
         bytes: u32,
     },
     Chunk {
@@ -48,6 +52,7 @@ struct Fields {
     expiry: Expiry,
     cas: u64,
     state: State,
+    parts: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +73,14 @@ enum Step {
 const INLINE_MAX: u32 = if cfg!(miri) { 20 } else { 512 };
 const KEY_MAX: usize = if cfg!(miri) { 10 } else { 250 };
 
+fn expiry() -> impl Strategy<Value = Expiry> {
+    prop_oneof![
+        Just(Expiry::NEVER),
+        any::<u32>().prop_map(Expiry::at_s),
+        (0..i64::from(u32::MAX) * 1000).prop_map(Expiry::at_ms),
+    ]
+}
+
 fn fields() -> impl Strategy<Value = Fields> {
     let edge = INLINE_MAX as usize;
     let long = if cfg!(miri) { 40..60 } else { 600..4000usize };
@@ -81,17 +94,17 @@ fn fields() -> impl Strategy<Value = Fields> {
         any::<u64>()
     ];
     let flags = prop_oneof![Just(0u32), any::<u32>()];
-    let expiry = prop_oneof![Just(0u32), any::<u32>()];
-    (key, lengths, any::<u8>(), any::<usize>(), flags, expiry, cas, any::<u32>()).prop_map(
-        |(key, length, seed, cut, flags, expiry, cas, state)| Fields {
+    (key, lengths, any::<u8>(), any::<usize>(), flags, expiry(), cas, any::<(u32, bool)>()).prop_map(
+        |(key, length, seed, cut, flags, expiry, cas, (state, parts))| Fields {
             key,
             value: (0..length).map(|n| seed.wrapping_add((n * 7) as u8)).collect(),
             cut: cut % (length + 1),
             flags,
-            expiry: Expiry(expiry),
+            expiry,
             cas,
             // A record that is placed is live, even if its state was copied from a dead one.
             state: State(state & !State::DEAD),
+            parts,
         },
     )
 }
@@ -102,8 +115,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => fields().prop_map(Step::PlaceThenUndo),
         1 => fields().prop_map(Step::PlaceChunked),
         2 => fields().prop_map(Step::PlaceChunk),
-        2 => (any::<usize>(), any::<u32>(), any::<u32>())
-            .prop_map(|(n, expiry, now)| Step::Touch(n, Expiry(expiry), now)),
+        2 => (any::<usize>(), expiry(), any::<u32>()).prop_map(|(n, expiry, now)| Step::Touch(n, expiry, now)),
         2 => any::<usize>().prop_map(Step::Die),
         1 => Just(Step::Seal),
         1 => any::<usize>().prop_map(Step::Retire),
@@ -193,14 +205,28 @@ impl Both {
             }
             Step::PlaceChunked(fields) => {
                 let (key, total) = (&fields.key, fields.cas as u32);
-                let Fields { flags, expiry, cas, state, .. } = fields;
+                let Fields { flags, expiry, cas, state, parts, .. } = fields;
                 let first = Location::from_bits(fields.cas);
-                let new = NewChunked { key, total, first, flags, expiry, cas, state };
+                let new =
+                    NewChunked { key, total, first, flags, expiry, cas, state, changed_in_parts: parts };
                 self.place(|open| {
                     let free_bytes = open.free_bytes();
                     let at = open.place_chunked(&new)?;
                     let (key, bytes) = (key.clone(), free_bytes - open.free_bytes());
-                    Some((at, Twin::Chunked { key, total, first, flags, expiry, cas, state, bytes }))
+                    let has_extension = true;
+                    let twin = Twin::Chunked {
+                        key,
+                        total,
+                        first,
+                        flags,
+                        expiry,
+                        cas,
+                        state,
+                        parts,
+                        has_extension,
+                        bytes,
+                    };
+                    Some((at, twin))
                 });
             }
             Step::PlaceChunk(mut fields) => {
@@ -236,14 +262,15 @@ impl Both {
         let alive: Vec<_> = self.items.keys().filter(|at| !self.dead.contains(at)).copied().collect();
         let Some(&at) = alive.get(n % alive.len().max(1)) else { return };
         let guard = self.reader.pin();
-        let has_chain = matches!(self.items[&at], Twin::Chunked { .. });
-        if let Twin::Whole { expiry, state, .. } | Twin::Chunked { expiry, state, .. } =
-            self.items.get_mut(&at).unwrap()
+        if let Twin::Whole { expiry, state, has_extension, .. }
+        | Twin::Chunked { expiry, state, has_extension, .. } = self.items.get_mut(&at).unwrap()
         {
             let item = guard.item(at);
-            // The owner of a chain has an expiry word from the start. Other records have one only if they were
-            // placed with an expiry.
-            let changeable = has_chain || *expiry != Expiry::NEVER;
+            // The owner of a chain has both words from the start. Other records have an expiry word only if they were
+            // placed with an expiry, and an extension only if they were placed with milliseconds or in parts.
+            let has_expiry = item.header().has_expiry;
+            assert!(has_expiry >= *has_extension && has_expiry >= (*expiry != Expiry::NEVER));
+            let changeable = has_expiry && (*has_extension || new.early_ms() == 0);
             assert_eq!(item.set_expiry(new), changeable || new == Expiry::NEVER);
             if changeable {
                 *expiry = new;
@@ -312,12 +339,14 @@ fn expiry_of(twin: &Twin) -> Expiry {
 }
 
 fn place_whole(open: &mut OpenColumn, fields: &Fields) -> Option<(Location, Twin)> {
-    let Fields { key, value, cut, flags, expiry, cas, state } = fields.clone();
+    let Fields { key, value, cut, flags, expiry, cas, state, parts } = fields.clone();
     let (front, back) = value.split_at(cut);
     let free_bytes = open.free_bytes();
-    let at = open.place(&NewItem { key: &key, value: [front, back], flags, expiry, cas, state })?;
+    let new = NewItem { key: &key, value: [front, back], flags, expiry, cas, state, changed_in_parts: parts };
+    let at = open.place(&new)?;
     let bytes = free_bytes - open.free_bytes();
-    Some((at, Twin::Whole { key, value, flags, expiry, cas, state, bytes }))
+    let has_extension = parts || expiry.early_ms() != 0;
+    Some((at, Twin::Whole { key, value, flags, expiry, cas, state, parts, has_extension, bytes }))
 }
 
 fn place_chunk(open: &mut OpenColumn, fields: &Fields) -> Option<(Location, Twin)> {
@@ -361,15 +390,18 @@ fn read_item(item: &Item<'_>) -> Twin {
     *other.last_mut().unwrap() ^= 1;
     assert!(!item.key_matches(&other) && !item.key_matches(&key[1..]));
     let (flags, expiry, cas, state) = (item.flags(), item.expiry(), item.cas(), item.state());
+    let (parts, has_extension, bytes) =
+        (item.is_changed_in_parts(), item.header().has_extension, item.bytes());
     match item.value() {
         Value::Whole(value) => {
             assert_eq!(item.value_bytes() as usize, value.len());
             item.prefetch_value();
-            Twin::Whole { key, value: value.to_vec(), flags, expiry, cas, state, bytes: item.bytes() }
+            let value = value.to_vec();
+            Twin::Whole { key, value, flags, expiry, cas, state, parts, has_extension, bytes }
         }
         Value::Chunked { total, first } => {
             assert_eq!(item.value_bytes(), total);
-            Twin::Chunked { key, total, first, flags, expiry, cas, state, bytes: item.bytes() }
+            Twin::Chunked { key, total, first, flags, expiry, cas, state, parts, has_extension, bytes }
         }
     }
 }

@@ -20,9 +20,10 @@ fn a_read_of_an_item_that_was_read_lately_writes_nothing() {
                 key: b"key",
                 value: [&value[..*bytes], &[]],
                 flags: 5,
-                expiry: Expiry(1000),
+                expiry: Expiry::at_s(1000),
                 cas: 9,
                 state: State::at(now_s, State::FETCHED),
+                changed_in_parts: false,
             };
             open.place(&item).unwrap()
         })

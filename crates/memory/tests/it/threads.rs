@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use larder_item::{Expiry, Location, State};
-use larder_memory::{ColumnId, Guard, Item, Memory, MemoryOptions, NewItem, PagesWanted, Value};
+use larder_memory::{ColumnId, Guard, Item, Memory, MemoryOptions, NewItem, OpenColumn, PagesWanted, Value};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -33,10 +33,20 @@ fn value_of(serial: u64) -> Vec<u8> {
     vec![serial as u8; length]
 }
 
+fn take_column(memory: &Memory) -> OpenColumn {
+    loop {
+        if let Some(open) = memory.take_column(0, 0) {
+            break open;
+        }
+        // Every column waits for some reader.
+        std::thread::yield_now();
+    }
+}
+
 /// Writes its share of the entries again and again, and keeps a handful of sealed columns.
 fn write(memory: &Memory, index: &Index, writer: usize, stop: &AtomicBool) -> u64 {
     let mut sealed: std::collections::VecDeque<ColumnId> = Default::default();
-    let mut open = memory.take_column(0, 0).expect("enough columns");
+    let mut open = take_column(memory);
     let mut serial = 0;
     while !(stop.load(Ordering::Relaxed) || cfg!(miri) && serial >= MIRI_ITEMS) {
         let entry = (serial as usize * WRITERS + writer) % ENTRIES;
@@ -45,9 +55,10 @@ fn write(memory: &Memory, index: &Index, writer: usize, stop: &AtomicBool) -> u6
             key: key.as_bytes(),
             value: [&value, b""],
             flags: serial as u32,
-            expiry: Expiry(1 + serial as u32),
+            expiry: Expiry::at_s(1 + serial as u32),
             cas: serial,
             state: State(0),
+            changed_in_parts: false,
         };
         let full = if cfg!(miri) { serial % 8 == 7 } else { false };
         let placed = if full { None } else { open.place(&new) };
@@ -56,12 +67,7 @@ fn write(memory: &Memory, index: &Index, writer: usize, stop: &AtomicBool) -> u6
             if sealed.len() > 4 {
                 retire_oldest(memory, index, &mut sealed);
             }
-            open = loop {
-                if let Some(open) = memory.take_column(0, 0) {
-                    break open;
-                }
-                std::thread::yield_now(); // every column waits for some reader
-            };
+            open = take_column(memory);
             serial += full as u64;
             continue;
         };
@@ -160,4 +166,50 @@ fn bytes_under_a_guard_never_change_while_columns_are_reused() {
     assert!(cfg!(miri) || births > 64, "columns were reused");
     memory.recycle();
     assert_eq!(memory.retired_columns(), 0, "a reader that was dropped holds nothing back");
+}
+
+/// A reader never sees an expiry that nobody set, although an expiry with milliseconds takes two words.
+#[test]
+fn an_expiry_with_milliseconds_changes_as_a_whole() {
+    let options = MemoryOptions {
+        limit_bytes: 2 << 20,
+        column_bytes: Some(32 << 10),
+        pages: PagesWanted::Small,
+        ..MemoryOptions::default()
+    };
+    let memory = Memory::new(options).unwrap();
+    let mut open = memory.take_column(0, 0).expect("a column");
+    let both = [Expiry::at_ms(10_999), Expiry::at_ms(12_001)];
+    let new = NewItem {
+        key: b"key",
+        value: [b"value", b""],
+        flags: 0,
+        expiry: both[0],
+        cas: 0,
+        state: State(0),
+        changed_in_parts: true,
+    };
+    let at = open.place(&new).expect("room");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let reader = memory.register();
+                while !stop.load(Ordering::Relaxed) {
+                    let guard = reader.pin();
+                    let item = guard.item(at);
+                    let seen = item.expiry();
+                    // A writer that is interrupted between its two stores shows the whole second of the new one.
+                    let whole = both.map(|expiry| Expiry::at_s(expiry.seconds()));
+                    assert!(both.contains(&seen) || whole.contains(&seen), "{seen:?}");
+                    assert!(item.is_changed_in_parts());
+                }
+            });
+        }
+        let reader = memory.register();
+        for round in 0..if cfg!(miri) { 20 } else { 300_000 } {
+            assert!(reader.pin().item(at).set_expiry(both[round % 2]));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }

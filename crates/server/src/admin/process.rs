@@ -22,7 +22,7 @@ pub enum Signal {
     Stop,
     /// Finish what was begun, then stop (SIGUSR1).
     StopGracefully,
-    /// Read the file of users again (SIGHUP).
+    /// Read the file of users and the certificates again (SIGHUP).
     Reload,
 }
 

@@ -2,15 +2,27 @@
 
 use super::output::{Output, Pool};
 use super::progress::Progress;
-use crate::io::{Awaits, ConnectionId, Conversation};
+use super::protocols::Protocol;
+use super::session::Session;
+use super::users::Access;
+use crate::io::{Awaits, Conversation, Handle, Peer};
 use std::rc::Rc;
 
 /// One client's conversation: its replies, its unfinished work, and how far its input is read.
 pub struct Connection {
     pub(super) output: Output,
     pub(super) progress: Progress,
-    /// The client has logged in, or does not have to.
-    pub(super) is_authenticated: bool,
+    protocol: Protocol,
+    /// What the client may do. `None` = it has to log in first.
+    access: Option<Access>,
+    /// The client has to log in before its input is read as requests.
+    is_locked: bool,
+    /// The client has named a mechanism of SASL, and its name and password follow.
+    pub(super) has_begun_sasl: bool,
+    /// What a connection that speaks RESP is in the middle of. It is made with the first request.
+    pub(super) session: Option<Box<Session>>,
+    /// The connection for those who are not its worker. `None` for a datagram.
+    pub(super) handle: Option<Handle>,
     /// Keys of the `get` line at the front of the input that were answered before the output was full.
     pub(super) keys_done: usize,
     /// Bytes of a refused data block that are still to be thrown away.
@@ -26,20 +38,78 @@ pub struct Connection {
 impl Connection {
     pub(super) fn new(
         pool: &Rc<Pool>,
-        id: ConnectionId,
-        is_authenticated: bool,
+        peer: &Peer<'_>,
+        protocol: Protocol,
+        access: Option<Access>,
         is_datagram: bool,
     ) -> Connection {
-        Connection {
+        let mut connection = Connection {
             output: Output::new(pool.clone(), is_datagram),
-            progress: Progress::new(id),
-            is_authenticated,
+            progress: Progress::new(peer.id),
+            protocol,
+            access,
+            is_locked: false,
+            has_begun_sasl: false,
+            session: None,
+            handle: peer.handle(),
             keys_done: 0,
             swallow: 0,
             input_wanted: 0,
             ends_unserved: false,
             gave_way: false,
+        };
+        connection.settle();
+        connection
+    }
+
+    /// The protocol or the access has changed.
+    fn settle(&mut self) {
+        self.is_locked = self.protocol == Protocol::Text && self.access.is_none();
+    }
+
+    #[inline]
+    pub(super) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// The client speaks this protocol from now on.
+    pub(super) fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+        self.settle();
+    }
+
+    /// Whether the client speaks the text protocol. The first byte of its input tells, if the settings do not.
+    #[inline]
+    pub(super) fn speaks_text(&mut self, input: &[u8]) -> bool {
+        self.protocol == Protocol::Text || self.turns_out_text(input)
+    }
+
+    #[inline(never)]
+    fn turns_out_text(&mut self, input: &[u8]) -> bool {
+        if self.protocol == Protocol::Undecided
+            && let Some(&first) = input.first()
+        {
+            self.protocol = Protocol::told_by(first, self.output.is_datagram());
+            self.settle();
         }
+        matches!(self.protocol, Protocol::Text | Protocol::Undecided)
+    }
+
+    #[inline]
+    pub(super) fn access(&self) -> Option<Access> {
+        self.access
+    }
+
+    /// Whether the client may do everything.
+    #[inline]
+    pub(super) fn may_do_all(&self) -> bool {
+        self.access == Some(Access::Full)
+    }
+
+    /// The client has logged in, or has failed to.
+    pub(super) fn set_access(&mut self, access: Option<Access>) {
+        self.access = access;
+        self.settle();
     }
 
     /// Whether nothing more may be answered before the output is sent, or before flash has answered.
@@ -51,7 +121,7 @@ impl Connection {
     /// Whether something has to be done before the input can be read as requests.
     #[inline]
     pub(super) fn needs_turn(&self) -> bool {
-        self.swallow > 0 || self.progress.busy.is_some() || !self.is_authenticated
+        self.swallow > 0 || self.progress.busy.is_some() || self.is_locked
     }
 
     /// The request at the front of the input is answered.
@@ -100,6 +170,10 @@ impl Conversation for Connection {
 
     fn wants_input(&self) -> bool {
         !self.output.is_closing() && !self.is_backed_up()
+    }
+
+    fn out_of_memory(&self) -> &'static str {
+        self.protocol.out_of_memory()
     }
 
     fn input_wanted(&self) -> usize {

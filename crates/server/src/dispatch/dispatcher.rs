@@ -10,20 +10,37 @@
 //! What stage 2 found is only a hint. A GET may use it as long as no write was executed in the window before it and the
 //! worker has not let go of its epoch. The key is compared in any case.
 
+mod argument;
+mod client;
+mod cursor;
+mod packets;
+mod request_log;
+mod resp;
+mod server;
+mod several;
+mod transaction;
+
 use super::connection::Connection;
 use super::execute::{Executor, Received, UploadEnd, UploadStart};
 use super::operation::{Get, Operation};
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Refusal};
 use super::output::{OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
 use super::progress::{Busy, Progress};
-use super::protocols::{self, ClientTime, Command, GetForm, KeyReply, Login, UPLOAD_END};
+use super::protocols::{
+    self, AnyForm, AnyRequest, ClientTime, Command, Compose, KeyReply, Login, Next, PacketForm, Protocol,
+};
 use super::state::ServerState;
 use crate::io::{ConnectionId, Peer, Ready, Service, Transport};
 use crate::latency::{Class, WorkerLatency};
+use crate::settings;
 use arrayvec::ArrayVec;
-use larder_cache::{KEY_BYTES_MAX, KeyHash, LookupStage, TagMatch, Worker};
-use larder_protocol::{Keys, ParseOptions, Request, Step};
-use std::mem;
+use cursor::{Cursor, KeyRead};
+use larder_cache::{Expiry, KEY_BYTES_MAX, KeyHash, LookupStage, TagMatch, Worker};
+use larder_protocol::resp::{Fault, Upload};
+use larder_protocol::{Keys, ParseOptions, Request, Step, binary, parse, reply};
+use request_log::{first_word, log_request};
+use resp::{Call, RespWorker};
+use std::ops::ControlFlow;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,8 +49,6 @@ use std::time::Instant;
 /// Keys whose memory accesses are overlapped. Twice as many would still fit the first-level cache with their buckets
 /// and records; more would push each other out.
 const WINDOW_OPS: usize = 32;
-/// The longest part of a line that is logged, in bytes.
-const LOGGED_BYTES_MAX: usize = 300;
 /// Keys that are read ahead from flash for a connection that waits, at most.
 const KEYS_AHEAD: usize = 256;
 
@@ -52,6 +67,7 @@ pub struct Dispatcher {
     requests_per_share: usize,
     /// Whether every request is logged (`-vv`).
     logs: bool,
+    resp: RespWorker,
 }
 
 /// One key's work in a window.
@@ -70,46 +86,46 @@ enum Work<'a> {
     Key(KeyRead),
     /// A request that is executed in one go.
     Request(Request<'a>),
-    /// The line of a storage request whose value follows in pieces.
+    /// The line of a storage request whose value follows in pieces, or the packet up to the value.
     Upload(&'a [u8]),
     /// A request refused by the parser.
     Reject { error: &'static str, swallow: u64 },
     /// The connection is closed with this reply, or without a word.
     Close(&'static str),
+    /// A retrieval over the binary protocol.
+    PacketGet { touch: Option<Expiry>, form: PacketForm },
+    /// Another request over the binary protocol.
+    Packet(binary::Request<'a>),
+    /// A packet refused by the parser.
+    Refuse { refusal: binary::Refusal, swallow: u64 },
+    /// A key of a `GET` or `MGET` of RESP.
+    RespKey(RespRead),
+    /// Any other request of RESP.
+    Call(Call<'a>),
+    /// The head of a reply of so many values, whose keys follow in the window.
+    ArrayHead(usize),
+    /// A request of RESP that is a line of words.
+    Line(&'a [u8]),
+    /// The beginning of a request of RESP, an argument of which follows in pieces.
+    Argument(Upload<'a>),
+    /// What breaks the rules of RESP.
+    Fault(Fault),
+    /// Bytes that need no answer.
+    Nothing,
+}
+
+/// A key of a retrieval of RESP.
+#[derive(Clone, Copy)]
+struct RespRead {
+    /// The key is one of several.
+    of_several: bool,
+    /// No key of the request follows.
+    is_last: bool,
 }
 
 type Window<'a> = ArrayVec<WindowOp<'a>, WINDOW_OPS>;
 /// Keys that are read ahead from flash together.
 type KeyGroup<'a> = ArrayVec<(KeyHash, &'a [u8]), 16>;
-
-/// Where gathering stands: which connection, how far into its input, and the rest of a retrieval's line.
-#[derive(Default)]
-struct Cursor<'a> {
-    connection: usize,
-    at: usize,
-    keys: Option<(Keys<'a>, KeyRead, usize)>,
-    /// How many requests of the connection may still come before the next connection has its turn. Every key of a
-    /// multiget counts, but its line is read to the end.
-    share_left: usize,
-    /// The length of the window at which that many are in it, or at which it is full.
-    window_stop: usize,
-    /// Whether every connection has had its share, and those that gave way have their next.
-    is_later_round: bool,
-    /// Whether a connection gave way in this round.
-    has_next_round: bool,
-}
-
-/// What a retrieval wants of a key, beside its value.
-#[derive(Clone, Copy)]
-struct KeyRead {
-    /// The CAS number too.
-    with_cas: bool,
-    /// The item gets this expiry.
-    exptime: Option<i32>,
-    /// No key of the line follows.
-    is_last: bool,
-    form: GetForm,
-}
 
 /// Why gathering stopped.
 #[derive(PartialEq, Eq)]
@@ -138,9 +154,25 @@ struct Hints {
     are_outdated: bool,
 }
 
+impl Hints {
+    /// `epoch` = the worker's epoch now.
+    #[inline]
+    fn are_valid(&self, epoch: u64) -> bool {
+        !self.are_outdated && self.epoch == epoch
+    }
+}
+
 impl Dispatcher {
     /// A dispatcher over one worker of the cache.
-    pub fn new(worker: Worker, state: Arc<ServerState>, latency: Arc<WorkerLatency>) -> Dispatcher {
+    ///
+    /// `number`: which of the workers this is, from 0 on.
+    pub fn new(
+        worker: Worker,
+        number: usize,
+        state: Arc<ServerState>,
+        latency: Arc<WorkerLatency>,
+    ) -> Dispatcher {
+        let resp = RespWorker::new(state.resp().clone(), number);
         let executor = Executor::new(worker, state.clone(), latency.clone());
         let parse_options =
             ParseOptions { whole_bytes_max: executor.whole_value_bytes_max(), ..ParseOptions::default() };
@@ -154,6 +186,7 @@ impl Dispatcher {
             key_buffer: Box::new([0; KEY_BYTES_MAX]),
             executed: [0; Class::ALL.len()],
             logs: false,
+            resp,
         }
     }
 
@@ -169,44 +202,37 @@ impl Dispatcher {
         while let Some(ready) = batch.get_mut(cursor.connection) {
             let before = window.len();
             cursor.window_stop = cursor.share_left.saturating_add(before).min(WINDOW_OPS);
-            let must_execute = self.gather_connection(ready, cursor, window);
+            let has_to_execute = match ready.connection.speaks_text(ready.input) {
+                true => self.gather_text(ready, cursor, window),
+                false => self.gather_other(ready, cursor, window),
+            };
             cursor.share_left = cursor.share_left.saturating_sub(window.len() - before);
-            if must_execute {
+            if has_to_execute {
                 return Gathered::Execute;
             }
-            self.visit(batch, cursor, cursor.connection + 1);
+            cursor.visit(batch, cursor.connection + 1);
         }
         Gathered::Done
     }
 
-    /// Moves the cursor to the next connection that has its turn, from the number `from` on.
-    fn visit(&self, batch: &mut [Ready<'_, Connection>], cursor: &mut Cursor<'_>, from: usize) {
-        cursor.connection = from;
-        if cursor.is_later_round {
-            let next =
-                batch.iter_mut().skip(from).position(|ready| mem::take(&mut ready.connection.gave_way));
-            cursor.connection = next.map_or(batch.len(), |steps| from + steps);
-        }
-        cursor.at = batch.get(cursor.connection).map_or(0, |ready| ready.consumed);
-        cursor.keys = None;
-        // A connection that is alone has nobody to give way to.
-        cursor.share_left = if batch.len() > 1 { self.requests_per_share } else { usize::MAX };
-    }
-
-    /// A connection has had its share. If it has more input, it has another turn in the next round.
-    #[cold]
-    fn give_way(&self, ready: &mut Ready<'_, Connection>, cursor: &mut Cursor<'_>) {
-        if cursor.at < ready.input.len() {
-            ready.connection.gave_way = true;
-            cursor.has_next_round = true;
-            self.state.count_yields(1);
+    /// Fills the window with the requests of one connection that does not speak the text protocol.
+    #[inline(never)]
+    fn gather_other<'a>(
+        &mut self,
+        ready: &mut Ready<'a, Connection>,
+        cursor: &mut Cursor<'a>,
+        window: &mut Window<'a>,
+    ) -> bool {
+        match ready.connection.protocol() {
+            Protocol::Resp => self.gather_resp(ready, cursor, window),
+            _ => self.gather_packets(ready, cursor, window),
         }
     }
 
     /// Fills the window with the requests of one connection. Stage 1 of every key happens here. Returns whether the
     /// window has to be executed before more of this connection is read.
-    #[inline]
-    fn gather_connection<'a>(
+    #[inline(always)]
+    fn gather_text<'a>(
         &mut self,
         ready: &mut Ready<'a, Connection>,
         cursor: &mut Cursor<'a>,
@@ -222,64 +248,48 @@ impl Dispatcher {
                 cursor.keys = None;
             }
             if window.len() >= cursor.window_stop {
-                if !window.is_full() {
-                    self.give_way(ready, cursor);
-                }
-                return window.is_full();
+                return self.stop_gathering(ready, cursor, window);
             }
-            let nothing_ahead = cursor.at == ready.consumed;
-            if ready.connection.needs_turn() {
-                // A turn of its own, once the requests before it are executed.
-                if !nothing_ahead {
-                    return true;
-                }
-                self.take_turn(ready);
-                let progressed = ready.consumed > cursor.at;
-                cursor.at = ready.consumed;
-                if ready.connection.needs_turn() && !progressed {
+            if let ControlFlow::Break(has_to_execute) = self.come_to_request(ready, cursor) {
+                return has_to_execute;
+            }
+            let (what, consumed, ends_window) = match parse(&input[cursor.at..], &self.parse_options) {
+                Step::NeedMore { at_least } => {
+                    ready.connection.input_wanted = at_least;
                     return false;
                 }
-                continue;
-            }
-            if ready.connection.output.is_closing()
-                || ready.connection.is_backed_up()
-                || cursor.at >= input.len()
-            {
-                return false;
-            }
-            let (what, consumed, ends_window) =
-                match protocols::next_request(&input[cursor.at..], &self.parse_options) {
-                    Step::NeedMore { at_least } => {
-                        ready.connection.input_wanted = at_least;
-                        return false;
+                // Who may only read may not renew the expiry of what it reads.
+                Step::Request { request: Request::Get(get), consumed }
+                    if get.exptime.is_some() && !ready.connection.may_do_all() =>
+                {
+                    (Work::Reject { error: reply::READ_ONLY, swallow: 0 }, consumed, true)
+                }
+                Step::Request { request: Request::Get(get), consumed } => {
+                    let mut keys = get.keys;
+                    if cursor.at == ready.consumed && ready.connection.keys_done > 0 {
+                        keys.by_ref().take(ready.connection.keys_done).for_each(drop);
                     }
-                    Step::Request { request: Request::Get(get), consumed } => {
-                        let mut keys = get.keys;
-                        if nothing_ahead && ready.connection.keys_done > 0 {
-                            keys.by_ref().take(ready.connection.keys_done).for_each(drop);
-                        }
-                        let read = KeyRead {
-                            with_cas: get.with_cas,
-                            exptime: get.exptime,
-                            is_last: false,
-                            form: GetForm::Classic,
-                        };
-                        cursor.keys = Some((keys, read, cursor.at + consumed));
-                        continue;
-                    }
-                    Step::Request { request, consumed } => (Work::Request(request), consumed, false),
-                    Step::Upload { consumed, .. } => {
-                        let line = &input[cursor.at..cursor.at + consumed];
-                        (Work::Upload(line), consumed, true)
-                    }
-                    Step::Reject { error, consumed, swallow } => {
-                        (Work::Reject { error, swallow }, consumed, true)
-                    }
-                    Step::Close => (Work::Close(""), input.len() - cursor.at, true),
-                    Step::Refuse(error) => (Work::Close(error), input.len() - cursor.at, true),
-                };
+                    let read = KeyRead { with_cas: get.with_cas, exptime: get.exptime, is_last: false };
+                    cursor.keys = Some((keys, read, cursor.at + consumed));
+                    continue;
+                }
+                Step::Request { request, consumed } => (Work::Request(request), consumed, false),
+                Step::Upload { consumed, .. } => {
+                    let line = &input[cursor.at..cursor.at + consumed];
+                    (Work::Upload(line), consumed, true)
+                }
+                Step::Reject { error, consumed, swallow } => {
+                    (Work::Reject { error, swallow }, consumed, true)
+                }
+                Step::Close => (Work::Close(""), input.len() - cursor.at, true),
+                Step::Refuse(error) => (Work::Close(error), input.len() - cursor.at, true),
+            };
             cursor.at += consumed;
-            self.push(window, cursor.connection as u32, cursor.at, what);
+            let key = match &what {
+                Work::Request(request) => protocols::plain_key(request),
+                _ => &[],
+            };
+            self.push(window, cursor.connection as u32, cursor.at, key, what);
             // What follows a data block still to come, or a refusal, is known only once that is dealt with.
             if ends_window {
                 return true;
@@ -287,13 +297,49 @@ impl Dispatcher {
         }
     }
 
-    /// Puts a request that ends at `end` into the window.
+    /// The window is full, or the connection has had its share. Returns whether the window is full.
+    #[cold]
+    fn stop_gathering(
+        &self,
+        ready: &mut Ready<'_, Connection>,
+        cursor: &mut Cursor<'_>,
+        window: &Window<'_>,
+    ) -> bool {
+        if !window.is_full() && cursor.gives_way(ready) {
+            self.state.count_yields(1);
+        }
+        window.is_full()
+    }
+
+    /// Does what has to be done before the input at the cursor can be read as a request. It breaks if nothing more of
+    /// this connection can be read, with whether the window has to be executed first.
     #[inline(always)]
-    fn push<'a>(&self, window: &mut Window<'a>, connection: u32, end: usize, what: Work<'a>) {
-        let key = match &what {
-            Work::Request(request) => protocols::plain_key(request),
-            _ => &[],
-        };
+    fn come_to_request(
+        &mut self,
+        ready: &mut Ready<'_, Connection>,
+        cursor: &mut Cursor<'_>,
+    ) -> ControlFlow<bool> {
+        while ready.connection.needs_turn() {
+            // A turn of its own, once the requests before it are executed.
+            if cursor.at != ready.consumed {
+                return ControlFlow::Break(true);
+            }
+            self.take_turn(ready);
+            let progressed = ready.consumed > cursor.at;
+            cursor.at = ready.consumed;
+            if ready.connection.needs_turn() && !progressed {
+                return ControlFlow::Break(false);
+            }
+        }
+        let ends = ready.connection.output.is_closing()
+            || ready.connection.is_backed_up()
+            || cursor.at >= ready.input.len();
+        if ends { ControlFlow::Break(false) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Puts a request that ends at `end` into the window. An empty key is none.
+    #[inline(always)]
+    fn push<'a>(&self, window: &mut Window<'a>, connection: u32, end: usize, key: &'a [u8], what: Work<'a>) {
         let hash = self.executor.hash(key);
         let at = match key {
             [] => LookupStage::Absent,
@@ -327,7 +373,8 @@ impl Dispatcher {
 
     // ---- executing ----
 
-    /// Stages 2 and 3, and the values.
+    /// Stages 2 and 3, and the values. Not inlined: its loops would take registers from those around it.
+    #[inline(never)]
     fn look_up(&self, window: &mut Window<'_>) {
         let lookup = self.executor.lookup();
         for op in window.iter_mut() {
@@ -341,7 +388,9 @@ impl Dispatcher {
             }
         }
         for op in window.iter() {
-            if let (Some(seen), Work::Key(_)) = (op.at.tag_match(), &op.what) {
+            if let (Some(seen), Work::Key(_) | Work::PacketGet { .. } | Work::RespKey(_)) =
+                (op.at.tag_match(), &op.what)
+            {
                 lookup.prefetch_value(seen);
             }
         }
@@ -403,6 +452,14 @@ impl Dispatcher {
                     ready.connection.ends_unserved = true;
                     Progressed::Request
                 }
+                Work::PacketGet { .. } | Work::Packet(_) | Work::Refuse { .. } => {
+                    self.execute_packet(ready.connection, op, &mut hints)
+                }
+                Work::RespKey(read) => {
+                    let hint = op.at.tag_match().filter(|_| hints.are_valid(self.executor.epoch()));
+                    self.execute_resp_key(ready.connection, op, *read, hint)
+                }
+                work => self.execute_resp(ready.connection, work, op.hash, &mut hints),
             };
             if self.logs {
                 log_progress(ready, op, progressed, answered_before);
@@ -428,7 +485,7 @@ impl Dispatcher {
         let touch = read.exptime.map(|exptime| ClientTime::now(self.executor.clock()).expiry(exptime));
         let get = Get { key: op.key, hash: op.hash, with_cas: read.with_cas, touch };
         let Connection { output, progress, .. } = connection;
-        let reply = KeyReply { form: read.form, output, key: op.key, is_last: read.is_last };
+        let reply = KeyReply { output, key: op.key, is_last: read.is_last };
         let is_answered = self.executor.get(progress, &get, hint, reply);
         if !is_answered {
             return Progressed::Waits;
@@ -452,24 +509,16 @@ impl Dispatcher {
         hints: &mut Hints,
     ) -> Progressed {
         let Dispatcher { executor, key_buffer, executed, .. } = self;
-        let Connection { output, progress, .. } = connection;
         let (key, hash) = match protocols::decoded_key(request, key_buffer) {
             Some(key) => (key, executor.hash(key)),
             None => (protocols::plain_key(request), hash),
         };
         let time = ClientTime::now(executor.clock());
-        let command = protocols::command(request, key, hash, time, output.len() > 0);
-        hints.are_outdated |= command.operation.may_change_items();
-        let is_answered =
-            executor.execute(progress, &command.operation, |outcome| command.reply.compose(output, outcome));
-        if !is_answered {
-            return Progressed::Waits;
+        let mut command = protocols::command(request, key, hash, time, connection.output.len() > 0);
+        if !connection.may_do_all() && !may_execute(connection, &mut command) {
+            return Progressed::Request;
         }
-        if command.reply.is_meta() {
-            executor.count_meta();
-        }
-        executed[command.class as usize] += 1;
-        Progressed::Request
+        execute_command(executor, executed, connection, &command, hints)
     }
 
     /// After an operation: what it wrote may have to be durable before its reply is sent.
@@ -486,17 +535,24 @@ impl Dispatcher {
     /// nothing if the present item has to come from flash first.
     fn begin_upload(&mut self, connection: &mut Connection, line: &[u8]) -> Progressed {
         let Dispatcher { executor, key_buffer, parse_options, .. } = self;
-        let Step::Upload { request, body_bytes, .. } = protocols::next_request(line, parse_options) else {
+        let next = protocols::next_request(connection.protocol(), line, parse_options);
+        let Some(Next { request, upload_bytes: Some(value_bytes), .. }) = next else {
             return Progressed::Request;
         };
-        let command = read_command(&request, executor, key_buffer);
+        let mut command = read_command(&request, executor, key_buffer);
+        let end = connection.protocol().upload_end();
+        let rest_bytes = u64::from(value_bytes) + end.len() as u64;
+        if !connection.may_do_all() && !may_execute(connection, &mut command) {
+            connection.swallow = rest_bytes;
+            return Progressed::Request;
+        }
         let Operation::Store(item) = &command.operation else { return Progressed::Request };
         match executor.begin_upload(&mut connection.progress, &command.operation, item, line) {
             UploadStart::Waits => return Progressed::Waits,
             UploadStart::Receiving => {}
             UploadStart::Refused(outcome) => {
                 command.reply.compose(&mut connection.output, Outcome::Stored(outcome));
-                connection.swallow = u64::from(body_bytes) + UPLOAD_END.len() as u64;
+                connection.swallow = rest_bytes;
             }
         }
         Progressed::Request
@@ -506,8 +562,9 @@ impl Dispatcher {
     fn continue_upload(&mut self, ready: &mut Ready<'_, Connection>) {
         let Dispatcher { executor, key_buffer, parse_options, logs, .. } = self;
         let input = &ready.input[ready.consumed..];
+        let protocol = ready.connection.protocol();
         let (receiving, taken, how) =
-            match executor.receive(&mut ready.connection.progress, input, UPLOAD_END) {
+            match executor.receive(&mut ready.connection.progress, input, protocol.upload_end()) {
                 Received::Part(taken) => {
                     ready.consumed += taken;
                     return;
@@ -516,10 +573,12 @@ impl Dispatcher {
             };
         ready.consumed += taken;
         if let UploadEnd::NoMemory { missing_bytes } = how {
-            ready.connection.swallow = (missing_bytes + UPLOAD_END.len()) as u64;
+            ready.connection.swallow = (missing_bytes + protocol.upload_end().len()) as u64;
         }
         let line = receiving.request.clone();
-        let Step::Upload { request, .. } = protocols::next_request(&line, parse_options) else { return };
+        let Some(Next { request, .. }) = protocols::next_request(protocol, &line, parse_options) else {
+            return;
+        };
         let command = read_command(&request, executor, key_buffer);
         let Operation::Store(item) = &command.operation else { return };
         let progress = &mut ready.connection.progress;
@@ -552,9 +611,17 @@ impl Dispatcher {
                 {
                     progress.busy = Some(Busy::Receiving(receiving));
                     self.continue_upload(ready);
+                } else if progress.busy.is_none()
+                    && let Some(taking) = progress.taken.take()
+                {
+                    progress.busy = Some(Busy::Taking(taking));
+                    self.continue_argument(ready);
                 }
             }
             Some(Busy::Receiving(_)) => self.continue_upload(ready),
+            Some(Busy::Taking(_)) => self.continue_argument(ready),
+            Some(Busy::Collecting(_)) if output.is_full() => {}
+            Some(Busy::Collecting(_)) => self.continue_collecting(ready.connection),
             Some(Busy::Listing { .. }) if output.is_full() => {}
             Some(Busy::Listing { .. }) => {
                 self.executor.continue_listing(progress, |page| protocols::compose_listing(output, page));
@@ -570,15 +637,14 @@ impl Dispatcher {
         ready.consumed += gone as usize;
     }
 
-    fn log_in(&self, ready: &mut Ready<'_, Connection>) {
-        let connection = &mut *ready.connection;
+    fn log_in(&mut self, ready: &mut Ready<'_, Connection>) {
+        let Connection { output, progress, .. } = &mut *ready.connection;
         let input = &ready.input[ready.consumed..];
-        let admit = |user: Option<(&[u8], &[u8])>| self.executor.log_in(user);
-        let Login { consumed, input_wanted, is_admitted } =
-            protocols::log_in(input, &mut connection.output, admit);
+        let admit = |user: Option<(&[u8], &[u8])>| self.executor.log_in(progress, user);
+        let Login { consumed, input_wanted, access } = protocols::log_in(input, output, admit);
         ready.consumed += consumed;
-        connection.input_wanted = input_wanted;
-        connection.is_authenticated = is_admitted;
+        ready.connection.input_wanted = input_wanted;
+        ready.connection.set_access(access);
     }
 
     // ---- waiting for flash ----
@@ -586,19 +652,23 @@ impl Dispatcher {
     /// Begins to read from flash the keys of what follows in the input of a connection that waits. The keys of
     /// retrievals are looked up in groups, so that their cache misses overlap.
     fn read_ahead(&mut self, ready: &mut Ready<'_, Connection>) {
+        if ready.connection.protocol() == Protocol::Resp {
+            return self.read_ahead_of_resp(ready);
+        }
         let Dispatcher { executor, key_buffer, parse_options, .. } = self;
         let (connection, input) = (&mut *ready.connection, ready.input);
+        let (protocol, connection_access) = (connection.protocol(), connection.access());
         let progress = &mut connection.progress;
-        if !connection.is_authenticated || !executor.may_read_ahead(progress) {
+        if connection_access.is_none() || !executor.may_read_ahead(progress) {
             return;
         }
         let (mut at, mut skip, mut keys_seen) = (ready.consumed, connection.keys_done, 0);
         let mut group = KeyGroup::new();
         while keys_seen < KEYS_AHEAD {
-            let step = protocols::next_request(&input[at..], parse_options);
-            let Step::Request { request, consumed } = step else { break };
-            if let Request::Get(get) = &request {
-                for key in get.keys.clone().skip(skip).take(KEYS_AHEAD - keys_seen) {
+            let next = protocols::next_request(protocol, &input[at..], parse_options);
+            let Some(Next { request, consumed, upload_bytes: None }) = next else { break };
+            if let Some(keys) = request.retrieved_keys() {
+                for key in keys.skip(skip).take(KEYS_AHEAD - keys_seen) {
                     keys_seen += 1;
                     if group.is_full() && !read_group_ahead(executor, progress, &mut group) {
                         return;
@@ -652,22 +722,29 @@ impl Service for Dispatcher {
 
     fn open(&mut self, peer: &Peer<'_>) -> Connection {
         let is_datagram = peer.transport == Transport::Udp;
-        Connection::new(&self.pool, peer.id, !self.state.wants_login(), is_datagram)
+        let protocol = match self.state.settings().protocol {
+            _ if self.state.resp().is_port_of(peer) => Protocol::Resp,
+            settings::Protocol::Auto => Protocol::Undecided,
+            settings::Protocol::Ascii => Protocol::Text,
+            settings::Protocol::Binary => Protocol::Binary,
+        };
+        let access = self.state.access_without_login();
+        Connection::new(&self.pool, peer, protocol, access, is_datagram)
     }
 
     fn serve(&mut self, batch: &mut [Ready<'_, Connection>]) {
+        self.pass_gate();
         let started = Instant::now();
         self.executor.begin_turn(started);
+        self.resp.begin_turn();
         self.logs = tracing::enabled!(target: "larder::requests", tracing::Level::DEBUG);
-        let is_tight = self.state.buffers_are_tight();
-        let output_bytes_max = if is_tight { OUTPUT_TIGHT_BYTES } else { OUTPUT_SOFT_BYTES };
+        let most = if self.state.buffers_are_tight() { OUTPUT_TIGHT_BYTES } else { OUTPUT_SOFT_BYTES };
         for ready in batch.iter_mut() {
             ready.connection.progress.waits = false;
-            ready.connection.output.limit(output_bytes_max);
+            ready.connection.output.limit(most);
         }
         let mut window = Window::new();
-        let mut cursor = Cursor::default();
-        self.visit(batch, &mut cursor, 0);
+        let mut cursor = Cursor::new(batch, self.requests_per_share);
         loop {
             let gathered = self.gather(batch, &mut cursor, &mut window);
             self.execute(batch, &mut window);
@@ -675,22 +752,21 @@ impl Service for Dispatcher {
                 && (ready.connection.is_backed_up() || ready.connection.output.is_closing())
             {
                 // The rest of this connection's input waits.
-                let next = cursor.connection + 1;
-                self.visit(batch, &mut cursor, next);
+                cursor.visit(batch, cursor.connection + 1);
             }
-            if gathered == Gathered::Done {
-                if !mem::take(&mut cursor.has_next_round) {
-                    break;
-                }
-                cursor.is_later_round = true;
-                self.visit(batch, &mut cursor, 0);
+            if gathered == Gathered::Done && !cursor.begin_next_round(batch) {
+                break;
             }
         }
         if self.executor.has_flash() {
             self.settle_flash(batch);
         }
         self.executor.quiesce();
+        self.resp.leave_gate();
         let took_ns = started.elapsed().as_nanos() as u64;
+        if self.resp.has_executed() {
+            self.end_turn_of_resp(batch, took_ns);
+        }
         let mut executed = 0;
         for (class, count) in self.executed.iter_mut().enumerate() {
             if *count > 0 {
@@ -706,6 +782,9 @@ impl Service for Dispatcher {
     }
 
     fn closed(&mut self, connection: Connection) {
+        if let Some(session) = &connection.session {
+            self.resp.state.clients.remove(&session.client);
+        }
         self.executor.forget_connection(connection.progress);
     }
 
@@ -717,6 +796,7 @@ impl Service for Dispatcher {
         if let Some(committed) = self.executor.poll_flash(wake) {
             self.pool.set_committed(committed);
         }
+        self.executor.wake_delayed(wake);
     }
 
     fn has_news(&mut self) -> bool {
@@ -733,6 +813,7 @@ impl Service for Dispatcher {
 
     fn tick(&mut self, _now_s: u32) {
         self.executor.tick();
+        self.note_figures();
     }
 }
 
@@ -745,16 +826,44 @@ fn read_group_ahead(executor: &mut Executor, progress: &mut Progress, group: &mu
 /// Reads a request that did not come through the window as an operation.
 #[cold]
 fn read_command<'a>(
-    request: &'a Request<'a>,
+    request: &'a AnyRequest<'a>,
     executor: &Executor,
     key_buffer: &'a mut [u8; KEY_BYTES_MAX],
-) -> Command<'a> {
-    let key = match protocols::decoded_key(request, key_buffer) {
-        Some(key) => key,
-        None => protocols::plain_key(request),
-    };
-    let (hash, time) = (executor.hash(key), ClientTime::now(executor.clock()));
-    protocols::command(request, key, hash, time, false)
+) -> Command<'a, AnyForm<'a>> {
+    request.command(key_buffer, |key| executor.hash(key), ClientTime::now(executor.clock()))
+}
+
+/// Whether a client that may only read may do what it asks for. If not, it is told so.
+#[cold]
+fn may_execute<F: Compose>(connection: &mut Connection, command: &mut Command<'_, F>) -> bool {
+    let may = command.restrict();
+    if !may {
+        command.reply.compose(&mut connection.output, Outcome::Refused(Refusal::NotAllowed));
+    }
+    may
+}
+
+/// Executes a command, unless it has to wait for flash first.
+#[inline(always)]
+fn execute_command<F: Compose>(
+    executor: &mut Executor,
+    executed: &mut [u32; Class::ALL.len()],
+    connection: &mut Connection,
+    command: &Command<'_, F>,
+    hints: &mut Hints,
+) -> Progressed {
+    let Connection { output, progress, .. } = connection;
+    hints.are_outdated |= command.operation.may_change_items();
+    let is_answered =
+        executor.execute(progress, &command.operation, |outcome| command.reply.compose(output, outcome));
+    if !is_answered {
+        return Progressed::Waits;
+    }
+    if command.reply.is_meta() {
+        executor.count_meta();
+    }
+    executed[command.class as usize] += 1;
+    Progressed::Request
 }
 
 /// Logs what was executed. What waits for the rest of its value, or for flash, is logged when it is answered.
@@ -768,27 +877,17 @@ fn log_progress(
     let connection = &*ready.connection;
     let is_answered = match (&op.what, progressed) {
         (_, Progressed::Waits) => false,
-        (Work::Key(_), _) => true,
+        (Work::Key(_) | Work::PacketGet { .. } | Work::RespKey(_), _) => true,
+        (Work::ArrayHead(_) | Work::Nothing, _) => return,
         _ => connection.progress.busy.is_none(),
     };
     if is_answered || connection.output.len() > answered_before {
-        let asked = match op.what {
-            Work::Key(_) => op.key,
-            _ => &ready.input[ready.consumed..op.end],
-        };
-        log_request(connection, asked, answered_before);
+        match &op.what {
+            Work::Key(_) | Work::RespKey(_) => log_request(connection, op.key, answered_before),
+            Work::Call(call) => log_request(connection, &call.shown(), answered_before),
+            // The other words may be a password.
+            Work::Line(line) => log_request(connection, first_word(line), answered_before),
+            _ => log_request(connection, &ready.input[ready.consumed..op.end], answered_before),
+        }
     }
-}
-
-/// Logs the first line of what was asked, or the key of a retrieval, and the first line of the reply. A value is never
-/// logged, unless it is a counter.
-#[cold]
-fn log_request(connection: &Connection, asked: &[u8], answered_before: usize) {
-    let first_line = |text: &[u8]| {
-        let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        line[..line.len().min(LOGGED_BYTES_MAX)].trim_ascii_end().escape_ascii().to_string()
-    };
-    let answered = connection.output.bytes().get(answered_before..).unwrap_or_default();
-    tracing::debug!(target: "larder::requests",
-        "{}: {} -> {}", connection.progress.id, first_line(asked), first_line(answered));
 }

@@ -14,19 +14,24 @@
 //! `Operation`, `execute` executes it, and the protocol's composer words the
 //! `Outcome` into the connection's `Output`.
 
+mod clients;
 mod connection;
 mod dispatcher;
 mod execute;
+mod fleet;
+mod item_key;
 mod operation;
 mod outcome;
 mod output;
 mod prefixes;
 mod progress;
 mod protocols;
+mod resp_state;
+mod session;
 mod state;
 mod users;
 
 pub use connection::Connection;
 pub use dispatcher::Dispatcher;
 pub use state::{Drivers, ServerState, ShutdownHook};
-pub use users::Users;
+pub use users::{Access, Users};

@@ -3,10 +3,22 @@
 //! An operation borrows its key and value from the request. It has no field that only changes the wording of a reply;
 //! such things stand in the protocol's reply form.
 
+use super::execute::Decimal;
 use larder_cache::{Arith, Delete, Expiry, KeyHash, Mode, Objective, Store, WorthMode};
 
 /// The slab class that all items are shown in, because tools ask for one.
 pub(super) const THE_CLASS: u32 = 1;
+
+/// A key as its item has it.
+#[derive(Clone, Copy)]
+pub(super) struct ItemKey<'a> {
+    /// The key of the item.
+    pub(super) key: &'a [u8],
+    pub(super) hash: KeyHash,
+    /// What the item's value begins with and no client is shown. Empty, but for keys that an item cannot have as they
+    /// are.
+    pub(super) head: &'a [u8],
+}
 
 /// A read of one key's value for a client. The value may be shown straight from flash.
 #[derive(Clone, Copy)]
@@ -25,13 +37,20 @@ pub(super) enum Operation<'a> {
     Read(Read<'a>),
     Store(StoreItem<'a>),
     Delete(DeleteItem<'a>),
-    /// Gives the item a new expiry.
+    /// Gives the item a new expiry. The outcome is [`super::outcome::Outcome::TouchedItem`] if it `shows_item`.
     Touch {
         key: &'a [u8],
         hash: KeyHash,
         expiry: Expiry,
+        shows_item: bool,
     },
     Arith(Arith<'a>),
+    /// Reads something of the item.
+    Look(Look<'a>),
+    /// Changes the item, depending on what it is now.
+    Edit(ItemKey<'a>, Change<'a>),
+    /// Copies the item to another key.
+    Copy(CopyItem<'a>),
     /// Reports what is known of the item without using it.
     Describe {
         key: &'a [u8],
@@ -52,6 +71,10 @@ pub(super) enum Operation<'a> {
     },
     SetClock(ClockChange),
     SetWorth(WorthChange),
+    /// Reads the certificates again.
+    RefreshCertificates,
+    /// Names the servers of the fleet.
+    NameFleet,
     Stats(StatsTopic),
     /// What `stats detail` counted.
     PrefixCounts,
@@ -114,6 +137,8 @@ pub(super) struct Create {
 /// Which items a client wants to fetch anew from their source. One client at a time wins the item's token for that.
 #[derive(Clone, Copy)]
 pub(super) enum Recache {
+    /// None, not even stale ones: the client may not store what it would fetch.
+    Never,
     /// Only stale items.
     WhenStale,
     /// Items that expire before this time, too.
@@ -184,6 +209,126 @@ pub(super) enum WorthChange {
     Objective(Objective),
 }
 
+/// A read of a value, of a part of it, or of something that follows from it.
+#[derive(Clone, Copy)]
+pub(super) struct Look<'a> {
+    pub(super) key: ItemKey<'a>,
+    pub(super) part: Part,
+    /// The read is not a use of the item.
+    pub(super) leaves_no_trace: bool,
+    /// A large value is not streamed: it is shown in one piece.
+    pub(super) in_one_piece: bool,
+}
+
+/// What of an item is read.
+#[derive(Clone, Copy)]
+pub(super) enum Part {
+    /// The value.
+    Value,
+    /// The bytes from the first number to the second, both included. Negative numbers count from the end.
+    Range(i64, i64),
+    /// The length of the value, in bytes.
+    Length,
+    /// One bit; bit 0 is the highest of the first byte.
+    Bit(u64),
+    /// How many bits are set.
+    CountBits(BitRange),
+    /// Where the first bit of this kind is.
+    FindBit(bool, BitRange),
+    /// The digest of the value (XXH3, 64 bits).
+    Digest,
+    /// Everything but the value. This is not a use of the item.
+    Description,
+    /// Whether the item is there. This is not a use of the item.
+    Presence,
+}
+
+/// A part of a value in bytes or in bits. Negative numbers count from the end.
+#[derive(Clone, Copy)]
+pub(super) struct BitRange {
+    pub(super) start: i64,
+    /// `None` = to the end.
+    pub(super) end: Option<i64>,
+    /// The numbers count bits and not bytes.
+    pub(super) in_bits: bool,
+}
+
+/// A change that depends on the present item.
+#[derive(Clone, Copy)]
+pub(super) enum Change<'a> {
+    /// Stores a value. The outcome shows the old one with `shows_old`.
+    Replace { value: &'a [u8], condition: Condition<'a>, expiry: NewExpiry, shows_old: bool },
+    /// Adds to the end of the value, or creates it.
+    Append(&'a [u8]),
+    /// Writes into the value from an offset on. A gap is filled with zeros.
+    Overwrite { offset: u64, bytes: &'a [u8] },
+    /// Sets or clears one bit.
+    SetBit { offset: u64, on: bool },
+    /// Adds to a whole number. An absent item counts as 0.
+    Add(i64),
+    /// Adds to a decimal number. An absent item counts as 0.
+    AddDecimal(&'a Decimal),
+    /// Sets the expiry. A time that is past ends the item.
+    Expire { expiry: Expiry, condition: ExpireIf },
+    /// Takes the expiry away.
+    Persist,
+    /// Shows the value, and gives the item an expiry if there is one.
+    ShowAndExpire(Option<Expiry>),
+    /// Shows the value, and deletes the item.
+    ShowAndRemove,
+    /// Deletes the item.
+    Remove(Condition<'a>),
+}
+
+/// When a change goes through.
+#[derive(Clone, Copy)]
+pub(super) enum Condition<'a> {
+    Always,
+    IfAbsent,
+    IfPresent,
+    /// Only if there is a value, and it is this one.
+    IfEqual(&'a [u8]),
+    /// Only if there is no such value.
+    IfNotEqual(&'a [u8]),
+    /// Only if there is a value of this digest.
+    IfDigest(u64),
+    /// Only if there is no value of this digest.
+    IfNotDigest(u64),
+}
+
+/// The expiry of a value that replaces another.
+#[derive(Clone, Copy)]
+pub(super) enum NewExpiry {
+    /// That of the item before.
+    Kept,
+    /// A time that is past ends the item.
+    At(Expiry),
+}
+
+/// When an expiry is set. An item without one lasts for ever.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ExpireIf {
+    /// Only if the item has none.
+    pub(super) has_none: bool,
+    /// Only if it has one.
+    pub(super) has_one: bool,
+    /// Only if the new one is later.
+    pub(super) is_later: bool,
+    /// Only if the new one is earlier.
+    pub(super) is_earlier: bool,
+}
+
+/// A copy of an item under another key.
+#[derive(Clone, Copy)]
+pub(super) struct CopyItem<'a> {
+    pub(super) from: ItemKey<'a>,
+    pub(super) to: ItemKey<'a>,
+    /// An item that the other key has is replaced.
+    pub(super) replaces: bool,
+    /// The item does not stay under its own key.
+    pub(super) moves: bool,
+}
+
 /// What a list of items says of each.
 #[derive(Clone, Copy)]
 pub(super) enum ListingForm {
@@ -219,6 +364,11 @@ impl Operation<'_> {
                 let depends = store.mode != Mode::Set || store.compare.is_some();
                 depends.then_some((store.key, store.hash, Need::Memory))
             }
+            Operation::Edit(ItemKey { key, hash, .. }, _)
+            | Operation::Look(Look { key: ItemKey { key, hash, .. }, .. })
+            | Operation::Copy(CopyItem { from: ItemKey { key, hash, .. }, .. }) => {
+                Some((key, *hash, Need::Memory))
+            }
             Operation::Delete(DeleteItem { delete, is_answered, .. }) => {
                 let leaves_something = delete.compare.is_some()
                     || delete.invalidate
@@ -235,10 +385,32 @@ impl Operation<'_> {
         }
     }
 
+    /// What is left of the operation for a client that may only read. `None` = it may not be executed. Whoever lists
+    /// items, or watches the log, only reads.
+    pub(super) fn without_changes(self) -> Option<Self> {
+        match self {
+            Operation::Read(Read { create: None, touch: None, .. }) => {
+                let Operation::Read(read) = self else { return None };
+                Some(Operation::Read(Read { recache: Recache::Never, ..read }))
+            }
+            Operation::Describe { .. }
+            | Operation::Stats(_)
+            | Operation::PrefixCounts
+            | Operation::List { .. }
+            | Operation::Watch { .. }
+            | Operation::NameFleet
+            | Operation::Version
+            | Operation::Quit
+            | Operation::Nothing => Some(self),
+            _ => None,
+        }
+    }
+
     /// Whether what was looked up ahead for later requests may be out of date after this operation.
     pub(super) fn may_change_items(&self) -> bool {
         match self {
             Operation::Read(read) => read.create.is_some() || read.touch.is_some(),
+            Operation::Look(_) => false,
             Operation::Nothing | Operation::Version | Operation::SetVerbosity(_) => false,
             _ => true,
         }

@@ -4,7 +4,7 @@
 
 use super::operation::ListingForm;
 use super::prefixes::PrefixCount;
-use larder_cache::{ArithOutcome, DeleteOutcome, Expiry, Listed, StoreOutcome, Subclass, Touched};
+use larder_cache::{ArithOutcome, Copied, DeleteOutcome, Expiry, Listed, StoreOutcome, Subclass, Touched};
 use std::borrow::Cow;
 
 /// The bytes that a composer wants behind a value that is streamed. Empty where nothing is streamed.
@@ -49,10 +49,19 @@ pub(super) enum Outcome<'w> {
     Stored(StoreOutcome),
     Deleted(DeleteOutcome),
     Touched(Touched),
+    /// The item that was touched; `None` = there is no such item.
+    TouchedItem(Option<TouchedItem>),
     Counted(ArithOutcome),
+    Looked(Looked<'w>),
+    Edited(EditOutcome<'w>),
+    Copied(Copied),
     /// `None` = there is no such item.
     Described(Option<ItemDescription<'w>>),
     Stats(&'w StatRows),
+    /// Certificates were read again, or could not be, with the reason. `None` = nothing is encrypted.
+    Certificates(&'w Option<Result<(), String>>),
+    /// The servers of the fleet, as text.
+    Fleet(&'w str),
     /// Key prefixes with their counts.
     Prefixes(&'w [(Vec<u8>, PrefixCount)]),
     /// The list that was asked for has no items.
@@ -68,11 +77,79 @@ pub(super) enum Outcome<'w> {
     NoMemoryForUpload,
 }
 
+/// What is shown of an item that was touched.
+#[derive(Clone, Copy)]
+pub(super) struct TouchedItem {
+    /// The client's flags.
+    pub(super) flags: u32,
+    pub(super) cas: u64,
+}
+
+/// What came of a [`super::operation::Look`].
+pub(super) enum Looked<'w> {
+    /// There is no such item.
+    Absent,
+    Value(ItemValue<'w>),
+    Number(i64),
+    Description(LookedItem<'w>),
+    Present,
+    /// The item is there, but there is no memory to show its large value.
+    NoMemory,
+}
+
+/// An item as [`super::operation::Part::Description`] shows it.
+pub(super) struct LookedItem<'w> {
+    pub(super) expiry: Expiry,
+    pub(super) cas: u64,
+    pub(super) flags: u32,
+    pub(super) value_bytes: u32,
+    /// The value, unless it is long.
+    pub(super) short_value: Option<&'w [u8]>,
+    /// The value was changed in parts.
+    pub(super) in_parts: bool,
+    /// Seconds since the last access.
+    pub(super) idle_s: u32,
+    /// How often the item was used lately, 0 to 3; `None` = that is not known.
+    pub(super) warmth: Option<u8>,
+    /// Bytes that the item takes, its overhead included.
+    pub(super) bytes: u64,
+}
+
+/// What came of a [`super::operation::Change`].
+pub(super) enum EditOutcome<'w> {
+    /// It was done.
+    Done,
+    /// It was not done, because of its condition or because there is no such item.
+    NotDone,
+    /// The value before the change, if there was one, and whether the change was done.
+    Old(Option<ItemValue<'w>>),
+    /// The length of the value now, or the number.
+    Number(i64),
+    /// The decimal number now.
+    Decimal(&'w [u8]),
+    /// The bit before the change.
+    Bit(bool),
+    /// The value is not a whole number of 64 bits.
+    NotInteger,
+    /// The number would not fit into 64 bits.
+    Overflow,
+    /// The value is not a decimal number.
+    NotDecimal,
+    /// The decimal number would be infinite.
+    Infinite,
+    /// The item would be larger than the limit.
+    TooLarge,
+    /// There is no memory.
+    NoMemory,
+}
+
 /// Why an operation was not executed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// The settings do not allow it.
     Disabled,
+    /// The client may only read.
+    NotAllowed,
     /// Other replies wait to be sent, and this one has to be alone.
     NotFirst,
     /// The request names something that does not exist.
@@ -139,6 +216,8 @@ pub(super) struct ItemDescription<'w> {
     pub(super) bytes: u64,
     /// The client's flags.
     pub(super) flags: u32,
+    /// Milliseconds until the item expires, if it does not at a whole second.
+    pub(super) ttl_ms: Option<u64>,
 }
 
 /// Statistics: names and values, in the order in which they are shown.

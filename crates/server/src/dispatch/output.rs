@@ -83,6 +83,11 @@ impl Output {
         }
     }
 
+    /// Whether the replies are sent as datagrams.
+    pub(super) fn is_datagram(&self) -> bool {
+        self.is_datagram
+    }
+
     /// The buffer, ready to be written to.
     #[inline]
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
@@ -90,6 +95,11 @@ impl Output {
             self.bytes = self.pool.take();
         }
         &mut self.bytes
+    }
+
+    /// Takes back what was appended since the output had this many bytes.
+    pub(super) fn truncate(&mut self, bytes: usize) {
+        self.bytes.truncate(bytes);
     }
 
     /// Appends a fixed reply.

@@ -4,6 +4,7 @@ use super::operation::ListingForm;
 use super::outcome::Tail;
 use crate::io::{Charge, ConnectionId};
 use larder_cache::{Found, KeyHash, LargeRead, Promotion, Upload};
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -17,25 +18,40 @@ pub(super) struct Progress {
     pub(super) busy: Option<Busy>,
     /// An upload whose value is here, while the item that it changes comes from flash in parts ([`Busy::Promoting`]).
     pub(super) received: Option<Box<Receiving>>,
-    /// The request at the front of the input cannot go on before something has come from flash.
+    /// The same for an argument of a RESP request.
+    pub(super) taken: Option<Box<Taking>>,
+    /// The request at the front of the input cannot go on before something has come from flash, or before the delay of
+    /// a failed login is over.
     pub(super) waits: bool,
     /// Keys that were asked of flash for the requests at the front of the input, in the order they were asked for.
     pub(super) reads: Vec<PendingRead>,
     /// How far those reads are. It is made with the first read.
     pub(super) group: Option<Rc<ReadGroup>>,
+    /// When the failed login at the front of the input is answered, in ticks of the worker.
+    pub(super) login_due: Option<u64>,
     /// How often what came from flash was out of date for the request at the front of the input.
     pub(super) tries: u8,
 }
 
 impl Progress {
     pub(super) fn new(id: ConnectionId) -> Progress {
-        Progress { id, busy: None, received: None, waits: false, reads: Vec::new(), group: None, tries: 0 }
+        Progress {
+            id,
+            busy: None,
+            received: None,
+            taken: None,
+            waits: false,
+            reads: Vec::new(),
+            group: None,
+            login_due: None,
+            tries: 0,
+        }
     }
 
     /// Whether nothing more may be answered before this is further.
     #[inline]
     pub(super) fn blocks_replies(&self) -> bool {
-        self.waits || matches!(self.busy, Some(Busy::Sending(_) | Busy::Listing { .. }))
+        self.waits || matches!(self.busy, Some(Busy::Sending(_) | Busy::Listing { .. } | Busy::Collecting(_)))
     }
 
     /// Whether a large value is on its way in.
@@ -57,8 +73,59 @@ pub(super) enum Busy {
     Promoting(Box<Promoting>),
     /// A large value is on its way in.
     Receiving(Box<Receiving>),
+    /// A large argument of a RESP request is on its way in.
+    Taking(Box<Taking>),
     /// A list of items goes on from this bucket of the index.
     Listing { bucket: u64, form: ListingForm },
+    /// Keys are collected for one reply.
+    Collecting(Box<Collecting>),
+}
+
+/// A large argument of a RESP request, and what to do with it when the request is complete.
+pub(super) struct Taking {
+    /// `None` = the argument is thrown away.
+    pub(super) upload: Option<Upload>,
+    /// Why it is thrown away: the error to reply.
+    pub(super) error: Option<Cow<'static, [u8]>>,
+    /// Bytes of the argument that are still to be thrown away.
+    pub(super) unwanted: usize,
+    /// Length of the argument.
+    pub(super) body_bytes: u32,
+    /// The arguments before it, and how many they are.
+    pub(super) before: Vec<u8>,
+    pub(super) before_count: usize,
+    /// How many bytes of its line end have come.
+    pub(super) end_taken: usize,
+    /// The arguments behind it, as far as they came, behind a line that counts them.
+    pub(super) behind: Vec<u8>,
+    pub(super) behind_count: usize,
+    /// The request is complete.
+    pub(super) is_complete: bool,
+    /// What the other arguments take, in the account of connection buffers.
+    pub(super) charge: Charge,
+}
+
+/// Keys that are collected from all buckets of the index for one reply.
+pub(super) struct Collecting {
+    /// The bucket to go on from.
+    pub(super) bucket: u64,
+    pub(super) wanted: WantedKeys,
+    /// The keys as they will be sent.
+    pub(super) composed: Vec<u8>,
+    pub(super) count: usize,
+    pub(super) charge: Charge,
+    /// Why no more are collected: the error to reply.
+    pub(super) error: Option<Cow<'static, [u8]>>,
+}
+
+/// Which keys are collected.
+pub(super) enum WantedKeys {
+    /// Those that match a pattern.
+    Matching(Vec<u8>),
+    /// Those of a slot, so many at most.
+    OfSlot { slot: u16, most: usize },
+    /// Those of a slot are counted only.
+    CountedOfSlot(u16),
 }
 
 /// A large value on its way out, and what follows it.

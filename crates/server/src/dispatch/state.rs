@@ -1,10 +1,13 @@
 //! What the dispatchers of all workers share beside the cache.
 
+use super::fleet::Fleet;
 use super::prefixes::PrefixCounts;
-use super::users::Users;
+use super::resp_state::RespState;
+use super::users::{Access, Users};
 use crate::flash::FlashDescription;
 use crate::io::{Backend, Buffers, IoCounters, IoSnapshot, Registry};
-use crate::settings::Settings;
+use crate::settings::{FleetSettings, Settings};
+use crate::tls::Tls;
 use larder_cache::Totals;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -23,6 +26,10 @@ pub struct Drivers {
     pub buffers: Arc<Buffers>,
     /// The system interface that moves the bytes.
     pub backend: Backend,
+    /// The ports on which every connection speaks RESP.
+    pub resp_ports: Vec<u16>,
+    /// What encrypts connections, if anything does.
+    pub tls: Option<Arc<Tls>>,
     /// Stops the server. Without it, `shutdown` is refused.
     pub on_shutdown: Option<ShutdownHook>,
 }
@@ -35,6 +42,7 @@ pub struct ServerState {
     flash: Option<FlashDescription>,
     users: RwLock<Option<Users>>,
     prefixes: PrefixCounts,
+    resp: Arc<RespState>,
     verbosity: AtomicU8,
     totals_at_reset: RwLock<Totals>,
     yields: AtomicU64,
@@ -50,7 +58,10 @@ impl ServerState {
         drivers: Option<Drivers>,
         flash: Option<FlashDescription>,
     ) -> ServerState {
+        let ports = drivers.as_ref().map_or(Vec::new(), |drivers| drivers.resp_ports.clone());
+        let fleet = settings.fleet.as_ref().map(Fleet::new);
         ServerState {
+            resp: Arc::new(RespState::new(settings.threads as usize, ports, fleet)),
             pages,
             drivers,
             flash,
@@ -87,6 +98,17 @@ impl ServerState {
     #[inline]
     pub(super) fn prefixes(&self) -> &PrefixCounts {
         &self.prefixes
+    }
+
+    /// What all workers share of RESP.
+    pub(super) fn resp(&self) -> &Arc<RespState> {
+        &self.resp
+    }
+
+    /// SIGHUP: the server is part of another fleet, or of none. `last_cas` = the highest CAS number so far.
+    pub fn set_fleet(&self, fleet: Option<&FleetSettings>, last_cas: u64) {
+        let before = self.resp.fleet();
+        self.resp.set_fleet(fleet.map(|fleet| Fleet::after(before.as_deref(), fleet, last_cas)));
     }
 
     /// The account of connection buffers.
@@ -142,19 +164,49 @@ impl ServerState {
         }
     }
 
-    /// Whether a client has to log in before anything else.
-    pub(super) fn wants_login(&self) -> bool {
-        self.users.read().expect("no panic under this lock").is_some()
+    /// What a client may do that has not logged in. `None` = it has to log in.
+    pub(super) fn access_without_login(&self) -> Option<Access> {
+        self.users.read().expect("no panic under this lock").is_none().then_some(Access::Full)
     }
 
-    /// Whether the user may log in with this password. Without a file of users every client may.
-    pub(super) fn admits(&self, name: &[u8], password: &[u8]) -> bool {
+    /// Whether there are users who can log in.
+    pub(super) fn has_users(&self) -> bool {
+        self.access_without_login().is_none()
+    }
+
+    /// Whether there is a user of this name.
+    pub(super) fn has_user(&self, name: &[u8]) -> bool {
         let users = self.users.read().expect("no panic under this lock");
-        users.as_ref().is_none_or(|users| users.admits(name, password))
+        users.as_ref().is_some_and(|users| users.has(name))
     }
 
-    /// SIGHUP: reads the file of users again. A file that cannot be read leaves the users as they are.
-    pub fn reload_users(&self) {
+    /// What the user may do, if this is its password. Without a file of users every client may do everything.
+    pub(super) fn admit(&self, name: &[u8], password: &[u8]) -> Option<Access> {
+        let users = self.users.read().expect("no panic under this lock");
+        users.as_ref().map_or(Some(Access::Full), |users| users.admit(name, password))
+    }
+
+    /// SIGHUP: reads the file of users and the certificates again. Files that cannot be read change nothing.
+    pub fn reload_files(&self) {
+        self.reload_users();
+        match self.refresh_certificates() {
+            Some(Ok(())) => tracing::info!("the certificates were read again"),
+            Some(Err(error)) => tracing::warn!("the certificates stay as they were: {error}"),
+            None => {}
+        }
+    }
+
+    /// Reads the certificates again. `None` = nothing is encrypted. The error is one line; nothing has changed then.
+    pub(super) fn refresh_certificates(&self) -> Option<Result<(), String>> {
+        self.drivers.as_ref()?.tls.as_ref().map(|tls| tls.reload())
+    }
+
+    /// Seconds since the certificates were read; `None` = nothing is encrypted.
+    pub(super) fn certificates_age_s(&self) -> Option<u64> {
+        self.drivers.as_ref()?.tls.as_ref().map(|tls| tls.refreshed_s())
+    }
+
+    fn reload_users(&self) {
         let Some(path) = self.settings.auth_file.as_deref() else { return };
         match Users::read(path) {
             Ok(users) => {

@@ -1,16 +1,55 @@
-//! The users that may log in (`-Y`).
+//! The users that may log in (`-Y`), by whatever protocol, and what each may do.
+//!
+//! ```text
+//! app:secret                          the user app with this password
+//! app:#2bb80d53..(64 hex digits)      the same, with the SHA-256 digest of the password instead of the password
+//! readonly dashboard:watcher          the user dashboard may read, and change nothing
+//! # a comment                         as is an empty line
+//! ```
+//!
+//! The first and the second kind of line are those of memcached (`user:password`) and of Redis (`#` and the digest). A
+//! user may stand on several lines: each of its passwords is valid, so that passwords can be changed one client at a
+//! time.
+//!
+//! Names and passwords are compared as digests, in a time that depends neither on where two differ nor on their
+//! lengths, and all users are compared every time.
 
+use ring::digest::{SHA256, digest};
 use std::path::Path;
+use subtle::ConstantTimeEq;
 
-/// The most users in a file. The limit is memcached's.
-const USERS_MAX: usize = 8;
-/// The longest line of a file, in bytes. The limit is memcached's.
-const USER_LINE_BYTES_MAX: usize = 256;
+/// The most lines with users in a file. Each of them costs every login about 50 ns.
+const USERS_MAX: usize = 1024;
+/// The longest line of a file, in bytes.
+const LINE_BYTES_MAX: usize = 1024;
+/// A line that begins so is a comment. memcached's format has no comments, but its clients cannot send a name with a
+/// space in it.
+const COMMENT: &[u8] = b"# ";
+/// Stands before a user that may only read. Clients of memcached cannot send a name with a space in it.
+const READ_ONLY: &[u8] = b"readonly ";
 
-/// The users of a `-Y` file, which has one `user:password` per line.
-#[derive(Clone, Debug, Default)]
+/// What a client may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Reads only. It changes no item, no setting and no statistic.
+    ReadOnly,
+    /// Everything.
+    Full,
+}
+
+type Digest = [u8; 32];
+
+/// The users of a file.
+#[derive(Clone, Default)]
 pub struct Users {
-    names_and_passwords: Vec<(Vec<u8>, Vec<u8>)>,
+    users: Vec<User>,
+}
+
+#[derive(Clone)]
+struct User {
+    name: Digest,
+    password: Digest,
+    access: Access,
 }
 
 impl Users {
@@ -19,42 +58,133 @@ impl Users {
     /// # Errors
     /// One line that says what is wrong with the file, and where.
     pub fn read(path: &Path) -> Result<Users, String> {
+        let shown = path.display();
         let text = std::fs::read(path).map_err(|error| {
-            format!(
-                "cannot read the users in {} (-Y): {error}; name a file with lines of name:password",
-                path.display()
-            )
+            format!("cannot read the users in {shown} (-Y): {error}; name a file with lines of name:password")
         })?;
         let mut users = Vec::new();
         for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            if line.is_empty() {
+            if line.is_empty() || line.starts_with(COMMENT) || line == COMMENT.trim_ascii_end() {
                 continue;
             }
-            let at = format!("{}:{}", path.display(), number + 1);
-            if line.len() > USER_LINE_BYTES_MAX {
-                return Err(format!("{at}: a line may have at most {USER_LINE_BYTES_MAX} bytes"));
-            }
-            let Some(colon) = line.iter().position(|&byte| byte == b':') else {
-                return Err(format!("{at}: write user:password"));
-            };
-            users.push((line[..colon].to_vec(), line[colon + 1..].to_vec()));
+            users.push(User::read(line).map_err(|wrong| format!("{shown}:{}: {wrong}", number + 1))?);
         }
         match users.len() {
-            0 => Err(format!("{}: no user in it; write user:password, one per line", path.display())),
-            1..=USERS_MAX => Ok(Users { names_and_passwords: users }),
-            more => Err(format!("{}: {more} users; at most {USERS_MAX} are allowed", path.display())),
+            0 => Err(format!("{shown}: no user in it; write user:password, one per line")),
+            1..=USERS_MAX => Ok(Users { users }),
+            more => Err(format!("{shown}: {more} users; at most {USERS_MAX} are allowed")),
         }
     }
 
-    /// Whether the user has this password. The comparison takes the same time wherever two texts differ.
-    pub(super) fn admits(&self, name: &[u8], password: &[u8]) -> bool {
-        self.names_and_passwords
-            .iter()
-            .fold(false, |admitted, (user, secret)| admitted | (same(user, name) & same(secret, password)))
+    /// Whether there is a user of this name.
+    pub(super) fn has(&self, name: &[u8]) -> bool {
+        let name = sha256(name);
+        self.users.iter().any(|user| user.name == name)
+    }
+
+    /// What the user may do, if this is its password.
+    pub(super) fn admit(&self, name: &[u8], password: &[u8]) -> Option<Access> {
+        let (name, password) = (sha256(name), sha256(password));
+        self.users.iter().fold(None, |admitted, user| {
+            let is_it = user.name.ct_eq(&name) & user.password.ct_eq(&password);
+            if bool::from(is_it) { Some(user.access) } else { admitted }
+        })
     }
 }
 
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |differing, (x, y)| differing | (x ^ y)) == 0
+impl User {
+    fn read(line: &[u8]) -> Result<User, String> {
+        if line.len() > LINE_BYTES_MAX {
+            return Err(format!("a line may have at most {LINE_BYTES_MAX} bytes"));
+        }
+        let (access, line) = match line.strip_prefix(READ_ONLY) {
+            Some(user) => (Access::ReadOnly, user),
+            None => (Access::Full, line),
+        };
+        let colon = line.iter().position(|&byte| byte == b':').ok_or("write user:password")?;
+        let (name, password) = (&line[..colon], &line[colon + 1..]);
+        if name.is_empty() {
+            return Err("a user needs a name: write user:password".to_owned());
+        }
+        Ok(User {
+            name: sha256(name),
+            password: hashed(password).unwrap_or_else(|| sha256(password)),
+            access,
+        })
+    }
+}
+
+/// The digest that a hashed password spells out: `#` and 64 hexadecimal digits.
+fn hashed(password: &[u8]) -> Option<Digest> {
+    let digits = password.strip_prefix(b"#").filter(|digits| digits.len() == 64)?;
+    let digits = Some(digits).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+    let mut found = Digest::default();
+    for (byte, pair) in found.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(found)
+}
+
+fn sha256(text: &[u8]) -> Digest {
+    digest(&SHA256, text).as_ref().try_into().expect("a SHA-256 digest has 32 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn users(text: &str) -> Result<Users, String> {
+        let path = std::env::temp_dir().join(format!("larder-users-{:?}", std::thread::current().id()));
+        std::fs::write(&path, text).expect("the folder for temporary files can be written");
+        let users = Users::read(&path);
+        let _ = std::fs::remove_file(path);
+        users
+    }
+
+    #[test]
+    fn plain_and_hashed_passwords_and_what_their_users_may_do() {
+        // printf secret | sha256sum
+        let digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+        let text = format!(
+            "# who may come in\n#\n\napp:secret\r\nhashed:#{digest}\nHASHED:#{}\nreadonly eye:see:all\napp:second\n",
+            digest.to_uppercase()
+        );
+        let users = users(&text).expect("a file of users");
+        let admitted = |name: &str, password: &str| users.admit(name.as_bytes(), password.as_bytes());
+        assert_eq!(admitted("app", "secret"), Some(Access::Full));
+        assert_eq!(admitted("app", "second"), Some(Access::Full));
+        assert_eq!(admitted("hashed", "secret"), Some(Access::Full));
+        assert_eq!(admitted("HASHED", "secret"), Some(Access::Full));
+        assert_eq!(admitted("eye", "see:all"), Some(Access::ReadOnly));
+        for (name, password) in
+            [("app", "secre"), ("app", "secrett"), ("ap", "secret"), ("eye", "secret"), ("", ""), ("app", "")]
+        {
+            assert_eq!(admitted(name, password), None, "{name}:{password}");
+        }
+        assert_eq!(admitted("hashed", &format!("#{digest}")), None, "the digest is no password");
+        assert_eq!(admitted("readonly eye", "see:all"), None);
+    }
+
+    #[test]
+    fn a_short_digest_is_a_password() {
+        let users = users("a:#abc\nb:#zz").expect("a file of users");
+        assert_eq!(users.admit(b"a", b"#abc"), Some(Access::Full));
+        assert_eq!(users.admit(b"b", b"#zz"), Some(Access::Full));
+    }
+
+    #[test]
+    fn a_file_that_is_wrong_says_where() {
+        for (text, what) in [
+            ("", "no user in it"),
+            ("a:b\nnonsense\n", ":2: write user:password"),
+            (":b", ":1: a user needs a name"),
+            ("readonly :b", ":1: a user needs a name"),
+        ] {
+            let error = users(text).err().expect("the file is refused");
+            assert!(error.contains(what), "{error}");
+        }
+        let many: String = (0..1025).map(|number| format!("u{number}:p\n")).collect();
+        assert!(users(&many).err().expect("too many").contains("1025 users; at most 1024"));
+    }
 }

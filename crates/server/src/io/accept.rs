@@ -3,11 +3,15 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::accepted::Accepted;
 use super::listen::Listener;
-use super::shared::{Accepted, Shared};
+use super::shared::Shared;
+use crate::tls::Tls;
+use socket2::Socket;
 
 /// What a client is told that is one too many.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
@@ -31,16 +35,18 @@ pub(super) struct Acceptor {
     listening: bool,
     /// Where the search for the least busy worker starts, so that equals take turns.
     turn: usize,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Acceptor {
-    pub(super) fn new(listeners: Vec<Listener>) -> Acceptor {
+    pub(super) fn new(listeners: Vec<Listener>, tls: Option<Arc<Tls>>) -> Acceptor {
         Acceptor {
             listeners: listeners.into(),
             parked: VecDeque::new(),
             pause: None,
             listening: true,
             turn: 0,
+            tls,
         }
     }
 
@@ -48,6 +54,12 @@ impl Acceptor {
     pub(super) fn listening_changed(&mut self) -> Option<bool> {
         let on = self.pause.is_none();
         (on != std::mem::replace(&mut self.listening, on)).then_some(on)
+    }
+
+    /// A connection that a listener has accepted.
+    pub(super) fn accepted(&self, socket: Socket, listener: &Listener) -> Accepted {
+        let handshake = self.tls.as_ref().and_then(|tls| tls.config(listener.tls));
+        Accepted { handshake, ..Accepted::new(socket, listener.transport) }
     }
 
     /// Finds the worker for a new connection. `None` = the connection was turned away, or waits until another closes.
@@ -59,11 +71,14 @@ impl Acceptor {
     ) -> Option<(usize, Accepted)> {
         if shared.open.load(Ordering::SeqCst) >= shared.connections_max {
             if shared.connections_max_fast {
-                // Four words fit the buffer of any socket. A client that is gone need not read them.
-                let _ = accepted
-                    .socket
-                    .set_nonblocking(true)
-                    .and_then(|()| (&accepted.socket).write_all(TOO_MANY));
+                // Four words fit the buffer of any socket. A client that is gone need not read them, and one that
+                // expects a handshake cannot.
+                if accepted.handshake.is_none() {
+                    let _ = accepted
+                        .socket
+                        .set_nonblocking(true)
+                        .and_then(|()| (&accepted.socket).write_all(TOO_MANY));
+                }
                 shared.counters.workers[own].rejected.add(1);
             } else {
                 self.parked.push_back(accepted);

@@ -26,6 +26,9 @@ const RING_BUFFERS_MAX: usize = 128;
 pub struct Buffers {
     used: AtomicU64,
     limit: AtomicU64,
+    /// The sessions of encrypted connections have an account of their own: they stay for as long as their connections.
+    sessions: AtomicU64,
+    sessions_limit: AtomicU64,
     /// The part of `used` that workers hold to receive into.
     receiving: AtomicU64,
     /// Receive buffers that each worker should have (io_uring only).
@@ -38,6 +41,8 @@ impl Buffers {
         Buffers {
             used: AtomicU64::new(0),
             limit: AtomicU64::new(limit_bytes),
+            sessions: AtomicU64::new(0),
+            sessions_limit: AtomicU64::new(u64::MAX),
             receiving: AtomicU64::new(0),
             ring_buffers: AtomicUsize::new(0),
         }
@@ -56,6 +61,16 @@ impl Buffers {
     /// Sets the limit. What is already accounted stays, also above the limit.
     pub fn set_limit_bytes(&self, limit_bytes: u64) {
         self.limit.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    /// Sets the limit of the sessions of encrypted connections.
+    pub fn set_sessions_limit_bytes(&self, limit_bytes: u64) {
+        self.sessions_limit.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of the sessions of encrypted connections now.
+    pub fn sessions_bytes(&self) -> u64 {
+        self.sessions.load(Ordering::Relaxed)
     }
 
     /// The fewest bytes that `workers` receive into.
@@ -153,6 +168,18 @@ impl Charge {
     pub(crate) fn of(buffers: Arc<Buffers>, bytes: u64) -> Charge {
         Charge(Some((buffers, bytes)))
     }
+
+    /// Takes bytes more, unless that would exceed the limit.
+    pub(crate) fn try_grow(&mut self, buffers: &Arc<Buffers>, bytes: u64) -> bool {
+        let fits = buffers.try_take(bytes);
+        if fits {
+            match &mut self.0 {
+                Some((_, held)) => *held += bytes,
+                none => *none = Some((Arc::clone(buffers), bytes)),
+            }
+        }
+        fits
+    }
 }
 
 impl Drop for Charge {
@@ -160,6 +187,26 @@ impl Drop for Charge {
         if let Some((buffers, bytes)) = &self.0 {
             buffers.give(*bytes);
         }
+    }
+}
+
+/// Bytes of one session in its account. They are given back when the charge is dropped.
+#[derive(Debug)]
+pub(super) struct SessionCharge(Arc<Buffers>, u64);
+
+impl SessionCharge {
+    /// Takes bytes, unless that would exceed the limit.
+    pub(super) fn try_take(buffers: &Arc<Buffers>, bytes: u64) -> Option<SessionCharge> {
+        let before = buffers.sessions.fetch_add(bytes, Ordering::Relaxed);
+        // What does not fit is given back by the drop of this.
+        let charge = SessionCharge(Arc::clone(buffers), bytes);
+        (before + bytes <= buffers.sessions_limit.load(Ordering::Relaxed)).then_some(charge)
+    }
+}
+
+impl Drop for SessionCharge {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 
@@ -191,9 +238,23 @@ mod tests {
     fn a_charge_gives_back_what_it_holds() {
         let buffers = Arc::new(Buffers::new(100));
         buffers.take(30);
-        let charge = Charge::of(buffers.clone(), 30);
+        let mut charge = Charge::of(buffers.clone(), 30);
         assert_eq!(buffers.used_bytes(), 30);
+        assert!(charge.try_grow(&buffers, 70) && !charge.try_grow(&buffers, 1));
+        assert_eq!(buffers.used_bytes(), 100);
         drop(charge);
         assert_eq!(buffers.used_bytes(), 0);
+    }
+
+    #[test]
+    fn sessions_have_an_account_of_their_own() {
+        let buffers = Arc::new(Buffers::new(0));
+        buffers.set_sessions_limit_bytes(10);
+        let first = SessionCharge::try_take(&buffers, 6);
+        assert!(first.is_some() && SessionCharge::try_take(&buffers, 5).is_none());
+        assert_eq!((buffers.sessions_bytes(), buffers.used_bytes()), (6, 0));
+        drop(first);
+        assert!(SessionCharge::try_take(&buffers, 10).is_some());
+        assert_eq!(buffers.sessions_bytes(), 0);
     }
 }

@@ -44,6 +44,7 @@ pub(super) struct WorkerCounters {
     pub(super) unread: Count,
     pub(super) datagrams: Count,
     pub(super) datagrams_dropped: Count,
+    pub(super) tls_errors: Count,
     /// Connections given to this worker, open or still in its inbox. New connections go to the worker with the fewest.
     /// The accepting worker writes the count too, so it is atomic.
     pub(super) assigned: AtomicU64,
@@ -79,10 +80,20 @@ pub struct IoSnapshot {
     pub udp_requests: u64,
     /// UDP requests or replies dropped: malformed, more than one datagram, or a reply too long.
     pub udp_dropped: u64,
+    /// TLS handshakes that made a new session.
+    pub tls_handshakes_full: u64,
+    /// TLS handshakes that resumed a session.
+    pub tls_handshakes_resumed: u64,
+    /// TLS handshakes that failed, or took too long.
+    pub tls_handshakes_failed: u64,
+    /// TLS connections that ended because their client broke the rules.
+    pub tls_errors: u64,
     /// How often the workers waited in the kernel. Requests divided by this number is the average batch.
     pub waits: u64,
     /// Bytes of connection buffers, as [`Buffers::used_bytes`].
     pub buffer_bytes: u64,
+    /// Bytes of the sessions of encrypted connections, as [`Buffers::sessions_bytes`].
+    pub session_bytes: u64,
 }
 
 /// The counters of all workers. Any thread may read them at any time.
@@ -92,6 +103,10 @@ pub struct IoCounters {
     pub(super) accepting: AtomicBool,
     pub(super) listen_disabled: AtomicU64,
     pub(super) listen_disabled_us: AtomicU64,
+    /// TLS handshakes that made a new session, that resumed one, and that failed.
+    pub(super) handshakes_full: AtomicU64,
+    pub(super) handshakes_resumed: AtomicU64,
+    pub(super) handshakes_failed: AtomicU64,
     pub(super) buffers: Arc<Buffers>,
     baseline: Mutex<IoSnapshot>,
 }
@@ -103,6 +118,9 @@ impl IoCounters {
             accepting: AtomicBool::new(true),
             listen_disabled: AtomicU64::new(0),
             listen_disabled_us: AtomicU64::new(0),
+            handshakes_full: AtomicU64::new(0),
+            handshakes_resumed: AtomicU64::new(0),
+            handshakes_failed: AtomicU64::new(0),
             buffers,
             baseline: Mutex::new(IoSnapshot::default()),
         }
@@ -125,6 +143,10 @@ impl IoCounters {
             unread_kicks: grown(|at| at.unread_kicks),
             udp_requests: grown(|at| at.udp_requests),
             udp_dropped: grown(|at| at.udp_dropped),
+            tls_handshakes_full: grown(|at| at.tls_handshakes_full),
+            tls_handshakes_resumed: grown(|at| at.tls_handshakes_resumed),
+            tls_handshakes_failed: grown(|at| at.tls_handshakes_failed),
+            tls_errors: grown(|at| at.tls_errors),
             waits: grown(|at| at.waits),
             ..now
         }
@@ -156,8 +178,13 @@ impl IoCounters {
             unread_kicks: sum(|w| &w.unread),
             udp_requests: sum(|w| &w.datagrams),
             udp_dropped: sum(|w| &w.datagrams_dropped),
+            tls_handshakes_full: self.handshakes_full.load(Ordering::Relaxed),
+            tls_handshakes_resumed: self.handshakes_resumed.load(Ordering::Relaxed),
+            tls_handshakes_failed: self.handshakes_failed.load(Ordering::Relaxed),
+            tls_errors: sum(|w| &w.tls_errors),
             waits: sum(|w| &w.waits),
             buffer_bytes: self.buffers.used_bytes(),
+            session_bytes: self.buffers.sessions_bytes(),
         }
     }
 }

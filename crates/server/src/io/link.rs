@@ -9,14 +9,13 @@ use std::sync::atomic::Ordering;
 
 use super::buffers::Buffers;
 use super::counters::Count;
+use super::left_over::LeftOver;
 use super::registry::{ConnectionInfo, Doing};
 use super::service::Conversation;
+use super::tls::{Session, Stage};
 
 /// Receiving pauses while a connection has this many bytes of unserved input, unless one request needs more.
 const HELD_BYTES_MAX: usize = 64 * 1024;
-/// Unserved input of up to this many bytes gets exactly the memory that it needs.
-const EXACT_BYTES_MAX: usize = 128 * 1024;
-
 /// A client whose connection waits for its end may send so many bytes more.
 const LINGERED_BYTES_MAX: usize = 16 << 20;
 
@@ -28,6 +27,7 @@ pub(super) trait Driver: Sized {
     type PerConnection: Default;
 
     fn bytes<'a>(&'a self, filled: &'a Self::Filled) -> &'a [u8];
+    fn bytes_mut<'a>(&'a mut self, filled: &'a mut Self::Filled) -> &'a mut [u8];
     fn give_back(&mut self, filled: Self::Filled);
     /// A connection is new.
     fn open<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>);
@@ -47,9 +47,6 @@ pub(super) trait Driver: Sized {
     fn hurry(&mut self);
 }
 
-/// What a client is told whose unfinished request does not fit the buffers' limit.
-const OUT_OF_MEMORY: &str = "SERVER_ERROR out of memory reading request\r\n";
-
 /// Send without a signal and without waiting: the socket takes the bytes now, or says that it is full.
 #[cfg(target_os = "linux")]
 const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -63,7 +60,9 @@ pub(super) struct Link<C, D: Driver> {
     info: Arc<ConnectionInfo>,
     /// Tells the connection from others that had its slot.
     generation: u32,
-    /// New input that is not served yet. Only while `left_over` is empty.
+    /// What encrypts the connection. `None` = nothing does, or the kernel.
+    session: Option<Box<Session>>,
+    /// New input that is not served yet. Only while `left_over` is empty, and the connection not encrypted.
     direct: Option<D::Filled>,
     left_over: LeftOver,
     /// The buffer being sent, and how much of it is sent.
@@ -112,18 +111,28 @@ pub(super) enum Arrival {
     Steer,
     /// The bytes do not fit the buffers' limit: the connection is about to close.
     OutOfMemory,
+    /// The bytes cannot be decrypted: the connection is about to close.
+    BadRecord,
     /// The connection takes no more input.
     Ignored,
 }
 
 impl<C: Conversation, D: Driver> Link<C, D> {
-    pub(super) fn new(conversation: C, info: Arc<ConnectionInfo>, generation: u32) -> Link<C, D> {
+    pub(super) fn new(
+        conversation: C,
+        info: Arc<ConnectionInfo>,
+        generation: u32,
+        session: Option<Box<Session>>,
+        plain: LeftOver,
+    ) -> Link<C, D> {
         Link {
             conversation,
             info,
             generation,
+            session,
             direct: None,
-            left_over: LeftOver::default(),
+            unseen: !plain.bytes().is_empty(),
+            left_over: plain,
             sending: Vec::new(),
             sent: 0,
             charged: 0,
@@ -131,7 +140,6 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             ended: false,
             broken: false,
             stalled: false,
-            unseen: false,
             doomed: false,
             queued: false,
             unserved: false,
@@ -147,7 +155,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// The service may have spoken first, or refused the peer. Returns whether that gives work.
     pub(super) fn begin(&mut self) -> bool {
         self.doomed = self.conversation.wants_close();
-        self.doomed || self.conversation.has_output()
+        self.doomed || self.unseen || self.has_output()
     }
 
     pub(super) fn info(&self) -> &ConnectionInfo {
@@ -229,6 +237,9 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             self.broken |= is_endless;
             return if is_endless { Arrival::Serve } else { Arrival::Ignored };
         }
+        if self.session.is_some() {
+            return self.decrypt(filled, driver, buffers);
+        }
         if self.direct.is_none() && self.left_over.bytes().is_empty() && !self.stalled {
             self.direct = Some(filled);
             return Arrival::Serve;
@@ -253,11 +264,42 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         Arrival::Serve
     }
 
+    /// Records arrived.
+    fn decrypt(&mut self, mut filled: D::Filled, driver: &mut D, buffers: &Buffers) -> Arrival {
+        let Link { session, left_over, conversation, .. } = self;
+        let Some(session) = session else { return Arrival::Ignored };
+        let (before, wanted) = (left_over.bytes().len(), conversation.input_wanted());
+        let stage = session.receive(driver.bytes_mut(&mut filled), left_over, wanted, buffers);
+        driver.give_back(filled);
+        let (now, has_outgoing) = (left_over.bytes().len(), session.has_outgoing());
+        match stage {
+            Stage::Open | Stage::Handshake => {}
+            Stage::Ended => self.ended = true,
+            Stage::OutOfMemory => {
+                self.doom();
+                return Arrival::OutOfMemory;
+            }
+            Stage::Failed => {
+                self.doomed = true;
+                return Arrival::BadRecord;
+            }
+        }
+        let has_more = now > before;
+        if has_more && !self.stalled && now >= wanted {
+            self.unseen = true;
+        }
+        match self.unseen || has_outgoing || self.ended {
+            true => Arrival::Serve,
+            false if self.stalled && has_more => Arrival::Steer,
+            false => Arrival::Wait,
+        }
+    }
+
     /// An unfinished request does not fit the buffers' limit.
     fn doom(&mut self) {
         self.doomed = true;
         self.unserved = true;
-        self.last_words = Some(OUT_OF_MEMORY);
+        self.last_words = Some(self.conversation.out_of_memory());
     }
 
     /// The connection has held on to memory for longer than others that need it. A client that does not read gets no
@@ -397,7 +439,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         while !self.blocked && !self.broken {
             if self.sending.is_empty() {
                 match self.next_output() {
-                    None => return !self.conversation.has_output(),
+                    None => return !self.has_output(),
                     Some(buffer) => (self.sending, self.sent) = (buffer, 0),
                 }
             }
@@ -420,8 +462,26 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         false
     }
 
+    /// Whether something is left to be sent, now or later.
+    fn has_output(&self) -> bool {
+        self.conversation.has_output() || self.session.as_ref().is_some_and(|session| session.has_outgoing())
+    }
+
     /// The next buffer to send.
     fn next_output(&mut self) -> Option<Vec<u8>> {
+        if let Some(session) = self.session.as_mut().filter(|session| session.has_failed()) {
+            let reason = session.take_outgoing();
+            self.broken |= reason.is_none();
+            return reason;
+        }
+        match self.next_words() {
+            Some(words) if self.session.is_some() => self.encrypt(words),
+            None if self.session.is_some() => self.next_records(),
+            words => words,
+        }
+    }
+
+    fn next_words(&mut self) -> Option<Vec<u8>> {
         if let Some(buffer) = self.conversation.take_output() {
             return Some(buffer);
         }
@@ -429,6 +489,24 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             return None;
         }
         self.last_words.take().map(|words| words.as_bytes().to_vec())
+    }
+
+    fn encrypt(&mut self, words: Vec<u8>) -> Option<Vec<u8>> {
+        let records = self.session.as_mut().and_then(|session| session.encrypt(&words));
+        self.conversation.recycle(words);
+        self.broken |= records.is_none();
+        records
+    }
+
+    /// Records without words of the service. The last of them says that no more will come.
+    fn next_records(&mut self) -> Option<Vec<u8>> {
+        let is_waiting = self.conversation.is_waiting() || self.conversation.has_output();
+        let is_last = self.doomed || (self.ended && !self.queued && !self.stalled);
+        let session = self.session.as_mut()?;
+        if is_last && !is_waiting {
+            session.say_goodbye();
+        }
+        session.take_outgoing()
     }
 
     /// The socket is full: the rest of `sending` waits, and is accounted.
@@ -489,6 +567,9 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         self.closing = true;
         self.doomed = true;
         self.left_over.clear(buffers);
+        if let Some(session) = &mut self.session {
+            session.close(buffers);
+        }
         self.unblock(buffers);
         if let Some(filled) = self.direct.take() {
             driver.give_back(filled);
@@ -499,113 +580,5 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// What is left of a connection that is gone.
     pub(super) fn into_conversation(self) -> C {
         self.conversation
-    }
-}
-
-/// Input that the service has not consumed, kept by the connection. It has no memory while it is empty. Its memory is
-/// accounted.
-#[derive(Debug, Default)]
-pub(super) struct LeftOver {
-    bytes: Vec<u8>,
-    from: usize,
-}
-
-impl LeftOver {
-    pub(super) fn capacity(&self) -> u64 {
-        self.bytes.capacity() as u64
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[self.from..]
-    }
-
-    /// Adds `more`. While fewer than `wanted` bytes are there, the memory doubles up to that number. Otherwise short
-    /// input gets the memory that it needs, and long input half as much again. `false` = the buffers' limit is reached,
-    /// and nothing was added.
-    #[must_use]
-    pub(super) fn append(&mut self, more: &[u8], wanted: usize, buffers: &Buffers) -> bool {
-        let needed = self.bytes().len() + more.len();
-        let capacity = self.bytes.capacity();
-        if self.bytes.len() + more.len() <= capacity {
-            self.bytes.extend_from_slice(more);
-            return true;
-        }
-        if self.from > 0 && needed <= capacity {
-            self.bytes.drain(..self.from);
-            self.from = 0;
-            self.bytes.extend_from_slice(more);
-            return true;
-        }
-        let target = match needed {
-            _ if needed < wanted => needed.max(wanted.min(capacity * 2)),
-            ..=EXACT_BYTES_MAX => needed,
-            _ => needed + needed / 2,
-        };
-        // The old memory is freed in a moment, so only the difference is accounted.
-        if !buffers.try_take((target - capacity) as u64) {
-            return false;
-        }
-        let mut grown = Vec::with_capacity(target);
-        if grown.capacity() > target {
-            buffers.take((grown.capacity() - target) as u64);
-        }
-        grown.extend_from_slice(self.bytes());
-        grown.extend_from_slice(more);
-        (self.bytes, self.from) = (grown, 0);
-        true
-    }
-
-    /// Drops the first `used` bytes. The memory is freed when nothing is left.
-    pub(super) fn consume(&mut self, used: usize, buffers: &Buffers) {
-        self.from += used;
-        debug_assert!(self.from <= self.bytes.len());
-        if self.from >= self.bytes.len() {
-            self.clear(buffers);
-        }
-    }
-
-    pub(super) fn clear(&mut self, buffers: &Buffers) {
-        buffers.give(self.bytes.capacity() as u64);
-        self.bytes = Vec::new();
-        self.from = 0;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_left_over_is_accounted_and_bounded() {
-        let buffers = Buffers::new(4096);
-        let mut left = LeftOver::default();
-        assert!(left.append(b"get a", 0, &buffers));
-        assert_eq!((left.bytes(), buffers.used_bytes()), (&b"get a"[..], 5));
-        assert!(left.append(&[b'x'; 95], 100, &buffers));
-        assert_eq!(buffers.used_bytes(), 100);
-        left.consume(90, &buffers);
-        assert!(left.append(&[b'y'; 90], 100, &buffers), "room at the front is found again");
-        assert_eq!((left.bytes().len(), buffers.used_bytes()), (100, 100));
-        assert!(!left.append(&[0; 4096], 5000, &buffers));
-        assert_eq!((left.bytes().len(), buffers.used_bytes()), (100, 100));
-        left.consume(100, &buffers);
-        assert_eq!((left.bytes.capacity(), buffers.used_bytes()), (0, 0));
-        assert!(left.append(&[0; 2000], 3900, &buffers));
-        assert!(left.append(&[1; 1900], 3900, &buffers), "the memory it leaves is not in the way");
-        assert_eq!((left.bytes().len(), buffers.used_bytes()), (3900, 3900));
-    }
-
-    #[test]
-    fn a_left_over_grows_by_doubling_up_to_what_is_wanted() {
-        let buffers = Buffers::new(u64::MAX);
-        let mut left = LeftOver::default();
-        let mut growths = 0;
-        for _ in 0..1000 {
-            let before = buffers.used_bytes();
-            assert!(left.append(&[7; 1000], 1_000_000, &buffers));
-            growths += usize::from(buffers.used_bytes() != before);
-        }
-        assert!(growths <= 11, "{growths}");
-        assert_eq!(buffers.used_bytes(), 1_000_000);
     }
 }

@@ -3,23 +3,18 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::transport::Transport;
-
-/// The addresses on which TCP listens by default: all of the machine.
-pub(crate) const EVERYWHERE: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
-/// The addresses on which UDP listens by default. A reply over UDP goes to whatever address the request names as its
-/// own, and is larger than the request: on the network a server would be a tool to flood others with.
-pub(crate) const THIS_MACHINE: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+use super::transport::{EVERYWHERE, THIS_MACHINE, Transport};
+use crate::settings::ListenerTls;
+use crate::tls::Tls;
 
 /// How often another random port is tried when the port is taken at one of several addresses.
 const RANDOM_PORT_TRIES: usize = 8;
@@ -53,11 +48,15 @@ pub struct ListenOptions {
     pub tcp_port: Option<u16>,
     /// UDP port; `Some(0)` = a random free one, `None` = no UDP.
     pub udp_port: Option<u16>,
+    /// TCP port for connections that speak RESP; `Some(0)` = a random free one, `None` = none.
+    pub resp_port: Option<u16>,
     /// Reply bytes that one address gets over UDP in a second; 0 = no limit. Addresses of this machine have none.
     pub udp_reply_bytes_per_s: u64,
     /// Addresses to listen on: `host`, `host:port`, `[v6]:port`. A port given here is for TCP and replaces `tcp_port`.
     /// Empty = every IPv4 and IPv6 address for TCP, and the loopback addresses for UDP.
-    pub addresses: Vec<String>,
+    pub addresses: Vec<ListenAddress>,
+    /// What encrypts TCP connections; `None` = nothing does.
+    pub tls: Option<Arc<Tls>>,
     /// A unix socket and its access mode (0o700).
     pub unix: Option<(PathBuf, u32)>,
     /// How many connections the kernel may hold that are not yet accepted.
@@ -85,8 +84,10 @@ impl Default for ListenOptions {
         ListenOptions {
             tcp_port: Some(11211),
             udp_port: None,
+            resp_port: None,
             udp_reply_bytes_per_s: 0,
             addresses: Vec::new(),
+            tls: None,
             unix: None,
             backlog: 1024,
             connections_max: 1024,
@@ -97,6 +98,21 @@ impl Default for ListenOptions {
             ring_buffers: 64,
             buffers_limit_bytes: u64::MAX,
         }
+    }
+}
+
+/// An address to listen on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListenAddress {
+    /// `host`, `host:port` or `[v6]:port`.
+    pub at: String,
+    /// How TCP connections to it are encrypted, where there is TLS.
+    pub tls: ListenerTls,
+}
+
+impl From<&str> for ListenAddress {
+    fn from(at: &str) -> ListenAddress {
+        ListenAddress { at: at.to_owned(), tls: ListenerTls::Default }
     }
 }
 
@@ -119,6 +135,8 @@ pub struct Addresses {
     pub tcp: Vec<SocketAddr>,
     /// UDP addresses with their ports.
     pub udp: Vec<SocketAddr>,
+    /// TCP addresses for RESP with their ports.
+    pub resp: Vec<SocketAddr>,
     /// The unix socket.
     pub unix: Option<PathBuf>,
 }
@@ -139,6 +157,7 @@ impl Addresses {
 pub(super) struct Listener {
     pub(super) socket: Socket,
     pub(super) transport: Transport,
+    pub(super) tls: ListenerTls,
 }
 
 /// Everything that is bound.
@@ -154,17 +173,23 @@ impl Sockets {
     pub(super) fn bind(options: &ListenOptions) -> Result<Sockets, ListenError> {
         let mut listeners = Vec::new();
         let mut addresses = Addresses::default();
-        if let Some(port) = options.tcp_port {
-            let bound = bind_all(&options.addresses, port, 'p', true, |at| tcp(at, options.backlog))?;
-            for socket in bound {
-                addresses.tcp.extend(socket.local_addr().ok().and_then(|a| a.as_socket()));
-                listeners.push(Listener { socket, transport: Transport::Tcp });
+        let ports = [
+            (options.tcp_port, "-p", true, &mut addresses.tcp),
+            (options.resp_port, "--resp-port", false, &mut addresses.resp),
+        ];
+        for (port, flag, own_ports, found) in ports {
+            let Some(port) = port else { continue };
+            for (socket, tls) in bind_all(&options.addresses, port, flag, own_ports, EVERYWHERE, |at| {
+                tcp(at, options.backlog)
+            })? {
+                found.extend(socket.local_addr().ok().and_then(|a| a.as_socket()));
+                listeners.push(Listener { socket, transport: Transport::Tcp, tls });
             }
         }
         let udp = bind_udp(options, &mut addresses)?;
         if let Some((path, mode)) = &options.unix {
-            listeners
-                .push(Listener { socket: unix(path, *mode, options.backlog)?, transport: Transport::Unix });
+            let socket = unix(path, *mode, options.backlog)?;
+            listeners.push(Listener { socket, transport: Transport::Unix, tls: ListenerTls::Off });
             addresses.unix = Some(path.clone());
         }
         Ok(Sockets { listeners, udp, addresses })
@@ -183,13 +208,13 @@ fn bind_udp(options: &ListenOptions, addresses: &mut Addresses) -> Result<Vec<Ve
         }
         udp(at, shared)
     };
-    for socket in bind_all(&options.addresses, port, 'U', false, first)? {
+    for (socket, _) in bind_all(&options.addresses, port, "-U", false, THIS_MACHINE, first)? {
         let at = socket.local_addr().ok().and_then(|a| a.as_socket());
         let at = at.ok_or_else(|| ListenError("cannot read back the UDP port".into()))?;
         addresses.udp.push(at);
         per_worker[0].push(socket.into());
         for sockets in &mut per_worker[1..] {
-            sockets.push(udp(at, true).map_err(|e| refused(&at.to_string(), &e, 'U'))?.into());
+            sockets.push(udp(at, true).map_err(|e| refused(&at.to_string(), &e, "-U"))?.into());
         }
     }
     Ok(per_worker)
@@ -203,13 +228,14 @@ const PREDECESSOR_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Binds every address. A random port is the same on all of them.
 fn bind_all(
-    addresses: &[String],
+    addresses: &[ListenAddress],
     port: u16,
-    flag: char,
+    flag: &str,
     own_ports: bool,
+    default: [IpAddr; 2],
     bind: impl Fn(SocketAddr) -> io::Result<Socket>,
-) -> Result<Vec<Socket>, ListenError> {
-    let wanted = resolve_all(addresses, port, own_ports)?;
+) -> Result<Vec<(Socket, ListenerTls)>, ListenError> {
+    let wanted = resolve_all(addresses, port, own_ports, default)?;
     let mut tries_left = RANDOM_PORT_TRIES;
     let started = Instant::now();
     loop {
@@ -227,13 +253,13 @@ fn bind_all(
 
 fn bind_once(
     everywhere: bool,
-    wanted: &[SocketAddr],
-    flag: char,
+    wanted: &[(SocketAddr, ListenerTls)],
+    flag: &str,
     bind: &impl Fn(SocketAddr) -> io::Result<Socket>,
-) -> Result<Vec<Socket>, (ErrorKind, ListenError)> {
-    let mut bound: Vec<Socket> = Vec::new();
+) -> Result<Vec<(Socket, ListenerTls)>, (ErrorKind, ListenError)> {
+    let mut bound = Vec::new();
     let mut random = None;
-    for at in wanted {
+    for (at, tls) in wanted {
         let mut at = *at;
         if at.port() == 0 {
             at.set_port(random.unwrap_or(0));
@@ -241,7 +267,7 @@ fn bind_once(
         match bind(at) {
             Ok(socket) => {
                 random = random.or(socket.local_addr().ok().and_then(|a| a.as_socket()).map(|a| a.port()));
-                bound.push(socket);
+                bound.push((socket, *tls));
             }
             // Without IPv6 in the kernel, IPv4 is served all the same.
             Err(error)
@@ -255,43 +281,45 @@ fn bind_once(
     Ok(bound)
 }
 
-fn refused(at: &str, error: &io::Error, flag: char) -> ListenError {
+fn refused(at: &str, error: &io::Error, flag: &str) -> ListenError {
     let what = match error.kind() {
         ErrorKind::AddrInUse => {
-            format!("address already in use; stop the other server or choose another port with -{flag}")
+            format!("address already in use; stop the other server or choose another port with {flag}")
         }
         ErrorKind::PermissionDenied => {
-            format!(
-                "permission denied; choose a port from 1024 up with -{flag}, or start as root and give -u"
-            )
+            format!("permission denied; choose a port from 1024 up with {flag}, or start as root and give -u")
         }
         ErrorKind::AddrNotAvailable => {
             "this machine has no such address; give one of its own with -l (0.0.0.0 means all)".to_owned()
         }
-        _ => format!("{error}; check the addresses given with -l and the port given with -{flag}"),
+        _ => format!("{error}; check the addresses given with -l and the port given with {flag}"),
     };
     ListenError(format!("cannot listen on {at}: {what}"))
 }
 
-/// `own_ports`: they are TCP addresses, which may have ports of their own.
-fn resolve_all(addresses: &[String], port: u16, own_ports: bool) -> Result<Vec<SocketAddr>, ListenError> {
+/// `own_ports`: the addresses may have ports of their own. `default`: they are meant if none is given.
+fn resolve_all(
+    addresses: &[ListenAddress],
+    port: u16,
+    own_ports: bool,
+    default: [IpAddr; 2],
+) -> Result<Vec<(SocketAddr, ListenerTls)>, ListenError> {
     if addresses.is_empty() {
-        let both = if own_ports { EVERYWHERE } else { THIS_MACHINE };
-        return Ok(both.map(|ip| SocketAddr::new(ip, port)).to_vec());
+        return Ok(default.map(|ip| (SocketAddr::new(ip, port), ListenerTls::Default)).to_vec());
     }
     let mut resolved = Vec::new();
-    for text in addresses.iter().map(|text| text.trim()) {
+    for (text, tls) in addresses.iter().map(|address| (address.at.trim(), address.tls)) {
         let (host, own_port) =
             split_port(text).ok_or_else(|| unknown(text, "the port is not a number up to 65535"))?;
         let port = own_port.filter(|_| own_ports).unwrap_or(port);
         if host == "*" {
-            resolved.extend(EVERYWHERE.map(|ip| SocketAddr::new(ip, port)));
+            resolved.extend(EVERYWHERE.map(|ip| (SocketAddr::new(ip, port), tls)));
             continue;
         }
         let found = (host, port).to_socket_addrs().map_err(|error| unknown(text, &error.to_string()))?;
         for at in found {
-            if !resolved.contains(&at) {
-                resolved.push(at);
+            if !resolved.iter().any(|(known, _)| *known == at) {
+                resolved.push((at, tls));
             }
         }
     }

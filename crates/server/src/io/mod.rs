@@ -13,8 +13,10 @@
 //! ```
 
 mod accept;
+mod accepted;
 mod buffers;
 mod counters;
+mod left_over;
 mod link;
 mod listen;
 mod lock;
@@ -25,6 +27,7 @@ mod registry;
 mod ring;
 mod service;
 mod shared;
+mod tls;
 mod transport;
 mod udp;
 mod udp_limit;
@@ -40,16 +43,19 @@ use std::thread::{self, JoinHandle};
 
 pub use buffers::{Buffers, Charge};
 pub use counters::{IoCounters, IoSnapshot};
-pub use listen::{Addresses, Backend, ListenError, ListenOptions};
-pub(crate) use listen::{EVERYWHERE, THIS_MACHINE};
-pub use registry::{ConnectionReport, Registry};
+pub use listen::{Addresses, Backend, ListenAddress, ListenError, ListenOptions};
+pub use registry::{ConnectionReport, Handle, Registry};
 pub use service::{Awaits, ConnectionId, Conversation, Peer, Ready, Service};
 pub use shared::Stopper;
+pub(crate) use tls::SESSION_BYTES;
 pub use transport::Transport;
+pub(crate) use transport::{EVERYWHERE, THIS_MACHINE};
 
+use crate::tls::Tls;
 use accept::Acceptor;
 use listen::{Listener, Sockets};
 use shared::Shared;
+use tls::Handshakes;
 use udp::UdpPorts;
 use worker::Worker;
 
@@ -69,15 +75,19 @@ pub fn bind(options: &ListenOptions) -> Result<Bound, ListenError> {
         return Err(ListenError("cannot start without a worker; give at least one with -t".into()));
     }
     let backend = choose(options.backend)?;
-    let (shared, bells) = Shared::new(options).map_err(|error| {
+    let no_files = |error: io::Error| {
         ListenError(format!("cannot start workers: {error}; raise the limit of open files"))
-    })?;
+    };
+    let handshakes = options.tls.as_ref().map(|_| Handshakes::new(options.workers));
+    let (handshakes, polls) = handshakes.transpose().map_err(no_files)?.unzip();
+    let (shared, bells) = Shared::new(options, handshakes).map_err(no_files)?;
     let sockets = Sockets::bind(options)?;
     for listener in &sockets.listeners {
         shared.listens(listener);
     }
     sockets.udp.iter().flatten().for_each(|socket| shared.listens_to_datagrams(socket));
-    Ok(Bound { backend, shared: Arc::new(shared), bells, sockets })
+    let (tls, polls) = (options.tls.clone(), polls.unwrap_or_default());
+    Ok(Bound { tls, backend, shared: Arc::new(shared), bells, polls, sockets })
 }
 
 /// The backend that this machine has for `wanted`.
@@ -107,9 +117,12 @@ fn choose(wanted: Backend) -> Result<Backend, ListenError> {
 /// Sockets that are bound, before there are workers.
 #[derive(Debug)]
 pub struct Bound {
+    tls: Option<Arc<Tls>>,
     backend: Backend,
     shared: Arc<Shared>,
     bells: Vec<UnixStream>,
+    /// What the threads for handshakes wait with.
+    polls: Vec<mio::Poll>,
     sockets: Sockets,
 }
 
@@ -150,7 +163,7 @@ impl Bound {
         S: Service,
         F: Fn(usize) -> S + Send + Sync + 'static,
     {
-        let Bound { backend, shared, bells, sockets } = self;
+        let Bound { tls, backend, shared, bells, polls, sockets } = self;
         let make_service = Arc::new(make_service);
         let unix = sockets.addresses.unix.clone();
         let mut running = Running {
@@ -160,6 +173,20 @@ impl Bound {
             threads: Vec::new(),
             unix,
         };
+        let wants_kernel = tls.as_ref().is_some_and(|tls| tls.wants_kernel());
+        for (number, poll) in polls.into_iter().enumerate() {
+            let shared = Arc::clone(&shared);
+            let thread = thread::Builder::new().name(format!("tls-{number}")).spawn(move || {
+                let _stop = StopOnDrop(Arc::clone(&shared), None);
+                tls::run(number, poll, shared, wants_kernel)
+            });
+            let thread = thread.map_err(|error| {
+                ListenError(format!(
+                    "cannot start a thread for TLS handshakes: {error}; give fewer workers with -t"
+                ))
+            })?;
+            running.threads.push(thread);
+        }
         let mut listeners = Some(sockets.listeners);
         for ((number, bell), udp) in bells.into_iter().enumerate().zip(sockets.udp) {
             let start = WorkerStart {
@@ -169,12 +196,13 @@ impl Bound {
                 bell,
                 // The first worker accepts for all.
                 listeners: listeners.take(),
+                tls: tls.clone(),
                 udp,
             };
             let make_service = Arc::clone(&make_service);
             let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
                 // However a worker ends, the server must not go on without it.
-                let _stop = StopOnDrop(Arc::clone(&start.shared), start.number);
+                let _stop = StopOnDrop(Arc::clone(&start.shared), Some(start.number));
                 start.run(&*make_service)
             });
             let thread = thread.map_err(|error| {
@@ -187,12 +215,14 @@ impl Bound {
 }
 
 /// Lets go of a worker's connections when the worker ends, and stops all other workers if the server was not told to
-/// stop.
-struct StopOnDrop(Arc<Shared>, usize);
+/// stop. Without a number it is a thread for handshakes that ends.
+struct StopOnDrop(Arc<Shared>, Option<usize>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.registry.forget(self.1);
+        if let Some(worker) = self.1 {
+            self.0.registry.forget(worker);
+        }
         if self.0.stage() == shared::Stage::Serving {
             self.0.stop();
         }
@@ -206,6 +236,7 @@ struct WorkerStart {
     shared: Arc<Shared>,
     bell: UnixStream,
     listeners: Option<Vec<Listener>>,
+    tls: Option<Arc<Tls>>,
     udp: Vec<UdpSocket>,
 }
 
@@ -214,7 +245,7 @@ impl WorkerStart {
     where
         S: Service,
     {
-        let acceptor = self.listeners.map(Acceptor::new);
+        let acceptor = self.listeners.map(|listeners| Acceptor::new(listeners, self.tls));
         let listeners = acceptor.as_ref().map(|acceptor| Rc::clone(&acceptor.listeners));
         let service = make_service(self.number);
         let udp = UdpPorts::new(self.udp, &self.shared.buffers);

@@ -111,6 +111,10 @@ impl Driver for PollDriver {
         &self.arena[filled.from..filled.from + filled.length]
     }
 
+    fn bytes_mut<'a>(&'a mut self, filled: &'a mut Filled) -> &'a mut [u8] {
+        &mut self.arena[filled.from..filled.from + filled.length]
+    }
+
     fn give_back(&mut self, _filled: Filled) {}
 
     fn open<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>) {
@@ -254,13 +258,11 @@ fn accept<S: Service>(worker: &mut Worker<S, PollDriver>) {
                 break;
             }
             let Some(listeners) = &driver.listeners else { return };
-            let Listener { socket, transport } = &listeners[number];
-            match (socket.accept(), *transport) {
-                (Ok((socket, _)), transport) => worker.accepted(socket, transport),
-                (Err(error), _) if error.kind() == ErrorKind::WouldBlock => {
-                    worker.driver.incoming[number] = false
-                }
-                (Err(error), _) => worker.accept_failed(&error),
+            let listeners = Rc::clone(listeners);
+            match listeners[number].socket.accept() {
+                Ok((socket, _)) => worker.accepted(socket, &listeners[number]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => worker.driver.incoming[number] = false,
+                Err(error) => worker.accept_failed(&error),
             }
         }
     }

@@ -48,6 +48,8 @@ pub(super) struct ConnectionInfo {
     pub(super) socket: Socket,
     pub(super) fd: i32,
     pub(super) transport: Transport,
+    /// The kernel encrypts.
+    pub(super) is_kernel_tls: bool,
     /// When the last request was served, on the server's clock.
     pub(super) active_s: AtomicU32,
     doing: AtomicU8,
@@ -55,11 +57,17 @@ pub(super) struct ConnectionInfo {
 
 impl ConnectionInfo {
     /// A connection that begins at `now_s`, on the server's clock.
-    pub(super) fn new(socket: Socket, transport: Transport, now_s: u32) -> ConnectionInfo {
+    pub(super) fn new(
+        socket: Socket,
+        transport: Transport,
+        is_kernel_tls: bool,
+        now_s: u32,
+    ) -> ConnectionInfo {
         ConnectionInfo {
             fd: socket.as_raw_fd(),
             socket,
             transport,
+            is_kernel_tls,
             active_s: AtomicU32::new(now_s),
             doing: AtomicU8::new(Doing::Reading as u8),
         }
@@ -89,6 +97,32 @@ impl ConnectionInfo {
             return format!("unix:{}", path.unwrap_or_default());
         }
         address_text(self.transport, address.and_then(|a| a.as_socket()))
+    }
+}
+
+/// A connection, for those who are not its worker.
+#[derive(Clone, Debug)]
+pub struct Handle(pub(super) Arc<ConnectionInfo>);
+
+impl Handle {
+    /// The client's address as `stats conns` shows it. It costs a system call.
+    pub fn remote(&self) -> String {
+        self.0.remote()
+    }
+
+    /// The server's end of the connection, in the same form.
+    pub fn local(&self) -> String {
+        self.0.local()
+    }
+
+    /// The number of the socket.
+    pub fn fd(&self) -> i32 {
+        self.0.fd
+    }
+
+    /// Ends the connection: its worker finds it closed by the client.
+    pub fn shut_down(&self) {
+        let _ = self.0.socket.shutdown(std::net::Shutdown::Both);
     }
 }
 

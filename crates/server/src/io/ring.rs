@@ -199,6 +199,16 @@ impl Pool {
             std::slice::from_raw_parts(from, filled.length as usize)
         }
     }
+
+    fn bytes_mut<'a>(&'a mut self, filled: &'a mut Filled) -> &'a mut [u8] {
+        debug_assert!(filled.buffer < self.count && filled.length as usize <= BUFFER_BYTES);
+        // SAFETY: as in `bytes`. Nobody else has the bytes meanwhile: no two `Filled` are of one buffer, and this one
+        // is borrowed for writing.
+        unsafe {
+            let from = self.memory.as_ptr().add(usize::from(filled.buffer) * STRIDE_BYTES);
+            std::slice::from_raw_parts_mut(from, filled.length as usize)
+        }
+    }
 }
 
 impl Drop for Pool {
@@ -352,14 +362,14 @@ impl<'r> RingDriver<'r> {
         unsafe { self.push(entry) };
     }
 
-    /// Sends `bytes[from..]`, all of it, whenever the socket has room.
-    fn send(&mut self, slot: usize, fd: i32, bytes: Vec<u8>, from: usize) {
+    /// Sends `bytes[from..]` whenever the socket has room: all of it, with `flags` for that.
+    fn send(&mut self, slot: usize, fd: i32, bytes: Vec<u8>, from: usize, flags: i32) {
         if self.sends.len() <= slot {
             self.sends.resize_with(slot + 1, || None);
         }
         let rest = &bytes[from..];
         let entry = opcode::Send::new(Fd(fd), rest.as_ptr(), u32::try_from(rest.len()).unwrap_or(u32::MAX))
-            .flags(libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
+            .flags(flags | libc::MSG_NOSIGNAL)
             .build()
             .user_data(tag(Operation::Send, slot));
         self.sends[slot] = Some(bytes);
@@ -438,6 +448,10 @@ impl Driver for RingDriver<'_> {
         self.pool.bytes(filled)
     }
 
+    fn bytes_mut<'a>(&'a mut self, filled: &'a mut Filled) -> &'a mut [u8] {
+        self.pool.bytes_mut(filled)
+    }
+
     fn give_back(&mut self, filled: Filled) {
         self.filled -= 1;
         self.pool.offer(filled.buffer);
@@ -451,7 +465,9 @@ impl Driver for RingDriver<'_> {
         if link.is_blocked() && !link.state.sending {
             link.state.sending = true;
             let (bytes, sent) = link.lend_sending();
-            self.send(slot, link.info().fd, bytes, sent);
+            // A socket that the kernel encrypts does not know the flag, and sends what there is room for.
+            let flags = if link.info().is_kernel_tls { 0 } else { libc::MSG_WAITALL };
+            self.send(slot, link.info().fd, bytes, sent, flags);
         }
         if link.wants_receive() {
             if !link.state.receiving {
@@ -675,9 +691,8 @@ fn accepted<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, number: usize, r
     if result >= 0 {
         // SAFETY: the kernel made this descriptor for this completion alone.
         let socket = unsafe { Socket::from_raw_fd(result) };
-        let transport = worker.driver.listeners.as_ref().map(|listeners| listeners[number].transport);
-        if let Some(transport) = transport {
-            worker.accepted(socket, transport);
+        if let Some(listeners) = worker.driver.listeners.clone() {
+            worker.accepted(socket, &listeners[number]);
         }
     } else if result != -libc::ECANCELED {
         worker.accept_failed(&io::Error::from_raw_os_error(-result));

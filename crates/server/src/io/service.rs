@@ -6,8 +6,9 @@
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
-use super::registry::ConnectionInfo;
+use super::registry::{ConnectionInfo, Handle};
 use super::transport::{Transport, address_text};
 
 /// What one worker thread does with bytes.
@@ -116,6 +117,12 @@ pub trait Conversation {
         false
     }
 
+    /// What the client is told, after all other output, when an unfinished request of it does not fit the buffers'
+    /// limit.
+    fn out_of_memory(&self) -> &'static str {
+        "SERVER_ERROR out of memory reading request\r\n"
+    }
+
     /// How many bytes of input in all make the next [`Service::serve`] worth while; 0 = any number. The worker keeps at
     /// most about as many.
     fn input_wanted(&self) -> usize;
@@ -151,11 +158,28 @@ impl std::fmt::Display for ConnectionId {
 /// Where the addresses of a peer come from.
 #[derive(Debug)]
 pub(super) enum From<'a> {
-    Socket(&'a ConnectionInfo),
+    Socket(&'a Arc<ConnectionInfo>),
     Datagram { remote: SocketAddr, local: Option<SocketAddr> },
 }
 
 impl Peer<'_> {
+    /// The connection, for those who are not its worker. `None` for a datagram.
+    pub fn handle(&self) -> Option<Handle> {
+        match &self.from {
+            From::Socket(info) => Some(Handle(Arc::clone(info))),
+            From::Datagram { .. } => None,
+        }
+    }
+
+    /// The port on the server's side. It costs a system call for streams.
+    pub fn local_port(&self) -> Option<u16> {
+        let at = match &self.from {
+            From::Socket(info) => info.socket.local_addr().ok()?.as_socket(),
+            From::Datagram { local, .. } => *local,
+        };
+        at.map(|at| at.port())
+    }
+
     /// The client's address as `stats conns` shows it: `tcp:127.0.0.1:40022`, `unix:/run/larder.sock`. It costs a
     /// system call for streams.
     pub fn remote(&self) -> String {

@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::accepted::Accepted;
 use super::buffers::Buffers;
 use super::counters::IoCounters;
 use super::listen::{ListenOptions, Listener};
 use super::lock::lock;
 use super::registry::Registry;
+use super::tls::Handshakes;
 use super::transport::{Transport, address_text};
 use super::udp_limit::UdpLimit;
-use socket2::Socket;
 
 /// What the server's clock reads when it starts. As in memcached it is 2, so that 1 can mean "already expired".
 const CLOCK_STARTS_S: u64 = 2;
@@ -30,13 +31,6 @@ pub(super) enum Stage {
     /// No new connections; each connection closes once it has nothing to finish.
     Draining = 1,
     Stopping = 2,
-}
-
-/// A socket on its way to its worker.
-#[derive(Debug)]
-pub(super) struct Accepted {
-    pub(super) socket: Socket,
-    pub(super) transport: Transport,
 }
 
 /// How other threads reach a worker.
@@ -66,11 +60,15 @@ pub(super) struct Shared {
     drain_until_us: AtomicU64,
     started: Instant,
     posts: Box<[Post]>,
+    handshakes: Option<Handshakes>,
 }
 
 impl Shared {
     /// What the workers share, and each worker's end of its bell.
-    pub(super) fn new(options: &ListenOptions) -> std::io::Result<(Shared, Vec<UnixStream>)> {
+    pub(super) fn new(
+        options: &ListenOptions,
+        handshakes: Option<Handshakes>,
+    ) -> std::io::Result<(Shared, Vec<UnixStream>)> {
         let (mut posts, mut bells) = (Vec::new(), Vec::new());
         for _ in 0..options.workers {
             let (ring, hear) = UnixStream::pair()?;
@@ -99,6 +97,7 @@ impl Shared {
             drain_until_us: AtomicU64::new(0),
             started: Instant::now(),
             posts: posts.into(),
+            handshakes,
         };
         Ok((shared, bells))
     }
@@ -156,6 +155,14 @@ impl Shared {
     fn enter(&self, stage: Stage) {
         self.stage.fetch_max(stage as u8, Ordering::AcqRel);
         (0..self.posts.len()).for_each(|worker| self.wake(worker));
+        if let Some(handshakes) = &self.handshakes {
+            handshakes.wake_all();
+        }
+    }
+
+    /// Where TLS handshakes are done, if any listener is encrypted.
+    pub(super) fn handshakes(&self) -> Option<&Handshakes> {
+        self.handshakes.as_ref()
     }
 
     /// Makes a worker look at its inbox and at the stage.

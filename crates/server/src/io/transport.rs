@@ -1,7 +1,15 @@
 //! How bytes travel, and how addresses are shown.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The addresses on which TCP listens by default: all of the machine.
+pub(crate) const EVERYWHERE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+/// The addresses on which UDP listens by default. A reply over UDP goes to whatever address the request names as its
+/// own, and is larger than the request: on the network a server would be a tool to flood others with.
+pub(crate) const THIS_MACHINE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// How the bytes of a connection travel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

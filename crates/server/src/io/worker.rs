@@ -12,13 +12,14 @@ use std::sync::atomic::Ordering;
 use socket2::Socket;
 
 use super::accept::Acceptor;
+use super::accepted::Accepted;
 use super::counters::WorkerCounters;
 use super::link::{Arrival, Driver, Link};
+use super::listen::Listener;
 use super::parking::Parking;
 use super::registry::ConnectionInfo;
 use super::service::{ConnectionId, From, Peer, Ready, Service};
-use super::shared::{Accepted, Shared, Stage};
-use super::transport::Transport;
+use super::shared::{Shared, Stage};
 use super::udp::UdpPorts;
 
 /// A connection is boxed: it moves from its slot to the batch, and back, as one pointer.
@@ -136,6 +137,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         match arrival {
             Arrival::Serve => {}
             Arrival::OutOfMemory => counters.out_of_memory.add(1),
+            Arrival::BadRecord => counters.tls_errors.add(1),
             Arrival::Steer | Arrival::Wait => {
                 if arrival == Arrival::Steer {
                     self.driver.steer(slot, link);
@@ -369,8 +371,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     /// A connection of this worker begins.
     fn open(&mut self, accepted: Accepted) {
-        let Accepted { socket, transport } = accepted;
-        let info = Arc::new(ConnectionInfo::new(socket, transport, self.now_s));
+        let Accepted { socket, transport, session, is_kernel_tls, plain, .. } = accepted;
+        let info = Arc::new(ConnectionInfo::new(socket, transport, is_kernel_tls, self.now_s));
         let slot = self.free.pop().unwrap_or_else(|| {
             self.links.push(None);
             self.links.len() - 1
@@ -380,7 +382,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         let peer = Peer { transport, fd: info.fd, worker: self.number, id, from: From::Socket(&info) };
         let conversation = self.service.open(&peer);
         self.shared.registry.set(self.number, slot, Some(Arc::clone(&info)));
-        let mut link = Box::new(Link::new(conversation, info, self.generation));
+        let mut link = Box::new(Link::new(conversation, info, self.generation, session, plain));
         let counters = self.counters();
         counters.open.add(1);
         counters.opened.add(1);
@@ -392,13 +394,13 @@ impl<S: Service, D: Driver> Worker<S, D> {
     }
 
     /// The accepting worker has a new connection.
-    pub(super) fn accepted(&mut self, socket: Socket, transport: Transport) {
+    pub(super) fn accepted(&mut self, socket: Socket, listener: &Listener) {
         let Some(acceptor) = &mut self.acceptor else { return };
         if self.stage != Stage::Serving {
             return;
         }
         if let Some((worker, accepted)) =
-            acceptor.admit(Accepted { socket, transport }, &self.shared, self.number)
+            acceptor.admit(acceptor.accepted(socket, listener), &self.shared, self.number)
         {
             self.assign(worker, accepted);
         }
@@ -412,8 +414,10 @@ impl<S: Service, D: Driver> Worker<S, D> {
         self.listen_as_acceptor_says();
     }
 
-    fn assign(&mut self, worker: usize, accepted: Accepted) {
-        if worker == self.number {
+    fn assign(&mut self, worker: usize, mut accepted: Accepted) {
+        if let (Some(config), Some(handshakes)) = (accepted.handshake.take(), self.shared.handshakes()) {
+            handshakes.begin(worker, accepted, config);
+        } else if worker == self.number {
             self.open(accepted);
         } else {
             self.shared.hand_over(worker, accepted);

@@ -6,6 +6,8 @@
 //! [`Settings::check`] looks only for settings that contradict each other.
 
 mod flash;
+mod fleet;
+mod tls;
 
 use crate::io::{EVERYWHERE, THIS_MACHINE};
 use std::fmt;
@@ -14,7 +16,9 @@ use std::path::PathBuf;
 
 pub use flash::{Admit, Direct, FlashDevice, FlashSettings, OpsPolicy, Promote, ReclaimPolicy, Recover};
 pub(crate) use flash::{ops_name, reclaim_name, recover_name};
+pub use fleet::{FleetNode, FleetSettings, slot_ranges};
 pub use larder_ssd::PROFILES as SIMULATED_PROFILES;
+pub use tls::{KeyFormat, ListenerTls, TlsSettings, TlsVersion, VerifyMode};
 
 /// One MiB, in bytes.
 pub const MIB: u64 = 1 << 20;
@@ -33,6 +37,8 @@ pub struct Settings {
     pub tcp_port: Port,
     /// The UDP port of every address that does not name its own. Default off.
     pub udp_port: Port,
+    /// A TCP port on which every connection speaks RESP. Default off: RESP is spoken on the TCP port too.
+    pub resp_port: Port,
     /// Reply bytes that one address gets over UDP in a second; 0 = no limit. Addresses of this machine have none.
     /// Default 1 MiB.
     pub udp_reply_bytes_per_s: u64,
@@ -48,6 +54,8 @@ pub struct Settings {
     pub backend: Backend,
     /// The address of the admin page and the metrics; `None` = off. Default [`ADMIN_DEFAULT`], not required.
     pub admin: Option<AdminAddress>,
+    /// The servers among which the keys are shared out. Default `None`: this one has all keys.
+    pub fleet: Option<FleetSettings>,
     /// Names, beside the machine's own, by which the admin page may be asked for.
     pub admin_hosts: Vec<String>,
 
@@ -121,6 +129,10 @@ pub struct Settings {
     pub debugtime_enabled: bool,
     /// A file of `user:password` lines. With such a file every connection has to log in first.
     pub auth_file: Option<PathBuf>,
+    /// Whether clients log in by SASL only, over the binary protocol. Needs a file of users. Default false.
+    pub sasl: bool,
+    /// Encryption of client connections.
+    pub tls: TlsSettings,
     /// How a connection's protocol is found. Default [`Protocol::Auto`].
     pub protocol: Protocol,
     /// The byte that ends a key's prefix in `stats detail`. Default `:`.
@@ -146,6 +158,9 @@ pub struct Settings {
     /// How a log line is written. Default [`LogFormat::Compact`].
     pub log_format: LogFormat,
 
+    /// The settings file, if there is one. SIGHUP reads the fleet from it again.
+    pub config_file: Option<PathBuf>,
+
     /// Options of memcached that were given and have no effect here, in their order. They are shown in one line of the
     /// log.
     pub without_effect: Vec<WithoutEffect>,
@@ -156,6 +171,7 @@ impl Default for Settings {
         Settings {
             tcp_port: Port::Fixed(11211),
             udp_port: Port::Off,
+            resp_port: Port::Off,
             udp_reply_bytes_per_s: MIB,
             addresses: Vec::new(),
             unix_socket: None,
@@ -163,6 +179,7 @@ impl Default for Settings {
             backlog: 1024,
             backend: Backend::Auto,
             admin: Some(AdminAddress { at: ADMIN_DEFAULT, required: false }),
+            fleet: None,
             admin_hosts: Vec::new(),
             memory_bytes: 64 * MIB,
             memory_raised_from: None,
@@ -194,6 +211,8 @@ impl Default for Settings {
             shutdown_enabled: false,
             debugtime_enabled: false,
             auth_file: None,
+            sasl: false,
+            tls: TlsSettings::default(),
             protocol: Protocol::Auto,
             prefix_delimiter: b':',
             detail_enabled: false,
@@ -204,6 +223,7 @@ impl Default for Settings {
             core_dumps: false,
             verbosity: 0,
             log_format: LogFormat::Compact,
+            config_file: None,
             without_effect: Vec::new(),
         }
     }
@@ -223,6 +243,14 @@ impl Settings {
                 self.memory_bytes / MIB
             )));
         }
+        self.check_login()?;
+        self.tls.check()?;
+        if !self.tls.enabled && self.addresses.iter().any(|address| address.tls != ListenerTls::Default) {
+            return Err(SettingsError(
+                "notls, btls and mtls before an address (-l) say how it is encrypted: turn TLS on with -Z"
+                    .to_owned(),
+            ));
+        }
         let has_hitmap = matches!(self.temperature, Temperature::Hitmap | Temperature::HitmapPublished);
         if self.device != Device::Cpu && !has_hitmap {
             return Err(SettingsError(
@@ -239,6 +267,28 @@ impl Settings {
                 cpus.len(),
                 self.threads
             )));
+        }
+        Ok(())
+    }
+
+    fn check_login(&self) -> Result<(), SettingsError> {
+        let wrong = |what: &str| Err(SettingsError(what.to_owned()));
+        if self.sasl && self.auth_file.is_none() {
+            return wrong(
+                "SASL (-S) needs users: name a file of user:password lines with -Y FILE, or with the environment \
+                 variable MEMCACHED_SASL_PWDB",
+            );
+        }
+        if self.sasl && self.protocol != Protocol::Binary {
+            return wrong(
+                "SASL (-S) is a login of the binary protocol: leave -B out, or replace -S by -Y FILE, which serves \
+                 logins of all protocols",
+            );
+        }
+        if self.auth_file.is_some() && self.unix_socket.is_none() && self.udp_port != Port::Off {
+            return wrong(
+                "nobody can log in over UDP: turn it off with -U 0, or leave the users out (-Y, -S)",
+            );
         }
         Ok(())
     }
@@ -319,6 +369,8 @@ pub struct Address {
     pub host: String,
     /// The TCP port, when the address names one.
     pub port: Option<u16>,
+    /// How it is encrypted, when the address says so.
+    pub tls: ListenerTls,
 }
 
 impl Address {
@@ -527,7 +579,7 @@ mod tests {
 
     #[test]
     fn an_address_with_its_own_port_keeps_it_for_tcp_only() {
-        let address = |host: &str, port| Address { host: host.to_owned(), port };
+        let address = |host: &str, port| Address { host: host.to_owned(), port, tls: ListenerTls::Default };
         let settings = Settings {
             addresses: vec![
                 address("127.0.0.1", Some(5)),

@@ -2,8 +2,11 @@
 
 #![allow(dead_code, reason = "each user takes its part")]
 
+pub(crate) mod binary_twin;
+pub(crate) mod resp_twin;
+
 use larder_cache::{Cache, CacheOptions};
-use larder_server::dispatch::{Connection, Dispatcher, Drivers, ServerState};
+use larder_server::dispatch::{Connection, Dispatcher, Drivers, ServerState, Users};
 use larder_server::io::{
     self, Backend, Buffers, Conversation, IoCounters, ListenOptions, Peer, Ready, Registry, Service,
 };
@@ -31,7 +34,7 @@ pub(crate) fn on_a_connection<R: Send + 'static>(body: impl FnOnce(&Client<'_>) 
     let options = ListenOptions {
         tcp_port: Some(0),
         udp_port: None,
-        addresses: vec!["127.0.0.1".to_owned()],
+        addresses: vec!["127.0.0.1".into()],
         workers: 1,
         backend: Backend::Poll,
         ..ListenOptions::default()
@@ -143,10 +146,13 @@ pub(crate) fn dispatcher(
         registry: client.registry.clone(),
         buffers: Arc::new(Buffers::new(cache.buffers_cap_bytes())),
         backend: Backend::Poll,
+        resp_ports: Vec::new(),
+        tls: None,
         on_shutdown: None,
     });
-    let state = ServerState::new(settings, cache.pages_sentence(), None, drivers, None);
-    (Dispatcher::new(cache.worker(), Arc::new(state), Arc::from(WorkerLatency::new())), cache)
+    let users = settings.auth_file.as_deref().map(|path| Users::read(path).expect("a file of users"));
+    let state = ServerState::new(settings, cache.pages_sentence(), users, drivers, None);
+    (Dispatcher::new(cache.worker(), 0, Arc::new(state), Arc::from(WorkerLatency::new())), cache)
 }
 
 /// The most bytes of unserved input. A dispatcher never waits for more bytes in one piece.
@@ -170,6 +176,11 @@ impl Talk {
     pub(crate) fn open(dispatcher: &mut Dispatcher, peer: &Peer<'_>) -> Talk {
         let connection = Some(dispatcher.open(peer));
         Talk { connection, left_over: Vec::new(), answered: Vec::new(), output_bytes_max: 0 }
+    }
+
+    /// Whether the connection waits for something that is not its client.
+    pub(crate) fn waits(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::is_waiting)
     }
 
     /// Whether the dispatcher closed it.
@@ -196,7 +207,7 @@ impl Talk {
                 self.left_over.len()
             );
             self.left_over.drain(..consumed);
-            is_stalled = !connection.wants_input();
+            is_stalled = !connection.wants_input() && !connection.is_waiting();
             let mut answered = false;
             while let Some(output) = connection.take_output() {
                 assert!(!output.is_empty(), "an output that is ready is not empty");

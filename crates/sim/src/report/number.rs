@@ -31,8 +31,8 @@ pub(super) fn decimal(number: f64, decimals: usize) -> String {
     }
 }
 
-/// A number of bytes with three digits, in the unit that suits it, where a KB has 1024 bytes: `0 bytes`, `1.93 MB`, `24
-/// GB`.
+/// A number of bytes with three digits, in the unit that suits it, where a KB has 1024 bytes: `0 bytes`, `1.93 MB`,
+/// `24 GB`.
 pub fn size(bytes: f64) -> String {
     if !bytes.is_finite() {
         return "-".to_owned();

@@ -201,12 +201,15 @@ pub(crate) fn value_of(key: u8, count: u32, bytes: usize) -> Vec<u8> {
     value
 }
 
-/// The number in a value, by the rule of the cache: up to 20 digits, with blanks around them.
+/// The number in a value, by the rule of memcached: blanks and a plus may stand before it, and anything behind a blank
+/// that follows it.
 pub(crate) fn number_of(value: &[u8]) -> Option<u64> {
-    let digits = value.trim_ascii();
-    (value.len() <= 24 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
-        .then(|| std::str::from_utf8(digits).ok()?.parse().ok())
-        .flatten()
+    let is_blank = |byte: u8| byte == b' ' || (9..=13).contains(&byte);
+    let text: Vec<u8> = value.iter().copied().skip_while(|&byte| is_blank(byte)).collect();
+    let text = text.strip_prefix(b"+").unwrap_or(&text);
+    let word = text.split(|&byte| is_blank(byte)).next()?;
+    // `parse` takes a plus of its own.
+    word.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(word).ok()?.parse().ok()).flatten()
 }
 
 /// A store, in one piece or (with `pieces`) as an upload.

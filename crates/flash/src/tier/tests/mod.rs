@@ -79,7 +79,7 @@ impl Bench {
             flags: 7,
             expires_unix_s,
             cas: 1000 + value.len() as u64,
-            state: 0,
+            state: larder_item::FlashState::PLAIN,
         };
         self.flash.put(self.hash(key), &item)
     }

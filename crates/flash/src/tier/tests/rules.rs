@@ -5,7 +5,8 @@ use crate::device::{Device, PAGE_BYTES, ZoneId, ZoneState};
 use crate::record::Record;
 use crate::segment::{Head, Kind, Writer};
 use crate::test_devices::MemoryDevice;
-use crate::{Begun, FlashOptions, Put, Recover};
+use crate::{Begun, FlashOptions, FlashState, Put, Recover};
+use larder_item::{Extension, State};
 use std::sync::Arc;
 
 fn stored(bench: &Bench, key: &str, value: &[u8]) {
@@ -160,6 +161,7 @@ fn long_values_come_in_parts() {
         }
     }
     assert!(bench.value(key).is_none(), "part 0 makes it visible");
+    let kept = FlashState::of(State(State::FETCHED), Extension::default());
     let item = crate::FlashItem {
         key,
         value: &parts[0],
@@ -167,12 +169,12 @@ fn long_values_come_in_parts() {
         flags: 0,
         expires_unix_s: 0,
         cas,
-        state: 1,
+        state: kept,
     };
     assert_eq!(bench.flash.put(hash, &item), Put::Stored);
     bench.settle();
     let found = bench.get(key).unwrap();
-    assert_eq!((found.value_bytes, found.cas, found.state), (3 * part as u64, cas, 1));
+    assert_eq!((found.value_bytes, found.cas, found.state), (3 * part as u64, cas, kept));
     assert_eq!(found.value, parts[0]);
     for number in [1, 2] {
         let begun = bench.fetcher.begin_part(1, hash, key, cas, number);

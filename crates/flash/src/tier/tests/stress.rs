@@ -101,7 +101,7 @@ impl Stress<'_> {
             flags: 0,
             expires_unix_s: 0,
             cas: version,
-            state: 0,
+            state: larder_item::FlashState::PLAIN,
         };
         let has_parts = !is_long || put_parts(self.flash, hash, name, version);
         // Also where parts are missing: such a version must not be found.

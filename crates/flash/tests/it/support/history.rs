@@ -259,7 +259,7 @@ impl History {
             flags: version as u32,
             expires_unix_s,
             cas: version,
-            state: 0,
+            state: larder_flash::FlashState::PLAIN,
         };
         let put = self.flash().put(self.hash(number), &item);
         self.note(format!("{number} put {version} of {} expires {expires_unix_s}: {put:?}", value.len()));

@@ -33,6 +33,9 @@ impl Executor {
             }
             Operation::SetClock(change) => self.set_clock(*change),
             Operation::SetWorth(change) => self.set_worth(*change),
+            Operation::PrefixCounts | Operation::CountPrefixes(_) if !settings.dump_enabled => {
+                return Outcome::Refused(Refusal::Disabled);
+            }
             Operation::ResetStats => self.state.reset_counts(self.worker.cache().totals()),
             Operation::CountPrefixes(on) => self.state.prefixes().turn(*on),
             Operation::List { .. } if !settings.dump_enabled => return Outcome::Refused(Refusal::Disabled),
@@ -83,6 +86,7 @@ impl Executor {
         };
         if let Some(buffers) = self.state.buffers() {
             buffers.set_limit_bytes(cache.buffers_cap_bytes());
+            buffers.set_sessions_limit_bytes(cache.sessions_cap_bytes());
             buffers.set_ring_buffers(ring_buffers);
         }
         Outcome::Done
@@ -108,17 +112,6 @@ impl Executor {
 
     fn begin_listing(&self, progress: &mut Progress, form: ListingForm) {
         progress.busy = Some(Busy::Listing { bucket: 0, form });
-    }
-
-    /// Whether the user may log in. `None` = the client sent no name and password that can be read.
-    pub(in crate::dispatch) fn log_in(&self, user: Option<(&[u8], &[u8])>) -> bool {
-        let counters = self.worker.counters();
-        counters.auth_cmds.add(1);
-        let is_admitted = user.is_some_and(|(name, password)| self.state.admits(name, password));
-        if !is_admitted {
-            counters.auth_errors.add(1);
-        }
-        is_admitted
     }
 
     /// Counts a request of the meta protocol.

@@ -191,7 +191,7 @@ impl Executor {
 
     /// Before an operation that needs the present item: brings the item to memory if it is on flash. Returns `None` if
     /// the operation has to wait, else whether the item is there although memory does not have it.
-    pub(super) fn bring_present(
+    pub(in crate::dispatch) fn bring_present(
         &mut self,
         progress: &mut Progress,
         operation: &Operation<'_>,
@@ -202,6 +202,19 @@ impl Executor {
             Looked::Found(..) => Some(true),
             Looked::Miss | Looked::Promoted => Some(false),
         }
+    }
+
+    /// Brings the item of a key to memory if it is on flash. Returns `false` if it has to be waited for.
+    pub(in crate::dispatch) fn bring_key(
+        &mut self,
+        progress: &mut Progress,
+        hash: KeyHash,
+        key: &[u8],
+        need: Need,
+    ) -> bool {
+        self.fetches.is_none()
+            || self.worker.has_entry(hash, key)
+            || !matches!(self.look_on_flash(progress, hash, key, need), Looked::Waits)
     }
 
     // ---- reading ahead ----
@@ -429,6 +442,9 @@ impl Executor {
         if let Some(receiving) = progress.received.take() {
             self.worker.abandon_upload(receiving.upload);
         }
+        if let Some(taking) = progress.taken.take() {
+            self.abandon_argument(*taking);
+        }
         match progress.busy.take() {
             Some(Busy::Promoting(promoting)) => {
                 let Promoting { promotion, token, .. } = *promoting;
@@ -439,7 +455,8 @@ impl Executor {
             }
             Some(Busy::Sending(sending)) => self.end_sending(sending.source),
             Some(Busy::Receiving(receiving)) => self.worker.abandon_upload(receiving.upload),
-            Some(Busy::Listing { .. }) | None => {}
+            Some(Busy::Taking(taking)) => self.abandon_argument(*taking),
+            Some(Busy::Listing { .. } | Busy::Collecting(_)) | None => {}
         }
     }
 }

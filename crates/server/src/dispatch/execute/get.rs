@@ -220,7 +220,10 @@ impl Executor {
         let (state, expiry) = (hit.item.state(), hit.expiry());
         let is_stale = state.has(State::STALE);
         let token_taken = state.has(State::TOKEN_SENT) && !created;
-        let wants_token = is_stale || wants_recache(read.recache, expiry);
+        let wants_token = match read.recache {
+            Recache::Never => false,
+            recache => is_stale || wants_recache(recache, expiry),
+        };
         let token_won = created || (!token_taken && wants_token && self.worker.claim_token(hash, key));
         if token_won {
             // The client fetches the value now, whether there is an old one or none.
@@ -276,6 +279,7 @@ impl Executor {
             vivify: None,
             binary_key: create.binary_key,
             penalty: None,
+            marks_parts: false,
         });
         matches!(outcome, StoreOutcome::Stored { .. }) && self.worker.claim_token(hash, key)
     }
@@ -285,6 +289,7 @@ impl Executor {
         let hit = self.worker.peek(hash, key)?;
         let now_s = self.clock().now_s();
         let state = hit.item.state();
+        let left_ms = |at_ms: i64| (at_ms - self.clock().now_ms()).max(0) as u64;
         Some(ItemDescription {
             key,
             ttl_s: hit.expiry().remaining_s(now_s),
@@ -294,6 +299,7 @@ impl Executor {
             binary_key: state.has(State::BINARY_KEY),
             bytes: self.worker.bytes_of(&hit),
             flags: hit.item.flags(),
+            ttl_ms: hit.expiry().milliseconds().filter(|at_ms| at_ms % 1000 != 0).map(left_ms),
         })
     }
 }
@@ -312,7 +318,7 @@ fn new_expiry(read: &Read<'_>, created: bool, shown: Expiry) -> Option<Expiry> {
 /// Whether a client that reads an item of this expiry wants to fetch it anew.
 fn wants_recache(recache: Recache, expiry: Expiry) -> bool {
     match recache {
-        Recache::WhenStale => false,
+        Recache::Never | Recache::WhenStale => false,
         Recache::Before(limit) => expiry != Expiry::NEVER && expiry < limit,
         Recache::Always => true,
     }

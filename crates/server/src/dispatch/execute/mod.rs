@@ -4,14 +4,22 @@
 //! which composes the reply. It is a function because the outcome of a read borrows the item, and because some of what
 //! the operation asked for is done only after the item was shown.
 //!
+//! * `look` reads parts of items, `edit` changes them by what they are, `keys` walks over them, with numbers as
+//!   `decimal` adds them;
 //! * `get` reads, `write` changes items, `admin` does the rest, `stats` tells what was counted;
+//! * `login` decides who may log in, and delays attempts that fail;
 //! * `flash` makes an operation wait for an item that only flash has, with the reads that `fetches` keeps account of;
 //! * `streams` takes in and sends large values, piece by piece, and lists items.
 
 mod admin;
+mod decimal;
+mod edit;
 mod fetches;
 mod flash;
 mod get;
+mod keys;
+mod login;
+mod look;
 mod recent_reads;
 mod stats;
 mod stats_flash;
@@ -19,17 +27,23 @@ mod stats_worth;
 mod streams;
 mod write;
 
+pub(super) use decimal::Decimal;
+pub(super) use keys::ItemCount;
+pub(super) use login::Admission;
+pub(super) use stats::rusage;
 pub(super) use streams::{Received, UploadEnd, UploadStart};
 
 use super::operation::Operation;
-use super::outcome::{Outcome, Tail};
+use super::outcome::{Outcome, Refusal, Tail};
 use super::progress::Progress;
 use super::state::ServerState;
 use crate::latency::WorkerLatency;
 use crate::settings::Promote;
 use fetches::Fetches;
-use larder_cache::{Clock, KeyHash, Lookup, Worker};
+use larder_cache::{Cache, Clock, KeyHash, Lookup, Worker};
+use login::Delays;
 use recent_reads::RecentReads;
+use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -41,6 +55,9 @@ pub(super) struct Executor {
     latency: Arc<WorkerLatency>,
     /// The reads from flash that are on their way, where there is flash.
     fetches: Option<Box<Fetches>>,
+    delays: Delays,
+    /// The time on the cache's clock, in milliseconds, as somebody asked for it in the present turn.
+    now_ms: Cell<Option<i64>>,
 }
 
 impl Executor {
@@ -53,7 +70,7 @@ impl Executor {
             let recent = RecentReads::new(state.settings().memory_bytes);
             Box::new(Fetches::new(depth, is_strict, recent, state.buffers().cloned()))
         });
-        Executor { worker, state, latency, fetches }
+        Executor { worker, state, latency, fetches, delays: Delays::default(), now_ms: Cell::new(None) }
     }
 
     /// Executes an operation and hands its outcome to `compose`. Returns `false` if the operation has to wait for flash
@@ -83,18 +100,45 @@ impl Executor {
                 self.read(progress, read, compose);
                 return true;
             }
+            Operation::Look(look) => {
+                self.look(progress, look, compose);
+                return true;
+            }
+            Operation::Edit(key, change) => {
+                self.edit(progress, key, change, false, compose);
+                return true;
+            }
+            Operation::Copy(copy) => Outcome::Copied(self.copy(copy)),
             Operation::Stats(topic) => {
                 let rows = self.stats(*topic);
                 compose(Outcome::Stats(&rows));
                 return true;
             }
-            Operation::PrefixCounts => {
+            Operation::RefreshCertificates => {
+                let refreshed = self.state.refresh_certificates();
+                compose(Outcome::Certificates(&refreshed));
+                return true;
+            }
+            Operation::NameFleet => {
+                let Some(fleet) = self.state.resp().fleet() else {
+                    compose(Outcome::Refused(Refusal::Disabled));
+                    return true;
+                };
+                compose(Outcome::Fleet(&fleet.discovery_text()));
+                return true;
+            }
+            Operation::PrefixCounts if self.state.settings().dump_enabled => {
                 let counts = self.state.prefixes().all();
                 compose(Outcome::Prefixes(&counts));
                 return true;
             }
             Operation::Delete(item) => Outcome::Deleted(self.delete(item, is_on_flash)),
-            Operation::Touch { key, hash, expiry } => Outcome::Touched(self.touch(key, *hash, *expiry)),
+            Operation::Touch { key, hash, expiry, shows_item: false } => {
+                Outcome::Touched(self.touch(key, *hash, *expiry))
+            }
+            Operation::Touch { key, hash, expiry, shows_item: true } => {
+                self.touch_and_show(key, *hash, *expiry)
+            }
             Operation::Arith(arith) => Outcome::Counted(self.arith(arith)),
             Operation::Describe { key, hash } => Outcome::Described(self.describe(key, *hash)),
             other => self.administer(progress, other),
@@ -123,10 +167,22 @@ impl Executor {
         self.worker.quiesced()
     }
 
+    /// The cache of all workers.
+    pub(super) fn cache(&self) -> &Cache {
+        self.worker.cache()
+    }
+
     /// The clock on which items expire.
     #[inline]
     pub(super) fn clock(&self) -> &Clock {
         self.worker.cache().clock()
+    }
+
+    /// The time on the cache's clock, in milliseconds, of the present turn. It is looked at once in a turn, if at all.
+    pub(super) fn now_ms(&self) -> i64 {
+        let now_ms = self.now_ms.get().unwrap_or_else(|| self.clock().now_ms());
+        self.now_ms.set(Some(now_ms));
+        now_ms
     }
 
     /// The longest value, in bytes, that is stored in one piece. A longer one is received as an upload.
@@ -140,6 +196,7 @@ impl Executor {
     #[inline]
     pub(super) fn begin_turn(&mut self, now: Instant) {
         self.worker.begin_batch(now);
+        self.now_ms.set(None);
         if let Some(fetches) = &mut self.fetches {
             fetches.begin_turn(now);
         }
@@ -165,6 +222,7 @@ impl Executor {
     pub(super) fn tick(&mut self) {
         self.worker.cache().tick();
         self.worker.tick();
+        self.pass_delays();
     }
 
     /// Readable whenever reads from flash have ended; see [`Executor::poll_flash`].

@@ -6,16 +6,19 @@
 use super::Executor;
 use crate::dispatch::operation::{StatsTopic, THE_CLASS};
 use crate::dispatch::outcome::StatRows;
+use crate::io::IoSnapshot;
+use crate::settings::{Protocol, TlsSettings};
 use larder_cache::{MemoryUse, Totals};
 use rustix::process::getpid;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 fn yes_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }
 
 impl Executor {
-    fn totals_since_reset(&self) -> Totals {
+    pub(in crate::dispatch) fn totals_since_reset(&self) -> Totals {
         // Read in this order, the totals at the reset are never the newer of the two.
         let at_reset = self.state.totals_at_reset();
         self.worker.cache().totals().since(&at_reset)
@@ -99,11 +102,22 @@ impl Executor {
             "log_watcher_skipped",
             "log_watcher_sent",
             "log_watchers",
-            "unexpected_napi_ids",
-            "round_robin_fallback",
         ]);
+        self.stats_of_tls(rows, &io);
+        rows.zeros(&["unexpected_napi_ids", "round_robin_fallback"]);
         self.item_counts(rows, &totals, &used);
         self.stats_of_extstore(rows, &totals);
+    }
+
+    /// Only where connections are encrypted.
+    fn stats_of_tls(&self, rows: &mut StatRows, io: &IoSnapshot) {
+        let Some(age_s) = self.state.certificates_age_s() else { return };
+        if self.state.settings().tls.session_cache {
+            rows.put("ssl_new_sessions", io.tls_handshakes_full);
+        }
+        rows.put("ssl_handshake_errors", io.tls_handshakes_failed);
+        rows.put("ssl_proto_errors", io.tls_errors);
+        rows.put("time_since_server_cert_refresh", age_s);
     }
 
     fn item_counts(&self, rows: &mut StatRows, totals: &Totals, used: &MemoryUse) {
@@ -156,11 +170,11 @@ impl Executor {
         rows.put("cas_enabled", yes_no(settings.cas_enabled));
         rows.put("tcp_backlog", settings.backlog);
         rows.put("binding_protocol", settings.protocol.to_string());
-        rows.put("auth_enabled_sasl", "no");
-        rows.put(
-            "auth_enabled_ascii",
-            settings.auth_file.as_ref().map_or("no".to_owned(), |p| p.display().to_string()),
-        );
+        let users = settings.auth_file.as_ref().map(|path| path.display().to_string());
+        let serves = |other| users.is_some() && settings.protocol != other;
+        rows.put("auth_enabled_sasl", yes_no(serves(Protocol::Ascii)));
+        let ascii = users.as_deref().filter(|_| serves(Protocol::Binary));
+        rows.put("auth_enabled_ascii", ascii.unwrap_or("no"));
         rows.put("item_size_max", settings.item_bytes_max);
         rows.put("maxconns_fast", yes_no(settings.maxconns_fast));
         rows.put("hashpower_init", settings.hashpower.unwrap_or(0));
@@ -189,6 +203,7 @@ impl Executor {
         rows.put("inline_ascii_response", "no");
         rows.put("memory_file", "(null)");
         rows.put("client_flags_size", 4);
+        tls_settings(rows, &settings.tls);
         rows.put("pages", self.state.pages());
         rows.put("column_bytes", cache.column_bytes());
         rows.put("temperature", cache.temperature_kind().name());
@@ -350,6 +365,24 @@ impl Executor {
     }
 }
 
+/// With the names and the numbers of memcached.
+fn tls_settings(rows: &mut StatRows, tls: &TlsSettings) {
+    let shown =
+        |path: &Option<PathBuf>| path.as_ref().map_or("NULL".to_owned(), |path| path.display().to_string());
+    rows.put("ssl_enabled", yes_no(tls.enabled));
+    rows.put("ssl_chain_cert", shown(&tls.chain_cert));
+    rows.put("ssl_key", shown(&tls.key));
+    rows.put("ssl_verify_mode", tls.verify.number());
+    rows.put("ssl_keyformat", tls.key_format.number());
+    let ciphers = tls.ciphers.join(":");
+    rows.put("ssl_ciphers", if ciphers.is_empty() { "NULL" } else { &ciphers });
+    rows.put("ssl_ca_cert", shown(&tls.ca_cert));
+    rows.put("ssl_wbuf_size", tls.write_buffer_kib << 10);
+    rows.put("ssl_session_cache", yes_no(tls.session_cache));
+    rows.put("ssl_kernel_tls", yes_no(tls.kernel));
+    rows.put("ssl_min_version", tls.min_version);
+}
+
 fn command_counts(rows: &mut StatRows, totals: &Totals) {
     for (name, value) in [
         ("cmd_get", totals.cmd_get),
@@ -382,7 +415,7 @@ fn command_counts(rows: &mut StatRows, totals: &Totals) {
 }
 
 /// User and system time of this process, in seconds, as memcached shows them.
-fn rusage() -> (String, String) {
+pub(in crate::dispatch) fn rusage() -> (String, String) {
     let time = |number: &str| -> String {
         let ticks: u64 = number.parse().unwrap_or(0);
         let hz = rustix::param::clock_ticks_per_second().max(1);

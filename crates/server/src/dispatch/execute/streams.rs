@@ -3,8 +3,8 @@
 use super::Executor;
 use crate::dispatch::operation::{OldItem, Operation, StoreItem};
 use crate::dispatch::outcome::{ListingPage, Outcome};
-use crate::dispatch::progress::{Busy, Progress, Receiving, Sending, ValueSource};
-use larder_cache::{StoreOutcome, Upload};
+use crate::dispatch::progress::{Busy, Progress, Receiving, Sending, Taking, ValueSource};
+use larder_cache::{KeyHash, StoreOutcome, Upload};
 
 /// Items that are listed before other connections have their turn.
 const LISTED_AT_ONCE: usize = 64;
@@ -185,6 +185,52 @@ impl Executor {
                 self.end_sending(source);
                 out.extend_from_slice(tail);
             }
+        }
+    }
+
+    /// Begins to take in an argument of so many bytes. `None` = there is no room.
+    pub(in crate::dispatch) fn begin_argument(&mut self, hash: KeyHash, bytes: u32) -> Option<Upload> {
+        self.worker.begin_upload(hash, bytes)
+    }
+
+    /// Whether an item of this key and value may be stored at all (`-I`).
+    pub(in crate::dispatch) fn fits(&self, key_bytes: usize, value_bytes: u64) -> bool {
+        self.worker.fits(key_bytes, value_bytes)
+    }
+
+    /// Takes in what has come of an argument: of its bytes first, and then of what it is thrown away for. Returns how
+    /// many bytes of the input were taken.
+    pub(in crate::dispatch) fn take_argument(&mut self, taking: &mut Taking, input: &[u8]) -> usize {
+        let Some(upload) = &mut taking.upload else {
+            let taken = taking.unwanted.min(input.len());
+            taking.unwanted -= taken;
+            return taken;
+        };
+        let missing = upload.missing_bytes();
+        let taken = missing.min(input.len());
+        if self.worker.fill_upload(upload, &input[..taken]) {
+            return taken;
+        }
+        if let Some(upload) = taking.upload.take() {
+            self.worker.abandon_upload(upload);
+        }
+        self.count_store(StoreOutcome::NoRoom, false);
+        taking.unwanted = missing - taken;
+        taken
+    }
+
+    /// The argument is not wanted any more.
+    pub(in crate::dispatch) fn abandon_argument(&self, taking: Taking) {
+        if let Some(upload) = taking.upload {
+            self.worker.abandon_upload(upload);
+        }
+    }
+
+    /// A reply that is not to be sent was about to be streamed, or to be collected.
+    pub(in crate::dispatch) fn stop_sending(&self, progress: &mut Progress) {
+        let is_reply = |busy: &mut Busy| matches!(busy, Busy::Sending(_) | Busy::Collecting(_));
+        if let Some(Busy::Sending(sending)) = progress.busy.take_if(is_reply) {
+            self.end_sending(sending.source);
         }
     }
 

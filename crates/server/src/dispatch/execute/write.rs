@@ -2,13 +2,14 @@
 
 use super::Executor;
 use crate::dispatch::operation::{DeleteItem, OldItem, StoreItem};
+use crate::dispatch::outcome::{Outcome, TouchedItem};
 use crate::dispatch::prefixes::PrefixEvent;
 use larder_cache::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expiry, KeyHash, Mode, Store, StoreOutcome, Touched,
 };
 
 impl Executor {
-    #[inline]
+    #[inline(always)]
     pub(super) fn store(&mut self, item: &StoreItem<'_>) -> StoreOutcome {
         let store = &item.store;
         let outcome = match store.compare {
@@ -113,7 +114,7 @@ impl Executor {
     }
 
     /// Deletes an item that no client asked to delete. Nothing is counted.
-    pub(super) fn delete_quietly(&mut self, key: &[u8], hash: KeyHash) {
+    pub(in crate::dispatch) fn delete_quietly(&mut self, key: &[u8], hash: KeyHash) {
         self.worker.delete(&Delete::of(key, hash));
     }
 
@@ -136,6 +137,17 @@ impl Executor {
             _ => counters.touch_misses.add(1),
         }
         touched
+    }
+
+    /// Gives an item a new expiry, and shows the item as it was.
+    pub(super) fn touch_and_show(&mut self, key: &[u8], hash: KeyHash, expiry: Expiry) -> Outcome<'static> {
+        let item = self.worker.peek(hash, key);
+        let item = item.map(|hit| TouchedItem { flags: hit.item.flags(), cas: self.shown_cas(hit.cas()) });
+        match self.touch(key, hash, expiry) {
+            Touched::Done => Outcome::TouchedItem(item),
+            Touched::NotFound => Outcome::TouchedItem(None),
+            Touched::NoRoom => Outcome::Touched(Touched::NoRoom),
+        }
     }
 
     pub(super) fn arith(&mut self, arith: &Arith<'_>) -> ArithOutcome {

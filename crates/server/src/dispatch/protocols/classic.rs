@@ -38,7 +38,7 @@ pub(super) fn command<'a>(
             (Operation::Delete(item), Form::Data { noreply: *noreply }, Class::Delete)
         }
         Request::Touch { exptime, noreply, .. } => {
-            let operation = Operation::Touch { key, hash, expiry: time.expiry(*exptime) };
+            let operation = Operation::Touch { key, hash, expiry: time.expiry(*exptime), shows_item: false };
             (operation, Form::Data { noreply: *noreply }, Class::Touch)
         }
         Request::Arith { incr, delta, noreply, .. } => {
@@ -144,6 +144,7 @@ fn compose_data(output: &mut Output, outcome: Outcome<'_>) {
         Outcome::Counted(ArithOutcome::NoRoom) => reply::NO_MEMORY,
         Outcome::BadUploadEnd => reply::BAD_CHUNK,
         Outcome::NoMemoryForUpload => reply::NO_MEMORY_DURING_READ,
+        Outcome::Refused(_) => reply::READ_ONLY,
         _ => reply::ERROR,
     };
     output.say(text);
@@ -168,10 +169,17 @@ fn compose_admin(form: &Words, output: &mut Output, outcome: Outcome<'_>) {
         Outcome::Closed => output.close(),
         Outcome::Version(version) => words::version_line(output.buffer(), version),
         Outcome::Stats(rows) => compose_stats(output, rows),
-        Outcome::Prefixes(counts) => compose_prefixes(output, counts),
+        Outcome::Prefixes(counts) => output.buffer().extend_from_slice(&prefix_lines(counts)),
+        Outcome::Certificates(None) => output.say(reply::TLS_NOT_ENABLED),
+        Outcome::Certificates(Some(Ok(()))) => output.say(form.done),
+        Outcome::Certificates(Some(Err(error))) => {
+            output.say(&format!("Error loading the certificates: {error}\r\n"))
+        }
+        Outcome::Fleet(list) => words::fleet(output.buffer(), list),
         Outcome::EmptyList => output.say(reply::END),
         Outcome::Refused(refusal) => output.say(match refusal {
             Refusal::Disabled => form.disabled,
+            Refusal::NotAllowed => reply::READ_ONLY,
             Refusal::NotFirst => form.not_first,
             Refusal::Malformed => reply::BAD_SHUTDOWN,
             Refusal::Unsupported => reply::WATCHER_FAILED,
@@ -191,14 +199,16 @@ fn compose_stats(output: &mut Output, rows: &StatRows) {
     output.say(reply::END);
 }
 
-fn compose_prefixes(output: &mut Output, counts: &[(Vec<u8>, PrefixCount)]) {
-    let out = output.buffer();
+/// The lines of `stats detail dump`.
+pub(super) fn prefix_lines(counts: &[(Vec<u8>, PrefixCount)]) -> Vec<u8> {
+    let mut lines = Vec::new();
     for (prefix, PrefixCount { get, hit, set, del }) in counts {
-        out.extend_from_slice(b"PREFIX ");
-        out.extend_from_slice(prefix);
-        out.extend_from_slice(format!(" get {get} hit {hit} set {set} del {del}\r\n").as_bytes());
+        lines.extend_from_slice(b"PREFIX ");
+        lines.extend_from_slice(prefix);
+        lines.extend_from_slice(format!(" get {get} hit {hit} set {set} del {del}\r\n").as_bytes());
     }
-    output.say(reply::END);
+    lines.extend_from_slice(reply::END.as_bytes());
+    lines
 }
 
 /// Words the next items of a dump. Returns whether more of them are wanted.

@@ -31,7 +31,7 @@ pub(super) fn command<'a>(
         Request::Version => admin(Operation::Version, OK),
         Request::Quit => admin(Operation::Quit, OK),
         Request::FlushAll { exptime, noreply } => {
-            let due_s = exptime.filter(|&delay| delay > 0).map(|delay| time.expiry(delay).0);
+            let due_s = exptime.filter(|&delay| delay > 0).map(|delay| time.expiry(delay).seconds());
             let words = Words { disabled: reply::FLUSH_NOT_ALLOWED, ..OK };
             (Operation::Flush { due_s }, Form::Admin { noreply: *noreply, words })
         }
@@ -77,14 +77,28 @@ pub(super) fn command<'a>(
             Some(change) => admin(Operation::SetWorth(change), OK),
             None => fixed(reply::WORTH_USAGE),
         },
-        Request::RefreshCerts => fixed(reply::TLS_NOT_ENABLED),
+        Request::Fleet => admin(Operation::NameFleet, OK),
+        Request::RefreshCerts => admin(Operation::RefreshCertificates, OK),
         _ => fixed(reply::ERROR),
     }
 }
 
 fn stats<'a>(kind: StatsKind<'_>) -> (Operation<'a>, Form) {
-    let admin = |operation, words| (operation, Form::Admin { noreply: false, words });
-    let topic = match kind {
+    let words = match kind {
+        StatsKind::Reset => Words { done: reply::RESET, ..OK },
+        StatsKind::DetailDump | StatsKind::DetailOn | StatsKind::DetailOff => {
+            Words { disabled: reply::STATS_DETAIL_NOT_ALLOWED, ..OK }
+        }
+        StatsKind::Cachedump { .. } => Words { done: "", disabled: reply::CACHEDUMP_NOT_ALLOWED, ..OK },
+        StatsKind::Other(_) => return (Operation::Nothing, Form::Fixed(reply::ERROR)),
+        _ => OK,
+    };
+    (stats_operation(kind), Form::Admin { noreply: false, words })
+}
+
+/// What statistics a client asks for, or what it does to them, in any of memcached's protocols.
+pub(super) fn stats_operation<'a>(kind: StatsKind<'_>) -> Operation<'a> {
+    Operation::Stats(match kind {
         StatsKind::General => StatsTopic::General,
         StatsKind::Settings => StatsTopic::Settings,
         StatsKind::Items => StatsTopic::Items,
@@ -95,10 +109,10 @@ fn stats<'a>(kind: StatsKind<'_>) -> (Operation<'a>, Form) {
         StatsKind::Worth => StatsTopic::Worth,
         StatsKind::Flash | StatsKind::Extstore => StatsTopic::Flash,
         StatsKind::Penalties => StatsTopic::Penalties,
-        StatsKind::DetailDump => return admin(Operation::PrefixCounts, OK),
-        StatsKind::Reset => return admin(Operation::ResetStats, Words { done: reply::RESET, ..OK }),
-        StatsKind::DetailOn => return admin(Operation::CountPrefixes(true), OK),
-        StatsKind::DetailOff => return admin(Operation::CountPrefixes(false), OK),
+        StatsKind::DetailDump => return Operation::PrefixCounts,
+        StatsKind::Reset => return Operation::ResetStats,
+        StatsKind::DetailOn => return Operation::CountPrefixes(true),
+        StatsKind::DetailOff => return Operation::CountPrefixes(false),
         StatsKind::Cachedump { class, limit } => {
             let items_left = match limit {
                 _ if class != THE_CLASS => 0,
@@ -106,12 +120,10 @@ fn stats<'a>(kind: StatsKind<'_>) -> (Operation<'a>, Form) {
                 limit => limit as usize,
             };
             let form = ListingForm::Sizes { items_left, bytes_left: CACHEDUMP_BYTES_MAX };
-            let words = Words { done: "", disabled: reply::CACHEDUMP_NOT_ALLOWED, ..OK };
-            return admin(Operation::List { form, is_behind_others: false }, words);
+            return Operation::List { form, is_behind_others: false };
         }
-        StatsKind::Other(_) => return (Operation::Nothing, Form::Fixed(reply::ERROR)),
-    };
-    admin(Operation::Stats(topic), OK)
+        StatsKind::Other(_) => return Operation::Nothing,
+    })
 }
 
 fn slabs_text(slabs: Slabs) -> &'static str {

@@ -16,10 +16,10 @@ impl ClientTime {
     }
 
     /// Reads an exptime by memcached's rule: 0 = never, negative = at once, up to 30 days = so many seconds from now,
-    /// else a unix time.
+    /// else a unix time. The text protocol sends a signed number, the binary one a number without a sign.
     #[inline]
-    pub(in crate::dispatch) fn expiry(self, exptime: i32) -> Expiry {
-        Expiry::from_exptime(i64::from(exptime), self.now_s, self.started_unix_s)
+    pub(in crate::dispatch) fn expiry(self, exptime: impl Into<i64>) -> Expiry {
+        Expiry::from_exptime(exptime.into(), self.now_s, self.started_unix_s)
     }
 
     /// Seconds until then; `None` = never.

@@ -1,6 +1,8 @@
 //! The login of text connections (`-Y`): until a client has logged in, it can only `set` its name and password.
 
+use crate::dispatch::execute::Admission;
 use crate::dispatch::output::Output;
+use crate::dispatch::users::Access;
 use larder_protocol::reply;
 
 /// The longest `user password` block of a login, in bytes.
@@ -19,15 +21,16 @@ pub(in crate::dispatch) struct Login {
     pub(in crate::dispatch) consumed: usize,
     /// Bytes of input that make another look worth while; 0 = any.
     pub(in crate::dispatch) input_wanted: usize,
-    pub(in crate::dispatch) is_admitted: bool,
+    /// What the client may do from now on; `None` = it is not admitted.
+    pub(in crate::dispatch) access: Option<Access>,
 }
 
 /// Reads one login attempt from the front of the input. `admit` says whether the user may log in; it is asked about
-/// `None` where no name and password can be read.
+/// `None` where no name and password can be read. Nothing is consumed of an attempt that has to wait.
 pub(in crate::dispatch) fn log_in(
     input: &[u8],
     output: &mut Output,
-    admit: impl FnOnce(Option<(&[u8], &[u8])>) -> bool,
+    admit: impl FnOnce(Option<(&[u8], &[u8])>) -> Admission,
 ) -> Login {
     let newline = input.iter().take(LINE_BYTES_MAX).position(|&byte| byte == b'\n');
     let Some(newline) = newline.filter(|_| input.len() >= INPUT_BYTES_MIN) else {
@@ -62,12 +65,16 @@ pub(in crate::dispatch) fn log_in(
         let space = token.iter().position(|&byte| byte == b' ')?;
         Some((&token[..space], &token[space + 1..]))
     });
-    let is_admitted = admit(user);
-    output.say(match (token, user, is_admitted) {
+    let access = match admit(user) {
+        Admission::Later => return Login::default(),
+        Admission::Refused => None,
+        Admission::Admitted(access) => Some(access),
+    };
+    output.say(match (token, user, access) {
         (None, ..) => reply::AUTH_BAD_END,
         (_, None, _) => reply::AUTH_BAD_FORMAT,
-        (_, _, true) => reply::STORED,
-        (_, _, false) => reply::AUTH_FAILURE,
+        (.., Some(_)) => reply::STORED,
+        (.., None) => reply::AUTH_FAILURE,
     });
-    Login { consumed: block_end, input_wanted: 0, is_admitted }
+    Login { consumed: block_end, input_wanted: 0, access }
 }

@@ -133,6 +133,7 @@ fn store_item<'a>(meta: &Meta<'a>, key: &'a [u8], hash: KeyHash, time: ClientTim
             vivify: flags.has(b'N').then(|| time.expiry(flags.n)),
             binary_key: flags.has(b'b'),
             penalty: flags.has(b'G').then(|| Subclass::of_us(flags.penalty_us)),
+            marks_parts: false,
         },
         value_bytes: meta.bytes,
         // An item that was to be added to stays, unless the addition alone is too large.
@@ -196,6 +197,7 @@ pub(super) fn compose(form: &Form<'_>, output: &mut Output, outcome: Outcome<'_>
         Outcome::Described(item) => compose_described(output, item),
         Outcome::BadUploadEnd => output.say(reply::BAD_CHUNK),
         Outcome::NoMemoryForUpload => output.say(reply::NO_MEMORY_DURING_READ),
+        Outcome::Refused(_) => output.say(reply::READ_ONLY),
         _ => output.say(reply::ERROR),
     }
     b""
@@ -313,7 +315,7 @@ fn compose_described(output: &mut Output, item: Option<ItemDescription<'_>>) {
         bytes: item.bytes,
         flags: item.flags,
     };
-    words::meta_debug_line(output.buffer(), item.binary_key, &report);
+    words::meta_debug_line(output.buffer(), item.binary_key, &report, item.ttl_ms);
 }
 
 /// A reply of a code and the return flags, in the order in which the request has its flags.

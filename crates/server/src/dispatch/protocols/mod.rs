@@ -8,74 +8,136 @@
 //!
 //! A protocol is three things: a parser in `larder_protocol`, a function `command` that reads its requests as
 //! operations, and a function `compose` that words outcomes. This file registers them: another protocol adds its
-//! requests to [`next_request`] and [`command`], and its composer to [`ReplyForm`] and [`GetForm`]. Nothing below knows
+//! requests to [`next_request`] and [`command`], and its composer to [`ReplyForm`]. Nothing below knows
 //! which protocol was spoken.
 //!
 //! * `classic`, `classic_admin` and `form` are memcached's text protocol, `meta` its meta commands;
+//! * `binary` is memcached's binary protocol;
+//! * `resp` is the protocol of Redis;
 //! * `client_time` reads the times that clients send;
-//! * `login` is the login of text connections.
+//! * `access` refuses what a client of the binary protocol may not do;
+//! * `login` is the login of text connections, `sasl` that of binary ones.
 
+mod access;
+mod binary;
 mod classic;
 mod classic_admin;
 mod client_time;
 mod form;
 mod login;
 mod meta;
+pub(super) mod resp;
+pub(super) mod sasl;
 
+pub(super) use access::allowed_packet;
+pub(super) use binary::{GetForm as PacketForm, compose_refusal};
 pub(super) use classic::compose_listing;
 pub(super) use client_time::ClientTime;
 pub(super) use login::{Login, log_in};
+pub(super) use sasl::SaslRequest;
 
 use super::operation::Operation;
 use super::outcome::{ComposeGet, GetOutcome, Outcome, Tail};
 use super::output::Output;
 use crate::latency::Class;
 use larder_cache::{KEY_BYTES_MAX, KeyHash};
-use larder_protocol::{ParseOptions, Request, Step, parse};
+use larder_protocol::{Found, Keys, ParseOptions, Request, binary as packets, parse};
 
-/// What follows the value of an upload.
-pub(super) const UPLOAD_END: &[u8] = b"\r\n";
+/// The byte that a request of RESP begins with, unless it is a line of words.
+const ARRAY_OF_RESP: u8 = b'*';
 
-/// A request in the cache's terms, and how it is answered.
-pub(super) struct Command<'a> {
+/// The protocol that a connection speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Protocol {
+    /// The first byte of the connection will tell.
+    Undecided,
+    /// memcached's text protocol.
+    Text,
+    /// memcached's binary protocol.
+    Binary,
+    /// RESP, the protocol of Redis. Its requests are read in `dispatcher/resp.rs`.
+    Resp,
+}
+
+impl Protocol {
+    /// The protocol that begins with this byte. No command of the text protocol begins with the first byte of another
+    /// protocol. Over datagrams there is no RESP.
+    pub(super) fn told_by(first: u8, is_datagram: bool) -> Protocol {
+        match first {
+            packets::REQUEST_MAGIC => Protocol::Binary,
+            ARRAY_OF_RESP if !is_datagram => Protocol::Resp,
+            _ => Protocol::Text,
+        }
+    }
+
+    /// What follows the value of an upload.
+    pub(super) fn upload_end(self) -> &'static [u8] {
+        match self {
+            Protocol::Binary => b"",
+            Protocol::Text | Protocol::Undecided | Protocol::Resp => b"\r\n",
+        }
+    }
+
+    /// What a client is told whose unfinished request does not fit into the memory for connection buffers.
+    pub(super) fn out_of_memory(self) -> &'static str {
+        match self {
+            Protocol::Resp => "-ERR out of memory reading request\r\n",
+            _ => "SERVER_ERROR out of memory reading request\r\n",
+        }
+    }
+}
+
+/// A request in the cache's terms, and how it is answered: `F` words its outcome.
+pub(super) struct Command<'a, F> {
     pub(super) operation: Operation<'a>,
-    pub(super) reply: ReplyForm<'a>,
+    pub(super) reply: F,
     /// The class under which the time of the request is counted.
     pub(super) class: Class,
 }
 
-/// Which composer words the outcome, with what the words depend on beside the outcome.
-pub(super) enum ReplyForm<'a> {
+impl<F> Command<'_, F> {
+    /// Takes from the command what a client that may only read may not do. Returns `false` if it may do nothing of it.
+    #[cold]
+    pub(super) fn restrict(&mut self) -> bool {
+        let operation = std::mem::replace(&mut self.operation, Operation::Nothing);
+        operation.without_changes().map(|allowed| self.operation = allowed).is_some()
+    }
+}
+
+/// What words the outcome of a request in its protocol.
+pub(super) trait Compose {
+    /// Words the outcome. What is returned follows a value that is streamed.
+    fn compose(&self, output: &mut Output, outcome: Outcome<'_>) -> Tail;
+
+    /// Whether `cmd_meta` counts the request.
+    fn is_meta(&self) -> bool {
+        false
+    }
+}
+
+/// Which composer of the text protocol words the outcome, with what the words depend on beside the outcome.
+pub(super) enum TextForm<'a> {
     Classic(form::Form),
     Meta(meta::Form<'a>),
 }
 
-impl ReplyForm<'_> {
-    /// Words the outcome. What is returned follows a value that is streamed.
+impl Compose for TextForm<'_> {
     #[inline(always)]
-    pub(super) fn compose(&self, output: &mut Output, outcome: Outcome<'_>) -> Tail {
+    fn compose(&self, output: &mut Output, outcome: Outcome<'_>) -> Tail {
         match self {
-            ReplyForm::Classic(form) => classic::compose(form, output, outcome),
-            ReplyForm::Meta(form) => meta::compose(form, output, outcome),
+            TextForm::Classic(form) => classic::compose(form, output, outcome),
+            TextForm::Meta(form) => meta::compose(form, output, outcome),
         }
     }
 
-    /// Whether `cmd_meta` counts the request.
-    #[inline]
-    pub(super) fn is_meta(&self) -> bool {
-        matches!(self, ReplyForm::Meta(_))
+    #[inline(always)]
+    fn is_meta(&self) -> bool {
+        matches!(self, TextForm::Meta(_))
     }
 }
 
-/// Which composer words the outcome of a retrieval, one key at a time.
-#[derive(Clone, Copy)]
-pub(super) enum GetForm {
-    Classic,
-}
-
-/// How one key of a retrieval is answered.
+/// How one key of a retrieval over the text protocol is answered.
 pub(super) struct KeyReply<'a> {
-    pub(super) form: GetForm,
     pub(super) output: &'a mut Output,
     pub(super) key: &'a [u8],
     /// No key of the request follows.
@@ -85,16 +147,109 @@ pub(super) struct KeyReply<'a> {
 impl ComposeGet for KeyReply<'_> {
     #[inline(always)]
     fn compose(self, outcome: GetOutcome<'_>) -> Tail {
-        match self.form {
-            GetForm::Classic => classic::compose_get(self.output, self.key, self.is_last, outcome),
+        classic::compose_get(self.output, self.key, self.is_last, outcome)
+    }
+}
+
+/// How a retrieval over the binary protocol is answered.
+pub(super) struct PacketReply<'a> {
+    pub(super) form: PacketForm,
+    pub(super) output: &'a mut Output,
+    pub(super) key: &'a [u8],
+}
+
+impl ComposeGet for PacketReply<'_> {
+    #[inline(always)]
+    fn compose(self, outcome: GetOutcome<'_>) -> Tail {
+        binary::compose_get(self.output, self.form, self.key, outcome)
+    }
+}
+
+/// A request of any protocol. The dispatcher's paths of frequent requests know the protocol of theirs, and have no use
+/// for it.
+pub(super) enum AnyRequest<'a> {
+    Text(Request<'a>),
+    Packet(packets::Request<'a>),
+}
+
+/// The request at the front of the input.
+pub(super) struct Next<'a> {
+    pub(super) request: AnyRequest<'a>,
+    /// Bytes of the request, without its value if that follows in pieces.
+    pub(super) consumed: usize,
+    /// Bytes of the value that follows in pieces.
+    pub(super) upload_bytes: Option<u32>,
+}
+
+/// The request at the front of the input. `None` = it is not complete, or it is none.
+pub(super) fn next_request<'a>(
+    protocol: Protocol,
+    input: &'a [u8],
+    options: &ParseOptions,
+) -> Option<Next<'a>> {
+    match protocol {
+        Protocol::Binary => request_of(packets::parse(input, options), AnyRequest::Packet),
+        Protocol::Text | Protocol::Undecided | Protocol::Resp => {
+            request_of(parse(input, options), AnyRequest::Text)
         }
     }
 }
 
-/// The request at the front of the input.
-#[inline]
-pub(super) fn next_request<'a>(input: &'a [u8], options: &ParseOptions) -> Step<'a> {
-    parse(input, options)
+fn request_of<'a, R, E>(found: Found<R, E>, request_as: fn(R) -> AnyRequest<'a>) -> Option<Next<'a>> {
+    let (request, consumed, upload_bytes) = match found {
+        Found::Request { request, consumed } => (request, consumed, None),
+        Found::Upload { request, consumed, body_bytes } => (request, consumed, Some(body_bytes)),
+        Found::NeedMore { .. } | Found::Close | Found::Refuse(_) | Found::Reject { .. } => return None,
+    };
+    Some(Next { request: request_as(request), consumed, upload_bytes })
+}
+
+impl<'a> AnyRequest<'a> {
+    /// The keys of a retrieval. `None` for all other requests.
+    pub(super) fn retrieved_keys(&self) -> Option<Keys<'a>> {
+        match self {
+            AnyRequest::Text(Request::Get(get)) => Some(get.keys.clone()),
+            AnyRequest::Packet(request) if matches!(request.command, packets::Command::Get { .. }) => {
+                Some(Keys::one(request.key))
+            }
+            _ => None,
+        }
+    }
+
+    /// Reads the request as an operation. `hash` hashes its key.
+    pub(super) fn command<'s>(
+        &'s self,
+        key_buffer: &'s mut [u8; KEY_BYTES_MAX],
+        hash: impl Fn(&[u8]) -> KeyHash,
+        time: ClientTime,
+    ) -> Command<'s, AnyForm<'s>> {
+        match self {
+            AnyRequest::Text(request) => {
+                let key = decoded_key(request, key_buffer).unwrap_or_else(|| plain_key(request));
+                let Command { operation, reply, class } = command(request, key, hash(key), time, false);
+                Command { operation, reply: AnyForm::Text(reply), class }
+            }
+            AnyRequest::Packet(request) => {
+                let Command { operation, reply, class } = packet_command(request, hash(request.key), time);
+                Command { operation, reply: AnyForm::Packet(reply), class }
+            }
+        }
+    }
+}
+
+/// How a request of any protocol is answered.
+pub(super) enum AnyForm<'a> {
+    Text(TextForm<'a>),
+    Packet(binary::Form),
+}
+
+impl Compose for AnyForm<'_> {
+    fn compose(&self, output: &mut Output, outcome: Outcome<'_>) -> Tail {
+        match self {
+            AnyForm::Text(form) => form.compose(output, outcome),
+            AnyForm::Packet(form) => form.compose(output, outcome),
+        }
+    }
 }
 
 /// The key of a request as it stands in the input. Empty where there is none, and where the key has to be decoded
@@ -129,15 +284,26 @@ pub(super) fn command<'a>(
     hash: KeyHash,
     time: ClientTime,
     is_behind_others: bool,
-) -> Command<'a> {
+) -> Command<'a, TextForm<'a>> {
     match request {
         Request::Meta(meta) => {
             let (operation, class) = meta::command(meta, key, hash, time);
-            Command { operation, reply: ReplyForm::Meta(meta::Form::new(meta, key, time)), class }
+            Command { operation, reply: TextForm::Meta(meta::Form::new(meta, key, time)), class }
         }
         request => {
             let (operation, form, class) = classic::command(request, key, hash, time, is_behind_others);
-            Command { operation, reply: ReplyForm::Classic(form), class }
+            Command { operation, reply: TextForm::Classic(form), class }
         }
     }
+}
+
+/// Reads a request of the binary protocol as an operation. Retrievals and logins are no operations.
+#[inline]
+pub(super) fn packet_command<'a>(
+    request: &packets::Request<'a>,
+    hash: KeyHash,
+    time: ClientTime,
+) -> Command<'a, binary::Form> {
+    let (operation, reply, class) = binary::command(request, hash, time);
+    Command { operation, reply, class }
 }

@@ -241,7 +241,7 @@ impl RealCache {
         }
         let expiry = match ttl_s {
             0 => Expiry::NEVER,
-            ttl_s => Expiry(self.cache.clock().now_s().saturating_add(ttl_s)),
+            ttl_s => Expiry::at_s(self.cache.clock().now_s().saturating_add(ttl_s)),
         };
         let outcome = self.worker.store(&Store {
             mode,

@@ -1,0 +1,369 @@
+//! What a command is, and how one is found by its name.
+//!
+//! One table has everything that is known of a command without executing it: how many arguments it has, which of them
+//! are keys, what `COMMAND` and `COMMAND DOCS` answer. The rows are in `commands/`. Arities, flags, key positions and
+//! tips are those of Redis, because clients act on them.
+
+use super::args::Args;
+
+/// A command, or a subcommand such as `CLIENT ID`.
+#[derive(Debug)]
+pub struct Command {
+    /// Which command this is.
+    pub id: Id,
+    /// The name in lower case. A subcommand has the name of its own word alone.
+    pub name: &'static str,
+    /// How many arguments the command has, its name included (and the word of a subcommand). A negative number is the
+    /// least: -3 = three or more.
+    pub arity: i8,
+    /// What kind of command it is.
+    pub flags: u16,
+    /// Which arguments are keys.
+    pub keys: Keys,
+    /// The argument that may arrive in parts, as an index; 0 = none.
+    pub streams: u8,
+    /// The categories of Redis's access lists that do not follow from the flags: `keyspace`, `string`, ...
+    pub category: &'static str,
+    /// What happens to each key, in Redis's words. One text for each range of keys: `RO access`.
+    pub key_access: &'static [&'static str],
+    /// What proxies and cluster clients want to know, in Redis's words.
+    pub tips: &'static [&'static str],
+    /// The group of the documentation.
+    pub group: &'static str,
+    /// The version of Redis or Valkey that had the command first.
+    pub since: &'static str,
+    /// What it costs.
+    pub complexity: &'static str,
+    /// What it does, in one sentence.
+    pub summary: &'static str,
+    /// The arguments behind the name: words in capitals stand for themselves, `[]` is optional, `|` is one of several,
+    /// `...` may be repeated.
+    pub syntax: &'static str,
+    /// The commands below this one.
+    pub subcommands: &'static [Command],
+}
+
+/// The flags of [`Command::flags`], in the order in which `COMMAND` shows them.
+pub mod flags {
+    /// It may change items.
+    pub const WRITE: u16 = 1;
+    /// It changes nothing.
+    pub const READONLY: u16 = 1 << 1;
+    /// It may need memory.
+    pub const DENYOOM: u16 = 1 << 2;
+    /// It is for administrators.
+    pub const ADMIN: u16 = 1 << 3;
+    /// Scripts may not call it.
+    pub const NOSCRIPT: u16 = 1 << 4;
+    /// It waits for something.
+    pub const BLOCKING: u16 = 1 << 5;
+    /// It is answered while data is loaded.
+    pub const LOADING: u16 = 1 << 6;
+    /// It is answered by a replica that lags behind.
+    pub const STALE: u16 = 1 << 7;
+    /// It is not in the slow log.
+    pub const SKIP_SLOWLOG: u16 = 1 << 8;
+    /// It takes constant or logarithmic time.
+    pub const FAST: u16 = 1 << 9;
+    /// A client may send it before it has logged in.
+    pub const NO_AUTH: u16 = 1 << 10;
+    /// It may not be part of a transaction.
+    pub const NO_MULTI: u16 = 1 << 11;
+    /// It is answered while a script runs.
+    pub const ALLOW_BUSY: u16 = 1 << 12;
+    /// It changes the connection, or depends on it: what follows it in a pipeline is read after it is executed.
+    pub const SESSION: u16 = 1 << 15;
+
+    /// The flags that clients see, with their names.
+    pub const NAMES: [(u16, &str); 13] = [
+        (WRITE, "write"),
+        (READONLY, "readonly"),
+        (DENYOOM, "denyoom"),
+        (ADMIN, "admin"),
+        (NOSCRIPT, "noscript"),
+        (BLOCKING, "blocking"),
+        (LOADING, "loading"),
+        (STALE, "stale"),
+        (SKIP_SLOWLOG, "skip_slowlog"),
+        (FAST, "fast"),
+        (NO_AUTH, "no_auth"),
+        (NO_MULTI, "no_multi"),
+        (ALLOW_BUSY, "allow_busy"),
+    ];
+}
+
+/// Which arguments are keys: every `step`-th from `first` to `last`, counted from the name as 0. A negative `last` is
+/// counted from the end: -1 is the last argument. No keys: all are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// The first key.
+    pub first: i8,
+    /// The last key.
+    pub last: i8,
+    /// The distance between keys.
+    pub step: i8,
+}
+
+impl Keys {
+    /// No argument is a key.
+    pub const NONE: Keys = Keys { first: 0, last: 0, step: 0 };
+    /// The first argument is the key.
+    pub const ONE: Keys = Keys { first: 1, last: 1, step: 1 };
+    /// All arguments are keys.
+    pub const ALL: Keys = Keys { first: 1, last: -1, step: 1 };
+    /// Keys and values by turns.
+    pub const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
+    /// The first two arguments are keys.
+    pub const TWO: Keys = Keys { first: 1, last: 2, step: 1 };
+    /// The argument behind the word of a subcommand.
+    pub const SUB: Keys = Keys { first: 2, last: 2, step: 1 };
+
+    /// The keys among the arguments of a request.
+    pub fn of<'a>(self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + Clone {
+        let last = if self.last < 0 { args.len() as isize + self.last as isize } else { self.last as isize };
+        let (first, step) = (self.first.max(0) as usize, self.step.max(1) as usize);
+        let count =
+            if self.step == 0 { 0 } else { usize::try_from(last + 1).unwrap_or(0).saturating_sub(first) };
+        args.skip(first).take(count).step_by(step)
+    }
+}
+
+impl Command {
+    /// A row with the fields that most commands of a group share.
+    pub(super) const ROW: Command = Command {
+        id: Id::Get,
+        name: "",
+        arity: 1,
+        flags: 0,
+        keys: Keys::NONE,
+        streams: 0,
+        category: "",
+        key_access: &[],
+        tips: &[],
+        group: "",
+        since: "1.0.0",
+        complexity: "O(1)",
+        summary: "",
+        syntax: "",
+        subcommands: &[],
+    };
+
+    /// Whether the command has this flag.
+    #[inline]
+    pub fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Whether it may have so many arguments, its name included.
+    #[inline]
+    pub fn takes(&self, count: usize) -> bool {
+        let arity = usize::from(self.arity.unsigned_abs());
+        if self.arity > 0 { count == arity } else { count >= arity }
+    }
+
+    /// The subcommand with this name.
+    pub fn subcommand(&self, name: &[u8]) -> Option<&'static Command> {
+        self.subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// The flags as `COMMAND` shows them.
+    pub fn flag_names(&self) -> impl Iterator<Item = &'static str> {
+        let own = self.flags;
+        flags::NAMES.into_iter().filter(move |(flag, _)| own & flag != 0).map(|(_, name)| name)
+    }
+
+    /// The categories of Redis's access lists, without their `@`, in Redis's order.
+    pub fn categories(&self) -> Vec<&'static str> {
+        use flags::{ADMIN, BLOCKING, FAST, READONLY, WRITE};
+        let is_keyspace = self.category == "keyspace";
+        let is_late = matches!(self.category, "connection" | "transaction" | "dangerous" | "");
+        let all = [
+            (is_keyspace, "keyspace"),
+            (self.has(READONLY) && self.category != "connection", "read"),
+            (self.has(WRITE), "write"),
+            (!is_keyspace && !is_late, self.category),
+            (self.has(ADMIN), "admin"),
+            (self.has(FAST), "fast"),
+            (!self.has(FAST), "slow"),
+            (self.has(BLOCKING), "blocking"),
+            (self.has(ADMIN) || self.is_dangerous(), "dangerous"),
+            (matches!(self.category, "connection" | "transaction"), self.category),
+        ];
+        all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, name)| name).collect()
+    }
+
+    fn is_dangerous(&self) -> bool {
+        use Id::{Flushall, Flushdb, Info, Keys, Role, Swapdb};
+        self.category == "dangerous" || matches!(self.id, Keys | Flushdb | Flushall | Info | Role | Swapdb)
+    }
+}
+
+/// Every command and subcommand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "each is named like its command, and its row says what it does")]
+pub enum Id {
+    Acl,
+    AclWhoami,
+    Append,
+    Asking,
+    Auth,
+    Bitcount,
+    Bitpos,
+    Client,
+    ClientGetname,
+    ClientGetredir,
+    ClientHelp,
+    ClientId,
+    ClientInfo,
+    ClientKill,
+    ClientList,
+    ClientNoEvict,
+    ClientNoTouch,
+    ClientPause,
+    ClientReply,
+    ClientSetinfo,
+    ClientSetname,
+    ClientTracking,
+    ClientTrackinginfo,
+    ClientUnblock,
+    ClientUnpause,
+    Cluster,
+    ClusterCountkeysinslot,
+    ClusterGetkeysinslot,
+    ClusterHelp,
+    ClusterInfo,
+    ClusterKeyslot,
+    ClusterLinks,
+    ClusterMyid,
+    ClusterMyshardid,
+    ClusterNodes,
+    ClusterReplicas,
+    ClusterShards,
+    ClusterSlots,
+    Command,
+    CommandCount,
+    CommandDocs,
+    CommandGetkeys,
+    CommandGetkeysandflags,
+    CommandHelp,
+    CommandInfo,
+    CommandList,
+    Config,
+    ConfigGet,
+    ConfigHelp,
+    ConfigResetstat,
+    ConfigRewrite,
+    ConfigSet,
+    Copy,
+    Dbsize,
+    Decr,
+    Decrby,
+    Del,
+    Delex,
+    Delifeq,
+    Digest,
+    Discard,
+    Echo,
+    Exec,
+    Exists,
+    Expire,
+    Expireat,
+    Expiretime,
+    Flushall,
+    Flushdb,
+    Function,
+    FunctionFlush,
+    FunctionList,
+    Get,
+    Getbit,
+    Getdel,
+    Getex,
+    Getrange,
+    Getset,
+    Hello,
+    Incr,
+    Incrby,
+    Incrbyfloat,
+    Info,
+    Keys,
+    Lastsave,
+    Larder,
+    LarderHelp,
+    LarderItem,
+    Latency,
+    LatencyDoctor,
+    LatencyGraph,
+    LatencyHelp,
+    LatencyHistogram,
+    LatencyHistory,
+    LatencyLatest,
+    LatencyReset,
+    Lolwut,
+    Memory,
+    MemoryDoctor,
+    MemoryHelp,
+    MemoryMallocStats,
+    MemoryPurge,
+    MemoryStats,
+    MemoryUsage,
+    Mget,
+    Move,
+    Mset,
+    Msetnx,
+    Multi,
+    Object,
+    ObjectEncoding,
+    ObjectFreq,
+    ObjectHelp,
+    ObjectIdletime,
+    ObjectRefcount,
+    Persist,
+    Pexpire,
+    Pexpireat,
+    Pexpiretime,
+    Ping,
+    Psetex,
+    Pttl,
+    Quit,
+    Randomkey,
+    Readonly,
+    Readwrite,
+    Rename,
+    Renamenx,
+    Reset,
+    Role,
+    Scan,
+    Script,
+    ScriptExists,
+    ScriptFlush,
+    ScriptLoad,
+    Select,
+    Set,
+    Setbit,
+    Setex,
+    Setnx,
+    Setrange,
+    Shutdown,
+    Slowlog,
+    SlowlogGet,
+    SlowlogHelp,
+    SlowlogLen,
+    SlowlogReset,
+    Strlen,
+    Substr,
+    Swapdb,
+    Time,
+    Touch,
+    Ttl,
+    Type,
+    Unlink,
+    Unwatch,
+    Wait,
+    Watch,
+}
+
+impl Id {
+    /// How many commands and subcommands there are.
+    pub const COUNT: usize = Id::Watch as usize + 1;
+}

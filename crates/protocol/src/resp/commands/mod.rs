@@ -1,0 +1,81 @@
+//! The table of all commands.
+
+mod connection;
+mod generic;
+mod server;
+mod string;
+
+use super::command::Command;
+
+/// The groups of the table.
+pub(super) const GROUPS: [&[Command]; 4] =
+    [string::COMMANDS, generic::COMMANDS, connection::COMMANDS, server::COMMANDS];
+
+/// Why a command of Redis is not here: what a client is told behind `unknown command 'x': `. `None` for a name that
+/// Redis does not have either.
+pub fn absence(name: &[u8]) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let name = std::str::from_utf8(&name).ok()?;
+    ABSENT.iter().find(|(names, _)| names.split(' ').any(|absent| absent == name)).map(|(_, why)| *why)
+}
+
+const LISTS: &str = "Larder stores strings only, and has no lists";
+const HASHES: &str = "Larder stores strings only, and has no hashes";
+const SETS: &str = "Larder stores strings only, and has no sets";
+const SORTED_SETS: &str = "Larder stores strings only, and has no sorted sets";
+const STREAMS: &str = "Larder stores strings only, and has no streams";
+const GEO: &str = "Larder stores strings only, and has no geographic indexes";
+const LOGS: &str = "Larder stores strings only, and has no HyperLogLogs";
+const CHANNELS: &str = "Larder has no channels to publish to or to subscribe to";
+const SCRIPTS: &str = "Larder runs no scripts. To release a lock use DELEX key IFEQ token (or DELIFEQ key token); to \
+                       extend it use SET key token IFEQ token PX milliseconds";
+const COPIES: &str = "Larder has no replicas";
+const FILES: &str = "Larder keeps no snapshot and no log of commands";
+
+/// Names of commands, and why they are not here.
+const ABSENT: &[(&str, &str)] = &[
+    (
+        "lpush rpush lpushx rpushx lpop rpop llen lindex linsert lrange lrem lset ltrim lmove lmpop lpos rpoplpush \
+         blpop brpop brpoplpush blmove blmpop sort sort_ro",
+        LISTS,
+    ),
+    (
+        "hset hget hmset hmget hgetall hdel hexists hincrby hincrbyfloat hkeys hvals hlen hscan hsetnx hstrlen \
+         hrandfield hexpire hpexpire hexpireat hpexpireat hpersist httl hpttl hexpiretime hpexpiretime hgetdel hgetex \
+         hsetex",
+        HASHES,
+    ),
+    (
+        "sadd srem smembers sismember smismember scard spop srandmember smove sscan sinter sinterstore sintercard \
+         sunion sunionstore sdiff sdiffstore",
+        SETS,
+    ),
+    (
+        "zadd zrem zrange zrangestore zrangebyscore zrangebylex zrevrange zrevrangebyscore zrevrangebylex zcard zcount \
+         zlexcount zincrby zscore zmscore zrank zrevrank zscan zpopmin zpopmax bzpopmin bzpopmax zmpop bzmpop zinter \
+         zinterstore zintercard zunion zunionstore zdiff zdiffstore zrandmember zremrangebyrank zremrangebyscore \
+         zremrangebylex",
+        SORTED_SETS,
+    ),
+    (
+        "xadd xdel xlen xrange xrevrange xread xreadgroup xgroup xack xclaim xautoclaim xpending xinfo xtrim xsetid",
+        STREAMS,
+    ),
+    (
+        "geoadd geodist geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch \
+         geosearchstore",
+        GEO,
+    ),
+    ("pfadd pfcount pfmerge pfdebug pfselftest", LOGS),
+    (
+        "subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe publish spublish pubsub",
+        CHANNELS,
+    ),
+    ("eval evalsha eval_ro evalsha_ro fcall fcall_ro", SCRIPTS),
+    ("replicaof slaveof psync sync replconf failover waitaof", COPIES),
+    ("save bgsave bgrewriteaof dump restore restore-asking migrate", FILES),
+    ("bitop bitfield bitfield_ro lcs msetex", "Larder does not have this command on strings"),
+    ("module", "Larder loads no modules"),
+    ("monitor", "Larder does not stream the commands of all clients"),
+    ("debug", "Larder has no debugging commands"),
+];

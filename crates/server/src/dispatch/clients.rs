@@ -1,0 +1,172 @@
+//! The connections that speak RESP, as `CLIENT LIST` shows them.
+
+use crate::io::Handle;
+use larder_protocol::resp::{Id, Version};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// What is known of one connection, beyond its worker. Its worker writes it, and any may read it.
+pub(super) struct Client {
+    pub(super) id: u64,
+    handle: Option<Handle>,
+    began: Instant,
+    /// Milliseconds after `began` at which the last command came.
+    last_ms: AtomicU64,
+    last_command: AtomicU8,
+    commands: AtomicU64,
+    is_resp3: AtomicBool,
+    /// Commands queued in a transaction; -1 = there is none.
+    queued: AtomicI64,
+    watched: AtomicU32,
+    told: Mutex<Told>,
+    /// The connection is to be closed before its next request.
+    is_killed: AtomicBool,
+}
+
+/// What the client has told about itself.
+#[derive(Clone, Default)]
+pub(super) struct Told {
+    pub(super) name: Vec<u8>,
+    pub(super) library: Vec<u8>,
+    pub(super) library_version: Vec<u8>,
+    pub(super) user: Vec<u8>,
+}
+
+/// One connection, as it is shown.
+pub(super) struct ClientReport {
+    pub(super) id: u64,
+    pub(super) remote: String,
+    pub(super) local: String,
+    pub(super) fd: i32,
+    pub(super) told: Told,
+    pub(super) age_s: u64,
+    pub(super) idle_s: u64,
+    /// Commands queued in a transaction; -1 = there is none.
+    pub(super) queued: i64,
+    pub(super) watched: u32,
+    pub(super) commands: u64,
+    /// The number of the last command, as an [`Id`].
+    pub(super) last_command: u8,
+    pub(super) version: u8,
+}
+
+/// No command has come yet.
+pub(super) const NO_COMMAND: u8 = u8::MAX;
+
+impl Client {
+    fn new(id: u64, handle: Option<Handle>) -> Client {
+        Client {
+            id,
+            handle,
+            began: Instant::now(),
+            last_ms: AtomicU64::new(0),
+            last_command: AtomicU8::new(NO_COMMAND),
+            commands: AtomicU64::new(0),
+            is_resp3: AtomicBool::new(false),
+            queued: AtomicI64::new(-1),
+            watched: AtomicU32::new(0),
+            told: Mutex::new(Told { user: b"default".to_vec(), ..Told::default() }),
+            is_killed: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn forget_name(&self) {
+        let mut told = self.told();
+        told.name.clear();
+        told.user = b"default".to_vec();
+    }
+
+    /// At the end of a turn in which `commands` were executed, the last of which was `last`.
+    pub(super) fn note(&self, now: Instant, last: Id, commands: u64) {
+        self.last_ms.store(now.saturating_duration_since(self.began).as_millis() as u64, Relaxed);
+        self.last_command.store(last as u8, Relaxed);
+        self.commands.store(self.commands.load(Relaxed) + commands, Relaxed);
+    }
+
+    pub(super) fn set_state(&self, version: Version, queued: Option<usize>, watched: usize) {
+        self.is_resp3.store(version == Version::Resp3, Relaxed);
+        self.queued.store(queued.map_or(-1, |queued| queued as i64), Relaxed);
+        self.watched.store(watched as u32, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn is_killed(&self) -> bool {
+        self.is_killed.load(Relaxed)
+    }
+
+    /// Closes the connection. `is_own` = it asks for that itself, and is answered first.
+    pub(super) fn kill(&self, is_own: bool) {
+        self.is_killed.store(true, Relaxed);
+        if let (false, Some(handle)) = (is_own, &self.handle) {
+            handle.shut_down();
+        }
+    }
+
+    /// What is known of the connection now.
+    pub(super) fn report(&self) -> ClientReport {
+        let address = |text: String| match text.split_once(':') {
+            Some((_, address)) => address.to_owned(),
+            None => text,
+        };
+        let age = self.began.elapsed();
+        ClientReport {
+            id: self.id,
+            remote: self.handle.as_ref().map_or(String::new(), |handle| address(handle.remote())),
+            local: self.handle.as_ref().map_or(String::new(), |handle| address(handle.local())),
+            fd: self.handle.as_ref().map_or(-1, Handle::fd),
+            told: self.told().clone(),
+            age_s: age.as_secs(),
+            idle_s: (age.as_millis() as u64).saturating_sub(self.last_ms.load(Relaxed)) / 1000,
+            queued: self.queued.load(Relaxed),
+            watched: self.watched.load(Relaxed),
+            commands: self.commands.load(Relaxed),
+            last_command: self.last_command.load(Relaxed),
+            version: if self.is_resp3.load(Relaxed) { 3 } else { 2 },
+        }
+    }
+}
+
+/// All connections that speak RESP.
+#[derive(Default)]
+pub(super) struct Clients {
+    last_id: AtomicU64,
+    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+}
+
+impl Clients {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        self.all.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// A connection begins to speak RESP.
+    pub(super) fn add(&self, handle: Option<Handle>) -> Arc<Client> {
+        let client = Arc::new(Client::new(self.last_id.fetch_add(1, Relaxed) + 1, handle));
+        self.all().insert(client.id, client.clone());
+        client
+    }
+
+    /// A connection is gone.
+    pub(super) fn remove(&self, client: &Client) {
+        self.all().remove(&client.id);
+    }
+
+    /// All of them, by number.
+    pub(super) fn list(&self) -> Vec<Arc<Client>> {
+        self.all().values().cloned().collect()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.all().len()
+    }
+}
+
+/// The unix time in seconds.
+pub(super) fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,259 @@
+//! A large argument of a RESP request, which is stored as it arrives: the value of `SET` and of its relatives.
+//!
+//! The options of a `SET` stand behind its value. So the value is taken in first, and what becomes of it is known when
+//! the rest of the request has come. A request that cannot be executed is taken in all the same, and thrown away.
+
+use super::resp::{Call, RespWorker, after, words_of};
+use super::{Dispatcher, Progressed};
+use crate::dispatch::connection::Connection;
+use crate::dispatch::execute::UploadEnd;
+use crate::dispatch::operation::{Change, ItemKey, Operation, StoreItem};
+use crate::dispatch::progress::{Busy, Taking};
+use crate::dispatch::protocols::resp::errors;
+use crate::dispatch::protocols::resp::{self, Moment};
+use crate::io::{Buffers, Charge, Ready};
+use larder_cache::{Expiry, Mode, Store};
+use larder_protocol::resp::{
+    Args, Fault, Id, Options, Resume, Step, Upload, Version, compose as words, parse,
+};
+use std::sync::Arc;
+
+/// The most bytes of the arguments behind a value.
+const BEHIND_BYTES_MAX: usize = 64 << 10;
+/// What follows a value.
+const END: &[u8] = b"\r\n";
+
+impl Dispatcher {
+    /// The beginning of a request of which an argument follows. Only the beginning is consumed.
+    pub(super) fn begin_argument(&mut self, connection: &mut Connection, upload: &Upload<'_>) -> Progressed {
+        let (body_bytes, before_count) = (upload.body_bytes, upload.args.len());
+        let count = before_count + 1 + upload.args_left;
+        let call = Call::of(upload.args);
+        let key = upload.args.clone().nth(1).unwrap_or_default();
+        let hash = self.executor.hash(key);
+        let refused = match self.checked(connection, &call, count) {
+            Err(error) => Some(error.unwrap_or(errors::SYNTAX)),
+            Ok(_) if !self.executor.fits(key.len(), body_bytes.into()) => Some(errors::TOO_LARGE),
+            Ok(_) => None,
+        };
+        let mut charge = Charge::default();
+        let has_room = self
+            .state
+            .buffers()
+            .is_none_or(|buffers| charge.try_grow(buffers, 2 * upload.args.bytes().len() as u64));
+        if !has_room {
+            let error = &errors::NO_MEMORY;
+            resp::say_error(&mut connection.output, error);
+            connection.output.close();
+            return Progressed::Request;
+        }
+        let taken = refused.is_none().then(|| self.executor.begin_argument(hash, body_bytes)).flatten();
+        let mut behind = Vec::new();
+        behind.push(b'*');
+        larder_protocol::compose::decimal(&mut behind, upload.args_left as u64);
+        behind.extend_from_slice(b"\r\n");
+        let taking = Taking {
+            unwanted: if taken.is_none() { body_bytes as usize } else { 0 },
+            error: refused.or(taken.is_none().then_some(errors::NO_MEMORY)),
+            upload: taken,
+            body_bytes,
+            before: upload.args.bytes().to_vec(),
+            before_count,
+            end_taken: 0,
+            behind,
+            behind_count: upload.args_left,
+            is_complete: false,
+            charge,
+        };
+        connection.progress.busy = Some(Busy::Taking(Box::new(taking)));
+        Progressed::Request
+    }
+
+    /// Takes in what has come of a large argument, and executes the request when all of it is here.
+    pub(super) fn continue_argument(&mut self, ready: &mut Ready<'_, Connection>) {
+        let mut taking = match ready.connection.progress.busy.take() {
+            Some(Busy::Taking(taking)) => taking,
+            busy => {
+                ready.connection.progress.busy = busy;
+                return;
+            }
+        };
+        let input = ready.input;
+        let mut take = |count: usize| {
+            ready.consumed += count;
+            &input[ready.consumed..]
+        };
+        let mut rest = take(0);
+        while !rest.is_empty() && taking.wants_body() {
+            rest = take(self.executor.take_argument(&mut taking, rest));
+        }
+        if !taking.wants_body() && !taking.is_complete {
+            let came = match taking.take_end(rest) {
+                Behind::Complete(taken) => taking.take_behind(take(taken), self.state.buffers()),
+                other => other,
+            };
+            match came {
+                Behind::Complete(taken) => {
+                    take(taken);
+                    taking.is_complete = true;
+                }
+                Behind::Missing(taken) => _ = take(taken),
+                Behind::Fault(fault) => {
+                    self.executor.abandon_argument(*taking);
+                    let error = errors::protocol_error(fault, BEHIND_BYTES_MAX);
+                    resp::say_error(&mut ready.connection.output, &error);
+                    ready.connection.output.close();
+                    return;
+                }
+            }
+        }
+        if !taking.is_complete {
+            ready.connection.progress.busy = Some(Busy::Taking(taking));
+            return;
+        }
+        self.finish_argument(ready.connection, taking);
+    }
+
+    /// All of the request is here.
+    fn finish_argument(&mut self, connection: &mut Connection, mut taking: Box<Taking>) {
+        let before = connection.output.len();
+        if let Some(session) = &mut connection.session {
+            session.begin_reply();
+        }
+        let request = taking.request();
+        let args = Args::new(&request, taking.before_count + 1 + taking.behind_count);
+        let call = Call::of(args);
+        let error = match (taking.error.take(), self.checked(connection, &call, args.len())) {
+            (Some(error), _) => Err(error),
+            (None, Err(error)) => Err(error.unwrap_or(errors::SYNTAX)),
+            (None, Ok(command)) => Ok(command),
+        };
+        let command = match (error, taking.upload.is_some()) {
+            (Ok(command), true) => command,
+            (Ok(_), false) => return self.refuse_argument(connection, *taking, &errors::NO_MEMORY),
+            (Err(error), _) => return self.refuse_argument(connection, *taking, &error),
+        };
+        let has_forgotten = self.forget_left_over(connection, command, args);
+        let Dispatcher { executor, resp: RespWorker { decimal, .. }, .. } = self;
+        let key = args.clone().nth(1).unwrap_or_default();
+        let item = ItemKey { key, hash: executor.hash(key), head: &[] };
+        let moment = Moment::new(executor.now_ms(), executor.clock());
+        let words = words_of(after(args, 1));
+        let read = resp::item_operation(command, &words, [item, item], moment, decimal);
+        let (operation, form) = match read {
+            Ok(read) => read,
+            Err(error) => return self.refuse_argument(connection, *taking, &error),
+        };
+        let operation = with_value_of(operation, command.id, item, taking.body_bytes);
+        let Connection { output, progress, session, .. } = connection;
+        let version = session.as_ref().map_or(Version::Resp2, |session| session.version);
+        if !has_forgotten || executor.bring_present(progress, &operation).is_none() {
+            match progress.busy {
+                None => progress.busy = Some(Busy::Taking(taking)),
+                Some(_) => progress.taken = Some(taking),
+            }
+            return;
+        }
+        let Some(upload) = taking.upload.take() else { return };
+        match &operation {
+            Operation::Store(store) => {
+                let outcome = executor.finish_upload(upload, store, UploadEnd::Complete);
+                resp::compose(form, output, version, outcome);
+            }
+            Operation::Edit(key, change) => {
+                executor.edit_with_upload(progress, key, change, upload, |outcome| {
+                    resp::compose(form, output, version, outcome)
+                });
+            }
+            _ => {}
+        }
+        self.settle_call(connection, command, args, before, None);
+        self.settle_reply(connection, before, true);
+    }
+
+    /// The request is answered with an error, and what was taken in is let go.
+    fn refuse_argument(&mut self, connection: &mut Connection, taking: Taking, error: &errors::Error) {
+        self.executor.abandon_argument(taking);
+        let before = connection.output.len();
+        self.resp.state.count_error(error);
+        resp::say_error(&mut connection.output, error);
+        self.settle_reply(connection, before, true);
+    }
+}
+
+/// The operation on a value that was taken in already. The request that was read has an empty one.
+fn with_value_of<'a>(operation: Operation<'a>, id: Id, key: ItemKey<'a>, value_bytes: u32) -> Operation<'a> {
+    match operation {
+        Operation::Store(item) => Operation::Store(StoreItem { value_bytes, ..item }),
+        // An upload is added to a value without a copy of either.
+        Operation::Edit(_, Change::Append(_)) if id == Id::Append => Operation::Store(StoreItem {
+            store: Store {
+                mode: Mode::Append,
+                vivify: Some(Expiry::NEVER),
+                marks_parts: true,
+                ..Store::set(key.key, key.hash, &[])
+            },
+            value_bytes,
+            old_if_refused: crate::dispatch::operation::OldItem::Stays,
+            counts_prefix: true,
+        }),
+        other => other,
+    }
+}
+
+/// What came of the bytes behind an argument.
+enum Behind {
+    /// All arguments are here; so many bytes of the input were taken.
+    Complete(usize),
+    /// More are missing.
+    Missing(usize),
+    Fault(Fault),
+}
+
+impl Taking {
+    /// Whether bytes of the argument itself are missing.
+    fn wants_body(&self) -> bool {
+        self.unwanted > 0 || self.upload.as_ref().is_some_and(|upload| upload.missing_bytes() > 0)
+    }
+
+    /// Takes in the line end behind the large argument.
+    fn take_end(&mut self, input: &[u8]) -> Behind {
+        let missing = &END[self.end_taken..];
+        let taken = missing.len().min(input.len());
+        if input[..taken] != missing[..taken] {
+            return Behind::Fault(Fault::InvalidLineEnd);
+        }
+        self.end_taken += taken;
+        if self.end_taken == END.len() { Behind::Complete(taken) } else { Behind::Missing(taken) }
+    }
+
+    /// Takes in the arguments behind the large one.
+    fn take_behind(&mut self, input: &[u8], buffers: Option<&Arc<Buffers>>) -> Behind {
+        let before = self.behind.len();
+        let limit = BEHIND_BYTES_MAX + END.len() - before.min(BEHIND_BYTES_MAX);
+        let more = input.len().min(limit);
+        if buffers.is_some_and(|buffers| !self.charge.try_grow(buffers, 2 * more as u64)) {
+            return Behind::Fault(Fault::TooLarge);
+        }
+        self.behind.extend_from_slice(&input[..more]);
+        let options = Options { request_bytes_max: BEHIND_BYTES_MAX, ..Options::default() };
+        match parse(&self.behind, &options, &mut Resume::default()) {
+            Step::NeedMore { .. } => Behind::Missing(self.behind.len() - before),
+            Step::Request { consumed, .. } | Step::Get { consumed, .. } | Step::Nothing { consumed } => {
+                self.behind.truncate(consumed);
+                Behind::Complete(consumed.saturating_sub(before))
+            }
+            Step::Fault(fault) => Behind::Fault(fault),
+            Step::Inline { .. } | Step::Upload(_) => Behind::Fault(Fault::TooLarge),
+        }
+    }
+
+    /// The arguments of the request, with an empty one in the place of the large one.
+    fn request(&self) -> Vec<u8> {
+        let mut request = self.before.clone();
+        words::bulk(&mut request, b"");
+        let line_end = self.behind.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        request.extend_from_slice(&self.behind[line_end..]);
+        request
+    }
+}

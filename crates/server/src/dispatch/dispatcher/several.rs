@@ -1,0 +1,249 @@
+//! Commands on several keys.
+//!
+//! A command that does the same with each of its keys does one after the other. If a key has to be waited for, the keys
+//! before it are done, and the command goes on from there: `keys_done` says how many keys, `sum` what they came to. So
+//! other connections may see some of the keys changed and others not yet. `MSETNX`, `RENAME` and `COPY` are executed
+//! alone.
+
+use super::resp::{RespWorker, after, counts_as_one, in_one_piece, words_of};
+use super::{Dispatcher, Progressed};
+use crate::dispatch::connection::Connection;
+use crate::dispatch::fleet::Fleet;
+use crate::dispatch::operation::Need;
+use crate::dispatch::outcome::{Looked, Outcome};
+use crate::dispatch::protocols::resp::errors::{self, Error};
+use crate::dispatch::protocols::resp::{self, Form, Moment};
+use larder_cache::{Copied, StoreOutcome};
+use larder_protocol::resp::{Args, Command, Id, Version, compose as words, slot_of};
+
+impl Dispatcher {
+    /// Does the same with each key of a request, and answers with the sum, or with a value for each.
+    pub(super) fn run_on_each_key(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static Command,
+        args: Args<'_>,
+    ) -> Progressed {
+        let has_values = command.id == Id::Mset;
+        if has_values && args.len().is_multiple_of(2) {
+            resp::say_error(&mut connection.output, &errors::wrong_arity(command));
+            return Progressed::Request;
+        }
+        let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
+        let Connection { output, progress, session, keys_done, .. } = connection;
+        let Some(session) = session else { return Progressed::Request };
+        if *keys_done == 0 {
+            session.sum = 0;
+        }
+        let moment = Moment::new(executor.now_ms(), executor.clock());
+        let (version, shows_values) = (session.version, command.id == Id::Mget);
+        let in_transaction = session.transaction.is_some();
+        if shows_values && *keys_done == 0 {
+            // The head of the reply counts as a key.
+            words::array_head(output.buffer(), args.len() - 1);
+            *keys_done = 1;
+        }
+        let done = if shows_values { *keys_done - 1 } else { *keys_done };
+        let mut rest = after(args, 1 + if has_values { 2 * done } else { done });
+        let mut failure: Option<Error> = None;
+        while let Some(key) = rest.next() {
+            let value = if has_values { rest.next().unwrap_or_default() } else { &[] };
+            let item = room.item_key(key, |key| executor.hash(key));
+            let operation = resp::each_operation(command.id, item, value, moment);
+            let operation = if in_transaction { in_one_piece(operation) } else { operation };
+            let mut counts = false;
+            let is_answered = executor.execute(progress, &operation, |outcome| {
+                counts = counts_as_one(&outcome);
+                failure = match &outcome {
+                    Outcome::Stored(StoreOutcome::TooLarge) => Some(errors::TOO_LARGE),
+                    Outcome::Stored(StoreOutcome::NoRoom) => Some(errors::NO_MEMORY),
+                    _ => None,
+                };
+                match outcome {
+                    Outcome::Looked(Looked::NoMemory) if shows_values => {
+                        words::null(output.buffer(), version);
+                        b""
+                    }
+                    outcome if shows_values => resp::compose(Form::Value, output, version, outcome),
+                    _ => b"",
+                }
+            });
+            if !is_answered {
+                return Progressed::Waits;
+            }
+            if failure.is_some() {
+                break;
+            }
+            session.sum += i64::from(counts);
+            *keys_done += 1;
+            // The client has to take what there is before it gets more.
+            let has_to_wait = output.is_full() || progress.busy.is_some();
+            if has_to_wait && rest.len() > 0 && !in_transaction {
+                return Progressed::Key;
+            }
+        }
+        match (failure, command.id) {
+            (Some(error), _) => resp::say_error(output, &error),
+            (None, Id::Mget) => {}
+            (None, Id::Mset) => resp::say(output, "OK"),
+            (None, _) => words::integer(output.buffer(), session.sum),
+        }
+        Progressed::Request
+    }
+
+    /// `MSETNX`: stores all values if none of the keys has one, alone.
+    pub(super) fn set_all_or_none(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static Command,
+        args: Args<'_>,
+    ) -> Progressed {
+        if args.len().is_multiple_of(2) {
+            resp::say_error(&mut connection.output, &errors::wrong_arity(command));
+            return Progressed::Request;
+        }
+        if !self.bring_keys(connection, command.keys.of(args)) {
+            return Progressed::Waits;
+        }
+        let state = self.resp.state.clone();
+        let _alone = self.be_alone(&state.gate, connection);
+        let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
+        let Connection { output, progress, .. } = connection;
+        let moment = Moment::new(executor.now_ms(), executor.clock());
+        let mut is_any_there = false;
+        for key in command.keys.of(args) {
+            let item = room.item_key(key, |key| executor.hash(key));
+            is_any_there |= executor.version_of(&item).is_some();
+        }
+        let mut failure = None;
+        let mut rest = after(args, 1);
+        while !is_any_there
+            && failure.is_none()
+            && let (Some(key), Some(value)) = (rest.next(), rest.next())
+        {
+            let item = room.item_key(key, |key| executor.hash(key));
+            let operation = resp::each_operation(command.id, item, value, moment);
+            executor.execute(progress, &operation, |outcome| {
+                failure = match outcome {
+                    Outcome::Stored(StoreOutcome::TooLarge) => Some(errors::TOO_LARGE),
+                    Outcome::Stored(StoreOutcome::NoRoom) => Some(errors::NO_MEMORY),
+                    _ => None,
+                };
+                b""
+            });
+        }
+        match failure {
+            Some(error) => resp::say_error(output, &error),
+            None => words::integer(output.buffer(), i64::from(!is_any_there)),
+        }
+        Progressed::Request
+    }
+
+    /// `RENAME`, `RENAMENX` and `COPY`, alone: nobody sees the item under both keys or under none.
+    pub(super) fn copy_item(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static Command,
+        args: Args<'_>,
+    ) -> Progressed {
+        let mut keys = command.keys.of(args);
+        let (Some(from), Some(to)) = (keys.next(), keys.next()) else { return Progressed::Request };
+        if !self.bring_keys(connection, [from, to].into_iter()) {
+            return Progressed::Waits;
+        }
+        let state = self.resp.state.clone();
+        let _alone = self.be_alone(&state.gate, connection);
+        let Dispatcher { executor, resp: RespWorker { rooms, decimal, .. }, .. } = self;
+        let Connection { output, progress, session, .. } = connection;
+        let version = session.as_ref().map_or(Version::Resp2, |session| session.version);
+        let moment = Moment::new(executor.now_ms(), executor.clock());
+        let [room, other_room] = rooms;
+        let items = [
+            room.item_key(from, |key| executor.hash(key)),
+            other_room.item_key(to, |key| executor.hash(key)),
+        ];
+        let (operation, form) =
+            match resp::item_operation(command, &words_of(after(args, 1)), items, moment, decimal) {
+                Ok(operation) => operation,
+                Err(error) => {
+                    resp::say_error(output, &error);
+                    return Progressed::Request;
+                }
+            };
+        if command.id != Id::Copy && items[0].key == items[1].key {
+            // The item stays where it is, if it is there.
+            let copied = match (executor.version_of(&items[0]), command.id) {
+                (None, _) => Copied::NotFound,
+                (Some(_), Id::Rename) => Copied::Done,
+                (Some(_), _) => Copied::Exists,
+            };
+            resp::compose(form, output, version, Outcome::Copied(copied));
+            return Progressed::Request;
+        }
+        executor.execute(progress, &operation, |outcome| resp::compose(form, output, version, outcome));
+        Progressed::Request
+    }
+
+    /// Forgets the items of a request's keys that are left over from before their slots came back to this server.
+    /// Returns `false` if one has to be waited for.
+    pub(super) fn forget_left_over(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static Command,
+        args: Args<'_>,
+    ) -> bool {
+        match &self.resp.fleet {
+            Some(fleet) if fleet.has_left_over() => {
+                self.forget_items(&fleet.clone(), connection, command, args)
+            }
+            _ => true,
+        }
+    }
+
+    #[cold]
+    fn forget_items(
+        &mut self,
+        fleet: &Fleet,
+        connection: &mut Connection,
+        command: &'static Command,
+        args: Args<'_>,
+    ) -> bool {
+        let queued = connection.session.as_ref().and_then(|session| session.transaction.as_ref());
+        let keys: Vec<Vec<u8>> = match (command.id, queued) {
+            (Id::Exec, Some(transaction)) => transaction.keys().map(<[u8]>::to_vec).collect(),
+            _ => command.keys.of(args).map(<[u8]>::to_vec).collect(),
+        };
+        let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
+        let mut are_here = true;
+        for key in &keys {
+            let cas = fleet.left_over(slot_of(key));
+            if cas == 0 {
+                continue;
+            }
+            let item = room.item_key(key, |key| executor.hash(key));
+            are_here &= executor.bring_key(&mut connection.progress, item.hash, item.key, Need::Memory);
+            if executor.version_of(&item).is_some_and(|(own, _)| own <= cas) {
+                executor.delete_quietly(item.key, item.hash);
+            }
+        }
+        are_here
+    }
+
+    /// Brings the items of keys to memory, as far as only flash has them. Returns `false` if one has to be waited for.
+    pub(super) fn bring_keys<'a>(
+        &mut self,
+        connection: &mut Connection,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) -> bool {
+        let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
+        if !executor.has_flash() {
+            return true;
+        }
+        let mut are_here = true;
+        for key in keys {
+            let item = room.item_key(key, |key| executor.hash(key));
+            are_here &= executor.bring_key(&mut connection.progress, item.hash, item.key, Need::Memory);
+        }
+        are_here
+    }
+}

@@ -1,0 +1,221 @@
+//! Transactions: `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`.
+//!
+//! `EXEC` is executed alone (see `crates/memory/src/gate.rs`): the versions of watched keys are compared and the
+//! commands are executed without anything in between. A command that fails is answered with its error, and the others
+//! are executed all the same, as in Redis.
+
+use super::resp::{Call, RespWorker, after};
+use super::{Dispatcher, Hints, Progressed};
+use crate::dispatch::connection::Connection;
+use crate::dispatch::operation::ItemKey;
+use crate::dispatch::protocols::resp::{self, errors};
+use crate::dispatch::session::{Queued, Transaction, Watched};
+use larder_cache::{Alone, Gate};
+use larder_protocol::resp::{Args, Command, Version, command_of, compose as words, flags, lookup};
+use std::time::Instant;
+
+/// A transaction that needs items from flash is begun anew until all are in memory, but not for ever: others may push
+/// them out again.
+const TRIES_MAX: u8 = 3;
+
+impl Dispatcher {
+    /// Lets no other worker execute requests until the result is dropped. `None` = it is so already, for a transaction.
+    pub(super) fn be_alone<'g>(&mut self, gate: &'g Gate, connection: &Connection) -> Option<Alone<'g>> {
+        let in_transaction = connection.session.as_ref().is_some_and(|session| session.transaction.is_some());
+        if in_transaction {
+            return None;
+        }
+        // While the worker waits it holds nothing that another could wait for.
+        self.executor.offline();
+        let alone = gate.be_alone(self.resp.number);
+        self.executor.online();
+        Some(alone)
+    }
+
+    /// Queues a command of a transaction. It was checked.
+    pub(super) fn queue(&mut self, connection: &mut Connection, call: &Call<'_>) -> Progressed {
+        let Connection { session: Some(session), output, .. } = connection else {
+            return Progressed::Request;
+        };
+        let Some(transaction) = &mut session.transaction else { return Progressed::Request };
+        let more = call.args.bytes();
+        let bytes = transaction.bytes.len() + more.len();
+        if bytes > self.request_bytes_max() || !transaction.take_room(self.state.buffers(), more.len()) {
+            transaction.is_broken = true;
+            resp::say_error(output, &errors::TRANSACTION_TOO_LARGE);
+            return Progressed::Request;
+        }
+        let from = transaction.bytes.len();
+        transaction.bytes.extend_from_slice(more);
+        transaction.commands.push(Queued { from, until: bytes, count: call.args.len() });
+        resp::say(output, "QUEUED");
+        session.settle();
+        Progressed::Request
+    }
+
+    /// `MULTI`.
+    pub(super) fn begin_transaction(&mut self, connection: &mut Connection) {
+        let Some(session) = &mut connection.session else { return };
+        session.transaction = Some(Box::default());
+        session.settle();
+        resp::say(&mut connection.output, "OK");
+    }
+
+    /// `DISCARD`.
+    pub(super) fn discard_transaction(&mut self, connection: &mut Connection) {
+        let Some(session) = &mut connection.session else { return };
+        if session.transaction.is_none() {
+            resp::say_error(&mut connection.output, &errors::DISCARD_WITHOUT_MULTI);
+            return;
+        }
+        session.end_transaction();
+        resp::say(&mut connection.output, "OK");
+    }
+
+    /// `WATCH`.
+    pub(super) fn watch(
+        &mut self,
+        connection: &mut Connection,
+        command: &Command,
+        args: Args<'_>,
+    ) -> Progressed {
+        if !self.bring_keys(connection, command.keys.of(args)) {
+            return Progressed::Waits;
+        }
+        let Dispatcher { executor, state, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
+        let Connection { session: Some(session), output, .. } = connection else {
+            return Progressed::Request;
+        };
+        let buffers = state.buffers();
+        for key in command.keys.of(args) {
+            if session.watched.contains_key(key) {
+                continue;
+            }
+            let item = room.item_key(key, |key| executor.hash(key));
+            let version = executor.version_of(&item);
+            if !session.watch(key, Watched { hash: item.hash, version }, buffers) {
+                resp::say_error(output, &errors::TOO_MANY_WATCHED);
+                return Progressed::Request;
+            }
+        }
+        session.settle();
+        resp::say(output, "OK");
+        Progressed::Request
+    }
+
+    /// `UNWATCH`.
+    pub(super) fn unwatch(&mut self, connection: &mut Connection) {
+        if let Some(session) = &mut connection.session {
+            session.forget_watched();
+            session.settle();
+        }
+        resp::say(&mut connection.output, "OK");
+    }
+
+    /// `EXEC`.
+    pub(super) fn execute_transaction(&mut self, connection: &mut Connection) -> Progressed {
+        let Some(session) = &mut connection.session else { return Progressed::Request };
+        let Some(transaction) = session.transaction.take() else {
+            resp::say_error(&mut connection.output, &errors::EXEC_WITHOUT_MULTI);
+            return Progressed::Request;
+        };
+        if transaction.is_broken {
+            session.end_transaction();
+            resp::say_error(&mut connection.output, &errors::EXEC_ABORT);
+            return Progressed::Request;
+        }
+        // Everything that the commands need is brought to memory first: a transaction does not wait in its middle.
+        if connection.progress.tries < TRIES_MAX && !self.bring_transaction(connection, &transaction) {
+            if let Some(session) = &mut connection.session {
+                session.transaction = Some(transaction);
+            }
+            return Progressed::Waits;
+        }
+        let state = self.resp.state.clone();
+        let _alone = self.be_alone(&state.gate, connection);
+        let is_unchanged = self.is_unchanged(connection);
+        let Some(session) = &mut connection.session else { return Progressed::Request };
+        session.forget_watched();
+        let version = session.version;
+        if is_unchanged {
+            words::array_head(connection.output.buffer(), transaction.commands.len());
+            // While the commands are executed the connection has its transaction, so that values are not streamed.
+            session.transaction = Some(Box::default());
+            for queued in &transaction.commands {
+                self.execute_queued(connection, transaction.args(queued));
+            }
+        } else {
+            words::null_array(connection.output.buffer(), version);
+        }
+        if let Some(session) = &mut connection.session {
+            session.transaction = None;
+            session.settle();
+        }
+        Progressed::Request
+    }
+
+    /// Executes one command of a transaction, which was checked when it was queued.
+    fn execute_queued(&mut self, connection: &mut Connection, args: Args<'_>) {
+        let Some(command) = command_of(args) else { return };
+        if command.has(flags::READONLY) && connection.output.len() > self.request_bytes_max() {
+            resp::say_error(&mut connection.output, &errors::REPLIES_TOO_LARGE);
+            return;
+        }
+        let key = command.keys.of(args).next().unwrap_or_default();
+        let hash = self.executor.hash(key);
+        let mut hints = Hints { epoch: 0, are_outdated: true };
+        let (before, started, keys_done) = (connection.output.len(), Instant::now(), connection.keys_done);
+        connection.keys_done = 0;
+        let progressed = self.run(connection, command, args, hash, &mut hints);
+        connection.keys_done = keys_done;
+        if progressed == Progressed::Waits {
+            // Others have pushed the item out of memory meanwhile. For the transaction it is gone.
+            connection.progress.waits = false;
+            connection.output.truncate(before);
+            resp::say_error(&mut connection.output, &errors::NO_MEMORY);
+        }
+        self.settle_call(connection, command, args, before, Some(started));
+    }
+
+    /// Whether every watched key has the item that it had when the watch began.
+    fn is_unchanged(&mut self, connection: &Connection) -> bool {
+        let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
+        let Some(session) = &connection.session else { return true };
+        session.watched.iter().all(|(key, Watched { hash, version })| {
+            let item = room.item_key(key, |_| *hash);
+            executor.version_of(&ItemKey { hash: *hash, ..item }) == *version
+        })
+    }
+
+    /// Brings all items of a transaction to memory. Returns `false` if one has to be waited for.
+    fn bring_transaction(&mut self, connection: &mut Connection, transaction: &Transaction) -> bool {
+        if !self.executor.has_flash() {
+            return true;
+        }
+        let session = connection.session.as_ref();
+        let watched: Vec<Vec<u8>> =
+            session.map_or(Vec::new(), |session| session.watched.keys().cloned().collect());
+        let are_watched_here = self.bring_keys(connection, watched.iter().map(|key| &key[..]));
+        self.bring_keys(connection, transaction.keys()) && are_watched_here
+    }
+
+    /// `RESET` and the like: what the connection was in the middle of is forgotten.
+    pub(super) fn reset_session(&mut self, connection: &mut Connection) {
+        connection.set_access(self.state.access_without_login());
+        if let Some(session) = &mut connection.session {
+            session.reset();
+        }
+    }
+
+    /// The version of the protocol that a connection speaks.
+    pub(super) fn version_of_session(connection: &Connection) -> Version {
+        connection.session.as_ref().map_or(Version::Resp2, |session| session.version)
+    }
+
+    /// The words behind the name of a command, and behind that of a subcommand.
+    pub(super) fn words_behind<'a>(command: &Command, args: Args<'a>) -> Args<'a> {
+        let is_sub =
+            lookup(args.clone().next().unwrap_or_default()).is_some_and(|above| above.id != command.id);
+        after(args, if is_sub { 2 } else { 1 })
+    }
+}

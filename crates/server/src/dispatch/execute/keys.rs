@@ -1,0 +1,116 @@
+//! Walks over the keys of all items.
+
+use super::Executor;
+use crate::dispatch::item_key::client_key;
+use larder_cache::{Expiry, Hit};
+
+/// Up to so many items are counted one by one, so that those that have expired do not count.
+const COUNTED_MAX: u64 = 10_000;
+/// Buckets that one call looks at, at most.
+const BUCKETS_AT_ONCE: usize = 4096;
+/// Bytes of keys that one call shows before it stops.
+const BYTES_AT_ONCE: usize = 64 << 10;
+/// Buckets that are looked at for a key by chance, at most: a few milliseconds where nearly all are empty.
+const RANDOM_BUCKETS_MAX: usize = 1 << 18;
+/// Buckets that are looked at to estimate how many items expire.
+const SAMPLED_BUCKETS: usize = 1024;
+
+/// How many items there are.
+#[derive(Clone, Copy, Default, Debug)]
+pub(in crate::dispatch) struct ItemCount {
+    pub(in crate::dispatch) items: u64,
+    /// Those that expire.
+    pub(in crate::dispatch) expiring: u64,
+    /// The mean of what is left of their lifetimes, in milliseconds.
+    pub(in crate::dispatch) mean_ttl_ms: u64,
+}
+
+impl Executor {
+    /// How many items there are in memory. Among more than ten thousand, items that have expired count until the
+    /// keeper has met them.
+    pub(in crate::dispatch) fn count_items(&self) -> u64 {
+        let items = self.worker.cache().items_not_flushed();
+        if items > COUNTED_MAX {
+            return items;
+        }
+        let mut live = 0;
+        self.worker.walk(0, usize::MAX, &mut |_, _| {
+            live += 1;
+            true
+        });
+        live
+    }
+
+    /// How many items there are in memory, and how many of them expire. Among more than ten thousand, that is estimated
+    /// from a sample.
+    pub(in crate::dispatch) fn describe_items(&self) -> ItemCount {
+        let cache = self.worker.cache();
+        let all = cache.items_not_flushed();
+        let buckets = if all > COUNTED_MAX { SAMPLED_BUCKETS } else { usize::MAX };
+        let now_ms = self.clock().now_ms();
+        let (mut seen, mut expiring, mut left_ms) = (0u64, 0u64, 0u64);
+        self.worker.walk(0, buckets, &mut |_, hit| {
+            seen += 1;
+            if let Some(at_ms) = hit.expiry().milliseconds() {
+                expiring += 1;
+                left_ms += (at_ms - now_ms).max(0) as u64;
+            }
+            true
+        });
+        let items = if all > COUNTED_MAX { all } else { seen };
+        let scaled = |count: u64| (u128::from(count) * u128::from(items) / u128::from(seen.max(1))) as u64;
+        ItemCount { items, expiring: scaled(expiring), mean_ttl_ms: left_ms / expiring.max(1) }
+    }
+
+    /// Shows keys, with their CAS numbers, from a bucket of the index on, at least `least` of them if a few thousand
+    /// buckets hold as many, and up to 64 KiB and the keys of a bucket. Returns the bucket to go on from; `None` at the
+    /// end.
+    pub(in crate::dispatch) fn find_keys(
+        &self,
+        bucket: u64,
+        least: usize,
+        show: &mut dyn FnMut(&[u8], u64),
+    ) -> Option<u64> {
+        let (mut shown, mut bytes) = (0, 0);
+        let walk = self.worker.walk(bucket, BUCKETS_AT_ONCE, &mut |worker, hit| {
+            let key = client_key(worker, hit);
+            show(&key, hit.cas());
+            shown += 1;
+            bytes += key.len();
+            shown < least && bytes < BYTES_AT_ONCE
+        });
+        walk.next
+    }
+
+    /// The key of some item. `None` = there is none, or they are very few in a large index.
+    pub(in crate::dispatch) fn random_key(&self, random: u64) -> Option<Vec<u8>> {
+        let buckets = self.worker.cache().buckets();
+        let start = ((u128::from(random) * u128::from(buckets)) >> 64) as u64;
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        let mut take = |worker: &larder_cache::Worker, hit: &Hit<'_>| {
+            keys.push(client_key(worker, hit).into_owned());
+            false
+        };
+        let walk = self.worker.walk(start, RANDOM_BUCKETS_MAX, &mut take);
+        if keys.is_empty() && walk.next.is_none() {
+            let mut take = |worker: &larder_cache::Worker, hit: &Hit<'_>| {
+                keys.push(client_key(worker, hit).into_owned());
+                false
+            };
+            self.worker.walk(0, RANDOM_BUCKETS_MAX, &mut take);
+        }
+        match keys.len() as u64 {
+            0 => None,
+            count => Some(keys.swap_remove((random % count) as usize)),
+        }
+    }
+
+    /// Which version of a key's item there is: its CAS number and its expiry. `None` = there is no item.
+    pub(in crate::dispatch) fn version_of(
+        &self,
+        key: &crate::dispatch::operation::ItemKey<'_>,
+    ) -> Option<(u64, Expiry)> {
+        let hit = self.worker.peek(key.hash, key.key).filter(|hit| self.has_head(hit, key))?;
+        Some((hit.cas(), hit.expiry()))
+    }
+}

@@ -1,0 +1,337 @@
+//! Reading parts of an item.
+
+use super::Executor;
+use crate::dispatch::operation::{BitRange, ItemKey, Look, Part};
+use crate::dispatch::outcome::{ItemValue, Looked, LookedItem, Outcome, Tail};
+use crate::dispatch::output::OUTPUT_SOFT_BYTES;
+use crate::dispatch::prefixes::PrefixEvent;
+use crate::dispatch::progress::{Busy, Progress, Sending, ValueSource};
+use crate::io::Charge;
+use larder_cache::{Hit, Value};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A value of up to so many bytes is shown with a description.
+const SHORT_VALUE_BYTES: usize = 64;
+
+impl Executor {
+    /// Reads something of an item.
+    pub(super) fn look(
+        &mut self,
+        progress: &mut Progress,
+        look: &Look<'_>,
+        compose: impl FnOnce(Outcome<'_>) -> Tail,
+    ) {
+        let Look { key, part, leaves_no_trace, in_one_piece } = *look;
+        let is_use = !matches!(part, Part::Description | Part::Presence);
+        let hit = match leaves_no_trace || !is_use {
+            true => self.worker.peek(key.hash, key.key),
+            false => self.worker.get(key.hash, key.key),
+        };
+        let hit = hit.filter(|hit| self.has_head(hit, &key));
+        if is_use {
+            let counters = self.worker.counters();
+            counters.cmd_get.add(1);
+            let event = if hit.is_some() { PrefixEvent::Hit } else { PrefixEvent::Miss };
+            self.state.prefixes().note(key.key, event);
+            match &hit {
+                Some(hit) => {
+                    counters.get_hits.add(1);
+                    if !leaves_no_trace {
+                        self.worker.note_fetch(hit);
+                    }
+                }
+                None => {
+                    counters.get_misses.add(1);
+                    self.worker.note_miss(key.hash);
+                }
+            }
+        }
+        let Some(hit) = hit else {
+            compose(Outcome::Looked(Looked::Absent));
+            return;
+        };
+        let length = hit.value_bytes() as usize - key.head.len();
+        let looked = match part {
+            Part::Value => return self.show_value(progress, &hit, &key, in_one_piece, compose),
+            Part::Range(start, end) => {
+                let part = if is_backwards(start, end) { None } else { bounds(start, end, length) };
+                let Some((from, bytes)) = part else {
+                    compose(Outcome::Looked(Looked::Value(ItemValue::Whole(&[]))));
+                    return;
+                };
+                return self.show_part(progress, &hit, (key.head.len() + from, bytes), in_one_piece, compose);
+            }
+            Part::Length => Looked::Number(length as i64),
+            Part::Bit(offset) => Looked::Number(self.bit(&hit, &key, offset).into()),
+            Part::CountBits(BitRange { start, end: Some(end), .. }) if is_backwards(start, end) => {
+                Looked::Number(0)
+            }
+            Part::CountBits(range) => match self.bits(&hit, &key, range) {
+                Some((bytes, cut)) => Looked::Number(count_bits(&bytes, cut)),
+                None => Looked::NoMemory,
+            },
+            Part::FindBit(on, range) => match self.bits(&hit, &key, range) {
+                Some((bytes, cut)) => Looked::Number(find_bit(&bytes, cut, on, range, length)),
+                None => Looked::NoMemory,
+            },
+            Part::Digest => match self.with_part(&hit, key.head.len(), length, xxh3_64) {
+                Some(digest) => Looked::Number(digest as i64),
+                None => Looked::NoMemory,
+            },
+            Part::Presence => Looked::Present,
+            Part::Description => {
+                let state = hit.item.state();
+                let short_value = match hit.value() {
+                    Value::Whole(value) if length <= SHORT_VALUE_BYTES => value.get(key.head.len()..),
+                    _ => None,
+                };
+                Looked::Description(LookedItem {
+                    expiry: hit.expiry(),
+                    cas: self.shown_cas(hit.cas()),
+                    flags: hit.item.flags(),
+                    value_bytes: length as u32,
+                    short_value,
+                    in_parts: hit.item.is_changed_in_parts(),
+                    idle_s: state.idle_s(self.clock().now_s()),
+                    warmth: self.worker.warmth(key.hash, &hit),
+                    bytes: self.worker.bytes_of(&hit),
+                })
+            }
+        };
+        compose(Outcome::Looked(looked));
+    }
+
+    /// Whether this is the item of the key, as its head says.
+    pub(super) fn has_head(&self, hit: &Hit<'_>, key: &ItemKey<'_>) -> bool {
+        if key.head.is_empty() {
+            return true;
+        }
+        let mut head = Vec::with_capacity(key.head.len());
+        self.worker.copy_part(hit, 0, key.head.len(), &mut head);
+        head == key.head
+    }
+
+    fn show_value(
+        &self,
+        progress: &mut Progress,
+        hit: &Hit<'_>,
+        key: &ItemKey<'_>,
+        in_one_piece: bool,
+        compose: impl FnOnce(Outcome<'_>) -> Tail,
+    ) {
+        if let Value::Chunked { total, .. } = hit.value()
+            && key.head.is_empty()
+            && !in_one_piece
+        {
+            match self.worker.begin_large_read(hit) {
+                None => _ = compose(Outcome::Looked(Looked::NoMemory)),
+                Some(value) => {
+                    let shown = ItemValue::Streamed { bytes: total };
+                    let tail = compose(Outcome::Looked(Looked::Value(shown)));
+                    let source = ValueSource::Memory(value);
+                    progress.busy = Some(Busy::Sending(Sending { source, tail }));
+                }
+            }
+            return;
+        }
+        let part = (key.head.len(), hit.value_bytes() as usize - key.head.len());
+        self.show_part(progress, hit, part, in_one_piece, compose);
+    }
+
+    /// Shows `bytes` of the value from `from` on.
+    fn show_part(
+        &self,
+        progress: &mut Progress,
+        hit: &Hit<'_>,
+        (from, bytes): (usize, usize),
+        in_one_piece: bool,
+        compose: impl FnOnce(Outcome<'_>) -> Tail,
+    ) {
+        if let Value::Whole(value) = hit.value() {
+            let part = value.get(from..from + bytes).unwrap_or_default();
+            compose(Outcome::Looked(Looked::Value(ItemValue::Whole(part))));
+            return;
+        }
+        let Some(charge) = self.charge(bytes) else {
+            compose(Outcome::Looked(Looked::NoMemory));
+            return;
+        };
+        let mut part = Vec::with_capacity(bytes);
+        self.worker.copy_part(hit, from, bytes, &mut part);
+        show_copy(progress, part, charge, in_one_piece, |value| {
+            compose(Outcome::Looked(Looked::Value(value)))
+        });
+    }
+
+    /// Takes room for a copy of so many bytes. `None` = there is none.
+    pub(super) fn charge(&self, bytes: usize) -> Option<Charge> {
+        match self.state.buffers() {
+            Some(buffers) if bytes > OUTPUT_SOFT_BYTES => {
+                let fits = buffers.try_take(bytes as u64);
+                fits.then(|| Charge::of(buffers.clone(), bytes as u64))
+            }
+            _ => Some(Charge::default()),
+        }
+    }
+
+    /// Calls `f` with a part of the value. `None` = there is no memory for a copy of it.
+    fn with_part<R>(
+        &self,
+        hit: &Hit<'_>,
+        from: usize,
+        bytes: usize,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        match hit.value() {
+            Value::Whole(value) => Some(f(value.get(from..from + bytes).unwrap_or_default())),
+            Value::Chunked { .. } => {
+                let _charge = self.charge(bytes)?;
+                let mut part = Vec::with_capacity(bytes);
+                self.worker.copy_part(hit, from, bytes, &mut part);
+                Some(f(&part))
+            }
+        }
+    }
+
+    fn bit(&self, hit: &Hit<'_>, key: &ItemKey<'_>, offset: u64) -> bool {
+        let mut byte = Vec::with_capacity(1);
+        self.worker.copy_part(hit, key.head.len() + (offset / 8) as usize, 1, &mut byte);
+        byte.first().is_some_and(|byte| byte >> (7 - offset % 8) & 1 != 0)
+    }
+
+    /// The bytes of a range of bits, and how the range cuts them. `None` = there is no memory for a copy of them.
+    fn bits(&self, hit: &Hit<'_>, key: &ItemKey<'_>, range: BitRange) -> Option<(Vec<u8>, Cut)> {
+        let length = hit.value_bytes() as usize - key.head.len();
+        let unit = if range.in_bits { 8 } else { 1 };
+        let Some((from, count)) = bounds(range.start, range.end.unwrap_or(-1), length * unit) else {
+            return Some((Vec::new(), Cut::default()));
+        };
+        let (first, last) = (from / unit, (from + count - 1) / unit);
+        let cut = match range.in_bits {
+            true => Cut { from_bit: from as u64, skip: from % 8, count },
+            false => Cut { from_bit: 8 * from as u64, skip: 0, count: 8 * count },
+        };
+        let bytes = self.with_part(hit, key.head.len() + first, last - first + 1, <[u8]>::to_vec)?;
+        Some((bytes, cut))
+    }
+}
+
+/// Shows a copy of a value: at once, or in pieces if it is long.
+pub(super) fn show_copy(
+    progress: &mut Progress,
+    value: Vec<u8>,
+    charge: Charge,
+    in_one_piece: bool,
+    compose: impl FnOnce(ItemValue<'_>) -> Tail,
+) {
+    if in_one_piece || value.len() <= OUTPUT_SOFT_BYTES {
+        compose(ItemValue::Whole(&value));
+        return;
+    }
+    let tail = compose(ItemValue::Streamed { bytes: value.len() as u32 });
+    let source = ValueSource::Copy { value, sent: 0, _charge: charge };
+    progress.busy = Some(Busy::Sending(Sending { source, tail }));
+}
+
+/// Where a range of whole bytes of a value is cut into bits.
+#[derive(Clone, Copy, Default)]
+struct Cut {
+    /// The first bit of the range, in the value.
+    from_bit: u64,
+    /// Bits of the first byte before the range.
+    skip: usize,
+    /// Bits of the range.
+    count: usize,
+}
+
+/// The range from `start` to `end`, both included, of something of this length: where it begins, and how long it is.
+/// `None` = it is empty. Negative numbers count from the end.
+pub(super) fn bounds(start: i64, end: i64, length: usize) -> Option<(usize, usize)> {
+    let length = length as i64;
+    let from_end = |at: i64| if at < 0 { at.saturating_add(length).max(0) } else { at };
+    let (start, end) = (from_end(start), from_end(end).min(length - 1));
+    (length > 0 && start <= end).then(|| (start as usize, (end - start + 1) as usize))
+}
+
+/// Whether a range ends before it begins, however long the value is.
+fn is_backwards(start: i64, end: i64) -> bool {
+    start < 0 && end < 0 && start > end
+}
+
+fn count_bits(bytes: &[u8], cut: Cut) -> i64 {
+    let all: u64 = bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();
+    // Some bits of the first and of the last byte.
+    let outside = (0..cut.skip).chain(cut.skip + cut.count..bytes.len() * 8);
+    all as i64 - outside.filter(|at| is_set(bytes, *at)).count() as i64
+}
+
+fn is_set(bytes: &[u8], at: usize) -> bool {
+    bytes[at / 8] >> (7 - at % 8) & 1 != 0
+}
+
+/// The position in the value of the first bit of this kind, or -1. A clear bit is found behind the value, which is as
+/// if it went on with zeros, unless the range has an end.
+fn find_bit(bytes: &[u8], cut: Cut, on: bool, range: BitRange, length: usize) -> i64 {
+    let skipped = if on { 0 } else { 0xff };
+    let mut at = cut.skip;
+    while at < cut.skip + cut.count {
+        if at.is_multiple_of(8) && bytes[at / 8] == skipped && at + 8 <= cut.skip + cut.count {
+            at += 8;
+            continue;
+        }
+        if is_set(bytes, at) == on {
+            return (cut.from_bit - cut.skip as u64 + at as u64) as i64;
+        }
+        at += 1;
+    }
+    if !on && range.end.is_none() && cut.count > 0 { 8 * length as i64 } else { -1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+        #[test]
+        fn bits_are_counted_and_found_one_by_one(
+            value in prop::collection::vec(prop::sample::select(vec![0u8, 0xff, 0x0f, 0x81, 0x10]), 1..12),
+            start in 0usize..96,
+            count in 1usize..96,
+            on: bool,
+        ) {
+            let bits: Vec<bool> = (0..value.len() * 8).map(|at| is_set(&value, at)).collect();
+            let start = start % bits.len();
+            let count = count.min(bits.len() - start);
+            let expected = bits[start..start + count].iter().filter(|bit| **bit).count();
+            let bytes = &value[start / 8..=(start + count - 1) / 8];
+            let cut = Cut { from_bit: start as u64, skip: start % 8, count };
+            prop_assert_eq!(count_bits(bytes, cut), expected as i64);
+            let range = BitRange { start: 0, end: Some(0), in_bits: true };
+            let first = bits[start..start + count].iter().position(|bit| *bit == on);
+            let first = first.map_or(-1, |at| (start + at) as i64);
+            prop_assert_eq!(find_bit(bytes, cut, on, range, value.len()), first);
+        }
+    }
+
+    #[test]
+    fn ranges_are_cut_as_redis_cuts_them() {
+        for (start, end, length, expected) in [
+            (0, -1, 5, Some((0, 5))),
+            (0, 0, 5, Some((0, 1))),
+            (-3, -1, 5, Some((2, 3))),
+            (1, 100, 5, Some((1, 4))),
+            (-100, 100, 5, Some((0, 5))),
+            (-100, -100, 5, Some((0, 1))),
+            (-1, -3, 1, Some((0, 1))),
+            (5, 10, 5, None),
+            (3, 1, 5, None),
+            (-1, -3, 5, None),
+            (0, -1, 0, None),
+            (i64::MIN, i64::MAX, 5, Some((0, 5))),
+        ] {
+            assert_eq!(bounds(start, end, length), expected, "{start} {end} {length}");
+        }
+    }
+}

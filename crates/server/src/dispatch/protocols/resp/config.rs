@@ -1,0 +1,207 @@
+//! `CONFIG GET` and `CONFIG SET`: the settings under Redis's names.
+
+use super::glob;
+use crate::dispatch::resp_state::RespState;
+use crate::dispatch::state::ServerState;
+use larder_cache::Cache;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What is asked for a setting: the whole server.
+pub(in crate::dispatch) struct Server<'a> {
+    pub(in crate::dispatch) state: &'a ServerState,
+    pub(in crate::dispatch) resp: &'a RespState,
+    pub(in crate::dispatch) cache: &'a Cache,
+}
+
+/// One setting.
+struct Parameter {
+    name: &'static str,
+    get: fn(&Server<'_>) -> String,
+    set: Setting,
+}
+
+/// Whether a setting can change.
+enum Setting {
+    /// No: only the value that it has is accepted.
+    Fixed,
+    /// The function says what is wrong with a value, or sets it.
+    Changes(fn(&Server<'_>, &str) -> Result<(), String>),
+}
+
+const fn fixed(name: &'static str, get: fn(&Server<'_>) -> String) -> Parameter {
+    Parameter { name, get, set: Setting::Fixed }
+}
+
+/// The settings, in the order in which they are shown.
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "maxmemory",
+        get: |s| s.cache.memory_use().limit_bytes.to_string(),
+        set: Setting::Changes(set_memory),
+    },
+    fixed("maxmemory-policy", |s| policy(s.state).to_owned()),
+    fixed("maxmemory-samples", |_| "5".to_owned()),
+    fixed("maxclients", |s| s.state.settings().connections_max.to_string()),
+    fixed("timeout", |s| s.state.settings().idle_timeout_s.to_string()),
+    fixed("databases", |_| "1".to_owned()),
+    fixed("save", |_| String::new()),
+    fixed("appendonly", |_| "no".to_owned()),
+    fixed("appendfsync", |_| "everysec".to_owned()),
+    fixed("dir", |_| "/".to_owned()),
+    fixed("dbfilename", |_| String::new()),
+    fixed("daemonize", |_| "no".to_owned()),
+    fixed("slaveof", |_| String::new()),
+    fixed("replicaof", |_| String::new()),
+    fixed("slave-read-only", |_| "yes".to_owned()),
+    fixed("replica-read-only", |_| "yes".to_owned()),
+    fixed("proto-max-bulk-len", |_| (512u64 << 20).to_string()),
+    fixed("port", |s| s.state.settings().tcp_port.to_string()),
+    fixed("tcp-backlog", |s| s.state.settings().backlog.to_string()),
+    fixed("tcp-keepalive", |_| "300".to_owned()),
+    fixed("bind", |s| {
+        let addresses: Vec<String> = s.state.settings().addresses.iter().map(ToString::to_string).collect();
+        if addresses.is_empty() { "* -::*".to_owned() } else { addresses.join(" ") }
+    }),
+    fixed("unixsocket", |s| {
+        s.state.settings().unix_socket.as_ref().map_or(String::new(), |path| path.display().to_string())
+    }),
+    fixed("io-threads", |s| s.state.settings().threads.to_string()),
+    fixed("cluster-enabled", |s| yes_no(s.resp.fleet().is_some())),
+    fixed("requirepass", |_| String::new()),
+    fixed("notify-keyspace-events", |_| String::new()),
+    fixed("lazyfree-lazy-eviction", |_| "yes".to_owned()),
+    fixed("lazyfree-lazy-expire", |_| "yes".to_owned()),
+    fixed("lazyfree-lazy-server-del", |_| "yes".to_owned()),
+    fixed("lazyfree-lazy-user-del", |_| "yes".to_owned()),
+    fixed("lazyfree-lazy-user-flush", |_| "yes".to_owned()),
+    fixed("activedefrag", |_| "no".to_owned()),
+    fixed("hz", |_| "10".to_owned()),
+    fixed("latency-tracking", |_| "no".to_owned()),
+    fixed("latency-monitor-threshold", |_| "0".to_owned()),
+    Parameter {
+        name: "slowlog-log-slower-than",
+        get: |s| s.resp.slower_than_us.load(Relaxed).to_string(),
+        set: Setting::Changes(|s, value| {
+            let us =
+                value.parse::<i64>().map_err(|_| "argument couldn't be parsed into an integer".to_owned())?;
+            s.resp.slower_than_us.store(us, Relaxed);
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "slowlog-max-len",
+        get: |s| s.resp.slow_max.load(Relaxed).to_string(),
+        set: Setting::Changes(|s, value| {
+            let most =
+                value.parse::<u64>().map_err(|_| "argument couldn't be parsed into an integer".to_owned())?;
+            if most > SLOW_MAX {
+                return Err(format!("argument must be between 0 and {SLOW_MAX} inclusive"));
+            }
+            s.resp.slow_max.store(most, Relaxed);
+            s.resp.trim_slow();
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "loglevel",
+        get: |s| LEVELS[usize::from(s.state.verbosity().min(2))].to_owned(),
+        set: Setting::Changes(|s, value| match LEVELS.iter().position(|level| *level == value) {
+            Some(level) => {
+                s.state.set_verbosity(level as u8);
+                Ok(())
+            }
+            None => Err("argument(s) must be one of the following: warning, notice, verbose".to_owned()),
+        }),
+    },
+];
+
+/// The most slow commands that can be remembered, of 4 KiB each at most.
+const SLOW_MAX: u64 = 1024;
+/// Redis's names of how much is logged.
+const LEVELS: [&str; 3] = ["warning", "notice", "verbose"];
+
+fn yes_no(on: bool) -> String {
+    if on { "yes" } else { "no" }.to_owned()
+}
+
+/// Redis's name of what becomes of items when memory is full.
+pub(super) fn policy(state: &ServerState) -> &'static str {
+    if state.settings().evict { "allkeys-lfu" } else { "noeviction" }
+}
+
+/// A memory limit in bytes, or with a unit as in Redis.
+fn set_memory(server: &Server<'_>, value: &str) -> Result<(), String> {
+    let lower = value.to_ascii_lowercase();
+    let units = [
+        ("gb", 1 << 30),
+        ("mb", 1 << 20),
+        ("kb", 1 << 10),
+        ("g", 1_000_000_000),
+        ("m", 1_000_000),
+        ("k", 1000),
+        ("b", 1),
+    ];
+    let (digits, unit) = units
+        .iter()
+        .find_map(|(suffix, unit)| lower.strip_suffix(suffix).map(|digits| (digits, *unit)))
+        .unwrap_or((&lower, 1u64));
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    let bytes = bytes.ok_or("argument must be a memory value")?;
+    if !server.cache.set_limit(bytes) {
+        return Err("the limit is below 8 MiB or above what was reserved at the start".to_owned());
+    }
+    if let Some(buffers) = server.state.buffers() {
+        buffers.set_limit_bytes(server.cache.buffers_cap_bytes());
+    }
+    Ok(())
+}
+
+/// The settings whose names match one of these patterns, with their values.
+pub(in crate::dispatch) fn get<'a>(
+    server: &Server<'_>,
+    patterns: impl Iterator<Item = &'a [u8]>,
+) -> Vec<(&'static str, String)> {
+    let patterns: Vec<&[u8]> = patterns.collect();
+    let is_wanted = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes(), true));
+    let wanted = PARAMETERS.iter().filter(|parameter| is_wanted(parameter.name));
+    wanted.map(|parameter| (parameter.name, (parameter.get)(server))).collect()
+}
+
+/// Changes settings, all or none as far as their names are concerned.
+///
+/// # Errors
+/// The error to answer.
+pub(in crate::dispatch) fn set<'a>(
+    server: &Server<'_>,
+    words: impl Iterator<Item = &'a [u8]>,
+) -> Result<(), String> {
+    let words: Vec<&[u8]> = words.collect();
+    let mut changes = Vec::new();
+    for pair in words.chunks(2) {
+        let [name, value] = pair else {
+            return Err("ERR syntax error".to_owned());
+        };
+        let shown = String::from_utf8_lossy(name).into_owned();
+        let found = PARAMETERS.iter().find(|parameter| parameter.name.as_bytes().eq_ignore_ascii_case(name));
+        let Some(parameter) = found else {
+            return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"));
+        };
+        if changes.iter().any(|(before, _): &(&Parameter, String)| before.name == parameter.name) {
+            let why = "duplicate parameter";
+            return Err(format!("ERR CONFIG SET failed (possibly related to argument '{shown}') - {why}"));
+        }
+        changes.push((parameter, String::from_utf8_lossy(value).into_owned()));
+    }
+    for (parameter, value) in changes {
+        let refused = match parameter.set {
+            Setting::Changes(set) => set(server, &value).err(),
+            Setting::Fixed if (parameter.get)(server) == value => None,
+            Setting::Fixed => Some("can't set immutable config".to_owned()),
+        };
+        if let Some(why) = refused {
+            let name = parameter.name;
+            return Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Errors in Redis's own words. Clients look at their beginnings.
+
+use larder_protocol::resp::limits::REPEATED_BYTES_MAX;
+use larder_protocol::resp::{Args, Command, Fault, absence};
+use std::borrow::Cow;
+
+/// An error: its text without the leading `-`.
+pub(in crate::dispatch) type Error = Cow<'static, [u8]>;
+
+pub(in crate::dispatch) const SYNTAX: Error = text("ERR syntax error");
+pub(in crate::dispatch) const NOT_INTEGER: Error = text("ERR value is not an integer or out of range");
+pub(in crate::dispatch) const NOT_32_BITS: Error =
+    text("ERR value is out of range, value must between -2147483648 and 2147483647");
+pub(in crate::dispatch) const NOT_FLOAT: Error = text("ERR value is not a valid float");
+pub(in crate::dispatch) const INFINITE: Error = text("ERR increment would produce NaN or Infinity");
+pub(in crate::dispatch) const OVERFLOW: Error = text("ERR increment or decrement would overflow");
+pub(in crate::dispatch) const DECREMENT_OVERFLOW: Error = text("ERR decrement would overflow");
+pub(in crate::dispatch) const OFFSET: Error = text("ERR offset is out of range");
+pub(in crate::dispatch) const BIT_OFFSET: Error = text("ERR bit offset is not an integer or out of range");
+pub(in crate::dispatch) const BIT: Error = text("ERR bit is not an integer or out of range");
+pub(in crate::dispatch) const BIT_ARGUMENT: Error = text("ERR The bit argument must be 1 or 0.");
+pub(in crate::dispatch) const TOO_LARGE: Error =
+    text("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+pub(in crate::dispatch) const NO_MEMORY: Error =
+    text("OOM command not allowed when used memory > 'maxmemory'.");
+pub(in crate::dispatch) const NO_SUCH_KEY: Error = text("ERR no such key");
+pub(in crate::dispatch) const SAME_OBJECTS: Error = text("ERR source and destination objects are the same");
+pub(in crate::dispatch) const DB_INDEX: Error = text("ERR DB index is out of range");
+pub(in crate::dispatch) const KEY_TOO_LONG: Error = text("ERR key is too long (65536 bytes at most)");
+pub(in crate::dispatch) const INVALID_CURSOR: Error = text("ERR invalid cursor");
+pub(in crate::dispatch) const EXEC_WITHOUT_MULTI: Error = text("ERR EXEC without MULTI");
+pub(in crate::dispatch) const DISCARD_WITHOUT_MULTI: Error = text("ERR DISCARD without MULTI");
+pub(in crate::dispatch) const EXEC_ABORT: Error =
+    text("EXECABORT Transaction discarded because of previous errors.");
+pub(in crate::dispatch) const TRANSACTION_TOO_LARGE: Error =
+    text("ERR the transaction is too large; connection buffers are a sixteenth of -m");
+pub(in crate::dispatch) const TOO_MANY_WATCHED: Error =
+    text("ERR the watched keys do not fit into the memory for connection buffers");
+pub(in crate::dispatch) const REPLIES_TOO_LARGE: Error =
+    text("OOM the replies of the transaction do not fit into the memory for connection buffers");
+pub(in crate::dispatch) const NO_REWRITE: Error = text("ERR The server does not write its settings file");
+pub(in crate::dispatch) const NO_SHUTDOWN: Error = text("ERR No shutdown in progress.");
+pub(in crate::dispatch) const TIMEOUT: Error = text("ERR timeout is not an integer or out of range");
+pub(in crate::dispatch) const NEGATIVE_TIMEOUT: Error = text("ERR timeout is negative");
+pub(in crate::dispatch) const SLOW_COUNT: Error = text("ERR count should be greater than or equal to -1");
+pub(in crate::dispatch) const NO_VALUES: Error = text("ERR NOVALUES option can only be used in HSCAN");
+pub(in crate::dispatch) const NO_SCORES: Error = text("ERR NOSCORES option can only be used in ZSCAN");
+pub(in crate::dispatch) const KEY_COUNT: Error = text("ERR Invalid number of keys");
+pub(in crate::dispatch) const NO_TRACKING: Error =
+    text("ERR Larder does not track keys: it tells no client what others change (client-side caching)");
+pub(in crate::dispatch) const NO_AUTH: Error = text("NOAUTH Authentication required.");
+pub(in crate::dispatch) const WRONG_PASSWORD: Error =
+    text("WRONGPASS invalid username-password pair or user is disabled.");
+pub(in crate::dispatch) const NO_PASSWORD_SET: Error = text(
+    "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+     configuration is correct?",
+);
+pub(in crate::dispatch) const HELLO_NO_AUTH: Error = text(
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
+     option can be used to authenticate the client and select the RESP protocol version at the same time",
+);
+pub(in crate::dispatch) const NO_PROTO: Error = text("NOPROTO unsupported protocol version");
+pub(in crate::dispatch) const PROTO_NOT_INTEGER: Error =
+    text("ERR Protocol version is not an integer or out of range");
+pub(in crate::dispatch) const FLUSH_DISABLED: Error = text("ERR flushing is disabled (-F)");
+pub(in crate::dispatch) const KEYS_DISABLED: Error = text("ERR listing keys is disabled (-X)");
+pub(in crate::dispatch) const TOO_MANY_KEYS: Error =
+    text("ERR the keys do not fit into the memory for connection buffers; use SCAN");
+pub(in crate::dispatch) const CLUSTER_DISABLED: Error =
+    text("ERR This instance has cluster support disabled");
+pub(in crate::dispatch) const CROSS_SLOT: Error =
+    text("CROSSSLOT Keys in request don't hash to the same slot");
+pub(in crate::dispatch) const SLOT_NOT_SERVED: Error = text("CLUSTERDOWN Hash slot not served");
+pub(in crate::dispatch) const INVALID_SLOT: Error = text("ERR Invalid or out of range slot");
+pub(in crate::dispatch) const SHUTDOWN_DISABLED: Error =
+    text("ERR SHUTDOWN is disabled; start the server with -A to allow it");
+
+const fn text(text: &'static str) -> Error {
+    Cow::Borrowed(text.as_bytes())
+}
+
+/// An error that is made of a text.
+pub(in crate::dispatch) fn made(text: impl Into<Vec<u8>>) -> Error {
+    Cow::Owned(text.into())
+}
+
+/// An error that repeats a word of the request, up to its first NUL byte.
+pub(in crate::dispatch) fn about(before: &str, word: &[u8], behind: &str) -> Error {
+    Cow::Owned([before.as_bytes(), text_of(word), behind.as_bytes()].concat())
+}
+
+/// A word up to its first NUL byte.
+fn text_of(word: &[u8]) -> &[u8] {
+    word.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// The number of arguments is wrong.
+pub(in crate::dispatch) fn wrong_arity(command: &Command) -> Error {
+    made(format!("ERR wrong number of arguments for '{}' command", command.full_name()))
+}
+
+/// Whether an error says that the keys are not served here.
+pub(in crate::dispatch) fn is_redirection(error: &[u8]) -> bool {
+    [&b"MOVED "[..], b"CROSSSLOT ", b"CLUSTERDOWN "].iter().any(|code| error.starts_with(code))
+}
+
+/// `EXEC` itself is refused, and with it what was queued.
+pub(in crate::dispatch) fn exec_aborted(why: &[u8]) -> Error {
+    let why = why.strip_prefix(b"ERR ").unwrap_or(why);
+    Cow::Owned([&b"EXECABORT Transaction discarded because of: "[..], why].concat())
+}
+
+/// The expiry is not positive, or too far away.
+pub(in crate::dispatch) fn invalid_expiry(command: &Command) -> Error {
+    made(format!("ERR invalid expire time in '{}' command", command.name))
+}
+
+/// There is no such command.
+pub(in crate::dispatch) fn unknown_command(mut args: Args<'_>) -> Error {
+    let name = args.next().unwrap_or_default();
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(cut(name));
+    if let Some(why) = absence(name) {
+        text.extend_from_slice(b"': ");
+        text.extend_from_slice(why.as_bytes());
+        return Cow::Owned(text);
+    }
+    text.extend_from_slice(b"', with args beginning with: ");
+    let before = text.len();
+    for argument in args {
+        if text.len() - before >= REPEATED_BYTES_MAX {
+            break;
+        }
+        text.push(b'\'');
+        text.extend_from_slice(cut(argument));
+        text.extend_from_slice(b"' ");
+    }
+    Cow::Owned(text)
+}
+
+/// A script was sent.
+pub(in crate::dispatch) fn no_scripts() -> Error {
+    about("ERR ", absence(b"eval").unwrap_or_default().as_bytes(), "")
+}
+
+/// There is no such command below this one.
+pub(in crate::dispatch) fn unknown_subcommand(above: &Command, name: &[u8]) -> Error {
+    let help = above.name.to_uppercase();
+    let mut text = b"ERR unknown subcommand '".to_vec();
+    text.extend_from_slice(cut(name));
+    text.extend_from_slice(format!("'. Try {help} HELP.").as_bytes());
+    Cow::Owned(text)
+}
+
+/// There is such a subcommand, but not with so many arguments.
+pub(in crate::dispatch) fn wrong_subcommand(above: &str, name: &str) -> Error {
+    made(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {above} HELP."))
+}
+
+/// The command may not be part of a transaction.
+pub(in crate::dispatch) fn not_in_transaction(command: &Command) -> Error {
+    made(format!("ERR Command '{}' not allowed inside a transaction", command.full_name()))
+}
+
+/// A user who may only read sends something else.
+pub(in crate::dispatch) fn not_permitted(command: &Command) -> Error {
+    made(format!(
+        "NOPERM this user may only read, and has no permissions to run the '{}' command",
+        command.full_name()
+    ))
+}
+
+/// The request breaks the rules of the wire.
+pub(in crate::dispatch) fn protocol_error(fault: Fault, request_bytes_max: usize) -> Error {
+    let why = match fault {
+        Fault::TooBigInline => "too big inline request",
+        Fault::UnbalancedQuotes => "unbalanced quotes in request",
+        Fault::TooBigCount => "too big mbulk count string",
+        Fault::InvalidCount => "invalid multibulk length",
+        Fault::UnauthenticatedCount => "unauthenticated multibulk length",
+        Fault::TooBigLength => "too big bulk count string",
+        Fault::InvalidLineEnd => "invalid CRLF in request",
+        Fault::InvalidLength => "invalid bulk length",
+        Fault::UnauthenticatedLength => "unauthenticated bulk length",
+        Fault::ExpectedBulk(found) => {
+            let mut text = b"ERR Protocol error: expected '$', got '".to_vec();
+            text.push(found);
+            text.push(b'\'');
+            return Cow::Owned(text);
+        }
+        Fault::TooLarge => {
+            let text = format!(
+                "ERR Protocol error: a request of more than {request_bytes_max} bytes; connection buffers are a \
+                 sixteenth of -m"
+            );
+            return made(text);
+        }
+    };
+    made(format!("ERR Protocol error: {why}"))
+}
+
+/// As much of a text as an error repeats.
+fn cut(text: &[u8]) -> &[u8] {
+    text_of(&text[..text.len().min(REPEATED_BYTES_MAX)])
+}

@@ -1,0 +1,322 @@
+//! What all workers share of RESP: connections, counts of commands and errors, slow commands, the gate, the fleet.
+
+use super::clients::{Clients, unix_s};
+use super::fleet::Fleet;
+use crate::io::{Peer, Transport};
+use larder_cache::Gate;
+use larder_protocol::resp::{Args, Id};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::Instant;
+
+/// Kinds of errors that are counted.
+const ERRORS_MAX: usize = 128;
+/// Arguments of a slow command that are remembered, and bytes of each. The limits are Redis's.
+const SLOW_ARGS_MAX: usize = 32;
+const SLOW_ARG_BYTES_MAX: usize = 128;
+/// Redis's defaults.
+const SLOWER_THAN_US: i64 = 10_000;
+const SLOW_MAX: u64 = 128;
+/// A command of constant time takes less, in microseconds.
+const SHORT_US: i64 = 1000;
+
+/// Counts of one command.
+#[derive(Default)]
+pub(super) struct CommandCount {
+    calls: AtomicU64,
+    us: AtomicU64,
+    rejected: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What is counted of one command.
+#[derive(Clone, Copy, Default)]
+pub(super) struct CommandStats {
+    pub(super) calls: u64,
+    pub(super) us: u64,
+    /// Refused before they were executed.
+    pub(super) rejected: u64,
+    /// Executed, and answered with an error.
+    pub(super) failed: u64,
+}
+
+/// One worker's counts. Only that worker writes them.
+#[repr(align(128))]
+pub(super) struct WorkerCounts(Box<[CommandCount]>);
+
+fn add(count: &AtomicU64, more: u64) {
+    count.store(count.load(Relaxed).wrapping_add(more), Relaxed);
+}
+
+impl WorkerCounts {
+    pub(super) fn executed(&self, command: usize, calls: u64, us: u64) {
+        add(&self.0[command].calls, calls);
+        add(&self.0[command].us, us);
+    }
+
+    pub(super) fn rejected(&self, command: Id) {
+        add(&self.0[command as usize].rejected, 1);
+    }
+
+    pub(super) fn failed(&self, command: Id) {
+        add(&self.0[command as usize].failed, 1);
+    }
+}
+
+/// A command that took long.
+#[derive(Clone)]
+pub(super) struct SlowCommand {
+    pub(super) id: u64,
+    pub(super) unix_s: u64,
+    pub(super) us: u64,
+    pub(super) args: Vec<Vec<u8>>,
+    pub(super) address: String,
+    pub(super) name: Vec<u8>,
+}
+
+/// Commands, and bytes received and sent: in all, or for each second.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Rates {
+    pub(super) commands: u64,
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+}
+
+#[derive(Default)]
+struct Sample {
+    taken: Option<Instant>,
+    totals: Rates,
+    rates: Rates,
+}
+
+/// The commands that took long, the latest first.
+#[derive(Default)]
+struct SlowLog {
+    last_id: u64,
+    commands: VecDeque<SlowCommand>,
+}
+
+/// What all workers share of RESP.
+pub(super) struct RespState {
+    pub(super) clients: Clients,
+    pub(super) gate: Gate,
+    workers: Box<[WorkerCounts]>,
+    counts_at_reset: Mutex<Vec<CommandStats>>,
+    errors: Mutex<BTreeMap<String, u64>>,
+    slow: Mutex<SlowLog>,
+    /// A command that takes longer is remembered, microseconds; negative = none is.
+    pub(super) slower_than_us: AtomicI64,
+    /// How many slow commands are remembered.
+    pub(super) slow_max: AtomicU64,
+    fleet: RwLock<Option<Arc<Fleet>>>,
+    /// Goes up with every change of the fleet.
+    fleet_version: AtomicU64,
+    /// The most memory that was used, in bytes, as far as anybody looked.
+    peak_bytes: AtomicU64,
+    sample: Mutex<Sample>,
+    /// Ports on which every connection speaks RESP.
+    pub(super) ports: Vec<u16>,
+    /// 40 hexadecimal digits that name this run of the server.
+    pub(super) run_id: String,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl RespState {
+    pub(super) fn new(workers: usize, ports: Vec<u16>, fleet: Option<Fleet>) -> RespState {
+        let counts = || WorkerCounts((0..Id::COUNT).map(|_| CommandCount::default()).collect());
+        RespState {
+            clients: Clients::default(),
+            gate: Gate::new(workers),
+            workers: (0..workers).map(|_| counts()).collect(),
+            counts_at_reset: Mutex::new(vec![CommandStats::default(); Id::COUNT]),
+            errors: Mutex::default(),
+            slow: Mutex::default(),
+            slower_than_us: AtomicI64::new(SLOWER_THAN_US),
+            slow_max: AtomicU64::new(SLOW_MAX),
+            fleet: RwLock::new(fleet.map(Arc::new)),
+            fleet_version: AtomicU64::new(1),
+            peak_bytes: AtomicU64::new(0),
+            sample: Mutex::default(),
+            ports,
+            run_id: random_name(),
+        }
+    }
+
+    pub(super) fn worker(&self, number: usize) -> &WorkerCounts {
+        &self.workers[number]
+    }
+
+    /// What is counted of every command, in the order of the ids.
+    pub(super) fn command_stats(&self) -> Vec<CommandStats> {
+        let base = lock(&self.counts_at_reset);
+        self.total_counts()
+            .into_iter()
+            .zip(base.iter())
+            .map(|(now, then)| CommandStats {
+                calls: now.calls.saturating_sub(then.calls),
+                us: now.us.saturating_sub(then.us),
+                rejected: now.rejected.saturating_sub(then.rejected),
+                failed: now.failed.saturating_sub(then.failed),
+            })
+            .collect()
+    }
+
+    fn total_counts(&self) -> Vec<CommandStats> {
+        let sum = |of: fn(&CommandCount) -> &AtomicU64, id: usize| {
+            self.workers.iter().map(|worker| of(&worker.0[id]).load(Relaxed)).sum()
+        };
+        (0..Id::COUNT)
+            .map(|id| CommandStats {
+                calls: sum(|count| &count.calls, id),
+                us: sum(|count| &count.us, id),
+                rejected: sum(|count| &count.rejected, id),
+                failed: sum(|count| &count.failed, id),
+            })
+            .collect()
+    }
+
+    /// Counts an error by its first word.
+    pub(super) fn count_error(&self, text: &[u8]) {
+        let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let word = String::from_utf8_lossy(word).into_owned();
+        let mut errors = lock(&self.errors);
+        if errors.len() < ERRORS_MAX || errors.contains_key(&word) {
+            *errors.entry(word).or_default() += 1;
+        }
+    }
+
+    /// How often each kind of error was answered.
+    pub(super) fn errors(&self) -> BTreeMap<String, u64> {
+        lock(&self.errors).clone()
+    }
+
+    /// `CONFIG RESETSTAT`.
+    pub(super) fn reset(&self) {
+        *lock(&self.counts_at_reset) = self.total_counts();
+        lock(&self.errors).clear();
+    }
+
+    /// Whether a client came in by a port on which every connection speaks RESP.
+    pub(super) fn is_port_of(&self, peer: &Peer<'_>) -> bool {
+        // Without such a port nobody asks the system.
+        peer.transport == Transport::Tcp
+            && !self.ports.is_empty()
+            && peer.local_port().is_some_and(|port| self.ports.contains(&port))
+    }
+
+    // ---- slow commands ----
+
+    /// Whether a command that took so long is remembered.
+    pub(super) fn is_slow(&self, us: u64) -> bool {
+        u64::try_from(self.slower_than_us.load(Relaxed)).is_ok_and(|least| us >= least)
+    }
+
+    /// Whether commands that take constant time may count as slow.
+    #[inline]
+    pub(super) fn measures_all(&self) -> bool {
+        (0..SHORT_US).contains(&self.slower_than_us.load(Relaxed))
+    }
+
+    /// Remembers a command that took long.
+    pub(super) fn remember_slow(&self, us: u64, args: Args<'_>, address: String, name: Vec<u8>) {
+        let most = self.slow_max.load(Relaxed) as usize;
+        let count = args.len();
+        let mut kept: Vec<Vec<u8>> = args
+            .take(if count > SLOW_ARGS_MAX { SLOW_ARGS_MAX - 1 } else { count })
+            .map(|argument| match argument.len() {
+                ..=SLOW_ARG_BYTES_MAX => argument.to_vec(),
+                length => {
+                    let more = format!("... ({} more bytes)", length - SLOW_ARG_BYTES_MAX);
+                    [&argument[..SLOW_ARG_BYTES_MAX], more.as_bytes()].concat()
+                }
+            })
+            .collect();
+        if count > SLOW_ARGS_MAX {
+            kept.push(format!("... ({} more arguments)", count - SLOW_ARGS_MAX + 1).into_bytes());
+        }
+        let mut slow = lock(&self.slow);
+        let id = slow.last_id;
+        slow.last_id += 1;
+        slow.commands.push_front(SlowCommand { id, unix_s: unix_s(), us, args: kept, address, name });
+        slow.commands.truncate(most);
+    }
+
+    /// The slow commands, the latest first.
+    pub(super) fn slow_commands(&self, most: usize) -> Vec<SlowCommand> {
+        lock(&self.slow).commands.iter().take(most).cloned().collect()
+    }
+
+    pub(super) fn slow_count(&self) -> usize {
+        lock(&self.slow).commands.len()
+    }
+
+    pub(super) fn forget_slow(&self) {
+        lock(&self.slow).commands.clear();
+    }
+
+    /// Forgets the oldest slow commands beyond what is remembered.
+    pub(super) fn trim_slow(&self) {
+        let most = self.slow_max.load(Relaxed) as usize;
+        lock(&self.slow).commands.truncate(most);
+    }
+
+    // ---- the fleet ----
+
+    /// The fleet that this server is part of.
+    pub(super) fn fleet(&self) -> Option<Arc<Fleet>> {
+        self.fleet.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Replaces the fleet. A worker looks at the beginning of each turn whether it has another version.
+    pub(super) fn set_fleet(&self, fleet: Option<Fleet>) {
+        *self.fleet.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = fleet.map(Arc::new);
+        self.fleet_version.fetch_add(1, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn fleet_version(&self) -> u64 {
+        self.fleet_version.load(Relaxed)
+    }
+
+    // ---- figures over time ----
+
+    /// Takes note of the memory that is used now. Returns the most so far.
+    pub(super) fn note_peak(&self, bytes: u64) -> u64 {
+        self.peak_bytes.fetch_max(bytes, Relaxed).max(bytes)
+    }
+
+    /// About once a second: the totals of bytes received and sent.
+    pub(super) fn take_sample(&self, bytes_in: u64, bytes_out: u64) {
+        let commands = self.total_counts().iter().map(|count| count.calls).sum();
+        let now = Rates { commands, bytes_in, bytes_out };
+        let mut sample = lock(&self.sample);
+        let (before, since) = (sample.totals, sample.taken.map(|taken| taken.elapsed().as_secs_f64()));
+        let rate = |now: u64, then: u64| match since {
+            Some(seconds) if seconds > 0.0 => (now.saturating_sub(then) as f64 / seconds) as u64,
+            _ => 0,
+        };
+        sample.rates = Rates {
+            commands: rate(now.commands, before.commands),
+            bytes_in: rate(now.bytes_in, before.bytes_in),
+            bytes_out: rate(now.bytes_out, before.bytes_out),
+        };
+        (sample.totals, sample.taken) = (now, Some(Instant::now()));
+    }
+
+    /// The rates of the last second or so, for each second.
+    pub(super) fn rates(&self) -> Rates {
+        lock(&self.sample).rates
+    }
+}
+
+/// 40 hexadecimal digits by chance.
+fn random_name() -> String {
+    use std::hash::{BuildHasher, Hasher};
+    let random = || std::collections::hash_map::RandomState::new().build_hasher().finish();
+    let digits = format!("{:016x}{:016x}{:016x}", random(), random(), random());
+    digits[..40].to_owned()
+}

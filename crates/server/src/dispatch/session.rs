@@ -1,0 +1,173 @@
+//! What a connection that speaks RESP is in the middle of, beside the request at the front of its input.
+
+use super::clients::Client;
+use crate::io::{Buffers, Charge};
+use larder_cache::{Expiry, KeyHash};
+use larder_protocol::resp::{Args, Id, Keys, Resume, Version, command_of};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// One connection's session.
+pub(super) struct Session {
+    pub(super) version: Version,
+    /// What other connections may see of this one.
+    pub(super) client: Arc<Client>,
+    pub(super) replies: Replies,
+    /// Reads leave no trace (`CLIENT NO-TOUCH`).
+    pub(super) leaves_no_trace: bool,
+    pub(super) transaction: Option<Box<Transaction>>,
+    /// The watched keys.
+    pub(super) watched: HashMap<Vec<u8>, Watched>,
+    /// What the watched keys take, in the account of connection buffers.
+    watched_charge: Charge,
+    /// How far an incomplete request at the front of the input was read.
+    pub(super) resume: Resume,
+    /// What a command on several keys has counted so far.
+    pub(super) sum: i64,
+    /// Commands that were executed in the present turn, and the last one of them.
+    pub(super) commands: u32,
+    pub(super) last_command: Option<Id>,
+    /// Requests need nothing but to be executed and answered: no transaction, and every reply is sent.
+    pub(super) is_plain: bool,
+}
+
+/// Which replies are sent (`CLIENT REPLY`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Replies {
+    All,
+    None,
+    /// All but that of the next request.
+    NotNext,
+    /// All but that of the request that is executed.
+    NotThis,
+}
+
+/// Commands that were queued since `MULTI`.
+#[derive(Default)]
+pub(super) struct Transaction {
+    /// The arguments of all commands, one behind the other.
+    pub(super) bytes: Vec<u8>,
+    pub(super) commands: Vec<Queued>,
+    /// A command was refused when it was queued: nothing will be executed.
+    pub(super) is_broken: bool,
+    /// What the queue takes, in the account of connection buffers.
+    charge: Charge,
+}
+
+impl Transaction {
+    /// Takes room for a command of so many bytes. `false` = there is none.
+    pub(super) fn take_room(&mut self, buffers: Option<&Arc<Buffers>>, bytes: usize) -> bool {
+        // A vector doubles, and each command has an entry of its own.
+        let bytes = 2 * (bytes + size_of::<Queued>()) as u64;
+        buffers.is_none_or(|buffers| self.charge.try_grow(buffers, bytes))
+    }
+
+    /// The keys of all queued commands.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.commands.iter().flat_map(|queued| {
+            let args = self.args(queued);
+            let keys = command_of(args).map_or(Keys::NONE, |command| command.keys);
+            keys.of(args)
+        })
+    }
+
+    /// The arguments of a queued command.
+    pub(super) fn args(&self, queued: &Queued) -> Args<'_> {
+        Args::new(&self.bytes[queued.from..queued.until], queued.count)
+    }
+}
+
+/// A queued command.
+#[derive(Clone, Copy)]
+pub(super) struct Queued {
+    /// Where its arguments begin and end.
+    pub(super) from: usize,
+    pub(super) until: usize,
+    pub(super) count: usize,
+}
+
+/// The hash of a watched key's item, and the version of the item when the watch began.
+pub(super) struct Watched {
+    pub(super) hash: KeyHash,
+    /// CAS number and expiry; `None` = there was no item.
+    pub(super) version: Option<(u64, Expiry)>,
+}
+
+impl Session {
+    pub(super) fn new(client: Arc<Client>) -> Session {
+        Session {
+            version: Version::Resp2,
+            client,
+            replies: Replies::All,
+            leaves_no_trace: false,
+            transaction: None,
+            watched: HashMap::new(),
+            watched_charge: Charge::default(),
+            resume: Resume::default(),
+            sum: 0,
+            commands: 0,
+            last_command: None,
+            is_plain: true,
+        }
+    }
+
+    /// After a change of what requests need.
+    pub(super) fn settle(&mut self) {
+        self.is_plain = self.transaction.is_none() && self.replies == Replies::All && !self.leaves_no_trace;
+        let queued = self.transaction.as_ref().map(|transaction| transaction.commands.len());
+        self.client.set_state(self.version, queued, self.watched.len());
+    }
+
+    /// Watches a key. `false` = there is no room for it.
+    pub(super) fn watch(&mut self, key: &[u8], watched: Watched, buffers: Option<&Arc<Buffers>>) -> bool {
+        // The map has up to twice as many places as keys.
+        let bytes = (key.len() + 2 * size_of::<(Vec<u8>, Watched)>()) as u64;
+        let fits = buffers.is_none_or(|buffers| self.watched_charge.try_grow(buffers, bytes));
+        if fits {
+            self.watched.insert(key.to_vec(), watched);
+        }
+        fits
+    }
+
+    /// No key is watched any more.
+    pub(super) fn forget_watched(&mut self) {
+        self.watched = HashMap::new();
+        self.watched_charge = Charge::default();
+    }
+
+    /// There is no transaction any more, and no key is watched.
+    pub(super) fn end_transaction(&mut self) {
+        self.transaction = None;
+        self.forget_watched();
+        self.settle();
+    }
+
+    /// A request is executed.
+    pub(super) fn begin_reply(&mut self) {
+        if self.replies == Replies::NotNext {
+            self.replies = Replies::NotThis;
+        }
+    }
+
+    /// The request is answered, though the client may not get the reply.
+    pub(super) fn end_reply(&mut self) {
+        if self.replies == Replies::NotThis {
+            self.replies = Replies::All;
+            self.settle();
+        }
+    }
+
+    /// Notes that a command was executed.
+    #[inline]
+    pub(super) fn count(&mut self, command: Id) {
+        self.commands += 1;
+        self.last_command = Some(command);
+    }
+
+    /// As it was when the connection was opened (`RESET`).
+    pub(super) fn reset(&mut self) {
+        self.client.forget_name();
+        *self = Session { resume: self.resume, ..Session::new(self.client.clone()) };
+        self.settle();
+    }
+}

@@ -1,0 +1,31 @@
+//! A connection on its way from its listener to its worker.
+
+use super::left_over::LeftOver;
+use super::tls::Session;
+use super::transport::Transport;
+use rustls::server::ServerConfig;
+use socket2::Socket;
+use std::sync::Arc;
+
+/// A socket on its way to its worker.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub(super) socket: Socket,
+    pub(super) transport: Transport,
+    /// The handshake that comes first.
+    pub(super) handshake: Option<Arc<ServerConfig>>,
+    /// What encrypts the connection, behind its handshake.
+    pub(super) session: Option<Box<Session>>,
+    /// The kernel encrypts.
+    pub(super) is_kernel_tls: bool,
+    /// Requests that came together with the handshake.
+    pub(super) plain: LeftOver,
+}
+
+impl Accepted {
+    /// A connection that is not encrypted, or not yet.
+    pub(super) fn new(socket: Socket, transport: Transport) -> Accepted {
+        let plain = LeftOver::default();
+        Accepted { socket, transport, handshake: None, session: None, is_kernel_tls: false, plain }
+    }
+}

@@ -1,0 +1,183 @@
+//! What a TLS handshake needs: certificates, keys and the authorities of clients, read from files and read again on
+//! demand.
+//!
+//! A connection keeps the configuration with which its handshake began. So a reload changes new connections only, and
+//! files that cannot be read change nothing. Session tickets are encrypted with keys of the configuration, which are in
+//! memory only: no session outlives a reload, as its client's certificate may not be valid any more.
+
+mod files;
+mod suites;
+
+use crate::settings::{ListenerTls, TlsSettings, TlsVersion, VerifyMode};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::version::{TLS12, TLS13};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Instant;
+
+/// The present configuration, and how to make it anew.
+#[derive(Debug)]
+pub struct Tls {
+    settings: TlsSettings,
+    configs: RwLock<Configs>,
+    refreshed: Mutex<Instant>,
+}
+
+/// One configuration for each way in which a listener may be encrypted.
+#[derive(Clone, Debug)]
+struct Configs {
+    default: Arc<ServerConfig>,
+    basic: Arc<ServerConfig>,
+    mutual: Arc<ServerConfig>,
+}
+
+impl Tls {
+    /// Reads the files that the settings name.
+    ///
+    /// # Errors
+    /// One line that says which file is wrong, and how.
+    pub fn load(settings: &TlsSettings) -> Result<Tls, String> {
+        Ok(Tls {
+            configs: RwLock::new(Configs::load(settings)?),
+            settings: settings.clone(),
+            refreshed: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// Reads the files again. Connections that begin from now on use what they say.
+    ///
+    /// # Errors
+    /// As [`Tls::load`]. Nothing has changed then.
+    pub fn reload(&self) -> Result<(), String> {
+        let configs = Configs::load(&self.settings)?;
+        *self.configs.write().expect("no panic under this lock") = configs;
+        *self.refreshed.lock().expect("no panic under this lock") = Instant::now();
+        Ok(())
+    }
+
+    /// The configuration of a listener. `None` = the listener is not encrypted.
+    pub fn config(&self, listener: ListenerTls) -> Option<Arc<ServerConfig>> {
+        let configs = self.configs.read().expect("no panic under this lock");
+        match listener {
+            ListenerTls::Off => None,
+            ListenerTls::Default => Some(configs.default.clone()),
+            ListenerTls::Basic => Some(configs.basic.clone()),
+            ListenerTls::Mutual => Some(configs.mutual.clone()),
+        }
+    }
+
+    /// Seconds since the files were read.
+    pub fn refreshed_s(&self) -> u64 {
+        self.refreshed.lock().expect("no panic under this lock").elapsed().as_secs()
+    }
+
+    /// Whether the kernel is to encrypt, where it can.
+    pub fn wants_kernel(&self) -> bool {
+        self.settings.kernel
+    }
+}
+
+impl Configs {
+    fn load(settings: &TlsSettings) -> Result<Configs, String> {
+        let provider = Arc::new(suites::provider(settings)?);
+        let (chain, key) = files::certificate_and_key(settings)?;
+        let authorities = files::authorities(settings)?;
+        // All sessions are resumed with the same tickets; the client's certificate is in them.
+        let ticketer =
+            ring::Ticketer::new().map_err(|error| format!("no keys for session tickets: {error}"))?;
+        let build = |verify: VerifyMode| -> Result<Arc<ServerConfig>, String> {
+            let versions: &[_] = match settings.min_version {
+                TlsVersion::V1_2 => &[&TLS13, &TLS12],
+                TlsVersion::V1_3 => &[&TLS13],
+            };
+            let mut config = ServerConfig::builder_with_provider(provider.clone())
+                .with_protocol_versions(versions)
+                .map_err(|error| format!("no cipher suite (--tls-ciphers) fits the versions: {error}"))?
+                .with_client_cert_verifier(verifier(verify, &authorities, &provider)?)
+                .with_single_cert(chain.clone(), key.clone_key())
+                .map_err(|error| files::unfit_key(settings, &error))?;
+            config.ticketer = ticketer.clone();
+            config.enable_secret_extraction = settings.kernel;
+            Ok(Arc::new(config))
+        };
+        Ok(Configs {
+            default: build(settings.verify)?,
+            basic: build(VerifyMode::None)?,
+            mutual: build(VerifyMode::Require)?,
+        })
+    }
+}
+
+fn verifier(
+    verify: VerifyMode,
+    authorities: &Arc<RootCertStore>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    if verify == VerifyMode::None {
+        return Ok(WebPkiClientVerifier::no_client_auth());
+    }
+    if authorities.is_empty() {
+        return Ok(Arc::new(Nobody {
+            is_required: verify != VerifyMode::Request,
+            provider: provider.clone(),
+        }));
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(authorities.clone(), provider.clone());
+    let builder = match verify {
+        VerifyMode::Request => builder.allow_unauthenticated(),
+        _ => builder,
+    };
+    builder.build().map_err(|error| format!("cannot verify clients by --tls-ca: {error}"))
+}
+
+/// Accepts no client certificate, because no authority is known. memcached starts so, too.
+#[derive(Debug)]
+struct Nobody {
+    is_required: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for Nobody {
+    fn client_auth_mandatory(&self) -> bool {
+        self.is_required
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Err(CertificateError::UnknownIssuer.into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(CertificateError::UnknownIssuer.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(CertificateError::UnknownIssuer.into())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

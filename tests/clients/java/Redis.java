@@ -1,0 +1,341 @@
+import io.lettuce.core.KeyScanCursor;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisFuture;
+import io.lettuce.core.RedisURI;
+import io.lettuce.core.ScanArgs;
+import io.lettuce.core.ScanCursor;
+import io.lettuce.core.SetArgs;
+import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.api.sync.RedisCommands;
+import io.lettuce.core.codec.ByteArrayCodec;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.Callable;
+import org.springframework.cache.Cache;
+import org.springframework.data.redis.cache.RedisCacheConfiguration;
+import org.springframework.data.redis.cache.RedisCacheManager;
+import org.springframework.data.redis.cache.RedisCacheWriter;
+import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
+import org.springframework.data.redis.core.ScanOptions;
+import org.springframework.data.redis.core.StringRedisTemplate;
+import redis.clients.jedis.Jedis;
+import redis.clients.jedis.Pipeline;
+import redis.clients.jedis.Response;
+import redis.clients.jedis.Transaction;
+import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.params.ScanParams;
+import redis.clients.jedis.params.SetParams;
+
+/**
+ * Drives jedis, lettuce or Spring Data Redis against a live server: its arguments are HOST PORT jedis|lettuce|spring.
+ * Prints a line per check: {@code ok NAME} or {@code not ok NAME: REASON}.
+ */
+public final class Redis {
+    private static String title;
+    private static boolean failed;
+
+    private Redis() {}
+
+    /** One check: it passes if the body throws nothing. */
+    private static void check(String name, Callable<?> body) {
+        try {
+            body.call();
+            System.out.println("ok " + title + " " + name);
+        } catch (Throwable wrong) {
+            failed = true;
+            System.out.println("not ok " + title + " " + name + ": " + String.valueOf(wrong).replace("\n", " "));
+        }
+    }
+
+    private static void same(Object wanted, Object got) {
+        if (!Objects.deepEquals(wanted, got)) {
+            throw new AssertionError("expected " + wanted + ", got " + got);
+        }
+    }
+
+    /** Fails unless the body is refused with an error that has the word in it. */
+    private static void refused(Class<? extends Exception> kind, String word, Callable<?> body) throws Exception {
+        try {
+            body.call();
+        } catch (Exception error) {
+            if (kind.isInstance(error) && String.valueOf(error.getMessage()).contains(word)) {
+                return;
+            }
+            throw error;
+        }
+        throw new AssertionError("nothing was refused with " + word);
+    }
+
+    private static byte[] everyByte(int count) {
+        byte[] bytes = new byte[count];
+        for (int i = 0; i < count; i++) {
+            bytes[i] = (byte) i;
+        }
+        return bytes;
+    }
+
+    private static void jedis(String host, int port) {
+        Jedis client = new Jedis(host, port, 20_000);
+        Class<JedisDataException> error = JedisDataException.class;
+        check("set and get", () -> {
+            same("OK", client.set("a", "hello"));
+            same("hello", client.get("a"));
+            same(null, client.get("absent"));
+            same(null, client.set("a", "x", SetParams.setParams().nx()));
+            same("OK", client.set("a", "x", SetParams.setParams().xx().px(60_000)));
+            same(60L, client.ttl("a"));
+            same("x", client.getDel("a"));
+            return null;
+        });
+        check("values", () -> {
+            for (int count : new int[] {0, 300, 900_000}) {
+                client.set("bytes".getBytes(), everyByte(count));
+                same(true, Arrays.equals(everyByte(count), client.get("bytes".getBytes())));
+            }
+            client.set("grüße-世界", "wide");
+            same("wide", client.get("grüße-世界"));
+            refused(error, "maximum allowed size", () -> client.set("huge".getBytes(), everyByte(2_000_000)));
+            same(null, client.get("huge"));
+            return null;
+        });
+        check("several keys and arithmetic", () -> {
+            same("OK", client.mset("m1", "1", "m2", "2"));
+            same(Arrays.asList("1", null, "2"), client.mget("m1", "absent", "m2"));
+            same(43L, client.incrBy("m1", 42));
+            same(2.5, client.incrByFloat("m2", 0.5));
+            same(2L, client.del("m1", "m2", "absent"));
+            return null;
+        });
+        check("expiry", () -> {
+            client.psetex("short", 150, "x");
+            Thread.sleep(400);
+            same(null, client.get("short"));
+            same(-2L, client.pttl("short"));
+            return null;
+        });
+        check("pipelines", () -> {
+            Pipeline pipe = client.pipelined();
+            List<Response<String>> replies = new ArrayList<>();
+            for (int i = 0; i < 1000; i++) {
+                pipe.set("p" + i, "" + i);
+                replies.add(pipe.get("p" + i));
+            }
+            pipe.sync();
+            for (int i = 0; i < 1000; i++) {
+                same("" + i, replies.get(i).get());
+            }
+            return null;
+        });
+        check("a scan", () -> {
+            java.util.Set<String> found = new java.util.HashSet<>();
+            String cursor = "0";
+            do {
+                var page = client.scan(cursor, new ScanParams().match("p*").count(100));
+                found.addAll(page.getResult());
+                cursor = page.getCursor();
+            } while (!cursor.equals("0"));
+            same(1000, found.size());
+            return null;
+        });
+        check("transactions", () -> {
+            client.set("balance", "10");
+            Transaction first = client.multi();
+            first.incrBy("balance", 5);
+            same(List.of(15L), first.exec());
+            client.watch("balance");
+            try (Jedis other = new Jedis(host, port)) {
+                other.set("balance", "99");
+            }
+            Transaction second = client.multi();
+            second.set("balance", "1");
+            same(null, second.exec());
+            same("99", client.get("balance"));
+            return null;
+        });
+        check("what is refused", () -> {
+            refused(error, "no lists", () -> client.lpush("list", "x"));
+            refused(error, "DELEX key IFEQ token", () -> client.eval("return 1"));
+            refused(error, "no channels", () -> client.publish("channel", "x"));
+            return null;
+        });
+        check("flush", () -> {
+            same("OK", client.flushAll());
+            same(0L, client.dbSize());
+            return null;
+        });
+        client.close();
+    }
+
+    private static void lettuce(String host, int port) {
+        RedisClient client = RedisClient.create(RedisURI.create(host, port));
+        StatefulRedisConnection<String, String> connection = client.connect();
+        RedisCommands<String, String> sync = connection.sync();
+        Class<RedisCommandExecutionException> error = RedisCommandExecutionException.class;
+        check("set and get", () -> {
+            same("OK", sync.set("a", "hello"));
+            same("hello", sync.get("a"));
+            same(null, sync.get("absent"));
+            same(null, sync.set("a", "x", SetArgs.Builder.nx()));
+            same("hello", sync.setGet("a", "x", SetArgs.Builder.px(60_000)));
+            same(60L, sync.ttl("a"));
+            same("x", sync.getdel("a"));
+            return null;
+        });
+        check("values", () -> {
+            try (StatefulRedisConnection<byte[], byte[]> bytes = client.connect(ByteArrayCodec.INSTANCE)) {
+                for (int count : new int[] {0, 300, 900_000}) {
+                    bytes.sync().set("bytes".getBytes(), everyByte(count));
+                    same(true, Arrays.equals(everyByte(count), bytes.sync().get("bytes".getBytes())));
+                }
+                refused(error, "maximum allowed size", () -> bytes.sync().set("huge".getBytes(), everyByte(2_000_000)));
+            }
+            same(null, sync.get("huge"));
+            return null;
+        });
+        check("several requests in flight", () -> {
+            List<RedisFuture<String>> replies = new ArrayList<>();
+            for (int i = 0; i < 1000; i++) {
+                connection.async().set("p" + i, "" + i);
+                replies.add(connection.async().get("p" + i));
+            }
+            for (int i = 0; i < 1000; i++) {
+                same("" + i, replies.get(i).get());
+            }
+            return null;
+        });
+        check("a scan", () -> {
+            java.util.Set<String> found = new java.util.HashSet<>();
+            KeyScanCursor<String> page = sync.scan(ScanArgs.Builder.matches("p*").limit(100));
+            found.addAll(page.getKeys());
+            while (!page.isFinished()) {
+                page = sync.scan(ScanCursor.of(page.getCursor()), ScanArgs.Builder.matches("p*").limit(100));
+                found.addAll(page.getKeys());
+            }
+            same(1000, found.size());
+            return null;
+        });
+        check("expiry and arithmetic", () -> {
+            sync.psetex("short", 150, "x");
+            same(42L, sync.incrby("n", 42));
+            same(42.5, sync.incrbyfloat("n", 0.5));
+            Thread.sleep(400);
+            same(null, sync.get("short"));
+            return null;
+        });
+        check("transactions", () -> {
+            sync.multi();
+            sync.set("w", "1");
+            sync.incr("w");
+            same(2L, sync.exec().get(1));
+            sync.watch("w");
+            try (StatefulRedisConnection<String, String> other = client.connect()) {
+                other.sync().set("w", "9");
+            }
+            sync.multi();
+            sync.set("w", "3");
+            same(true, sync.exec().wasDiscarded());
+            same("9", sync.get("w"));
+            return null;
+        });
+        check("what is refused", () -> {
+            refused(error, "no hashes", () -> sync.hset("hash", "x", "y"));
+            refused(error, "no channels", () -> sync.publish("channel", "x"));
+            return null;
+        });
+        check("a killed connection", () -> {
+            StatefulRedisConnection<String, String> other = client.connect();
+            Long id = other.sync().clientId();
+            same(1L, sync.clientKill(io.lettuce.core.KillArgs.Builder.id(id)));
+            same("9", other.sync().get("w"));
+            other.close();
+            return null;
+        });
+        check("flush", () -> {
+            same("OK", sync.flushall());
+            same(0L, sync.dbsize());
+            return null;
+        });
+        connection.close();
+        client.shutdown(Duration.ZERO, Duration.ofSeconds(2));
+    }
+
+    private static void spring(String host, int port) {
+        LettuceConnectionFactory factory = new LettuceConnectionFactory(host, port);
+        factory.afterPropertiesSet();
+        factory.start();
+        StringRedisTemplate template = new StringRedisTemplate(factory);
+        // By default it answers before the server has: the next read may still find what was there before.
+        RedisCacheWriter writer = RedisCacheWriter.create(factory, with -> with.immediateWrites());
+        RedisCacheManager manager = RedisCacheManager.builder(writer)
+            .cacheDefaults(RedisCacheConfiguration.defaultCacheConfig().entryTtl(Duration.ofSeconds(100)))
+            .withCacheConfiguration("short",
+                RedisCacheConfiguration.defaultCacheConfig().entryTtl(Duration.ofMillis(300)))
+            .build();
+        manager.afterPropertiesSet();
+        check("values of a template", () -> {
+            template.opsForValue().set("a", "hello", Duration.ofMillis(60_000));
+            same("hello", template.opsForValue().get("a"));
+            same(60L, template.getExpire("a"));
+            same(false, template.opsForValue().setIfAbsent("a", "x"));
+            same(5L, template.opsForValue().increment("n", 5));
+            template.opsForValue().multiSet(java.util.Map.of("m1", "1", "m2", "2"));
+            same(Arrays.asList("1", null, "2"), template.opsForValue().multiGet(List.of("m1", "absent", "m2")));
+            same(true, template.delete("a"));
+            try (var keys = template.scan(ScanOptions.scanOptions().match("m?").build())) {
+                same(2L, keys.stream().distinct().count());
+            }
+            return null;
+        });
+        check("a cache", () -> {
+            Cache books = manager.getCache("books");
+            books.put(1, "Emma");
+            same("Emma", books.get(1, String.class));
+            same(null, books.get(2));
+            same("made", books.get(3, () -> "made"));
+            same("Emma", books.putIfAbsent(1, "Persuasion").get());
+            books.put(4, null);
+            same(true, books.get(4) != null && books.get(4).get() == null);
+            books.evict(1);
+            same(null, books.get(1));
+            return null;
+        });
+        check("a cache that expires", () -> {
+            Cache cache = manager.getCache("short");
+            cache.put("x", "y");
+            same("y", cache.get("x", String.class));
+            Thread.sleep(700);
+            same(null, cache.get("x"));
+            return null;
+        });
+        check("clearing one cache", () -> {
+            Cache left = manager.getCache("left");
+            left.put("x", "stays");
+            for (int i = 0; i < 500; i++) {
+                manager.getCache("books").put(i, "x");
+            }
+            manager.getCache("books").clear();
+            same(null, manager.getCache("books").get(7));
+            same("stays", left.get("x", String.class));
+            return null;
+        });
+        factory.destroy();
+    }
+
+    /** Connects, checks, leaves with the exit status of the suite. */
+    public static void main(String[] arguments) throws Exception {
+        System.setOut(new java.io.PrintStream(System.out, true, "UTF-8"));
+        String host = arguments[0];
+        int port = Integer.parseInt(arguments[1]);
+        title = arguments[2];
+        switch (title) {
+            case "jedis" -> jedis(host, port);
+            case "lettuce" -> lettuce(host, port);
+            default -> spring(host, port);
+        }
+        System.exit(failed ? 1 : 0);
+    }
+}

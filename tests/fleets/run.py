@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""Three Larders that share out keys: by a list that cluster clients read, and behind proxies.
+
+    tests/fleets/run.py                                      # target/release/larder serve
+    tests/fleets/run.py --keys 1000000 twemproxy envoy       # the full number of keys, two proxies only
+
+What it needs is installed into the tests' virtual environment. A client or proxy that cannot be had is skipped with a
+reason, or fails where CI=true.
+"""
+
+import argparse
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(HERE)
+sys.path.insert(1, TESTS)
+
+import support  # noqa: E402
+import proxies  # noqa: E402
+from fleet import Fleet, Node  # noqa: E402
+
+KEYS = 3000
+# The servers of a fleet of three that give slots to a fourth, and what they keep.
+BEFORE = {"a": "0-5460", "b": "5461-10921", "c": "10922-16383"}
+AFTER = {"a": "0-4095", "b": "5461-9556", "c": "10922-15017", "d": "4096-5460,9557-10921,15018-16383"}
+
+
+def same(got, wanted, what):
+    """Fails unless the two are equal."""
+    if got != wanted:
+        raise AssertionError("%s: expected %.200r, got %.200r" % (what, wanted, got))
+
+
+class Cluster:
+    """What redis-py's cluster client sees of a fleet; `direct` asks one server and follows no redirection."""
+
+    def __init__(self, fleet):
+        import redis
+        import redis.cluster
+        self.redis, self.fleet = redis, fleet
+        self.client = redis.cluster.RedisCluster(host="127.0.0.1", port=fleet.nodes[0].port, socket_timeout=5)
+        self.slot_of = self.client.keyslot
+
+    def direct(self, node):
+        """A client of one server."""
+        return self.redis.Redis(port=node.port, socket_timeout=5)
+
+    def owner(self, key):
+        """The server whose slots have the key."""
+        slot = self.slot_of(key)
+        for node in self.fleet.nodes:
+            for part in node.slots.split(","):
+                first, _, last = part.partition("-")
+                if int(first) <= slot <= int(last or first):
+                    return node
+        raise AssertionError("nobody has slot %d" % slot)
+
+    def read(self, keys):
+        """Reads each key; returns the keys with their values, those that were not found, and those that failed."""
+        found, absent, failed = {}, [], {}
+        for key in keys:
+            try:
+                value = self.client.get(key)
+            except (self.redis.RedisError, OSError) as error:
+                failed[key] = error
+                continue
+            if value is None:
+                absent.append(key)
+            else:
+                found[key] = value
+        return found, absent, failed
+
+    def check_places(self, keys):
+        """Each server has keys of its own slots only, and sends clients on that ask for another's."""
+        for node in self.fleet.nodes:
+            with self.direct(node) as client:
+                listed = [key.decode() for key in client.keys("*")]
+                same({self.owner(key).name for key in listed}, {node.name}, "keys of " + node.name)
+                for key in keys[:200]:
+                    owner = self.owner(key)
+                    try:
+                        client.get(key)
+                        same(node.name, owner.name, "who answers for " + key)
+                    except self.redis.exceptions.MovedError as moved:
+                        same((node is owner, moved.port), (False, owner.port), "where %s is" % key)
+
+
+def check_redis_py(command, folder, report):
+    """redis-py's cluster client while a server dies, comes back, and a fourth is added."""
+    keys = ["key:%d" % i for i in range(KEYS)]
+    with Fleet(command, folder, BEFORE) as fleet:
+        for node in fleet.nodes:
+            node.slots = BEFORE[node.name]
+        fleet.reload()
+        cluster = Cluster(fleet)
+        for key in keys:
+            cluster.client.set(key, "value of " + key)
+        same(len(cluster.read(keys)[0]), KEYS, "keys that are read")
+        cluster.check_places(keys)
+        same(cluster.client.mget("{tag}1", "{tag}2"), [None, None], "keys with a hash tag")
+        report("redis-py cluster: each key is where its slot says")
+
+        lost = fleet.nodes[1]
+        fleet.stop(lost, signal.SIGKILL)
+        share = {key for key in keys if cluster.owner(key) is lost}
+        others = [key for key in keys if key not in share]
+        same(len(cluster.read(others)[0]), len(others), "keys of the others after one was killed")
+        some = sorted(share)[:2]
+        same(len(cluster.read(some)[2]), len(some), "keys of the lost server that fail")
+        same(len(cluster.read(others)[0]), len(others), "keys of the others after a failure")
+        report("redis-py cluster: killing one of three loses its %d of %d keys only" % (len(share), KEYS))
+
+        fleet.start(lost)
+        came = time.monotonic()
+        found, absent, failed = cluster.read(keys)
+        same((len(found), set(absent), failed), (len(others), share, {}), "keys after the server came back")
+        for key in share:
+            cluster.client.set(key, "value of " + key)
+        report("redis-py cluster: the first request after it is back succeeds (%.2f s for all keys)"
+               % (time.monotonic() - came))
+
+        fleet.nodes.append(Node("d", support.free_port()))
+        for node in fleet.nodes:
+            node.slots = AFTER[node.name]
+        fleet.reload()
+        fleet.start(fleet.nodes[-1])
+        time.sleep(0.5)
+        moved = {key for key in keys if cluster.owner(key).name == "d"}
+        found, absent, failed = cluster.read(keys)
+        same((set(absent), failed), (moved, {}), "keys that are not found after a server was added")
+        for key in moved:
+            cluster.client.set(key, "new value of " + key)
+        cluster.check_places([key for key in keys if key in moved])
+        report("redis-py cluster: adding a fourth moves its %d of %d keys only" % (len(moved), KEYS))
+
+        gone = fleet.nodes.pop()
+        for node in fleet.nodes:
+            node.slots = BEFORE[node.name]
+        fleet.reload()
+        gone.server.stop()
+        time.sleep(0.5)
+        found, absent, failed = cluster.read(keys)
+        same((set(absent), failed), (moved, {}), "keys that are not found after a server was taken out")
+        same({value for key, value in found.items() if value != ("value of " + key).encode()}, set(), "old values")
+        report("redis-py cluster: slots that come back bring no old value")
+
+
+def runner_of_clients():
+    """The module tests/clients/run.py, which installs clients."""
+    spec = importlib.util.spec_from_file_location("clients_run", os.path.join(TESTS, "clients", "run.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def check_go_redis(command, folder, report):
+    """go-redis's cluster client."""
+    clients = runner_of_clients()
+    try:
+        clients.install_go_redis()
+    except clients.Missing as reason:
+        raise Skipped(str(reason)) from None
+    with Fleet(command, folder, BEFORE) as fleet:
+        done = subprocess.run([clients.GO_REDIS_BINARY, "127.0.0.1", str(fleet.nodes[0].port), "cluster"], timeout=60,
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for line in done.stdout.splitlines():
+            if line.startswith("ok "):
+                report(line[3:])
+        if done.returncode:
+            raise AssertionError(" | ".join(line for line in done.stdout.splitlines() if not line.startswith("ok ")))
+
+
+def check_discovery(command, folder, report):
+    """`config get cluster`, which clients of memcached ask for the servers, before and after a change."""
+    with Fleet(command, folder, BEFORE) as fleet:
+        def listed(node):
+            with node.server.connect() as connection:
+                connection.send(b"config get cluster\r\n")
+                head = connection.line().split()
+                text = connection.exactly(int(head[3]))
+                same((connection.line(), connection.line()), (b"", b"END"), "the end of the list")
+                version, servers = text.decode().rstrip("\n").split("\n")
+                return int(version), {int(each.split("|")[2]) for each in servers.split(" ")}
+
+        ports = {node.port for node in fleet.nodes}
+        same([listed(node) for node in fleet.nodes], [(1, ports)] * 3, "the list")
+        fleet.nodes.pop().server.stop()
+        fleet.reload()
+        time.sleep(0.5)
+        same([listed(node)[0] for node in fleet.nodes], [2, 2], "the version of the list after a change")
+        same(len(listed(fleet.nodes[0])[1]), 2, "servers after a change")
+        report("config get cluster: the list, and a higher version after a change")
+
+
+class Skipped(Exception):
+    """A check cannot run here; says why."""
+
+
+def prepare():
+    """Goes on in the tests' virtual environment, with redis-py and Envoy."""
+    clients = runner_of_clients()
+    wanted = os.path.join(HERE, "requirements.txt")
+    if sys.executable == clients.VENV_PYTHON:
+        return
+    try:
+        clients.install_python()
+        if not clients.fresh("fleets", wanted):
+            clients.command([clients.VENV_PYTHON, "-m", "pip", "install", "-q", "-r", wanted])
+            clients.keep("fleets", wanted)
+    except clients.Missing as reason:
+        print("missing: %s" % reason, flush=True)
+    if os.path.exists(clients.VENV_PYTHON):
+        os.execv(clients.VENV_PYTHON, [clients.VENV_PYTHON, os.path.abspath(__file__)] + sys.argv[1:])
+
+
+def main():
+    """Runs, counts; returns the exit status."""
+    prepare()
+    checks = {"redis-py": check_redis_py, "go-redis": check_go_redis, "discovery": check_discovery}
+    checks.update(proxies.CHECKS)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", default=support.DEFAULT_COMMAND, help="the server command")
+    parser.add_argument("--keys", type=int, default=30_000, help="keys behind each proxy, in all")
+    parser.add_argument("checks", nargs="*", help="of: " + " ".join(checks))
+    arguments = parser.parse_args()
+    proxies.keys_in_all = arguments.keys
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+
+    def report(text):
+        counts["passed"] += 1
+        print("ok " + text, flush=True)
+
+    for name in arguments.checks or checks:
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                checks[name](arguments.server, folder, report)
+        except (Skipped, proxies.Skipped, ImportError) as reason:
+            counts["failed" if support.in_ci() else "skipped"] += 1
+            print("skip %s: %s" % (name, reason), flush=True)
+        except (AssertionError, support.DidNotStart, subprocess.TimeoutExpired) as error:
+            counts["failed"] += 1
+            print("FAIL %s: %s" % (name, error), flush=True)
+    print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % counts)
+    return 1 if counts["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+"""Users: who may come in by which protocol, what each may do, and what attempts that fail cost the others."""
+
+import hashlib
+import os
+import signal
+import threading
+import time
+
+import packets
+import support
+from packets import packet, plain, store
+from process_support import Case, larder_only, run_to_end
+
+# An attempt that fails is answered after one to two seconds.
+DELAY_SECONDS_MIN = 0.9
+
+
+class UsersCase(Case):
+    """A test with a file of users."""
+
+    def setUp(self):
+        self.path = os.path.join(self.folder(), "users")
+
+    def write(self, *lines):
+        """Replaces the file."""
+        with open(self.path, "w", encoding="ascii") as file:
+            file.write("".join(line + "\n" for line in lines))
+        os.chmod(self.path, 0o600)
+
+    def text(self, server, user, password, timeout=10.0):
+        """A text connection with the answer to its login."""
+        connection = self.connection(server, timeout=timeout)
+        words = ("%s %s" % (user, password)).encode()
+        connection.send(b"set auth 0 0 %d\r\n%b\r\n" % (len(words), words))
+        return connection, connection.line()
+
+    def binary(self, server, user, password):
+        """A binary connection with the status of its login."""
+        connection = self.connection(server)
+        return connection, packets.ask(connection, plain(user.encode(), password.encode())).status
+
+    def counts(self, server, *login):
+        """How many attempts were made, and how many failed."""
+        connection, _ = self.text(server, *login)
+        stats = connection.stats()
+        return int(stats[b"auth_cmds"]) - 1, int(stats[b"auth_errors"])
+
+
+@larder_only
+class Doors(UsersCase):
+    """One file for all protocols."""
+
+    def test_a_user_comes_in_by_every_protocol(self):
+        digest = hashlib.sha256(b"hidden").hexdigest()
+        self.write("# who may come in", "ada:lovelace", "alan:#" + digest)
+        server = self.server("-Y", self.path)
+        for user, password in (("ada", "lovelace"), ("alan", "hidden")):
+            connection, said = self.text(server, user, password)
+            self.assertEqual(said, b"STORED")
+            self.assertEqual(connection.set(b"k", user.encode()), b"STORED")
+            connection, status = self.binary(server, user, password)
+            self.assertEqual(status, packets.OK)
+            self.assertEqual(packets.ask(connection, packet(packets.GET, b"k")).value, user.encode())
+        self.assertEqual(self.counts(server, "ada", "lovelace"), (4, 0))
+
+    def test_a_user_who_only_reads(self):
+        self.write("ada:lovelace", "readonly eve:watches")
+        server = self.server("-Y", self.path)
+        owner, _ = self.text(server, "ada", "lovelace")
+        self.assertEqual(owner.set(b"k", b"v"), b"STORED")
+        connection, said = self.text(server, "eve", "watches")
+        self.assertEqual(said, b"STORED")
+        self.assertEqual(connection.get(b"k"), b"v")
+        self.assertEqual(connection.ask(b"mg k v"), b"VA 1")
+        self.assertEqual((connection.line(), connection.stats()[b"curr_items"]), (b"v", b"1"))
+        refused = b"CLIENT_ERROR not allowed: this user may only read"
+        for request in (b"delete k", b"incr k 1", b"touch k 5", b"gat 5 k", b"mg k T5", b"mg new N5", b"md k", b"ma k",
+                        b"flush_all", b"stats reset", b"verbosity 1", b"cache_memlimit 64", b"refresh_certs"):
+            self.assertEqual(connection.ask(request), refused, request)
+        # The value of a store is thrown away, be it small or large.
+        for size in (1, 500_000):
+            self.assertEqual(connection.set(b"k", b"x" * size), refused)
+        self.assertEqual(connection.get(b"k"), b"v")
+        connection, _ = self.binary(server, "eve", "watches")
+        for request in (store(b"k", b"x"), store(b"k", b"x" * 500_000), packet(packets.DELETE, b"k"),
+                        packet(packets.FLUSH), packet(0x1d, b"k", extras=bytes(4)), packet(0x1c, b"k", extras=bytes(4)),
+                        packet(packets.INCR, b"k", extras=bytes(20)), packet(packets.APPEND, b"k", b"x")):
+            self.assertEqual(packets.ask(connection, request).status, packets.AUTH_ERROR)
+        self.assertEqual(packets.ask(connection, packet(packets.GET, b"k")).value, b"v")
+
+    def test_sasl_alone(self):
+        self.write("ada:lovelace")
+        for flags, environment in ((["-S", "-Y", self.path], {}), (["-S"], {"MEMCACHED_SASL_PWDB": self.path})):
+            server = self.server(*flags, environment=environment)
+            connection = self.connection(server)
+            self.assertEqual(packets.ask(connection, packet(packets.SASL_LIST)).value, b"PLAIN")
+            self.assertEqual(packets.ask(connection, plain(b"ada", b"lovelace")).value, b"Authenticated")
+            self.assertEqual(packets.ask(connection, store(b"k", b"v")).status, packets.OK)
+            nobody = self.connection(server)
+            self.assertEqual(packets.ask(nobody, packet(packets.VERSION)).status, packets.OK)
+            self.assertEqual(packets.ask(nobody, packet(packets.GET, b"k")).status, packets.AUTH_ERROR)
+            self.assertTrue(nobody.is_closed())
+            text = self.connection(server)
+            text.send(b"version\r\n" * 5)
+            self.assertTrue(text.is_closed())
+
+    def test_what_cannot_be(self):
+        self.write("ada:lovelace")
+        port = str(support.free_port())
+        for flags, words in ((["-S"], "SASL (-S) needs users"),
+                             (["-S", "-Y", self.path, "-B", "ascii"], "leave -B out"),
+                             (["-Y", self.path, "-U", port], "over UDP")):
+            status, _, errors = run_to_end("-p", port, "--admin", "off", *flags)
+            self.assertNotEqual(status, 0)
+            self.assertIn(words, errors)
+
+
+@larder_only
+class Reload(UsersCase):
+    """The file is read again on SIGHUP."""
+
+    def reload(self, server, user, password, said):
+        """Sends the signal and waits until a login is answered so."""
+        server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 20
+        while self.text(server, user, password)[1] != said:
+            self.assertLess(time.monotonic(), deadline)
+
+    def test_new_users_and_old_connections(self):
+        self.write("ada:lovelace", "alan:turing")
+        server = self.server("-Y", self.path)
+        old, _ = self.text(server, "ada", "lovelace")
+        self.write("readonly grace:hopper", "alan:bombe")
+        self.reload(server, "grace", "hopper", b"STORED")
+        # Who is in stays in.
+        self.assertEqual(old.set(b"k", b"v"), b"STORED")
+        for user, password in (("ada", "lovelace"), ("alan", "turing")):
+            self.assertEqual(self.text(server, user, password)[1], b"CLIENT_ERROR authentication failure")
+        # A file that is wrong changes nothing.
+        self.write("nonsense")
+        server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 10
+        while "the users stay as they were" not in server.error_text() + server.output_text():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+        self.assertEqual(self.text(server, "alan", "bombe")[1], b"STORED")
+
+
+@larder_only
+class Attempts(UsersCase):
+    """Attempts that fail."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("ada:lovelace")
+
+    def test_they_are_delayed_while_others_are_served(self):
+        server = self.server("-Y", self.path, "-t", "1", "-c", "2000")
+        served, _ = self.text(server, "ada", "lovelace")
+        resident = server.resident_bytes()
+        guesses = []
+        began = time.monotonic()
+        for number in range(600):
+            connection = self.connection(server)
+            if number % 2:
+                # A guess behind a guess waits for its turn.
+                connection.send(plain(b"ada", b"guess") * 2)
+            else:
+                connection.send(b"set auth 0 0 9\r\nada guess\r\n" * 2)
+            guesses.append(connection)
+        longest = 0
+        while time.monotonic() < began + DELAY_SECONDS_MIN:
+            asked = time.monotonic()
+            self.assertEqual(served.ask(b"mn"), b"MN")
+            longest = max(longest, time.monotonic() - asked)
+        self.assertLess(longest, 0.5)
+        self.assertEqual(self.counts(server, "ada", "lovelace")[1], 0, "none is answered at once")
+        for number, connection in enumerate(guesses):
+            if number % 2:
+                self.assertEqual(packets.receive(connection).status, packets.AUTH_ERROR)
+            else:
+                self.assertEqual(connection.line(), b"CLIENT_ERROR authentication failure")
+        self.assertGreater(time.monotonic() - began, DELAY_SECONDS_MIN)
+        for connection in guesses[::2]:
+            self.assertEqual(connection.line(), b"CLIENT_ERROR authentication failure")
+        self.assertGreater(time.monotonic() - began, 2 * DELAY_SECONDS_MIN)
+        for connection in guesses[1::2]:
+            self.assertEqual(packets.receive(connection).status, packets.AUTH_ERROR)
+        self.assertEqual(self.counts(server, "ada", "lovelace")[1], 1200)
+        self.assertLess(server.resident_bytes() - resident, 16 << 20)
+
+    def test_clients_that_do_not_wait_leave_nothing(self):
+        server = self.server("-Y", self.path, "-t", "1")
+        for _ in range(300):
+            with support.Connection("127.0.0.1", server.port) as connection:
+                connection.send(plain(b"ada", b"guess"))
+        time.sleep(3)
+        connection, said = self.text(server, "ada", "lovelace")
+        self.assertEqual((said, connection.stats()[b"curr_connections"]), (b"STORED", b"1"))
+
+    def test_who_failed_can_still_come_in(self):
+        server = self.server("-Y", self.path)
+        connection, status = self.binary(server, "ada", "byron")
+        self.assertEqual(status, packets.AUTH_ERROR)
+        self.assertEqual(packets.ask(connection, plain(b"ada", b"lovelace")).value, b"Authenticated")
+        self.assertEqual(packets.ask(connection, packet(packets.SASL_AUTH, b"PLAIN")).status, packets.AUTH_CONTINUE)
+        step = packet(packets.SASL_STEP, b"PLAIN", b"\0ada\0lovelace")
+        self.assertEqual(packets.ask(connection, step).value, b"Authenticated")
+        self.assertEqual(packets.ask(connection, store(b"k", b"v")).status, packets.OK)
+        # An attempt to become somebody else takes away what the connection was.
+        self.assertEqual(packets.ask(connection, plain(b"ada", b"byron")).status, packets.AUTH_ERROR)
+        self.assertEqual(packets.ask(connection, packet(packets.GET, b"k")).status, packets.AUTH_ERROR)
+
+    def test_a_stop_does_not_wait_for_them(self):
+        server = self.server("-Y", self.path)
+        connection = self.connection(server)
+        connection.send(b"set auth 0 0 9\r\nada guess\r\n")
+        time.sleep(0.1)
+        began = time.monotonic()
+        threading.Timer(0, server.process.terminate).start()
+        self.assertEqual(server.wait(), 0)
+        self.assertLess(time.monotonic() - began, 5)

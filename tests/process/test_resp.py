@@ -1,0 +1,173 @@
+"""RESP over real sockets: how input is cut, large values and keys, what the doors share, and clients that misbehave."""
+
+import time
+
+import support
+from process_support import Case, larder_only
+
+LARGE = bytes(range(256)) * 3600
+SECONDS_MAX = 5
+
+
+def command(*words):
+    """A request."""
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+
+
+def receive(connection):
+    """The next reply: bytes, a number, a list, None, or an error as the bytes of its line."""
+    line = connection.line()
+    kind, rest = line[:1], line[1:]
+    if kind in (b"+", b"-"):
+        return line if kind == b"-" else rest
+    if kind == b":":
+        return int(rest)
+    if kind == b"_" or rest == b"-1":
+        return None
+    if kind == b"$":
+        return connection.exactly(int(rest) + 2)[:-2]
+    if kind in (b"*", b"%"):
+        return [receive(connection) for _ in range(int(rest) * (2 if kind == b"%" else 1))]
+    raise AssertionError("no reply: %r" % line)
+
+
+def ask(connection, *words):
+    """Sends a request and returns its reply."""
+    connection.send(command(*words))
+    return receive(connection)
+
+
+@larder_only
+class Values(Case):
+    """Values and keys of all sizes, however they are cut."""
+
+    def setUp(self):
+        self.running = self.server("-m", "128")
+
+    def test_large_values_in_pieces(self):
+        connection = self.connection(self.running)
+        request = command(b"SET", b"large", LARGE)
+        for start in range(0, len(request), 50_001):
+            connection.send(request[start:start + 50_001])
+            time.sleep(0.001)
+        self.assertEqual(receive(connection), b"OK")
+        self.assertEqual(ask(connection, b"GET", b"large"), LARGE)
+        self.assertEqual(ask(connection, b"GETRANGE", b"large", b"0", b"9"), LARGE[:10])
+
+    def test_a_byte_at_a_time(self):
+        connection = self.connection(self.running)
+        requests = command(b"SET", b"k", b"value", b"PX", b"60000") + command(b"GET", b"absent") + b"get k\r\n"
+        for byte in requests:
+            connection.send(bytes([byte]))
+        self.assertEqual([receive(connection) for _ in range(3)], [b"OK", None, b"value"])
+
+    def test_long_keys(self):
+        connection = self.connection(self.running)
+        for length in (250, 251, 1000, 65_000):
+            key = b"%d:" % length + b"k" * (length - 6)
+            self.assertEqual(ask(connection, b"SET", key, b"v%d" % length), b"OK")
+            self.assertEqual(ask(connection, b"MGET", key, key + b"x"), [b"v%d" % length, None])
+
+    def test_a_pipeline_is_answered_in_order(self):
+        connection = self.connection(self.running)
+        connection.send(b"".join(command(b"SET", b"k%d" % i, b"v%d" % i) for i in range(2000)))
+        self.assertEqual([receive(connection) for _ in range(2000)], [b"OK"] * 2000)
+        connection.send(b"".join(command(b"GET", b"k%d" % i) + command(b"INCR", b"n") for i in range(2000)))
+        for i in range(2000):
+            self.assertEqual((receive(connection), receive(connection)), (b"v%d" % i, i + 1))
+
+    def test_a_client_that_reads_slowly_gets_everything(self):
+        connection = self.connection(self.running, receive_buffer=4096)
+        self.assertEqual(ask(connection, b"SET", b"large", LARGE), b"OK")
+        connection.send(command(b"GET", b"large") * 8)
+        time.sleep(0.3)
+        for _ in range(8):
+            self.assertEqual(receive(connection), LARGE)
+
+    def test_a_lifetime_of_milliseconds(self):
+        connection = self.connection(self.running)
+        self.assertEqual(ask(connection, b"SET", b"k", b"v", b"PX", b"700"), b"OK")
+        self.assertTrue(0 < ask(connection, b"PTTL", b"k") <= 700)
+        self.assertEqual(ask(connection, b"GET", b"k"), b"v")
+        time.sleep(0.8)
+        self.assertIsNone(ask(connection, b"GET", b"k"))
+        self.assertEqual(ask(connection, b"PTTL", b"k"), -2)
+
+
+@larder_only
+class Doors(Case):
+    """Which protocol a connection speaks, and what the protocols share."""
+
+    def test_the_first_byte_tells_on_the_port_of_memcached(self):
+        running = self.server()
+        self.assertEqual(ask(self.connection(running), b"PING"), b"PONG")
+        self.assertEqual(self.connection(running).ask(b"mn"), b"MN")
+        # A word is a line of text there.
+        self.assertEqual(self.connection(running).ask(b"PING"), b"ERROR")
+
+    def test_a_port_of_resp(self):
+        port = support.free_port()
+        self.server("--resp-port", str(port))
+        with support.Connection("127.0.0.1", port) as connection:
+            self.assertEqual(connection.ask(b"PING"), b"+PONG")
+            self.assertEqual(ask(connection, b"ECHO", b"hello"), b"hello")
+
+    def test_what_one_stores_the_other_reads(self):
+        running = self.server()
+        text, resp = self.connection(running), self.connection(running)
+        self.assertEqual(text.set(b"t", b"by text", flags=7, exptime=100), b"STORED")
+        self.assertEqual(ask(resp, b"GET", b"t"), b"by text")
+        self.assertTrue(98 <= ask(resp, b"TTL", b"t") <= 100)
+        self.assertEqual(ask(resp, b"SET", b"r", b"5", b"EX", b"100"), b"OK")
+        self.assertEqual(text.get(b"r"), b"5")
+        self.assertEqual(text.ask(b"incr r 2"), b"7")
+        self.assertEqual(ask(resp, b"INCRBY", b"r", b"3"), 10)
+        self.assertEqual(ask(resp, b"DEL", b"t", b"r"), 2)
+        self.assertIsNone(text.get(b"t"))
+
+    def test_a_watched_key_that_text_changes(self):
+        running = self.server()
+        text, resp = self.connection(running), self.connection(running)
+        for changes, expected in ((False, [b"OK"]), (True, None)):
+            self.assertEqual(ask(resp, b"WATCH", b"k"), b"OK")
+            if changes:
+                self.assertEqual(text.set(b"k", b"changed"), b"STORED")
+            self.assertEqual(ask(resp, b"MULTI"), b"OK")
+            self.assertEqual(ask(resp, b"SET", b"k", b"v"), b"QUEUED")
+            self.assertEqual(ask(resp, b"EXEC"), expected)
+        self.assertEqual(text.get(b"k"), b"changed")
+
+
+@larder_only
+class Misbehaviour(Case):
+    """What no client sends."""
+
+    def setUp(self):
+        self.running = self.server("-m", "64", "-c", "4096")
+
+    def test_what_breaks_the_rules_is_told_and_closed(self):
+        for sent, said in (
+                (b"*1\r\n" * 10_000, b"expected '$', got '*'"),
+                (b"*3000000000\r\n", b"invalid multibulk length"),
+                (b"*1\r\n$99999999999\r\n", b"invalid bulk length"),
+                (b"*1\r\n$-5\r\n", b"invalid bulk length"),
+                (b"*1\r\n$" + b"1" * 100_000, b"too big bulk count string"),
+                (b"*" + b"1" * 100_000, b"too big mbulk count string")):
+            with self.subTest(sent[:20]):
+                connection = self.connection(self.running)
+                connection.send(sent)
+                line = connection.line()
+                self.assertTrue(line.startswith(b"-ERR Protocol error: " + said), line)
+                self.assertTrue(connection.is_closed(SECONDS_MAX))
+        self.assertEqual(ask(self.connection(self.running), b"PING"), b"PONG")
+
+    def test_what_is_announced_costs_nothing_until_it_comes(self):
+        behaved = self.connection(self.running)
+        self.assertEqual(ask(behaved, b"SET", b"k", b"v" * 1000), b"OK")
+        before = self.running.resident_bytes()
+        for _ in range(1000):
+            half = self.connection(self.running)
+            half.send(b"*1000000\r\n$3\r\nSET\r\n$1\r\nk\r\n$500000000\r\nv")
+        self.assertEqual(ask(behaved, b"GET", b"k"), b"v" * 1000)
+        # Connections and their sessions are outside the account of buffers.
+        self.assertLess(self.running.resident_bytes() - before, 20 << 20)
