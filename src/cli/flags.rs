@@ -417,7 +417,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('F'), long: "disable-flush-all", topic: Topic::Protocol,
-        help: "refuse the command flush_all",
+        help: "refuse the commands flush_all, FLUSHALL and FLUSHDB",
         set: |s, v| { s.flush_enabled = !switch(v)?; Ok(()) }, ..ROW
     },
     Flag {

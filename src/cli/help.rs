@@ -29,7 +29,7 @@ const TOPICS: &[(Topic, &str)] = &[
 /// The text of `larder --help`.
 pub(super) fn overview() -> String {
     format!(
-        "larder {}: a cache server for memcached clients\n\n\
+        "larder {}: a cache server for clients of memcached and of Redis\n\n\
          usage: larder serve [flags]      start a server\n\
          \x20      larder format-flash ...   erase the flash of a server, with the flags of serve\n\
          \x20      larder trace ...          inspect, convert or sample a trace of requests\n\

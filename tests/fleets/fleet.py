@@ -49,7 +49,7 @@ class Fleet:
         node.server.stop(signal_number)
 
     def reload(self):
-        """Writes the list again and tells the servers that run. Returns once each has it."""
+        """Writes the list again and tells the servers that run. They have it some milliseconds later."""
         self.version += 1
         self.write()
         for node in self.nodes:

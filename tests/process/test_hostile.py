@@ -113,6 +113,17 @@ class Greedy(Case):
         self.assert_some_had_to_go()
 
     @larder_only
+    def test_transactions_that_are_never_executed(self):
+        value = b"v" * 60_000
+        queued = b"*1\r\n$5\r\nMULTI\r\n" + b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$60000\r\n%b\r\n" % value * 15
+        holders = [self.running.connect() for _ in range(6)]
+        for holder in holders:
+            self.addCleanup(holder.close)
+            push(holder, queued)
+        time.sleep(3)
+        self.assert_others_are_served()
+
+    @larder_only
     def test_attackers_that_come_again_and_again(self):
         ends = time.monotonic() + 8
 
@@ -139,6 +150,7 @@ class Greedy(Case):
                 self.behaved = self.connection(self.running)
         for thread in threads:
             thread.join()
+        self.assert_some_had_to_go()
         # A client that is slow by chance may be taken for one of them, but seldom.
         self.assertGreater(rounds, 10)
         self.assertLessEqual(refused, 1 + rounds // 20, "of %d rounds" % rounds)

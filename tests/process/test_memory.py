@@ -91,6 +91,9 @@ class Bound(Limited):
             self.assertEqual(self.connection(server).ask(b"mn"), b"MN")
         self.assertLess(lazy.resident_bytes(), 32 * MEBIBYTE)
         self.assertGreater(self.running.resident_bytes(), 48 * MEBIBYTE)
+        # It stays though nobody stores anything for a while.
+        time.sleep(7)
+        self.assertGreater(self.running.resident_bytes(), 48 * MEBIBYTE)
         connection = self.fill(160)
         self.within("memory taken at once")
         self.still_answers(connection)

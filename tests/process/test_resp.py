@@ -63,10 +63,25 @@ class Values(Case):
 
     def test_long_keys(self):
         connection = self.connection(self.running)
-        for length in (250, 251, 1000, 65_000):
-            key = b"%d:" % length + b"k" * (length - 6)
+        for length in (249, 250, 251, 252, 1000, 65_536):
+            key = (b"%d:" % length).ljust(length, b"k")
             self.assertEqual(ask(connection, b"SET", key, b"v%d" % length), b"OK")
-            self.assertEqual(ask(connection, b"MGET", key, key + b"x"), [b"v%d" % length, None])
+            self.assertEqual(ask(connection, b"MGET", key, key[:-1] + b"x"), [b"v%d" % length, None])
+        refused = ask(connection, b"SET", b"k" * 65_537, b"v")
+        self.assertEqual(refused, b"-ERR key is too long (65536 bytes at most)")
+
+    def test_replies_of_a_transaction_are_bounded(self):
+        connection = self.connection(self.running)
+        self.assertEqual(ask(connection, b"SET", b"large", LARGE), b"OK")
+        before = self.running.resident_bytes()
+        for asked in (command(b"GETEX", b"large"), command(b"COMMAND", b"DOCS")):
+            connection.send(command(b"MULTI") + asked * 600 + command(b"SET", b"k", b"v") + command(b"EXEC"))
+            self.assertEqual(receive(connection), b"OK")
+            self.assertEqual({receive(connection) for _ in range(601)}, {b"QUEUED"})
+            replies = receive(connection)
+            self.assertEqual((len(replies), replies[-1]), (601, b"OK"))
+            self.assertTrue(replies[-2].startswith(b"-OOM"), replies[-2])
+        self.assertLess(self.running.resident_bytes() - before, 64 << 20)
 
     def test_a_pipeline_is_answered_in_order(self):
         connection = self.connection(self.running)

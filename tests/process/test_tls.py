@@ -365,6 +365,18 @@ class Misbehaviour(TlsCase):
                 incoming.write(connection.socket.recv(65536))
         self.assertEqual(said, b"STORED\r\nVALUE k 0 10000\r\n" + b"v" * 10_000 + b"\r\nEND\r\n")
 
+    @larder_only
+    def test_half_records_keep_no_other_from_being_served(self):
+        server = self.tls_server("-m", "64", "-c", "1024")
+        for _ in range(240):
+            client = self.client(server)
+            self.assertEqual(client.ask(b"mn"), b"MN")
+            # Most of a record of 16 KiB, past the library that would encrypt it.
+            os.write(client.socket.fileno(), b"\x17\x03\x03\x40\x00" + b"r" * 16_000)
+        time.sleep(3)
+        for number in range(10):
+            self.assertEqual(self.client(server).set(b"k%d" % number, b"v" * 60_000), b"STORED")
+
     def test_no_client_begins_anew_within_a_connection(self):
         server = self.tls_server()
         asked = subprocess.Popen(
@@ -383,6 +395,8 @@ class Misbehaviour(TlsCase):
         asked.kill()
         said, _ = asked.communicate()
         self.assertIn(b"MN", said)
+        # The words of OpenSSL, which asked for it.
+        self.assertIn(b"no renegotiation", said)
         self.assertEqual(self.client(server).ask(b"mn"), b"MN")
 
     @larder_only

@@ -17,7 +17,7 @@ use larder_memory::{
     ColumnId, ColumnState, FreshPages, Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted,
     RESERVE_BYTES_MAX, Value,
 };
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Entries per bucket at which the index grows: 13 to 14 bytes of index per item, and about one lookup in seven goes on
 /// to a sub-bucket. With 7 entries it would be 13 bytes, and one lookup in five.
@@ -85,6 +85,8 @@ pub(crate) struct ItemStore {
     columns_ahead: CachePadded<AtomicUsize>,
     /// How many free columns are held ready under the first limit.
     free_columns_wanted: usize,
+    /// All memory was taken from the machine at the start, and stays.
+    is_prefaulted: AtomicBool,
 }
 
 /// What becomes of live items when room is needed.
@@ -178,6 +180,7 @@ impl ItemStore {
             over_bytes: CachePadded(AtomicU64::new(0)),
             columns_ahead: CachePadded(AtomicUsize::new(0)),
             free_columns_wanted,
+            is_prefaulted: AtomicBool::new(false),
             memory,
             index,
         };
@@ -427,9 +430,15 @@ impl ItemStore {
         is_short || (ready < ahead / 2 && available > ready)
     }
 
+    /// Whether all memory was taken from the machine at the start.
+    pub(crate) fn is_prefaulted(&self) -> bool {
+        self.is_prefaulted.load(Ordering::Relaxed)
+    }
+
     /// Takes all memory for columns from the machine now, `threads` slabs at a time, so that no write waits later for
     /// the kernel to fill pages with zeros. Gives up between two slabs when `go_on` says no.
     pub(crate) fn prefault(&self, threads: usize, go_on: impl Fn() -> bool + Sync) {
+        self.is_prefaulted.store(true, Ordering::Relaxed);
         let at_once = self.memory.geometry().columns_per_slab as usize;
         std::thread::scope(|scope| {
             for _ in 0..threads {

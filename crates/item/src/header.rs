@@ -7,7 +7,7 @@
 //!                 +------------------------+-------+-------+
 //! word 1           31        24 23  22 21 20 19 18 17         4 3 2   0
 //!                 +------------+------+--+-----+--+------------+-+-----+
-//!                 | key length |layout|F | CAS |X |value length|E| cas |   cas = bits 16..19 of the delta
+//!                 | key length |layout|F | CAS |X |value length|E| cas |   cas = bits 16 to 18 of the delta
 //!                 +------------+------+--+-----+--+------------+-+-----+   follow: F client flags, X extension,
 //! optional fields | ...                                        |           E expiry
 //! last 16 bits    | cas delta, low 16 bits |
@@ -176,8 +176,8 @@ impl State {
 pub enum CasForm {
     /// The number is so much above the base: less than 2^19.
     Near(u32),
-    /// The number is so much above the base less 2^50: less than 2^51. A word of 32 bits follows. So is an item written
-    /// that was moved to a column of much younger, or older, ones.
+    /// The number is so much above the base less 2^50: less than 2^51. A word of 32 bits follows. An item has this
+    /// form if it was moved to a column of much younger or older items, or if its column was filled slowly.
     Far(u64),
     /// The whole number, which a client chose, follows in two words.
     Whole,

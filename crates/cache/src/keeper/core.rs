@@ -115,6 +115,11 @@ impl Keeper {
         self.repartition.look(store, is_calm)
     }
 
+    /// Hot items are not moved now: columns that were taken for them and hold none are free again.
+    pub(super) fn give_up_hot(&mut self) {
+        self.pass.give_up_hot();
+    }
+
     /// Moves hot items of some more buckets. Returns whether there are more.
     pub(super) fn move_hot(&mut self, levels: Levels<'_>) -> bool {
         let Keeper { selector, pass, repartition, .. } = self;

@@ -74,6 +74,8 @@ impl Round<'_> {
         self.take_huge_pages(plan.is_quiet);
         if plan.is_quiet {
             self.repartition(if plan.is_over { ROOM_SHARE_AT_REST } else { ROOM_SHARE });
+        } else {
+            self.keeper.lock().give_up_hot();
         }
         if self.slice.is_round_over() {
             self.keeper.wake();
@@ -216,10 +218,13 @@ impl Round<'_> {
             store.memory.available_columns() as u64
                 > store.columns_max() / room_share + store.columns_ahead() as u64
         };
-        if !store.placement.moves_hot_items()
-            || !has_room()
-            || !self.keeper.lock().look_for_hot(store, self.slice.is_calm())
-        {
+        if !store.placement.moves_hot_items() {
+            return;
+        }
+        if !has_room() {
+            return self.keeper.lock().give_up_hot();
+        }
+        if !self.keeper.lock().look_for_hot(store, self.slice.is_calm()) {
             return;
         }
         while self.goes_on() && has_room() && self.keeper.lock().move_hot(self.levels) {
@@ -227,12 +232,12 @@ impl Round<'_> {
         }
     }
 
-    /// Gives memory of columns back that is ready and that nobody asks for. Where the cache is full, the free columns
-    /// that are held ready are.
+    /// Gives memory of columns back that is ready and that nobody asks for, unless all was asked for at the start. As
+    /// many columns stay ready as are held ready in a full cache: those that were reclaimed are written again.
     fn give_idle_back(&mut self) {
         let store = self.store;
-        let is_full = store.memory.available_columns() <= 2 * store.free_columns_target();
-        while !is_full && self.goes_on() && store.memory.give_idle_back() {
+        let has_more = || store.memory.ready_columns() > store.free_columns_target();
+        while !store.is_prefaulted() && has_more() && self.goes_on() && store.memory.give_idle_back() {
             self.slice.yield_if_due(|| true);
         }
     }

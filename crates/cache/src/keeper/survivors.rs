@@ -85,8 +85,10 @@ impl Survivors {
 
     fn take_hot(&mut self, store: &ItemStore, cas: u64) -> Option<OpenColumn> {
         if self.hot_next.is_empty() {
+            // Columns of one slab, as far as writers can do without them.
             let slab = store.memory.geometry().columns_per_slab as usize;
-            self.hot_next.extend((0..slab).map_while(|_| store.take_column_near(cas)));
+            let spare = store.memory.available_columns().saturating_sub(store.free_columns_target());
+            self.hot_next.extend((0..slab.min(spare)).map_while(|_| store.take_column_near(cas)));
             // The lowest is the next one.
             self.hot_next.sort_by_key(|open| std::cmp::Reverse(open.id()));
         }

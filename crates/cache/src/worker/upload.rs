@@ -7,7 +7,7 @@ use super::penalty::priced;
 use super::read::Hit;
 use super::write::{Expected, Published};
 use crate::commands::{Mode, Store, StoreOutcome};
-use larder_item::{KeyHash, Location, State};
+use larder_item::{KeyHash, Location};
 
 impl Worker {
     /// Stores a complete upload as `store` says. The `value` of `store` is ignored.
@@ -74,11 +74,12 @@ impl Worker {
                 }
             };
             let expected = at.map_or(Expected::Absent, |at| self.expect_unchanged(at));
+            let present = at.map_or(0, |at| self.reader.pin().item(at).state().bits());
             let of = RecordFields {
                 flags: made.flags,
                 expiry: made.expiry,
                 cas: self.next_cas(),
-                state: State::at(self.cache.store.clock.now_s(), 0),
+                state: self.state_after(present),
                 changed_in_parts: made.in_parts,
             };
             let Some(new) = self.place_chunked(&of.chunked(key, upload.total_bytes(), upload.first())) else {

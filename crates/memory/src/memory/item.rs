@@ -342,7 +342,9 @@ impl<'g> Item<'g> {
 
     #[inline]
     fn extension_word(&self) -> Option<&'g AtomicU32> {
-        if !self.has_extension() || self.in_column as usize + HEADER_BYTES + 8 > self.column_bytes as usize {
+        if !self.has_extension()
+            || self.in_column as usize + HEADER_WORDS_BYTES + 8 > self.column_bytes as usize
+        {
             return None;
         }
         // SAFETY: as for word 0. The header says that the word behind the expiry is the extension.

@@ -103,6 +103,8 @@ pub struct OpenColumn {
     low: u32,
     high: u32,
     placed_bytes: u32,
+    /// End of the lines that were requested, in bytes from `start`.
+    requested: u32,
     inline_value_bytes_max: u32,
     cas_base: u64,
     last: Option<LastPlaced>,
@@ -134,6 +136,7 @@ impl OpenColumn {
             low: 0,
             high: geometry.column_bytes,
             placed_bytes: 0,
+            requested: 0,
             inline_value_bytes_max: geometry.inline_value_bytes_max,
             cas_base: memory.column(id).cas_base(),
             last: None,
@@ -187,12 +190,12 @@ impl OpenColumn {
         // SAFETY: `claim` gave us the bytes of the record and of the value. `inline` says which of the two
         // sequences of fields below the header counted.
         unsafe {
-            let mut write = self.begin(at, &header, item.state, &fields);
+            let (mut write, last) = self.begin(at, &header, item.state, &fields);
             let mut value = self.start.add(self.high as usize);
             if !inline {
                 write = put(write, &self.high.to_ne_bytes());
             }
-            write = put(put(write, &header.pack().1.to_ne_bytes()), item.key);
+            write = put(put(write, &last.to_ne_bytes()), item.key);
             if inline {
                 value = write;
             }
@@ -212,10 +215,10 @@ impl OpenColumn {
         let at = self.claim(&header, 0, item.expiry)?;
         // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunked item.
         unsafe {
-            let write = self.begin(at, &header, item.state, &fields);
+            let (write, last) = self.begin(at, &header, item.state, &fields);
             let write = put(write, &item.total.to_ne_bytes());
             let write = put(write, &item.first.bits().to_ne_bytes());
-            put(put(write, &header.pack().1.to_ne_bytes()), item.key);
+            put(put(write, &last.to_ne_bytes()), item.key);
         }
         Some(self.location(at))
     }
@@ -249,9 +252,9 @@ impl OpenColumn {
         self.last = None;
         // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunk.
         let next_field = unsafe {
-            let write = self.begin(at, &header, State(0), &fields);
+            let (write, last) = self.begin(at, &header, State(0), &fields);
             let write = put(write, &self.high.to_ne_bytes());
-            let key = put(write, &header.pack().1.to_ne_bytes());
+            let key = put(write, &last.to_ne_bytes());
             put(put(key, &owner.0.to_ne_bytes()), &chain.to_ne_bytes())
         };
         let value = self.start.wrapping_add(self.high as usize);
@@ -315,7 +318,7 @@ impl OpenColumn {
         self.low += record_bytes;
         self.high -= apart_bytes;
         self.placed_bytes += record_bytes + apart_bytes;
-        self.prefetch_ahead(record_bytes);
+        self.prefetch_ahead();
         let column = self.column();
         column.set_placed_bytes(self.placed_bytes);
         column.expires(expiry, record_bytes + apart_bytes);
@@ -325,27 +328,29 @@ impl OpenColumn {
     /// Requests the lines that later records of like size will be written to. Other processors may have them, or
     /// none: the kernel has filled them with zeros a while ago, or they held other records.
     #[inline(always)]
-    fn prefetch_ahead(&self, record_bytes: u32) {
-        let first = self.start.wrapping_add((self.low + WRITE_AHEAD_BYTES) as usize);
-        for line in 0..(record_bytes / LINE_BYTES).min(LINES_AHEAD_MAX) + 1 {
-            prefetch_write(first.wrapping_add((line * LINE_BYTES) as usize));
+    fn prefetch_ahead(&mut self) {
+        let end = self.low + WRITE_AHEAD_BYTES;
+        self.requested = self.requested.max(end.saturating_sub(LINES_AHEAD_MAX * LINE_BYTES));
+        while self.requested < end {
+            prefetch_write(self.start.wrapping_add(self.requested as usize));
+            self.requested += LINE_BYTES;
         }
     }
 
     /// Writes the two words of the header and the fields that do not depend on the value layout. Returns the address
-    /// of the next field. The last 16 bits of the header are the caller's, behind the fields of the layout.
+    /// of the next field, and the last 16 bits of the header, which the caller writes behind the fields of the layout.
     ///
     /// # Safety
     /// `at` was claimed for `header`.
     #[inline]
-    unsafe fn begin(&mut self, at: u32, header: &Header, state: State, fields: &Fields) -> *mut u8 {
+    unsafe fn begin(&mut self, at: u32, header: &Header, state: State, fields: &Fields) -> (*mut u8, u16) {
         // SAFETY: the claimed bytes are inside the column and unknown to every reader. They begin on a multiple of
         // 4, and `header` counts one word for each word written here.
         unsafe {
             let mut word = self.start.add(at as usize).cast::<u32>();
             // A caller that copies the state of a record may have seen the record die. The copy is live.
             AtomicU32::from_ptr(word).store(state.0 & !State::DEAD, Ordering::Relaxed);
-            let (one, _, far) = header.pack();
+            let (one, last, far) = header.pack();
             word.add(1).write(one);
             word = word.add(2);
             if header.has_expiry {
@@ -366,7 +371,7 @@ impl OpenColumn {
                 CasForm::Far(_) => word.write(far),
                 CasForm::Whole => word.cast::<u64>().write_unaligned(fields.cas),
             }
-            word.add(header.cas.words()).cast()
+            (word.add(header.cas.words()).cast(), last)
         }
     }
 

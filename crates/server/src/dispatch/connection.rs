@@ -179,4 +179,8 @@ impl Conversation for Connection {
     fn input_wanted(&self) -> usize {
         self.input_wanted
     }
+
+    fn held_bytes(&self) -> u64 {
+        self.session.as_ref().map_or(0, |session| session.held_bytes())
+    }
 }

@@ -129,6 +129,17 @@ impl Session {
         fits
     }
 
+    /// What the watched keys take, in the account of connection buffers.
+    pub(super) fn watched_bytes(&self) -> u64 {
+        self.watched_charge.bytes()
+    }
+
+    /// What the session has in the account of connection buffers.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.charge.bytes());
+        queued + self.watched_bytes()
+    }
+
     /// No key is watched any more.
     pub(super) fn forget_watched(&mut self) {
         self.watched = HashMap::new();

@@ -169,6 +169,11 @@ impl Charge {
         Charge(Some((buffers, bytes)))
     }
 
+    /// The bytes that are held.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.as_ref().map_or(0, |(_, bytes)| *bytes)
+    }
+
     /// Takes bytes more, unless that would exceed the limit.
     pub(crate) fn try_grow(&mut self, buffers: &Arc<Buffers>, bytes: u64) -> bool {
         let fits = buffers.try_take(bytes);

@@ -312,6 +312,9 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             // Its end is not waited for: it would go on sending.
             self.unserved = false;
             self.left_over.clear(buffers);
+            if let Some(session) = &mut self.session {
+                session.close(buffers);
+            }
             if let Some(filled) = self.direct.take() {
                 driver.give_back(filled);
             }
@@ -321,7 +324,8 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// Bytes that stay with the connection now.
     #[inline]
     pub(super) fn held_bytes(&self) -> u64 {
-        self.left_over.capacity() + self.charged
+        let undecrypted = self.session.as_ref().map_or(0, |session| session.held_bytes());
+        self.left_over.capacity() + self.charged + undecrypted + self.conversation.held_bytes()
     }
 
     /// Whether the connection got on since the last time the worker asked.

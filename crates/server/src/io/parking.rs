@@ -1,4 +1,5 @@
-//! Bytes that stay with connections from one turn of their worker to the next, and who has held his for the longest.
+//! Bytes that stay with connections from one turn of their worker to the next, and which connection has held them
+//! longest.
 //!
 //! A connection's bytes *park* when a turn ends and something of it is left: input that is no whole request yet, or
 //! output that its client does not take. Where memory for buffers gets short, connections that got on with nothing for
@@ -98,6 +99,9 @@ impl Parking {
         }
         let largest = (0..oldest.len()).rev().max_by_key(|&at| self.slots[oldest[at].0].bytes)?;
         let (slot, _) = oldest.remove(largest);
+        // What the connection still holds afterwards is noted anew.
+        self.bytes -= std::mem::take(&mut self.slots[slot].bytes);
+        self.parked -= 1;
         oldest.into_iter().rev().for_each(|entry| self.queue.push_front(entry));
         Some(slot)
     }

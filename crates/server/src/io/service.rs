@@ -126,6 +126,11 @@ pub trait Conversation {
     /// How many bytes of input in all make the next [`Service::serve`] worth while; 0 = any number. The worker keeps at
     /// most about as many.
     fn input_wanted(&self) -> usize;
+
+    /// Bytes in the account of buffers that stay with the conversation, beside input and output.
+    fn held_bytes(&self) -> u64 {
+        0
+    }
 }
 
 /// The other end of a new connection.

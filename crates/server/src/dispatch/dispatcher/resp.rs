@@ -296,7 +296,10 @@ impl Dispatcher {
                     // It belongs to what comes before it, if that is not executed yet.
                     cursor.at += consumed;
                     match nothing_ahead {
-                        true => ready.consumed = cursor.at,
+                        true => {
+                            ready.consumed = cursor.at;
+                            connection.completed();
+                        }
                         false => self.push(window, cursor.connection as u32, cursor.at, &[], Work::Nothing),
                     }
                     continue;

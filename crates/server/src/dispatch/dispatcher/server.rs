@@ -115,10 +115,15 @@ impl Dispatcher {
                 words::bulk(out, since.subsec_micros().to_string().as_bytes());
             }
             Id::Dbsize => words::integer(out, self.executor.count_items() as i64),
-            Id::Randomkey => match self.executor.random_key(self.resp.random()) {
-                Some(key) => words::bulk(out, &key),
-                None => words::null(out, version),
-            },
+            Id::Randomkey => {
+                let random = self.resp.random();
+                let fleet = self.resp.fleet.as_deref();
+                let shown = |key: &[u8], cas| fleet.is_none_or(|fleet| fleet.shows(key, cas));
+                match self.executor.random_key(random, shown) {
+                    Some(key) => words::bulk(out, &key),
+                    None => words::null(out, version),
+                }
+            }
             Id::Info => {
                 let text = info::text(&self.server(), || self.executor.describe_items(), args);
                 words::verbatim(out, version, text.as_bytes());

@@ -107,6 +107,10 @@ impl Dispatcher {
         }
         let state = self.resp.state.clone();
         let _alone = self.be_alone(&state.gate, connection);
+        // While the worker waited, others may have pushed an item out of memory.
+        if !self.bring_keys(connection, command.keys.of(args)) {
+            return Progressed::Waits;
+        }
         let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
         let Connection { output, progress, .. } = connection;
         let moment = Moment::new(executor.now_ms(), executor.clock());
@@ -153,6 +157,10 @@ impl Dispatcher {
         }
         let state = self.resp.state.clone();
         let _alone = self.be_alone(&state.gate, connection);
+        // While the worker waited, others may have pushed an item out of memory.
+        if !self.bring_keys(connection, [from, to].into_iter()) {
+            return Progressed::Waits;
+        }
         let Dispatcher { executor, resp: RespWorker { rooms, decimal, .. }, .. } = self;
         let Connection { output, progress, session, .. } = connection;
         let version = session.as_ref().map_or(Version::Resp2, |session| session.version);
@@ -180,8 +188,11 @@ impl Dispatcher {
             resp::compose(form, output, version, Outcome::Copied(copied));
             return Progressed::Request;
         }
-        executor.execute(progress, &operation, |outcome| resp::compose(form, output, version, outcome));
-        Progressed::Request
+        match executor.execute(progress, &operation, |outcome| resp::compose(form, output, version, outcome))
+        {
+            true => Progressed::Request,
+            false => Progressed::Waits,
+        }
     }
 
     /// Forgets the items of a request's keys that are left over from before their slots came back to this server.

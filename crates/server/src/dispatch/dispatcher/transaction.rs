@@ -17,9 +17,12 @@ use std::time::Instant;
 /// A transaction that needs items from flash is begun anew until all are in memory, but not for ever: others may push
 /// them out again.
 const TRIES_MAX: u8 = 3;
+/// A reply of so many bytes is given even where the replies of a transaction are too many.
+const SHORT_REPLY_BYTES: usize = 256;
 
 impl Dispatcher {
-    /// Lets no other worker execute requests until the result is dropped. `None` = it is so already, for a transaction.
+    /// Lets no other worker execute requests until the result is dropped. `None` = the connection executes a
+    /// transaction, so the worker is alone already.
     pub(super) fn be_alone<'g>(&mut self, gate: &'g Gate, connection: &Connection) -> Option<Alone<'g>> {
         let in_transaction = connection.session.as_ref().is_some_and(|session| session.transaction.is_some());
         if in_transaction {
@@ -82,6 +85,7 @@ impl Dispatcher {
         if !self.bring_keys(connection, command.keys.of(args)) {
             return Progressed::Waits;
         }
+        let watched_bytes_max = self.request_bytes_max() as u64;
         let Dispatcher { executor, state, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
         let Connection { session: Some(session), output, .. } = connection else {
             return Progressed::Request;
@@ -93,7 +97,9 @@ impl Dispatcher {
             }
             let item = room.item_key(key, |key| executor.hash(key));
             let version = executor.version_of(&item);
-            if !session.watch(key, Watched { hash: item.hash, version }, buffers) {
+            if session.watched_bytes() > watched_bytes_max
+                || !session.watch(key, Watched { hash: item.hash, version }, buffers)
+            {
                 resp::say_error(output, &errors::TOO_MANY_WATCHED);
                 return Progressed::Request;
             }
@@ -157,7 +163,9 @@ impl Dispatcher {
     /// Executes one command of a transaction, which was checked when it was queued.
     fn execute_queued(&mut self, connection: &mut Connection, args: Args<'_>) {
         let Some(command) = command_of(args) else { return };
-        if command.has(flags::READONLY) && connection.output.len() > self.request_bytes_max() {
+        // What changes nothing is not executed any more when the replies are too many; what does gives a short reply.
+        let is_full = connection.output.len() > self.request_bytes_max();
+        if is_full && !command.has(flags::WRITE) {
             resp::say_error(&mut connection.output, &errors::REPLIES_TOO_LARGE);
             return;
         }
@@ -173,6 +181,10 @@ impl Dispatcher {
             connection.progress.waits = false;
             connection.output.truncate(before);
             resp::say_error(&mut connection.output, &errors::NO_MEMORY);
+        }
+        if is_full && connection.output.len() - before > SHORT_REPLY_BYTES {
+            connection.output.truncate(before);
+            resp::say_error(&mut connection.output, &errors::REPLIES_TOO_LARGE);
         }
         self.settle_call(connection, command, args, before, Some(started));
     }

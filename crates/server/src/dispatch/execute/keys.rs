@@ -2,7 +2,7 @@
 
 use super::Executor;
 use crate::dispatch::item_key::client_key;
-use larder_cache::{Expiry, Hit};
+use larder_cache::Expiry;
 
 /// Up to so many items are counted one by one, so that those that have expired do not count.
 const COUNTED_MAX: u64 = 10_000;
@@ -82,22 +82,27 @@ impl Executor {
         walk.next
     }
 
-    /// The key of some item. `None` = there is none, or they are very few in a large index.
-    pub(in crate::dispatch) fn random_key(&self, random: u64) -> Option<Vec<u8>> {
+    /// The key of some item that is `shown`, which is asked for a key and its CAS number. `None` = there is none, or
+    /// they are very few in a large index.
+    pub(in crate::dispatch) fn random_key(
+        &self,
+        random: u64,
+        shown: impl Fn(&[u8], u64) -> bool,
+    ) -> Option<Vec<u8>> {
         let buckets = self.worker.cache().buckets();
         let start = ((u128::from(random) * u128::from(buckets)) >> 64) as u64;
         let mut keys: Vec<Vec<u8>> = Vec::new();
-        let mut take = |worker: &larder_cache::Worker, hit: &Hit<'_>| {
-            keys.push(client_key(worker, hit).into_owned());
-            false
-        };
-        let walk = self.worker.walk(start, RANDOM_BUCKETS_MAX, &mut take);
-        if keys.is_empty() && walk.next.is_none() {
-            let mut take = |worker: &larder_cache::Worker, hit: &Hit<'_>| {
-                keys.push(client_key(worker, hit).into_owned());
-                false
-            };
-            self.worker.walk(0, RANDOM_BUCKETS_MAX, &mut take);
+        for from in [start, 0] {
+            let walk = self.worker.walk(from, RANDOM_BUCKETS_MAX, &mut |worker, hit| {
+                let key = client_key(worker, hit);
+                if shown(&key, hit.cas()) {
+                    keys.push(key.into_owned());
+                }
+                keys.is_empty()
+            });
+            if !keys.is_empty() || walk.next.is_some() {
+                break;
+            }
         }
         match keys.len() as u64 {
             0 => None,

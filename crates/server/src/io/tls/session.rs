@@ -108,6 +108,11 @@ impl Session {
         }
     }
 
+    /// Bytes of input that are accounted outside of the session's own charge.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.incomplete.capacity()
+    }
+
     /// Gives back what is accounted outside of the session's own charge.
     pub(crate) fn close(&mut self, buffers: &Buffers) {
         self.incomplete.clear(buffers);
