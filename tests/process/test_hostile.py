@@ -114,14 +114,16 @@ class Greedy(Case):
 
     @larder_only
     def test_transactions_that_are_never_executed(self):
-        value = b"v" * 60_000
-        queued = b"*1\r\n$5\r\nMULTI\r\n" + b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$60000\r\n%b\r\n" % value * 15
-        holders = [self.running.connect() for _ in range(6)]
-        for holder in holders:
-            self.addCleanup(holder.close)
-            push(holder, queued)
+        # The small ones take the room that is left by the large ones.
+        for length, count in ((60_000, 60), (2_000, 300)):
+            queued = b"*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%b\r\n" % (length, b"v" * length)
+            for _ in range(count):
+                holder = self.running.connect()
+                self.addCleanup(holder.close)
+                push(holder, queued)
         time.sleep(3)
         self.assert_others_are_served()
+        self.assert_some_had_to_go()
 
     @larder_only
     def test_attackers_that_come_again_and_again(self):
