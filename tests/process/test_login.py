@@ -10,6 +10,7 @@ import packets
 import support
 from packets import packet, plain, store
 from process_support import Case, larder_only, run_to_end
+from resp_support import ask, command, receive
 
 # An attempt that fails is answered after one to two seconds.
 DELAY_SECONDS_MIN = 0.9
@@ -87,6 +88,38 @@ class Doors(UsersCase):
                         packet(packets.INCR, b"k", extras=bytes(20)), packet(packets.APPEND, b"k", b"x")):
             self.assertEqual(packets.ask(connection, request).status, packets.AUTH_ERROR)
         self.assertEqual(packets.ask(connection, packet(packets.GET, b"k")).value, b"v")
+
+    def test_a_user_comes_in_by_resp(self):
+        self.write("ada:lovelace", "readonly eve:watches")
+        server = self.server("-Y", self.path)
+        nobody = self.connection(server)
+        for words in (b"GET k", b"SET k v", b"INFO", b"MULTI", b"CLIENT LIST", b"SUBSCRIBE c"):
+            self.assertTrue(ask(nobody, *words.split()).startswith(b"-NOAUTH"), words)
+        self.assertTrue(ask(nobody, b"AUTH", b"ada", b"wrong").startswith(b"-WRONGPASS"))
+        self.assertEqual(ask(nobody, b"AUTH", b"ada", b"lovelace"), b"OK")
+        self.assertEqual(ask(nobody, b"SET", b"k", b"v"), b"OK")
+        owner = self.connection(server)
+        self.assertIn(b"proto", ask(owner, b"HELLO", b"3", b"AUTH", b"ada", b"lovelace"))
+        self.assertEqual(ask(owner, b"GET", b"k"), b"v")
+
+    def test_a_user_of_resp_who_only_reads(self):
+        self.write("ada:lovelace", "readonly eve:watches")
+        server = self.server("-Y", self.path, "-A")
+        owner, _ = self.text(server, "ada", "lovelace")
+        self.assertEqual(owner.set(b"k", b"5"), b"STORED")
+        eve = self.connection(server)
+        self.assertEqual(ask(eve, b"AUTH", b"eve", b"watches"), b"OK")
+        for words in (b"SET k x", b"DEL k", b"UNLINK k", b"GETDEL k", b"GETEX k EX 5", b"INCR k", b"EXPIRE k 5",
+                      b"APPEND k x", b"SETRANGE k 0 x", b"RENAME k j", b"COPY k j", b"MSET k x", b"MSETNX j x",
+                      b"FLUSHALL", b"DELEX k", b"PERSIST k", b"CONFIG SET maxmemory 1gb", b"CLIENT KILL ID 1",
+                      b"SHUTDOWN"):
+            self.assertTrue(ask(eve, *words.split()).startswith(b"-NOPERM"), words)
+        eve.send(command(b"SET", b"k", b"x" * 500_000))
+        self.assertTrue(receive(eve).startswith(b"-NOPERM"))
+        self.assertEqual(ask(eve, b"MULTI"), b"OK")
+        self.assertTrue(ask(eve, b"SET", b"k", b"x").startswith(b"-NOPERM"))
+        self.assertTrue(ask(eve, b"EXEC").startswith(b"-EXECABORT"))
+        self.assertEqual(ask(eve, b"GET", b"k"), b"5")
 
     def test_sasl_alone(self):
         self.write("ada:lovelace")

@@ -4,37 +4,10 @@ import time
 
 import support
 from process_support import Case, larder_only
+from resp_support import ask, command, receive
 
 LARGE = bytes(range(256)) * 3600
 SECONDS_MAX = 5
-
-
-def command(*words):
-    """A request."""
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
-
-
-def receive(connection):
-    """The next reply: bytes, a number, a list, None, or an error as the bytes of its line."""
-    line = connection.line()
-    kind, rest = line[:1], line[1:]
-    if kind in (b"+", b"-"):
-        return line if kind == b"-" else rest
-    if kind == b":":
-        return int(rest)
-    if kind == b"_" or rest == b"-1":
-        return None
-    if kind == b"$":
-        return connection.exactly(int(rest) + 2)[:-2]
-    if kind in (b"*", b"%"):
-        return [receive(connection) for _ in range(int(rest) * (2 if kind == b"%" else 1))]
-    raise AssertionError("no reply: %r" % line)
-
-
-def ask(connection, *words):
-    """Sends a request and returns its reply."""
-    connection.send(command(*words))
-    return receive(connection)
 
 
 @larder_only
