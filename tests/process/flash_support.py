@@ -71,8 +71,15 @@ class FlashCase(Case):
     def wait_for_recovery(self, connection):
         """Waits until a server that was started again knows everything on its flash."""
         end = time.monotonic() + RECOVERY_SECONDS_MAX
-        while self.number(connection, b"recovering", b"flash") > 0 and time.monotonic() < end:
+        while self.number(connection, b"recovering", b"flash") > 0:
+            self.assertLess(time.monotonic(), end, "recovery does not end")
             time.sleep(0.01)
+
+    def started_again(self, server):
+        """A connection to a server that was started again, once it knows everything on its flash."""
+        connection = self.connection(server)
+        self.wait_for_recovery(connection)
+        return connection
 
     def cold(self, connection, items, mebibytes=4 * MEMORY_MIB, flags=0, exptime=0):
         """Stores the items and pushes nearly all of them out of memory, so that only flash has them.

@@ -100,8 +100,7 @@ class Several(FlashCase):
         written = [int(stats[b"device_%d:appended_bytes" % number]) for number in (1, 2)]
         self.assertLess(max(written) - min(written), sum(written) // 4, written)
         running.stop()
-        again = self.connection(self.two())
-        self.wait_for_recovery(again)
+        again = self.started_again(self.two())
         self.assertGreater(self.found(again), before * 9 // 10)
 
     def test_other_devices_are_refused_and_nothing_is_lost(self):
@@ -114,8 +113,7 @@ class Several(FlashCase):
         self.assertIn("device 1 of a set of 2, and is given alone", self.refusal(self.path))
         self.assertIn("is blank", self.refusal(self.path, third))
         self.assertIn("is given twice", self.refusal(self.path, self.path))
-        again = self.connection(self.two())
-        self.wait_for_recovery(again)
+        again = self.started_again(self.two())
         self.assertGreater(self.found(again), before * 9 // 10)
 
     def test_a_file_that_is_cut_short_costs_its_share(self):

@@ -43,7 +43,7 @@ class Restart(FlashCase):
         has_huge = client.get(b"huge") is not None
         self.assertEqual(server.stop(), 0)
         again = self.flash_server("-I", "8m", memory=32)
-        client = self.connection(again)
+        client = self.started_again(again)
         for key, value in hot.items():
             self.assertEqual(client.get(key), value, key)
         client.send(b"gets hot999\r\n")
@@ -68,7 +68,7 @@ class Restart(FlashCase):
         client.set(b"hot", b"h")
         client.set(b"replaced", b"new")
         self.assertEqual(server.stop(), 0)
-        client = self.connection(self.flash_server(tuning={"save": "off"}))
+        client = self.started_again(self.flash_server(tuning={"save": "off"}))
         self.assertEqual((client.get(b"cold"), client.get(b"hot")), (b"c", None))
         self.assertIsNone(client.get(b"replaced"))
 
@@ -81,14 +81,14 @@ class Restart(FlashCase):
                                            "--flash", "%s:%dm" % (self.path, FLASH_MIB))
         self.assertEqual(len(errors.strip().splitlines()), 1, errors)
         self.assertNotEqual(status, 0)
-        self.assertEqual(self.connection(self.flash_server()).get(b"kept"), b"value")
+        self.assertEqual(self.started_again(self.flash_server()).get(b"kept"), b"value")
 
     def test_a_crash_in_mode_clean_keeps_nothing(self):
         server = self.flash_server()
         client = self.connection(server)
         self.cold(client, {b"k": b"v"})
         server.stop(signal.SIGKILL)
-        client = self.connection(self.flash_server())
+        client = self.started_again(self.flash_server())
         self.assertIsNone(client.get(b"k"))
         self.cold(client, {b"k": b"new"})
 
@@ -98,7 +98,8 @@ class Restart(FlashCase):
         self.cold(client, {b"k": b"v"})
         self.assertEqual(client.ask(b"flush_all"), b"OK")
         server.stop(signal.SIGKILL)
-        self.assertIsNone(self.connection(self.flash_server("--flash-recover", "journal")).get(b"k"))
+        client = self.started_again(self.flash_server("--flash-recover", "journal"))
+        self.assertIsNone(client.get(b"k"))
 
     def test_a_flush_that_is_to_come_is_not_forgotten(self):
         server = self.flash_server()
@@ -108,7 +109,7 @@ class Restart(FlashCase):
         self.assertEqual(client.ask(b"flush_all 600"), b"OK")
         self.assertEqual(client.get(b"hot"), b"h")
         self.assertEqual(server.stop(), 0)
-        client = self.connection(self.flash_server())
+        client = self.started_again(self.flash_server())
         self.assertEqual((client.get(b"cold"), client.get(b"hot")), (None, None))
 
     def test_a_second_server_on_the_same_file_is_refused(self):
@@ -243,7 +244,7 @@ class Trouble(FlashCase):
                 file.seek(chance.randrange(4 * MEBIBYTE, FLASH_MIB * MEBIBYTE))
                 file.write(bytes([chance.randrange(256)]))
         server = self.flash_server()
-        client = self.connection(server)
+        client = self.started_again(server)
         hits = self.all_right(client, values)
         self.assertLess(hits, len(values))
         self.assertIsNone(server.process.poll(), server.error_text())
@@ -262,7 +263,7 @@ class Trouble(FlashCase):
             self.assertIn("larder format-flash", str(error))
             self.assertEqual(self.format(), 0)
             server = self.flash_server()
-        self.all_right(self.connection(server), values)
+        self.all_right(self.started_again(server), values)
 
     def format(self, *flags):
         """Erases this test's file by the command for that; returns its status."""
@@ -286,8 +287,7 @@ class Trouble(FlashCase):
         self.assertEqual(server.stop(), 0)
         with self.assertRaises(support.DidNotStart):
             self.flash_server(tuning={"zone": "8m"})
-        connection = self.connection(self.flash_server(*flags))
-        self.wait_for_recovery(connection)
+        connection = self.started_again(self.flash_server(*flags))
         self.assertEqual(connection.get(b"k"), b"v")
 
     def test_a_file_that_is_not_ours(self):

@@ -171,7 +171,7 @@ class PenaltiesOnFlash(FlashCase):
         for key, (cost_us, _) in costs.items():
             self.assertEqual(client.ask(b"ms %b 5 G%d\r\nvalue" % (key, cost_us)), b"HD")
         self.assertEqual(server.stop(), 0)
-        client = self.connection(self.flash_server())
+        client = self.started_again(self.flash_server())
         for key, (_, most_us) in costs.items():
             self.assertEqual(shown(client, key), most_us, key)
 
