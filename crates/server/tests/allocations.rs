@@ -3,6 +3,7 @@
 mod dispatch_support;
 
 use dispatch_support::binary_twin::Packet;
+use dispatch_support::resp_twin::{encoded, words};
 use dispatch_support::{Talk, dispatcher, on_a_connection};
 use larder_server::dispatch::Dispatcher;
 use larder_server::settings::Settings;
@@ -54,6 +55,39 @@ const PACKETS: [Small; 16] = [
     |key| Packet::new(0x14, key),
     |_| Packet::new(0x0a, b""),
 ];
+
+/// All kinds of small requests of RESP, in such an order too: a request, and how the reply to it begins.
+const COMMANDS: [(&str, &str); 27] = [
+    ("SET KEY ................................", "+OK"),
+    ("GET KEY", "$32"),
+    ("SET KEY 1 EX 1000", "+OK"),
+    ("SET KEY 1 NX", "NULL"),
+    ("SET KEY 7 XX KEEPTTL", "+OK"),
+    ("EXPIRE KEY 2000 GT", ":1"),
+    ("SETEX KEY 1000 7", "+OK"),
+    ("PSETEX KEY 1000000 7", "+OK"),
+    ("SETNX KEY 1", ":0"),
+    ("INCR KEY", ":8"),
+    ("DECR KEY", ":7"),
+    ("INCRBY KEY 12345678901", ":12345678908"),
+    ("EXPIRE KEY 1000", ":1"),
+    ("PEXPIRE KEY 1000000", ":1"),
+    ("TTL KEY", ":1000"),
+    ("PTTL KEY", ":"),
+    ("PERSIST KEY", ":1"),
+    ("EXISTS KEY", ":1"),
+    ("STRLEN KEY", ":11"),
+    ("APPEND KEY abc", ":14"),
+    ("GETRANGE KEY 0 3", "$4"),
+    ("TYPE KEY", "+string"),
+    ("MSET KEY 1 other-KEY 2", "+OK"),
+    ("MGET KEY other-KEY absent", "*3"),
+    ("DEL KEY other-KEY", ":2"),
+    ("GET KEY", "NULL"),
+    ("PING", "+PONG"),
+];
+/// Keys of one `MGET`.
+const KEYS_OF_MGET: usize = 100;
 
 /// Sends requests in pieces of the size of a receive buffer. Returns how many allocations that made.
 fn allocations(talk: &mut Talk, dispatcher: &mut Dispatcher, all: &[u8]) -> u64 {
@@ -119,4 +153,64 @@ fn a_small_request_of_the_binary_protocol_allocates_nothing() {
         }
         assert!(allocating.is_empty(), "{allocating:#x?} of {KEYS} each");
     });
+}
+
+#[test]
+fn a_small_request_of_resp_allocates_nothing() {
+    for version in [2, 3] {
+        on_a_connection(move |client| {
+            let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
+            let (mut dispatcher, _) = dispatcher(settings, Some(1), Some(client));
+            let mut talk = Talk::open(&mut dispatcher, client.peer);
+            talk.send(&mut dispatcher, &encoded(&words(&format!("HELLO {version}"))));
+            assert!(talk.answered.starts_with(if version == 3 { b"%" } else { b"*" }));
+            let null = if version == 3 { "_\r\n" } else { "$-1\r\n" };
+            let mut allocating = Vec::new();
+            for is_measured in [false, true] {
+                for (command, begins) in COMMANDS {
+                    let all: Vec<u8> = (0..KEYS)
+                        .flat_map(|key| encoded(&words(&command.replace("KEY", &format!("key-{key}")))))
+                        .collect();
+                    talk.answered.clear();
+                    let made = allocations(&mut talk, &mut dispatcher, &all);
+                    let said = String::from_utf8_lossy(&talk.answered);
+                    let begins = begins.replace("NULL", null.trim_end());
+                    let replies = said.lines().filter(|line| line.starts_with(&begins)).count();
+                    assert!(
+                        replies >= KEYS && !said.contains("ERR"),
+                        "{replies} replies to {command}: {said:.80}"
+                    );
+                    if is_measured && made > ALLOCATIONS_MAX {
+                        allocating.push((made, command));
+                    }
+                }
+            }
+            assert!(allocating.is_empty(), "RESP{version}: {allocating:#?} of {KEYS} each");
+        });
+    }
+}
+
+#[test]
+fn a_large_mget_allocates_nothing() {
+    for version in [2, 3] {
+        on_a_connection(move |client| {
+            let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
+            let (mut dispatcher, _) = dispatcher(settings, Some(1), Some(client));
+            let mut talk = Talk::open(&mut dispatcher, client.peer);
+            talk.send(&mut dispatcher, &encoded(&words(&format!("HELLO {version}"))));
+            // Every other key has an item.
+            for key in (0..KEYS_OF_MGET).step_by(2) {
+                talk.send(&mut dispatcher, &encoded(&words(&format!("SET key-{key} {:032}", key))));
+            }
+            let keys: Vec<String> = (0..KEYS_OF_MGET).map(|key| format!("key-{key}")).collect();
+            let all = encoded(&words(&format!("MGET {}", keys.join(" ")))).repeat(KEYS);
+            allocations(&mut talk, &mut dispatcher, &all);
+            talk.answered.clear();
+            let made = allocations(&mut talk, &mut dispatcher, &all);
+            let said = String::from_utf8_lossy(&talk.answered);
+            let values = said.lines().filter(|line| *line == "$32").count();
+            assert_eq!(values, KEYS * KEYS_OF_MGET / 2);
+            assert!(made <= ALLOCATIONS_MAX, "RESP{version}: {made} allocations");
+        });
+    }
 }

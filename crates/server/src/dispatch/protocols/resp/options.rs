@@ -7,6 +7,7 @@ use crate::dispatch::operation::{
     BitRange, Change, Condition, CopyItem, ExpireIf, ItemKey, Look, NewExpiry, OldItem, Operation, Part,
     StoreItem,
 };
+use arrayvec::ArrayVec;
 use larder_cache::{Clock, Expiry, Mode, Store};
 use larder_protocol::resp::{Command, Id, decimal};
 
@@ -14,6 +15,13 @@ use larder_protocol::resp::{Command, Id, decimal};
 const BITS_MAX: i64 = 1 << 32;
 /// Longest value that a client may make by parts. The limit is Redis's.
 pub(in crate::dispatch) const VALUE_BYTES_MAX: i64 = 512 << 20;
+/// One byte more than the longest word of an option has.
+const OPTION_BYTES_MAX: usize = 8;
+
+/// The head of a word in lower case: all of it, if it is the word of an option.
+fn lower(word: &[u8]) -> ArrayVec<u8, OPTION_BYTES_MAX> {
+    word.iter().take(OPTION_BYTES_MAX).map(u8::to_ascii_lowercase).collect()
+}
 
 /// The moment at which a request is read.
 #[derive(Clone, Copy)]
@@ -61,7 +69,7 @@ enum Unit {
 
 impl Unit {
     fn of(word: &[u8]) -> Option<Unit> {
-        match word.to_ascii_lowercase()[..] {
+        match lower(word)[..] {
             [b'e', b'x'] => Some(Unit::Seconds),
             [b'p', b'x'] => Some(Unit::Milliseconds),
             [b'e', b'x', b'a', b't'] => Some(Unit::UnixSeconds),
@@ -118,8 +126,7 @@ impl<'a> Options<'a> {
                 options.time = Some((unit, number));
                 continue;
             }
-            let lower = word.to_ascii_lowercase();
-            match (&lower[..], is_set) {
+            match (&lower(word)[..], is_set) {
                 (b"get", true) => options.shows_old = true,
                 (b"keepttl", true) if options.time.is_none() => options.keeps_ttl = true,
                 (b"persist", false) if options.time.is_none() => options.persists = true,
@@ -302,7 +309,7 @@ pub(in crate::dispatch) fn item_operation<'a>(
             let mut words = behind(1).iter().copied();
             let condition = match words.next() {
                 None => Condition::Always,
-                Some(name) => compared(&name.to_ascii_lowercase(), &mut words)?,
+                Some(name) => compared(&lower(name), &mut words)?,
             };
             if words.len() > 0 {
                 return Err(errors::SYNTAX);
@@ -349,7 +356,7 @@ pub(in crate::dispatch) fn item_operation<'a>(
             let mut replaces = false;
             let mut words = behind(2).iter().copied();
             while let Some(word) = words.next() {
-                match word.to_ascii_lowercase()[..] {
+                match lower(word)[..] {
                     [b'r', b'e', b'p', b'l', b'a', b'c', b'e'] => replaces = true,
                     [b'd', b'b'] => match database(words.next().ok_or(errors::SYNTAX)?)? {
                         0 => {}
@@ -411,7 +418,7 @@ fn bit_range(words: &[&[u8]]) -> Result<BitRange, Error> {
         range.start = whole_number(start)?;
     }
     if let Some(unit) = unit {
-        range.in_bits = match unit.to_ascii_lowercase()[..] {
+        range.in_bits = match lower(unit)[..] {
             [b'b', b'i', b't'] => true,
             [b'b', b'y', b't', b'e'] => false,
             _ => return Err(errors::SYNTAX),
@@ -427,7 +434,7 @@ fn bit_range(words: &[&[u8]]) -> Result<BitRange, Error> {
 fn expire_condition(words: &[&[u8]]) -> Result<ExpireIf, Error> {
     let mut condition = ExpireIf::default();
     for word in words {
-        match word.to_ascii_lowercase()[..] {
+        match lower(word)[..] {
             [b'n', b'x'] => condition.has_none = true,
             [b'x', b'x'] => condition.has_one = true,
             [b'g', b't'] => condition.is_later = true,
