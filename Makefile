@@ -85,19 +85,20 @@ transcripts:
 
 reference:
 	@for reference in $(REFERENCES); do server=$${reference%=*} release=$${reference#*=}; \
-		if [ "$$($$server -V 2>/dev/null)" = "memcached $$release" ]; then \
-			$(STAGE) "reference $$release" $(PYTHON) tests/transcripts/run.py --server $$server --release $$release || \
-				failed=yes; \
-		else echo "reference: there is no memcached $$release, the transcripts are not compared with it"; fi; \
+		$(STAGE) "reference $$release" tests/needs.sh \
+			"there is no memcached $$release (see tests/peers.sh): the transcripts are not compared with it" \
+			"[ \"\$$($$server -V)\" = 'memcached $$release' ]" -- \
+			$(PYTHON) tests/transcripts/run.py --server $$server --release $$release || failed=yes; \
 	done; [ -z "$$failed" ]
 
 differential:
-	@for pair in run.py:memcached resp.py:valkey-server resp.py:redis-server; do \
-		reference=.tools/peers/$${pair#*:}; \
-		if [ -x $$reference ]; then \
-			$(STAGE) "differential $$pair" $(PYTHON) tests/differential/$${pair%:*} --server "$(SERVER)" \
-				--reference $$reference --seconds $(DIFFERENTIAL_SECONDS) || failed=yes; \
-		else echo "differential: there is no $$reference (see tests/peers.sh), nothing is compared"; fi; \
+	@for pair in text:memcached binary:memcached resp:valkey-server resp:redis-server; do \
+		protocol=$${pair%:*} reference=.tools/peers/$${pair#*:} program="run.py --protocol $${pair%:*}"; \
+		[ $$protocol = resp ] && program=resp.py; \
+		$(STAGE) "differential $$protocol $$(basename $$reference -server)" tests/needs.sh \
+			"there is no $$reference (see tests/peers.sh): nothing is compared with it" "[ -x $$reference ]" -- \
+			$(PYTHON) tests/differential/$$program --server "$(SERVER)" --reference $$reference \
+			--seconds $(DIFFERENTIAL_SECONDS) || failed=yes; \
 	done; [ -z "$$failed" ]
 
 clients:

@@ -4,6 +4,7 @@
 
 * an unknown opcode with a key or extras, a touch with a value, `stat` with a value: memcached reads a part of their
   bodies as the next request, or throws a part of the next request away (docs/protocol.md);
+* `stat` with the key `detail`: memcached takes bytes that an earlier request left behind the key as the word after it;
 * another first byte than 0x80 behind other requests: memcached then drops the replies to those;
 * statistics, whose names and values differ, but for those that are an empty list or unknown.
 """
@@ -17,12 +18,14 @@ NUMBERS = (b"0", b"1", b"9", b"10", b"99", b"100", b"18446744073709551615", b" 5
            b"x1", b"18446744073709551616", b"\t7")
 EXPTIMES = (0, 0, 0, 100, 1000, 2592000, 2592001, 0x7fffffff, 0x80000000, 0xffffffff, 4102444800)
 DELTAS = (0, 1, 1, 5, 100, 1 << 63, (1 << 64) - 1)
-STATS = (b"nonsense", b"reset", b"detail", b"detail nonsense", b"detail on", b"detail off", b"resetting")
+STATS = (b"nonsense", b"reset", b"detail nonsense", b"detail on", b"detail off", b"resetting")
 QUIET = {0x00: 0x09, 0x0c: 0x0d, 0x01: 0x11, 0x02: 0x12, 0x03: 0x13, 0x04: 0x14, 0x05: 0x15, 0x06: 0x16, 0x0e: 0x19,
          0x0f: 0x1a, 0x1d: 0x1e, 0x23: 0x24}
 UNKNOWN = (0x1b, 0x1f, 0x25, 0x30, 0x3c, 0x40, 0x60, 0xff)
 NOOP, VERSION, STAT, GETK = 0x0a, 0x0b, 0x10, 0x0c
 OPAQUE_OF_SYNC = 0xfeed0000
+# No server gives this number by itself in a test.
+CAS_OF_NO_ITEM = 1 << 60
 
 
 class Cas:
@@ -86,7 +89,7 @@ def loud_or_quiet(random, opcode):
 
 def named(random, key):
     """A CAS number for a key: none, the present one, or another one."""
-    return some(random, (None,), (Cas(key), Cas(key), Cas(key, 1 << 41), Cas(key, -1), 7), 0.3)
+    return some(random, (None,), (Cas(key), Cas(key), Cas(key, 1 << 41), Cas(key, -1), CAS_OF_NO_ITEM), 0.3)
 
 
 def opaque(random):
@@ -201,7 +204,7 @@ def cas_question(key):
 
 def cas_answer(record):
     """The CAS number in the answer, or a number that no item has."""
-    return record[6] or 3
+    return record[6] or CAS_OF_NO_ITEM
 
 
 class Records:

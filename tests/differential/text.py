@@ -37,6 +37,10 @@ class Cas:
     def __init__(self, key, more=0):
         self.key, self.more = key, more
 
+    def compose(self, number):
+        """The word of a request, for a server that shows this number."""
+        return b"%d" % max(0, number + self.more)
+
 
 class Keys:
     """The keys of one case, by what may be done with them.
