@@ -1,6 +1,7 @@
-"""A process that stores keys through a proxy and reads them: PORT text|resp NAME COUNT.
+"""A process that stores keys through a proxy and reads them: PORT text|resp NAME COUNT [waits].
 
-It prints `half stored` and `half read` in the middle of each, and what it saw as JSON at the end.
+It prints `half stored` and `half read` in the middle of each, and what it saw as JSON at the end. With `waits` it reads
+the second half of the keys when a line has come to its standard input.
 """
 
 import collections
@@ -105,7 +106,7 @@ class Resp:
         return True, None if lines.line() == b"=" + key else b"another value"
 
 
-def work(port, protocol, name, count):
+def work(port, protocol, name, count, waits):
     """Stores `count` keys through a proxy, reads them; prints what it saw as JSON, and `half` in the middle of each."""
     lines, seen, errors = Lines(port), collections.Counter(), collections.Counter()
 
@@ -148,9 +149,12 @@ def work(port, protocol, name, count):
         for start in range(0, count, BATCH):
             if count // 2 <= start < count // 2 + BATCH:
                 print("half " + act, flush=True)
+                if waits and act == "read":
+                    sys.stdin.readline()
             insist([b"%b:%d" % (name, i) for i in range(start, min(start + BATCH, count))], request, reply)
     print(json.dumps({"seen": seen, "errors": errors}), flush=True)
 
 
 if __name__ == "__main__":
-    work(int(sys.argv[1]), {"text": Text, "resp": Resp}[sys.argv[2]], sys.argv[3].encode(), int(sys.argv[4]))
+    work(int(sys.argv[1]), {"text": Text, "resp": Resp}[sys.argv[2]], sys.argv[3].encode(), int(sys.argv[4]),
+         sys.argv[5:] == ["waits"])

@@ -17,6 +17,10 @@ const text = async (key) => {
   return value === null ? null : value.toString();
 };
 
+const stats = () => new Promise((resolve, reject) => {
+  client.stats((error, _, found) => (error ? reject(error) : resolve(found)));
+});
+
 const checks = {
   'set and get': async () => {
     assert.strictEqual(await client.set('a', 'hello'), true);
@@ -80,17 +84,8 @@ const checks = {
     assert.strictEqual(await client.delete('x'), false);
   },
   stats: async () => {
-    const found = await new Promise((resolve, reject) => {
-      client.stats((error, _, stats) => (error ? reject(error) : resolve(stats)));
-    });
+    const found = await stats();
     assert(Number(found.pid) > 0 && Number(found.curr_items) > 0);
-  },
-  'a wrong password': async () => {
-    if (!username) return;
-    const stranger = connect({ password: 'wrong' });
-    await assert.rejects(stranger.set('stranger', 'x'));
-    stranger.close();
-    assert.strictEqual(await text('stranger'), null);
   },
   flush: async () => {
     await client.set('z', 'x');
@@ -98,6 +93,18 @@ const checks = {
     assert.strictEqual(await text('z'), null);
   },
 };
+
+if (username) {
+  // memjs does not say why it failed: the server counts a refused login, and no other.
+  checks['a wrong password'] = async () => {
+    const before = Number((await stats()).auth_errors);
+    const stranger = connect({ password: 'wrong' });
+    await assert.rejects(stranger.set('stranger', 'x'));
+    stranger.close();
+    assert.strictEqual(Number((await stats()).auth_errors), before + 1);
+    assert.strictEqual(await text('stranger'), null);
+  };
+}
 
 (async () => {
   let failed = 0;
