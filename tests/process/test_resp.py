@@ -149,6 +149,26 @@ class Misbehaviour(Case):
                 self.assertTrue(connection.is_closed(SECONDS_MAX))
         self.assertEqual(ask(self.connection(self.running), b"PING"), b"PONG")
 
+    def test_a_pattern_for_keys_stalls_nobody(self):
+        # A matcher that tries every place takes 60 million steps for each key, and a worker has these keys at once.
+        server = self.server("-t", "1", "-m", "64")
+        attacker, served = server.connect(), server.connect()
+        for number in range(40):
+            self.assertEqual(ask(attacker, b"SET", b"a" * 60000 + b"%d" % number, b""), b"OK")
+        pattern = b"*" + b"a" * 1022 + b"b"
+        until, slowest = time.monotonic() + 1.5, 0.0
+        while time.monotonic() < until:
+            attacker.send(command(b"KEYS", pattern) + command(b"SCAN", b"0", b"MATCH", pattern, b"COUNT", b"1000"))
+            for _ in range(20):
+                began = time.monotonic()
+                self.assertEqual(ask(served, b"PING"), b"PONG")
+                slowest = max(slowest, time.monotonic() - began)
+            self.assertEqual(receive(attacker), [])
+            self.assertEqual(receive(attacker)[1], [])
+        self.assertLess(slowest, 0.25)
+        for request in ((b"KEYS", b"*a" * 16384), (b"SCAN", b"0", b"MATCH", b"*" * 1025)):
+            self.assertEqual(ask(attacker, *request), b"-ERR the pattern is too long (1024 bytes at most)")
+
     def test_what_is_announced_costs_nothing_until_it_comes(self):
         behaved = self.connection(self.running)
         self.assertEqual(ask(behaved, b"SET", b"k", b"v" * 1000), b"OK")

@@ -2,6 +2,7 @@
 
 use super::operation::ListingForm;
 use super::outcome::Tail;
+use super::protocols::resp::glob::Pattern;
 use crate::io::{Charge, ConnectionId};
 use larder_cache::{Found, KeyHash, LargeRead, Promotion, Upload};
 use std::borrow::Cow;
@@ -121,7 +122,7 @@ pub(super) struct Collecting {
 /// Which keys are collected.
 pub(super) enum WantedKeys {
     /// Those that match a pattern.
-    Matching(Vec<u8>),
+    Matching(Pattern),
     /// Those of a slot, so many at most.
     OfSlot { slot: u16, most: usize },
     /// Those of a slot are counted only.

@@ -8,7 +8,8 @@ use crate::dispatch::outcome::Outcome;
 use crate::dispatch::progress::{Busy, Collecting, WantedKeys};
 use crate::dispatch::protocols::resp::config::Server;
 use crate::dispatch::protocols::resp::errors::{self, Error};
-use crate::dispatch::protocols::resp::{self, catalogue, config, glob, info};
+use crate::dispatch::protocols::resp::glob::Pattern;
+use crate::dispatch::protocols::resp::{self, catalogue, config, info};
 use crate::io::Charge;
 use larder_protocol::resp::{Args, Command, Id, SLOTS, compose as words, decimal, lookup, slot_of};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -300,7 +301,9 @@ impl Dispatcher {
         while let Some(option) = args.next() {
             let value = args.next();
             match (&option.to_ascii_lowercase()[..], value) {
-                (b"match", Some(value)) => pattern = Some(value),
+                (b"match", Some(value)) => {
+                    pattern = Some(Pattern::read(value).ok_or(errors::PATTERN_TOO_LONG)?)
+                }
                 (b"count", Some(value)) => {
                     count = decimal(value).ok_or(errors::NOT_INTEGER)?;
                     if count < 1 {
@@ -322,7 +325,7 @@ impl Dispatcher {
         let fleet = self.resp.fleet.as_deref();
         let next = self.executor.find_keys(cursor, least, &mut |key, cas| {
             let is_shown = !is_empty_type && fleet.is_none_or(|fleet| fleet.shows(key, cas));
-            if is_shown && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
+            if is_shown && pattern.as_ref().is_none_or(|pattern| pattern.matches(key)) {
                 words::bulk(&mut keys, key);
                 found += 1;
             }
@@ -339,7 +342,7 @@ impl Dispatcher {
     fn collect_keys(&mut self, connection: &mut Connection, id: Id, mut args: Args<'_>) -> Result<(), Error> {
         let word = args.next().unwrap_or_default();
         let wanted = match id {
-            Id::Keys => WantedKeys::Matching(word.to_vec()),
+            Id::Keys => WantedKeys::Matching(Pattern::read(word).ok_or(errors::PATTERN_TOO_LONG)?),
             _ if self.resp.fleet.is_none() => return Err(errors::CLUSTER_DISABLED),
             Id::ClusterCountkeysinslot => WantedKeys::CountedOfSlot(slot(word)?),
             _ => {
@@ -352,14 +355,15 @@ impl Dispatcher {
         if !self.state.settings().dump_enabled {
             return Err(errors::KEYS_DISABLED);
         }
-        let collecting = Collecting {
-            bucket: 0,
-            wanted,
-            composed: Vec::new(),
-            count: 0,
-            charge: Charge::default(),
-            error: None,
-        };
+        let mut charge = Charge::default();
+        if let WantedKeys::Matching(pattern) = &wanted
+            && let Some(buffers) = self.state.buffers()
+            && !charge.try_grow(buffers, pattern.bytes() as u64)
+        {
+            return Err(errors::NO_MEMORY);
+        }
+        let collecting =
+            Collecting { bucket: 0, wanted, composed: Vec::new(), count: 0, charge, error: None };
         connection.progress.busy = Some(Busy::Collecting(Box::new(collecting)));
         let in_transaction = connection.session.as_ref().is_some_and(|session| session.transaction.is_some());
         while in_transaction && matches!(connection.progress.busy, Some(Busy::Collecting(_))) {
@@ -453,7 +457,7 @@ impl WantedKeys {
     /// Whether a key is one of these, if `count` were found before it.
     fn includes(&self, key: &[u8], count: usize) -> bool {
         match self {
-            WantedKeys::Matching(pattern) => glob::matches(pattern, key, false),
+            WantedKeys::Matching(pattern) => pattern.matches(key),
             WantedKeys::OfSlot { slot, most } => count < *most && slot_of(key) == *slot,
             WantedKeys::CountedOfSlot(slot) => slot_of(key) == *slot,
         }

@@ -64,6 +64,8 @@ pub(in crate::dispatch) const PROTO_NOT_INTEGER: Error =
     text("ERR Protocol version is not an integer or out of range");
 pub(in crate::dispatch) const FLUSH_DISABLED: Error = text("ERR flushing is disabled (-F)");
 pub(in crate::dispatch) const KEYS_DISABLED: Error = text("ERR listing keys is disabled (-X)");
+pub(in crate::dispatch) const PATTERN_TOO_LONG: Error =
+    text("ERR the pattern is too long (1024 bytes at most)");
 pub(in crate::dispatch) const TOO_MANY_KEYS: Error =
     text("ERR the keys do not fit into the memory for connection buffers; use SCAN");
 pub(in crate::dispatch) const CLUSTER_DISABLED: Error =

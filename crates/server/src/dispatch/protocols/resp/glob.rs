@@ -2,6 +2,101 @@
 //!
 //! `*` is any bytes, `?` is one byte, `[abc]` one of these, `[^abc]` none of these, `[a-z]` one of a range, and a
 //! backslash takes the next byte as it is. A bracket that is not closed ends with the pattern.
+//!
+//! [`matches`] says what matches. It is good enough for names. [`Pattern`] says the same, and is for keys: they are up
+//! to 64 KiB long, and a pattern such as `*aaaaaaab` may then take [`matches`] as many steps as the product of the two
+//! lengths.
+
+/// The longest pattern for keys, in bytes. Every 64 of them cost a step for each byte of a key.
+pub(in crate::dispatch) const PATTERN_BYTES_MAX: usize = 1024;
+/// Words of the longest pattern.
+const WORDS_MAX: usize = PATTERN_BYTES_MAX / u64::BITS as usize + 1;
+const BYTES: usize = 256;
+
+/// A pattern, read once to be compared with many keys.
+///
+/// A pattern is a row of elements, each of which takes one byte, with stars between them. Bit `i` of the state says
+/// that the bytes so far may be what the first `i` elements take. A byte moves each bit on whose element takes the byte;
+/// a bit behind a star also stays. (Shift-And; Baeza-Yates and Gonnet, "A new approach to text searching", CACM 1992.)
+pub(in crate::dispatch) struct Pattern {
+    /// Words of a state.
+    words: usize,
+    /// For each byte a state with the bits before the elements that take it.
+    takers: Box<[u64]>,
+    /// The bits behind a star.
+    stars: Box<[u64]>,
+    /// The bit behind the last element.
+    end: usize,
+}
+
+impl Pattern {
+    /// Reads a pattern. `None` = it has more than [`PATTERN_BYTES_MAX`] bytes.
+    pub(in crate::dispatch) fn read(pattern: &[u8]) -> Option<Pattern> {
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return None;
+        }
+        let words = pattern.len() / u64::BITS as usize + 1;
+        let mut takers = vec![0; BYTES * words].into_boxed_slice();
+        let mut stars = vec![0; words].into_boxed_slice();
+        let (mut at, mut end) = (0, 0);
+        while let Some(first) = pattern.get(at) {
+            if *first == b'*' {
+                set_bit(&mut stars, end);
+                at += 1;
+                continue;
+            }
+            let mut length = 1;
+            for (byte, state) in (0..=u8::MAX).zip(takers.chunks_exact_mut(words)) {
+                let (is_taken, next) = one(&pattern[at..], byte, false);
+                length = next;
+                if is_taken {
+                    set_bit(state, end);
+                }
+            }
+            at += length;
+            end += 1;
+        }
+        Some(Pattern { words, takers, stars, end })
+    }
+
+    /// Whether a key matches.
+    pub(in crate::dispatch) fn matches(&self, key: &[u8]) -> bool {
+        let mut room = [0; WORDS_MAX];
+        let state = &mut room[..self.words];
+        state[0] = 1;
+        let ends_in_star = has_bit(&self.stars, self.end);
+        for byte in key {
+            if ends_in_star && has_bit(state, self.end) {
+                return true;
+            }
+            let takers = &self.takers[usize::from(*byte) * self.words..][..self.words];
+            let (mut carried, mut any) = (0, 0);
+            for ((bits, takers), stars) in state.iter_mut().zip(takers).zip(&self.stars) {
+                let moved = *bits & takers;
+                *bits = moved << 1 | carried | *bits & stars;
+                carried = moved >> (u64::BITS - 1);
+                any |= *bits;
+            }
+            if any == 0 {
+                return false;
+            }
+        }
+        has_bit(state, self.end)
+    }
+
+    /// What the pattern takes, in bytes.
+    pub(in crate::dispatch) fn bytes(&self) -> usize {
+        (self.takers.len() + self.stars.len()) * size_of::<u64>()
+    }
+}
+
+fn set_bit(state: &mut [u64], bit: usize) {
+    state[bit / u64::BITS as usize] |= 1 << (bit % u64::BITS as usize);
+}
+
+fn has_bit(state: &[u64], bit: usize) -> bool {
+    state[bit / u64::BITS as usize] & 1 << (bit % u64::BITS as usize) != 0
+}
 
 /// Whether `text` matches the pattern. With `any_case`, letters of either case are alike.
 ///
@@ -109,6 +204,23 @@ mod tests {
             let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
             prop_assert_eq!(matches(pattern, text, false), twin(pattern, text));
         }
+
+        /// A pattern that fills a part of a word, one word, or several.
+        #[test]
+        fn a_pattern_that_was_read_matches_the_same(
+            parts in prop::collection::vec("[ab?*\\[\\]^\\\\-]{0,4}|[ab]{0,40}", 0..8),
+            text in "[ab]{0,8}|[ab]{0,200}",
+            cut in 0usize..200,
+        ) {
+            let text = text.as_bytes();
+            let pattern = parts.concat();
+            let read = Pattern::read(pattern.as_bytes()).expect("it is short");
+            prop_assert_eq!(read.matches(text), matches(pattern.as_bytes(), text, false));
+            // A text that matches for sure, by the pattern's own bytes.
+            let part = &text[cut.min(text.len())..];
+            let pattern = [b"*".as_slice(), part].concat();
+            prop_assert!(Pattern::read(&pattern).expect("it is short").matches(text));
+        }
     }
 
     #[test]
@@ -132,6 +244,8 @@ mod tests {
             ("*a*a*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
         ] {
             assert_eq!(matches(pattern.as_bytes(), text.as_bytes(), false), expected, "{pattern} {text}");
+            let read = Pattern::read(pattern.as_bytes()).expect("it is short");
+            assert_eq!(read.matches(text.as_bytes()), expected, "{pattern} {text}");
         }
         assert!(matches(b"MAX*", b"maxmemory", true) && !matches(b"MAX*", b"maxmemory", false));
     }
@@ -140,5 +254,14 @@ mod tests {
     fn a_hostile_pattern_takes_no_longer_than_its_length_says() {
         let (pattern, text) = ("*a".repeat(2000), "a".repeat(1999));
         assert!(!matches(pattern.as_bytes(), text.as_bytes(), false));
+    }
+
+    #[test]
+    fn a_pattern_for_keys_has_a_longest_length() {
+        assert!(Pattern::read(&[b'a'; PATTERN_BYTES_MAX + 1]).is_none());
+        let longest = Pattern::read(&[b'a'; PATTERN_BYTES_MAX]).expect("it is allowed");
+        assert!(
+            longest.matches(&[b'a'; PATTERN_BYTES_MAX]) && !longest.matches(&[b'a'; PATTERN_BYTES_MAX - 1])
+        );
     }
 }
