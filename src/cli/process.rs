@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use larder_server::settings::{FlashDevice, ListenerTls, LogFormat, Port, Settings, VerifyMode};
+use larder_server::settings::{FlashDevice, ListenerTls, LogFormat, Port, Settings, TlsSettings, VerifyMode};
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::level_filters::LevelFilter;
@@ -123,8 +123,8 @@ pub(crate) fn tell_doubts(settings: &Settings) {
         tracing::info!(target: "larder::start", "accepted for compatibility, without effect: {}", names.join(", "));
     }
     let Settings { tls, .. } = settings;
-    if !tls.enabled && tls.chain_cert.is_some() {
-        tracing::warn!("nothing is encrypted, though there is a certificate (--tls-cert): -Z turns TLS on");
+    if !tls.enabled && *tls != TlsSettings::default() {
+        tracing::warn!("nothing is encrypted, though a flag of TLS (--tls-...) is given: -Z turns it on");
     }
     let verifies = tls.verify != VerifyMode::None
         || settings.addresses.iter().any(|address| address.tls == ListenerTls::Mutual);

@@ -122,7 +122,7 @@ def install_java():
     needs("javac")
     needs("mvn")
     folder = os.path.join(HERE, "java")
-    sources = [os.path.join(folder, name) for name in ("pom.xml", "Spymemcached.java", "Redis.java")]
+    sources = [os.path.join(folder, name) for name in ("pom.xml", "Spymemcached.java", "Redis.java", "Cluster.java")]
     if os.path.isdir(os.path.join(JAVA_FOLDER, "classes")) and fresh("java", *sources):
         return
     command(["mvn", "-q", "-B", "-Dmaven.repo.local=" + os.path.join(TOOLS, "m2"), "dependency:copy-dependencies",

@@ -76,6 +76,14 @@ class Cluster:
                 found[key] = value
         return found, absent, failed
 
+    def redirections(self):
+        """How many requests the servers sent on."""
+        counts = 0
+        for node in self.fleet.nodes:
+            with self.direct(node) as client:
+                counts += client.info("errorstats").get("errorstat_MOVED", {"count": 0})["count"]
+        return counts
+
     def check_places(self, keys):
         """Each server has keys of its own slots only, and sends clients on that ask for another's."""
         for node in self.fleet.nodes:
@@ -125,12 +133,7 @@ def check_redis_py(command, folder, report):
         report("redis-py cluster: the first request after it is back succeeds (%.2f s for all keys)"
                % (time.monotonic() - came))
 
-        fleet.nodes.append(Node("d", support.free_port()))
-        for node in fleet.nodes:
-            node.slots = AFTER[node.name]
-        fleet.reload()
-        fleet.start(fleet.nodes[-1])
-        time.sleep(0.5)
+        add_a_fourth(fleet)
         moved = {key for key in keys if cluster.owner(key).name == "d"}
         found, absent, failed = cluster.read(keys)
         same((set(absent), failed), (moved, {}), "keys that are not found after a server was added")
@@ -174,6 +177,75 @@ def check_go_redis(command, folder, report):
                 report(line[3:])
         if done.returncode:
             raise AssertionError(" | ".join(line for line in done.stdout.splitlines() if not line.startswith("ok ")))
+
+
+def check_cluster_client(library, install, command_of):
+    """The cluster client of a library: 1,000 keys and several keys of one slot, before and after slots move to a fourth
+    server. `command_of` makes the command without its arguments from the module tests/clients/run.py."""
+    def run(server, folder, report):
+        clients = runner_of_clients()
+        try:
+            getattr(clients, install)()
+        except clients.Missing as reason:
+            raise Skipped(str(reason)) from None
+        fleet = Fleet(server, folder, BEFORE)
+        for node in fleet.nodes:
+            node.slots = BEFORE[node.name]
+        with fleet:
+            variables = dict(os.environ, NODE_PATH=os.path.join(clients.NODE_FOLDER, "node_modules"))
+            words = command_of(clients) + ["127.0.0.1", str(fleet.nodes[0].port), library]
+            with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True, env=variables) as program:
+                try:
+                    lines = until_ready(program)
+                    cluster = Cluster(fleet)
+                    same(cluster.redirections(), 0, "redirections of a client that knows the slots")
+                    add_a_fourth(fleet)
+                    lines += program.communicate("go on\n", timeout=60)[0].splitlines()
+                finally:
+                    program.kill()
+            for line in lines:
+                if line.startswith("ok "):
+                    report(line[3:])
+            if program.returncode:
+                raise AssertionError(" | ".join(line for line in lines if not line.startswith("ok "))[-1000:])
+            moved = [key for key in map("key:%d".__mod__, range(1000)) if cluster.owner(key).name == "d"]
+            same([line for line in lines if line.startswith("absent ")], ["absent %d" % len(moved)], "keys that moved")
+            count = cluster.redirections()
+            if not count:
+                raise AssertionError("nothing was redirected")
+            report("%s cluster: %d of 1000 keys moved, found by %d redirections" % (library, len(moved), count))
+    return run
+
+
+def until_ready(program):
+    """The lines of a program until it waits for the change."""
+    lines = []
+    for line in program.stdout:
+        if line == "ready\n":
+            return lines
+        lines.append(line.rstrip("\n"))
+    raise AssertionError("the client ended: " + " | ".join(lines)[-1000:])
+
+
+def add_a_fourth(fleet):
+    """Gives slots of all servers to a new one."""
+    fleet.nodes.append(Node("d", support.free_port()))
+    for node in fleet.nodes:
+        node.slots = AFTER[node.name]
+    fleet.reload()
+    fleet.start(fleet.nodes[-1])
+    time.sleep(0.5)
+
+
+def node_client(clients):
+    """The program for Node."""
+    return ["node", os.path.join(clients.NODE, "cluster.js")]
+
+
+def java_client(clients):
+    """The program for Java."""
+    return clients.java_suite("Cluster")
 
 
 def check_discovery(command, folder, report):
@@ -223,6 +295,11 @@ def main():
     """Runs, counts; returns the exit status."""
     prepare()
     checks = {"redis-py": check_redis_py, "go-redis": check_go_redis, "discovery": check_discovery}
+    for library, install, command_of in (("ioredis", "install_node", node_client),
+                                         ("node-redis", "install_node", node_client),
+                                         ("jedis", "install_java", java_client),
+                                         ("lettuce", "install_java", java_client)):
+        checks[library] = check_cluster_client(library, install, command_of)
     checks.update(proxies.CHECKS)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default=support.DEFAULT_COMMAND, help="the server command")

@@ -126,6 +126,15 @@ class Refusals(Case):
         self.assertTrue(self.connection(first).ask(b"version").startswith(b"VERSION"))
 
 
+    @larder_only
+    def test_a_port_of_resp_that_is_not_its_own(self):
+        port = str(support.free_port())
+        for flags in (("-p", port), ("-l", "127.0.0.1:" + port)):
+            status, _, errors = run_to_end("--resp-port", port, *flags)
+            self.assertNotEqual(status, 0)
+            self.assertIn("port %s is that of --resp-port and that of -p (or -l)" % port, errors)
+
+
 class Messages(Case):
     """What a server says when it starts: where it listens, and what its user may not want."""
 
@@ -157,6 +166,58 @@ class Messages(Case):
         self.assertIn("every machine that reaches this one may read and change all items", said)
         asks = self.server("-Y", users)
         self.assertNotIn("every machine", asks.error_text())
+
+    @larder_only
+    def test_flags_of_tls_without_tls(self):
+        for flags in (("--tls-verify", "request"), ("--tls-min-version", "1.3"), ("-o", "ssl_ca_cert=/no/such.pem")):
+            self.assertIn("nothing is encrypted, though a flag of TLS", self.said(*flags)[1])
+        self.assertNotIn("encrypted", self.said()[1])
+
+    @larder_only
+    def test_slots_of_a_fleet_that_nobody_has(self):
+        path = os.path.join(self.folder(), "larder.toml")
+        server, said = None, ""
+        for slots, expected in (("0-8191,8193-16000", "gives 384 of 16384 slots to no server (8192,16001-16383)"),
+                                ("0-9", "gives 16374 of 16384 slots to no server (10-16383)"),
+                                ("0-16383", "was read again: 1 servers")):
+            with open(path, "w") as file:
+                file.write('[fleet]\nself = "a"\n[[fleet.node]]\nname = "a"\nhost = "127.0.0.1"\n')
+                file.write('slots = "%s"\n' % slots)
+            if server is None:
+                server, said = self.said("--config", path)
+            else:
+                server.process.send_signal(signal.SIGHUP)
+                said = self.until_said(server, expected)
+            self.assertIn(expected, said)
+        self.assertEqual(said.count("to no server"), 2)
+
+    @larder_only
+    def test_a_password_that_is_nearly_a_digest(self):
+        path = os.path.join(self.folder(), "users")
+        with open(path, "w") as file:
+            file.write("ada:#%s\nalan:#%s\n" % ("0a" * 32, "0a" * 31 + "0g"))
+        server = self.server("-Y", path)
+        self.assertEqual(server.error_text().count("the password begins with # and is no digest"), 1)
+        self.assertIn("users:2: ", server.error_text())
+
+    @larder_only
+    def test_what_is_read_again(self):
+        path = os.path.join(self.folder(), "users")
+        with open(path, "w") as file:
+            file.write("ada:lovelace\n")
+        for flags, expected in (((), "SIGHUP: there is nothing to read again"),
+                                (("-Y", path), "SIGHUP: the users of %s were read again" % path)):
+            server = self.server(*flags)
+            server.process.send_signal(signal.SIGHUP)
+            self.until_said(server, expected)
+
+    def until_said(self, server, words):
+        """Waits until a server says something; returns all that it said."""
+        deadline = time.monotonic() + 10
+        while words not in server.error_text():
+            self.assertLess(time.monotonic(), deadline, server.error_text())
+            time.sleep(0.02)
+        return server.error_text()
 
     @larder_only
     def test_that_it_stays_root(self):

@@ -1,7 +1,7 @@
 //! What a server says about its own start: what is probably not what the user wants.
 
 use crate::io::Addresses;
-use crate::settings::{Port, Settings};
+use crate::settings::{FleetSettings, Port, Settings};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -75,6 +75,7 @@ pub(crate) fn doubts(settings: &Settings, addresses: &Addresses, machine: Machin
                 .to_owned(),
         );
     }
+    doubts.extend(settings.fleet.as_ref().and_then(FleetSettings::doubt));
     if machine.is_root && settings.user.is_none() {
         doubts.push("running as root: name another user with -u".to_owned());
     }

@@ -39,6 +39,7 @@ pub type ReadFleet = fn(&Path) -> Result<Option<FleetSettings>, String>;
 /// worker early.
 pub fn run(settings: Settings, read_fleet: ReadFleet) -> Result<(), RunError> {
     let users = settings.auth_file.as_deref().map(Users::read).transpose().map_err(RunError)?;
+    users.iter().for_each(Users::tell_doubts);
     let flash = flash::open(&settings)?;
     let served = serve(&settings, read_fleet, users, flash.as_ref());
     match (served, flash) {
@@ -119,6 +120,13 @@ fn serve(
         Signal::Reload => {
             reload.reload_files();
             reload_fleet(&reload, &reload_cache, read_fleet);
+            let settings = reload.settings();
+            if settings.auth_file.is_none() && !settings.tls.enabled && settings.config_file.is_none() {
+                tracing::info!(
+                    target: "larder::start",
+                    "SIGHUP: there is nothing to read again: no users (-Y), certificates (-Z), settings file (--config)"
+                );
+            }
         }
     })
     .map_err(|error| RunError(format!("cannot wait for signals: {error}")))?;
@@ -157,10 +165,17 @@ fn reload_fleet(state: &ServerState, cache: &Cache, read_fleet: ReadFleet) {
     match read_fleet(path) {
         Ok(fleet) => {
             state.set_fleet(fleet.as_ref(), cache.last_cas());
-            let count = fleet.map_or(0, |fleet| fleet.nodes.len());
-            tracing::info!("the fleet of {} was read again: {count} servers", path.display());
+            let count = fleet.as_ref().map_or(0, |fleet| fleet.nodes.len());
+            tracing::info!(
+                target: "larder::start",
+                "SIGHUP: the fleet of {} was read again: {count} servers",
+                path.display()
+            );
+            if let Some(doubt) = fleet.as_ref().and_then(FleetSettings::doubt) {
+                tracing::warn!("{doubt}");
+            }
         }
-        Err(error) => tracing::warn!("the fleet stays as it was: {error}"),
+        Err(error) => tracing::warn!("SIGHUP: the fleet stays as it was: {error}"),
     }
 }
 

@@ -190,8 +190,10 @@ impl ServerState {
     pub fn reload_files(&self) {
         self.reload_users();
         match self.refresh_certificates() {
-            Some(Ok(())) => tracing::info!("the certificates were read again"),
-            Some(Err(error)) => tracing::warn!("the certificates stay as they were: {error}"),
+            Some(Ok(())) => {
+                tracing::info!(target: "larder::start", "SIGHUP: the certificates were read again")
+            }
+            Some(Err(error)) => tracing::warn!("SIGHUP: the certificates stay as they were: {error}"),
             None => {}
         }
     }
@@ -210,10 +212,15 @@ impl ServerState {
         let Some(path) = self.settings.auth_file.as_deref() else { return };
         match Users::read(path) {
             Ok(users) => {
+                users.tell_doubts();
                 *self.users.write().expect("no panic under this lock") = Some(users);
-                tracing::info!("the users of {} were read again", path.display());
+                tracing::info!(
+                    target: "larder::start",
+                    "SIGHUP: the users of {} were read again",
+                    path.display()
+                );
             }
-            Err(error) => tracing::warn!("the users stay as they were: {error}"),
+            Err(error) => tracing::warn!("SIGHUP: the users stay as they were: {error}"),
         }
     }
 }

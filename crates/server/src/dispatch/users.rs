@@ -43,6 +43,8 @@ type Digest = [u8; 32];
 #[derive(Clone, Default)]
 pub struct Users {
     users: Vec<User>,
+    /// One sentence for each line that is probably not what it was meant to be.
+    doubts: Vec<String>,
 }
 
 #[derive(Clone)]
@@ -62,19 +64,32 @@ impl Users {
         let text = std::fs::read(path).map_err(|error| {
             format!("cannot read the users in {shown} (-Y): {error}; name a file with lines of name:password")
         })?;
-        let mut users = Vec::new();
+        let (mut users, mut doubts) = (Vec::new(), Vec::new());
         for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() || line.starts_with(COMMENT) || line == COMMENT.trim_ascii_end() {
                 continue;
             }
             users.push(User::read(line).map_err(|wrong| format!("{shown}:{}: {wrong}", number + 1))?);
+            let password = line.splitn(2, |&byte| byte == b':').nth(1).unwrap_or_default();
+            if password.starts_with(b"#") && hashed(password).is_none() {
+                doubts.push(format!(
+                    "{shown}:{}: the password begins with # and is no digest, which has 64 hexadecimal digits: it is \
+                     taken as it stands",
+                    number + 1
+                ));
+            }
         }
         match users.len() {
             0 => Err(format!("{shown}: no user in it; write user:password, one per line")),
-            1..=USERS_MAX => Ok(Users { users }),
+            1..=USERS_MAX => Ok(Users { users, doubts }),
             more => Err(format!("{shown}: {more} users; at most {USERS_MAX} are allowed")),
         }
+    }
+
+    /// Warns of lines that are probably not what they were meant to be.
+    pub(crate) fn tell_doubts(&self) {
+        self.doubts.iter().for_each(|doubt| tracing::warn!("{doubt}"));
     }
 
     /// Whether there is a user of this name.
@@ -171,6 +186,10 @@ mod tests {
         let users = users("a:#abc\nb:#zz").expect("a file of users");
         assert_eq!(users.admit(b"a", b"#abc"), Some(Access::Full));
         assert_eq!(users.admit(b"b", b"#zz"), Some(Access::Full));
+        let said: Vec<_> =
+            users.doubts.iter().map(|doubt| doubt.split(": ").next().unwrap_or_default()).collect();
+        assert!(matches!(said[..], [a, b] if a.ends_with(":1") && b.ends_with(":2")), "{said:?}");
+        assert!(!users.doubts.concat().contains("abc"), "a password is not shown");
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::net::{ToSocketAddrs, UdpSocket};
 /// The most servers of a fleet.
 const NODES_MAX: usize = 1000;
 
+/// Ranges of slots that a sentence names.
+const RANGES_SHOWN: usize = 4;
+
 /// A fleet of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetSettings {
@@ -87,6 +90,35 @@ impl FleetSettings {
             return wrong(format!("has no server '{}', which self names", self.own));
         }
         Ok(self)
+    }
+
+    /// One sentence about the slots that no server has; `None` = each has one.
+    pub(crate) fn doubt(&self) -> Option<String> {
+        let mut owned: Vec<(u16, u16)> =
+            self.nodes.iter().flat_map(|node| node.slots.iter().copied()).collect();
+        owned.sort_unstable();
+        owned.push((SLOTS, SLOTS));
+        let (mut next, mut count, mut ranges) = (0, 0, Vec::new());
+        for (first, last) in owned {
+            if next < first {
+                count += first - next;
+                ranges.push(if next + 1 == first {
+                    next.to_string()
+                } else {
+                    format!("{next}-{}", first - 1)
+                });
+            }
+            next = last + 1;
+        }
+        let more = if ranges.len() > RANGES_SHOWN { " and others" } else { "" };
+        ranges.truncate(RANGES_SHOWN);
+        (count > 0).then(|| {
+            format!(
+                "[fleet] gives {count} of {SLOTS} slots to no server ({}{more}), and requests for keys in them are \
+                 refused: name each slot in the slots of one [[fleet.node]]",
+                ranges.join(",")
+            )
+        })
     }
 }
 

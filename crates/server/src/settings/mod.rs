@@ -243,6 +243,7 @@ impl Settings {
                 self.memory_bytes / MIB
             )));
         }
+        self.check_ports()?;
         self.check_login()?;
         self.tls.check()?;
         if !self.tls.enabled && self.addresses.iter().any(|address| address.tls != ListenerTls::Default) {
@@ -269,6 +270,21 @@ impl Settings {
             )));
         }
         Ok(())
+    }
+
+    /// RESP has a port of its own, or none.
+    fn check_ports(&self) -> Result<(), SettingsError> {
+        let (Port::Fixed(resp), None) = (self.resp_port, &self.unix_socket) else { return Ok(()) };
+        let tcp = |address: &Address| address.port.map_or(self.tcp_port, Port::Fixed);
+        let mut ports =
+            self.addresses.iter().map(tcp).chain(self.addresses.is_empty().then_some(self.tcp_port));
+        match self.tcp_port != Port::Off && ports.any(|port| port == Port::Fixed(resp)) {
+            false => Ok(()),
+            true => Err(SettingsError(format!(
+                "port {resp} is that of --resp-port and that of -p (or -l): RESP is understood on the port of -p too, \
+                 so leave --resp-port out, or name another port"
+            ))),
+        }
     }
 
     fn check_login(&self) -> Result<(), SettingsError> {
