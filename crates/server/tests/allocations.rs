@@ -190,6 +190,28 @@ fn a_small_request_of_resp_allocates_nothing() {
     }
 }
 
+/// Requests behind a large value are left where they are.
+#[test]
+fn what_follows_a_large_value_is_not_copied() {
+    on_a_connection(move |client| {
+        let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
+        let (mut dispatcher, _) = dispatcher(settings, Some(1), Some(client));
+        let mut talk = Talk::open(&mut dispatcher, client.peer);
+        let value = "v".repeat(40 << 10);
+        for options in ["", " EX 100"] {
+            let mut all = encoded(&words(&format!("SET key {value}{options}")));
+            all.extend(encoded(&words("SET other .")).repeat(1500));
+            let mut bytes = Vec::new();
+            for _ in 0..3 {
+                talk.answered.clear();
+                bytes.push(allocation_counter::measure(|| talk.send(&mut dispatcher, &all)).bytes_total);
+                assert_eq!(talk.answered, b"+OK\r\n".repeat(1501));
+            }
+            assert!(bytes[2] < 8 << 10, "{bytes:?} bytes are allocated");
+        }
+    });
+}
+
 #[test]
 fn a_large_mget_allocates_nothing() {
     for version in [2, 3] {

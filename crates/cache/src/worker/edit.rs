@@ -1,7 +1,7 @@
 //! Changes that depend on the present item as a whole: look, decide, and do it again if another thread came in between.
 
 use super::Worker;
-use super::chain::{Piece, RecordFields};
+use super::chain::{Piece, RecordFields, Upload};
 use super::read::Hit;
 use super::write::Expected;
 use crate::commands::{StoreOutcome, Touched};
@@ -81,13 +81,36 @@ pub enum Copied {
 }
 
 /// Looks at the present item, and says what becomes of it. It may make a value in the buffer.
-pub(crate) type Decide<'d> = dyn FnMut(&Worker, Option<&Hit<'_>>, &mut Vec<u8>) -> Edit + 'd;
+pub(super) type Decide<'d> = dyn FnMut(&Worker, Option<&Hit<'_>>, &mut Vec<u8>) -> Edit + 'd;
+
+/// The value that an edit may choose.
+#[derive(Clone, Copy)]
+pub(super) enum Given<'g> {
+    /// Two parts.
+    Parts([&'g [u8]; 2]),
+    /// A complete upload.
+    Upload(&'g Upload),
+}
 
 impl Worker {
     /// Edits the item of `key`: `decide` looks at it, `None` if there is none, and says what becomes of it. It may make
     /// a new value in the buffer, which is empty. It is asked again if another thread changes the item meanwhile.
     /// `given` = a value in two parts that it may choose.
     pub fn edit(&mut self, hash: KeyHash, key: &[u8], given: [&[u8]; 2], decide: &mut Decide<'_>) -> Edited {
+        self.edit_given(hash, key, Given::Parts(given), decide)
+    }
+
+    pub(super) fn edit_given(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        given: Given<'_>,
+        decide: &mut Decide<'_>,
+    ) -> Edited {
+        let (given, upload) = match given {
+            Given::Parts(parts) => (parts, None),
+            Given::Upload(upload) => ([&[][..]; 2], Some(upload)),
+        };
         let mut buffer = std::mem::take(&mut self.made_value);
         let edited = loop {
             buffer.clear();
@@ -138,7 +161,14 @@ impl Worker {
                 state: self.state_after(present),
                 changed_in_parts: made.in_parts,
             };
-            if let Some(edited) = ended(self.put(key, hash, value.map(Piece::Bytes), &of, expected, None)) {
+            let outcome = match upload {
+                None => self.put(key, hash, value.map(Piece::Bytes), &of, expected, None),
+                Some(upload) => {
+                    let chain = (upload.total_bytes(), upload.first());
+                    self.put_chain(key, hash, chain, &of, expected, None)
+                }
+            };
+            if let Some(edited) = ended(outcome) {
                 break edited;
             }
         };

@@ -2,11 +2,11 @@
 
 use super::Worker;
 use super::chain::{RecordFields, Upload};
-use super::edit::{Edit, Edited};
+use super::edit::{Decide, Edited, Given};
 use super::penalty::priced;
-use super::read::Hit;
 use super::write::{Expected, Published};
 use crate::commands::{Mode, Store, StoreOutcome};
+use crate::penalties::Price;
 use larder_item::{KeyHash, Location};
 
 impl Worker {
@@ -35,17 +35,13 @@ impl Worker {
             let cas = store.explicit_cas.unwrap_or_else(|| self.next_cas());
             let state = priced(state, price.as_ref());
             let of = RecordFields { flags: store.flags, expiry, cas, state, changed_in_parts: false };
-            let record = of.chunked(store.key, upload.total_bytes(), upload.first());
-            let Some(new) = self.place_chunked(&record) else {
-                self.chain_died(upload.first());
-                return StoreOutcome::NoRoom;
-            };
-            match self.publish(store.hash, store.key, expected, new, price.as_ref()) {
-                Published::Done => return StoreOutcome::Stored { cas, value_bytes: upload.total_bytes() },
-                Published::Changed => {}
-                Published::Full => {
-                    self.chain_died(upload.first());
-                    return StoreOutcome::NoRoom;
+            let chain = (upload.total_bytes(), upload.first());
+            match self.put_chain(store.key, store.hash, chain, &of, expected, price.as_ref()) {
+                StoreOutcome::Exists => {}
+                outcome @ StoreOutcome::Stored { .. } => return outcome,
+                outcome => {
+                    self.abandon_upload(upload);
+                    return outcome;
                 }
             }
         }
@@ -58,42 +54,35 @@ impl Worker {
         upload: Upload,
         hash: KeyHash,
         key: &[u8],
-        decide: &mut dyn FnMut(&Worker, Option<&Hit<'_>>) -> Edit,
+        decide: &mut Decide<'_>,
     ) -> Edited {
-        loop {
-            let hit = self.peek(hash, key);
-            let edit = decide(self, hit.as_ref());
-            let at = hit.map(|hit| hit.at);
-            let made = match (edit, at) {
-                (Edit::PutGiven(made), _) => made,
-                (Edit::Remove, Some(at)) if !self.remove_at(hash, at) => continue,
-                (Edit::Remove, None) if !self.make_absent(hash, key) => continue,
-                _ => {
-                    self.abandon_upload(upload);
-                    return Edited::Done { value_bytes: 0 };
-                }
-            };
-            let expected = at.map_or(Expected::Absent, |at| self.expect_unchanged(at));
-            let present = at.map_or(0, |at| self.reader.pin().item(at).state().bits());
-            let of = RecordFields {
-                flags: made.flags,
-                expiry: made.expiry,
-                cas: self.next_cas(),
-                state: self.state_after(present),
-                changed_in_parts: made.in_parts,
-            };
-            let Some(new) = self.place_chunked(&of.chunked(key, upload.total_bytes(), upload.first())) else {
-                self.chain_died(upload.first());
-                return Edited::NoRoom;
-            };
-            match self.publish(hash, key, expected, new, None) {
-                Published::Done => return Edited::Done { value_bytes: upload.total_bytes() },
-                Published::Changed => {}
-                Published::Full => {
-                    self.chain_died(upload.first());
-                    return Edited::NoRoom;
-                }
-            }
+        let edited = self.edit_given(hash, key, Given::Upload(&upload), decide);
+        // An upload is longer than nothing: it is the value of the item now, or nothing has it.
+        if !matches!(edited, Edited::Done { value_bytes } if value_bytes > 0) {
+            self.abandon_upload(upload);
+        }
+        edited
+    }
+
+    /// Puts an item whose value is a chain of chunks, with the length and the first of them, where `expected` allows it.
+    /// `Exists`: another thread changed the item, and the chain is as it was.
+    pub(super) fn put_chain(
+        &mut self,
+        key: &[u8],
+        hash: KeyHash,
+        chain: (u32, Location),
+        of: &RecordFields,
+        expected: Expected,
+        price: Option<&Price>,
+    ) -> StoreOutcome {
+        let (value_bytes, first) = chain;
+        let Some(new) = self.place_chunked(&of.chunked(key, value_bytes, first)) else {
+            return StoreOutcome::NoRoom;
+        };
+        match self.publish(hash, key, expected, new, price) {
+            Published::Done => StoreOutcome::Stored { cas: of.cas, value_bytes },
+            Published::Changed => StoreOutcome::Exists,
+            Published::Full => StoreOutcome::NoRoom,
         }
     }
 
@@ -132,15 +121,11 @@ impl Worker {
         };
         let price = self.price_of(store, upload.came_us());
         let of = RecordFields { state: priced(of.state, price.as_ref()), ..of };
-        let record = of.chunked(store.key, total as u32, first);
-        let outcome = match self.place_chunked(&record) {
-            None => StoreOutcome::NoRoom,
-            Some(new) => match self.publish(store.hash, store.key, expected, new, price.as_ref()) {
-                Published::Done => return StoreOutcome::Stored { cas: of.cas, value_bytes: total as u32 },
-                Published::Changed => StoreOutcome::Exists,
-                Published::Full => StoreOutcome::NoRoom,
-            },
-        };
+        let chain = (total as u32, first);
+        let outcome = self.put_chain(store.key, store.hash, chain, &of, expected, price.as_ref());
+        if matches!(outcome, StoreOutcome::Stored { .. }) {
+            return outcome;
+        }
         upload.link(None);
         if let Some(mut copy) = copy {
             copy.link(None);

@@ -5,6 +5,7 @@ use super::outcome::Tail;
 use super::protocols::resp::glob::Pattern;
 use crate::io::{Charge, ConnectionId};
 use larder_cache::{Found, KeyHash, LargeRead, Promotion, Upload};
+use larder_protocol::resp::Resume;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -100,6 +101,8 @@ pub(super) struct Taking {
     /// The arguments behind it, as far as they came, behind a line that counts them.
     pub(super) behind: Vec<u8>,
     pub(super) behind_count: usize,
+    /// How far they are read.
+    pub(super) behind_read: Resume,
     /// The request is complete.
     pub(super) is_complete: bool,
     /// What the other arguments take, in the account of connection buffers.

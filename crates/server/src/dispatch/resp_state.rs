@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Instant;
 
-/// Kinds of errors that are counted.
+/// Kinds of errors that each worker counts.
 const ERRORS_MAX: usize = 128;
 /// Arguments of a slow command that are remembered, and bytes of each. The limits are Redis's.
 const SLOW_ARGS_MAX: usize = 32;
@@ -41,26 +41,47 @@ pub(super) struct CommandStats {
     pub(super) failed: u64,
 }
 
-/// One worker's counts. Only that worker writes them.
+/// One worker's counts. Only that worker counts here.
 #[repr(align(128))]
-pub(super) struct WorkerCounts(Box<[CommandCount]>);
+pub(super) struct WorkerCounts {
+    commands: Box<[CommandCount]>,
+    /// How often each kind of error was answered, by its first word.
+    errors: Mutex<BTreeMap<Box<str>, u64>>,
+}
 
 fn add(count: &AtomicU64, more: u64) {
     count.store(count.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
 impl WorkerCounts {
+    fn new() -> WorkerCounts {
+        let commands = (0..Id::COUNT).map(|_| CommandCount::default()).collect();
+        WorkerCounts { commands, errors: Mutex::default() }
+    }
+
+    /// Counts an error by its first word.
+    pub(super) fn error(&self, text: &[u8]) {
+        let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let word = String::from_utf8_lossy(word);
+        let mut errors = lock(&self.errors);
+        if let Some(count) = errors.get_mut(&*word) {
+            *count += 1;
+        } else if errors.len() < ERRORS_MAX {
+            errors.insert(word.into(), 1);
+        }
+    }
+
     pub(super) fn executed(&self, command: usize, calls: u64, us: u64) {
-        add(&self.0[command].calls, calls);
-        add(&self.0[command].us, us);
+        add(&self.commands[command].calls, calls);
+        add(&self.commands[command].us, us);
     }
 
     pub(super) fn rejected(&self, command: Id) {
-        add(&self.0[command as usize].rejected, 1);
+        add(&self.commands[command as usize].rejected, 1);
     }
 
     pub(super) fn failed(&self, command: Id) {
-        add(&self.0[command as usize].failed, 1);
+        add(&self.commands[command as usize].failed, 1);
     }
 }
 
@@ -103,7 +124,6 @@ pub(super) struct RespState {
     pub(super) gate: Gate,
     workers: Box<[WorkerCounts]>,
     counts_at_reset: Mutex<Vec<CommandStats>>,
-    errors: Mutex<BTreeMap<String, u64>>,
     slow: Mutex<SlowLog>,
     /// A command that takes longer is remembered, microseconds; negative = none is.
     pub(super) slower_than_us: AtomicI64,
@@ -127,13 +147,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl RespState {
     pub(super) fn new(workers: usize, ports: Vec<u16>, fleet: Option<Fleet>) -> RespState {
-        let counts = || WorkerCounts((0..Id::COUNT).map(|_| CommandCount::default()).collect());
         RespState {
             clients: Clients::default(),
             gate: Gate::new(workers),
-            workers: (0..workers).map(|_| counts()).collect(),
+            workers: (0..workers).map(|_| WorkerCounts::new()).collect(),
             counts_at_reset: Mutex::new(vec![CommandStats::default(); Id::COUNT]),
-            errors: Mutex::default(),
             slow: Mutex::default(),
             slower_than_us: AtomicI64::new(SLOWER_THAN_US),
             slow_max: AtomicU64::new(SLOW_MAX),
@@ -167,7 +185,7 @@ impl RespState {
 
     fn total_counts(&self) -> Vec<CommandStats> {
         let sum = |of: fn(&CommandCount) -> &AtomicU64, id: usize| {
-            self.workers.iter().map(|worker| of(&worker.0[id]).load(Relaxed)).sum()
+            self.workers.iter().map(|worker| of(&worker.commands[id]).load(Relaxed)).sum()
         };
         (0..Id::COUNT)
             .map(|id| CommandStats {
@@ -179,25 +197,21 @@ impl RespState {
             .collect()
     }
 
-    /// Counts an error by its first word.
-    pub(super) fn count_error(&self, text: &[u8]) {
-        let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();
-        let word = String::from_utf8_lossy(word).into_owned();
-        let mut errors = lock(&self.errors);
-        if errors.len() < ERRORS_MAX || errors.contains_key(&word) {
-            *errors.entry(word).or_default() += 1;
-        }
-    }
-
     /// How often each kind of error was answered.
-    pub(super) fn errors(&self) -> BTreeMap<String, u64> {
-        lock(&self.errors).clone()
+    pub(super) fn errors(&self) -> BTreeMap<Box<str>, u64> {
+        let mut all = BTreeMap::new();
+        for worker in &self.workers {
+            for (word, count) in &*lock(&worker.errors) {
+                *all.entry(word.clone()).or_default() += count;
+            }
+        }
+        all
     }
 
     /// `CONFIG RESETSTAT`.
     pub(super) fn reset(&self) {
         *lock(&self.counts_at_reset) = self.total_counts();
-        lock(&self.errors).clear();
+        self.workers.iter().for_each(|worker| lock(&worker.errors).clear());
     }
 
     /// Whether a client came in by a port on which every connection speaks RESP.

@@ -62,6 +62,7 @@ impl Dispatcher {
             end_taken: 0,
             behind,
             behind_count: upload.args_left,
+            behind_read: Resume::default(),
             is_complete: false,
             charge,
         };
@@ -161,7 +162,7 @@ impl Dispatcher {
                 resp::compose(form, output, version, outcome);
             }
             Operation::Edit(key, change) => {
-                executor.edit_with_upload(progress, key, change, upload, |outcome| {
+                executor.edit(progress, key, change, Some(upload), false, |outcome| {
                     resp::compose(form, output, version, outcome)
                 });
             }
@@ -175,7 +176,7 @@ impl Dispatcher {
     fn refuse_argument(&mut self, connection: &mut Connection, taking: Taking, error: &errors::Error) {
         self.executor.abandon_argument(taking);
         let before = connection.output.len();
-        self.resp.state.count_error(error);
+        self.resp.counts().error(error);
         resp::say_error(&mut connection.output, error);
         self.settle_reply(connection, before, true);
     }
@@ -227,24 +228,34 @@ impl Taking {
         if self.end_taken == END.len() { Behind::Complete(taken) } else { Behind::Missing(taken) }
     }
 
-    /// Takes in the arguments behind the large one.
+    /// Takes in the arguments behind the large one. What is copied of the input is what the parser asks for, because
+    /// other requests may follow.
     fn take_behind(&mut self, input: &[u8], buffers: Option<&Arc<Buffers>>) -> Behind {
-        let before = self.behind.len();
-        let limit = BEHIND_BYTES_MAX + END.len() - before.min(BEHIND_BYTES_MAX);
-        let more = input.len().min(limit);
-        if buffers.is_some_and(|buffers| !self.charge.try_grow(buffers, 2 * more as u64)) {
-            return Behind::Fault(Fault::TooLarge);
-        }
-        self.behind.extend_from_slice(&input[..more]);
         let options = Options { request_bytes_max: BEHIND_BYTES_MAX, ..Options::default() };
-        match parse(&self.behind, &options, &mut Resume::default()) {
-            Step::NeedMore { .. } => Behind::Missing(self.behind.len() - before),
-            Step::Request { consumed, .. } | Step::Get { consumed, .. } | Step::Nothing { consumed } => {
-                self.behind.truncate(consumed);
-                Behind::Complete(consumed.saturating_sub(before))
+        let mut rest = input;
+        loop {
+            let missing = match parse(&self.behind, &options, &mut self.behind_read) {
+                Step::NeedMore { at_least } => at_least - self.behind.len(),
+                Step::Request { .. } | Step::Get { .. } | Step::Nothing { .. } => {
+                    return Behind::Complete(input.len() - rest.len());
+                }
+                Step::Fault(fault) => return Behind::Fault(fault),
+                Step::Inline { .. } | Step::Upload(_) => return Behind::Fault(Fault::TooLarge),
+            };
+            let here = &rest[..rest.len().min(BEHIND_BYTES_MAX)];
+            let more = match missing {
+                // The parser asks for one byte after the other of a line that says how long an argument is.
+                1 => here.iter().position(|byte| *byte == b'\n').map_or(here.len(), |at| at + 1),
+                _ => missing.min(here.len()),
+            };
+            if more == 0 {
+                return Behind::Missing(input.len() - rest.len());
             }
-            Step::Fault(fault) => Behind::Fault(fault),
-            Step::Inline { .. } | Step::Upload(_) => Behind::Fault(Fault::TooLarge),
+            if buffers.is_some_and(|buffers| !self.charge.try_grow(buffers, 2 * more as u64)) {
+                return Behind::Fault(Fault::TooLarge);
+            }
+            self.behind.extend_from_slice(&here[..more]);
+            rest = &rest[more..];
         }
     }
 

@@ -18,7 +18,7 @@ use crate::dispatch::protocols::Protocol;
 use crate::dispatch::protocols::resp::config::Server;
 use crate::dispatch::protocols::resp::errors::{self, Error};
 use crate::dispatch::protocols::resp::{self, Moment, info};
-use crate::dispatch::resp_state::RespState;
+use crate::dispatch::resp_state::{RespState, WorkerCounts};
 use crate::dispatch::session::{Replies, Session};
 use crate::dispatch::users::Access;
 use crate::io::Ready;
@@ -124,6 +124,11 @@ impl RespWorker {
     #[inline]
     pub(super) fn leave_gate(&self) {
         self.state.gate.leave(self.number);
+    }
+
+    /// What this worker counts.
+    pub(super) fn counts(&self) -> &WorkerCounts {
+        self.state.worker(self.number)
     }
 
     /// Whether nothing has to be known of a retrieval of this key but the key.
@@ -420,7 +425,7 @@ impl Dispatcher {
     /// The request breaks the rules of the wire.
     fn refuse(&mut self, connection: &mut Connection, fault: Fault) -> Progressed {
         let error = errors::protocol_error(fault, self.request_bytes_max());
-        self.resp.state.count_error(&error);
+        self.resp.counts().error(&error);
         resp::say_error(&mut connection.output, &error);
         connection.output.close();
         Progressed::Request
@@ -491,9 +496,9 @@ impl Dispatcher {
                 transaction.is_broken = true;
             }
             if let Some(command) = command {
-                self.resp.state.worker(self.resp.number).rejected(command.id);
+                self.resp.counts().rejected(command.id);
             }
-            self.resp.state.count_error(&error);
+            self.resp.counts().error(&error);
             resp::say_error(&mut connection.output, &error);
             return Progressed::Request;
         }
@@ -531,8 +536,8 @@ impl Dispatcher {
         self.executed[class_of(command) as usize] += 1;
         if let Some(text) = connection.output.bytes().get(before..).and_then(|reply| reply.strip_prefix(b"-"))
         {
-            self.resp.state.worker(self.resp.number).failed(command.id);
-            self.resp.state.count_error(text);
+            self.resp.counts().failed(command.id);
+            self.resp.counts().error(text);
         }
         let Some(us) = started.map(|started| started.elapsed().as_micros() as u64) else { return };
         if self.resp.state.is_slow(us)

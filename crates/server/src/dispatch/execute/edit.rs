@@ -75,12 +75,14 @@ impl Present<'_> {
 }
 
 impl Executor {
-    /// Changes an item.
-    pub(super) fn edit(
+    /// Changes an item. `upload` = the value of a [`Change::Replace`], if it arrived in parts; the value in the change is
+    /// ignored then.
+    pub(in crate::dispatch) fn edit(
         &mut self,
         progress: &mut Progress,
         key: &ItemKey<'_>,
         change: &Change<'_>,
+        upload: Option<Upload>,
         in_one_piece: bool,
         compose: impl FnOnce(Outcome<'_>) -> Tail,
     ) {
@@ -95,6 +97,7 @@ impl Executor {
             Change::Overwrite { offset, bytes } => (*offset as usize).saturating_add(bytes.len()).max(large),
             Change::SetBit { offset, .. } => ((offset / 8) as usize + 1).max(large),
             Change::Append(_) | Change::Expire { .. } | Change::Persist => 0,
+            Change::Replace { shows_old: false, condition, .. } if !condition.compares() => 0,
             _ => large,
         };
         if !self.worker.fits(key.key.len(), made as u64) && made > large {
@@ -102,17 +105,22 @@ impl Executor {
             return;
         }
         let Some(charge) = self.charge(made) else {
+            upload.into_iter().for_each(|upload| self.worker.abandon_upload(upload));
             compose(Outcome::Edited(EditOutcome::NoMemory));
             return;
         };
         let (mut seen, now_ms) = (Seen::default(), self.now_ms());
-        let edited = self.worker.edit(key.hash, key.key, [key.head, given], &mut |worker, hit, buffer| {
+        let mut decide = |worker: &Worker, hit: Option<&Hit<'_>>, buffer: &mut Vec<u8>| {
             seen = Seen::default();
             let present = hit.map(|hit| Present { worker, hit, head: key.head.len() });
             let present = present.filter(|present| starts_with(present, key.head));
             seen.existed = present.is_some();
             decide(change, key, present.as_ref(), now_ms, buffer, &mut seen)
-        });
+        };
+        let edited = match upload {
+            None => self.worker.edit(key.hash, key.key, [key.head, given], &mut decide),
+            Some(upload) => self.worker.edit_with_upload(upload, key.hash, key.key, &mut decide),
+        };
         self.count_edit(key, change, &seen, edited);
         let outcome = match edited {
             Edited::TooLarge => EditOutcome::TooLarge,
@@ -146,44 +154,6 @@ impl Executor {
                     _ => EditOutcome::NotDone,
                 }
             }
-        };
-        compose(Outcome::Edited(outcome));
-    }
-
-    /// Replaces an item by one with the value of a complete upload, if the condition holds.
-    pub(in crate::dispatch) fn edit_with_upload(
-        &mut self,
-        progress: &mut Progress,
-        key: &ItemKey<'_>,
-        change: &Change<'_>,
-        upload: Upload,
-        compose: impl FnOnce(Outcome<'_>) -> Tail,
-    ) {
-        let old_bytes = self.worker.peek(key.hash, key.key).map_or(0, |hit| hit.value_bytes() as usize);
-        let Some(charge) = self.charge(if change.shows_old() { old_bytes } else { 0 }) else {
-            self.worker.abandon_upload(upload);
-            compose(Outcome::Edited(EditOutcome::NoMemory));
-            return;
-        };
-        let (mut seen, now_ms) = (Seen::default(), self.now_ms());
-        let edited = self.worker.edit_with_upload(upload, key.hash, key.key, &mut |worker, hit| {
-            seen = Seen::default();
-            let present = hit.map(|hit| Present { worker, hit, head: key.head.len() });
-            seen.existed = present.is_some();
-            decide(change, key, present.as_ref(), now_ms, &mut Vec::new(), &mut seen)
-        });
-        self.count_edit(key, change, &seen, edited);
-        let outcome = match (edited, change.shows_old(), seen.old) {
-            (Edited::TooLarge, ..) => EditOutcome::TooLarge,
-            (Edited::NoRoom, ..) => EditOutcome::NoMemory,
-            (_, true, None) => EditOutcome::Old(None),
-            (_, true, Some(old)) => {
-                return show_copy(progress, old, charge, false, |value| {
-                    compose(Outcome::Edited(EditOutcome::Old(Some(value))))
-                });
-            }
-            _ if seen.is_done => EditOutcome::Done,
-            _ => EditOutcome::NotDone,
         };
         compose(Outcome::Edited(outcome));
     }
@@ -239,6 +209,13 @@ impl Executor {
             }
         }
         copied
+    }
+}
+
+impl Condition<'_> {
+    /// Whether the present value has to be read for it.
+    fn compares(&self) -> bool {
+        !matches!(self, Condition::Always | Condition::IfAbsent | Condition::IfPresent)
     }
 }
 

@@ -105,7 +105,7 @@ impl Executor {
                 return true;
             }
             Operation::Edit(key, change) => {
-                self.edit(progress, key, change, false, compose);
+                self.edit(progress, key, change, None, false, compose);
                 return true;
             }
             Operation::Copy(copy) => Outcome::Copied(self.copy(copy)),

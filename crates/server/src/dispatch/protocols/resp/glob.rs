@@ -16,8 +16,8 @@ const BYTES: usize = 256;
 /// A pattern, read once to be compared with many keys.
 ///
 /// A pattern is a row of elements, each of which takes one byte, with stars between them. Bit `i` of the state says
-/// that the bytes so far may be what the first `i` elements take. A byte moves each bit on whose element takes it; a bit
-/// behind a star also stays. (Shift-And; Baeza-Yates and Gonnet, "A new approach to text searching", CACM 1992.)
+/// that the bytes so far may be what the first `i` elements take. A byte moves on each bit whose element takes it; a
+/// bit behind a star also stays. (Shift-And; Baeza-Yates and Gonnet, "A new approach to text searching", CACM 1992.)
 pub(in crate::dispatch) struct Pattern {
     /// Words of a state.
     words: usize,
