@@ -64,7 +64,7 @@ impl Worker {
         edited
     }
 
-    /// Puts an item whose value is a chain of chunks, with the length and the first of them, where `expected` allows it.
+    /// Puts an item whose value is a chain of chunks, where `expected` allows it. `chain` = their length and the first.
     /// `Exists`: another thread changed the item, and the chain is as it was.
     pub(super) fn put_chain(
         &mut self,

@@ -75,8 +75,8 @@ impl Present<'_> {
 }
 
 impl Executor {
-    /// Changes an item. `upload` = the value of a [`Change::Replace`], if it arrived in parts; the value in the change is
-    /// ignored then.
+    /// Changes an item. `upload` = the value of a [`Change::Replace`], if it arrived in parts; the value in the change
+    /// is ignored then.
     pub(in crate::dispatch) fn edit(
         &mut self,
         progress: &mut Progress,
