@@ -1,5 +1,6 @@
 """RESP over real sockets: how input is cut, large values and keys, what the doors share, and clients that misbehave."""
 
+import os
 import time
 
 import support
@@ -8,6 +9,13 @@ from resp_support import ask, command, receive
 
 LARGE = bytes(range(256)) * 3600
 SECONDS_MAX = 5
+
+
+def processor_seconds(server):
+    """The processor time that a server has taken."""
+    with open("/proc/%d/stat" % server.process.pid, encoding="ascii") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @larder_only
@@ -150,24 +158,19 @@ class Misbehaviour(Case):
         self.assertEqual(ask(self.connection(self.running), b"PING"), b"PONG")
 
     def test_a_pattern_for_keys_stalls_nobody(self):
-        # A matcher that tries every place takes 60 million steps for each key, and a worker has these keys at once.
+        # A matcher that tries every place takes 60 million steps for each of these keys. Time of the processor is
+        # counted, which does not depend on what else the machine does.
         server = self.server("-t", "1", "-m", "64")
-        attacker, served = server.connect(), server.connect()
+        client = server.connect()
         for number in range(40):
-            self.assertEqual(ask(attacker, b"SET", b"a" * 60000 + b"%d" % number, b""), b"OK")
-        pattern = b"*" + b"a" * 1022 + b"b"
-        until, slowest = time.monotonic() + 1.5, 0.0
-        while time.monotonic() < until:
-            attacker.send(command(b"KEYS", pattern) + command(b"SCAN", b"0", b"MATCH", pattern, b"COUNT", b"1000"))
-            for _ in range(20):
-                began = time.monotonic()
-                self.assertEqual(ask(served, b"PING"), b"PONG")
-                slowest = max(slowest, time.monotonic() - began)
-            self.assertEqual(receive(attacker), [])
-            self.assertEqual(receive(attacker)[1], [])
-        self.assertLess(slowest, 0.25)
+            self.assertEqual(ask(client, b"SET", b"a" * 60000 + b"%d" % number, b""), b"OK")
+        pattern, before = b"*" + b"a" * 1022 + b"b", processor_seconds(server)
+        for _ in range(3):
+            self.assertEqual(ask(client, b"KEYS", pattern), [])
+            self.assertEqual(ask(client, b"SCAN", b"0", b"MATCH", pattern, b"COUNT", b"1000")[1], [])
+        self.assertLess(processor_seconds(server) - before, 1.5)
         for request in ((b"KEYS", b"*a" * 16384), (b"SCAN", b"0", b"MATCH", b"*" * 1025)):
-            self.assertEqual(ask(attacker, *request), b"-ERR the pattern is too long (1024 bytes at most)")
+            self.assertEqual(ask(client, *request), b"-ERR the pattern is too long (1024 bytes at most)")
 
     def test_what_is_announced_costs_nothing_until_it_comes(self):
         behaved = self.connection(self.running)

@@ -4,7 +4,7 @@ mod dispatch_support;
 
 use dispatch_support::binary_twin::Packet;
 use dispatch_support::resp_twin::{encoded, words};
-use dispatch_support::{Talk, dispatcher, on_a_connection};
+use dispatch_support::{Client, Talk, dispatcher, on_a_connection};
 use larder_server::dispatch::Dispatcher;
 use larder_server::settings::Settings;
 
@@ -99,15 +99,21 @@ fn allocations(talk: &mut Talk, dispatcher: &mut Dispatcher, all: &[u8]) -> u64 
     allocation_counter::measure(&mut play).count_total
 }
 
+/// A dispatcher with one worker, and a connection to it.
+fn open(client: &Client<'_>) -> (Dispatcher, Talk) {
+    let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
+    let (mut dispatcher, _) = dispatcher(settings, Some(1), Some(client));
+    let talk = Talk::open(&mut dispatcher, client.peer);
+    (dispatcher, talk)
+}
+
 /// A few allocations are allowed: a column is taken, a list of columns grows, a reply is longer than all before.
 const ALLOCATIONS_MAX: u64 = KEYS as u64 / 50;
 
 #[test]
 fn a_small_request_allocates_nothing() {
     on_a_connection(|client| {
-        let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
-        let (mut dispatcher, _) = dispatcher(settings, Some(1), Some(client));
-        let mut talk = Talk::open(&mut dispatcher, client.peer);
+        let (mut dispatcher, mut talk) = open(client);
         let mut allocating = Vec::new();
         // In the first round buffers and the index grow to the size that they need.
         for is_measured in [false, true] {
@@ -131,9 +137,7 @@ fn a_small_request_allocates_nothing() {
 #[test]
 fn a_small_request_of_the_binary_protocol_allocates_nothing() {
     on_a_connection(|client| {
-        let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
-        let (mut dispatcher, _) = dispatcher(settings, Some(1), Some(client));
-        let mut talk = Talk::open(&mut dispatcher, client.peer);
+        let (mut dispatcher, mut talk) = open(client);
         let mut allocating = Vec::new();
         for is_measured in [false, true] {
             for packet in PACKETS {
@@ -159,9 +163,7 @@ fn a_small_request_of_the_binary_protocol_allocates_nothing() {
 fn a_small_request_of_resp_allocates_nothing() {
     for version in [2, 3] {
         on_a_connection(move |client| {
-            let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
-            let (mut dispatcher, _) = dispatcher(settings, Some(1), Some(client));
-            let mut talk = Talk::open(&mut dispatcher, client.peer);
+            let (mut dispatcher, mut talk) = open(client);
             talk.send(&mut dispatcher, &encoded(&words(&format!("HELLO {version}"))));
             assert!(talk.answered.starts_with(if version == 3 { b"%" } else { b"*" }));
             let null = if version == 3 { "_\r\n" } else { "$-1\r\n" };
@@ -194,9 +196,7 @@ fn a_small_request_of_resp_allocates_nothing() {
 #[test]
 fn what_follows_a_large_value_is_not_copied() {
     on_a_connection(move |client| {
-        let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
-        let (mut dispatcher, _) = dispatcher(settings, Some(1), Some(client));
-        let mut talk = Talk::open(&mut dispatcher, client.peer);
+        let (mut dispatcher, mut talk) = open(client);
         let value = "v".repeat(40 << 10);
         for options in ["", " EX 100"] {
             let mut all = encoded(&words(&format!("SET key {value}{options}")));
@@ -216,9 +216,7 @@ fn what_follows_a_large_value_is_not_copied() {
 fn a_large_mget_allocates_nothing() {
     for version in [2, 3] {
         on_a_connection(move |client| {
-            let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
-            let (mut dispatcher, _) = dispatcher(settings, Some(1), Some(client));
-            let mut talk = Talk::open(&mut dispatcher, client.peer);
+            let (mut dispatcher, mut talk) = open(client);
             talk.send(&mut dispatcher, &encoded(&words(&format!("HELLO {version}"))));
             // Every other key has an item.
             for key in (0..KEYS_OF_MGET).step_by(2) {
