@@ -166,7 +166,7 @@ fn a_small_request_of_resp_allocates_nothing() {
             let (mut dispatcher, mut talk) = open(client);
             talk.send(&mut dispatcher, &encoded(&words(&format!("HELLO {version}"))));
             assert!(talk.answered.starts_with(if version == 3 { b"%" } else { b"*" }));
-            // A thread that has to wait in the middle of a MSET or DEL makes the request one that is remembered as slow.
+            // A thread that has to wait in the middle of a MSET or DEL makes the request a slow one.
             talk.send(&mut dispatcher, &encoded(&words("CONFIG SET slowlog-log-slower-than -1")));
             assert!(talk.answered.ends_with(b"+OK\r\n"));
             let null = if version == 3 { "_\r\n" } else { "$-1\r\n" };
