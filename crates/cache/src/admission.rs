@@ -113,6 +113,18 @@ impl Admission {
         }
     }
 
+    /// Another budget of bytes per day; `None` = no bound. What is left of the day is shared out anew.
+    pub(crate) fn set_write_budget(&mut self, per_day: Option<u64>) {
+        self.options.write_bytes_per_day = per_day;
+        match (&mut self.budget, per_day) {
+            (Some(budget), Some(per_day)) => {
+                budget.per_day = per_day;
+                budget.left = budget.left.min(burst(per_day));
+            }
+            (budget, per_day) => *budget = per_day.map(WriteBudget::new),
+        }
+    }
+
     /// Whether an item that is evicted at `now_s` goes to flash, where items are ranked by `worth` and `room` is left
     /// in the buffers. If so, the budget counts it as written.
     pub(crate) fn judge(

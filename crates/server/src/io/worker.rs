@@ -514,7 +514,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
     /// Closes connections that were idle for too long. One call looks at so many that all are seen within a quarter of
     /// the timeout, and at no fewer than a thousand.
     fn close_idle(&mut self) {
-        let timeout_s = self.shared.idle_timeout_s;
+        let timeout_s = self.shared.idle_timeout_s();
         if timeout_s == 0 || self.links.is_empty() {
             return;
         }
