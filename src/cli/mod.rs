@@ -9,6 +9,7 @@ mod error;
 mod file;
 mod flags;
 mod help;
+mod manual;
 mod resolve;
 mod tuning;
 mod values;
@@ -86,6 +87,8 @@ fn parse_in(words: impl IntoIterator<Item = OsString>, base: &Path) -> Result<Ac
         "help" if COMMANDS.contains(&words[1].to_string_lossy().as_ref()) => {
             Ok(Action::Workbench(vec![words[1].clone(), "--help".into()]))
         }
+        manual::MAN => manual::man(&words[1..]),
+        manual::COMPLETIONS => manual::completions(&words[1..]),
         word if COMMANDS.contains(&word) => Ok(Action::Workbench(words)),
         word => {
             let near = nearest(
@@ -165,13 +168,32 @@ fn command() -> Command {
         .disable_help_flag(true)
         .disable_version_flag(true)
         .infer_long_args(true)
-        .arg(Arg::new("help-short").short('h').action(ArgAction::SetTrue))
-        .arg(Arg::new("help").long("help").action(ArgAction::SetTrue))
-        .arg(Arg::new("version").short('V').long("version").action(ArgAction::SetTrue))
-        .arg(Arg::new("license").short('i').long("license").action(ArgAction::SetTrue))
-        .arg(Arg::new("config").long("config").value_name("FILE").action(ArgAction::Set));
+        .arg(Arg::new("help-short").short('h').action(ArgAction::SetTrue).help("show the flags for wrappers"))
+        .arg(Arg::new("help").long("help").action(ArgAction::SetTrue).help("show all flags"))
+        .arg(
+            Arg::new("version")
+                .short('V')
+                .long("version")
+                .action(ArgAction::SetTrue)
+                .help("show the version"),
+        )
+        .arg(
+            Arg::new("license")
+                .short('i')
+                .long("license")
+                .action(ArgAction::SetTrue)
+                .help("show the license"),
+        )
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .action(ArgAction::Set)
+                .help("settings file in TOML: each long flag is a key"),
+        );
     for flag in FLAGS {
-        let mut arg = Arg::new(flag.long).long(flag.long).action(ArgAction::Append);
+        let arg = Arg::new(flag.long).long(flag.long).action(ArgAction::Append);
+        let mut arg = manual::shown(arg, flag.help, flag.default).hide(flag.topic == flags::Topic::Refused);
         if let Some(short) = flag.short {
             arg = arg.short(short);
         }

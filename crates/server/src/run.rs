@@ -2,7 +2,8 @@
 
 use crate::admin;
 use crate::admin::process::{
-    Signal, SignalThread, Transport, notify_ready, notify_stopping, on_signals, write_port_file,
+    Signal, SignalThread, Transport, notify_ready, notify_reloaded, notify_reloading, notify_stopping,
+    on_signals, start_watchdog, write_port_file,
 };
 use crate::dispatch::live::{Follower, Host, Running};
 use crate::dispatch::{Dispatcher, Drivers, ServerState, Users};
@@ -110,7 +111,11 @@ fn serve(
     let signals = on_signals(move |signal| match signal {
         Signal::Stop => stopper.stop_gracefully(STOP),
         Signal::StopGracefully => stopper.stop_gracefully(GRACE),
-        Signal::Reload => follower.reload(&Running { state: &reload_state, cache: &reload_cache }),
+        Signal::Reload => {
+            notify_reloading();
+            follower.reload(&Running { state: &reload_state, cache: &reload_cache });
+            notify_reloaded();
+        }
     })
     .map_err(|error| RunError(format!("cannot wait for signals: {error}")))?;
 
@@ -124,12 +129,14 @@ fn serve(
     announce(settings, &bound, &cache, admin.as_ref(), flash);
 
     let (service_cache, service_state) = (cache.clone(), state.clone());
+    let (counters, stopping) = (bound.counters(), bound.stopper());
     let running = bound
         .start(move |number| {
             pin(service_state.settings(), number);
             Dispatcher::new(service_cache.worker(), number, service_state.clone(), latency[number].clone())
         })
         .map_err(|error| Ended::Early(refuse(error)))?;
+    start_watchdog(move || (!stopping.is_stopping()).then(|| counters.ticks()));
     notify_ready(settings);
     let ended = running.join();
     notify_stopping();

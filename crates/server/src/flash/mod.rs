@@ -75,7 +75,8 @@ pub(crate) fn problems_of_start(settings: &Settings) -> Vec<String> {
         }
         if size_bytes.is_none() {
             found.push(format!(
-                "{device} does not exist: give the size of the new file, as in {device}:10g (--flash)"
+                "cannot use the flash: {device} does not exist: give its size, so that it can be made (--flash \
+                 PATH:SIZE)"
             ));
         }
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {

@@ -466,6 +466,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     /// Called about once a second, and often while the server is stopping.
     pub(super) fn tick(&mut self) {
+        self.counters().ticks.add(1);
         let now_s = self.shared.now_s();
         if now_s != self.now_s {
             self.now_s = now_s;

@@ -1,0 +1,299 @@
+"""Operating a server: checking its settings, changing them while it runs, and what the system around it sees."""
+
+import os
+import shlex
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+import support
+import tls_support
+from process_support import Case, is_larder, run_to_end, server_command
+from resp_support import ask
+from tls_support import Certificates
+
+LOG_SECONDS_MAX = 10.0
+
+
+def program():
+    """The path of the program, without the command `serve`."""
+    return support.Server._executable(shlex.split(server_command())[0])
+
+
+def command(*words, **options):
+    """(status, stdout, stderr) of a command of the program."""
+    done = subprocess.run([program()] + list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=20, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+@unittest.skipUnless(is_larder(), "memcached has no such thing")
+class OperateCase(Case):
+    """A test with a settings file, which it may write anew."""
+
+    def setUp(self):
+        self.path = os.path.join(self.folder(), "larder.toml")
+
+    def write(self, text):
+        """The new content of the settings file."""
+        with open(self.path, "w") as file:
+            file.write(text)
+
+    def follower(self, text, *flags):
+        """A server with this settings file and few flags."""
+        self.write(text)
+        return self.server("--config", self.path, *flags, defaults=["-U", "0"])
+
+    def logged(self, server, *says, after=0):
+        """The log behind its first `after` letters, once it has all these texts."""
+        deadline = time.monotonic() + LOG_SECONDS_MAX
+        while time.monotonic() < deadline:
+            text = server.error_text()[after:]
+            if all(each in text for each in says):
+                return text
+            time.sleep(0.02)
+        self.fail("%r are not all in the log: %s" % (says, server.error_text()[after:]))
+
+    def reload(self, server, text, *says):
+        """Writes the settings file, sends SIGHUP, and returns the log from then on, once it has these texts."""
+        before = len(server.error_text())
+        if text is not None:
+            self.write(text)
+        server.process.send_signal(signal.SIGHUP)
+        return self.logged(server, *says, after=before)
+
+
+class CheckConfig(OperateCase):
+    """`larder check-config`."""
+
+    def test_every_problem_has_its_line(self):
+        self.write("thread = 2\nport = 99999\nidle-timeout = 5\n")
+        status, shown, problems = command("check-config", "--config", self.path, "-c", "0")
+        self.assertEqual(status, 1)
+        lines = problems.splitlines()
+        self.assertEqual(len(lines), 3, problems)
+        for line, says in zip(lines, ("line 1: there is no setting 'thread'", "line 2: bad value '99999'", "-c")):
+            self.assertIn(says, line)
+        self.assertRegex(shown, r"(?m)^idle-timeout +5 +%s line 3$" % self.path)
+
+    def test_it_says_what_serve_says(self):
+        absent = os.path.join(self.folder(), "absent")
+        for flags in (["-c", "0"], ["--nonsense"], ["-Z"], ["-Y", absent], ["-I", "64m"], ["-l", "no.such.host.invalid"],
+                      ["--flash", absent], ["-t", "1000"], ["-u", "nobody-of-this-name"], ["--config", absent]):
+            status, _, served = run_to_end("-p", str(support.free_port()), *flags)
+            self.assertNotEqual(status, 0, flags)
+            checked, _, problems = command("check-config", *flags)
+            self.assertEqual(checked, 1, flags)
+            words = set(served.strip().splitlines()[-1].split())
+            shared = max(len(words & set(line.split())) / len(words) for line in problems.splitlines())
+            self.assertGreater(shared, 0.5, "%s: serve: %s, check-config: %s" % (flags, served, problems))
+
+    def test_it_opens_no_port_and_writes_nothing(self):
+        server = self.server()
+        folder = self.folder()
+        status, shown, problems = command("check-config", "-p", str(server.port), "-P", folder + "/pid",
+                                          "--flash", folder + "/flash:64m", "-s", folder + "/socket")
+        self.assertEqual((status, problems), (0, ""))
+        self.assertRegex(shown, r"(?m)^port +%d +flag -p \(--port\)$" % server.port)
+        self.assertEqual(os.listdir(folder), [])
+
+    def test_the_environment_is_an_origin(self):
+        users = os.path.join(self.folder(), "users")
+        with open(users, "w") as file:
+            file.write("a:b\n")
+        status, shown, _ = command("check-config", "-S", env=dict(os.environ, MEMCACHED_SASL_PWDB=users))
+        self.assertEqual(status, 0)
+        self.assertRegex(shown, r"(?m)^auth-file +%s +environment variable MEMCACHED_SASL_PWDB$" % users)
+
+
+class Reload(OperateCase):
+    """SIGHUP with a settings file."""
+
+    def test_what_may_change_changes_and_the_rest_is_refused_by_name(self):
+        server = self.follower(
+            "memory-limit = 64\nthreads = 2\nworth = \"penalty\"\nconn-limit = 500\nport = 1\n"
+            "flash = \"sim:ftl:64m\"\n")
+        log = self.reload(
+            server,
+            "memory-limit = 128\nthreads = 3\nworth = \"hits\"\nconn-limit = 600\nidle-timeout = 77\n"
+            "port = 1\nobjective = \"bytes\"\n[flash]\npath = \"sim:ftl:64m\"\nwrite-budget = \"1g\"\n"
+            "[flash.tuning]\nsave = false\n",
+            "idle-timeout is 77 now", "flash.tuning.save is off now",
+        )
+        for says in ("memory-limit is 128m now, it was 64m", "worth is hits now, it was penalty",
+                     "conn-limit is 600 now, it was 500", "objective is bytes now, it was time"):
+            self.assertIn(says, log)
+        refused = [line for line in log.splitlines() if "though the settings say" in line]
+        self.assertEqual(len(refused), 1, log)
+        self.assertIn("threads stays 2, though the settings say 3", refused[0])
+        settings = self.connection(server).stats(b"settings")
+        self.assertEqual(settings[b"maxbytes"], b"%d" % (128 << 20))
+        self.assertEqual((settings[b"maxconns"], settings[b"idle_timeout"], settings[b"num_threads"]),
+                         (b"600", b"77", b"2"))
+        # What is refused is said each time.
+        self.reload(server, None, "threads stays 2")
+
+    def test_a_broken_file_changes_nothing(self):
+        server = self.follower("idle-timeout = 50\n")
+        self.reload(server, "idle-timeout = 60\nthreds = 3\n", "all settings stay as they were",
+                    "line 2: there is no setting 'threds'")
+        self.reload(server, "idle-timeout = 60\nmemory-limit = \"8m\"\nmax-item-size = \"8m\"\n",
+                    "all settings stay as they were", "raise -m")
+        os.remove(self.path)
+        self.reload(server, None, "all settings stay as they were", "cannot read the settings file")
+        self.assertEqual(self.connection(server).stats(b"settings")[b"idle_timeout"], b"50")
+        self.reload(server, "idle-timeout = 60\n", "idle-timeout is 60 now")
+
+    def test_what_a_client_has_set_stays_until_the_file_changes(self):
+        server = self.follower("memory-limit = 64\n")
+        connection = self.connection(server)
+        self.assertEqual(connection.ask(b"cache_memlimit 100"), b"OK")
+        self.reload(server, "memory-limit = 64\nidle-timeout = 9\n", "idle-timeout is 9 now")
+        self.assertEqual(connection.stats()[b"limit_maxbytes"], b"%d" % (100 << 20))
+        self.reload(server, "memory-limit = 80\n", "memory-limit is 80m now")
+        self.assertEqual(connection.stats()[b"limit_maxbytes"], b"%d" % (80 << 20))
+
+    def test_a_flag_wins_over_the_file(self):
+        server = self.follower("idle-timeout = 5\n", "--idle-timeout", "500")
+        self.reload(server, "idle-timeout = 6\nmaxconns-fast = false\n", "maxconns-fast is false now")
+        self.assertEqual(self.connection(server).stats(b"settings")[b"idle_timeout"], b"500")
+
+    def test_connections_follow_their_limits(self):
+        server = self.follower("conn-limit = 3\nmaxconns-fast = false\n")
+        held = [self.connection(server) for _ in range(3)]
+        for connection in held:
+            connection.ask(b"version")
+        waiting = self.connection(server)
+        waiting.send(b"version\r\n")
+        waiting.socket.settimeout(0.3)
+        with self.assertRaises(TimeoutError):
+            waiting.line()
+        self.reload(server, "conn-limit = 4\nmaxconns-fast = true\n", "conn-limit is 4 now")
+        waiting.socket.settimeout(10)
+        self.assertTrue(waiting.line().startswith(b"VERSION"))
+        one_too_many = self.connection(server)
+        self.assertIn(b"Too many open connections", one_too_many.line())
+        self.reload(server, "conn-limit = 4\nidle-timeout = 1\n", "idle-timeout is 1 now")
+        self.assertTrue(held[0].is_closed(10))
+
+    def test_commands_are_refused_and_allowed(self):
+        server = self.follower("disable-flush-all = true\n")
+        connection = self.connection(server)
+        self.assertEqual(connection.ask(b"flush_all"), b"CLIENT_ERROR flush_all not allowed")
+        self.reload(server, "disable-dumping = true\n", "disable-flush-all is false now", "disable-dumping is true now")
+        self.assertEqual(connection.ask(b"flush_all"), b"OK")
+        self.assertIn(b"not allowed", connection.ask(b"lru_crawler metadump all"))
+
+    def test_the_log_says_as_much_as_the_file_asks_for(self):
+        server = self.follower("verbose = 0\n")
+        connection = self.connection(server)
+        connection.get(b"before")
+        self.reload(server, "verbose = 2\n", "verbose is 2 now")
+        connection.get(b"after")
+        self.logged(server, " after -> END")
+        self.assertEqual(connection.ask(b"verbosity 0"), b"OK")
+        connection.get(b"last")
+        connection.get(b"last")
+        log = server.error_text()
+        self.assertNotIn(" before -> ", log)
+        self.assertNotIn(" last -> ", log)
+
+    def test_the_users_may_be_in_another_file(self):
+        users = [os.path.join(self.folder(), "users") for _ in range(2)]
+        for path, text in zip(users, ("anna:one\n", "berta:two\n")):
+            with open(path, "w") as file:
+                file.write(text)
+        server = self.follower("auth-file = \"%s\"\n" % users[0])
+
+        def may_enter(credentials):
+            connection = self.connection(server)
+            connection.send(b"set auth x 0 %d\r\n%b\r\n" % (len(credentials), credentials))
+            return connection.line() == b"STORED"
+        self.assertTrue(may_enter(b"anna one"))
+        self.reload(server, "auth-file = \"%s\"\n" % users[1], "auth-file is " + users[1])
+        self.assertEqual((may_enter(b"anna one"), may_enter(b"berta two")), (False, True))
+        self.reload(server, "auth-file = \"/no/such/file\"\n", "auth-file stays " + users[1])
+        self.assertTrue(may_enter(b"berta two"))
+        self.reload(server, "", "auth-file stays " + users[1], "decided at the start")
+        self.assertFalse(may_enter(b"anna one"))
+
+    @unittest.skipUnless(tls_support.has_openssl(), "openssl is not installed")
+    def test_certificate_and_key_change_together(self):
+        certificates = Certificates(self.folder())
+        (cert, key), (other_cert, other_key) = certificates.sign("server"), certificates.sign("other")
+        text = "enable-ssl = true\ntls-cert = \"%s\"\ntls-key = \"%s\"\n"
+        server = self.follower(text % (cert, key))
+        self.reload(server, text % (other_cert, key), "tls-cert stays " + cert)
+        self.reload(server, text % (other_cert, other_key), "tls-cert is " + other_cert, "tls-key is " + other_key)
+
+    def test_a_limit_that_moves_under_load_loses_no_promise(self):
+        server = self.follower("memory-limit = 96\n")
+        wrong, stop = [], threading.Event()
+
+        def load(number):
+            with server.connect() as connection:
+                turn = 0
+                while not stop.is_set():
+                    turn += 1
+                    key = b"%d-%d" % (number, turn % 50000)
+                    if connection.set(key, key * 50) != b"STORED":
+                        wrong.append(b"set " + key)
+                    if connection.get(key) not in (key * 50, None):
+                        wrong.append(b"get " + key)
+        threads = [threading.Thread(target=load, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            for mebibytes in (24, 200, 12, 64):
+                time.sleep(0.5)
+                self.reload(server, "memory-limit = %d\n" % mebibytes, "memory-limit is %dm now" % mebibytes)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(wrong, [])
+        self.reload(server, "memory-limit = 16\n", "memory-limit is 16m now")
+        deadline = time.monotonic() + 10
+        while server.resident_bytes() > 64 << 20 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.assertLess(server.resident_bytes(), 64 << 20)
+
+
+class ConfigSet(OperateCase):
+    """`CONFIG SET` and `CONFIG GET` with the names of the settings file."""
+
+    def test_live_settings_by_their_names(self):
+        server = self.server()
+        connection = self.connection(server)
+        done = ask(connection, b"CONFIG", b"SET", b"idle-timeout", b"33", b"worth", b"hits", b"conn-limit", b"77")
+        self.assertEqual(done, b"OK")
+        self.assertEqual(ask(connection, b"CONFIG", b"GET", b"idle-timeout"), [b"idle-timeout", b"33"])
+        self.assertEqual(ask(connection, b"CONFIG", b"GET", b"timeout"), [b"timeout", b"33"])
+        self.assertEqual(ask(connection, b"CONFIG", b"GET", b"maxclients"), [b"maxclients", b"77"])
+        self.assertEqual(ask(connection, b"CONFIG", b"SET", b"maxmemory", b"100mb"), b"OK")
+        self.assertEqual(ask(connection, b"CONFIG", b"GET", b"memory-limit"), [b"memory-limit", b"100m"])
+        with server.connect() as other:
+            self.assertEqual(other.stats(b"settings")[b"idle_timeout"], b"33")
+            self.assertEqual(other.stats(b"worth")[b"mode"], b"hits")
+
+    def test_what_cannot_change_is_refused_and_nothing_changes(self):
+        connection = self.connection(self.server())
+        for name, value, says in ((b"threads", b"9", b"immutable"), (b"idle-timeout", b"x", b"whole number"),
+                                  (b"flash.tuning.depth", b"7", b"immutable"), (b"memory-limit", b"x", b"expected a size"),
+                                  (b"nonsense", b"1", b"Unknown option"), (b"fleet", b"x", b"settings file only")):
+            reply = ask(connection, b"CONFIG", b"SET", b"objective", b"bytes", name, value)
+            self.assertTrue(reply.startswith(b"-ERR") and says in reply, reply)
+        self.assertEqual(ask(connection, b"CONFIG", b"GET", b"objective"), [b"objective", b"time"])
+
+    def test_the_write_budget_of_flash(self):
+        server = self.server("--flash", "sim:ftl:64m")
+        connection = self.connection(server)
+        self.assertEqual(ask(connection, b"CONFIG", b"SET", b"flash-write-budget", b"5g"), b"OK")
+        with server.connect() as other:
+            self.assertEqual(other.stats(b"flash")[b"write_budget_bytes"], b"%d" % (5 << 30))
+
+
+if __name__ == "__main__":
+    unittest.main()
