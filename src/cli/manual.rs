@@ -7,7 +7,7 @@ use clap::{Arg, Command};
 use clap_complete::Shell;
 
 use super::error::CliError;
-use super::{Action, CHECK_CONFIG, FORMAT_FLASH, command, workbench};
+use super::{Action, CHECK_CONFIG, FORMAT_FLASH, HEALTH, command, workbench};
 
 /// Commands that packages call, in no help.
 pub(super) const MAN: &str = "man";
@@ -21,7 +21,19 @@ fn program() -> Command {
         .about("A cache server for clients of memcached and of Redis, and a workbench for caches")
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand(server("serve", "Start a server"))
-        .subcommand(server(CHECK_CONFIG, "Check the settings of a server, and show where each comes from"))
+        .subcommand(
+            server(CHECK_CONFIG, "Check the settings of a server, and show where each comes from").arg(
+                Arg::new("quiet")
+                    .long("quiet")
+                    .action(clap::ArgAction::SetTrue)
+                    .help("print the problems only"),
+            ),
+        )
+        .subcommand(
+            Command::new(HEALTH)
+                .about("Ask the admin page of a server whether it serves")
+                .arg(Arg::new("ADDR").help("host:port of the admin page (default: 127.0.0.1:11219)")),
+        )
         .subcommand(server(FORMAT_FLASH, "Erase the flash of a server"))
 }
 

@@ -8,6 +8,7 @@ mod compatible;
 mod error;
 mod file;
 mod flags;
+mod health;
 mod help;
 mod manual;
 mod resolve;
@@ -87,13 +88,16 @@ fn parse_in(words: impl IntoIterator<Item = OsString>, base: &Path) -> Result<Ac
         "help" if COMMANDS.contains(&words[1].to_string_lossy().as_ref()) => {
             Ok(Action::Workbench(vec![words[1].clone(), "--help".into()]))
         }
+        HEALTH => Ok(health(&words[1..])),
         manual::MAN => manual::man(&words[1..]),
         manual::COMPLETIONS => manual::completions(&words[1..]),
         word if COMMANDS.contains(&word) => Ok(Action::Workbench(words)),
         word => {
             let near = nearest(
                 word,
-                ["serve", FORMAT_FLASH, CHECK_CONFIG, "help"].into_iter().chain(COMMANDS.iter().copied()),
+                ["serve", FORMAT_FLASH, CHECK_CONFIG, HEALTH, "help"]
+                    .into_iter()
+                    .chain(COMMANDS.iter().copied()),
             );
             Err(CliError::new(format!(
                 "there is no command '{word}'; the nearest is '{near}', and 'larder --help' lists all"
@@ -102,17 +106,46 @@ fn parse_in(words: impl IntoIterator<Item = OsString>, base: &Path) -> Result<Ac
     }
 }
 
+/// The command that asks whether a server serves.
+const HEALTH: &str = "health";
+
+/// Parses what follows `health`, and asks.
+fn health(words: &[OsString]) -> Action {
+    let report = |asked: Result<String, String>| match asked {
+        Ok(shown) => Action::Report { shown, problems: Vec::new() },
+        Err(problem) => Action::Report { shown: String::new(), problems: vec![problem] },
+    };
+    match words {
+        [] => report(health::ask(None)),
+        [word] if word == "--help" || word == "-h" => Action::Print(help::of_health()),
+        [address] if !address.to_string_lossy().starts_with('-') => {
+            report(health::ask(Some(&address.to_string_lossy())))
+        }
+        _ => report(Err("expected the address of an admin page: larder health HOST:PORT".to_owned())),
+    }
+}
+
 /// The command that checks the settings of a server.
 const CHECK_CONFIG: &str = "check-config";
+/// Its flag that leaves out the settings.
+const QUIET: &str = "--quiet";
 
 /// Parses what follows `check-config`: the flags of a server. The answer has every problem that is found.
 fn check_config(words: &[OsString], base: &Path) -> Action {
     if words.iter().any(|word| word == "--help" || word == "-h") {
         return Action::Print(help::of_check_config());
     }
-    match command().try_get_matches_from(words) {
+    let is_quiet = |word: &OsString| word == QUIET;
+    let flags = words.iter().filter(|word| !is_quiet(word));
+    let report = match command().try_get_matches_from(flags) {
         Ok(found) => check::report(&Resolved::of(&found, base)),
         Err(error) => Action::Report { shown: String::new(), problems: vec![one_line(error).to_string()] },
+    };
+    match report {
+        Action::Report { problems, .. } if words.iter().any(is_quiet) => {
+            Action::Report { shown: String::new(), problems }
+        }
+        report => report,
     }
 }
 

@@ -1,12 +1,19 @@
 """Operating a server: checking its settings, changing them while it runs, and what the system around it sees."""
 
+import glob
+import json
 import os
+import re
 import shlex
+import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
+import tomllib
 import unittest
+import urllib.request
 
 import support
 import tls_support
@@ -293,6 +300,190 @@ class ConfigSet(OperateCase):
         self.assertEqual(ask(connection, b"CONFIG", b"SET", b"flash-write-budget", b"5g"), b"OK")
         with server.connect() as other:
             self.assertEqual(other.stats(b"flash")[b"write_budget_bytes"], b"%d" % (5 << 30))
+
+
+class Manager(OperateCase):
+    """What a service manager such as systemd is told."""
+
+    def manager(self):
+        """A socket of a service manager, and the environment of a service."""
+        path = os.path.join(self.folder(), "notify")
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(made.close)
+        made.bind(path)
+        made.settimeout(10)
+        return made, {"NOTIFY_SOCKET": path}
+
+    def until(self, manager, word):
+        """Messages up to the one that has this line."""
+        heard = []
+        while not heard or word not in heard[-1].splitlines():
+            heard.append(manager.recv(4096).decode())
+        return heard
+
+    def test_ready_reloading_stopping(self):
+        manager, environment = self.manager()
+        self.write("idle-timeout = 5\n")
+        server = self.server("--config", self.path, environment=environment)
+        self.assertEqual(self.until(manager, "READY=1"), ["READY=1\n"])
+        self.write("idle-timeout = 6\n")
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        server.process.send_signal(signal.SIGHUP)
+        reloading, ready = self.until(manager, "READY=1")
+        self.assertIn("RELOADING=1\n", reloading)
+        since = int(re.search(r"MONOTONIC_USEC=(\d+)", reloading).group(1))
+        self.assertGreaterEqual(since, before)
+        self.assertEqual(ready, "READY=1\n")
+        self.assertEqual(self.connection(server).stats(b"settings")[b"idle_timeout"], b"6")
+        server.process.send_signal(signal.SIGUSR1)
+        self.assertEqual(self.until(manager, "STOPPING=1"), ["STOPPING=1\n"])
+        self.assertEqual(server.wait(), 0)
+
+    def test_the_watchdog_is_fed_while_the_server_works(self):
+        manager, environment = self.manager()
+        server = self.server(environment=dict(environment, WATCHDOG_USEC="1000000"))
+        self.until(manager, "READY=1")
+        for _ in range(3):
+            self.assertLess(len(self.until(manager, "WATCHDOG=1")), 2)
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            manager.settimeout(0.1)
+            with self.assertRaises(TimeoutError):
+                for _ in range(5):
+                    manager.recv(4096)
+            manager.settimeout(2)
+            with self.assertRaises(TimeoutError):
+                manager.recv(4096)
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+
+    def test_without_a_watchdog_nothing_is_sent(self):
+        manager, environment = self.manager()
+        self.server(environment=environment)
+        self.until(manager, "READY=1")
+        manager.settimeout(1.5)
+        with self.assertRaises(TimeoutError):
+            manager.recv(4096)
+
+
+class Health(OperateCase):
+    """`larder health`."""
+
+    def test_a_server_that_serves_and_one_that_is_gone(self):
+        admin = "127.0.0.1:%d" % support.free_port()
+        server = self.server("--admin", admin)
+        self.assertEqual(command("health", admin), (0, "ok\n", ""))
+        server.stop()
+        status, shown, problem = command("health", admin)
+        self.assertEqual((status, shown), (1, ""))
+        self.assertIn(admin + " does not answer", problem)
+        status, _, problem = command("health", "--nonsense")
+        self.assertEqual((status, "HOST:PORT" in problem), (1, True))
+
+
+class Packages(OperateCase):
+    """What is in packaging/."""
+
+    def file(self, name):
+        """The text of a file of packaging/."""
+        with open(os.path.join(support.REPOSITORY, "packaging", name)) as file:
+            return file.read()
+
+    def test_dashboard_and_alerts_name_metrics_that_exist(self):
+        port = support.free_port()
+        self.server("--admin", "127.0.0.1:%d" % port, "--flash", "sim:ftl:64m")
+        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as answer:
+            lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+        samples = {}
+        for line in lines:
+            name, labels = re.match(r"([a-z0-9_]+)(?:\{(.*)\})?", line).groups()
+            samples.setdefault(name, []).append(labels or "")
+        board = json.loads(self.file("grafana-dashboard.json"))
+        shown = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+        alerts = self.file("alerts.yml")
+        named = 0
+        for text in shown + [alerts]:
+            for name, labels in re.findall(r"\b(larder_[a-z0-9_]+)(?:\{([^}]*)\})?", text):
+                named += 1
+                self.assertIn(name, samples, text)
+                for label in re.findall(r'[a-z_]+="[^"]*"', labels):
+                    self.assertTrue(any(label in each for each in samples[name]), "%s{%s}" % (name, label))
+        self.assertGreater(named, 40)
+        used = set(re.findall(r"by \(([a-z_, ]+)\)", " ".join(shown) + alerts))
+        for label in {label.strip() for labels in used for label in labels.split(",")} - {"instance"}:
+            self.assertTrue(any(label + '="' in line for line in lines), label)
+
+    def test_the_unit_is_one_and_its_commands_are_understood(self):
+        unit = self.file("larder.service")
+        commands = re.findall(r"^Exec(?:Start|Reload)=/usr/bin/larder (.*)$", unit, re.MULTILINE)
+        self.assertEqual(len(commands), 2, unit)
+        config = os.path.join(support.REPOSITORY, "packaging", "larder.toml")
+        for words in commands:
+            words = words.replace("/etc/larder/larder.toml", config).split()
+            status, shown, problems = command("check-config", "--quiet", *[w for w in words[1:] if w != "--quiet"])
+            self.assertEqual((status, shown, problems), (0, "", ""))
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("systemd-analyze is not installed")
+        path = os.path.join(self.folder(), "larder.service")
+        with open(path, "w") as file:
+            file.write(re.sub("(?m)^Documentation=.*$", "", unit).replace("/usr/bin/larder", program()))
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", path], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_the_settings_file_names_settings_that_exist(self):
+        text = re.sub(r"(?m)^#(?=[a-z\[])", "", self.file("larder.toml"))
+        text = text.replace("/etc/larder/users", self.path).replace("/var/lib/larder", self.folder())
+        self.write("a:b\n")
+        path = self.path + ".all"
+        with open(path, "w") as file:
+            file.write(text)
+        self.assertEqual(command("check-config", "--quiet", "--config", path), (0, "", ""))
+
+    def test_the_image_starts_the_server_with_flags_that_exist(self):
+        lines = dict(re.findall(r"(?m)^ *(ENTRYPOINT|CMD) (\[.*\])$", self.file("Containerfile")))
+        words = json.loads(lines["ENTRYPOINT"]) + json.loads(lines["CMD"])
+        self.assertEqual(words[:2], ["/usr/bin/larder", "serve"])
+        self.assertEqual(command("check-config", "--quiet", *words[2:]), (0, "", ""))
+        self.assertIn("USER 65532:65532", self.file("Containerfile"))
+
+    def test_man_pages_and_completions_have_every_flag(self):
+        folder = self.folder()
+        self.assertEqual(command("man", folder), (0, "", ""))
+        flags = re.findall(r"(?m)^  (?:-\w, |    )--([a-z-]+)", command("serve", "--help")[1])
+        self.assertGreater(len(flags), 60)
+        with open(os.path.join(folder, "larder-serve.1")) as file:
+            page = file.read().replace("\\-", "-")
+        scripts = [command("completions", shell)[1] for shell in ("bash", "zsh", "fish")]
+        for flag in flags:
+            self.assertIn("--" + flag, page)
+            for script in scripts:
+                self.assertIn(flag, script)
+        self.assertNotIn("memory-file", page)
+        for name in ("larder.1", "larder-check-config.1", "larder-plan.1"):
+            self.assertIn(name, os.listdir(folder))
+        done = subprocess.run(["bash", "-n"], input=scripts[0], text=True, timeout=20)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(command("completions", "csh")[0], 64)
+
+    def test_the_package_is_made_of_files_that_exist(self):
+        with open(os.path.join(support.REPOSITORY, "Cargo.toml"), "rb") as file:
+            package = tomllib.load(file)["package"]["metadata"]["deb"]
+        script = self.file("build-deb.sh")
+        for source, at, mode in package["assets"]:
+            made = source.startswith("target/packaging/")
+            if made:
+                self.assertIn(os.path.basename(source).replace("*.1", "/man"), script)
+            elif not source.startswith("target/"):
+                self.assertTrue(glob.glob(os.path.join(support.REPOSITORY, source)), source)
+            self.assertFalse(at.startswith("/"), at)
+            self.assertIn(mode, ("644", "755"))
+        at = {"/" + at + (os.path.basename(source) if at.endswith("/") else "") for source, at, _ in package["assets"]}
+        self.assertLessEqual(set(package["conf-files"]), at)
+        for name in ("postinst", "postrm"):
+            path = os.path.join(support.REPOSITORY, package["maintainer-scripts"], name)
+            self.assertEqual(subprocess.run(["sh", "-n", path], timeout=20).returncode, 0)
+            self.assertIn("#DEBHELPER#", self.file("debian/" + name))
 
 
 if __name__ == "__main__":
