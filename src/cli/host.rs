@@ -120,6 +120,7 @@ mod tests {
             .iter()
             .map(|setting| match setting.change {
                 Change::Live(_) => format!("| `{}` | at once |\n", setting.name),
+                Change::ByFile(_) => format!("| `{}` | at once, by the settings file only |\n", setting.name),
                 Change::AtStart(why) => format!("| `{}` | at the next start: {why} |\n", setting.name),
             })
             .collect();

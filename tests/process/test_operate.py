@@ -87,8 +87,8 @@ class CheckConfig(OperateCase):
 
     def test_it_says_what_serve_says(self):
         absent = os.path.join(self.folder(), "absent")
-        for flags in (["-c", "0"], ["--nonsense"], ["-Z"], ["-Y", absent], ["-I", "64m"], ["-l", "no.such.host.invalid"],
-                      ["--flash", absent], ["-t", "1000"], ["-u", "nobody-of-this-name"], ["--config", absent]):
+        for flags in (["-c", "0"], ["--nonsense"], ["-Z"], ["-Y", absent], ["-I", "64m"], ["--flash", absent],
+                      ["-l", "no.such.host.invalid"], ["-t", "1000"], ["-u", "no-such-user"], ["--config", absent]):
             status, _, served = run_to_end("-p", str(support.free_port()), *flags)
             self.assertNotEqual(status, 0, flags)
             checked, _, problems = command("check-config", *flags)
@@ -287,9 +287,11 @@ class ConfigSet(OperateCase):
 
     def test_what_cannot_change_is_refused_and_nothing_changes(self):
         connection = self.connection(self.server())
-        for name, value, says in ((b"threads", b"9", b"immutable"), (b"idle-timeout", b"x", b"whole number"),
-                                  (b"flash.tuning.depth", b"7", b"immutable"), (b"memory-limit", b"x", b"expected a size"),
-                                  (b"nonsense", b"1", b"Unknown option"), (b"fleet", b"x", b"settings file only")):
+        for name, value, says in (
+                (b"threads", b"9", b"immutable"), (b"idle-timeout", b"x", b"whole number"),
+                (b"flash.tuning.depth", b"7", b"immutable"), (b"memory-limit", b"x", b"expected a size"),
+                (b"nonsense", b"1", b"Unknown option"), (b"fleet", b"x", b"protected"),
+                (b"enable-shutdown", b"true", b"protected"), (b"tls-key", b"/etc/shadow", b"protected")):
             reply = ask(connection, b"CONFIG", b"SET", b"objective", b"bytes", name, value)
             self.assertTrue(reply.startswith(b"-ERR") and says in reply, reply)
         self.assertEqual(ask(connection, b"CONFIG", b"GET", b"objective"), [b"objective", b"time"])

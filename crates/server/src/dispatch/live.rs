@@ -1,6 +1,6 @@
 //! Every setting, by the name that the settings file gives it: how its value is written, and what becomes of a new
-//! value while the server runs. The table [`SETTINGS`] decides that; SIGHUP, `CONFIG SET` and `larder check-config` read
-//! it.
+//! value while the server runs. The table [`SETTINGS`] decides that. SIGHUP, `CONFIG SET` and `larder check-config`
+//! read it.
 
 use super::state::ServerState;
 use crate::io::Buffers;
@@ -23,8 +23,11 @@ pub struct Setting {
 
 /// What becomes of a new value.
 pub enum Change {
-    /// It takes effect at once. The function puts it into effect, or says why that is not possible.
+    /// It takes effect at once, whether the settings file or a client has it. The function puts it into effect, or says
+    /// why that is not possible.
     Live(Apply),
+    /// The same, but clients cannot change it: it says what clients may do, or names a file.
+    ByFile(Apply),
     /// It takes effect at the next start, for this reason.
     AtStart(&'static str),
 }
@@ -141,57 +144,57 @@ pub static SETTINGS: &[Setting] = &[
 
     row("protocol", |s| protocol(s.protocol).to_owned(), CONNECTIONS),
     row("disable-cas", |s| (!s.cas_enabled).to_string(), CONNECTIONS),
-    row("disable-flush-all", |s| (!s.flush_enabled).to_string(), Change::Live(|_, now, new| {
+    row("disable-flush-all", |s| (!s.flush_enabled).to_string(), Change::ByFile(|_, now, new| {
         now.flush_enabled = new.flush_enabled;
         Ok(())
     })),
-    row("disable-dumping", |s| (!s.dump_enabled).to_string(), Change::Live(|_, now, new| {
+    row("disable-dumping", |s| (!s.dump_enabled).to_string(), Change::ByFile(|_, now, new| {
         now.dump_enabled = new.dump_enabled;
         Ok(())
     })),
-    row("disable-watch", |s| (!s.watch_enabled).to_string(), Change::Live(|_, now, new| {
+    row("disable-watch", |s| (!s.watch_enabled).to_string(), Change::ByFile(|_, now, new| {
         now.watch_enabled = new.watch_enabled;
         Ok(())
     })),
-    row("enable-shutdown", |s| s.shutdown_enabled.to_string(), Change::Live(|_, now, new| {
+    row("enable-shutdown", |s| s.shutdown_enabled.to_string(), Change::ByFile(|_, now, new| {
         now.shutdown_enabled = new.shutdown_enabled;
         Ok(())
     })),
-    row("enable-debugtime", |s| s.debugtime_enabled.to_string(), Change::Live(|_, now, new| {
+    row("enable-debugtime", |s| s.debugtime_enabled.to_string(), Change::ByFile(|_, now, new| {
         now.debugtime_enabled = new.debugtime_enabled;
         Ok(())
     })),
-    row("auth-file", |s| path(&s.auth_file), Change::Live(auth_file)),
+    row("auth-file", |s| path(&s.auth_file), Change::ByFile(auth_file)),
     row("enable-sasl", |s| s.sasl.to_string(), CONNECTIONS),
     row("prefix-delimiter", |s| char::from(s.prefix_delimiter).to_string(), CONNECTIONS),
     row("track-sizes", |s| s.track_sizes.to_string(), Change::AtStart("items in memory were not counted")),
 
     row("enable-ssl", |s| s.tls.enabled.to_string(), LISTENERS),
-    row("tls-cert", |s| path(&s.tls.chain_cert), Change::Live(|_, now, new| {
+    row("tls-cert", |s| path(&s.tls.chain_cert), Change::ByFile(|_, now, new| {
         now.tls.chain_cert.clone_from(&new.tls.chain_cert);
         Ok(())
     })),
-    row("tls-key", |s| path(&s.tls.key), Change::Live(|_, now, new| {
+    row("tls-key", |s| path(&s.tls.key), Change::ByFile(|_, now, new| {
         now.tls.key.clone_from(&new.tls.key);
         Ok(())
     })),
-    row("tls-key-format", |s| key_format(s.tls.key_format).to_owned(), Change::Live(|_, now, new| {
+    row("tls-key-format", |s| key_format(s.tls.key_format).to_owned(), Change::ByFile(|_, now, new| {
         now.tls.key_format = new.tls.key_format;
         Ok(())
     })),
-    row("tls-verify", |s| verify(s.tls.verify).to_owned(), Change::Live(|_, now, new| {
+    row("tls-verify", |s| verify(s.tls.verify).to_owned(), Change::ByFile(|_, now, new| {
         now.tls.verify = new.tls.verify;
         Ok(())
     })),
-    row("tls-ca", |s| path(&s.tls.ca_cert), Change::Live(|_, now, new| {
+    row("tls-ca", |s| path(&s.tls.ca_cert), Change::ByFile(|_, now, new| {
         now.tls.ca_cert.clone_from(&new.tls.ca_cert);
         Ok(())
     })),
-    row("tls-ciphers", |s| s.tls.ciphers.join(":"), Change::Live(|_, now, new| {
+    row("tls-ciphers", |s| s.tls.ciphers.join(":"), Change::ByFile(|_, now, new| {
         now.tls.ciphers.clone_from(&new.tls.ciphers);
         Ok(())
     })),
-    row("tls-min-version", |s| s.tls.min_version.to_string(), Change::Live(|_, now, new| {
+    row("tls-min-version", |s| s.tls.min_version.to_string(), Change::ByFile(|_, now, new| {
         now.tls.min_version = new.tls.min_version;
         Ok(())
     })),
@@ -224,7 +227,7 @@ pub static SETTINGS: &[Setting] = &[
     row("flash.tuning.zone", |s| maybe(s.flash.zone_bytes, size), DEVICES),
     row("flash.tuning.segment", |s| maybe(s.flash.segment_bytes, size), DEVICES),
 
-    row("fleet", |s| s.fleet.as_ref().map_or(String::new(), fleet), Change::Live(|running, now, new| {
+    row("fleet", |s| s.fleet.as_ref().map_or(String::new(), fleet), Change::ByFile(|running, now, new| {
         running.state.set_fleet(new.fleet.as_ref(), running.cache.last_cas());
         now.fleet.clone_from(&new.fleet);
         Ok(())
@@ -323,7 +326,7 @@ impl Running<'_> {
             return Ok(false);
         }
         match setting.change {
-            Change::Live(apply) => apply(self, now, wanted).map(|()| true),
+            Change::Live(apply) | Change::ByFile(apply) => apply(self, now, wanted).map(|()| true),
             Change::AtStart(why) => Err(format!("it takes effect at the next start, because {why}")),
         }
     }

@@ -181,12 +181,20 @@ fn set_of_table(
     let Some(host) = server.state.host() else { return Ok(()) };
     let mut wanted = Settings::clone(&server.state.in_effect());
     for (setting, value) in changes {
-        if let Change::AtStart(_) = setting.change
-            && (setting.text)(&wanted) != *value
-        {
-            return Err((setting.name, "can't set immutable config".to_owned()));
+        let is_same = (setting.text)(&wanted) == *value;
+        match setting.change {
+            Change::Live(_) => {
+                host.set(&mut wanted, setting.name, value).map_err(|what| (setting.name, what))?
+            }
+            _ if is_same => {}
+            Change::ByFile(_) => {
+                return Err((
+                    setting.name,
+                    "can't set protected config: the settings file only can".to_owned(),
+                ));
+            }
+            Change::AtStart(_) => return Err((setting.name, "can't set immutable config".to_owned())),
         }
-        host.set(&mut wanted, setting.name, value).map_err(|expected| (setting.name, expected))?;
     }
     let last = changes.last().map_or("", |(setting, _)| setting.name);
     wanted.check().map_err(|error| (last, error.0))?;
