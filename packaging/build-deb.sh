@@ -4,8 +4,7 @@
 set -e
 cd "$(dirname "$0")/.."
 if [ -n "$1" ]; then
-    mkdir -p target/release
-    [ "$1" -ef target/release/larder ] || cp "$1" target/release/larder
+    [ "$1" -ef target/release/larder ] || install -D -m 755 "$1" target/release/larder
 else
     cargo build --release --locked --bin larder
 fi

@@ -41,25 +41,8 @@ pub(super) fn report(resolved: &Resolved) -> Action {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
+    use crate::cli::tests::File;
     use crate::cli::{Action, check_config};
-
-    struct File(PathBuf);
-
-    impl File {
-        fn new(name: &str, text: &str) -> File {
-            let path = std::env::temp_dir().join(format!("larder-check-{name}-{}.toml", std::process::id()));
-            std::fs::write(&path, text).unwrap();
-            File(path)
-        }
-    }
-
-    impl Drop for File {
-        fn drop(&mut self) {
-            std::fs::remove_file(&self.0).unwrap();
-        }
-    }
 
     fn checked(file: &File, flags: &str) -> (String, Vec<String>) {
         let words = ["--config", file.0.to_str().unwrap()].into_iter().chain(flags.split_whitespace());

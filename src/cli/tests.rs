@@ -391,10 +391,10 @@ fn names_are_unique_and_keys_are_plain() {
 }
 
 /// A settings file that is removed at the end of the test.
-struct File(PathBuf);
+pub(super) struct File(pub(super) PathBuf);
 
 impl File {
-    fn new(name: &str, text: &str) -> File {
+    pub(super) fn new(name: &str, text: &str) -> File {
         let path = std::env::temp_dir().join(format!("larder-{}-{name}.toml", std::process::id()));
         std::fs::write(&path, text).unwrap();
         File(path)

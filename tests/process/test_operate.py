@@ -482,7 +482,7 @@ class Packages(OperateCase):
             self.assertIn(mode, ("644", "755"))
         at = {"/" + at + (os.path.basename(source) if at.endswith("/") else "") for source, at, _ in package["assets"]}
         self.assertLessEqual(set(package["conf-files"]), at)
-        for name in ("postinst", "postrm"):
+        for name in os.listdir(os.path.join(support.REPOSITORY, package["maintainer-scripts"])):
             path = os.path.join(support.REPOSITORY, package["maintainer-scripts"], name)
             self.assertEqual(subprocess.run(["sh", "-n", path], timeout=20).returncode, 0)
             self.assertIn("#DEBHELPER#", self.file("debian/" + name))

@@ -21,6 +21,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a graceful stop waits for requests in flight.
@@ -108,13 +109,21 @@ fn serve(
 
     let (reload_state, reload_cache) = (state.clone(), cache.clone());
     let mut follower = Follower::new(settings);
+    // A service manager takes the end of a reload for readiness.
+    let is_ready = Arc::new(AtomicBool::new(false));
+    let may_tell = is_ready.clone();
     let signals = on_signals(move |signal| match signal {
         Signal::Stop => stopper.stop_gracefully(STOP),
         Signal::StopGracefully => stopper.stop_gracefully(GRACE),
         Signal::Reload => {
-            notify_reloading();
+            let tell = may_tell.load(Ordering::Acquire);
+            if tell {
+                notify_reloading();
+            }
             follower.reload(&Running { state: &reload_state, cache: &reload_cache });
-            notify_reloaded();
+            if tell {
+                notify_reloaded();
+            }
         }
     })
     .map_err(|error| RunError(format!("cannot wait for signals: {error}")))?;
@@ -138,6 +147,7 @@ fn serve(
         .map_err(|error| Ended::Early(refuse(error)))?;
     start_watchdog(move || (!stopping.is_stopping()).then(|| counters.ticks()));
     notify_ready(settings);
+    is_ready.store(true, Ordering::Release);
     let ended = running.join();
     notify_stopping();
     cache.stop_keeper();
