@@ -469,6 +469,29 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_may_change_while_items_are_offered() {
+        /// Of an hour of items, one each second: how many are written.
+        fn hour(admission: &mut Admission, hour: u32) -> usize {
+            let seconds = hour * 3600..(hour + 1) * 3600;
+            seconds.filter(|now_s| judge(admission, &offered(*now_s as u64), *now_s) == Admitted::Yes).count()
+        }
+        let mut admission = Admission::new(AdmissionOptions::default());
+        assert_eq!(hour(&mut admission, 0), 3600);
+        let per_day = |items_per_hour: u64| Some(offered(1).bytes * items_per_hour * 24);
+        admission.set_write_budget(per_day(360));
+        // What was there at the start is spread over the first hours.
+        for past in 1..4 {
+            hour(&mut admission, past);
+        }
+        assert!((300..=430).contains(&hour(&mut admission, 4)));
+        admission.set_write_budget(per_day(1800));
+        hour(&mut admission, 5);
+        assert!((1500..=2150).contains(&hour(&mut admission, 6)));
+        admission.set_write_budget(None);
+        assert_eq!(hour(&mut admission, 7), 3600);
+    }
+
+    #[test]
     fn what_is_offered_within_the_budget_is_written() {
         let mut budget = WriteBudget::new(86_400_000);
         let sum: u64 = day(&mut budget, 100, 900, 300).iter().sum();
