@@ -5,9 +5,11 @@ mod cli;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use larder_server::settings::Settings;
 
+use self::cli::host::Program;
 use self::cli::process::{self, Pidfile, Side};
 use self::cli::{Action, Failure};
 
@@ -24,6 +26,13 @@ fn main() -> ExitCode {
         Ok(Action::Print(text)) => {
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
+        }
+        Ok(Action::Report { shown, problems }) => {
+            let _ = std::io::stdout().write_all(shown.as_bytes());
+            for problem in &problems {
+                eprintln!("larder: {problem}");
+            }
+            if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(STATUS_FAILED) }
         }
         Ok(Action::Serve(settings)) => match serve(*settings) {
             Ok(status) => ExitCode::from(status),
@@ -58,23 +67,20 @@ fn serve(mut settings: Settings) -> Result<u8, (u8, String)> {
         .tcp_sockets()
         .and_then(|_| settings.udp_sockets())
         .map_err(|error| (STATUS_USAGE, error.to_string()))?;
+    let started_in = std::env::current_dir().unwrap_or_default();
     match process::daemonize(&mut settings) {
         Ok(Side::Server) => {}
         Ok(Side::Done(status)) => return Ok(status),
         Err(error) => return Err((STATUS_FAILED, format!("cannot go into the background (-d): {error}"))),
     }
-    process::start_log(&settings);
+    let log = process::start_log(&settings);
     process::tell_doubts(&settings);
     process::raise_limits(&settings).map_err(|what| (STATUS_FAILED, what))?;
     let _pidfile = Pidfile::write(&settings).map_err(|what| (STATUS_FAILED, what))?;
     process::become_user(&settings).map_err(|what| (STATUS_USAGE, what))?;
-    run(settings).map_err(|what| (STATUS_FAILED, what))?;
+    larder_server::run(settings, Arc::new(Program::new(started_in, log)))
+        .map_err(|error| (STATUS_FAILED, error.to_string()))?;
     Ok(0)
-}
-
-/// Runs the server.
-fn run(settings: Settings) -> Result<(), String> {
-    larder_server::run(settings, cli::read_fleet).map_err(|error| error.to_string())
 }
 
 /// Erases the flash of a server, as the user that the server runs as.

@@ -15,33 +15,31 @@ use super::error::{CliError, nearest};
 use super::flags::{FLAGS, Flag, Takes, Topic, by_long_name};
 use super::tuning;
 
+/// Called after each key, with the settings, the name of the setting in the table of all settings
+/// ([`SETTINGS`](larder_server::live::SETTINGS)), and the line or place of the key.
+pub(super) type Took<'a> = &'a mut dyn FnMut(&Settings, &str, usize);
+
 /// A mistake, and the place in the file where it begins.
 type Mistake = (usize, String);
 
-/// Reads the file at `path` into `settings`.
-pub(super) fn read(path: &Path, settings: &mut Settings) -> Result<(), CliError> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        CliError::new(format!("cannot read the settings file {} (--config): {error}", path.display()))
-    })?;
-    apply(&text, settings)
-        .map_err(|(line, what)| CliError::new(format!("{} line {line}: {what}", path.display())))?;
+/// Reads the file at `path` into `settings`. Returns what is wrong with it. Lines are counted from 1.
+pub(super) fn read(path: &Path, settings: &mut Settings, took: Took<'_>) -> Vec<CliError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            let name = path.display();
+            return vec![CliError::new(format!("cannot read the settings file {name} (--config): {error}"))];
+        }
+    };
+    let mistakes = apply(&text, settings, took);
     if let Some(fleet) = &mut settings.fleet
         && fleet.version == 0
     {
         fleet.version = written_unix_s(path);
     }
     settings.config_file = std::path::absolute(path).ok();
-    Ok(())
-}
-
-/// The fleet of the settings file at `path`.
-///
-/// # Errors
-/// One line that says what is wrong with the file.
-pub(crate) fn read_fleet(path: &Path) -> Result<Option<FleetSettings>, String> {
-    let mut settings = Settings::default();
-    read(path, &mut settings).map_err(|error| error.to_string())?;
-    Ok(settings.fleet)
+    let worded = |(line, what)| CliError::new(format!("{} line {line}: {what}", path.display()));
+    mistakes.into_iter().map(worded).collect()
 }
 
 /// When the file was written last, as a unix time.
@@ -50,70 +48,95 @@ fn written_unix_s(path: &Path) -> u64 {
     written.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map_or(1, |since| since.as_secs())
 }
 
-/// Applies the text of a settings file. An error carries its line, counted from 1.
-pub(super) fn apply(text: &str, settings: &mut Settings) -> Result<(), (usize, String)> {
+/// Applies the text of a settings file, all of it that can be understood. Returns the mistakes with their lines. Lines
+/// are counted from 1.
+pub(super) fn apply(text: &str, settings: &mut Settings, took: Took<'_>) -> Vec<(usize, String)> {
     let line_of = |at: usize| 1 + text.bytes().take(at).filter(|octet| *octet == b'\n').count();
-    let table = DeTable::parse(text).map_err(|error| {
-        let line = line_of(error.span().map_or(0, |span| span.start));
-        let hint = if text.contains("[flash") { "; below [flash] the flag flash is called path" } else { "" };
-        (line, format!("this is not TOML: {}{hint}", error.message().replace('\n', ", ")))
-    })?;
-    each(table.get_ref(), &mut |name, value| match (name, value) {
-        ("flash", DeValue::Table(flash)) => apply_flash(flash, settings),
-        ("fleet", DeValue::Table(fleet)) => apply_fleet(fleet, settings),
-        _ => apply_flag(name, name, value, settings).map_err(Problem::Here),
-    })
-    .map_err(|(at, what)| (line_of(at), what))
+    let table = match DeTable::parse(text) {
+        Ok(table) => table,
+        Err(error) => {
+            let line = line_of(error.span().map_or(0, |span| span.start));
+            let hint =
+                if text.contains("[flash") { "; below [flash] the flag flash is called path" } else { "" };
+            return vec![(line, format!("this is not TOML: {}{hint}", error.message().replace('\n', ", ")))];
+        }
+    };
+    let took = &mut |settings: &Settings, name: &str, at: usize| took(settings, name, line_of(at));
+    let mistakes = each(table.get_ref(), &mut |name, at, value| {
+        match (name, value) {
+            ("flash", DeValue::Table(flash)) => return within(apply_flash(flash, settings, took)),
+            ("fleet", DeValue::Table(fleet)) => apply_fleet(fleet, settings)?,
+            _ => apply_flag(name, name, value, settings).map_err(Problem::Here)?,
+        }
+        took(settings, name, at);
+        Ok(())
+    });
+    mistakes.into_iter().map(|(at, what)| (line_of(at), what)).collect()
 }
 
 /// What is wrong with a key.
 enum Problem {
     /// The key itself or its value.
     Here(String),
-    /// A key within the value.
-    Within(Mistake),
+    /// Keys within the value.
+    Within(Vec<Mistake>),
 }
 
-/// Applies each key of a table in the order of the file.
+fn within(mistakes: Vec<Mistake>) -> Result<(), Problem> {
+    if mistakes.is_empty() { Ok(()) } else { Err(Problem::Within(mistakes)) }
+}
+
+/// Applies each key of a table in the order of the file, with the place where it begins.
 fn each(
     table: &DeTable<'_>,
-    apply: &mut dyn FnMut(&str, &DeValue<'_>) -> Result<(), Problem>,
-) -> Result<(), Mistake> {
+    apply: &mut dyn FnMut(&str, usize, &DeValue<'_>) -> Result<(), Problem>,
+) -> Vec<Mistake> {
     let mut keys: Vec<(_, &Spanned<DeValue<'_>>)> = table.iter().collect();
     keys.sort_by_key(|(key, _)| key.span().start);
+    let mut mistakes = Vec::new();
     for (key, value) in keys {
-        apply(key.get_ref(), value.get_ref()).map_err(|problem| match problem {
-            Problem::Here(what) => (key.span().start, what),
-            Problem::Within(mistake) => mistake,
-        })?;
+        let at = key.span().start;
+        match apply(key.get_ref(), at, value.get_ref()) {
+            Ok(()) => {}
+            Err(Problem::Here(what)) => mistakes.push((at, what)),
+            Err(Problem::Within(within)) => mistakes.extend(within),
+        }
     }
-    Ok(())
+    mistakes
 }
 
 /// The section `[flash]`.
-fn apply_flash(table: &DeTable<'_>, settings: &mut Settings) -> Result<(), Problem> {
+fn apply_flash(table: &DeTable<'_>, settings: &mut Settings, took: Took<'_>) -> Vec<Mistake> {
     let known = || {
         let flags = FLAGS.iter().filter_map(|flag| flag.long.strip_prefix("flash-"));
         flags.chain(["path", "tuning"])
     };
-    each(table, &mut |name, value| match (name, value) {
-        ("path", _) => apply_flag("path", "flash", value, settings).map_err(Problem::Here),
-        ("tuning", DeValue::Table(keys)) => {
-            each(keys, &mut |name, value| apply_tuning(name, value, settings).map_err(Problem::Here))
-                .map_err(Problem::Within)
-        }
-        _ if known().any(|known| known == name && known != "tuning") => {
-            apply_flag(name, &format!("flash-{name}"), value, settings).map_err(Problem::Here)
-        }
-        _ if tuning::by_name(name).is_some() => {
-            Err(Problem::Here(format!("'{name}' is a key of {}, not of [flash]", tuning::TABLE)))
-        }
-        _ => Err(Problem::Here(format!(
-            "there is no setting '{name}' in [flash]; the nearest is '{}'",
-            nearest(name, known())
-        ))),
+    each(table, &mut |name, at, value| {
+        let long = if name == "path" { "flash".to_owned() } else { format!("flash-{name}") };
+        let done = match (name, value) {
+            ("path", _) => apply_flag(name, &long, value, settings),
+            ("tuning", DeValue::Table(keys)) => {
+                return within(each(keys, &mut |name, at, value| {
+                    apply_tuning(name, value, settings).map_err(Problem::Here)?;
+                    took(settings, &format!("flash.tuning.{name}"), at);
+                    Ok(())
+                }));
+            }
+            _ if known().any(|known| known == name && known != "tuning") => {
+                apply_flag(name, &long, value, settings)
+            }
+            _ if tuning::by_name(name).is_some() => {
+                Err(format!("'{name}' is a key of {}, not of [flash]", tuning::TABLE))
+            }
+            _ => {
+                let near = nearest(name, known());
+                Err(format!("there is no setting '{name}' in [flash]; the nearest is '{near}'"))
+            }
+        };
+        done.map_err(Problem::Here)?;
+        took(settings, &long, at);
+        Ok(())
     })
-    .map_err(Problem::Within)
 }
 
 /// The keys of `[fleet]`, and those of each `[[fleet.node]]`.
@@ -123,7 +146,7 @@ const NODE_KEYS: [&str; 5] = ["name", "host", "port", "resp-port", "slots"];
 /// The section `[fleet]`.
 fn apply_fleet(table: &DeTable<'_>, settings: &mut Settings) -> Result<(), Problem> {
     let mut fleet = FleetSettings::default();
-    each(table, &mut |name, value| match (name, value) {
+    within(each(table, &mut |name, _, value| match (name, value) {
         ("self", DeValue::String(own)) => {
             fleet.own = own.to_string();
             Ok(())
@@ -135,9 +158,10 @@ fn apply_fleet(table: &DeTable<'_>, settings: &mut Settings) -> Result<(), Probl
         ("node", DeValue::Array(nodes)) => {
             for node in nodes.iter() {
                 let DeValue::Table(keys) = node.get_ref() else {
-                    return Err(Problem::Within((node.span().start, "expected [[fleet.node]]".to_owned())));
+                    let what = "expected [[fleet.node]]".to_owned();
+                    return Err(Problem::Within(vec![(node.span().start, what)]));
                 };
-                fleet.nodes.push(fleet_node(keys, node.span().start).map_err(Problem::Within)?);
+                fleet.nodes.push(fleet_node(keys, node.span().start)?);
             }
             Ok(())
         }
@@ -148,17 +172,16 @@ fn apply_fleet(table: &DeTable<'_>, settings: &mut Settings) -> Result<(), Probl
             "there is no setting '{name}' in [fleet]; the nearest is '{}'",
             nearest(name, FLEET_KEYS.into_iter())
         ))),
-    })
-    .map_err(Problem::Within)?;
+    }))?;
     settings.fleet = Some(fleet.settled().map_err(Problem::Here)?);
     Ok(())
 }
 
 /// One `[[fleet.node]]`, which begins at `at`.
-fn fleet_node(table: &DeTable<'_>, at: usize) -> Result<FleetNode, Mistake> {
+fn fleet_node(table: &DeTable<'_>, at: usize) -> Result<FleetNode, Problem> {
     let mut node =
         FleetNode { name: String::new(), host: String::new(), port: 11211, resp_port: 0, slots: Vec::new() };
-    each(table, &mut |name, value| {
+    within(each(table, &mut |name, _, value| {
         let text = || {
             let text = scalar(value).filter(|text| is_word(text));
             text.ok_or_else(|| {
@@ -181,9 +204,10 @@ fn fleet_node(table: &DeTable<'_>, at: usize) -> Result<FleetNode, Mistake> {
             }
         }
         Ok(())
-    })?;
+    }))?;
     if node.name.is_empty() || node.host.is_empty() {
-        return Err((at, "a [[fleet.node]] needs a name and a host".to_owned()));
+        let what = "a [[fleet.node]] needs a name and a host".to_owned();
+        return Err(Problem::Within(vec![(at, what)]));
     }
     if node.resp_port == 0 {
         node.resp_port = node.port;

@@ -31,7 +31,9 @@ pub(super) fn overview() -> String {
     format!(
         "larder {}: a cache server for clients of memcached and of Redis\n\n\
          usage: larder serve [flags]      start a server\n\
+         \x20      larder check-config ...   check the settings of a server, with the flags of serve\n\
          \x20      larder format-flash ...   erase the flash of a server, with the flags of serve\n\
+         \x20      larder health [ADDR]      ask the admin page of a server whether it serves\n\
          \x20      larder trace ...          inspect, convert or sample a trace of requests\n\
          \x20      larder workload ...       generate the requests of a workload and write them to a file\n\
          \x20      larder replay ...         send a trace or a workload to a memcached or RESP server\n\
@@ -86,6 +88,25 @@ pub(super) fn of_format_flash() -> String {
     "usage: larder format-flash --flash PATH[:SIZE] [flags of serve]\n\n\
      Erases the flash, whatever it holds, even if it is another program's. The server must not run.\n\
      Give the flags of the server, --config FILE included: sizes of zones and memory shape the flash.\n"
+        .to_owned()
+}
+
+/// The text of `larder check-config --help`.
+pub(super) fn of_check_config() -> String {
+    "usage: larder check-config [--quiet] [--config FILE] [flags of serve]\n\n\
+     Prints each setting that a server would have with these flags, its value, and where the value\n\
+     comes from: a flag, a line of the settings file, the environment, or the default. Then it\n\
+     prints all that would keep the server from starting. No port is opened, nothing is written.\n\
+     --quiet prints the problems only.\n\
+     The exit status is 0 if nothing is wrong, else 1.\n"
+        .to_owned()
+}
+
+/// The text of `larder health --help`.
+pub(super) fn of_health() -> String {
+    "usage: larder health [HOST:PORT]\n\n\
+     Asks the admin page of a server (default 127.0.0.1:11219) whether it serves.\n\
+     The exit status is 0 if it does, else 1.\n"
         .to_owned()
 }
 

@@ -3,30 +3,35 @@
 //! The value of a setting comes from a flag, else from the settings file (`--config`), else from the default. Every
 //! error is one line that says what to do.
 
+mod check;
 mod compatible;
 mod error;
 mod file;
 mod flags;
+mod health;
 mod help;
+mod manual;
+mod resolve;
 mod tuning;
 mod values;
 mod workbench;
 
+pub(crate) mod host;
 pub(crate) mod process;
 
 #[cfg(test)]
 mod tests;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, ArgMatches, Command};
-use larder_server::settings::{Port, Settings};
+use clap::{Arg, ArgAction, Command};
+use larder_server::settings::Settings;
 
 use self::error::{CliError, nearest};
-pub(crate) use self::file::read_fleet;
-use self::flags::{FLAGS, Flag, Takes};
+use self::flags::{FLAGS, Takes};
+use self::resolve::Resolved;
 use self::workbench::COMMANDS;
 pub(crate) use self::workbench::{Failure, run as run_workbench};
 
@@ -39,6 +44,13 @@ pub(crate) enum Action {
     FormatFlash(Box<Settings>),
     /// Print this text and exit.
     Print(String),
+    /// Print a text, and what is wrong.
+    Report {
+        /// The text.
+        shown: String,
+        /// Everything that is wrong, one line each.
+        problems: Vec<String>,
+    },
     /// Run a command of the workbench: the command and the words after it.
     Workbench(Vec<OsString>),
 }
@@ -46,12 +58,17 @@ pub(crate) enum Action {
 /// Parses a whole command line, starting with the program's name. If the name is `memcached`, or if the first word is
 /// a flag, the words are a memcached command line; so wrappers that start memcached can start this program.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Action, CliError> {
+    parse_in(words, Path::new(""))
+}
+
+/// As [`parse`], with the path of the settings file relative to `base`.
+fn parse_in(words: impl IntoIterator<Item = OsString>, base: &Path) -> Result<Action, CliError> {
     let mut words = words.into_iter();
     let program = words.next().unwrap_or_default();
     let words: Vec<OsString> = words.collect();
     match Path::new(&program).file_name().map(|name| name.to_string_lossy()).as_deref() {
-        Some("memcached") => return serve(&words, true),
-        Some("memcached-debug") => return serve_test_suite(&words),
+        Some("memcached") => return serve(&words, true, base),
+        Some("memcached-debug") => return serve_test_suite(&words, base),
         _ => {}
     }
     let Some(first) = words.first() else {
@@ -60,19 +77,28 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Action,
         ));
     };
     match first.to_string_lossy().as_ref() {
-        "serve" => serve(&words[1..], false),
-        FORMAT_FLASH => format_flash(&words[1..]),
+        "serve" => serve(&words[1..], false, base),
+        CHECK_CONFIG => Ok(check_config(&words[1..], base)),
+        FORMAT_FLASH => format_flash(&words[1..], base),
         "help" | "--help" if words.len() == 1 => Ok(Action::Print(help::overview())),
         "help" if words[1] == "serve" => Ok(Action::Print(help::for_people())),
         "help" if words[1] == FORMAT_FLASH => Ok(Action::Print(help::of_format_flash())),
-        flag if flag.starts_with('-') => serve(&words, false),
+        "help" if words[1] == CHECK_CONFIG => Ok(Action::Print(help::of_check_config())),
+        flag if flag.starts_with('-') => serve(&words, false, base),
         "help" if COMMANDS.contains(&words[1].to_string_lossy().as_ref()) => {
             Ok(Action::Workbench(vec![words[1].clone(), "--help".into()]))
         }
+        HEALTH => Ok(health(&words[1..])),
+        manual::MAN => manual::man(&words[1..]),
+        manual::COMPLETIONS => manual::completions(&words[1..]),
         word if COMMANDS.contains(&word) => Ok(Action::Workbench(words)),
         word => {
-            let near =
-                nearest(word, ["serve", FORMAT_FLASH, "help"].into_iter().chain(COMMANDS.iter().copied()));
+            let near = nearest(
+                word,
+                ["serve", FORMAT_FLASH, CHECK_CONFIG, HEALTH, "help"]
+                    .into_iter()
+                    .chain(COMMANDS.iter().copied()),
+            );
             Err(CliError::new(format!(
                 "there is no command '{word}'; the nearest is '{near}', and 'larder --help' lists all"
             )))
@@ -80,12 +106,55 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Action,
     }
 }
 
+/// The command that asks whether a server serves.
+const HEALTH: &str = "health";
+
+/// Parses what follows `health`, and asks.
+fn health(words: &[OsString]) -> Action {
+    let report = |asked: Result<String, String>| match asked {
+        Ok(shown) => Action::Report { shown, problems: Vec::new() },
+        Err(problem) => Action::Report { shown: String::new(), problems: vec![problem] },
+    };
+    match words {
+        [] => report(health::ask(None)),
+        [word] if word == "--help" || word == "-h" => Action::Print(help::of_health()),
+        [address] if !address.to_string_lossy().starts_with('-') => {
+            report(health::ask(Some(&address.to_string_lossy())))
+        }
+        _ => report(Err("expected the address of an admin page: larder health HOST:PORT".to_owned())),
+    }
+}
+
+/// The command that checks the settings of a server.
+const CHECK_CONFIG: &str = "check-config";
+/// Its flag that leaves out the settings.
+const QUIET: &str = "--quiet";
+
+/// Parses what follows `check-config`: the flags of a server. The answer has every problem that is found.
+fn check_config(words: &[OsString], base: &Path) -> Action {
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        return Action::Print(help::of_check_config());
+    }
+    let is_quiet = |word: &OsString| word == QUIET;
+    let flags = words.iter().filter(|word| !is_quiet(word));
+    let report = match command().try_get_matches_from(flags) {
+        Ok(found) => check::report(&Resolved::of(&found, base)),
+        Err(error) => Action::Report { shown: String::new(), problems: vec![one_line(error).to_string()] },
+    };
+    match report {
+        Action::Report { problems, .. } if words.iter().any(is_quiet) => {
+            Action::Report { shown: String::new(), problems }
+        }
+        report => report,
+    }
+}
+
 /// The command that erases the flash of a server.
 const FORMAT_FLASH: &str = "format-flash";
 
 /// Parses what follows `format-flash`: the flags of a server, so that the flash is formatted as that server opens it.
-fn format_flash(words: &[OsString]) -> Result<Action, CliError> {
-    match serve(words, false)? {
+fn format_flash(words: &[OsString], base: &Path) -> Result<Action, CliError> {
+    match serve(words, false, base)? {
         Action::Serve(settings) if !settings.flash.is_set() => {
             Err(CliError::new("there is no flash to be erased: name it with --flash PATH:SIZE"))
         }
@@ -97,23 +166,17 @@ fn format_flash(words: &[OsString]) -> Result<Action, CliError> {
     }
 }
 
-/// The environment variable in which memcached looks for the file of users for `-S`.
-const SASL_USERS: &str = "MEMCACHED_SASL_PWDB";
-
 /// memcached's own tests start a build with this name, whose clock they move.
-fn serve_test_suite(words: &[OsString]) -> Result<Action, CliError> {
-    let mut action = serve(words, true)?;
+fn serve_test_suite(words: &[OsString], base: &Path) -> Result<Action, CliError> {
+    let mut action = serve(words, true, base)?;
     if let Action::Serve(settings) = &mut action {
         settings.debugtime_enabled = true;
     }
     Ok(action)
 }
 
-/// The TCP port while none is given. No flag sets it.
-const NOT_GIVEN: Port = Port::Fixed(0);
-
 /// Parses the flags of the server. `as_memcached`: help and version have memcached's format.
-fn serve(words: &[OsString], as_memcached: bool) -> Result<Action, CliError> {
+fn serve(words: &[OsString], as_memcached: bool, base: &Path) -> Result<Action, CliError> {
     let found = command().try_get_matches_from(words).map_err(one_line)?;
     if found.get_flag("help-short") || (as_memcached && found.get_flag("help")) {
         return Ok(Action::Print(help::for_wrappers()));
@@ -127,58 +190,8 @@ fn serve(words: &[OsString], as_memcached: bool) -> Result<Action, CliError> {
     if found.get_flag("license") {
         return Ok(Action::Print(help::license()));
     }
-    let mut settings = Settings { tcp_port: NOT_GIVEN, ..Settings::default() };
-    if let Some(config) = found.get_one::<String>("config") {
-        file::read(Path::new(config), &mut settings)?;
-    }
-    apply(&found, &mut settings)?;
-    if settings.sasl && settings.auth_file.is_none() {
-        settings.auth_file = std::env::var_os(SASL_USERS).map(PathBuf::from);
-    }
-    if settings.tcp_port == NOT_GIVEN {
-        // As in memcached, a UDP port alone is the port of TCP as well.
-        settings.tcp_port = match settings.udp_port {
-            Port::Off => Settings::default().tcp_port,
-            port => port,
-        };
-    }
-    settings.check().map_err(|error| CliError::new(error.0))?;
+    let settings = Resolved::of(&found, base).settings()?;
     Ok(Action::Serve(Box::new(settings)))
-}
-
-/// Applies the given flags in the order of the command line, so that the later of two flags for the same setting
-/// wins.
-fn apply(found: &ArgMatches, settings: &mut Settings) -> Result<(), CliError> {
-    let mut given: Vec<(usize, &Flag)> = FLAGS
-        .iter()
-        .filter(|flag| found.value_source(flag.long) == Some(clap::parser::ValueSource::CommandLine))
-        .filter_map(|flag| Some((found.indices_of(flag.long)?.next_back()?, flag)))
-        .collect();
-    given.sort_by_key(|(at, _)| *at);
-    for (_, flag) in given {
-        let values: Vec<&str> =
-            found.get_many::<String>(flag.long).into_iter().flatten().map(String::as_str).collect();
-        let value = match flag.takes {
-            Takes::List(_) => values.join(","),
-            Takes::Count if values.iter().all(|value| value.is_empty()) => values.len().to_string(),
-            Takes::Nothing | Takes::Count | Takes::Value(_) => {
-                values.last().copied().unwrap_or_default().to_owned()
-            }
-        };
-        (flag.set)(settings, &value).map_err(|expected| match flag.topic {
-            flags::Topic::Refused => CliError::new(format!("{}: {expected}", spelling(flag))),
-            _ => CliError::new(format!("bad value '{value}' for {}: {expected}", spelling(flag))),
-        })?;
-    }
-    Ok(())
-}
-
-/// The name of a flag in an error.
-fn spelling(flag: &Flag) -> String {
-    match flag.short {
-        Some(short) => format!("-{short} (--{})", flag.long),
-        None => format!("--{}", flag.long),
-    }
 }
 
 /// The flags for clap. Clap splits the words; the table decides what values mean.
@@ -188,13 +201,32 @@ fn command() -> Command {
         .disable_help_flag(true)
         .disable_version_flag(true)
         .infer_long_args(true)
-        .arg(Arg::new("help-short").short('h').action(ArgAction::SetTrue))
-        .arg(Arg::new("help").long("help").action(ArgAction::SetTrue))
-        .arg(Arg::new("version").short('V').long("version").action(ArgAction::SetTrue))
-        .arg(Arg::new("license").short('i').long("license").action(ArgAction::SetTrue))
-        .arg(Arg::new("config").long("config").value_name("FILE").action(ArgAction::Set));
+        .arg(Arg::new("help-short").short('h').action(ArgAction::SetTrue).help("show the flags for wrappers"))
+        .arg(Arg::new("help").long("help").action(ArgAction::SetTrue).help("show all flags"))
+        .arg(
+            Arg::new("version")
+                .short('V')
+                .long("version")
+                .action(ArgAction::SetTrue)
+                .help("show the version"),
+        )
+        .arg(
+            Arg::new("license")
+                .short('i')
+                .long("license")
+                .action(ArgAction::SetTrue)
+                .help("show the license"),
+        )
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .action(ArgAction::Set)
+                .help("settings file in TOML: each long flag is a key"),
+        );
     for flag in FLAGS {
-        let mut arg = Arg::new(flag.long).long(flag.long).action(ArgAction::Append);
+        let arg = Arg::new(flag.long).long(flag.long).action(ArgAction::Append);
+        let mut arg = manual::shown(arg, flag.help, flag.default).hide(flag.topic == flags::Topic::Refused);
         if let Some(short) = flag.short {
             arg = arg.short(short);
         }

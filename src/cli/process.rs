@@ -12,8 +12,10 @@ use larder_server::settings::{FlashDevice, ListenerTls, LogFormat, Port, Setting
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Registry;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Environment variable of the background process: the id of the process that started it. An inherited value that is
@@ -40,27 +42,33 @@ pub(crate) fn daemonize(settings: &mut Settings) -> io::Result<Side> {
         return Ok(Side::Server);
     }
     if std::env::var(BACKGROUND).is_ok_and(|by| by == std::os::unix::process::parent_id().to_string()) {
-        let tls = &mut settings.tls;
-        let paths = [
-            &mut settings.pidfile,
-            &mut settings.unix_socket,
-            &mut settings.auth_file,
-            &mut tls.chain_cert,
-            &mut tls.key,
-            &mut tls.ca_cert,
-        ];
-        let devices = settings.flash.devices.iter_mut().filter_map(|device| match device {
-            FlashDevice::Path { path, .. } => Some(path),
-            FlashDevice::Simulated { .. } => None,
-        });
-        for path in paths.into_iter().flatten().chain(devices) {
-            *path = std::path::absolute(&*path)?;
-        }
+        make_paths_absolute(settings, Path::new(""))?;
         rustix::process::setsid()?;
         std::env::set_current_dir("/")?;
         return Ok(Side::Server);
     }
     start_in_background().map(Side::Done)
+}
+
+/// Makes all paths absolute that are relative to `base`: a background process leaves the folder of its start.
+pub(crate) fn make_paths_absolute(settings: &mut Settings, base: &Path) -> io::Result<()> {
+    let tls = &mut settings.tls;
+    let paths = [
+        &mut settings.pidfile,
+        &mut settings.unix_socket,
+        &mut settings.auth_file,
+        &mut tls.chain_cert,
+        &mut tls.key,
+        &mut tls.ca_cert,
+    ];
+    let devices = settings.flash.devices.iter_mut().filter_map(|device| match device {
+        FlashDevice::Path { path, .. } => Some(path),
+        FlashDevice::Simulated { .. } => None,
+    });
+    for path in paths.into_iter().flatten().chain(devices) {
+        *path = std::path::absolute(base.join(&*path))?;
+    }
+    Ok(())
 }
 
 fn start_in_background() -> io::Result<u8> {
@@ -97,62 +105,108 @@ fn start_in_background() -> io::Result<u8> {
     Ok(0)
 }
 
-/// Starts the log on stderr: warnings and the lines of the target `larder::start`, and more with `-v`.
-pub(crate) fn start_log(settings: &Settings) {
-    let level = match settings.verbosity {
+/// How much is logged, which may change while the server runs.
+pub(crate) struct LogLevel(reload::Handle<Targets, Registry>);
+
+impl LogLevel {
+    /// Logs as much as this verbosity (`-v`) asks for.
+    pub(crate) fn set(&self, verbosity: u8) {
+        if let Err(error) = self.0.reload(targets(verbosity)) {
+            tracing::warn!("the log stays as it was: {error}");
+        }
+    }
+}
+
+/// What is logged with this verbosity: warnings, what is said of the start and of changed settings, and more with `-v`.
+fn targets(verbosity: u8) -> Targets {
+    let level = match verbosity {
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         2 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    let wanted =
-        Targets::new().with_default(level).with_target("larder::start", level.max(LevelFilter::INFO));
+    let always = level.max(LevelFilter::INFO);
+    Targets::new()
+        .with_default(level)
+        .with_target("larder::start", always)
+        .with_target("larder::settings", always)
+}
+
+/// Starts the log on stderr.
+pub(crate) fn start_log(settings: &Settings) -> LogLevel {
+    let (wanted, handle) = reload::Layer::new(targets(settings.verbosity));
     let log = tracing_subscriber::registry().with(wanted);
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).log_internal_errors(false);
     match settings.log_format {
         LogFormat::Compact => log.with(lines.compact().with_ansi(io::stderr().is_terminal())).init(),
         LogFormat::Json => log.with(lines.json().with_ansi(false)).init(),
     }
+    LogLevel(handle)
 }
 
-/// Warns, in one line each, about options of memcached without effect and about more threads than CPUs. The default
-/// number of threads causes no warning.
+/// Warns, in one line each, about options of memcached without effect, and of what [`doubts`] finds.
 pub(crate) fn tell_doubts(settings: &Settings) {
     if !settings.without_effect.is_empty() {
         let names: Vec<&str> = settings.without_effect.iter().map(|option| option.name.as_str()).collect();
         tracing::info!(target: "larder::start", "accepted for compatibility, without effect: {}", names.join(", "));
     }
+    for doubt in doubts(settings) {
+        tracing::warn!("{doubt}");
+    }
+}
+
+/// Settings that are probably not what the user wants, in one line each. The default number of threads is none.
+pub(crate) fn doubts(settings: &Settings) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut doubt = |what: &str| found.push(what.to_owned());
     let Settings { tls, .. } = settings;
     if !tls.enabled && *tls != TlsSettings::default() {
-        tracing::warn!("nothing is encrypted, though a flag of TLS (--tls-...) is given: -Z turns it on");
+        doubt("nothing is encrypted, though a flag of TLS (--tls-...) is given: -Z turns it on");
     }
     let verifies = tls.verify != VerifyMode::None
         || settings.addresses.iter().any(|address| address.tls == ListenerTls::Mutual);
     if tls.enabled && verifies && tls.ca_cert.is_none() {
-        tracing::warn!("no client certificate is accepted: name their authorities with --tls-ca");
+        doubt("no client certificate is accepted: name their authorities with --tls-ca");
     }
     if tls.enabled && settings.unix_socket.is_none() && settings.udp_port != Port::Off {
-        tracing::warn!("UDP (-U) is not encrypted");
+        doubt("UDP (-U) is not encrypted");
     }
     let cpus = std::thread::available_parallelism().map_or(u32::MAX, |cpus| cpus.get() as u32);
     if settings.threads > cpus.max(Settings::default().threads) {
-        tracing::warn!(
-            "{} threads (-t) for {cpus} CPUs: more threads than CPUs make nothing faster",
-            settings.threads
-        );
+        let threads = settings.threads;
+        doubt(&format!("{threads} threads (-t) for {cpus} CPUs: more threads than CPUs make nothing faster"));
     }
+    found
+}
+
+/// What would keep this process from becoming the server that the settings ask for, in one line each. Nothing is
+/// changed.
+pub(crate) fn problems(settings: &Settings) -> Vec<String> {
+    let mut found = Vec::new();
+    found.extend(user(settings).err());
+    let (files, limit) = (files_needed(settings), getrlimit(Resource::Nofile).maximum);
+    if let Some(highest) = limit.filter(|highest| *highest < files && !rustix::process::geteuid().is_root()) {
+        found.push(too_few_files(settings, highest));
+    }
+    for (path, what) in
+        [(&settings.pidfile, "the pidfile (-P)"), (&settings.unix_socket, "the UNIX socket (-s)")]
+    {
+        let folder =
+            path.as_deref().and_then(|path| std::path::absolute(path).ok()?.parent().map(Path::to_owned));
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            found.push(format!(
+                "there is no folder {} for {what}: make it, or name another one",
+                folder.display()
+            ));
+        }
+    }
+    found
 }
 
 /// Raises the limits of the process: open files for every connection, and core files and locked memory if asked for.
 /// An error is one line that says what to do.
 pub(crate) fn raise_limits(settings: &Settings) -> Result<(), String> {
-    let files = u64::from(settings.connections_max) + 16 * u64::from(settings.threads) + FILES_BESIDE;
-    raise(Resource::Nofile, files).map_err(|highest| {
-        format!(
-            "{} connections (-c) need {files} open files, and the limit is {highest}: lower -c, or raise 'ulimit -n'",
-            settings.connections_max
-        )
-    })?;
+    raise(Resource::Nofile, files_needed(settings)).map_err(|highest| too_few_files(settings, highest))?;
     if settings.core_dumps {
         let highest = getrlimit(Resource::Core).maximum;
         let limit = Rlimit { current: highest, maximum: highest };
@@ -163,6 +217,19 @@ pub(crate) fn raise_limits(settings: &Settings) -> Result<(), String> {
         lock_memory();
     }
     Ok(())
+}
+
+/// The open files that the server may have at one time.
+fn files_needed(settings: &Settings) -> u64 {
+    u64::from(settings.connections_max) + 16 * u64::from(settings.threads) + FILES_BESIDE
+}
+
+fn too_few_files(settings: &Settings, highest: u64) -> String {
+    format!(
+        "{} connections (-c) need {} open files, and the limit is {highest}: lower -c, or raise 'ulimit -n'",
+        settings.connections_max,
+        files_needed(settings)
+    )
 }
 
 /// Raises one limit to at least `wanted`. The error is the maximum.
@@ -189,23 +256,28 @@ fn lock_memory() {
 /// Changes to the user of `-u`. Only root can; for other users the flag has no effect, as in memcached. A server
 /// started as root without `-u` stays root, because a container often has no other user.
 pub(crate) fn become_user(settings: &Settings) -> Result<(), String> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    let Some(name) = &settings.user else { return Ok(()) };
-    let by_number =
-        || name.parse().ok().and_then(|number| User::from_uid(Uid::from_raw(number)).ok().flatten());
-    let user = User::from_name(name)
-        .ok()
-        .flatten()
-        .or_else(by_number)
-        .ok_or_else(|| format!("there is no user '{name}' (-u): name one that 'getent passwd' lists"))?;
+    let (Some(name), Some(user)) = (&settings.user, user(settings)?) else { return Ok(()) };
     let login =
         std::ffi::CString::new(user.name).map_err(|error| format!("bad user '{name}' (-u): {error}"))?;
     initgroups(&login, user.gid)
         .and_then(|()| setgid(user.gid))
         .and_then(|()| setuid(user.uid))
         .map_err(|error| format!("cannot become the user '{name}' (-u): {error}"))
+}
+
+/// The user that this process becomes, if it becomes another one.
+fn user(settings: &Settings) -> Result<Option<User>, String> {
+    let Some(name) = settings.user.as_ref().filter(|_| rustix::process::geteuid().is_root()) else {
+        return Ok(None);
+    };
+    let by_number =
+        || name.parse().ok().and_then(|number| User::from_uid(Uid::from_raw(number)).ok().flatten());
+    User::from_name(name)
+        .ok()
+        .flatten()
+        .or_else(by_number)
+        .map(Some)
+        .ok_or_else(|| format!("there is no user '{name}' (-u): name one that 'getent passwd' lists"))
 }
 
 /// A pidfile that exists as long as this value.

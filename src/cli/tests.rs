@@ -27,6 +27,11 @@ fn settings(flags: &str) -> Result<Settings, String> {
     }
 }
 
+/// Applies the text of a settings file that has no mistake.
+fn apply(text: &str, settings: &mut Settings) {
+    assert_eq!(file::apply(text, settings, &mut |_, _, _| {}), [], "{text}");
+}
+
 fn printed(words: &[&str]) -> String {
     match run(words) {
         Ok(Action::Print(text)) => text,
@@ -175,11 +180,11 @@ fn every_key_of_the_tuning_sets_something_and_is_documented() {
     for key in tuning::KEYS {
         let text = |value: &str| format!("[flash.tuning]\n{} = \"{value}\"\n", key.name);
         let mut found = Settings::default();
-        assert_eq!(file::apply(&text(key.example), &mut found), Ok(()), "{}", key.name);
+        apply(&text(key.example), &mut found);
         assert_ne!(found, Settings::default(), "{}", key.name);
         let mut found = Settings::default();
         if !key.default.is_empty() {
-            assert_eq!(file::apply(&text(key.default), &mut found), Ok(()), "{}", key.name);
+            apply(&text(key.default), &mut found);
         }
         assert_eq!(found, Settings::default(), "the default of {}", key.name);
         let row = manual.lines().find(|line| line.starts_with(&format!("| `{}` |", key.name)));
@@ -193,13 +198,13 @@ fn the_settings_file_has_a_section_for_flash() {
     let text = "[flash]\npath = \"/x:10g\"\nmemory = 64\nadmit = [\"read\", \"reject-first=9\"]\n\n\
                 [flash.tuning]\nfill = 70\ngenerations = false\nzone = \"4m\"\n";
     let mut found = Settings::default();
-    assert_eq!(file::apply(text, &mut found), Ok(()));
+    apply(text, &mut found);
     let mut wanted = settings("--flash /x:10g --flash-memory 64 --flash-admit read,reject-first=9").unwrap();
     (wanted.flash.fill_percent, wanted.flash.generations) = (70, false);
     wanted.flash.zone_bytes = Some(4 << 20);
     assert_eq!(found, wanted);
     let mut dotted = Settings::default();
-    assert_eq!(file::apply("flash.tuning.depth = 8\nflash.path = \"/x\"\n", &mut dotted), Ok(()));
+    apply("flash.tuning.depth = 8\nflash.path = \"/x\"\n", &mut dotted);
     assert_eq!((dotted.flash.depth, dotted.flash.devices), (8, vec![on("/x", None)]));
 }
 
@@ -358,7 +363,7 @@ fn every_row_of_the_table_sets_something_and_toml_says_the_same() {
             Ok(tcp_port)
         );
         let mut by_file = Settings::default();
-        assert_eq!(file::apply(&toml_of(flag), &mut by_file), Ok(()), "{}", toml_of(flag));
+        apply(&toml_of(flag), &mut by_file);
         assert_eq!(by_file, by_flag, "--{}", flag.long);
 
         let mut by_default = Settings::default();
@@ -386,10 +391,10 @@ fn names_are_unique_and_keys_are_plain() {
 }
 
 /// A settings file that is removed at the end of the test.
-struct File(PathBuf);
+pub(super) struct File(pub(super) PathBuf);
 
 impl File {
-    fn new(name: &str, text: &str) -> File {
+    pub(super) fn new(name: &str, text: &str) -> File {
         let path = std::env::temp_dir().join(format!("larder-{}-{name}.toml", std::process::id()));
         std::fs::write(&path, text).unwrap();
         File(path)

@@ -113,6 +113,18 @@ impl Admission {
         }
     }
 
+    /// Another budget of bytes per day; `None` = no bound. What is left of the day is shared out anew.
+    pub(crate) fn set_write_budget(&mut self, per_day: Option<u64>) {
+        self.options.write_bytes_per_day = per_day;
+        match (&mut self.budget, per_day) {
+            (Some(budget), Some(per_day)) => {
+                budget.per_day = per_day;
+                budget.left = budget.left.min(burst(per_day));
+            }
+            (budget, per_day) => *budget = per_day.map(WriteBudget::new),
+        }
+    }
+
     /// Whether an item that is evicted at `now_s` goes to flash, where items are ranked by `worth` and `room` is left
     /// in the buffers. If so, the budget counts it as written.
     pub(crate) fn judge(
@@ -454,6 +466,29 @@ mod tests {
             let (least, most) = (hours.iter().min().unwrap(), hours.iter().max().unwrap());
             assert!(*least * 10 >= PER_DAY / 24 * 7 && *most * 10 <= PER_DAY / 24 * 14, "{hours:?}");
         }
+    }
+
+    #[test]
+    fn a_budget_may_change_while_items_are_offered() {
+        /// Of an hour of items, one each second: how many are written.
+        fn hour(admission: &mut Admission, hour: u32) -> usize {
+            let seconds = hour * 3600..(hour + 1) * 3600;
+            seconds.filter(|now_s| judge(admission, &offered(*now_s as u64), *now_s) == Admitted::Yes).count()
+        }
+        let mut admission = Admission::new(AdmissionOptions::default());
+        assert_eq!(hour(&mut admission, 0), 3600);
+        let per_day = |items_per_hour: u64| Some(offered(1).bytes * items_per_hour * 24);
+        admission.set_write_budget(per_day(360));
+        // What was there at the start is spread over the first hours.
+        for past in 1..4 {
+            hour(&mut admission, past);
+        }
+        assert!((300..=430).contains(&hour(&mut admission, 4)));
+        admission.set_write_budget(per_day(1800));
+        hour(&mut admission, 5);
+        assert!((1500..=2150).contains(&hour(&mut admission, 6)));
+        admission.set_write_budget(None);
+        assert_eq!(hour(&mut admission, 7), 3600);
     }
 
     #[test]

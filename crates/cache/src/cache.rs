@@ -311,6 +311,13 @@ impl Cache {
         self.measure_penalties(worth.mode == WorthMode::Penalty);
     }
 
+    /// Another budget of bytes that are written to flash in a day; `None` = no bound. Without flash nothing changes.
+    pub fn set_flash_write_budget(&self, per_day: Option<u64>) {
+        if let Some(demoter) = &self.demoter {
+            demoter.set_write_budget(per_day);
+        }
+    }
+
     /// `flush_all`: everything stored up to now is gone, at once or when the clock reads `due_s`.
     pub fn flush(&self, due_s: Option<u32>) {
         match due_s {

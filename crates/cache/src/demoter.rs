@@ -179,6 +179,11 @@ impl Demoter {
         self.has_journal
     }
 
+    /// Another budget of bytes that are written to flash in a day; `None` = no bound.
+    pub(crate) fn set_write_budget(&self, per_day: Option<u64>) {
+        self.admission.lock().expect("no panic under this lock").set_write_budget(per_day);
+    }
+
     /// Bytes that admission remembers evictions with.
     pub(crate) fn admission_bytes(&self) -> u64 {
         self.admission.lock().expect("no panic under this lock").bytes()

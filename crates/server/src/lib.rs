@@ -23,8 +23,9 @@ pub mod settings;
 mod tls;
 mod worth;
 
+pub use dispatch::live;
 pub use error::RunError;
-pub use run::{ReadFleet, run};
+pub use run::{problems_of_start, run};
 
 /// The reply to `version`: the memcached release whose behaviour Larder follows, for clients that look at it, then
 /// Larder's own version.

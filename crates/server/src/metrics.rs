@@ -249,7 +249,7 @@ impl Metrics {
                 "flash_write_budget",
                 "Most bytes of items that may be written to flash in one day; 0 = no bound.",
                 "bytes",
-                self.state.settings().flash.write_budget_bytes.unwrap_or(0),
+                self.state.in_effect().flash.write_budget_bytes.unwrap_or(0),
             ),
         ]);
         families

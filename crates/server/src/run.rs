@@ -2,8 +2,10 @@
 
 use crate::admin;
 use crate::admin::process::{
-    Signal, SignalThread, Transport, notify_ready, notify_stopping, on_signals, write_port_file,
+    Signal, SignalThread, Transport, notify_ready, notify_reloaded, notify_reloading, notify_stopping,
+    on_signals, start_watchdog, write_port_file,
 };
+use crate::dispatch::live::{Follower, Host, Running};
 use crate::dispatch::{Dispatcher, Drivers, ServerState, Users};
 use crate::doubts::{Machine, doubts};
 use crate::error::RunError;
@@ -12,13 +14,14 @@ use crate::io::{self, Backend, Buffers, ListenAddress, ListenOptions, SESSION_BY
 use crate::latency::WorkerLatency;
 use crate::metrics::Metrics;
 use crate::prefault::prefault;
-use crate::settings::{self, FleetSettings, Pages, PinCpus, Settings};
+use crate::settings::{self, Pages, PinCpus, Settings};
 use crate::tls::Tls;
 use larder_cache::{Cache, CacheOptions, CudaOptions, PagesWanted};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a graceful stop waits for requests in flight.
@@ -29,22 +32,19 @@ fn refuse(error: impl std::fmt::Display) -> RunError {
     RunError(error.to_string())
 }
 
-/// Reads the fleet of a settings file. The error is one line that says what is wrong with the file.
-pub type ReadFleet = fn(&Path) -> Result<Option<FleetSettings>, String>;
-
-/// Serves until it is told to stop by a signal or a client. `read_fleet` is called on SIGHUP.
+/// Serves until it is told to stop by a signal or a client. `host` is asked for the settings on SIGHUP.
 ///
 /// # Errors
 /// What kept the server from starting (memory, pages, addresses, the file of users, the admin address), or what ended a
 /// worker early.
-pub fn run(settings: Settings, read_fleet: ReadFleet) -> Result<(), RunError> {
+pub fn run(settings: Settings, host: Arc<dyn Host>) -> Result<(), RunError> {
     let users = settings.auth_file.as_deref().map(Users::read).transpose().map_err(RunError)?;
     users.iter().for_each(Users::tell_doubts);
     let flash = flash::open(&settings)?;
-    let served = serve(&settings, read_fleet, users, flash.as_ref());
+    let served = serve(&settings, host, users, flash.as_ref());
     match (served, flash) {
         // Signals are still handled: a second one ends a save that takes too long.
-        (Ok((cache, _signals)), Some(flash)) => flash.close(Some(&cache), &settings),
+        (Ok((cache, state, _signals)), Some(flash)) => flash.close(Some(&cache), &state.in_effect()),
         // Nothing was served, so the content of the flash has not changed.
         (Err(Ended::AtStart(error)), flash) => {
             if let Some(flash) = flash {
@@ -72,24 +72,17 @@ impl From<RunError> for Ended {
     }
 }
 
-/// Serves until told to stop. Returns the cache, which no worker uses any more, and the thread that handles signals.
+/// Serves until told to stop. Returns the cache and the state, which no worker uses any more, and the thread that
+/// handles signals.
 fn serve(
     settings: &Settings,
-    read_fleet: ReadFleet,
+    host: Arc<dyn Host>,
     users: Option<Users>,
     flash: Option<&OpenFlash>,
-) -> Result<(Arc<Cache>, SignalThread), Ended> {
+) -> Result<(Arc<Cache>, Arc<ServerState>, SignalThread), Ended> {
     let level = flash.map(|flash| flash.level(settings));
     let cache = Cache::with_flash(cache_options(settings), level).map_err(refuse)?;
-    let workers = settings.threads as usize;
-    let Some(ring_buffers) = Buffers::ring_buffers_for(cache.buffers_cap_bytes(), workers) else {
-        return Err(Ended::AtStart(RunError(format!(
-            "{workers} worker threads (-t) receive into {} MiB, more than half of what {} MiB (-m) leave for \
-             connections: lower -t or raise -m",
-            Buffers::receiving_bytes_min(workers) >> 20,
-            settings.memory_bytes >> 20
-        ))));
-    };
+    let ring_buffers = ring_buffers(settings, &cache)?;
     let tls =
         settings.tls.enabled.then(|| Tls::load(&settings.tls)).transpose().map_err(RunError)?.map(Arc::new);
     let bound = io::bind(&listen_options(settings, &cache, ring_buffers, tls.clone())).map_err(refuse)?;
@@ -100,6 +93,7 @@ fn serve(
         counters: bound.counters(),
         registry: bound.registry(),
         buffers: bound.buffers(),
+        limits: Some(bound.limits()),
         backend: bound.backend(),
         resp_ports: bound.addresses().resp.iter().map(SocketAddr::port).collect(),
         tls,
@@ -109,23 +103,34 @@ fn serve(
     };
     let description = flash.map(|flash| flash.describe());
     let pages = cache.pages_sentence();
-    let state = Arc::new(ServerState::new(settings.clone(), pages, users, Some(drivers), description));
+    let state =
+        Arc::new(ServerState::new(settings.clone(), pages, users, Some(drivers), description, Some(host)));
     let latency: Arc<[Arc<WorkerLatency>]> =
         (0..settings.threads).map(|_| Arc::from(WorkerLatency::new())).collect();
 
-    let (reload, reload_cache) = (state.clone(), cache.clone());
+    let (reload_state, reload_cache) = (state.clone(), cache.clone());
+    let mut follower = Follower::new(settings);
+    // A service manager takes the end of a reload for readiness.
+    let is_ready = Arc::new(AtomicBool::new(false));
+    let may_tell = is_ready.clone();
     let signals = on_signals(move |signal| match signal {
         Signal::Stop => stopper.stop_gracefully(STOP),
         Signal::StopGracefully => stopper.stop_gracefully(GRACE),
         Signal::Reload => {
-            reload.reload_files();
-            reload_fleet(&reload, &reload_cache, read_fleet);
-            let settings = reload.settings();
+            let tell = may_tell.load(Ordering::Acquire);
+            if tell {
+                notify_reloading();
+            }
+            follower.reload(&Running { state: &reload_state, cache: &reload_cache });
+            let settings = reload_state.in_effect();
             if settings.auth_file.is_none() && !settings.tls.enabled && settings.config_file.is_none() {
                 tracing::info!(
                     target: "larder::start",
                     "SIGHUP: there is nothing to read again: no users (-Y), certificates (-Z), settings file (--config)"
                 );
+            }
+            if tell {
+                notify_reloaded();
             }
         }
     })
@@ -140,14 +145,17 @@ fn serve(
     let keeper = cache.keep().map_err(|error| RunError(format!("cannot start the keeper: {error}")))?;
     announce(settings, &bound, &cache, admin.as_ref(), flash);
 
-    let service_cache = cache.clone();
+    let (service_cache, service_state) = (cache.clone(), state.clone());
+    let (counters, stopping) = (bound.counters(), bound.stopper());
     let running = bound
         .start(move |number| {
-            pin(state.settings(), number);
-            Dispatcher::new(service_cache.worker(), number, state.clone(), latency[number].clone())
+            pin(service_state.settings(), number);
+            Dispatcher::new(service_cache.worker(), number, service_state.clone(), latency[number].clone())
         })
         .map_err(|error| Ended::Early(refuse(error)))?;
+    start_watchdog(move || (!stopping.is_stopping()).then(|| counters.ticks()));
     notify_ready(settings);
+    is_ready.store(true, Ordering::Release);
     let ended = running.join();
     notify_stopping();
     cache.stop_keeper();
@@ -156,27 +164,39 @@ fn serve(
         admin.stop();
     }
     ended.map_err(|error| Ended::Early(RunError(format!("a worker ended early: {error}"))))?;
-    Ok((cache, signals))
+    Ok((cache, state, signals))
 }
 
-/// SIGHUP: reads the fleet of the settings file again. A file that cannot be read leaves the fleet as it is.
-fn reload_fleet(state: &ServerState, cache: &Cache, read_fleet: ReadFleet) {
-    let Some(path) = state.settings().config_file.as_deref() else { return };
-    match read_fleet(path) {
-        Ok(fleet) => {
-            state.set_fleet(fleet.as_ref(), cache.last_cas());
-            let count = fleet.as_ref().map_or(0, |fleet| fleet.nodes.len());
-            tracing::info!(
-                target: "larder::start",
-                "SIGHUP: the fleet of {} was read again: {count} servers",
-                path.display()
-            );
-            if let Some(doubt) = fleet.as_ref().and_then(FleetSettings::doubt) {
-                tracing::warn!("{doubt}");
-            }
-        }
-        Err(error) => tracing::warn!("SIGHUP: the fleet stays as it was: {error}"),
+/// The receive buffers of each worker.
+fn ring_buffers(settings: &Settings, cache: &Cache) -> Result<usize, RunError> {
+    let workers = settings.threads as usize;
+    Buffers::ring_buffers_for(cache.buffers_cap_bytes(), workers).ok_or_else(|| {
+        RunError(format!(
+            "{workers} worker threads (-t) receive into {} MiB, more than half of what {} MiB (-m) leave for \
+             connections: lower -t or raise -m",
+            Buffers::receiving_bytes_min(workers) >> 20,
+            settings.memory_bytes >> 20
+        ))
+    })
+}
+
+/// What would keep [`run`] from serving with these settings, as far as that can be known beforehand, in one line each.
+/// Files are read and host names are looked up; no port is opened, and nothing is written.
+pub fn problems_of_start(settings: &Settings) -> Vec<String> {
+    let mut found = Vec::new();
+    found.extend(settings.tcp_sockets().err().map(|error| error.to_string()));
+    found.extend(settings.auth_file.as_deref().and_then(|path| Users::read(path).err()));
+    if settings.tls.enabled && settings.tls.chain_cert.is_some() {
+        found.extend(Tls::load(&settings.tls).err());
     }
+    // A server that runs may hold all huge pages of the machine, so that this check asks for none.
+    let options = CacheOptions { pages: PagesWanted::Small, cuda: None, ..cache_options(settings) };
+    match Cache::with_flash(options, None) {
+        Ok(cache) => found.extend(ring_buffers(settings, &cache).err().map(|error| error.to_string())),
+        Err(error) => found.push(error.to_string()),
+    }
+    found.extend(flash::problems_of_start(settings));
+    found
 }
 
 fn cache_options(settings: &Settings) -> CacheOptions {

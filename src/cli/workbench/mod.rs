@@ -51,6 +51,11 @@ enum Workbench {
     Plan(Box<plan::PlanArgs>),
 }
 
+/// The commands for clap.
+pub(super) fn commands() -> clap::Command {
+    <Words as clap::CommandFactory>::command()
+}
+
 /// An error of the command line in one line, which says what to do. `words` are those that were given.
 fn one_line(error: &clap::Error, words: &[OsString]) -> String {
     // `larder trace inspect` has a help of its own.

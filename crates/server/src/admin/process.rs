@@ -9,7 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 
@@ -22,7 +24,7 @@ pub enum Signal {
     Stop,
     /// Finish what was begun, then stop (SIGUSR1).
     StopGracefully,
-    /// Read the file of users and the certificates again (SIGHUP).
+    /// Read the settings, the file of users and the certificates again (SIGHUP).
     Reload,
 }
 
@@ -68,7 +70,7 @@ impl Drop for SignalThread {
 /// Tells the process that started the server (a service manager, or the foreground process of `-d`) that the server
 /// answers. With `-d` and without `-v`, stderr is closed then. Call this once, when every listener is open.
 pub fn notify_ready(settings: &Settings) {
-    if let Err(error) = notify("READY=1\n") {
+    if let Err(error) = notify(&[NotifyState::Ready]) {
         tracing::warn!("could not say that the server is ready: {error}");
     }
     if settings.daemonize
@@ -83,19 +85,86 @@ pub fn notify_ready(settings: &Settings) {
 /// Tells a service manager that the server stops.
 pub fn notify_stopping() {
     // There may be no service manager, or it may not listen any more.
-    let _ = notify("STOPPING=1\n");
+    let _ = notify(&[NotifyState::Stopping]);
+}
+
+/// Tells a service manager that settings are read again, until [`notify_reloaded`].
+pub fn notify_reloading() {
+    // Managers that know of reloads want to know when this one began.
+    let since = NotifyState::monotonic_usec_now().unwrap_or(NotifyState::MonotonicUsec(0));
+    let _ = notify(&[NotifyState::Reloading, since]);
+}
+
+/// Tells a service manager that settings were read again.
+pub fn notify_reloaded() {
+    let _ = notify(&[NotifyState::Ready]);
+}
+
+/// Tells a service manager again and again that the server works, if it asked for that (`WATCHDOG_USEC`): twice in the
+/// time that it gave, and only while each worker moves. `ticks` = how often each worker has moved; `None` = the server
+/// stops, and its workers need not move.
+pub fn start_watchdog(ticks: impl Fn() -> Option<Vec<u64>> + Send + 'static) {
+    let Some(patience) = sd_notify::watchdog_enabled() else { return };
+    let watch = move || {
+        let mut pulse = Pulse::new(patience.max(TICKS_MISSED_MAX), Instant::now());
+        loop {
+            std::thread::sleep(patience / 2);
+            match ticks() {
+                Some(ticks) if !pulse.all_move(&ticks, Instant::now()) => {
+                    tracing::error!(
+                        "a worker is stuck: the service manager is not told that the server works"
+                    );
+                }
+                _ => {
+                    let _ = notify(&[NotifyState::Watchdog]);
+                }
+            }
+        }
+    };
+    // The thread lives as long as the process: writing memory to flash at the end may take long.
+    if let Err(error) = std::thread::Builder::new().name("watchdog".to_owned()).spawn(watch) {
+        tracing::warn!("no watchdog: {error}");
+    }
+}
+
+/// A worker moves about once a second. One that has not moved for so long is stuck.
+const TICKS_MISSED_MAX: Duration = Duration::from_secs(5);
+
+/// When each worker was seen to move.
+struct Pulse {
+    patience: Duration,
+    begun: Instant,
+    seen: Vec<(u64, Instant)>,
+}
+
+impl Pulse {
+    fn new(patience: Duration, begun: Instant) -> Pulse {
+        Pulse { patience, begun, seen: Vec::new() }
+    }
+
+    /// Whether each worker has moved lately. `ticks` = how often each has moved.
+    fn all_move(&mut self, ticks: &[u64], now: Instant) -> bool {
+        self.seen.resize(ticks.len(), (0, self.begun));
+        for ((before, at), ticks) in self.seen.iter_mut().zip(ticks) {
+            if before != ticks {
+                (*before, *at) = (*ticks, now);
+            }
+        }
+        self.seen.iter().all(|(_, at)| now.saturating_duration_since(*at) < self.patience)
+    }
 }
 
 /// Sends a datagram to the socket that a service manager names in `NOTIFY_SOCKET`: a path, or after an `@` a name
-/// without a file.
-fn notify(state: &str) -> io::Result<()> {
+/// without a file, which `sd_notify::notify` does not know.
+fn notify(states: &[NotifyState<'_>]) -> io::Result<()> {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     let socket = UnixDatagram::unbound()?;
     match name.as_bytes().strip_prefix(b"@") {
         Some(name) => socket.connect_addr(&UnixAddress::from_abstract_name(name)?)?,
         None => socket.connect(&name)?,
     }
-    socket.send(state.as_bytes()).map(drop)
+    let text: String = states.iter().map(|state| format!("{state}\n")).collect();
+    socket.send(text.as_bytes()).map(drop)
 }
 
 /// The transport protocol of a port.
@@ -130,7 +199,6 @@ pub fn write_port_file(path: &Path, ports: &[(Transport, SocketAddr)]) -> io::Re
 mod tests {
     use super::*;
     use std::sync::mpsc;
-    use std::time::Duration;
 
     #[test]
     fn ports_are_written_as_memcached_writes_them() {
@@ -145,6 +213,19 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "TCP INET: 5\nTCP INET6: 6\nUDP INET: 7\n");
         fs::remove_file(&path).unwrap();
         assert!(write_port_file(Path::new("/no such folder/ports"), &ports).is_err());
+    }
+
+    #[test]
+    fn a_worker_that_does_not_move_for_long_is_stuck() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let mut pulse = Pulse::new(Duration::from_secs(5), begun);
+        assert!(pulse.all_move(&[1, 1], at(1)));
+        assert!(pulse.all_move(&[4, 1], at(4)));
+        assert!(!pulse.all_move(&[6, 1], at(6)));
+        assert!(pulse.all_move(&[7, 2], at(7)));
+        // A worker that never moved is stuck, too.
+        assert!(!Pulse::new(Duration::from_secs(5), begun).all_move(&[0], at(5)));
     }
 
     #[test]

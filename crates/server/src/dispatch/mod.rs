@@ -20,6 +20,7 @@ mod dispatcher;
 mod execute;
 mod fleet;
 mod item_key;
+pub mod live;
 mod operation;
 mod outcome;
 mod output;

@@ -1,14 +1,16 @@
 //! What the dispatchers of all workers share beside the cache.
 
 use super::fleet::Fleet;
+use super::live::Host;
 use super::prefixes::PrefixCounts;
 use super::resp_state::RespState;
 use super::users::{Access, Users};
 use crate::flash::FlashDescription;
-use crate::io::{Backend, Buffers, IoCounters, IoSnapshot, Registry};
-use crate::settings::{FleetSettings, Settings};
+use crate::io::{Backend, Buffers, IoCounters, IoSnapshot, Limits, Registry};
+use crate::settings::{FleetSettings, Settings, TlsSettings};
 use crate::tls::Tls;
 use larder_cache::Totals;
+use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
@@ -24,6 +26,8 @@ pub struct Drivers {
     pub registry: Arc<Registry>,
     /// The account of connection buffers.
     pub buffers: Arc<Buffers>,
+    /// The limits of connections.
+    pub limits: Option<Limits>,
     /// The system interface that moves the bytes.
     pub backend: Backend,
     /// The ports on which every connection speaks RESP.
@@ -37,6 +41,8 @@ pub struct Drivers {
 /// The state of the whole server that any worker may read, and the few settings that a client may change.
 pub struct ServerState {
     settings: Settings,
+    in_effect: RwLock<Arc<Settings>>,
+    host: Option<Arc<dyn Host>>,
     pages: String,
     drivers: Option<Drivers>,
     flash: Option<FlashDescription>,
@@ -57,6 +63,7 @@ impl ServerState {
         users: Option<Users>,
         drivers: Option<Drivers>,
         flash: Option<FlashDescription>,
+        host: Option<Arc<dyn Host>>,
     ) -> ServerState {
         let ports = drivers.as_ref().map_or(Vec::new(), |drivers| drivers.resp_ports.clone());
         let fleet = settings.fleet.as_ref().map(Fleet::new);
@@ -71,6 +78,8 @@ impl ServerState {
             totals_at_reset: RwLock::default(),
             yields: AtomicU64::new(0),
             started: Instant::now(),
+            in_effect: RwLock::new(Arc::new(settings.clone())),
+            host,
             settings,
         }
     }
@@ -79,6 +88,22 @@ impl ServerState {
     #[inline]
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The settings that are in effect: those of the start, with what was changed since. Not for the path of requests.
+    pub fn in_effect(&self) -> Arc<Settings> {
+        self.in_effect.read().expect("no panic under this lock").clone()
+    }
+
+    /// Changes the settings that are in effect. `change` must not ask for them in another way.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Settings) -> T) -> T {
+        let mut in_effect = self.in_effect.write().expect("no panic under this lock");
+        change(Arc::make_mut(&mut in_effect))
+    }
+
+    /// The program around the server, where there is one.
+    pub(super) fn host(&self) -> Option<&dyn Host> {
+        self.host.as_deref()
     }
 
     /// The kind of pages that the memory has, in one sentence.
@@ -137,6 +162,9 @@ impl ServerState {
 
     pub(super) fn set_verbosity(&self, level: u8) {
         self.verbosity.store(level, Ordering::Relaxed);
+        if let Some(host) = &self.host {
+            host.set_verbosity(level);
+        }
     }
 
     /// The cache's totals at the last `stats reset`.
@@ -200,7 +228,12 @@ impl ServerState {
 
     /// Reads the certificates again. `None` = nothing is encrypted. The error is one line; nothing has changed then.
     pub(super) fn refresh_certificates(&self) -> Option<Result<(), String>> {
-        self.drivers.as_ref()?.tls.as_ref().map(|tls| tls.reload())
+        self.load_certificates(&self.in_effect().tls)
+    }
+
+    /// Reads the certificates that these settings name, as [`ServerState::refresh_certificates`] does.
+    pub(super) fn load_certificates(&self, settings: &TlsSettings) -> Option<Result<(), String>> {
+        self.drivers.as_ref()?.tls.as_ref().map(|tls| tls.reload(settings))
     }
 
     /// Seconds since the certificates were read; `None` = nothing is encrypted.
@@ -209,18 +242,23 @@ impl ServerState {
     }
 
     fn reload_users(&self) {
-        let Some(path) = self.settings.auth_file.as_deref() else { return };
-        match Users::read(path) {
-            Ok(users) => {
-                users.tell_doubts();
-                *self.users.write().expect("no panic under this lock") = Some(users);
-                tracing::info!(
-                    target: "larder::start",
-                    "SIGHUP: the users of {} were read again",
-                    path.display()
-                );
-            }
-            Err(error) => tracing::warn!("SIGHUP: the users stay as they were: {error}"),
+        let path = self.in_effect().auth_file.clone();
+        match (self.read_users(path.as_deref()), path) {
+            (Ok(()), Some(path)) => tracing::info!(
+                target: "larder::start",
+                "SIGHUP: the users of {} were read again",
+                path.display()
+            ),
+            (Ok(()), None) => {}
+            (Err(error), _) => tracing::warn!("SIGHUP: the users stay as they were: {error}"),
         }
+    }
+
+    /// Reads the file of users. The error is one line; nothing has changed then.
+    pub(super) fn read_users(&self, path: Option<&Path>) -> Result<(), String> {
+        let users = path.map(Users::read).transpose()?;
+        users.iter().for_each(Users::tell_doubts);
+        *self.users.write().expect("no panic under this lock") = users;
+        Ok(())
     }
 }

@@ -19,12 +19,8 @@ pub(super) fn open(wanted: &FlashSettings, format: bool) -> Result<Arc<dyn Devic
             "flash: a simulated drive lives in memory, and what it holds is gone when the server stops"
         );
     }
-    let mut seen = HashSet::new();
-    // Two simulated drives of a kind are two drives.
-    for device in wanted.devices.iter().filter(|device| !device.is_simulated()) {
-        if !seen.insert(device.to_string()) {
-            return Err(OpenError(format!("{device} is given twice: give each device once")));
-        }
+    if let Some(error) = given_twice(wanted) {
+        return Err(error);
     }
     let lengths: BTreeSet<u64> = {
         let devices = open_all(wanted, wanted.zone_bytes)?;
@@ -43,6 +39,15 @@ pub(super) fn open(wanted: &FlashSettings, format: bool) -> Result<Arc<dyn Devic
         }
     }
     together(open_all(wanted, wanted.zone_bytes)?, format)
+}
+
+/// Says so if a device is given twice.
+pub(super) fn given_twice(wanted: &FlashSettings) -> Option<OpenError> {
+    let mut seen = HashSet::new();
+    // Two simulated drives of a kind are two drives.
+    let mut drives = wanted.devices.iter().filter(|device| !device.is_simulated());
+    let twice = drives.find(|device| !seen.insert(device.to_string()))?;
+    Some(OpenError(format!("{twice} is given twice: give each device once")))
 }
 
 fn open_all(wanted: &FlashSettings, zone_bytes: Option<u64>) -> Result<Vec<Arc<dyn Device>>, OpenError> {

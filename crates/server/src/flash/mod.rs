@@ -9,6 +9,7 @@ use larder_cache::{AdmissionOptions, Cache, Exclusive, Flash, FlashLevel};
 use larder_flash::FlashOptions;
 use larder_flash::device::Device;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -60,6 +61,29 @@ pub fn format(settings: &Settings) -> Result<String, RunError> {
     };
     open.flash.close().map_err(|error| RunError(format!("cannot format the flash: {error}")))?;
     Ok(open.sentence())
+}
+
+/// What would keep the tier from opening, as far as that can be known without opening a device, in one line each.
+pub(crate) fn problems_of_start(settings: &Settings) -> Vec<String> {
+    let mut found: Vec<String> =
+        devices::given_twice(&settings.flash).map(|error| error.to_string()).into_iter().collect();
+    for device in &settings.flash.devices {
+        let FlashDevice::Path { path, size_bytes } = device else { continue };
+        let folder = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned));
+        if path.exists() {
+            continue;
+        }
+        if size_bytes.is_none() {
+            found.push(format!(
+                "cannot use the flash: {device} does not exist: give its size, so that it can be made (--flash \
+                 PATH:SIZE)"
+            ));
+        }
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            found.push(format!("there is no folder {} for the flash (--flash)", folder.display()));
+        }
+    }
+    found
 }
 
 /// Opens the flash tier without its threads. With `format` the device is erased first.

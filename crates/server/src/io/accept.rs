@@ -69,8 +69,8 @@ impl Acceptor {
         shared: &Shared,
         own: usize,
     ) -> Option<(usize, Accepted)> {
-        if shared.open.load(Ordering::SeqCst) >= shared.connections_max {
-            if shared.connections_max_fast {
+        if shared.is_full() {
+            if shared.connections_max_fast() {
                 // Four words fit the buffer of any socket. A client that is gone need not read them, and one that
                 // expects a handshake cannot.
                 if accepted.handshake.is_none() {
@@ -87,7 +87,7 @@ impl Acceptor {
             return None;
         }
         let now_open = shared.open.fetch_add(1, Ordering::SeqCst) + 1;
-        if now_open >= shared.connections_max && !shared.connections_max_fast {
+        if now_open >= shared.connections_max() && !shared.connections_max_fast() {
             self.pause(Pause::Limit, shared);
         }
         let worker = self.least_busy(shared);
@@ -120,8 +120,7 @@ impl Acceptor {
         after_tick: bool,
     ) -> Option<(usize, Accepted)> {
         let (pause, since) = self.pause?;
-        let room = shared.open.load(Ordering::SeqCst) < shared.connections_max;
-        if !room || (pause == Pause::Resources && !after_tick) {
+        if shared.is_full() || (pause == Pause::Resources && !after_tick) {
             return None;
         }
         if let Some(accepted) = self.parked.pop_front() {
@@ -142,7 +141,7 @@ impl Acceptor {
             shared.counters.listen_disabled.fetch_add(1, Ordering::Relaxed);
             shared.accept_paused.store(true, Ordering::SeqCst);
             // A connection may have closed after the look at the limit and before this flag was set: look again.
-            if shared.open.load(Ordering::SeqCst) < shared.connections_max {
+            if !shared.is_full() {
                 shared.wake(0);
             }
         }

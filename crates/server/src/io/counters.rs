@@ -40,6 +40,8 @@ pub(super) struct WorkerCounters {
     pub(super) opened: Count,
     pub(super) rejected: Count,
     pub(super) idle_kicks: Count,
+    /// How often the worker looked at its clock: about once a second, unless it is stuck.
+    pub(super) ticks: Count,
     pub(super) out_of_memory: Count,
     pub(super) unread: Count,
     pub(super) datagrams: Count,
@@ -112,6 +114,11 @@ pub struct IoCounters {
 }
 
 impl IoCounters {
+    /// How often each worker looked at its clock.
+    pub fn ticks(&self) -> Vec<u64> {
+        self.workers.iter().map(|worker| worker.ticks.get()).collect()
+    }
+
     pub(super) fn new(workers: usize, buffers: Arc<Buffers>) -> IoCounters {
         IoCounters {
             workers: (0..workers).map(|_| WorkerCounters::default()).collect(),

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -45,9 +45,9 @@ pub(super) struct Shared {
     pub(super) counters: Arc<IoCounters>,
     pub(super) buffers: Arc<Buffers>,
     pub(super) registry: Arc<Registry>,
-    pub(super) connections_max: usize,
-    pub(super) connections_max_fast: bool,
-    pub(super) idle_timeout_s: u32,
+    connections_max: AtomicUsize,
+    connections_max_fast: AtomicBool,
+    idle_timeout_s: AtomicU32,
     pub(super) udp_limit: UdpLimit,
     /// Stream connections of all workers, including those still in an inbox.
     pub(super) open: AtomicUsize,
@@ -82,9 +82,9 @@ impl Shared {
             counters: Arc::new(IoCounters::new(options.workers, Arc::clone(&buffers))),
             buffers,
             registry: Arc::new(Registry::new(options.workers)),
-            connections_max: options.connections_max,
-            connections_max_fast: options.connections_max_fast,
-            idle_timeout_s: options.idle_timeout_s,
+            connections_max: AtomicUsize::new(options.connections_max),
+            connections_max_fast: AtomicBool::new(options.connections_max_fast),
+            idle_timeout_s: AtomicU32::new(options.idle_timeout_s),
             udp_limit: UdpLimit::new(if options.udp_port.is_some() {
                 options.udp_reply_bytes_per_s
             } else {
@@ -100,6 +100,26 @@ impl Shared {
             handshakes,
         };
         Ok((shared, bells))
+    }
+
+    /// Whether as many connections are open as may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.open.load(Ordering::SeqCst) >= self.connections_max()
+    }
+
+    /// The most stream connections at one time.
+    pub(super) fn connections_max(&self) -> usize {
+        self.connections_max.load(Ordering::SeqCst)
+    }
+
+    /// Whether a connection beyond the limit is told so and closed.
+    pub(super) fn connections_max_fast(&self) -> bool {
+        self.connections_max_fast.load(Ordering::Relaxed)
+    }
+
+    /// A connection without a request for this many seconds is closed; 0 = never.
+    pub(super) fn idle_timeout_s(&self) -> u32 {
+        self.idle_timeout_s.load(Ordering::Relaxed)
     }
 
     /// Registers a listening socket for `stats conns`.
@@ -216,6 +236,24 @@ impl Shared {
 pub(super) fn hush(bell: &mut UnixStream) {
     let mut rings = [0; 64];
     while matches!(bell.read(&mut rings), Ok(n) if n == rings.len()) {}
+}
+
+/// Sets the limits of connections of a running server, from any thread.
+#[derive(Clone, Debug)]
+pub struct Limits(pub(super) Arc<Shared>);
+
+impl Limits {
+    /// The most stream connections at one time, whether one beyond is told so and closed, and the seconds without a
+    /// request after which one is closed (0 = never). Connections beyond a lowered limit stay.
+    pub fn set(&self, connections_max: usize, fast: bool, idle_timeout_s: u32) {
+        let before = self.0.connections_max.swap(connections_max, Ordering::SeqCst);
+        self.0.connections_max_fast.store(fast, Ordering::Relaxed);
+        self.0.idle_timeout_s.store(idle_timeout_s, Ordering::Relaxed);
+        if connections_max > before {
+            // The accepting worker may be waiting for a connection to close.
+            self.0.wake(0);
+        }
+    }
 }
 
 /// Stops a running server, from any thread and any number of times.

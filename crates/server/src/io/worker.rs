@@ -466,6 +466,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     /// Called about once a second, and often while the server is stopping.
     pub(super) fn tick(&mut self) {
+        self.counters().ticks.add(1);
         let now_s = self.shared.now_s();
         if now_s != self.now_s {
             self.now_s = now_s;
@@ -514,7 +515,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
     /// Closes connections that were idle for too long. One call looks at so many that all are seen within a quarter of
     /// the timeout, and at no fewer than a thousand.
     fn close_idle(&mut self) {
-        let timeout_s = self.shared.idle_timeout_s;
+        let timeout_s = self.shared.idle_timeout_s();
         if timeout_s == 0 || self.links.is_empty() {
             return;
         }

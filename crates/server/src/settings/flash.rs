@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 pub use larder_flash::{OpsPolicy, ReclaimPolicy, Recover};
 
-use super::{MIB, SettingsError};
+use super::MIB;
 
 /// A device of the flash tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,41 +121,40 @@ impl FlashSettings {
         self.memory_bytes.unwrap_or((device_bytes / MEMORY_SHARE).max(MEMORY_BYTES_MIN))
     }
 
-    /// Looks for settings that would have no effect: without a device, or beside each other. `evicts`: whether a full
+    /// Tells of settings that would have no effect: without a device, or beside each other. `evicts`: whether a full
     /// memory evicts items (not with `-M`).
-    pub(super) fn check(&self, evicts: bool) -> Result<(), SettingsError> {
-        let refuse = |what: &str| Err(SettingsError(what.to_owned()));
+    pub(super) fn tell_problems(&self, evicts: bool, wrong: &mut dyn FnMut(String)) {
+        let mut refuse = |what: &str| wrong(what.to_owned());
         if !self.is_set() {
-            return if *self == FlashSettings::default() {
-                Ok(())
-            } else {
+            if *self != FlashSettings::default() {
                 refuse(
                     "flash is spoken of, but there is none: give --flash PATH:SIZE, or leave all other settings of \
                      flash out",
-                )
-            };
+                );
+            }
+            return;
         }
         let simulated = self.devices.iter().filter(|device| device.is_simulated()).count();
         if simulated > 0 && simulated < self.devices.len() {
-            return refuse(
+            refuse(
                 "a simulated drive is blank at every start, so a device beside it would not be known again: give \
                  --flash sim:PROFILE:SIZE or --flash PATH:SIZE, not both",
             );
         }
         if !evicts && (self.admit != Admit::default() || self.write_budget_bytes.is_some()) {
-            return refuse(
+            refuse(
                 "with -M an item leaves memory only if flash takes it, so --flash-admit and --flash-write-budget would \
                  change nothing: leave them or -M out",
             );
         }
         if self.drops_unread() && self.cutoff_s > 0 {
-            return refuse(
+            refuse(
                 "with reclaim = \"quick\" and generations = \"off\" no item is written again, so cutoff would change \
                  nothing: leave one of them out of [flash.tuning]",
             );
         }
         if self.drops_unread() && self.fill_percent != FILL_PERCENT {
-            return refuse(
+            refuse(
                 "with reclaim = \"quick\" and generations = \"off\" the oldest zone goes whole, so fill would change \
                  nothing: leave one of them out of [flash.tuning]",
             );
@@ -163,11 +162,10 @@ impl FlashSettings {
         if let (Some(segment), Some(zone)) = (self.segment_bytes, self.zone_bytes)
             && segment > zone
         {
-            return refuse(
+            refuse(
                 "a segment is part of a zone: give a segment of [flash.tuning] that is no larger than its zone",
             );
         }
-        Ok(())
     }
 
     /// Whether zones are only ever dropped whole.
@@ -265,7 +263,17 @@ pub(crate) fn reclaim_name(reclaim: ReclaimPolicy) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SettingsError;
     use super::*;
+
+    impl FlashSettings {
+        /// The first problem.
+        fn check(&self, evicts: bool) -> Result<(), SettingsError> {
+            let mut first = Ok(());
+            self.tell_problems(evicts, &mut |what| first = first.clone().and(Err(SettingsError(what))));
+            first
+        }
+    }
 
     #[test]
     fn memory_is_a_share_of_the_device_unless_it_is_given() {

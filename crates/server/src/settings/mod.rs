@@ -29,7 +29,8 @@ pub const MEMORY_BYTES_MIN: u64 = larder_cache::LIMIT_BYTES_MIN;
 /// Where the admin page listens by default: on this machine only.
 pub const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 11219);
 
-/// All settings of a server. Changing them after the start has no effect.
+/// All settings of a server. Which of them may change while it runs is in the table of
+/// [`live`](crate::dispatch::live::SETTINGS).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     // ---- network ----
@@ -158,7 +159,7 @@ pub struct Settings {
     /// How a log line is written. Default [`LogFormat::Compact`].
     pub log_format: LogFormat,
 
-    /// The settings file, if there is one. SIGHUP reads the fleet from it again.
+    /// The settings file, if there is one. SIGHUP reads it again.
     pub config_file: Option<PathBuf>,
 
     /// Options of memcached that were given and have no effect here, in their order. They are shown in one line of the
@@ -235,78 +236,81 @@ impl Settings {
     /// # Errors
     /// One line that says what to do.
     pub fn check(&self) -> Result<(), SettingsError> {
+        self.problems().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// All contradictions between settings, each as [`Settings::check`] words it.
+    pub fn problems(&self) -> Vec<SettingsError> {
+        let mut found = Vec::new();
+        let mut wrong = |what: String| found.push(SettingsError(what));
         if u64::from(self.item_bytes_max) > self.memory_bytes / 2 {
-            return Err(SettingsError(format!(
+            wrong(format!(
                 "the largest item ({} bytes, -I) may take at most half of the memory ({} MiB, -m): \
                  lower -I or raise -m",
                 self.item_bytes_max,
                 self.memory_bytes / MIB
-            )));
+            ));
         }
-        self.check_ports()?;
-        self.check_login()?;
-        self.tls.check()?;
+        self.check_ports(&mut wrong);
+        self.check_login(&mut wrong);
+        self.tls.tell_problems(&mut wrong);
         if !self.tls.enabled && self.addresses.iter().any(|address| address.tls != ListenerTls::Default) {
-            return Err(SettingsError(
+            wrong(
                 "notls, btls and mtls before an address (-l) say how it is encrypted: turn TLS on with -Z"
                     .to_owned(),
-            ));
+            );
         }
         let has_hitmap = matches!(self.temperature, Temperature::Hitmap | Temperature::HitmapPublished);
         if self.device != Device::Cpu && !has_hitmap {
-            return Err(SettingsError(
+            wrong(
                 "a device (--device) works on a hitmap: give --temperature hitmap too, or leave --device out"
                     .to_owned(),
-            ));
+            );
         }
-        self.flash.check(self.evict)?;
+        self.flash.tell_problems(self.evict, &mut wrong);
         if let PinCpus::List(cpus) = &self.pin_cpus
             && (cpus.len() as u64) < u64::from(self.threads)
         {
-            return Err(SettingsError(format!(
+            wrong(format!(
                 "--pin-cpus names {} CPUs for {} threads (-t): name one for each thread, or use --pin-cpus auto",
                 cpus.len(),
                 self.threads
-            )));
+            ));
         }
-        Ok(())
+        found
     }
 
     /// RESP has a port of its own, or none.
-    fn check_ports(&self) -> Result<(), SettingsError> {
-        let (Port::Fixed(resp), None) = (self.resp_port, &self.unix_socket) else { return Ok(()) };
+    fn check_ports(&self, wrong: &mut dyn FnMut(String)) {
+        let (Port::Fixed(resp), None) = (self.resp_port, &self.unix_socket) else { return };
         let tcp = |address: &Address| address.port.map_or(self.tcp_port, Port::Fixed);
         let mut ports =
             self.addresses.iter().map(tcp).chain(self.addresses.is_empty().then_some(self.tcp_port));
-        match self.tcp_port != Port::Off && ports.any(|port| port == Port::Fixed(resp)) {
-            false => Ok(()),
-            true => Err(SettingsError(format!(
+        if self.tcp_port != Port::Off && ports.any(|port| port == Port::Fixed(resp)) {
+            wrong(format!(
                 "port {resp} is that of --resp-port and that of -p (or -l): RESP is understood on the port of -p too, \
                  so leave --resp-port out, or name another port"
-            ))),
+            ));
         }
     }
 
-    fn check_login(&self) -> Result<(), SettingsError> {
-        let wrong = |what: &str| Err(SettingsError(what.to_owned()));
+    fn check_login(&self, wrong: &mut dyn FnMut(String)) {
+        let mut wrong = |what: &str| wrong(what.to_owned());
         if self.sasl && self.auth_file.is_none() {
-            return wrong(
+            wrong(
                 "SASL (-S) needs users: name a file of user:password lines with -Y FILE, or with the environment \
                  variable MEMCACHED_SASL_PWDB",
             );
         }
         if self.sasl && self.protocol != Protocol::Binary {
-            return wrong(
+            wrong(
                 "SASL (-S) is a login of the binary protocol: leave -B out, or replace -S by -Y FILE, which serves \
                  logins of all protocols",
             );
         }
         if self.auth_file.is_some() && self.unix_socket.is_none() && self.udp_port != Port::Off {
-            return wrong(
-                "nobody can log in over UDP: turn it off with -U 0, or leave the users out (-Y, -S)",
-            );
+            wrong("nobody can log in over UDP: turn it off with -U 0, or leave the users out (-Y, -S)");
         }
-        Ok(())
     }
 
     /// The TCP addresses to bind, with host names looked up. Empty if TCP is off or a UNIX socket is used instead. Port

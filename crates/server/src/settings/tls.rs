@@ -1,6 +1,5 @@
 //! Encryption of client connections.
 
-use super::SettingsError;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -51,14 +50,14 @@ impl Default for TlsSettings {
 }
 
 impl TlsSettings {
-    pub(super) fn check(&self) -> Result<(), SettingsError> {
+    /// Tells of settings that contradict each other.
+    pub(super) fn tell_problems(&self, wrong: &mut dyn FnMut(String)) {
         if self.enabled && self.chain_cert.is_none() {
-            return Err(SettingsError(
+            wrong(
                 "TLS (-Z) needs a certificate: name a PEM file with --tls-cert FILE, and its key with --tls-key FILE"
                     .to_owned(),
-            ));
+            );
         }
-        Ok(())
     }
 }
 

@@ -22,7 +22,7 @@ use std::time::Instant;
 /// The present configuration, and how to make it anew.
 #[derive(Debug)]
 pub struct Tls {
-    settings: TlsSettings,
+    wants_kernel: bool,
     configs: RwLock<Configs>,
     refreshed: Mutex<Instant>,
 }
@@ -43,17 +43,17 @@ impl Tls {
     pub fn load(settings: &TlsSettings) -> Result<Tls, String> {
         Ok(Tls {
             configs: RwLock::new(Configs::load(settings)?),
-            settings: settings.clone(),
+            wants_kernel: settings.kernel,
             refreshed: Mutex::new(Instant::now()),
         })
     }
 
-    /// Reads the files again. Connections that begin from now on use what they say.
+    /// Reads the files that the settings name now. Connections that begin from now on use what they say.
     ///
     /// # Errors
     /// As [`Tls::load`]. Nothing has changed then.
-    pub fn reload(&self) -> Result<(), String> {
-        let configs = Configs::load(&self.settings)?;
+    pub fn reload(&self, settings: &TlsSettings) -> Result<(), String> {
+        let configs = Configs::load(settings)?;
         *self.configs.write().expect("no panic under this lock") = configs;
         *self.refreshed.lock().expect("no panic under this lock") = Instant::now();
         Ok(())
@@ -77,7 +77,7 @@ impl Tls {
 
     /// Whether the kernel is to encrypt, where it can.
     pub fn wants_kernel(&self) -> bool {
-        self.settings.kernel
+        self.wants_kernel
     }
 }
 

@@ -149,9 +149,10 @@ pub(crate) fn dispatcher(
         resp_ports: Vec::new(),
         tls: None,
         on_shutdown: None,
+        limits: None,
     });
     let users = settings.auth_file.as_deref().map(|path| Users::read(path).expect("a file of users"));
-    let state = ServerState::new(settings, cache.pages_sentence(), users, drivers, None);
+    let state = ServerState::new(settings, cache.pages_sentence(), users, drivers, None, None);
     (Dispatcher::new(cache.worker(), 0, Arc::new(state), Arc::from(WorkerLatency::new())), cache)
 }
 

@@ -294,7 +294,7 @@ impl Dispatcher {
     /// split meanwhile.
     fn scan(&mut self, connection: &mut Connection, mut args: Args<'_>) -> Result<(), Error> {
         let cursor = cursor(args.next().unwrap_or_default()).ok_or(errors::INVALID_CURSOR)?;
-        if !self.state.settings().dump_enabled {
+        if !self.state.in_effect().dump_enabled {
             return Err(errors::KEYS_DISABLED);
         }
         let (mut pattern, mut count, mut is_empty_type) = (None, SCAN_COUNT, false);
@@ -352,7 +352,7 @@ impl Dispatcher {
                 WantedKeys::OfSlot { slot, most }
             }
         };
-        if !self.state.settings().dump_enabled {
+        if !self.state.in_effect().dump_enabled {
             return Err(errors::KEYS_DISABLED);
         }
         let mut charge = Charge::default();

@@ -1,16 +1,21 @@
 //! Operations on the whole server.
 
 use super::Executor;
+use crate::dispatch::live::Running;
 use crate::dispatch::operation::{ClockChange, ListingForm, Operation, WorthChange};
 use crate::dispatch::outcome::{Outcome, Refusal};
 use crate::dispatch::progress::{Busy, Progress};
-use crate::io::Buffers;
-use larder_cache::WorthOptions;
+use crate::settings::Settings;
 
 /// The least memory limit that can be set, in MiB. The number is memcached's.
 const LIMIT_MEGABYTES_MIN: u32 = 8;
 /// memcached refuses a limit beyond this many MiB: the client must have meant bytes.
 const LIMIT_MEGABYTES_MAX: u32 = 1_000_000_000;
+
+/// The outcome of a change. The only setting with values that cannot take effect is the memory limit.
+fn done(changed: Result<(), String>) -> Outcome<'static> {
+    changed.map_or(Outcome::Refused(Refusal::LimitOutOfBounds), |()| Outcome::Done)
+}
 
 impl Executor {
     pub(super) fn administer(
@@ -18,21 +23,23 @@ impl Executor {
         progress: &mut Progress,
         operation: &Operation<'_>,
     ) -> Outcome<'static> {
-        let settings = self.state.settings();
+        let settings = self.state.in_effect();
         match operation {
             Operation::Flush { .. } if !settings.flush_enabled => return Outcome::Refused(Refusal::Disabled),
             Operation::Flush { due_s } => {
                 self.worker.counters().cmd_flush.add(1);
                 self.worker.cache().flush(*due_s);
             }
-            Operation::SetVerbosity(level) => self.state.set_verbosity(*level),
+            Operation::SetVerbosity(level) => {
+                return done(self.change("verbose", |wanted| wanted.verbosity = *level));
+            }
             Operation::Shutdown { graceful } => return self.shut_down(*graceful),
             Operation::SetMemoryLimit { megabytes } => return self.set_memory_limit(*megabytes),
             Operation::SetClock(_) if !settings.debugtime_enabled => {
                 return Outcome::Refused(Refusal::Disabled);
             }
             Operation::SetClock(change) => self.set_clock(*change),
-            Operation::SetWorth(change) => self.set_worth(*change),
+            Operation::SetWorth(change) => return done(self.set_worth(*change)),
             Operation::PrefixCounts | Operation::CountPrefixes(_) if !settings.dump_enabled => {
                 return Outcome::Refused(Refusal::Disabled);
             }
@@ -57,7 +64,7 @@ impl Executor {
     }
 
     fn shut_down(&self, graceful: Option<bool>) -> Outcome<'static> {
-        let is_enabled = self.state.settings().shutdown_enabled;
+        let is_enabled = self.state.in_effect().shutdown_enabled;
         let hook = self.state.drivers().and_then(|drivers| drivers.on_shutdown.as_ref());
         match (is_enabled, graceful, hook) {
             (true, None, _) => Outcome::Refused(Refusal::Malformed),
@@ -76,20 +83,14 @@ impl Executor {
         if megabytes > LIMIT_MEGABYTES_MAX {
             return Outcome::Refused(Refusal::LimitOfWrongUnit);
         }
-        let (cache, workers) = (self.worker.cache(), self.state.settings().threads as usize);
-        let limit_bytes = u64::from(megabytes) << 20;
-        // The receive buffers shrink and grow with what connections may hold.
-        let ring_buffers =
-            cache.buffers_cap_bytes_at(limit_bytes).and_then(|cap| Buffers::ring_buffers_for(cap, workers));
-        let Some(ring_buffers) = ring_buffers.filter(|_| cache.set_limit(limit_bytes)) else {
-            return Outcome::Refused(Refusal::LimitOutOfBounds);
-        };
-        if let Some(buffers) = self.state.buffers() {
-            buffers.set_limit_bytes(cache.buffers_cap_bytes());
-            buffers.set_sessions_limit_bytes(cache.sessions_cap_bytes());
-            buffers.set_ring_buffers(ring_buffers);
-        }
-        Outcome::Done
+        done(self.change("memory-limit", |wanted| wanted.memory_bytes = u64::from(megabytes) << 20))
+    }
+
+    /// Changes one setting of the table of live settings.
+    fn change(&self, name: &str, change: impl FnOnce(&mut Settings)) -> Result<(), String> {
+        let mut wanted = Settings::clone(&self.state.in_effect());
+        change(&mut wanted);
+        Running { state: &self.state, cache: self.worker.cache() }.change_one(name, &wanted)
     }
 
     fn set_clock(&self, change: ClockChange) {
@@ -102,12 +103,13 @@ impl Executor {
         self.worker.cache().tick();
     }
 
-    fn set_worth(&self, change: WorthChange) {
-        let cache = self.worker.cache();
-        cache.set_worth(match change {
-            WorthChange::Mode(mode) => WorthOptions { mode, ..cache.worth() },
-            WorthChange::Objective(objective) => WorthOptions { objective, ..cache.worth() },
-        });
+    fn set_worth(&self, change: WorthChange) -> Result<(), String> {
+        match change {
+            WorthChange::Mode(mode) => self.change("worth", |wanted| wanted.worth.mode = mode),
+            WorthChange::Objective(objective) => {
+                self.change("objective", |wanted| wanted.worth.objective = objective)
+            }
+        }
     }
 
     fn begin_listing(&self, progress: &mut Progress, form: ListingForm) {

@@ -127,7 +127,7 @@ impl Executor {
                 compose(Outcome::Fleet(&fleet.discovery_text()));
                 return true;
             }
-            Operation::PrefixCounts if self.state.settings().dump_enabled => {
+            Operation::PrefixCounts if self.state.in_effect().dump_enabled => {
                 let counts = self.state.prefixes().all();
                 compose(Outcome::Prefixes(&counts));
                 return true;

@@ -45,7 +45,7 @@ impl Executor {
         let cache = self.worker.cache();
         let totals = self.totals_since_reset();
         let io = self.state.io_snapshot();
-        let settings = self.state.settings();
+        let settings = self.state.in_effect();
         let clock = cache.clock();
         let usage = rusage();
         let used = cache.memory_use();
@@ -143,7 +143,7 @@ impl Executor {
     }
 
     fn stats_settings(&self, rows: &mut StatRows) {
-        let settings = self.state.settings();
+        let settings = self.state.in_effect();
         let cache = self.worker.cache();
         let used = cache.memory_use();
         rows.put("maxbytes", used.limit_bytes);

@@ -98,12 +98,12 @@ impl Executor {
             rows.put(format!("memory_{purpose}_bytes"), bytes);
         }
         rows.put("memory_bytes", stats.memory.total());
-        rows.put("write_budget_bytes", self.state.settings().flash.write_budget_bytes.unwrap_or(0));
+        rows.put("write_budget_bytes", self.state.in_effect().flash.write_budget_bytes.unwrap_or(0));
     }
 
     /// Adds the settings of flash to `stats settings`.
     pub(super) fn flash_settings(&self, rows: &mut StatRows) {
-        let flash = &self.state.settings().flash;
+        let flash = &self.state.in_effect().flash;
         if flash.devices.is_empty() {
             return rows.put("flash", "off");
         }

@@ -1,8 +1,10 @@
 //! `CONFIG GET` and `CONFIG SET`: the settings under Redis's names.
 
 use super::glob;
+use crate::dispatch::live::{self, Change, Running, SETTINGS};
 use crate::dispatch::resp_state::RespState;
 use crate::dispatch::state::ServerState;
+use crate::settings::Settings;
 use larder_cache::Cache;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -41,8 +43,16 @@ const PARAMETERS: &[Parameter] = &[
     },
     fixed("maxmemory-policy", |s| policy(s.state).to_owned()),
     fixed("maxmemory-samples", |_| "5".to_owned()),
-    fixed("maxclients", |s| s.state.settings().connections_max.to_string()),
-    fixed("timeout", |s| s.state.settings().idle_timeout_s.to_string()),
+    Parameter {
+        name: "maxclients",
+        get: |s| s.state.in_effect().connections_max.to_string(),
+        set: Setting::Changes(|s, value| set_by_name(s, "conn-limit", value)),
+    },
+    Parameter {
+        name: "timeout",
+        get: |s| s.state.in_effect().idle_timeout_s.to_string(),
+        set: Setting::Changes(|s, value| set_by_name(s, "idle-timeout", value)),
+    },
     fixed("databases", |_| "1".to_owned()),
     fixed("save", |_| String::new()),
     fixed("appendonly", |_| "no".to_owned()),
@@ -55,17 +65,17 @@ const PARAMETERS: &[Parameter] = &[
     fixed("slave-read-only", |_| "yes".to_owned()),
     fixed("replica-read-only", |_| "yes".to_owned()),
     fixed("proto-max-bulk-len", |_| (512u64 << 20).to_string()),
-    fixed("port", |s| s.state.settings().tcp_port.to_string()),
-    fixed("tcp-backlog", |s| s.state.settings().backlog.to_string()),
+    fixed("port", |s| s.state.in_effect().tcp_port.to_string()),
+    fixed("tcp-backlog", |s| s.state.in_effect().backlog.to_string()),
     fixed("tcp-keepalive", |_| "300".to_owned()),
     fixed("bind", |s| {
-        let addresses: Vec<String> = s.state.settings().addresses.iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> = s.state.in_effect().addresses.iter().map(ToString::to_string).collect();
         if addresses.is_empty() { "* -::*".to_owned() } else { addresses.join(" ") }
     }),
     fixed("unixsocket", |s| {
-        s.state.settings().unix_socket.as_ref().map_or(String::new(), |path| path.display().to_string())
+        s.state.in_effect().unix_socket.as_ref().map_or(String::new(), |path| path.display().to_string())
     }),
-    fixed("io-threads", |s| s.state.settings().threads.to_string()),
+    fixed("io-threads", |s| s.state.in_effect().threads.to_string()),
     fixed("cluster-enabled", |s| yes_no(s.resp.fleet().is_some())),
     fixed("requirepass", |_| String::new()),
     fixed("notify-keyspace-events", |_| String::new()),
@@ -106,10 +116,7 @@ const PARAMETERS: &[Parameter] = &[
         name: "loglevel",
         get: |s| LEVELS[usize::from(s.state.verbosity().min(2))].to_owned(),
         set: Setting::Changes(|s, value| match LEVELS.iter().position(|level| *level == value) {
-            Some(level) => {
-                s.state.set_verbosity(level as u8);
-                Ok(())
-            }
+            Some(level) => change(s, "verbose", |wanted| wanted.verbosity = level as u8),
             None => Err("argument(s) must be one of the following: warning, notice, verbose".to_owned()),
         }),
     },
@@ -147,13 +154,59 @@ fn set_memory(server: &Server<'_>, value: &str) -> Result<(), String> {
         .unwrap_or((&lower, 1u64));
     let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
     let bytes = bytes.ok_or("argument must be a memory value")?;
-    if !server.cache.set_limit(bytes) {
-        return Err("the limit is below 8 MiB or above what was reserved at the start".to_owned());
+    change(server, "memory-limit", |wanted| wanted.memory_bytes = bytes)
+}
+
+/// Changes one setting of the table of live settings.
+fn change(server: &Server<'_>, name: &str, change: impl FnOnce(&mut Settings)) -> Result<(), String> {
+    let mut wanted = Settings::clone(&server.state.in_effect());
+    change(&mut wanted);
+    wanted.check().map_err(|error| error.0)?;
+    Running { state: server.state, cache: server.cache }.change_one(name, &wanted)
+}
+
+/// Changes one setting to a value that is written as in the settings file.
+fn set_by_name(server: &Server<'_>, name: &str, value: &str) -> Result<(), String> {
+    let host = server.state.host().ok_or("the server runs without a command line")?;
+    let mut wanted = Settings::clone(&server.state.in_effect());
+    host.set(&mut wanted, name, value)?;
+    change(server, name, |settings| *settings = wanted)
+}
+
+/// Changes settings of the table, which belong together: all of them, or none where one of their values is wrong.
+fn set_of_table(
+    server: &Server<'_>,
+    changes: &[(&'static live::Setting, String)],
+) -> Result<(), (&'static str, String)> {
+    let Some(host) = server.state.host() else { return Ok(()) };
+    let mut wanted = Settings::clone(&server.state.in_effect());
+    for (setting, value) in changes {
+        let is_same = (setting.text)(&wanted) == *value;
+        match setting.change {
+            Change::Live(_) => {
+                host.set(&mut wanted, setting.name, value).map_err(|what| (setting.name, what))?
+            }
+            _ if is_same => {}
+            Change::ByFile(_) => {
+                return Err((
+                    setting.name,
+                    "can't set protected config: the settings file only can".to_owned(),
+                ));
+            }
+            Change::AtStart(_) => return Err((setting.name, "can't set immutable config".to_owned())),
+        }
     }
-    if let Some(buffers) = server.state.buffers() {
-        buffers.set_limit_bytes(server.cache.buffers_cap_bytes());
-    }
-    Ok(())
+    let last = changes.last().map_or("", |(setting, _)| setting.name);
+    wanted.check().map_err(|error| (last, error.0))?;
+    let settings: Vec<_> = changes.iter().map(|(setting, _)| *setting).collect();
+    let done = Running { state: server.state, cache: server.cache }.change(&settings, &wanted);
+    let failed = settings.iter().zip(done).find_map(|(setting, done)| Some((setting.name, done.err()?)));
+    failed.map_or(Ok(()), Err)
+}
+
+/// The settings of the table that have no name in Redis: they have the names of the settings file.
+fn of_table() -> impl Iterator<Item = &'static live::Setting> {
+    SETTINGS.iter().filter(|setting| PARAMETERS.iter().all(|parameter| parameter.name != setting.name))
 }
 
 /// The settings whose names match one of these patterns, with their values.
@@ -164,7 +217,11 @@ pub(in crate::dispatch) fn get<'a>(
     let patterns: Vec<&[u8]> = patterns.collect();
     let is_wanted = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes(), true));
     let wanted = PARAMETERS.iter().filter(|parameter| is_wanted(parameter.name));
-    wanted.map(|parameter| (parameter.name, (parameter.get)(server))).collect()
+    let mut found: Vec<_> = wanted.map(|parameter| (parameter.name, (parameter.get)(server))).collect();
+    let in_effect = server.state.in_effect();
+    let more = of_table().filter(|setting| is_wanted(setting.name));
+    found.extend(more.map(|setting| (setting.name, (setting.text)(&in_effect))));
+    found
 }
 
 /// Changes settings, all or none as far as their names are concerned.
@@ -176,13 +233,17 @@ pub(in crate::dispatch) fn set<'a>(
     words: impl Iterator<Item = &'a [u8]>,
 ) -> Result<(), String> {
     let words: Vec<&[u8]> = words.collect();
-    let mut changes = Vec::new();
+    let (mut changes, mut of_file) = (Vec::new(), Vec::new());
     for pair in words.chunks(2) {
         let [name, value] = pair else {
             return Err("ERR syntax error".to_owned());
         };
         let shown = String::from_utf8_lossy(name).into_owned();
         let found = PARAMETERS.iter().find(|parameter| parameter.name.as_bytes().eq_ignore_ascii_case(name));
+        if let Some(setting) = of_table().find(|setting| setting.name.as_bytes().eq_ignore_ascii_case(name)) {
+            of_file.push((setting, String::from_utf8_lossy(value).into_owned()));
+            continue;
+        }
         let Some(parameter) = found else {
             return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"));
         };
@@ -192,6 +253,10 @@ pub(in crate::dispatch) fn set<'a>(
         }
         changes.push((parameter, String::from_utf8_lossy(value).into_owned()));
     }
+    let failed = |name: &str, why: String| {
+        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+    };
+    set_of_table(server, &of_file).map_err(|(name, why)| failed(name, why))?;
     for (parameter, value) in changes {
         let refused = match parameter.set {
             Setting::Changes(set) => set(server, &value).err(),
@@ -199,8 +264,7 @@ pub(in crate::dispatch) fn set<'a>(
             Setting::Fixed => Some("can't set immutable config".to_owned()),
         };
         if let Some(why) = refused {
-            let name = parameter.name;
-            return Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
+            return Err(failed(parameter.name, why));
         }
     }
     Ok(())

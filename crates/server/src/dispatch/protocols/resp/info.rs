@@ -114,7 +114,7 @@ impl Rows<'_> {
 }
 
 fn about_server(server: &Server<'_>, rows: &mut Rows<'_>) {
-    let settings = server.state.settings();
+    let settings = server.state.in_effect();
     let uptime_s = server.cache.clock().uptime_s();
     let system = uname();
     rows.put("redis_version", REDIS_VERSION);
@@ -158,7 +158,7 @@ fn about_clients(server: &Server<'_>, rows: &mut Rows<'_>) {
     let io = server.state.io_snapshot();
     rows.put("connected_clients", io.curr_connections.max(server.resp.clients.count() as u64));
     rows.put("resp_clients", server.resp.clients.count());
-    rows.put("maxclients", server.state.settings().connections_max);
+    rows.put("maxclients", server.state.in_effect().connections_max);
     rows.zeros(&["cluster_connections", "client_recent_max_input_buffer", "client_recent_max_output_buffer"]);
     rows.zeros(&["blocked_clients", "tracking_clients", "pubsub_clients", "clients_in_timeout_table"]);
     rows.put(

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Makes the Debian package in target/debian. Needs cargo-deb (cargo install cargo-deb).
+#   packaging/build-deb.sh [PROGRAM]     a program that is built already replaces the release build
+set -e
+cd "$(dirname "$0")/.."
+if [ -n "$1" ]; then
+    [ "$1" -ef target/release/larder ] || install -D -m 755 "$1" target/release/larder
+else
+    cargo build --release --locked --bin larder
+fi
+made=target/packaging
+rm -rf "$made"
+mkdir -p "$made/man" "$made/completions"
+target/release/larder man "$made/man"
+target/release/larder completions bash > "$made/completions/larder"
+target/release/larder completions zsh > "$made/completions/_larder"
+target/release/larder completions fish > "$made/completions/larder.fish"
+cargo deb --no-build

@@ -1,0 +1,80 @@
+//! Man pages and completions for shells, made from the tables of flags: `larder man` and `larder completions SHELL`.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{Arg, Command};
+use clap_complete::Shell;
+
+use super::error::CliError;
+use super::{Action, CHECK_CONFIG, FORMAT_FLASH, HEALTH, command, workbench};
+
+/// Commands that packages call, in no help.
+pub(super) const MAN: &str = "man";
+pub(super) const COMPLETIONS: &str = "completions";
+
+/// The whole program for clap, with a help for each command.
+fn program() -> Command {
+    let server = |name: &'static str, about: &'static str| command().name(name).about(about);
+    let commands = workbench::commands();
+    commands
+        .about("A cache server for clients of memcached and of Redis, and a workbench for caches")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand(server("serve", "Start a server"))
+        .subcommand(
+            server(CHECK_CONFIG, "Check the settings of a server, and show where each comes from").arg(
+                Arg::new("quiet")
+                    .long("quiet")
+                    .action(clap::ArgAction::SetTrue)
+                    .help("print the problems only"),
+            ),
+        )
+        .subcommand(
+            Command::new(HEALTH)
+                .about("Ask the admin page of a server whether it serves")
+                .arg(Arg::new("ADDR").help("host:port of the admin page (default: 127.0.0.1:11219)")),
+        )
+        .subcommand(server(FORMAT_FLASH, "Erase the flash of a server"))
+}
+
+/// `larder man`: the page of the program. `larder man FOLDER`: writes a page for each command into the folder.
+pub(super) fn man(words: &[OsString]) -> Result<Action, CliError> {
+    match words {
+        [] => {
+            let mut page = Vec::new();
+            let rendered = clap_mangen::Man::new(program()).render(&mut page);
+            rendered.map_err(|error| CliError::new(format!("cannot write the page: {error}")))?;
+            Ok(Action::Print(String::from_utf8_lossy(&page).into_owned()))
+        }
+        [folder] => {
+            let folder = Path::new(folder);
+            clap_mangen::generate_to(program(), folder).map_err(|error| {
+                CliError::new(format!("cannot write pages to {}: {error}", folder.display()))
+            })?;
+            Ok(Action::Print(String::new()))
+        }
+        _ => {
+            Err(CliError::new("'larder man' prints a page, 'larder man FOLDER' writes all pages to a folder"))
+        }
+    }
+}
+
+/// `larder completions SHELL`: the script that the shell reads.
+pub(super) fn completions(words: &[OsString]) -> Result<Action, CliError> {
+    let shell = match words {
+        [shell] => shell.to_str().and_then(|shell| shell.parse::<Shell>().ok()),
+        _ => None,
+    };
+    let shell = shell.ok_or_else(|| {
+        CliError::new("name a shell: 'larder completions bash', or zsh, fish, elvish or powershell")
+    })?;
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut program(), "larder", &mut script);
+    Ok(Action::Print(String::from_utf8_lossy(&script).into_owned()))
+}
+
+/// What clap is told of a flag that it shows to people.
+pub(super) fn shown(arg: Arg, help: &str, default: &str) -> Arg {
+    let default = if default.is_empty() { String::new() } else { format!(" (default: {default})") };
+    arg.help(format!("{help}{default}"))
+}
