@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::column_bytes::ColumnBytes;
 use crate::counters::Totals;
 use crate::demoter::{Demoter, Levels};
+use crate::departures::Departure;
 use crate::item_store::{FlashNeeds, ItemStore};
 use crate::keeper::{KeeperHandle, Round};
 use crate::level::FlashLevel;
@@ -101,6 +102,17 @@ impl Cache {
     /// a stated penalty leaves an item of unknown penalty. What items remember stays.
     pub fn measure_penalties(&self, on: bool) {
         self.penalties.turn(on);
+    }
+
+    /// Sets who is told of live items that leave memory to make room, once. The listener is called under a lock that
+    /// readers of the item's bucket wait for, so it must not block, and must not call the cache.
+    pub fn on_departure(&self, listener: impl Fn(&Departure<'_>) + Send + Sync + 'static) {
+        self.store.departures.listen(Box::new(listener));
+    }
+
+    /// Whether [`Cache::on_departure`]'s listener is called from now on. At first it is not.
+    pub fn tell_departures(&self, on: bool) {
+        self.store.departures.want(on);
     }
 
     /// Starts the keeper's thread. It ends when [`Cache::stop_keeper`] is called.

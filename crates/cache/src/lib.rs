@@ -53,6 +53,7 @@ mod column_bytes;
 mod commands;
 mod counters;
 mod demoter;
+mod departures;
 mod expired_columns;
 mod index_sampler;
 mod item_store;
@@ -80,6 +81,7 @@ pub use clock::Clock;
 pub use column_bytes::ColumnBytes;
 pub use commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 pub use counters::{Counter, Counters, Totals};
+pub use departures::{Departure, Destination};
 pub use larder_allocation::{
     ColumnBounds, Group, GroupStats, MoveReason, Objective, SizeClass, Subclass, WorthMode, WorthOptions,
 };
@@ -97,6 +99,6 @@ pub use temperature::{
     Residents, Sweep, Temperature, TemperatureKind, TemperatureStats, Verdict,
 };
 pub use worker::{
-    Copied, CopyTo, Edit, Edited, Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Made, Promotion, Upload,
-    Walk, Worker,
+    Absence, Copied, CopyTo, Edit, Edited, Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Made, Promotion,
+    Upload, Walk, Worker,
 };
