@@ -3,7 +3,7 @@
 //! An item that leaves is told of under the writer bit of its bucket, so a listener must not block. While nobody wants
 //! the news they cost one load for each item that leaves.
 
-use larder_item::{Expiry, State};
+use larder_item::State;
 use larder_memory::Item;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,12 +68,11 @@ impl Departures {
     pub(crate) fn tell(&self, item: &Item<'_>, to: Destination, now_s: u32) {
         let Some(listener) = self.listener.get() else { return };
         let state = item.state();
-        let expiry = item.expiry();
         listener(&Departure {
             key: item.key(),
             value_bytes: item.value_bytes(),
             was_fetched: state.has(State::FETCHED),
-            ttl_s: (expiry != Expiry::NEVER).then(|| expiry.seconds().saturating_sub(now_s)),
+            ttl_s: item.expiry().remaining_s(now_s),
             idle_s: state.idle_s(now_s),
             to,
         });

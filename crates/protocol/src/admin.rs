@@ -213,26 +213,42 @@ impl WatchKinds {
     /// Log lines of the proxy's user.
     pub const PROXYUSER: WatchKinds = WatchKinds(1 << 9);
 
+    /// The names, in the order in which memcached compares them with what was sent.
     const NAMES: [(&'static [u8], WatchKinds); 10] = [
+        (b"rawcmds", WatchKinds::RAWCMDS),
+        (b"evictions", WatchKinds::EVICTIONS),
         (b"fetchers", WatchKinds::FETCHERS),
         (b"mutations", WatchKinds::MUTATIONS),
-        (b"evictions", WatchKinds::EVICTIONS),
-        (b"connevents", WatchKinds::CONNEVENTS),
-        (b"deletions", WatchKinds::DELETIONS),
         (b"sysevents", WatchKinds::SYSEVENTS),
-        (b"rawcmds", WatchKinds::RAWCMDS),
+        (b"connevents", WatchKinds::CONNEVENTS),
         (b"proxyreqs", WatchKinds::PROXYREQS),
         (b"proxyevents", WatchKinds::PROXYEVENTS),
         (b"proxyuser", WatchKinds::PROXYUSER),
+        (b"deletions", WatchKinds::DELETIONS),
     ];
 
+    /// The set as a number.
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// The set of a number from [`WatchKinds::bits`].
+    pub const fn of_bits(bits: u16) -> WatchKinds {
+        WatchKinds(bits)
+    }
+
+    /// Whether the set is empty.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// Whether every stream of `other` is in this set.
-    pub fn contains(self, other: WatchKinds) -> bool {
+    pub const fn contains(self, other: WatchKinds) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// The union of both sets.
-    pub fn union(self, other: WatchKinds) -> WatchKinds {
+    pub const fn union(self, other: WatchKinds) -> WatchKinds {
         WatchKinds(self.0 | other.0)
     }
 }
@@ -434,14 +450,18 @@ pub(crate) fn extstore(mut words: Words<'_>) -> Arguments<Extstore> {
     Ok(setting)
 }
 
-/// `watch ...`
+/// `watch ...`. The names may be abbreviated, as those of `stats`: `watch p` means `proxyreqs`. A server that is no proxy
+/// has nothing to say of one, and refuses to.
 pub(crate) fn watch(words: Words<'_>) -> Arguments<WatchKinds> {
     let mut kinds = WatchKinds::default();
     for word in words {
-        let named = WatchKinds::NAMES.iter().find(|(name, _)| *name == word).ok_or(reply::ERROR)?;
+        let named = WatchKinds::NAMES.iter().find(|(name, _)| abbreviates(word, name)).ok_or(reply::ERROR)?;
+        if [WatchKinds::PROXYREQS, WatchKinds::PROXYEVENTS, WatchKinds::PROXYUSER].contains(&named.1) {
+            return Err(reply::WATCH_NO_PROXY);
+        }
         kinds = kinds.union(named.1);
     }
-    Ok(if kinds == WatchKinds::default() { WatchKinds::FETCHERS } else { kinds })
+    Ok(if kinds.is_empty() { WatchKinds::FETCHERS } else { kinds })
 }
 
 /// `debugtime ...`

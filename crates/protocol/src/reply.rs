@@ -94,6 +94,7 @@ replies! {
     LRU_BAD_FACTORS = "ERROR hot/warm age factors must be greater than 0";
     WATCHER_TOO_MANY = "WATCHER_TOO_MANY log watcher limit reached";
     WATCHER_FAILED = "WATCHER_FAILED failed to add log watcher";
+    WATCH_NO_PROXY = "CLIENT_ERROR this server is no proxy, and proxyreqs, proxyevents and proxyuser tell of nothing";
     WATCH_PIPELINED = "ERROR cannot pipeline other commands before watch";
     TLS_NOT_ENABLED = "Error TLS not enabled";
 

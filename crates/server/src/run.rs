@@ -99,6 +99,7 @@ fn serve(
         counters: bound.counters(),
         registry: bound.registry(),
         buffers: bound.buffers(),
+        bells: Some(bound.bells()),
         backend: bound.backend(),
         resp_ports: bound.addresses().resp.iter().map(SocketAddr::port).collect(),
         tls,
@@ -109,6 +110,8 @@ fn serve(
     let description = flash.map(|flash| flash.describe());
     let pages = cache.pages_sentence();
     let state = Arc::new(ServerState::new(settings.clone(), pages, users, Some(drivers), description));
+    let watch = state.watch().clone();
+    cache.on_departure(move |gone| watch.tell_departure(gone));
     let latency: Arc<[Arc<WorkerLatency>]> =
         (0..settings.threads).map(|_| Arc::from(WorkerLatency::new())).collect();
 

@@ -30,6 +30,7 @@ mod resp_state;
 mod session;
 mod state;
 mod users;
+mod watch;
 
 pub use connection::Connection;
 pub use dispatcher::Dispatcher;

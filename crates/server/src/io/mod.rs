@@ -45,8 +45,8 @@ pub use buffers::{Buffers, Charge};
 pub use counters::{IoCounters, IoSnapshot};
 pub use listen::{Addresses, Backend, ListenAddress, ListenError, ListenOptions};
 pub use registry::{ConnectionReport, Handle, Registry};
-pub use service::{Awaits, ConnectionId, Conversation, Peer, Ready, Service};
-pub use shared::Stopper;
+pub use service::{Awaits, CloseReason, ConnectionId, Conversation, Peer, Ready, Service};
+pub use shared::{Bells, Stopper};
 pub(crate) use tls::SESSION_BYTES;
 pub use transport::Transport;
 pub(crate) use transport::{EVERYWHERE, THIS_MACHINE};
@@ -150,6 +150,11 @@ impl Bound {
     /// The account of connection buffers, for the services to add theirs.
     pub fn buffers(&self) -> Arc<Buffers> {
         Arc::clone(&self.shared.buffers)
+    }
+
+    /// What wakes the workers.
+    pub fn bells(&self) -> Bells {
+        Bells(Arc::clone(&self.shared))
     }
 
     /// A handle that stops the server.

@@ -218,6 +218,17 @@ pub(super) fn hush(bell: &mut UnixStream) {
     while matches!(bell.read(&mut rings), Ok(n) if n == rings.len()) {}
 }
 
+/// Wakes workers from other threads: each asks its service for news then ([`super::Service::woken`]).
+#[derive(Clone, Debug)]
+pub struct Bells(pub(super) Arc<Shared>);
+
+impl Bells {
+    /// Wakes a worker.
+    pub fn ring(&self, worker: usize) {
+        self.0.wake(worker);
+    }
+}
+
 /// Stops a running server, from any thread and any number of times.
 #[derive(Clone, Debug)]
 pub struct Stopper(pub(super) Arc<Shared>);

@@ -65,9 +65,9 @@ pub(super) fn command<'a>(
             let words = Words { disabled: reply::MGDUMP_NOT_ALLOWED, not_first: MGDUMP_PIPELINED, ..OK };
             admin(Operation::List { form, is_behind_others }, words)
         }
-        Request::Watch(_) => {
+        Request::Watch(kinds) => {
             let words = Words { disabled: reply::WATCH_NOT_ALLOWED, not_first: reply::WATCH_PIPELINED, ..OK };
-            admin(Operation::Watch { is_behind_others }, words)
+            admin(Operation::Watch { kinds: *kinds, is_behind_others }, words)
         }
         // The keeper drops expired items: there is no crawler to start or to tune. Flash has settings of its own.
         Request::LruCrawler(_) | Request::Extstore(_) => fixed(reply::OK),
