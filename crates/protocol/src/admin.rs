@@ -56,6 +56,14 @@ pub enum StatsKind<'a> {
     Flash,
     /// `stats penalties`, which memcached does not have.
     Penalties,
+    /// `stats hotkeys`, which memcached does not have.
+    HotKeys,
+    /// `stats hotkeys reset`
+    HotKeysReset,
+    /// `stats largekeys`, which memcached does not have.
+    LargeKeys,
+    /// `stats largekeys reset`
+    LargeKeysReset,
     /// Any other word. memcached answers `ERROR` to words it does not know.
     Other(&'a [u8]),
 }
@@ -278,9 +286,23 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
         b"worth" => StatsKind::Worth,
         b"flash" => StatsKind::Flash,
         b"penalties" => StatsKind::Penalties,
+        b"hotkeys" => shown_or_reset(words, StatsKind::HotKeys, StatsKind::HotKeysReset)?,
+        b"largekeys" => shown_or_reset(words, StatsKind::LargeKeys, StatsKind::LargeKeysReset)?,
         other => StatsKind::Other(other),
     };
     Ok(kind)
+}
+
+fn shown_or_reset<'a>(
+    mut words: Words<'_>,
+    shown: StatsKind<'a>,
+    reset: StatsKind<'a>,
+) -> Arguments<StatsKind<'a>> {
+    match words.next() {
+        None => Ok(shown),
+        Some(b"reset") => Ok(reset),
+        Some(_) => Err(reply::ERROR),
+    }
 }
 
 fn detail(word: &[u8]) -> Arguments<StatsKind<'static>> {

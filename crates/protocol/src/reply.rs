@@ -36,6 +36,7 @@ replies! {
     BAD_DELTA = "CLIENT_ERROR invalid numeric delta argument";
     NON_NUMERIC = "CLIENT_ERROR cannot increment or decrement non-numeric value";
     STATS_DETAIL_USAGE = "CLIENT_ERROR usage: stats detail on|off|dump";
+    STATS_KEYS_NOT_ALLOWED = "CLIENT_ERROR stats of keys not allowed";
     STATS_DETAIL_NOT_ALLOWED = "CLIENT_ERROR stats detail not allowed";
     CACHEDUMP_NOT_ALLOWED = "CLIENT_ERROR stats cachedump not allowed";
     ILLEGAL_SLAB = "CLIENT_ERROR Illegal slab id";

@@ -16,6 +16,7 @@ mod cursor;
 mod packets;
 mod request_log;
 mod resp;
+mod sample;
 mod server;
 mod several;
 mod transaction;
@@ -40,6 +41,7 @@ use larder_protocol::resp::{Fault, Upload};
 use larder_protocol::{Keys, ParseOptions, Request, Step, binary, parse, reply};
 use request_log::{log_progress, log_request};
 use resp::{Call, RespWorker};
+use sample::Sampler;
 use std::ops::ControlFlow;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -68,6 +70,7 @@ pub struct Dispatcher {
     /// Whether every request is logged (`-vv`).
     logs: bool,
     resp: RespWorker,
+    sampler: Sampler,
 }
 
 /// One key's work in a window.
@@ -187,6 +190,7 @@ impl Dispatcher {
             executed: [0; Class::ALL.len()],
             logs: false,
             resp,
+            sampler: Sampler::new(number),
         }
     }
 
@@ -469,6 +473,9 @@ impl Dispatcher {
                 ready.consumed = op.end;
                 ready.connection.completed();
             }
+        }
+        if self.sampler.passes(window.len()) {
+            self.sample(window);
         }
         window.clear();
     }
@@ -823,6 +830,7 @@ impl Service for Dispatcher {
 
     fn tick(&mut self, _now_s: u32) {
         self.executor.tick();
+        self.sampler.tick();
         self.note_figures();
     }
 }

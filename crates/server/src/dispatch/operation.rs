@@ -81,6 +81,10 @@ pub(super) enum Operation<'a> {
     PrefixCounts,
     /// Counts are shown from now on.
     ResetStats,
+    /// Forgets which keys are hot.
+    ResetHotKeys,
+    /// Forgets which items are large.
+    ResetLargeKeys,
     /// Turns the counting of key prefixes on or off.
     CountPrefixes(bool),
     /// Lists all items. With `is_behind_others` the list is refused, because other replies wait to be sent.
@@ -203,6 +207,8 @@ pub(super) enum StatsTopic {
     Worth,
     Flash,
     Penalties,
+    HotKeys,
+    LargeKeys,
 }
 
 /// A change of what the worth of an item is made of.

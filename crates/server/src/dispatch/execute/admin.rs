@@ -37,6 +37,8 @@ impl Executor {
                 return Outcome::Refused(Refusal::Disabled);
             }
             Operation::ResetStats => self.state.reset_counts(self.worker.cache().totals()),
+            Operation::ResetHotKeys => self.cache().hot_keys().reset(),
+            Operation::ResetLargeKeys => self.cache().large_keys().reset(),
             Operation::CountPrefixes(on) => {
                 self.state.prefixes().turn(*on);
                 self.look_for_observers();

@@ -7,6 +7,7 @@
 //! * `look` reads parts of items, `edit` changes them by what they are, `keys` walks over them, with numbers as
 //!   `decimal` adds them;
 //! * `get` reads, `write` changes items, `admin` does the rest, `stats` tells what was counted;
+//! * `hot` knows which keys are hot, and which items are large;
 //! * `observe` tells those who watch;
 //! * `login` decides who may log in, and delays attempts that fail;
 //! * `flash` makes an operation wait for an item that only flash has, with the reads that `fetches` keeps account of;
@@ -18,6 +19,7 @@ mod edit;
 mod fetches;
 mod flash;
 mod get;
+mod hot;
 mod keys;
 mod login;
 mod look;
@@ -35,7 +37,7 @@ pub(super) use login::Admission;
 pub(super) use stats::rusage;
 pub(super) use streams::{Received, UploadEnd, UploadStart};
 
-use super::operation::Operation;
+use super::operation::{Operation, StatsTopic};
 use super::outcome::{Outcome, Refusal, Tail};
 use super::progress::Progress;
 use super::state::ServerState;
@@ -59,6 +61,10 @@ pub(super) struct Executor {
     number: usize,
     /// Who wants to hear of what is executed in the present turn; 0 = nobody.
     observers: Cell<u16>,
+    /// Larger values than this are noted.
+    large_floor: Cell<u32>,
+    /// Values that may still be noted in the present second.
+    large_notes_left: Cell<u32>,
     /// Operations may wait for flash, or are watched.
     has_detour: Cell<bool>,
     /// The reads from flash that are on their way, where there is flash.
@@ -90,11 +96,14 @@ impl Executor {
             number,
             observers: Cell::default(),
             has_detour: Cell::default(),
+            large_floor: Cell::default(),
+            large_notes_left: Cell::default(),
             fetches,
             delays: Delays::default(),
             now_ms: Cell::new(None),
         };
         executor.look_for_observers();
+        executor.tick_of_keys();
         executor
     }
 
@@ -166,6 +175,11 @@ impl Executor {
                 return;
             }
             Operation::Copy(copy) => Outcome::Copied(self.copy(copy)),
+            Operation::Stats(StatsTopic::HotKeys | StatsTopic::LargeKeys)
+                if !self.state.settings().dump_enabled =>
+            {
+                Outcome::Refused(Refusal::Disabled)
+            }
             Operation::Stats(topic) => {
                 let rows = self.stats(*topic);
                 compose(Outcome::Stats(&rows));
@@ -279,6 +293,7 @@ impl Executor {
     pub(super) fn tick(&mut self) {
         self.worker.cache().tick();
         self.worker.tick();
+        self.tick_of_keys();
         self.pass_delays();
     }
 

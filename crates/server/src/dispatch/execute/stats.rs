@@ -37,6 +37,8 @@ impl Executor {
             StatsTopic::Worth => self.stats_worth(&mut rows),
             StatsTopic::Flash => self.stats_flash(&mut rows),
             StatsTopic::Penalties => self.stats_penalties(&mut rows),
+            StatsTopic::HotKeys => self.stats_hot_keys(&mut rows),
+            StatsTopic::LargeKeys => self.stats_large_keys(&mut rows),
         }
         rows
     }

@@ -135,6 +135,7 @@ impl Executor {
                 let outcome = self.worker.complete_upload(upload, &store);
                 self.count_store(outcome, item.store.compare.is_some());
                 self.observe_upload(fd, item, outcome);
+                self.note_size(item.store.hash, item.store.key);
                 Outcome::Stored(self.settle_store(item, outcome))
             }
             UploadEnd::BadEnd => {

@@ -31,6 +31,9 @@ impl Executor {
         }
         match outcome {
             StoreOutcome::Stored { cas, value_bytes } => {
+                if value_bytes > self.large_floor.get() {
+                    self.note_large(item, value_bytes);
+                }
                 StoreOutcome::Stored { cas: self.shown_cas(cas), value_bytes }
             }
             StoreOutcome::TooLarge | StoreOutcome::NoRoom => {

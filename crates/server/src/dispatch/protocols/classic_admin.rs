@@ -85,7 +85,10 @@ pub(super) fn command<'a>(
 
 fn stats<'a>(kind: StatsKind<'_>) -> (Operation<'a>, Form) {
     let words = match kind {
-        StatsKind::Reset => Words { done: reply::RESET, ..OK },
+        StatsKind::Reset | StatsKind::HotKeysReset | StatsKind::LargeKeysReset => {
+            Words { done: reply::RESET, ..OK }
+        }
+        StatsKind::HotKeys | StatsKind::LargeKeys => Words { disabled: reply::STATS_KEYS_NOT_ALLOWED, ..OK },
         StatsKind::DetailDump | StatsKind::DetailOn | StatsKind::DetailOff => {
             Words { disabled: reply::STATS_DETAIL_NOT_ALLOWED, ..OK }
         }
@@ -109,6 +112,10 @@ pub(super) fn stats_operation<'a>(kind: StatsKind<'_>) -> Operation<'a> {
         StatsKind::Worth => StatsTopic::Worth,
         StatsKind::Flash | StatsKind::Extstore => StatsTopic::Flash,
         StatsKind::Penalties => StatsTopic::Penalties,
+        StatsKind::HotKeys => StatsTopic::HotKeys,
+        StatsKind::LargeKeys => StatsTopic::LargeKeys,
+        StatsKind::HotKeysReset => return Operation::ResetHotKeys,
+        StatsKind::LargeKeysReset => return Operation::ResetLargeKeys,
         StatsKind::DetailDump => return Operation::PrefixCounts,
         StatsKind::Reset => return Operation::ResetStats,
         StatsKind::DetailOn => return Operation::CountPrefixes(true),

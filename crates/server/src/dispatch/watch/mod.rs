@@ -14,7 +14,7 @@ mod event;
 mod line;
 
 pub(super) use event::{Client, StoreCommand, StoreStatus, What};
-pub(super) use line::url_encode;
+pub(crate) use line::url_encode;
 
 use crate::io::{Bells, Buffers, Charge, ConnectionId};
 use event::{Lane, Leaver, Page};
@@ -65,11 +65,11 @@ struct Desk {
 
 /// What was counted of watching, with the names of memcached's statistics.
 #[derive(Clone, Copy, Default)]
-pub(super) struct WatchCounts {
-    pub(super) worker_dropped: u64,
-    pub(super) worker_written: u64,
-    pub(super) watcher_skipped: u64,
-    pub(super) watcher_sent: u64,
+pub(crate) struct WatchCounts {
+    pub(crate) worker_dropped: u64,
+    pub(crate) worker_written: u64,
+    pub(crate) watcher_skipped: u64,
+    pub(crate) watcher_sent: u64,
 }
 
 /// Why a client cannot watch.
@@ -294,12 +294,12 @@ impl Watch {
     // ---- for statistics ----
 
     /// How many watchers there are.
-    pub(super) fn watchers(&self) -> usize {
+    pub(crate) fn watchers(&self) -> usize {
         self.lock_desk().watchers.len()
     }
 
     /// What was counted since the last [`Watch::reset_counts`].
-    pub(super) fn counts(&self) -> WatchCounts {
+    pub(crate) fn counts(&self) -> WatchCounts {
         let (now, before) = (self.counted(), *self.at_reset.lock().expect("no panic under this lock"));
         WatchCounts {
             worker_dropped: now.worker_dropped.saturating_sub(before.worker_dropped),
