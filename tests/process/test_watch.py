@@ -7,6 +7,8 @@ test_watch`.
 import re
 import threading
 import time
+from collections import Counter
+from random import Random
 
 import packets
 from packets import packet, store
@@ -358,3 +360,75 @@ class Slow(WatchCase):
         stats = self.connection(server).stats()
         self.assertEqual(int(stats[b"log_watchers"]), 5)
         self.assertGreater(int(stats[b"log_watcher_skipped"]), 0)
+
+
+@larder_only
+class Keys(Case):
+    """Hot keys and large items."""
+
+    REQUESTS = 300000
+
+    def ranked(self, server, which):
+        """The rows of `stats hotkeys` or `stats largekeys`, the first rank first."""
+        stats = self.connection(server).stats(which)
+        ranks = sorted({int(name.split(b":")[0]) for name in stats if b":" in name})
+        self.assertEqual(ranks, list(range(1, len(ranks) + 1)))
+        row = lambda rank: {name.split(b":")[1].decode(): value for name, value in stats.items()
+                            if name.startswith(b"%d:" % rank)}
+        return [row(rank) for rank in ranks], stats
+
+    def test_the_hottest_of_a_skewed_load_are_named_within_the_stated_error(self):
+        server = self.server()
+        connection = self.connection(server)
+        # The key of rank n is asked for in proportion to 1 / n^1.2.
+        random = Random(7)
+        weights = [1 / rank ** 1.2 for rank in range(1, 5001)]
+        counts, left = Counter(), self.REQUESTS
+        while left > 0:
+            keys = random.choices(range(5000), weights, k=1000)
+            counts.update(keys)
+            connection.send(b"".join(b"get key/%d\r\n" % key for key in keys))
+            for _ in keys:
+                self.assertEqual(connection.line(), b"END")
+            left -= len(keys)
+        rows, stats = self.ranked(server, b"hotkeys")
+        self.assertEqual(len(rows), 20)
+        # The counts are halved once in a minute; the shares stay.
+        total = int(stats[b"requests"])
+        named = [int(row["key"].decode().replace("key%2F", "")) for row in rows]
+        true = [key for key, _ in counts.most_common(40)]
+        self.assertEqual(named[0], true[0])
+        self.assertLessEqual(set(true[:5]), set(named[:10]))
+        self.assertLessEqual(set(named[:10]), set(true[:20]))
+        within = 0
+        for key, row in zip(named, rows):
+            error = 1.5 * (int(row["sample_error"]) + int(row["too_high_max"])) / total
+            within += abs(int(row["requests"]) / total - counts[key] / self.REQUESTS) <= error
+            self.assertAlmostEqual(float(row["share"]), int(row["requests"]) / total, places=3)
+        self.assertGreaterEqual(within, 19)
+        self.assertEqual(self.connection(server).ask(b"stats hotkeys reset"), b"RESET")
+        self.assertEqual(self.ranked(server, b"hotkeys")[0], [])
+
+    def test_the_largest_items_are_named_while_they_are_there(self):
+        server = self.server()
+        connection = self.connection(server)
+        for number in range(300):
+            self.assertEqual(connection.set(b"small-%d" % number, b"v" * 100), b"STORED")
+        sizes = {b"big-%d" % number: 10000 * (number + 1) for number in range(10)}
+        for key, size in sizes.items():
+            self.assertEqual(connection.set(key, b"v" * size), b"STORED")
+        self.assertEqual(connection.ask(b"delete big-9"), b"DELETED")
+        self.assertEqual(connection.set(b"big-8", b"v"), b"STORED")
+        self.assertEqual(connection.ask(b"append big-0 0 0 200000\r\n" + b"w" * 200000), b"STORED")
+        rows, _ = self.ranked(server, b"largekeys")
+        expected = [("big-0", 210000)] + [("big-%d" % number, 10000 * (number + 1)) for number in range(7, 0, -1)]
+        found = [(row["key"].decode(), int(row["bytes"])) for row in rows]
+        self.assertEqual(found[:8], expected)
+        self.assertEqual({size for _, size in found[8:]}, {100})
+        self.assertEqual(connection.ask(b"stats largekeys reset"), b"RESET")
+        self.assertEqual(self.ranked(server, b"largekeys")[0], [])
+
+    def test_no_key_is_named_where_dumps_are_forbidden(self):
+        server = self.server("-X")
+        for which in (b"hotkeys", b"largekeys"):
+            self.assertEqual(self.connection(server).ask(b"stats " + which), b"CLIENT_ERROR stats of keys not allowed")

@@ -173,6 +173,7 @@ impl Executor {
             decide(change, key, present.as_ref(), now_ms, &mut Vec::new(), &mut seen)
         });
         self.count_edit(key, change, &seen, edited);
+        self.observe_edit(progress.fd, key, change, seen.is_done);
         let outcome = match (edited, change.shows_old(), seen.old) {
             (Edited::TooLarge, ..) => EditOutcome::TooLarge,
             (Edited::NoRoom, ..) => EditOutcome::NoMemory,
@@ -196,7 +197,10 @@ impl Executor {
                 match edited {
                     Edited::TooLarge => counters.store_too_large.add(1),
                     Edited::NoRoom => counters.store_no_memory.add(1),
-                    Edited::Done { .. } => counters.cmd_set.add(1),
+                    Edited::Done { value_bytes } => {
+                        counters.cmd_set.add(1);
+                        self.note_if_large(key.hash, key.key, value_bytes);
+                    }
                 }
                 self.state.prefixes().note(key.key, PrefixEvent::Set);
             }

@@ -1,7 +1,6 @@
 //! Hot keys and large items: what is noted of them, and `stats hotkeys` and `stats largekeys`.
 
 use super::Executor;
-use crate::dispatch::operation::StoreItem;
 use crate::dispatch::outcome::StatRows;
 use crate::keys::{SHOWN, share, shown_key};
 use larder_cache::{HotKeysReport, KeyHash, LargeKey};
@@ -15,12 +14,20 @@ impl Executor {
         self.cache().hot_keys().note(hash, key, stands_for);
     }
 
+    /// A value was stored.
+    #[inline(always)]
+    pub(super) fn note_if_large(&self, hash: KeyHash, key: &[u8], value_bytes: u32) {
+        if value_bytes > self.large_floor.get() {
+            self.note_large(hash, key, value_bytes);
+        }
+    }
+
     /// A stored value is large. In a second only so many are noted, however many are stored: the table of a cache of few
     /// large items would be looked through for each of them.
     #[cold]
     #[inline(never)]
-    pub(super) fn note_large(&self, item: &StoreItem<'_>, value_bytes: u32) {
-        self.cache().large_keys().note(item.store.hash, item.store.key, value_bytes);
+    fn note_large(&self, hash: KeyHash, key: &[u8], value_bytes: u32) {
+        self.cache().large_keys().note(hash, key, value_bytes);
         self.large_notes_left.set(self.large_notes_left.get().saturating_sub(1));
         self.look_for_floor();
     }

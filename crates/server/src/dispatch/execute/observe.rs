@@ -8,7 +8,7 @@ use super::Executor;
 use crate::dispatch::operation::{
     Change, CopyItem, DeleteItem, Get, ItemKey, Look, Operation, Read, StoreItem, THE_CLASS,
 };
-use crate::dispatch::outcome::{Outcome, Refusal, Tail};
+use crate::dispatch::outcome::{EditOutcome, Outcome, Refusal, Tail};
 use crate::dispatch::prefixes::PrefixEvent;
 use crate::dispatch::progress::{Busy, Progress};
 use crate::dispatch::watch::{Client, NoWatch, StoreCommand, StoreStatus, Watcher, What};
@@ -30,6 +30,8 @@ enum Done {
     /// A counter was created.
     Created,
     Copied,
+    /// An item was not changed as the client wanted.
+    Unchanged,
     Other,
 }
 
@@ -40,6 +42,15 @@ impl Done {
             Outcome::Deleted(DeleteOutcome::Deleted) => Done::Deleted,
             Outcome::Counted(ArithOutcome::Done { created: true, .. }) => Done::Created,
             Outcome::Copied(Copied::Done) => Done::Copied,
+            Outcome::Edited(
+                EditOutcome::NotDone
+                | EditOutcome::NotInteger
+                | EditOutcome::Overflow
+                | EditOutcome::NotDecimal
+                | EditOutcome::Infinite
+                | EditOutcome::TooLarge
+                | EditOutcome::NoMemory,
+            ) => Done::Unchanged,
             _ => Done::Other,
         }
     }
@@ -143,19 +154,31 @@ impl Executor {
             (Operation::Copy(CopyItem { to, .. }), Done::Copied) => {
                 self.tell_change(fd, to.key, to.hash, StoreCommand::Set);
             }
-            (Operation::Edit(ItemKey { key, hash, .. }, change), _) => {
-                let command = match change {
-                    Change::Append(_) => StoreCommand::Append,
-                    _ => StoreCommand::Set,
-                };
-                match (change, before, self.worker.peek(*hash, key).is_some()) {
-                    (Change::Expire { .. } | Change::Persist | Change::ShowAndExpire(_), _, true) => {}
-                    (_, _, true) => self.tell_change(fd, key, *hash, command),
-                    (_, Some(_), false) => self.tell_delete(key, false, before),
-                    (_, None, false) => {}
-                }
-            }
+            (Operation::Edit(..), Done::Unchanged) => {}
+            (Operation::Edit(key, change), _) => self.tell_edit(fd, key, change, before),
             _ => {}
+        }
+    }
+
+    fn tell_edit(&self, fd: i32, item: &ItemKey<'_>, change: &Change<'_>, before: Option<u32>) {
+        let ItemKey { key, hash, .. } = *item;
+        let command = match change {
+            Change::Append(_) => StoreCommand::Append,
+            _ => StoreCommand::Set,
+        };
+        match (change, before, self.worker.peek(hash, key).is_some()) {
+            (Change::Expire { .. } | Change::Persist | Change::ShowAndExpire(_), _, true) => {}
+            (_, _, true) => self.tell_change(fd, key, hash, command),
+            (_, Some(_), false) => self.tell_delete(key, false, before),
+            (_, None, false) => {}
+        }
+    }
+
+    /// The value of an edit came in pieces, and the edit was made.
+    pub(super) fn observe_edit(&self, fd: i32, item: &ItemKey<'_>, change: &Change<'_>, is_done: bool) {
+        self.note_size(item.hash, item.key);
+        if self.is_watched() && is_done {
+            self.tell_edit(fd, item, change, None);
         }
     }
 
