@@ -5,6 +5,7 @@ test_watch`.
 """
 
 import re
+import signal
 import threading
 import time
 from collections import Counter
@@ -12,8 +13,10 @@ from random import Random
 
 import packets
 from packets import packet, store
+from flash_support import MEMORY_MIB, FlashCase
 from process_support import Case, is_larder, larder_only
 from resp_support import command, receive
+from test_tls import TlsCase
 
 # A line may come so late.
 LATE_SECONDS_MAX = 15.0
@@ -277,6 +280,16 @@ class Watching(WatchCase):
             time.sleep(0.1)
 
     @larder_only
+    def test_a_server_that_is_watched_stops_at_once(self):
+        for word in (signal.SIGTERM, signal.SIGUSR1):
+            server = self.server()
+            watchers = [self.watch(server, b"connevents") for _ in range(3)]
+            started = time.monotonic()
+            self.assertEqual(server.stop(word), 0)
+            self.assertLess(time.monotonic() - started, 5)
+            self.assertTrue(watchers[0].connection.is_closed())
+
+    @larder_only
     def test_monitor_names_watch(self):
         server = self.server()
         connection = self.connection(server)
@@ -307,6 +320,50 @@ class Watching(WatchCase):
         self.assertEqual(connection.set(b"large", b"v" * 3000000), b"STORED")
         self.assertRegex(watcher.line(), r"^item_store key=large status=stored cmd=set ttl=0 clsid=\d+ cfd=N "
                                          r"size=3000000$")
+
+
+@larder_only
+class OnFlash(FlashCase, WatchCase):
+    """Items that leave memory for flash."""
+
+    def test_items_that_go_to_flash_are_told(self):
+        server = self.flash_server()
+        watcher = self.watch(server, b"evictions")
+        self.push_out(self.connection(server), mebibytes=2 * MEMORY_MIB, exptime=5000)
+        kinds = Counter()
+        for _ in range(100):
+            line = watcher.line()
+            kinds[line.split(" ")[0]] += 1
+            self.assertRegex(line, r"^(extwrite key=filler\d+ fetch=no ttl=(5000|49\d\d) la=\d+ clsid=1 bucket=0"
+                                   r"|eviction key=filler\d+ fetch=no ttl=(5000|49\d\d) la=\d+ clsid=1 size=8000)$")
+        self.assertGreater(kinds["extwrite"], 0, kinds)
+        # An item that is read from flash is found.
+        fetchers = self.watch(server, b"fetchers")
+        connection, statuses = self.connection(server), Counter()
+        for number in range(0, 2000, 50):
+            reply = connection.ask(b"mg filler%d s" % number)
+            found = "status=found clsid=1 cfd=N size=8000" if reply == b"HD s8000" else \
+                "status=not_found clsid=0 cfd=N size=0"
+            self.assertEqual(fetchers.line(), "item_get key=filler%d %s" % (number, found))
+            statuses[reply] += 1
+        self.assertGreater(statuses[b"HD s8000"], 0, statuses)
+
+
+@larder_only
+class Encrypted(TlsCase):
+    """A watcher whose connection is encrypted."""
+
+    def test_lines_go_through_tls(self):
+        server = self.tls_server()
+        watcher = self.client(server)
+        self.assertEqual(watcher.ask(b"watch mutations"), b"OK")
+        connection = self.client(server)
+        for number in range(3000):
+            connection.send(b"set key-%d 0 0 1 noreply\r\nx\r\n" % number)
+            if number % 100 == 0:
+                connection.ask(b"version")
+        seen = [watcher.line(b"\n") for _ in range(500)]
+        self.assertTrue(all(b" type=item_store key=key-" in line for line in seen))
 
 
 class Slow(WatchCase):
