@@ -472,8 +472,8 @@ pub(crate) fn extstore(mut words: Words<'_>) -> Arguments<Extstore> {
     Ok(setting)
 }
 
-/// `watch ...`. The names may be abbreviated, as those of `stats`: `watch p` means `proxyreqs`. A server that is no proxy
-/// has nothing to say of one, and refuses to.
+/// `watch ...`. The names may be abbreviated: `watch p` means `proxyreqs`. A server that is no proxy has nothing to say
+/// of one, and refuses to.
 pub(crate) fn watch(words: Words<'_>) -> Arguments<WatchKinds> {
     let mut kinds = WatchKinds::default();
     for word in words {

@@ -1,4 +1,4 @@
-//! Hot keys and large items as they are shown: in `stats`, on the admin page, and in the metrics, where no key is named.
+//! Hot keys and large items as they are shown: in `stats`, on the admin page, and in the metrics, which name no key.
 
 use crate::admin::{Family, HotRow, KeyRows, Kind, Value};
 use crate::dispatch::url_encode;

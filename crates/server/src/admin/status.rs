@@ -64,7 +64,9 @@ pub(super) fn groups_json(groups: &[GroupRow]) -> String {
 /// The keys as a JSON object; `null` where keys are not shown.
 pub(super) fn keys_json(keys: Option<&KeyRows>) -> String {
     let Some(keys) = keys else { return Json::Null.to_string() };
-    let hot = |row: &HotRow| json!({ "key": row.key, "share": row.share, "error": row.error, "per_second": row.per_second });
+    let hot = |HotRow { key, share, error, per_second }: &HotRow| {
+        json!({ "key": key, "share": share, "error": error, "per_second": per_second })
+    };
     let large = |(key, bytes): &(String, u64)| json!({ "key": key, "bytes": bytes });
     let rows = json!({
         "hot": keys.hot.iter().map(hot).collect::<Vec<_>>(),

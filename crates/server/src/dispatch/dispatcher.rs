@@ -411,6 +411,7 @@ impl Dispatcher {
     }
 
     /// Looks up everything in the window, then executes it in order.
+    #[inline(always)]
     fn execute<'a>(&mut self, batch: &mut [Ready<'a, Connection>], window: &mut Window<'a>) {
         self.look_up(window);
         // The requests of one connection are alike: the first one stands for all.
@@ -478,6 +479,16 @@ impl Dispatcher {
             self.sample(window);
         }
         window.clear();
+    }
+
+    /// Looks at some keys of a window that was executed.
+    #[cold]
+    #[inline(never)]
+    fn sample(&mut self, window: &Window<'_>) {
+        let Dispatcher { sampler, executor, .. } = self;
+        sampler.each(window.len(), |at, stands_for, with_size| {
+            executor.note_sampled(window[at].hash, window[at].key, stands_for, with_size);
+        });
     }
 
     /// Executes one key of a retrieval.

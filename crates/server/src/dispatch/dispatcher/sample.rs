@@ -4,8 +4,6 @@
 //! keys, such as policies have, would miss a hot key that is not in it. In a second each worker samples about
 //! [`SAMPLES_PER_S`] keys, whatever comes, and one key in [`INTERVAL_MIN`] at most.
 
-use super::{Dispatcher, Window};
-
 /// Keys that a worker samples in a second, about.
 const SAMPLES_PER_S: u64 = 1000;
 /// The fewest and the most keys of which one is sampled.
@@ -44,6 +42,19 @@ impl Sampler {
         self.left < 0
     }
 
+    /// Names the sampled ones of so many keys: which they are, how many each stands for, and whether its item is looked
+    /// up.
+    #[cold]
+    pub(super) fn each(&mut self, keys: usize, mut sampled: impl FnMut(usize, u64, bool)) {
+        let mut at = (self.left + keys as i64) as usize;
+        while at < keys {
+            let (stands_for, distance) = self.take();
+            sampled(at, stands_for, self.sampled.is_multiple_of(SIZES_SHARE));
+            at += distance;
+        }
+        self.left = (at - keys) as i64;
+    }
+
     /// A key was sampled. Returns how many keys it stands for, and the distance to the next one.
     fn take(&mut self) -> (u64, usize) {
         let interval = self.interval;
@@ -67,28 +78,6 @@ impl Sampler {
     }
 }
 
-impl Dispatcher {
-    /// Samples keys of a window that was executed.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn sample(&mut self, window: &Window<'_>) {
-        let keys = window.len();
-        let mut at = (self.sampler.left + keys as i64) as usize;
-        while at < keys {
-            let (stands_for, distance) = self.sampler.take();
-            let op = &window[at];
-            if !op.key.is_empty() {
-                self.executor.note_sampled(op.hash, op.key, stands_for);
-                if self.sampler.sampled.is_multiple_of(SIZES_SHARE) {
-                    self.executor.note_size(op.hash, op.key);
-                }
-            }
-            at += distance;
-        }
-        self.sampler.left = (at - keys) as i64;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,11 +88,7 @@ mod tests {
         let second = |_| {
             for _ in 0..keys / 16 {
                 if sampler.passes(16) {
-                    let mut at = (sampler.left + 16) as usize;
-                    while at < 16 {
-                        at += sampler.take().1;
-                    }
-                    sampler.left = (at - 16) as i64;
+                    sampler.each(16, |at, _, _| assert!(at < 16));
                 }
             }
             let sampled = (sampler.sampled, sampler.stood_for);

@@ -9,9 +9,20 @@ use larder_cache::{HotKeysReport, KeyHash, LargeKey};
 const LARGE_NOTES_PER_S: u32 = 500;
 
 impl Executor {
-    /// A key was asked for, and stands for so many.
-    pub(in crate::dispatch) fn note_sampled(&self, hash: KeyHash, key: &[u8], stands_for: u64) {
-        self.cache().hot_keys().note(hash, key, stands_for);
+    /// A key was asked for, and stands for so many. An empty key is none. `with_size` = look how large its item is.
+    pub(in crate::dispatch) fn note_sampled(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        stands_for: u64,
+        with_size: bool,
+    ) {
+        if !key.is_empty() {
+            self.cache().hot_keys().note(hash, key, stands_for);
+            if with_size {
+                self.note_size(hash, key);
+            }
+        }
     }
 
     /// A value was stored.
@@ -22,8 +33,8 @@ impl Executor {
         }
     }
 
-    /// A stored value is large. In a second only so many are noted, however many are stored: the table of a cache of few
-    /// large items would be looked through for each of them.
+    /// A stored value is large. In a second only so many are noted, however many are stored: the table of a cache of
+    /// few large items would be looked through for each of them.
     #[cold]
     #[inline(never)]
     fn note_large(&self, hash: KeyHash, key: &[u8], value_bytes: u32) {
@@ -49,7 +60,7 @@ impl Executor {
     }
 
     /// An item may be large.
-    pub(in crate::dispatch) fn note_size(&self, hash: KeyHash, key: &[u8]) {
+    pub(super) fn note_size(&self, hash: KeyHash, key: &[u8]) {
         if let Some(hit) = self.worker.peek(hash, key)
             && hit.value_bytes() > self.cache().large_keys().floor()
         {

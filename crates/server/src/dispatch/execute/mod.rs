@@ -72,6 +72,8 @@ pub(super) struct Executor {
     delays: Delays,
     /// The time on the cache's clock, in milliseconds, as somebody asked for it in the present turn.
     now_ms: Cell<Option<i64>>,
+    /// When the present turn had something to tell watchers first, in microseconds since 1970.
+    turn_us: Cell<Option<u64>>,
 }
 
 impl Executor {
@@ -101,6 +103,7 @@ impl Executor {
             fetches,
             delays: Delays::default(),
             now_ms: Cell::new(None),
+            turn_us: Cell::new(None),
         };
         executor.look_for_observers();
         executor.tick_of_keys();
@@ -267,6 +270,7 @@ impl Executor {
     pub(super) fn begin_turn(&mut self, now: Instant) {
         self.worker.begin_batch(now);
         self.now_ms.set(None);
+        self.turn_us.set(None);
         self.look_for_observers();
         if let Some(fetches) = &mut self.fetches {
             fetches.begin_turn(now);

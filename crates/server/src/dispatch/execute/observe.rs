@@ -11,7 +11,7 @@ use crate::dispatch::operation::{
 use crate::dispatch::outcome::{EditOutcome, Outcome, Refusal, Tail};
 use crate::dispatch::prefixes::PrefixEvent;
 use crate::dispatch::progress::{Busy, Progress};
-use crate::dispatch::watch::{Client, NoWatch, StoreCommand, StoreStatus, Watcher, What};
+use crate::dispatch::watch::{Client, NoWatch, StoreCommand, StoreStatus, Watcher, What, unix_us};
 use crate::io::{CloseReason, ConnectionId, Handle, Peer, Transport};
 use larder_cache::{Arith, ArithOutcome, Copied, DeleteOutcome, Expiry, KeyHash, Mode, StoreOutcome};
 use larder_protocol::WatchKinds;
@@ -76,7 +76,10 @@ impl Executor {
     }
 
     fn tell(&self, what: What, key: &[u8]) {
-        self.state.watch().tell(self.number, what, key);
+        // The time is that of the turn: it is looked at once in a turn, if at all.
+        let at_us = self.turn_us.get().unwrap_or_else(unix_us);
+        self.turn_us.set(Some(at_us));
+        self.state.watch().tell(self.number, at_us, what, key);
     }
 
     // ---- reads of values ----
@@ -249,7 +252,7 @@ impl Executor {
         let is_watched = self.state.watch().wanted().contains(WatchKinds::CONNEVENTS);
         if is_watched && peer.transport != Transport::Udp && self.state.watch().has_room(self.number) {
             let client = Client { address: peer.address(), transport: peer.transport, fd: peer.fd };
-            self.tell(What::Open(client), &[]);
+            self.state.watch().tell(self.number, unix_us(), What::Open(client), &[]);
         }
     }
 
@@ -258,7 +261,7 @@ impl Executor {
         let is_watched = self.state.watch().wanted().contains(WatchKinds::CONNEVENTS);
         if is_watched && self.state.watch().has_room(self.number) {
             let client = Client { address: handle.address(), transport: handle.transport(), fd: handle.fd() };
-            self.tell(What::Close(client, reason), &[]);
+            self.state.watch().tell(self.number, unix_us(), What::Close(client, reason), &[]);
         }
     }
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 /// The shortest and the longest pause between two rounds. The longest is how late a line may be.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// A round is followed by a pause of so many times the round: the desk takes at most about 3 % of one processor,
+/// A round is followed by a pause of so many times the round: the desk takes at most about 1 % of one processor,
 /// however much happens, and events that come faster are dropped on their lanes.
-const PAUSE_TIMES: u32 = 32;
+const PAUSE_TIMES: u32 = 100;
 
 /// Runs until nobody watches. `page` is exchanged for the pages of the lanes.
 pub(super) fn run(watch: &Watch, mut page: Page) {

@@ -93,6 +93,11 @@ impl What {
     }
 }
 
+/// The time, in microseconds since 1970.
+pub(in crate::dispatch) fn unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
 /// An event on its lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::dispatch) struct Event {
@@ -106,8 +111,7 @@ pub(in crate::dispatch) struct Event {
 
 impl Event {
     /// `key` is cut off where no key ends.
-    pub(in crate::dispatch) fn new(gid: u64, what: What, key: &[u8]) -> Event {
-        let at_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+    pub(in crate::dispatch) fn new(gid: u64, at_us: u64, what: What, key: &[u8]) -> Event {
         Event { gid, at_us, what, key_bytes: key.len().min(u8::MAX.into()) as u8 }
     }
 }
@@ -181,8 +185,8 @@ impl Lane {
     }
 
     /// Puts an event on the lane, if there is room. `gid` numbers it. For the lane's own worker.
-    pub(in crate::dispatch) fn put(&self, gid: impl FnOnce() -> u64, what: What, key: &[u8]) {
-        if self.try_put(gid, what, key) {
+    pub(in crate::dispatch) fn put(&self, gid: impl FnOnce() -> u64, at_us: u64, what: What, key: &[u8]) {
+        if self.try_put(gid, at_us, what, key) {
             add_one(&self.written);
         } else {
             add_one(&self.dropped);
@@ -190,19 +194,25 @@ impl Lane {
     }
 
     /// As [`Lane::put`], on a lane of several threads.
-    pub(in crate::dispatch) fn put_shared(&self, gid: impl FnOnce() -> u64, what: What, key: &[u8]) {
-        let is_put = !self.is_full.load(Relaxed) && self.try_put(gid, what, key);
+    pub(in crate::dispatch) fn put_shared(
+        &self,
+        gid: impl FnOnce() -> u64,
+        at_us: u64,
+        what: What,
+        key: &[u8],
+    ) {
+        let is_put = !self.is_full.load(Relaxed) && self.try_put(gid, at_us, what, key);
         if is_put { &self.written } else { &self.dropped }.fetch_add(1, Relaxed);
     }
 
-    fn try_put(&self, gid: impl FnOnce() -> u64, what: What, key: &[u8]) -> bool {
+    fn try_put(&self, gid: impl FnOnce() -> u64, at_us: u64, what: What, key: &[u8]) -> bool {
         let Ok(mut page) = self.page.try_lock() else { return false };
         if !page.has_room() {
             // Under the lock, so that the desk does not take the page in between.
             self.is_full.store(true, Relaxed);
             return false;
         }
-        page.push(Event::new(gid(), what, key), key);
+        page.push(Event::new(gid(), at_us, what, key), key);
         true
     }
 
@@ -233,7 +243,7 @@ mod tests {
         lane.exchange(&mut page);
         let mut fd = 0;
         while lane.has_room() {
-            lane.put(|| fd as u64 + 1, get(fd), format!("key {fd}").as_bytes());
+            lane.put(|| fd as u64 + 1, 0, get(fd), format!("key {fd}").as_bytes());
             fd += 1;
         }
         let (written, dropped) = lane.counts();
@@ -251,14 +261,14 @@ mod tests {
     fn nothing_waits_for_the_desk() {
         let lane = Lane::default();
         // Without a page there is no room.
-        lane.put(|| 1, get(0), b"a");
+        lane.put(|| 1, 0, get(0), b"a");
         lane.exchange(&mut Page::new(4096));
         let held = lane.page.lock().expect("nobody panicked");
-        lane.put(|| 2, get(0), b"b");
-        lane.put_shared(|| 3, get(0), b"c");
+        lane.put(|| 2, 0, get(0), b"b");
+        lane.put_shared(|| 3, 0, get(0), b"c");
         drop(held);
         assert_eq!(lane.counts(), (0, 3));
-        lane.put_shared(|| 4, get(0), &[0x61; 300]);
+        lane.put_shared(|| 4, 0, get(0), &[0x61; 300]);
         assert_eq!(lane.counts(), (1, 3));
     }
 }

@@ -4,7 +4,7 @@ use super::super::operation::THE_CLASS;
 use super::event::{Client, Event, Leaver, StoreCommand, StoreStatus, What};
 use crate::io::{CloseReason, Transport};
 use larder_cache::Absence;
-use std::io::Write;
+use larder_protocol::compose::decimal;
 use std::net::IpAddr;
 
 /// The class where there is no item.
@@ -14,8 +14,9 @@ const THE_BUCKET: u32 = 0;
 
 /// Writes the line of an event. Microseconds are not filled up with zeros, as in memcached.
 pub(super) fn write_line(out: &mut Vec<u8>, event: &Event, key: &[u8]) {
-    let (seconds, micros) = (event.at_us / 1_000_000, event.at_us % 1_000_000);
-    put(out, format_args!("ts={seconds}.{micros} gid={} type=", event.gid));
+    number(out, "ts=", event.at_us / 1_000_000);
+    number(out, ".", event.at_us % 1_000_000);
+    number(out, " gid=", event.gid);
     match &event.what {
         What::Get { found, fd } => {
             write_key(out, "item_get", key);
@@ -25,32 +26,39 @@ pub(super) fn write_line(out: &mut Vec<u8>, event: &Event, key: &[u8]) {
                 Err(Absence::Flushed) => ("flushed", NO_CLASS, 0),
                 Err(Absence::Expired) => ("expired", NO_CLASS, 0),
             };
-            put(out, format_args!(" status={status} clsid={class} cfd={fd} size={bytes}"));
+            word(out, " status=", status);
+            number(out, " clsid=", class);
+            socket(out, *fd);
+            number(out, " size=", bytes);
         }
         What::Store { status, command, ttl_s, class, value_bytes, fd } => {
             write_key(out, "item_store", key);
-            let (status, command) = (status.name(), command.name());
-            put(out, format_args!(" status={status} cmd={command} ttl={ttl_s}"));
-            put(out, format_args!(" clsid={class} cfd={fd} size={value_bytes}"));
+            word(out, " status=", status.name());
+            word(out, " cmd=", command.name());
+            number(out, " ttl=", *ttl_s);
+            number(out, " clsid=", *class);
+            socket(out, *fd);
+            number(out, " size=", *value_bytes);
         }
         What::Delete { is_meta, value_bytes } => {
             write_key(out, "deleted", key);
-            let command = if *is_meta { "md" } else { "delete" };
-            put(out, format_args!(" cmd={command} clsid={THE_CLASS} size={value_bytes}"));
+            word(out, " cmd=", if *is_meta { "md" } else { "delete" });
+            number(out, " clsid=", THE_CLASS);
+            number(out, " size=", *value_bytes);
         }
         What::Evict(leaver) => {
             write_key(out, "eviction", key);
             write_leaver(out, leaver);
-            put(out, format_args!(" clsid={THE_CLASS} size={}", leaver.value_bytes));
+            number(out, " size=", leaver.value_bytes);
         }
         What::WriteToFlash(leaver) => {
             write_key(out, "extwrite", key);
             write_leaver(out, leaver);
-            put(out, format_args!(" clsid={THE_CLASS} bucket={THE_BUCKET}"));
+            number(out, " bucket=", THE_BUCKET);
         }
         What::Open(client) => {
             write_client(out, "conn_new", client);
-            put(out, format_args!(" cfd={}", client.fd));
+            socket(out, client.fd);
         }
         What::Close(client, reason) => {
             write_client(out, "conn_close", client);
@@ -60,18 +68,31 @@ pub(super) fn write_line(out: &mut Vec<u8>, event: &Event, key: &[u8]) {
                 CloseReason::IdleTimeout => "idle_timeout",
                 CloseReason::Shutdown => "shutdown",
             };
-            put(out, format_args!(" reason={reason} cfd={}", client.fd));
+            word(out, " reason=", reason);
+            socket(out, client.fd);
         }
     }
     out.push(b'\n');
 }
 
-fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a vector takes all");
+fn word(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(value.as_bytes());
+}
+
+fn number(out: &mut Vec<u8>, name: &str, value: impl Into<u64>) {
+    out.extend_from_slice(name.as_bytes());
+    decimal(out, value.into());
+}
+
+/// The number of a socket, which is never negative.
+fn socket(out: &mut Vec<u8>, fd: i32) {
+    number(out, " cfd=", fd.unsigned_abs());
 }
 
 fn write_key(out: &mut Vec<u8>, kind: &str, key: &[u8]) {
-    put(out, format_args!("{kind} key="));
+    word(out, " type=", kind);
+    word(out, " key=", "");
     url_encode(out, key);
 }
 
@@ -89,27 +110,34 @@ pub(crate) fn url_encode(out: &mut Vec<u8>, key: &[u8]) {
 }
 
 fn write_leaver(out: &mut Vec<u8>, leaver: &Leaver) {
-    let fetch = if leaver.was_fetched { "yes" } else { "no" };
-    let ttl = leaver.ttl_s.map_or(-1, i64::from);
-    put(out, format_args!(" fetch={fetch} ttl={ttl} la={}", leaver.idle_s));
+    word(out, " fetch=", if leaver.was_fetched { "yes" } else { "no" });
+    match leaver.ttl_s {
+        Some(ttl_s) => number(out, " ttl=", ttl_s),
+        None => word(out, " ttl=", "-1"),
+    }
+    number(out, " la=", leaver.idle_s);
+    number(out, " clsid=", THE_CLASS);
 }
 
 fn write_client(out: &mut Vec<u8>, kind: &str, client: &Client) {
-    let transport = match client.transport {
-        Transport::Unix => "local",
-        Transport::Tcp => "tcp",
-        Transport::Udp => "udp",
-    };
+    word(out, " type=", kind);
     match client.address {
         Some(address) => {
             let ip = match address.ip() {
                 IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4),
                 v4 => v4,
             };
-            put(out, format_args!("{kind} rip={ip} rport={} transport={transport}", address.port()));
+            word(out, " rip=", &ip.to_string());
+            number(out, " rport=", address.port());
         }
-        None => put(out, format_args!("{kind} rip=unix rport=0 transport={transport}")),
+        None => word(out, " rip=", "unix rport=0"),
     }
+    let transport = match client.transport {
+        Transport::Unix => "local",
+        Transport::Tcp => "tcp",
+        Transport::Udp => "udp",
+    };
+    word(out, " transport=", transport);
 }
 
 impl StoreStatus {
@@ -144,7 +172,7 @@ mod tests {
 
     #[track_caller]
     fn check(what: What, key: &[u8], expected: &str) {
-        let mut event = Event::new(9, what, key);
+        let mut event = Event::new(9, 0, what, key);
         event.at_us = 1_700_000_000_000_005;
         let mut out = Vec::new();
         write_line(&mut out, &event, key);

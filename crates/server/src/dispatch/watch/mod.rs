@@ -13,7 +13,7 @@ mod desk;
 mod event;
 mod line;
 
-pub(super) use event::{Client, StoreCommand, StoreStatus, What};
+pub(super) use event::{Client, StoreCommand, StoreStatus, What, unix_us};
 pub(crate) use line::url_encode;
 
 use crate::io::{Bells, Buffers, Charge, ConnectionId};
@@ -25,8 +25,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The most watchers, as in memcached.
 const WATCHERS_MAX: usize = 20;
-/// Bytes of a watcher's buffer and of a lane's page, as in memcached. They are smaller where connections may hold little:
-/// one part in so many of that, so that all watchers together hold less than a third.
+/// Bytes of a watcher's buffer and of a lane's page, as in memcached. They are smaller where connections may hold
+/// little: one part in so many of that, so that all watchers together hold less than a third.
 const WATCHER_BYTES_MAX: u64 = 256 << 10;
 const PAGE_BYTES_MAX: u64 = 64 << 10;
 const BYTES_MIN: u64 = 16 << 10;
@@ -174,9 +174,9 @@ impl Watch {
         self.lanes[worker].has_room()
     }
 
-    /// Tells of an event of a worker. The caller has seen that somebody watches its stream.
-    pub(super) fn tell(&self, worker: usize, what: What, key: &[u8]) {
-        self.lanes[worker].put(|| self.next_gid(), what, key);
+    /// Tells of an event of a worker at a time from [`unix_us`]. The caller has seen that somebody watches its stream.
+    pub(super) fn tell(&self, worker: usize, at_us: u64, what: What, key: &[u8]) {
+        self.lanes[worker].put(|| self.next_gid(), at_us, what, key);
     }
 
     /// Tells of an item that leaves memory, on any thread.
@@ -187,7 +187,7 @@ impl Watch {
             Destination::OnFlashAlready => return,
         };
         let lane = self.lanes.last().expect("there is a lane for all other threads");
-        lane.put_shared(|| self.next_gid(), what, gone.key);
+        lane.put_shared(|| self.next_gid(), unix_us(), what, gone.key);
     }
 
     fn next_gid(&self) -> u64 {
@@ -379,11 +379,11 @@ mod tests {
         let id = ConnectionId::of(0, 1);
         let get = |fd| What::Get { found: Ok(1), fd };
         let first = watch.add(WatchKinds::FETCHERS, 0, id, |_| ()).expect("there is room");
-        watch.tell(0, get(1), b"before");
+        watch.tell(0, 0, get(1), b"before");
         let both = WatchKinds::FETCHERS.union(WatchKinds::DELETIONS);
         let second = watch.add(both, 0, id, |_| ()).expect("there is room");
-        watch.tell(0, get(2), b"after");
-        watch.tell(0, What::Delete { is_meta: false, value_bytes: 1 }, b"gone");
+        watch.tell(0, 0, get(2), b"after");
+        watch.tell(0, 0, What::Delete { is_meta: false, value_bytes: 1 }, b"gone");
         let read = |watcher: &Watcher, until: &str| {
             let mut out = Vec::new();
             let started = std::time::Instant::now();
