@@ -64,8 +64,10 @@ pub(super) fn groups_json(groups: &[GroupRow]) -> String {
 /// The keys as a JSON object; `null` where keys are not shown.
 pub(super) fn keys_json(keys: Option<&KeyRows>) -> String {
     let Some(keys) = keys else { return Json::Null.to_string() };
-    let hot = |HotRow { key, share, error, per_second }: &HotRow| {
-        json!({ "key": key, "share": share, "error": error, "per_second": per_second })
+    let hot = |row: &HotRow| {
+        let mut object = json!({ "key": row.key, "share": row.share, "error": row.error });
+        object["per_second"] = json!(row.per_second);
+        object
     };
     let large = |(key, bytes): &(String, u64)| json!({ "key": key, "bytes": bytes });
     let rows = json!({

@@ -61,9 +61,9 @@ impl Executor {
     #[inline]
     pub(super) fn look_for_observers(&self) {
         let detail = if self.state.prefixes().is_on() { DETAIL } else { 0 };
-        let watched = self.state.watch().wanted();
-        self.observers.set(watched.bits() | detail);
-        self.has_detour.set(self.fetches.is_some() || watched.bits() & OF_REQUESTS.bits() != 0);
+        let watched = self.state.watch().wanted().bits() & OF_REQUESTS.bits();
+        self.observers.set(watched | detail);
+        self.has_detour.set(self.fetches.is_some() || watched != 0);
     }
 
     /// Whether operations are watched.
