@@ -799,6 +799,7 @@ impl Service for Dispatcher {
                 *count = 0;
             }
         }
+        self.executor.count_unseen(executed);
         if batch.len() == 1 && executed > self.requests_per_share {
             // It would have given way so many times.
             self.state.count_yields((executed - 1) / self.requests_per_share);

@@ -61,6 +61,8 @@ pub(super) struct Executor {
     number: usize,
     /// Who wants to hear of what is executed in the present turn; 0 = nobody.
     observers: Cell<u16>,
+    /// Watchers are not told of what is executed in the present turn, because there is no room for it.
+    is_unseen: Cell<bool>,
     /// Larger values than this are noted.
     large_floor: Cell<u32>,
     /// Values that may still be noted in the present second.
@@ -98,6 +100,7 @@ impl Executor {
             number,
             observers: Cell::default(),
             has_detour: Cell::default(),
+            is_unseen: Cell::default(),
             large_floor: Cell::default(),
             large_notes_left: Cell::default(),
             fetches,

@@ -61,9 +61,24 @@ impl Executor {
     #[inline]
     pub(super) fn look_for_observers(&self) {
         let detail = if self.state.prefixes().is_on() { DETAIL } else { 0 };
-        let watched = self.state.watch().wanted().bits() & OF_REQUESTS.bits();
+        let watch = self.state.watch();
+        let mut watched = watch.wanted().bits() & OF_REQUESTS.bits();
+        // While the page is full, requests cost what they cost when nobody watches.
+        let is_unseen = watched != 0 && watch.is_full(self.number);
+        self.is_unseen.set(is_unseen);
+        if is_unseen {
+            watched = 0;
+        }
         self.observers.set(watched | detail);
         self.has_detour.set(self.fetches.is_some() || watched != 0);
+    }
+
+    /// A turn is over that has executed so many requests.
+    #[inline]
+    pub(in crate::dispatch) fn count_unseen(&self, requests: usize) {
+        if self.is_unseen.get() {
+            self.state.watch().drop_some(self.number, requests as u64);
+        }
     }
 
     /// Whether operations are watched.

@@ -184,6 +184,17 @@ impl Lane {
         !is_full
     }
 
+    /// Whether the page is full.
+    #[inline]
+    pub(in crate::dispatch) fn is_full(&self) -> bool {
+        self.is_full.load(Relaxed)
+    }
+
+    /// So many events found the page full. For the lane's own worker.
+    pub(in crate::dispatch) fn drop_some(&self, events: u64) {
+        self.dropped.store(self.dropped.load(Relaxed) + events, Relaxed);
+    }
+
     /// Puts an event on the lane, if there is room. `gid` numbers it. For the lane's own worker.
     pub(in crate::dispatch) fn put(&self, gid: impl FnOnce() -> u64, at_us: u64, what: What, key: &[u8]) {
         if self.try_put(gid, at_us, what, key) {

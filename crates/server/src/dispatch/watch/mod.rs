@@ -174,6 +174,17 @@ impl Watch {
         self.lanes[worker].has_room()
     }
 
+    /// Whether the page of a worker is full.
+    #[inline]
+    pub(super) fn is_full(&self, worker: usize) -> bool {
+        self.lanes[worker].is_full()
+    }
+
+    /// A worker had so many events for which its page had no room.
+    pub(super) fn drop_some(&self, worker: usize, events: u64) {
+        self.lanes[worker].drop_some(events);
+    }
+
     /// Tells of an event of a worker at a time from [`unix_us`]. The caller has seen that somebody watches its stream.
     pub(super) fn tell(&self, worker: usize, at_us: u64, what: What, key: &[u8]) {
         self.lanes[worker].put(|| self.next_gid(), at_us, what, key);
