@@ -4,8 +4,11 @@ use crate::clock::Clock;
 use crate::column_bytes::ColumnBytes;
 use crate::counters::Totals;
 use crate::demoter::{Demoter, Levels};
+use crate::departures::Departure;
+use crate::hot_keys::HotKeys;
 use crate::item_store::{FlashNeeds, ItemStore};
 use crate::keeper::{KeeperHandle, Round};
+use crate::large_keys::LargeKeys;
 use crate::level::FlashLevel;
 use crate::options::{CacheError, CacheOptions, MemoryUse};
 use crate::penalties::Penalties;
@@ -30,6 +33,8 @@ pub struct Cache {
     pub(crate) transfers: Transfers,
     /// What misses cost.
     pub(crate) penalties: Penalties,
+    hot_keys: HotKeys,
+    large_keys: LargeKeys,
     /// The largest item, in bytes (`-I`).
     item_bytes_max: u64,
     temperature: TemperatureKind,
@@ -63,7 +68,9 @@ impl Cache {
         let temperature = options.temperature;
         let kept_bytes = pages_bytes_max(options.workers, temperature.logs_all())
             + demoter.as_ref().map_or(0, Demoter::admission_bytes)
-            + Penalties::bytes_for(options.limit_bytes);
+            + Penalties::bytes_for(options.limit_bytes)
+            + HotKeys::BYTES
+            + LargeKeys::BYTES;
         let store = ItemStore::new(&options, needs, kept_bytes)?;
         let policy = temperature.build_on(options.cuda);
         Ok(Arc::new(Cache {
@@ -71,6 +78,8 @@ impl Cache {
             store,
             demoter,
             transfers: Transfers::default(),
+            hot_keys: HotKeys::default(),
+            large_keys: LargeKeys::default(),
             penalties: Penalties::new(
                 options.limit_bytes,
                 options.worth.mode == WorthMode::Penalty,
@@ -101,6 +110,29 @@ impl Cache {
     /// a stated penalty leaves an item of unknown penalty. What items remember stays.
     pub fn measure_penalties(&self, on: bool) {
         self.penalties.turn(on);
+    }
+
+    /// Which keys are asked for most, of those that were noted there.
+    #[inline]
+    pub fn hot_keys(&self) -> &HotKeys {
+        &self.hot_keys
+    }
+
+    /// The largest items, of those that were noted there.
+    #[inline]
+    pub fn large_keys(&self) -> &LargeKeys {
+        &self.large_keys
+    }
+
+    /// Sets who is told of live items that leave memory to make room, once. The listener is called under a lock that
+    /// readers of the item's bucket wait for, so it must not block, and must not call the cache.
+    pub fn on_departure(&self, listener: impl Fn(&Departure<'_>) + Send + Sync + 'static) {
+        self.store.departures.listen(Box::new(listener));
+    }
+
+    /// Whether [`Cache::on_departure`]'s listener is called from now on. At first it is not.
+    pub fn tell_departures(&self, on: bool) {
+        self.store.departures.want(on);
     }
 
     /// Starts the keeper's thread. It ends when [`Cache::stop_keeper`] is called.

@@ -9,6 +9,7 @@
 
 use crate::admission::{Admission, Admitted, Offered};
 use crate::counters::Counters;
+use crate::departures::Destination;
 use crate::item_store::{ItemStore, Life};
 use crate::level::{Exclusive, FlashLevel, to_unix_s};
 use crate::penalties::remembered;
@@ -72,8 +73,15 @@ impl Levels<'_> {
     /// found there.
     #[inline]
     pub(crate) fn leave(&self, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) {
-        if let Some(demoter) = self.demoter {
-            demoter.leave(self.store, guard, leaving, counters);
+        match self.demoter {
+            Some(demoter) => demoter.leave(self.store, guard, leaving, counters),
+            None if self.store.departures.are_wanted() => {
+                let item = guard.item(leaving.at);
+                if self.store.life(leaving.at, &item) == Life::Live {
+                    self.store.tell_departure(&item, Destination::Nowhere);
+                }
+            }
+            None => {}
         }
     }
 
@@ -261,7 +269,9 @@ impl Demoter {
         let is_right = match life {
             // A flush may have come since the item's life was looked at: see `docs/concurrency.md`.
             Life::Live => {
-                self.demote(store, guard, leaving, &item, counters) && !store.is_flushed(leaving.at)
+                let (is_right, to) = self.demote(store, guard, leaving, &item, counters);
+                store.tell_departure(&item, to);
+                is_right && !store.is_flushed(leaving.at)
             }
             Life::Expired | Life::Flushed => is_over_on_flash(life, &item),
         };
@@ -270,7 +280,8 @@ impl Demoter {
         }
     }
 
-    /// Puts a live item on flash if it is worth it. Returns whether flash holds no other version of the key now.
+    /// Puts a live item on flash if it is worth it. Returns whether flash holds no other version of the key now, and
+    /// where the item has gone.
     fn demote(
         &self,
         store: &ItemStore,
@@ -278,32 +289,32 @@ impl Demoter {
         leaving: &Leaving,
         item: &Item<'_>,
         counters: &Counters,
-    ) -> bool {
+    ) -> (bool, Destination) {
         // What flash has of a clean item is the same version: it may stay, whether flash takes this copy or not.
         let is_clean = item.state().has(State::CLEAN);
         if is_clean && self.flash.still_holds(leaving.hash) {
             counters.elided.add(1);
-            return true;
+            return (true, Destination::OnFlashAlready);
         }
         match leaving.parts {
-            SentParts::Refused(at) if at == leaving.at => return is_clean,
+            SentParts::Refused(at) if at == leaving.at => return (is_clean, Destination::Nowhere),
             SentParts::Sent(at) if at == leaving.at => {}
             _ if item.value_bytes() as usize > self.flash.part_bytes_max() => {
                 count_shed(item, leaving.warmth, counters);
-                return is_clean;
+                return (is_clean, Destination::Nowhere);
             }
             _ => {
                 if !self.is_admitted(store, leaving.hash, item, leaving.warmth, counters) {
-                    return is_clean;
+                    return (is_clean, Destination::Nowhere);
                 }
             }
         }
         if self.put_first(store, guard, leaving.hash, item) == Put::Stored {
             counters.demoted.add(1);
-            return true;
+            return (true, Destination::Flash);
         }
         self.shed(item, leaving.warmth, counters);
-        is_clean
+        (is_clean, Destination::Nowhere)
     }
 
     /// See [`Levels::leave_for_flash`]. Admission is not asked.
@@ -317,6 +328,7 @@ impl Demoter {
         let item = guard.item(leaving.at);
         if self.holds_clean(leaving.hash, &item) {
             counters.elided.add(1);
+            store.tell_departure(&item, Destination::OnFlashAlready);
             return true;
         }
         let is_whole = item.value_bytes() as usize <= self.flash.part_bytes_max();
@@ -326,6 +338,7 @@ impl Demoter {
             return false;
         }
         counters.demoted.add(1);
+        store.tell_departure(&item, Destination::Flash);
         // As in `leave_after`.
         if store.is_flushed(leaving.at) {
             self.flash.invalidate(leaving.hash, item.key());

@@ -6,6 +6,7 @@
 use crate::budget::{Budget, LIMIT_BYTES_MIN, Limits, SetAside};
 use crate::clock::Clock;
 use crate::counters::{Counters, Totals};
+use crate::departures::{Departures, Destination};
 use crate::options::{CacheError, CacheOptions};
 use crate::padded::CachePadded;
 use crate::placement::Placement;
@@ -69,6 +70,8 @@ pub(crate) struct ItemStore {
     leaving: LeavesMemory,
     /// One block for each worker, and the last one for the keeper.
     counters: Box<[Counters]>,
+    /// Who is told of live items that leave memory.
+    pub(crate) departures: Departures,
     /// The last CAS number given out.
     cas: CachePadded<AtomicU64>,
     /// Columns born before this number hold flushed items; 0 = nothing was flushed.
@@ -172,6 +175,7 @@ impl ItemStore {
             unknown_penalty: AtomicU8::new(Subclass::UNKNOWN.number() as u8),
             leaving: LeavesMemory::of(options.evict, has_flash),
             counters: (0..=options.workers).map(|_| Counters::default()).collect(),
+            departures: Departures::default(),
             cas: CachePadded(AtomicU64::new(cas_floor)),
             flush_floor: CachePadded(AtomicU64::new(0)),
             flushed_entries: CachePadded(AtomicU64::new(0)),
@@ -521,6 +525,14 @@ impl ItemStore {
         counters.reclaimed.add(1);
         if life == Life::Expired && !item.state().has(State::FETCHED) {
             counters.expired_unfetched.add(1);
+        }
+    }
+
+    /// Tells of a live item that leaves memory, if anybody wants to hear of it.
+    #[inline]
+    pub(crate) fn tell_departure(&self, item: &Item<'_>, to: Destination) {
+        if self.departures.are_wanted() {
+            self.departures.tell(item, to, self.clock.now_s());
         }
     }
 

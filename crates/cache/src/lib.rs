@@ -53,10 +53,13 @@ mod column_bytes;
 mod commands;
 mod counters;
 mod demoter;
+mod departures;
 mod expired_columns;
+mod hot_keys;
 mod index_sampler;
 mod item_store;
 mod keeper;
+mod large_keys;
 mod level;
 mod lifetime_class;
 mod options;
@@ -80,6 +83,8 @@ pub use clock::Clock;
 pub use column_bytes::ColumnBytes;
 pub use commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 pub use counters::{Counter, Counters, Totals};
+pub use departures::{Departure, Destination};
+pub use hot_keys::{HotKey, HotKeys, HotKeysReport};
 pub use larder_allocation::{
     ColumnBounds, Group, GroupStats, MoveReason, Objective, SizeClass, Subclass, WorthMode, WorthOptions,
 };
@@ -87,6 +92,7 @@ pub use larder_flash::{Commit, Flash, Found, Stamp};
 pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};
 pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, State};
 pub use larder_memory::{Alone, ColumnId, Gate, Item, PagesWanted, Value};
+pub use large_keys::{LargeKey, LargeKeys};
 pub use level::{Exclusive, FlashLevel};
 pub use options::{CacheError, CacheOptions, MemoryUse};
 pub use placement::Placement;
@@ -97,6 +103,6 @@ pub use temperature::{
     Residents, Sweep, Temperature, TemperatureKind, TemperatureStats, Verdict,
 };
 pub use worker::{
-    Copied, CopyTo, Edit, Edited, Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Made, Promotion, Upload,
-    Walk, Worker,
+    Absence, Copied, CopyTo, Edit, Edited, Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Made, Promotion,
+    Upload, Walk, Worker,
 };

@@ -56,6 +56,14 @@ pub enum StatsKind<'a> {
     Flash,
     /// `stats penalties`, which memcached does not have.
     Penalties,
+    /// `stats hotkeys`, which memcached does not have.
+    HotKeys,
+    /// `stats hotkeys reset`
+    HotKeysReset,
+    /// `stats largekeys`, which memcached does not have.
+    LargeKeys,
+    /// `stats largekeys reset`
+    LargeKeysReset,
     /// Any other word. memcached answers `ERROR` to words it does not know.
     Other(&'a [u8]),
 }
@@ -213,26 +221,42 @@ impl WatchKinds {
     /// Log lines of the proxy's user.
     pub const PROXYUSER: WatchKinds = WatchKinds(1 << 9);
 
+    /// The names, in the order in which memcached compares them with what was sent.
     const NAMES: [(&'static [u8], WatchKinds); 10] = [
+        (b"rawcmds", WatchKinds::RAWCMDS),
+        (b"evictions", WatchKinds::EVICTIONS),
         (b"fetchers", WatchKinds::FETCHERS),
         (b"mutations", WatchKinds::MUTATIONS),
-        (b"evictions", WatchKinds::EVICTIONS),
-        (b"connevents", WatchKinds::CONNEVENTS),
-        (b"deletions", WatchKinds::DELETIONS),
         (b"sysevents", WatchKinds::SYSEVENTS),
-        (b"rawcmds", WatchKinds::RAWCMDS),
+        (b"connevents", WatchKinds::CONNEVENTS),
         (b"proxyreqs", WatchKinds::PROXYREQS),
         (b"proxyevents", WatchKinds::PROXYEVENTS),
         (b"proxyuser", WatchKinds::PROXYUSER),
+        (b"deletions", WatchKinds::DELETIONS),
     ];
 
+    /// The set as a number.
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// The set of a number from [`WatchKinds::bits`].
+    pub const fn of_bits(bits: u16) -> WatchKinds {
+        WatchKinds(bits)
+    }
+
+    /// Whether the set is empty.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// Whether every stream of `other` is in this set.
-    pub fn contains(self, other: WatchKinds) -> bool {
+    pub const fn contains(self, other: WatchKinds) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// The union of both sets.
-    pub fn union(self, other: WatchKinds) -> WatchKinds {
+    pub const fn union(self, other: WatchKinds) -> WatchKinds {
         WatchKinds(self.0 | other.0)
     }
 }
@@ -262,9 +286,23 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
         b"worth" => StatsKind::Worth,
         b"flash" => StatsKind::Flash,
         b"penalties" => StatsKind::Penalties,
+        b"hotkeys" => shown_or_reset(words, StatsKind::HotKeys, StatsKind::HotKeysReset)?,
+        b"largekeys" => shown_or_reset(words, StatsKind::LargeKeys, StatsKind::LargeKeysReset)?,
         other => StatsKind::Other(other),
     };
     Ok(kind)
+}
+
+fn shown_or_reset<'a>(
+    mut words: Words<'_>,
+    shown: StatsKind<'a>,
+    reset: StatsKind<'a>,
+) -> Arguments<StatsKind<'a>> {
+    match words.next() {
+        None => Ok(shown),
+        Some(b"reset") => Ok(reset),
+        Some(_) => Err(reply::ERROR),
+    }
 }
 
 fn detail(word: &[u8]) -> Arguments<StatsKind<'static>> {
@@ -434,14 +472,18 @@ pub(crate) fn extstore(mut words: Words<'_>) -> Arguments<Extstore> {
     Ok(setting)
 }
 
-/// `watch ...`
+/// `watch ...`. The names may be abbreviated: `watch p` means `proxyreqs`. A server that is no proxy has nothing to say
+/// of one, and refuses to.
 pub(crate) fn watch(words: Words<'_>) -> Arguments<WatchKinds> {
     let mut kinds = WatchKinds::default();
     for word in words {
-        let named = WatchKinds::NAMES.iter().find(|(name, _)| *name == word).ok_or(reply::ERROR)?;
+        let named = WatchKinds::NAMES.iter().find(|(name, _)| abbreviates(word, name)).ok_or(reply::ERROR)?;
+        if [WatchKinds::PROXYREQS, WatchKinds::PROXYEVENTS, WatchKinds::PROXYUSER].contains(&named.1) {
+            return Err(reply::WATCH_NO_PROXY);
+        }
         kinds = kinds.union(named.1);
     }
-    Ok(if kinds == WatchKinds::default() { WatchKinds::FETCHERS } else { kinds })
+    Ok(if kinds.is_empty() { WatchKinds::FETCHERS } else { kinds })
 }
 
 /// `debugtime ...`

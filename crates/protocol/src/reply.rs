@@ -36,6 +36,7 @@ replies! {
     BAD_DELTA = "CLIENT_ERROR invalid numeric delta argument";
     NON_NUMERIC = "CLIENT_ERROR cannot increment or decrement non-numeric value";
     STATS_DETAIL_USAGE = "CLIENT_ERROR usage: stats detail on|off|dump";
+    STATS_KEYS_NOT_ALLOWED = "CLIENT_ERROR stats of keys not allowed";
     STATS_DETAIL_NOT_ALLOWED = "CLIENT_ERROR stats detail not allowed";
     CACHEDUMP_NOT_ALLOWED = "CLIENT_ERROR stats cachedump not allowed";
     ILLEGAL_SLAB = "CLIENT_ERROR Illegal slab id";
@@ -94,6 +95,7 @@ replies! {
     LRU_BAD_FACTORS = "ERROR hot/warm age factors must be greater than 0";
     WATCHER_TOO_MANY = "WATCHER_TOO_MANY log watcher limit reached";
     WATCHER_FAILED = "WATCHER_FAILED failed to add log watcher";
+    WATCH_NO_PROXY = "CLIENT_ERROR this server is no proxy, and proxyreqs, proxyevents and proxyuser tell of nothing";
     WATCH_PIPELINED = "ERROR cannot pipeline other commands before watch";
     TLS_NOT_ENABLED = "Error TLS not enabled";
 

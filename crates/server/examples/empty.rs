@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use larder_server::io::{self, Backend, Conversation, ListenOptions, Peer, Ready, Service};
+use larder_server::io::{self, Backend, CloseReason, Conversation, ListenOptions, Peer, Ready, Service};
 
 /// With this many bytes the output is full.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
@@ -38,7 +38,7 @@ impl Service for Canned {
         }
     }
 
-    fn closed(&mut self, _connection: Lines) {}
+    fn closed(&mut self, _connection: Lines, _reason: CloseReason) {}
     fn before_wait(&mut self) {}
     fn after_wait(&mut self) {}
     fn tick(&mut self, _now_s: u32) {}

@@ -3,10 +3,11 @@
 //! A new number of the server is a family here. Numbers of the cache are rows of `larder_cache::Totals`, those of the
 //! flash tier rows of `flash::numbers`.
 
-use crate::admin::{Family, GroupRow, Kind, Sample, Source, Value, ZoneCell, names};
-use crate::dispatch::ServerState;
+use crate::admin::{Family, GroupRow, KeyRows, Kind, Sample, Source, Value, ZoneCell, names};
+use crate::dispatch::{ServerState, WatchCounts};
 use crate::flash::numbers;
 use crate::io::IoSnapshot;
+use crate::keys;
 use crate::latency::{Class, WorkerLatency, total, total_fetches};
 use crate::worth;
 use larder_cache::{Cache, TemperatureStats, Totals};
@@ -62,6 +63,8 @@ impl Source for Metrics {
         families.push(self.worth());
         families.extend(group_families(&worth::rows(&stats.groups, self.cache.column_bytes())));
         families.extend(io_counters(&io));
+        families.extend(keys::families(&self.cache));
+        families.extend(watch_families(&self.state.watch().counts(), self.state.watch().watchers()));
         families.extend(self.flash());
         families
     }
@@ -74,9 +77,36 @@ impl Source for Metrics {
         worth::groups(&self.cache)
     }
 
+    fn keys(&self) -> Option<KeyRows> {
+        self.state.settings().dump_enabled.then(|| keys::rows(&self.cache))
+    }
+
     fn healthy(&self) -> Result<(), String> {
         Ok(())
     }
+}
+
+fn watch_families(counts: &WatchCounts, watchers: usize) -> [Family; 4] {
+    [
+        gauge("watchers", "Connections that watch now (`watch`).", "", watchers as u64),
+        counter(
+            "watch_lines",
+            "Lines that watchers were given since the server started, or since `stats reset`.",
+            counts.watcher_sent,
+        ),
+        counter(
+            "watch_lines_skipped",
+            "Lines that watchers were not given since the server started, or since `stats reset`, because they had \
+             not read earlier ones.",
+            counts.watcher_skipped,
+        ),
+        counter(
+            "watch_events_dropped",
+            "Events that watchers were not told of since the server started, or since `stats reset`, because more \
+             happened than is made lines of.",
+            counts.worker_dropped,
+        ),
+    ]
 }
 
 impl Metrics {

@@ -94,6 +94,7 @@ fn serve(
         registry: bound.registry(),
         buffers: bound.buffers(),
         limits: Some(bound.limits()),
+        bells: Some(bound.bells()),
         backend: bound.backend(),
         resp_ports: bound.addresses().resp.iter().map(SocketAddr::port).collect(),
         tls,
@@ -105,6 +106,8 @@ fn serve(
     let pages = cache.pages_sentence();
     let state =
         Arc::new(ServerState::new(settings.clone(), pages, users, Some(drivers), description, Some(host)));
+    let watch = state.watch().clone();
+    cache.on_departure(move |gone| watch.tell_departure(gone));
     let latency: Arc<[Arc<WorkerLatency>]> =
         (0..settings.threads).map(|_| Arc::from(WorkerLatency::new())).collect();
 

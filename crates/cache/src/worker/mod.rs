@@ -27,7 +27,7 @@ pub use chain::{LargeRead, Upload};
 pub use edit::{Copied, CopyTo, Edit, Edited, Made};
 pub use fetch::{Fetch, Promotion};
 pub use list::{Listed, Walk};
-pub use read::{Hit, Lookup};
+pub use read::{Absence, Hit, Lookup};
 
 use crate::cache::Cache;
 use crate::counters::Counters;

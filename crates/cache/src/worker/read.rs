@@ -46,6 +46,17 @@ impl<'g> Hit<'g> {
     }
 }
 
+/// Why a key has no item that may be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Absence {
+    /// There is none.
+    NotFound,
+    /// It has expired.
+    Expired,
+    /// It was flushed.
+    Flushed,
+}
+
 /// The stages of a lookup of many keys. What a stage returns is valid until the worker's next quiescent point.
 #[derive(Clone, Copy)]
 pub struct Lookup<'w> {
@@ -166,6 +177,18 @@ impl Worker {
         let at = self.cache.store.index.get(hash, key, &keys)?.location;
         let item = guard.item(at);
         (self.life(at, &item) == Life::Live).then_some(Hit { at, item })
+    }
+
+    /// Why a key has no item that may be served. As [`Worker::peek`], it leaves no trace.
+    pub fn absence(&self, hash: KeyHash, key: &[u8]) -> Absence {
+        let guard = self.reader.pin();
+        let keys = self.cache.store.key_reader(&guard);
+        let Some(entry) = self.cache.store.index.get(hash, key, &keys) else { return Absence::NotFound };
+        match self.life(entry.location, &guard.item(entry.location)) {
+            Life::Live => Absence::NotFound,
+            Life::Expired => Absence::Expired,
+            Life::Flushed => Absence::Flushed,
+        }
     }
 
     /// Writes to the item that it was read: the fetched bit once, the time of the last access at most once a minute.

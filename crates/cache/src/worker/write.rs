@@ -270,15 +270,13 @@ impl Worker {
                 return false;
             }
             let (victim, at) = (full.victim, full.victim.entry.location);
-            if self.cache.demoter.is_some() {
-                // A value of several parts is not written here, where a client waits and the bucket is locked.
-                let hash = store.hasher.hash(guard.item(at).key());
-                let leaving = Leaving { hash, at, warmth: victim.entry.warmth, parts: SentParts::None };
-                if store.may_lose() || self.life(at, &guard.item(at)) != Life::Live {
-                    levels.leave(guard, &leaving, counters);
-                } else if !levels.leave_for_flash(guard, &leaving, counters) {
-                    return false;
-                }
+            // A value of several parts is not written here, where a client waits and the bucket is locked.
+            let hash = store.hasher.hash(guard.item(at).key());
+            let leaving = Leaving { hash, at, warmth: victim.entry.warmth, parts: SentParts::None };
+            if store.may_lose() || self.life(at, &guard.item(at)) != Life::Live {
+                levels.leave(guard, &leaving, counters);
+            } else if !levels.leave_for_flash(guard, &leaving, counters) {
+                return false;
             }
             store.count_removal(
                 &guard.item(at),

@@ -14,6 +14,10 @@ pub trait Source: Send + Sync {
     fn groups(&self) -> Vec<GroupRow> {
         Vec::new()
     }
+    /// The keys that are asked for most, and the largest items that were seen. `None` where keys are not shown.
+    fn keys(&self) -> Option<KeyRows> {
+        None
+    }
     /// Whether the server does its work.
     ///
     /// # Errors
@@ -59,6 +63,28 @@ pub struct GroupRow {
     pub last_move: Option<&'static str>,
     /// Why it was decided, as a sentence.
     pub why: Option<String>,
+}
+
+/// The keys that are asked for most, and the largest items that were seen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeyRows {
+    /// The hottest keys, the hottest first.
+    pub hot: Vec<HotRow>,
+    /// The keys of the largest items and the lengths of their values in bytes, the largest first.
+    pub large: Vec<(String, u64)>,
+}
+
+/// A key that is asked for often.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HotRow {
+    /// The key; what is neither a letter nor a digit nor one of `-._~` stands as in addresses.
+    pub key: String,
+    /// Its share of all requests, from 0 to 1.
+    pub share: f64,
+    /// By how much the share may be too high or too low.
+    pub error: f64,
+    /// Requests in a second.
+    pub per_second: f64,
 }
 
 /// All numbers of one name.

@@ -7,6 +7,7 @@
 //! | `/api/status.json` | all numbers, as JSON; histograms with all their filled buckets |
 //! | `/api/zones.json` | the zones of the flash: `[[use, bytes written, bytes live, times erased], ...]` |
 //! | `/api/groups.json` | the groups of items, and what decided about their room |
+//! | `/api/keys.json` | the hottest keys and the largest items; `null` where keys are not shown |
 //! | `/` | a page that reads the JSON once a second |
 //!
 //! Goal: nothing here can slow a request. One thread reads, seldom, counters that workers write anyway. Its clients
@@ -37,7 +38,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use self::hosts::Hosts;
-pub use family::{Family, GroupRow, Kind, Sample, Source, Value, ZoneCell, names};
+pub use family::{Family, GroupRow, HotRow, KeyRows, Kind, Sample, Source, Value, ZoneCell, names};
 
 /// The running endpoint. Dropping it stops it.
 #[derive(Debug)]
@@ -132,10 +133,12 @@ fn routes(source: Arc<dyn Source>, hosts: Hosts) -> Router {
         .route("/api/status.json", get(status_json))
         .route("/api/zones.json", get(zones_json))
         .route("/api/groups.json", get(groups_json))
+        .route("/api/keys.json", get(keys_json))
         .fallback(|| async {
             (
                 StatusCode::NOT_FOUND,
-                "there is /, /metrics, /healthz, /api/status.json, /api/zones.json and /api/groups.json\n",
+                "there is /, /metrics, /healthz, /api/status.json, /api/zones.json, /api/groups.json and \
+                 /api/keys.json\n",
             )
         })
         .with_state(source)
@@ -166,6 +169,10 @@ async fn zones_json(State(source): State<Arc<dyn Source>>) -> Response {
 
 async fn groups_json(State(source): State<Arc<dyn Source>>) -> Response {
     answer("application/json", status::groups_json(&source.groups()))
+}
+
+async fn keys_json(State(source): State<Arc<dyn Source>>) -> Response {
+    answer("application/json", status::keys_json(source.keys().as_ref()))
 }
 
 /// A reply with status 200, and with headers that keep old numbers out of caches and foreign code out of the page.

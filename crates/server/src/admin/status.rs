@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::family::{Family, GroupRow, Kind, Sample, Value, ZoneCell};
+use super::family::{Family, GroupRow, HotRow, KeyRows, Kind, Sample, Value, ZoneCell};
 
 /// The quantiles of each histogram, with the names they have in the JSON.
 const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999)];
@@ -59,6 +59,22 @@ pub(super) fn groups_json(groups: &[GroupRow]) -> String {
         })
     };
     Json::Array(groups.iter().map(row).collect()).to_string()
+}
+
+/// The keys as a JSON object; `null` where keys are not shown.
+pub(super) fn keys_json(keys: Option<&KeyRows>) -> String {
+    let Some(keys) = keys else { return Json::Null.to_string() };
+    let hot = |row: &HotRow| {
+        let mut object = json!({ "key": row.key, "share": row.share, "error": row.error });
+        object["per_second"] = json!(row.per_second);
+        object
+    };
+    let large = |(key, bytes): &(String, u64)| json!({ "key": key, "bytes": bytes });
+    let rows = json!({
+        "hot": keys.hot.iter().map(hot).collect::<Vec<_>>(),
+        "large": keys.large.iter().map(large).collect::<Vec<_>>(),
+    });
+    rows.to_string()
 }
 
 fn family(family: &Family) -> Json {

@@ -45,7 +45,7 @@ impl Connection {
     ) -> Connection {
         let mut connection = Connection {
             output: Output::new(pool.clone(), is_datagram),
-            progress: Progress::new(peer.id),
+            progress: Progress::new(peer.id, peer.fd, is_datagram),
             protocol,
             access,
             is_locked: false,
@@ -159,7 +159,9 @@ impl Conversation for Connection {
     }
 
     fn awaits(&self, held: usize) -> Awaits {
-        if self.swallow > 0 {
+        if self.progress.watcher().is_some() {
+            Awaits::Nothing
+        } else if self.swallow > 0 {
             Awaits::RefusedValue
         } else if self.progress.is_receiving() || self.input_wanted > held + 1 {
             Awaits::Value
@@ -181,6 +183,11 @@ impl Conversation for Connection {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.session.as_ref().map_or(0, |session| session.held_bytes())
+        let watched = self.progress.watcher().map_or(0, |watcher| watcher.held_bytes());
+        self.session.as_ref().map_or(0, |session| session.held_bytes()) + watched
+    }
+
+    fn may_be_idle(&self) -> bool {
+        self.progress.watcher().is_some()
     }
 }

@@ -16,6 +16,7 @@ mod cursor;
 mod packets;
 mod request_log;
 mod resp;
+mod sample;
 mod server;
 mod several;
 mod transaction;
@@ -30,7 +31,7 @@ use super::protocols::{
     self, AnyForm, AnyRequest, ClientTime, Command, Compose, KeyReply, Login, Next, PacketForm, Protocol,
 };
 use super::state::ServerState;
-use crate::io::{ConnectionId, Peer, Ready, Service, Transport};
+use crate::io::{CloseReason, ConnectionId, Peer, Ready, Service, Transport};
 use crate::latency::{Class, WorkerLatency};
 use crate::settings;
 use arrayvec::ArrayVec;
@@ -38,8 +39,9 @@ use cursor::{Cursor, KeyRead};
 use larder_cache::{Expiry, KEY_BYTES_MAX, KeyHash, LookupStage, TagMatch, Worker};
 use larder_protocol::resp::{Fault, Upload};
 use larder_protocol::{Keys, ParseOptions, Request, Step, binary, parse, reply};
-use request_log::{first_word, log_request};
+use request_log::{log_progress, log_request};
 use resp::{Call, RespWorker};
+use sample::Sampler;
 use std::ops::ControlFlow;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -68,6 +70,7 @@ pub struct Dispatcher {
     /// Whether every request is logged (`-vv`).
     logs: bool,
     resp: RespWorker,
+    sampler: Sampler,
 }
 
 /// One key's work in a window.
@@ -173,7 +176,7 @@ impl Dispatcher {
         latency: Arc<WorkerLatency>,
     ) -> Dispatcher {
         let resp = RespWorker::new(state.resp().clone(), number);
-        let executor = Executor::new(worker, state.clone(), latency.clone());
+        let executor = Executor::new(worker, number, state.clone(), latency.clone());
         let parse_options =
             ParseOptions { whole_bytes_max: executor.whole_value_bytes_max(), ..ParseOptions::default() };
         Dispatcher {
@@ -187,6 +190,7 @@ impl Dispatcher {
             executed: [0; Class::ALL.len()],
             logs: false,
             resp,
+            sampler: Sampler::new(number),
         }
     }
 
@@ -407,6 +411,7 @@ impl Dispatcher {
     }
 
     /// Looks up everything in the window, then executes it in order.
+    #[inline(always)]
     fn execute<'a>(&mut self, batch: &mut [Ready<'a, Connection>], window: &mut Window<'a>) {
         self.look_up(window);
         // The requests of one connection are alike: the first one stands for all.
@@ -470,7 +475,20 @@ impl Dispatcher {
                 ready.connection.completed();
             }
         }
+        if self.sampler.passes(window.len()) {
+            self.sample(window);
+        }
         window.clear();
+    }
+
+    /// Looks at some keys of a window that was executed.
+    #[cold]
+    #[inline(never)]
+    fn sample(&mut self, window: &Window<'_>) {
+        let Dispatcher { sampler, executor, .. } = self;
+        sampler.each(window.len(), |at, stands_for, with_size| {
+            executor.note_sampled(window[at].hash, window[at].key, stands_for, with_size);
+        });
     }
 
     /// Executes one key of a retrieval.
@@ -589,7 +607,7 @@ impl Dispatcher {
         let Some(receiving) = receiving else { return };
         let upload = receiving.upload;
         let answered_before = ready.connection.output.len();
-        let outcome = executor.finish_upload(upload, item, how);
+        let outcome = executor.finish_upload(ready.connection.progress.fd, upload, item, how);
         command.reply.compose(&mut ready.connection.output, outcome);
         if *logs {
             log_request(ready.connection, &line, answered_before);
@@ -625,6 +643,11 @@ impl Dispatcher {
             Some(Busy::Listing { .. }) if output.is_full() => {}
             Some(Busy::Listing { .. }) => {
                 self.executor.continue_listing(progress, |page| protocols::compose_listing(output, page));
+            }
+            // What a watcher sends means nothing.
+            Some(Busy::Watching(watcher)) => {
+                watcher.take(output.room(), output.buffer());
+                *swallow = u64::MAX;
             }
             None if *swallow == 0 => self.log_in(ready),
             None => {}
@@ -728,6 +751,7 @@ impl Service for Dispatcher {
             settings::Protocol::Ascii => Protocol::Text,
             settings::Protocol::Binary => Protocol::Binary,
         };
+        self.executor.observe_open(peer);
         let access = self.state.access_without_login();
         Connection::new(&self.pool, peer, protocol, access, is_datagram)
     }
@@ -775,13 +799,17 @@ impl Service for Dispatcher {
                 *count = 0;
             }
         }
+        self.executor.count_unseen(executed);
         if batch.len() == 1 && executed > self.requests_per_share {
             // It would have given way so many times.
             self.state.count_yields((executed - 1) / self.requests_per_share);
         }
     }
 
-    fn closed(&mut self, connection: Connection) {
+    fn closed(&mut self, connection: Connection, reason: CloseReason) {
+        if let Some(handle) = &connection.handle {
+            self.executor.observe_close(handle, reason);
+        }
         if let Some(session) = &connection.session {
             self.resp.state.clients.remove(&session.client);
         }
@@ -797,6 +825,7 @@ impl Service for Dispatcher {
             self.pool.set_committed(committed);
         }
         self.executor.wake_delayed(wake);
+        self.executor.wake_watchers(wake);
     }
 
     fn has_news(&mut self) -> bool {
@@ -813,6 +842,7 @@ impl Service for Dispatcher {
 
     fn tick(&mut self, _now_s: u32) {
         self.executor.tick();
+        self.sampler.tick();
         self.note_figures();
     }
 }
@@ -864,30 +894,4 @@ fn execute_command<F: Compose>(
     }
     executed[command.class as usize] += 1;
     Progressed::Request
-}
-
-/// Logs what was executed. What waits for the rest of its value, or for flash, is logged when it is answered.
-#[cold]
-fn log_progress(
-    ready: &Ready<'_, Connection>,
-    op: &WindowOp<'_>,
-    progressed: Progressed,
-    answered_before: usize,
-) {
-    let connection = &*ready.connection;
-    let is_answered = match (&op.what, progressed) {
-        (_, Progressed::Waits) => false,
-        (Work::Key(_) | Work::PacketGet { .. } | Work::RespKey(_), _) => true,
-        (Work::ArrayHead(_) | Work::Nothing, _) => return,
-        _ => connection.progress.busy.is_none(),
-    };
-    if is_answered || connection.output.len() > answered_before {
-        match &op.what {
-            Work::Key(_) | Work::RespKey(_) => log_request(connection, op.key, answered_before),
-            Work::Call(call) => log_request(connection, &call.shown(), answered_before),
-            // The other words may be a password.
-            Work::Line(line) => log_request(connection, first_word(line), answered_before),
-            _ => log_request(connection, &ready.input[ready.consumed..op.end], answered_before),
-        }
-    }
 }

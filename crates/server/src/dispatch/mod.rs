@@ -31,8 +31,10 @@ mod resp_state;
 mod session;
 mod state;
 mod users;
+mod watch;
 
 pub use connection::Connection;
 pub use dispatcher::Dispatcher;
 pub use state::{Drivers, ServerState, ShutdownHook};
 pub use users::{Access, Users};
+pub(crate) use watch::{WatchCounts, url_encode};

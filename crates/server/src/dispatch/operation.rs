@@ -5,6 +5,7 @@
 
 use super::execute::Decimal;
 use larder_cache::{Arith, Delete, Expiry, KeyHash, Mode, Objective, Store, WorthMode};
+use larder_protocol::WatchKinds;
 
 /// The slab class that all items are shown in, because tools ask for one.
 pub(super) const THE_CLASS: u32 = 1;
@@ -80,6 +81,10 @@ pub(super) enum Operation<'a> {
     PrefixCounts,
     /// Counts are shown from now on.
     ResetStats,
+    /// Forgets which keys are hot.
+    ResetHotKeys,
+    /// Forgets which items are large.
+    ResetLargeKeys,
     /// Turns the counting of key prefixes on or off.
     CountPrefixes(bool),
     /// Lists all items. With `is_behind_others` the list is refused, because other replies wait to be sent.
@@ -87,8 +92,10 @@ pub(super) enum Operation<'a> {
         form: ListingForm,
         is_behind_others: bool,
     },
-    /// Streams the server's log to the client, which this server cannot do.
+    /// Tells the client of what happens, line by line, from now on. With `is_behind_others` the client is refused,
+    /// because other replies wait to be sent.
     Watch {
+        kinds: WatchKinds,
         is_behind_others: bool,
     },
     Version,
@@ -200,6 +207,8 @@ pub(super) enum StatsTopic {
     Worth,
     Flash,
     Penalties,
+    HotKeys,
+    LargeKeys,
 }
 
 /// A change of what the worth of an item is made of.

@@ -154,8 +154,10 @@ pub(super) enum Refusal {
     NotFirst,
     /// The request names something that does not exist.
     Malformed,
-    /// The server has no such function.
-    Unsupported,
+    /// There are as many watchers as there may be.
+    TooManyWatchers,
+    /// There is no memory for a watcher, or it would not be a stream.
+    NoRoomToWatch,
     /// A memory limit under the least one.
     LimitTooSmall,
     /// A memory limit so high that its unit must have been mistaken.

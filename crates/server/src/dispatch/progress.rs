@@ -3,12 +3,14 @@
 use super::operation::ListingForm;
 use super::outcome::Tail;
 use super::protocols::resp::glob::Pattern;
+use super::watch::Watcher;
 use crate::io::{Charge, ConnectionId};
 use larder_cache::{Found, KeyHash, LargeRead, Promotion, Upload};
 use larder_protocol::resp::Resume;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// After so many results a connection goes on, though others of its reads are still on their way.
 pub(super) const RESULTS_AT_ONCE: u32 = 16;
@@ -16,6 +18,10 @@ pub(super) const RESULTS_AT_ONCE: u32 = 16;
 /// One connection's unfinished work.
 pub(super) struct Progress {
     pub(super) id: ConnectionId,
+    /// The number of its socket.
+    pub(super) fd: i32,
+    /// It is one datagram.
+    pub(super) is_datagram: bool,
     /// Work that has to end before the next request is read.
     pub(super) busy: Option<Busy>,
     /// An upload whose value is here, while the item that it changes comes from flash in parts ([`Busy::Promoting`]).
@@ -36,9 +42,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(id: ConnectionId) -> Progress {
+    pub(super) fn new(id: ConnectionId, fd: i32, is_datagram: bool) -> Progress {
         Progress {
             id,
+            fd,
+            is_datagram,
             busy: None,
             received: None,
             taken: None,
@@ -54,6 +62,11 @@ impl Progress {
     #[inline]
     pub(super) fn blocks_replies(&self) -> bool {
         self.waits || matches!(self.busy, Some(Busy::Sending(_) | Busy::Listing { .. } | Busy::Collecting(_)))
+    }
+
+    /// The client watches.
+    pub(super) fn watcher(&self) -> Option<&Arc<Watcher>> {
+        if let Some(Busy::Watching(watcher)) = &self.busy { Some(watcher) } else { None }
     }
 
     /// Whether a large value is on its way in.
@@ -81,6 +94,8 @@ pub(super) enum Busy {
     Listing { bucket: u64, form: ListingForm },
     /// Keys are collected for one reply.
     Collecting(Box<Collecting>),
+    /// The client watches, and is told what happens until it goes. Nothing else is read.
+    Watching(Arc<Watcher>),
 }
 
 /// A large argument of a RESP request, and what to do with it when the request is complete.

@@ -5,8 +5,9 @@ use super::live::Host;
 use super::prefixes::PrefixCounts;
 use super::resp_state::RespState;
 use super::users::{Access, Users};
+use super::watch::Watch;
 use crate::flash::FlashDescription;
-use crate::io::{Backend, Buffers, IoCounters, IoSnapshot, Limits, Registry};
+use crate::io::{Backend, Bells, Buffers, IoCounters, IoSnapshot, Limits, Registry};
 use crate::settings::{FleetSettings, Settings, TlsSettings};
 use crate::tls::Tls;
 use larder_cache::Totals;
@@ -28,6 +29,8 @@ pub struct Drivers {
     pub buffers: Arc<Buffers>,
     /// The limits of connections.
     pub limits: Option<Limits>,
+    /// What wakes the workers. Without it, watchers wait for the next second.
+    pub bells: Option<Bells>,
     /// The system interface that moves the bytes.
     pub backend: Backend,
     /// The ports on which every connection speaks RESP.
@@ -49,6 +52,7 @@ pub struct ServerState {
     users: RwLock<Option<Users>>,
     prefixes: PrefixCounts,
     resp: Arc<RespState>,
+    watch: Arc<Watch>,
     verbosity: AtomicU8,
     totals_at_reset: RwLock<Totals>,
     yields: AtomicU64,
@@ -66,9 +70,13 @@ impl ServerState {
         host: Option<Arc<dyn Host>>,
     ) -> ServerState {
         let ports = drivers.as_ref().map_or(Vec::new(), |drivers| drivers.resp_ports.clone());
+        let (bells, buffers) = drivers
+            .as_ref()
+            .map_or((None, None), |drivers| (drivers.bells.clone(), Some(drivers.buffers.clone())));
         let fleet = settings.fleet.as_ref().map(Fleet::new);
         ServerState {
             resp: Arc::new(RespState::new(settings.threads as usize, ports, fleet)),
+            watch: Arc::new(Watch::new(settings.threads as usize, bells, buffers)),
             pages,
             drivers,
             flash,
@@ -123,6 +131,12 @@ impl ServerState {
     #[inline]
     pub(super) fn prefixes(&self) -> &PrefixCounts {
         &self.prefixes
+    }
+
+    /// What all workers share of watching.
+    #[inline]
+    pub(crate) fn watch(&self) -> &Arc<Watch> {
+        &self.watch
     }
 
     /// What all workers share of RESP.
@@ -186,6 +200,7 @@ impl ServerState {
     pub(super) fn reset_counts(&self, totals: Totals) {
         *self.totals_at_reset.write().expect("no panic under this lock") = totals;
         self.prefixes.clear();
+        self.watch.reset_counts();
         self.yields.store(0, Ordering::Relaxed);
         if let Some(drivers) = &self.drivers {
             drivers.counters.reset();

@@ -11,7 +11,7 @@ use super::buffers::Buffers;
 use super::counters::Count;
 use super::left_over::LeftOver;
 use super::registry::{ConnectionInfo, Doing};
-use super::service::Conversation;
+use super::service::{CloseReason, Conversation};
 use super::tls::{Session, Stage};
 
 /// Receiving pauses while a connection has this many bytes of unserved input, unless one request needs more.
@@ -94,6 +94,8 @@ pub(super) struct Link<C, D: Driver> {
     closing: bool,
     /// A request was served, or a buffer was sent, since the worker last looked.
     moved: bool,
+    /// Why the worker closed it. `None` = it ended by itself.
+    close_reason: Option<CloseReason>,
     /// What is said before closing, after all other output.
     last_words: Option<&'static str>,
     /// What the driver knows of the connection. Only the driver uses it.
@@ -147,6 +149,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             lingered_bytes: 0,
             closing: false,
             moved: false,
+            close_reason: None,
             last_words: None,
             state: D::PerConnection::default(),
         }
@@ -189,6 +192,22 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// Whether the service waits for something that is not the client.
     pub(super) fn is_waiting(&self) -> bool {
         self.conversation.is_waiting()
+    }
+
+    /// Whether the connection may be without a request for any time.
+    pub(super) fn may_be_idle(&self) -> bool {
+        self.conversation.may_be_idle()
+    }
+
+    /// The worker closes the connection for this reason.
+    pub(super) fn set_close_reason(&mut self, reason: CloseReason) {
+        self.close_reason.get_or_insert(reason);
+    }
+
+    /// Why the connection has ended.
+    pub(super) fn close_reason(&self) -> CloseReason {
+        let by_itself = if self.broken { CloseReason::Error } else { CloseReason::Normal };
+        self.close_reason.unwrap_or(by_itself)
     }
 
     /// Whether every request is answered.

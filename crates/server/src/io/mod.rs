@@ -45,8 +45,8 @@ pub use buffers::{Buffers, Charge};
 pub use counters::{IoCounters, IoSnapshot};
 pub use listen::{Addresses, Backend, ListenAddress, ListenError, ListenOptions};
 pub use registry::{ConnectionReport, Handle, Registry};
-pub use service::{Awaits, ConnectionId, Conversation, Peer, Ready, Service};
-pub use shared::{Limits, Stopper};
+pub use service::{Awaits, CloseReason, ConnectionId, Conversation, Peer, Ready, Service};
+pub use shared::{Bells, Limits, Stopper};
 pub(crate) use tls::SESSION_BYTES;
 pub use transport::Transport;
 pub(crate) use transport::{EVERYWHERE, THIS_MACHINE};
@@ -155,6 +155,11 @@ impl Bound {
     /// A handle that sets the limits of connections.
     pub fn limits(&self) -> Limits {
         Limits(Arc::clone(&self.shared))
+    }
+
+    /// What wakes the workers.
+    pub fn bells(&self) -> Bells {
+        Bells(Arc::clone(&self.shared))
     }
 
     /// A handle that stops the server.

@@ -1,9 +1,10 @@
 //! The open connections of all workers, for `stats conns`.
 
 use std::mem;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use socket2::{SockAddr, Socket};
 
@@ -25,11 +26,14 @@ pub(super) enum Doing {
     Swallowing,
     /// Output waits for the client to read.
     Writing,
+    /// It is told what happens.
+    Watching,
 }
 
 impl Doing {
     /// memcached's names, in the order of the variants.
-    const NAMES: [&str; 5] = ["conn_read", "conn_parse_cmd", "conn_nread", "conn_swallow", "conn_mwrite"];
+    const NAMES: [&str; 6] =
+        ["conn_read", "conn_parse_cmd", "conn_nread", "conn_swallow", "conn_mwrite", "conn_watch"];
 }
 
 impl From<Awaits> for Doing {
@@ -38,6 +42,7 @@ impl From<Awaits> for Doing {
             Awaits::Request => Doing::Reading,
             Awaits::Value => Doing::ReadingValue,
             Awaits::RefusedValue => Doing::Swallowing,
+            Awaits::Nothing => Doing::Watching,
         }
     }
 }
@@ -53,6 +58,8 @@ pub(super) struct ConnectionInfo {
     /// When the last request was served, on the server's clock.
     pub(super) active_s: AtomicU32,
     doing: AtomicU8,
+    /// The client's address, as soon as somebody has asked for it.
+    remote: OnceLock<SocketAddr>,
 }
 
 impl ConnectionInfo {
@@ -70,6 +77,7 @@ impl ConnectionInfo {
             is_kernel_tls,
             active_s: AtomicU32::new(now_s),
             doing: AtomicU8::new(Doing::Reading as u8),
+            remote: OnceLock::new(),
         }
     }
 
@@ -77,6 +85,16 @@ impl ConnectionInfo {
     #[inline]
     pub(super) fn does(&self, doing: Doing) {
         self.doing.store(doing as u8, Ordering::Relaxed);
+    }
+
+    /// The client's address, if it has one that is known. Once it was asked for it stays known, also when the client is
+    /// gone.
+    pub(super) fn remote_address(&self) -> Option<SocketAddr> {
+        if let Some(known) = self.remote.get() {
+            return Some(*known);
+        }
+        let address = self.socket.peer_addr().ok()?.as_socket()?;
+        Some(*self.remote.get_or_init(|| address))
     }
 
     pub(super) fn remote(&self) -> String {
@@ -113,6 +131,16 @@ impl Handle {
     /// The server's end of the connection, in the same form.
     pub fn local(&self) -> String {
         self.0.local()
+    }
+
+    /// The client's address; see [`super::Peer::address`].
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.0.remote_address()
+    }
+
+    /// How the bytes travel.
+    pub fn transport(&self) -> Transport {
+        self.0.transport
     }
 
     /// The number of the socket.

@@ -26,7 +26,7 @@ pub trait Service {
     fn serve(&mut self, batch: &mut [Ready<'_, Self::Connection>]);
 
     /// The connection is gone; nothing more is sent.
-    fn closed(&mut self, connection: Self::Connection);
+    fn closed(&mut self, connection: Self::Connection, reason: CloseReason);
 
     /// The worker is about to block in the kernel. A service that reads under an epoch goes offline here.
     fn before_wait(&mut self);
@@ -57,6 +57,19 @@ pub trait Service {
     fn tick(&mut self, now_s: u32);
 }
 
+/// Why a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// Its socket failed, or what it needed did not fit into memory.
+    Error,
+    /// The client or a command ended it.
+    Normal,
+    /// No request came for the idle timeout.
+    IdleTimeout,
+    /// The server stops.
+    Shutdown,
+}
+
 /// One connection of a batch, with the bytes it has not consumed yet.
 #[derive(Debug)]
 pub struct Ready<'a, C> {
@@ -78,6 +91,8 @@ pub enum Awaits {
     Value,
     /// The rest of a value that was refused.
     RefusedValue,
+    /// Nothing: it is told what happens.
+    Nothing,
 }
 
 /// A connection's state above the socket.
@@ -123,6 +138,11 @@ pub trait Conversation {
         "SERVER_ERROR out of memory reading request\r\n"
     }
 
+    /// Whether the connection may be without a request for any time.
+    fn may_be_idle(&self) -> bool {
+        false
+    }
+
     /// How many bytes of input in all make the next [`Service::serve`] worth while; 0 = any number. The worker keeps at
     /// most about as many.
     fn input_wanted(&self) -> usize;
@@ -154,6 +174,14 @@ pub struct ConnectionId {
     pub(super) generation: u32,
 }
 
+#[cfg(test)]
+impl ConnectionId {
+    /// A name, for tests.
+    pub(crate) fn of(slot: u32, generation: u32) -> ConnectionId {
+        ConnectionId { slot, generation }
+    }
+}
+
 impl std::fmt::Display for ConnectionId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.slot, self.generation)
@@ -173,6 +201,14 @@ impl Peer<'_> {
         match &self.from {
             From::Socket(info) => Some(Handle(Arc::clone(info))),
             From::Datagram { .. } => None,
+        }
+    }
+
+    /// The client's address. `None` for a unix socket. It costs a system call for streams.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.from {
+            From::Socket(info) => info.remote_address(),
+            From::Datagram { remote, .. } => Some(*remote),
         }
     }
 

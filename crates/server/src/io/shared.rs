@@ -256,6 +256,17 @@ impl Limits {
     }
 }
 
+/// Wakes workers from other threads: each asks its service for news then ([`super::Service::woken`]).
+#[derive(Clone, Debug)]
+pub struct Bells(pub(super) Arc<Shared>);
+
+impl Bells {
+    /// Wakes a worker.
+    pub fn ring(&self, worker: usize) {
+        self.0.wake(worker);
+    }
+}
+
 /// Stops a running server, from any thread and any number of times.
 #[derive(Clone, Debug)]
 pub struct Stopper(pub(super) Arc<Shared>);

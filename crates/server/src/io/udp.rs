@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::buffers::Buffers;
 use super::counters::WorkerCounters;
-use super::service::{ConnectionId, Conversation, From, Peer, Ready, Service};
+use super::service::{CloseReason, ConnectionId, Conversation, From, Peer, Ready, Service};
 use super::shared::Shared;
 use super::transport::Transport;
 
@@ -190,12 +190,12 @@ impl<C: Conversation> UdpPorts<C> {
                     };
                     if let Some(waits) = keep(waiting, slot, waits, shared) {
                         counters.datagrams_dropped.add(1);
-                        service.closed(waits.connection);
+                        service.closed(waits.connection, CloseReason::Normal);
                     }
                     continue;
                 }
             }
-            service.closed(connection);
+            service.closed(connection, CloseReason::Normal);
         }
         true
     }
@@ -204,7 +204,7 @@ impl<C: Conversation> UdpPorts<C> {
     pub(super) fn end<S: Service<Connection = C>>(&mut self, service: &mut S, shared: &Shared) {
         for waits in self.waiting.drain(..).flatten() {
             shared.buffers.give(waits.input.capacity() as u64);
-            service.closed(waits.connection);
+            service.closed(waits.connection, CloseReason::Normal);
         }
         shared.buffers.give_receiving(mem::take(&mut self.request).len() as u64);
     }
@@ -232,7 +232,7 @@ impl<C: Conversation> UdpPorts<C> {
             Progress::Waits => {
                 if let Some(waits) = keep(&mut self.waiting, slot, waits, shared) {
                     counters.datagrams_dropped.add(1);
-                    service.closed(waits.connection);
+                    service.closed(waits.connection, CloseReason::Normal);
                 }
                 return;
             }
@@ -242,7 +242,7 @@ impl<C: Conversation> UdpPorts<C> {
             }
             Progress::TooLong => counters.datagrams_dropped.add(1),
         }
-        service.closed(waits.connection);
+        service.closed(waits.connection, CloseReason::Normal);
     }
 }
 

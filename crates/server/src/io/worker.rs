@@ -18,7 +18,7 @@ use super::link::{Arrival, Driver, Link};
 use super::listen::Listener;
 use super::parking::Parking;
 use super::registry::ConnectionInfo;
-use super::service::{ConnectionId, From, Peer, Ready, Service};
+use super::service::{CloseReason, ConnectionId, From, Peer, Ready, Service};
 use super::shared::{Shared, Stage};
 use super::udp::UdpPorts;
 
@@ -359,7 +359,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
         let gone = |link: &mut BoxedLink<S::Connection, D>| link.is_closing() && !D::is_busy(&link.state);
         let Some(link) = self.links[slot].take_if(gone) else { return };
         self.shared.registry.set(self.number, slot, None);
-        self.service.closed(link.into_conversation());
+        let reason = link.close_reason();
+        self.service.closed(link.into_conversation(), reason);
         self.free.push(slot);
         let counters = self.counters();
         counters.open.sub(1);
@@ -451,6 +452,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
             self.open(accepted);
         }
         self.inbox = inbox;
+        // Another thread may have news for the service.
+        self.woken();
         self.resume_accepting(false);
         let stage = self.shared.stage();
         if stage > self.stage {
@@ -498,13 +501,19 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     fn close_all(&mut self, which: impl Fn(&Link<S::Connection, D>) -> bool) {
         for slot in 0..self.links.len() {
-            self.close_if(slot, &which);
+            self.close_if(slot, CloseReason::Shutdown, &which);
         }
     }
 
-    fn close_if(&mut self, slot: usize, which: impl Fn(&Link<S::Connection, D>) -> bool) -> bool {
+    fn close_if(
+        &mut self,
+        slot: usize,
+        reason: CloseReason,
+        which: impl Fn(&Link<S::Connection, D>) -> bool,
+    ) -> bool {
         let chosen = |link: &mut BoxedLink<S::Connection, D>| !link.is_closing() && which(link);
         let Some(mut link) = self.links[slot].take_if(chosen) else { return false };
+        link.set_close_reason(reason);
         link.close(slot, &mut self.driver, &self.shared.buffers);
         self.park(slot, &mut link);
         self.links[slot] = Some(link);
@@ -526,9 +535,9 @@ impl<S: Service, D: Driver> Worker<S, D> {
             self.idle_cursor = (self.idle_cursor + 1) % self.links.len();
             let idle = |link: &Link<S::Connection, D>| {
                 let idle_s = now_s.saturating_sub(link.info().active_s.load(Ordering::Relaxed));
-                !link.is_blocked() && !link.is_waiting() && idle_s > timeout_s
+                !link.is_blocked() && !link.is_waiting() && !link.may_be_idle() && idle_s > timeout_s
             };
-            if self.close_if(self.idle_cursor, idle) {
+            if self.close_if(self.idle_cursor, CloseReason::IdleTimeout, idle) {
                 self.counters().idle_kicks.add(1);
             }
         }
@@ -539,7 +548,9 @@ impl<S: Service, D: Driver> Worker<S, D> {
         let mut lingering = mem::take(&mut self.lingering);
         lingering.retain(|&(id, until_s)| {
             if until_s <= self.now_s {
-                self.close_if(id.slot as usize, |link| link.generation() == id.generation);
+                self.close_if(id.slot as usize, CloseReason::Normal, |link| {
+                    link.generation() == id.generation
+                });
             }
             until_s > self.now_s
         });

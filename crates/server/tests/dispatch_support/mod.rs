@@ -8,7 +8,8 @@ pub(crate) mod resp_twin;
 use larder_cache::{Cache, CacheOptions};
 use larder_server::dispatch::{Connection, Dispatcher, Drivers, ServerState, Users};
 use larder_server::io::{
-    self, Backend, Buffers, Conversation, IoCounters, ListenOptions, Peer, Ready, Registry, Service,
+    self, Backend, Buffers, CloseReason, Conversation, IoCounters, ListenOptions, Peer, Ready, Registry,
+    Service,
 };
 use larder_server::latency::WorkerLatency;
 use larder_server::settings::Settings;
@@ -94,7 +95,7 @@ impl Service for Stage {
     }
 
     fn serve(&mut self, _: &mut [Ready<'_, Silent>]) {}
-    fn closed(&mut self, _: Silent) {}
+    fn closed(&mut self, _: Silent, _: CloseReason) {}
     fn before_wait(&mut self) {}
     fn after_wait(&mut self) {}
     fn tick(&mut self, _: u32) {}
@@ -142,6 +143,7 @@ pub(crate) fn dispatcher(
     })
     .expect("a small cache can be made");
     let drivers = client.map(|client| Drivers {
+        bells: None,
         counters: client.counters.clone(),
         registry: client.registry.clone(),
         buffers: Arc::new(Buffers::new(cache.buffers_cap_bytes())),
@@ -234,7 +236,7 @@ impl Talk {
     /// The client goes away.
     pub(crate) fn close(&mut self, dispatcher: &mut Dispatcher) {
         if let Some(connection) = self.connection.take() {
-            dispatcher.closed(connection);
+            dispatcher.closed(connection, CloseReason::Normal);
         }
         self.left_over.clear();
     }

@@ -76,6 +76,9 @@ const ABSENT: &[(&str, &str)] = &[
     ("save bgsave bgrewriteaof dump restore restore-asking migrate", FILES),
     ("bitop bitfield bitfield_ro lcs msetex", "Larder does not have this command on strings"),
     ("module", "Larder loads no modules"),
-    ("monitor", "Larder does not stream the commands of all clients"),
+    (
+        "monitor",
+        "Larder does not stream the commands of all clients; `watch` of the memcached protocol tells of them",
+    ),
     ("debug", "Larder has no debugging commands"),
 ];

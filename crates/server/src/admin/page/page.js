@@ -206,6 +206,18 @@ async function groups(now) {
     each.columns_given.toFixed(1), each.why ?? "–"]));
 }
 
+// The keys that are asked for most, and the largest items, where the server shows keys.
+async function keys() {
+  const got = await fetch("api/keys.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
+  const there = await got.json();
+  at("keys-section").hidden = !there?.hot.length && !there?.large.length;
+  if (!there) return;
+  const percent = (part) => `${(100 * part).toFixed(2)} %`;
+  rows("hot-keys", there.hot.map((each) => [each.key, percent(each.share), percent(each.error),
+    plain(Math.round(each.per_second))]));
+  rows("large-keys", there.large.map((each) => [each.key, bytes(each.bytes)]));
+}
+
 function latency(then, now) {
   const lines = (family(now, "request_duration")?.samples ?? []).filter((each) => each.count > 0).map((each) => {
     const before = sampleOf(then, "request_duration", each.labels);
@@ -255,6 +267,7 @@ async function beat() {
     latency(answers.length > 1 ? answers[0] : undefined, now);
     rest(then, now);
     await groups(now);
+    await keys();
     await zones(now);
   } catch (error) {
     state(false, "no answer");

@@ -158,7 +158,8 @@ impl Dispatcher {
         let Some(upload) = taking.upload.take() else { return };
         match &operation {
             Operation::Store(store) => {
-                let outcome = executor.finish_upload(upload, store, UploadEnd::Complete);
+                let outcome =
+                    executor.finish_upload(connection.progress.fd, upload, store, UploadEnd::Complete);
                 resp::compose(form, output, version, outcome);
             }
             Operation::Edit(key, change) => {

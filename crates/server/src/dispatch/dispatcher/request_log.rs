@@ -1,7 +1,9 @@
 //! What `-vv` logs of a request: one line with what was asked and how the reply begins.
 
+use super::{Progressed, WindowOp, Work};
 use crate::dispatch::connection::Connection;
 use crate::dispatch::protocols::Protocol;
+use crate::io::Ready;
 use larder_protocol::binary;
 
 /// The longest part of a line that is logged, in bytes.
@@ -19,7 +21,33 @@ pub(super) fn log_request(connection: &Connection, asked: &[u8], answered_before
     tracing::debug!(target: "larder::requests", "{}: {asked} -> {answered}", connection.progress.id);
 }
 
-pub(super) fn first_word(line: &[u8]) -> &[u8] {
+/// Logs what was executed. What waits for the rest of its value, or for flash, is logged when it is answered.
+#[cold]
+pub(super) fn log_progress(
+    ready: &Ready<'_, Connection>,
+    op: &WindowOp<'_>,
+    progressed: Progressed,
+    answered_before: usize,
+) {
+    let connection = &*ready.connection;
+    let is_answered = match (&op.what, progressed) {
+        (_, Progressed::Waits) => false,
+        (Work::Key(_) | Work::PacketGet { .. } | Work::RespKey(_), _) => true,
+        (Work::ArrayHead(_) | Work::Nothing, _) => return,
+        _ => connection.progress.busy.is_none(),
+    };
+    if is_answered || connection.output.len() > answered_before {
+        match &op.what {
+            Work::Key(_) | Work::RespKey(_) => log_request(connection, op.key, answered_before),
+            Work::Call(call) => log_request(connection, &call.shown(), answered_before),
+            // The other words may be a password.
+            Work::Line(line) => log_request(connection, first_word(line), answered_before),
+            _ => log_request(connection, &ready.input[ready.consumed..op.end], answered_before),
+        }
+    }
+}
+
+fn first_word(line: &[u8]) -> &[u8] {
     line.trim_ascii().split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default()
 }
 

@@ -44,18 +44,21 @@ impl Executor {
                 return Outcome::Refused(Refusal::Disabled);
             }
             Operation::ResetStats => self.state.reset_counts(self.worker.cache().totals()),
-            Operation::CountPrefixes(on) => self.state.prefixes().turn(*on),
+            Operation::ResetHotKeys => self.cache().hot_keys().reset(),
+            Operation::ResetLargeKeys => self.cache().large_keys().reset(),
+            Operation::CountPrefixes(on) => {
+                self.state.prefixes().turn(*on);
+                self.look_for_observers();
+            }
             Operation::List { .. } if !settings.dump_enabled => return Outcome::Refused(Refusal::Disabled),
             Operation::List { is_behind_others: true, .. } => return Outcome::Refused(Refusal::NotFirst),
             Operation::List { form: ListingForm::Sizes { items_left: 0, .. }, .. } => {
                 return Outcome::EmptyList;
             }
             Operation::List { form, .. } => self.begin_listing(progress, *form),
-            Operation::Watch { is_behind_others: true } => return Outcome::Refused(Refusal::NotFirst),
-            Operation::Watch { .. } => {
-                let refusal = if settings.watch_enabled { Refusal::Unsupported } else { Refusal::Disabled };
-                return Outcome::Refused(refusal);
-            }
+            Operation::Watch { .. } if !settings.watch_enabled => return Outcome::Refused(Refusal::Disabled),
+            Operation::Watch { is_behind_others: true, .. } => return Outcome::Refused(Refusal::NotFirst),
+            Operation::Watch { kinds, .. } => return self.begin_watching(progress, *kinds),
             Operation::Version => return Outcome::Version(crate::VERSION_SHOWN),
             Operation::Quit => return Outcome::Closed,
             _ => {}

@@ -117,11 +117,16 @@ impl Executor {
             seen.existed = present.is_some();
             decide(change, key, present.as_ref(), now_ms, buffer, &mut seen)
         };
+        let is_uploaded = upload.is_some();
         let edited = match upload {
             None => self.worker.edit(key.hash, key.key, [key.head, given], &mut decide),
             Some(upload) => self.worker.edit_with_upload(upload, key.hash, key.key, &mut decide),
         };
         self.count_edit(key, change, &seen, edited);
+        if is_uploaded {
+            // Other edits are told by whoever carries them out.
+            self.observe_edit(progress.fd, key, change, seen.is_done);
+        }
         let outcome = match edited {
             Edited::TooLarge => EditOutcome::TooLarge,
             Edited::NoRoom => EditOutcome::NoMemory,
@@ -166,7 +171,10 @@ impl Executor {
                 match edited {
                     Edited::TooLarge => counters.store_too_large.add(1),
                     Edited::NoRoom => counters.store_no_memory.add(1),
-                    Edited::Done { .. } => counters.cmd_set.add(1),
+                    Edited::Done { value_bytes } => {
+                        counters.cmd_set.add(1);
+                        self.note_if_large(key.hash, key.key, value_bytes);
+                    }
                 }
                 self.state.prefixes().note(key.key, PrefixEvent::Set);
             }

@@ -456,6 +456,7 @@ impl Executor {
             Some(Busy::Sending(sending)) => self.end_sending(sending.source),
             Some(Busy::Receiving(receiving)) => self.worker.abandon_upload(receiving.upload),
             Some(Busy::Taking(taking)) => self.abandon_argument(*taking),
+            Some(Busy::Watching(watcher)) => self.stop_watching(&watcher),
             Some(Busy::Listing { .. } | Busy::Collecting(_)) | None => {}
         }
     }

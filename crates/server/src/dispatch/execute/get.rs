@@ -7,7 +7,6 @@ use crate::dispatch::outcome::{
     ComposeGet, FoundItem, GetOutcome, ItemDescription, ItemDetails, ItemValue, Outcome, ReadOutcome, Tail,
 };
 use crate::dispatch::output::OUTPUT_SOFT_BYTES;
-use crate::dispatch::prefixes::PrefixEvent;
 use crate::dispatch::progress::{Busy, Progress, Sending, ValueSource};
 use crate::io::Charge;
 use larder_cache::{Expiry, Found, Hit, KeyHash, Mode, State, Store, StoreOutcome, TagMatch, Value};
@@ -46,6 +45,7 @@ impl Executor {
     fn show(&self, progress: &mut Progress, get: &Get<'_>, hit: &Hit<'_>, composer: impl ComposeGet) {
         progress.tries = 0;
         self.count_hit(get);
+        self.observe_hit(progress.fd, get, || hit.value_bytes());
         self.worker.note_fetch(hit);
         let flags = hit.item.flags();
         let cas = get.with_cas.then(|| self.shown_cas(hit.cas()));
@@ -69,7 +69,6 @@ impl Executor {
             counters.cmd_get.add(1);
             counters.get_hits.add(1);
         }
-        self.state.prefixes().note(get.key, PrefixEvent::Hit);
     }
 
     /// Shows a large value, which is streamed from its columns.
@@ -112,7 +111,7 @@ impl Executor {
             counters.touch_misses.add(1);
         }
         self.worker.note_miss(get.hash);
-        self.state.prefixes().note(get.key, PrefixEvent::Miss);
+        self.observe_miss(progress.fd, get);
         composer.compose(GetOutcome::Miss);
     }
 
@@ -147,6 +146,7 @@ impl Executor {
     ) {
         progress.tries = 0;
         self.count_hit(get);
+        self.observe_hit(progress.fd, get, || found.value.len() as u32);
         let is_large = found.value.len() > OUTPUT_SOFT_BYTES;
         let value = match is_large {
             false => ItemValue::Whole(&found.value),

@@ -7,6 +7,8 @@
 //! * `look` reads parts of items, `edit` changes them by what they are, `keys` walks over them, with numbers as
 //!   `decimal` adds them;
 //! * `get` reads, `write` changes items, `admin` does the rest, `stats` tells what was counted;
+//! * `hot` knows which keys are hot, and which items are large;
+//! * `observe` tells those who watch;
 //! * `login` decides who may log in, and delays attempts that fail;
 //! * `flash` makes an operation wait for an item that only flash has, with the reads that `fetches` keeps account of;
 //! * `streams` takes in and sends large values, piece by piece, and lists items.
@@ -17,9 +19,11 @@ mod edit;
 mod fetches;
 mod flash;
 mod get;
+mod hot;
 mod keys;
 mod login;
 mod look;
+mod observe;
 mod recent_reads;
 mod stats;
 mod stats_flash;
@@ -33,7 +37,7 @@ pub(super) use login::Admission;
 pub(super) use stats::rusage;
 pub(super) use streams::{Received, UploadEnd, UploadStart};
 
-use super::operation::Operation;
+use super::operation::{Operation, StatsTopic};
 use super::outcome::{Outcome, Refusal, Tail};
 use super::progress::Progress;
 use super::state::ServerState;
@@ -53,15 +57,34 @@ pub(super) struct Executor {
     worker: Worker,
     state: Arc<ServerState>,
     latency: Arc<WorkerLatency>,
+    /// Which of the workers this is, from 0 on.
+    number: usize,
+    /// Who wants to hear of what is executed in the present turn; 0 = nobody.
+    observers: Cell<u16>,
+    /// Watchers are not told of what is executed in the present turn, because there is no room for it.
+    is_unseen: Cell<bool>,
+    /// Larger values than this are noted.
+    large_floor: Cell<u32>,
+    /// Values that may still be noted in the present second.
+    large_notes_left: Cell<u32>,
+    /// Operations may wait for flash, or are watched.
+    has_detour: Cell<bool>,
     /// The reads from flash that are on their way, where there is flash.
     fetches: Option<Box<Fetches>>,
     delays: Delays,
     /// The time on the cache's clock, in milliseconds, as somebody asked for it in the present turn.
     now_ms: Cell<Option<i64>>,
+    /// When the present turn had something to tell watchers first, in microseconds since 1970.
+    turn_us: Cell<Option<u64>>,
 }
 
 impl Executor {
-    pub(super) fn new(worker: Worker, state: Arc<ServerState>, latency: Arc<WorkerLatency>) -> Executor {
+    pub(super) fn new(
+        worker: Worker,
+        number: usize,
+        state: Arc<ServerState>,
+        latency: Arc<WorkerLatency>,
+    ) -> Executor {
         let flash = &state.settings().flash;
         let has_flash = worker.cache().flash_tier().is_some();
         let fetches = has_flash.then(|| {
@@ -70,13 +93,45 @@ impl Executor {
             let recent = RecentReads::new(state.settings().memory_bytes);
             Box::new(Fetches::new(depth, is_strict, recent, state.buffers().cloned()))
         });
-        Executor { worker, state, latency, fetches, delays: Delays::default(), now_ms: Cell::new(None) }
+        let executor = Executor {
+            worker,
+            state,
+            latency,
+            number,
+            observers: Cell::default(),
+            has_detour: Cell::default(),
+            is_unseen: Cell::default(),
+            large_floor: Cell::default(),
+            large_notes_left: Cell::default(),
+            fetches,
+            delays: Delays::default(),
+            now_ms: Cell::new(None),
+            turn_us: Cell::new(None),
+        };
+        executor.look_for_observers();
+        executor.tick_of_keys();
+        executor
     }
 
     /// Executes an operation and hands its outcome to `compose`. Returns `false` if the operation has to wait for flash
     /// first: nothing was executed then, and the same request comes again when the connection is woken.
     #[inline]
     pub(super) fn execute(
+        &mut self,
+        progress: &mut Progress,
+        operation: &Operation<'_>,
+        compose: impl FnOnce(Outcome<'_>) -> Tail,
+    ) -> bool {
+        if self.has_detour.get() {
+            return self.execute_by_detour(progress, operation, compose);
+        }
+        self.carry_out(progress, operation, false, compose);
+        true
+    }
+
+    /// Executes an operation that may have to wait for flash, or is watched.
+    #[inline(never)]
+    fn execute_by_detour(
         &mut self,
         progress: &mut Progress,
         operation: &Operation<'_>,
@@ -89,48 +144,70 @@ impl Executor {
                 None => return false,
             }
         }
+        if self.is_watched() {
+            self.carry_out_watched(progress, operation, is_on_flash, compose);
+        } else {
+            self.carry_out(progress, operation, is_on_flash, compose);
+        }
+        true
+    }
+
+    /// Carries out an operation. `is_on_flash` = memory does not have its item, but flash does.
+    #[inline(always)]
+    fn carry_out(
+        &mut self,
+        progress: &mut Progress,
+        operation: &Operation<'_>,
+        is_on_flash: bool,
+        compose: impl FnOnce(Outcome<'_>) -> Tail,
+    ) {
         let outcome = match operation {
             // The two that matter for speed compose in their own place.
             Operation::Store(item) => {
                 let stored = self.store(item);
                 compose(Outcome::Stored(stored));
-                return true;
+                return;
             }
             Operation::Read(read) => {
                 self.read(progress, read, compose);
-                return true;
+                return;
             }
             Operation::Look(look) => {
                 self.look(progress, look, compose);
-                return true;
+                return;
             }
             Operation::Edit(key, change) => {
                 self.edit(progress, key, change, None, false, compose);
-                return true;
+                return;
             }
             Operation::Copy(copy) => Outcome::Copied(self.copy(copy)),
+            Operation::Stats(StatsTopic::HotKeys | StatsTopic::LargeKeys)
+                if !self.state.in_effect().dump_enabled =>
+            {
+                Outcome::Refused(Refusal::Disabled)
+            }
             Operation::Stats(topic) => {
                 let rows = self.stats(*topic);
                 compose(Outcome::Stats(&rows));
-                return true;
+                return;
             }
             Operation::RefreshCertificates => {
                 let refreshed = self.state.refresh_certificates();
                 compose(Outcome::Certificates(&refreshed));
-                return true;
+                return;
             }
             Operation::NameFleet => {
                 let Some(fleet) = self.state.resp().fleet() else {
                     compose(Outcome::Refused(Refusal::Disabled));
-                    return true;
+                    return;
                 };
                 compose(Outcome::Fleet(&fleet.discovery_text()));
-                return true;
+                return;
             }
             Operation::PrefixCounts if self.state.in_effect().dump_enabled => {
                 let counts = self.state.prefixes().all();
                 compose(Outcome::Prefixes(&counts));
-                return true;
+                return;
             }
             Operation::Delete(item) => Outcome::Deleted(self.delete(item, is_on_flash)),
             Operation::Touch { key, hash, expiry, shows_item: false } => {
@@ -144,7 +221,6 @@ impl Executor {
             other => self.administer(progress, other),
         };
         compose(outcome);
-        true
     }
 
     // ---- for reading requests ahead ----
@@ -197,6 +273,8 @@ impl Executor {
     pub(super) fn begin_turn(&mut self, now: Instant) {
         self.worker.begin_batch(now);
         self.now_ms.set(None);
+        self.turn_us.set(None);
+        self.look_for_observers();
         if let Some(fetches) = &mut self.fetches {
             fetches.begin_turn(now);
         }
@@ -222,6 +300,7 @@ impl Executor {
     pub(super) fn tick(&mut self) {
         self.worker.cache().tick();
         self.worker.tick();
+        self.tick_of_keys();
         self.pass_delays();
     }
 

@@ -37,6 +37,8 @@ impl Executor {
             StatsTopic::Worth => self.stats_worth(&mut rows),
             StatsTopic::Flash => self.stats_flash(&mut rows),
             StatsTopic::Penalties => self.stats_penalties(&mut rows),
+            StatsTopic::HotKeys => self.stats_hot_keys(&mut rows),
+            StatsTopic::LargeKeys => self.stats_large_keys(&mut rows),
         }
         rows
     }
@@ -97,12 +99,13 @@ impl Executor {
             "lru_crawler_starts",
             "lru_maintainer_juggles",
             "malloc_fails",
-            "log_worker_dropped",
-            "log_worker_written",
-            "log_watcher_skipped",
-            "log_watcher_sent",
-            "log_watchers",
         ]);
+        let watched = self.state.watch().counts();
+        rows.put("log_worker_dropped", watched.worker_dropped);
+        rows.put("log_worker_written", watched.worker_written);
+        rows.put("log_watcher_skipped", watched.watcher_skipped);
+        rows.put("log_watcher_sent", watched.watcher_sent);
+        rows.put("log_watchers", self.state.watch().watchers());
         self.stats_of_tls(rows, &io);
         rows.zeros(&["unexpected_napi_ids", "round_robin_fallback"]);
         self.item_counts(rows, &totals, &used);
@@ -197,7 +200,9 @@ impl Executor {
         rows.put("temp_lru", "no");
         rows.zeros(&["temporary_ttl"]);
         rows.put("idle_timeout", settings.idle_timeout_s);
-        rows.zeros(&["watcher_logbuf_size", "worker_logbuf_size"]);
+        let (watcher_bytes, worker_bytes) = self.state.watch().buffer_bytes();
+        rows.put("watcher_logbuf_size", watcher_bytes);
+        rows.put("worker_logbuf_size", worker_bytes);
         rows.put("read_buf_mem_limit", used.buffers_cap_bytes);
         rows.put("track_sizes", yes_no(settings.track_sizes));
         rows.put("inline_ascii_response", "no");

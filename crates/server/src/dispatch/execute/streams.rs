@@ -63,6 +63,7 @@ impl Executor {
             }
             Err(outcome) => {
                 self.count_store(outcome, false);
+                self.observe_upload(progress.fd, item, outcome);
                 self.end_old_item_of_upload(item);
                 UploadStart::Refused(outcome)
             }
@@ -123,6 +124,7 @@ impl Executor {
     /// Stores what was received, or lets it go.
     pub(in crate::dispatch) fn finish_upload(
         &mut self,
+        fd: i32,
         upload: Upload,
         item: &StoreItem<'_>,
         how: UploadEnd,
@@ -132,6 +134,8 @@ impl Executor {
                 let store = self.with_compared_cas(&item.store);
                 let outcome = self.worker.complete_upload(upload, &store);
                 self.count_store(outcome, item.store.compare.is_some());
+                self.observe_upload(fd, item, outcome);
+                self.note_size(item.store.hash, item.store.key);
                 Outcome::Stored(self.settle_store(item, outcome))
             }
             UploadEnd::BadEnd => {
@@ -141,6 +145,7 @@ impl Executor {
             UploadEnd::NoMemory { .. } => {
                 self.worker.abandon_upload(upload);
                 self.count_store(StoreOutcome::NoRoom, false);
+                self.observe_upload(fd, item, StoreOutcome::NoRoom);
                 self.end_old_item_of_upload(item);
                 Outcome::NoMemoryForUpload
             }

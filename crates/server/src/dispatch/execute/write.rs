@@ -31,6 +31,7 @@ impl Executor {
         }
         match outcome {
             StoreOutcome::Stored { cas, value_bytes } => {
+                self.note_if_large(item.store.hash, item.store.key, value_bytes);
                 StoreOutcome::Stored { cas: self.shown_cas(cas), value_bytes }
             }
             StoreOutcome::TooLarge | StoreOutcome::NoRoom => {

@@ -65,9 +65,9 @@ pub(super) fn command<'a>(
             let words = Words { disabled: reply::MGDUMP_NOT_ALLOWED, not_first: MGDUMP_PIPELINED, ..OK };
             admin(Operation::List { form, is_behind_others }, words)
         }
-        Request::Watch(_) => {
+        Request::Watch(kinds) => {
             let words = Words { disabled: reply::WATCH_NOT_ALLOWED, not_first: reply::WATCH_PIPELINED, ..OK };
-            admin(Operation::Watch { is_behind_others }, words)
+            admin(Operation::Watch { kinds: *kinds, is_behind_others }, words)
         }
         // The keeper drops expired items: there is no crawler to start or to tune. Flash has settings of its own.
         Request::LruCrawler(_) | Request::Extstore(_) => fixed(reply::OK),
@@ -85,7 +85,10 @@ pub(super) fn command<'a>(
 
 fn stats<'a>(kind: StatsKind<'_>) -> (Operation<'a>, Form) {
     let words = match kind {
-        StatsKind::Reset => Words { done: reply::RESET, ..OK },
+        StatsKind::Reset | StatsKind::HotKeysReset | StatsKind::LargeKeysReset => {
+            Words { done: reply::RESET, ..OK }
+        }
+        StatsKind::HotKeys | StatsKind::LargeKeys => Words { disabled: reply::STATS_KEYS_NOT_ALLOWED, ..OK },
         StatsKind::DetailDump | StatsKind::DetailOn | StatsKind::DetailOff => {
             Words { disabled: reply::STATS_DETAIL_NOT_ALLOWED, ..OK }
         }
@@ -109,6 +112,10 @@ pub(super) fn stats_operation<'a>(kind: StatsKind<'_>) -> Operation<'a> {
         StatsKind::Worth => StatsTopic::Worth,
         StatsKind::Flash | StatsKind::Extstore => StatsTopic::Flash,
         StatsKind::Penalties => StatsTopic::Penalties,
+        StatsKind::HotKeys => StatsTopic::HotKeys,
+        StatsKind::LargeKeys => StatsTopic::LargeKeys,
+        StatsKind::HotKeysReset => return Operation::ResetHotKeys,
+        StatsKind::LargeKeysReset => return Operation::ResetLargeKeys,
         StatsKind::DetailDump => return Operation::PrefixCounts,
         StatsKind::Reset => return Operation::ResetStats,
         StatsKind::DetailOn => return Operation::CountPrefixes(true),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use larder_server::io::{
-    self, Backend, ConnectionId, Conversation, ListenOptions, Peer, Ready, Running, Service,
+    self, Backend, CloseReason, ConnectionId, Conversation, ListenOptions, Peer, Ready, Running, Service,
 };
 
 /// With this many bytes a connection's output is full.
@@ -180,7 +180,7 @@ impl Service for LineService {
         }
     }
 
-    fn closed(&mut self, _connection: Line) {
+    fn closed(&mut self, _connection: Line, _reason: CloseReason) {
         self.seen.closed.fetch_add(1, Ordering::Relaxed);
     }
 
