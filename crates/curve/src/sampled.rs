@@ -22,9 +22,10 @@ const DISTANCE_BITS: u32 = 7;
 /// Counts are halved when so many uses were counted for each key that the sample may have.
 const READS_PER_KEY: u64 = 32;
 /// Bytes of memory for each key of a full sample, as measured, the histograms not included.
-const KEY_BYTES: u64 = 116;
-/// Bytes of the two histograms at most.
-const HISTOGRAM_BYTES: u64 = 2 * 8 * ((1 << DISTANCE_BITS) + (64 - DISTANCE_BITS as u64) * (1 << (DISTANCE_BITS - 1)));
+const KEY_BYTES: u64 = 124;
+/// Bytes of the two histograms, where distances are below 2^45.
+const HISTOGRAM_BYTES: u64 =
+    2 * 8 * ((1 << DISTANCE_BITS) + (45 - DISTANCE_BITS as u64) * (1 << (DISTANCE_BITS - 1)));
 
 /// What a use says of the item.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -33,6 +34,8 @@ pub struct Use {
     pub bytes: u64,
     /// What a miss of it costs, in microseconds.
     pub cost_us: f32,
+    /// When it expires, in seconds of the caller's clock; `u32::MAX` = never.
+    pub expires_s: u32,
 }
 
 /// One size of a cache.
@@ -51,8 +54,10 @@ pub struct Sampled {
     stack: Stack,
     /// The digests of the sample, the largest on top. Some may have left the stack.
     by_digest: BinaryHeap<u32>,
-    /// What a miss costs, by the item's number in the stack.
+    /// What a miss costs and when the item expires, by the item's number in the stack.
     costs_us: Vec<f32>,
+    expire_s: Vec<u32>,
+    now_s: u32,
     keys_max: usize,
     span_bytes: u64,
     /// Digests are below 2^`digest_bits`.
@@ -86,6 +91,8 @@ impl Sampled {
             stack: Stack::new(),
             by_digest: BinaryHeap::new(),
             costs_us: Vec::new(),
+            expire_s: Vec::new(),
+            now_s: 0,
             keys_max,
             span_bytes: u64::MAX,
             digest_bits,
@@ -113,7 +120,7 @@ impl Sampled {
 
     /// About how many bytes of memory the sample takes now.
     pub fn bytes(&self) -> u64 {
-        let words = self.by_digest.capacity() + self.costs_us.capacity();
+        let words = self.by_digest.capacity() + self.costs_us.capacity() + self.expire_s.capacity();
         self.stack.bytes() + self.distances.bytes() + self.costs.bytes() + (words * size_of::<u32>()) as u64
     }
 
@@ -125,6 +132,11 @@ impl Sampled {
     /// The largest size of interest, in bytes of items.
     pub fn span(&self) -> u64 {
         self.span_bytes
+    }
+
+    /// The time is `now_s` seconds on the caller's clock.
+    pub fn set_now(&mut self, now_s: u32) {
+        self.now_s = now_s;
     }
 
     /// Keys with a digest below this number are in the sample.
@@ -165,11 +177,11 @@ impl Sampled {
         let key = u64::from(digest);
         self.counted += scale;
         self.reads_sampled += 1;
-        match self.stack.number(key) {
+        match self.living(digest) {
             Some(number) => {
                 let bytes = found.map_or_else(|| self.stack.weight(key).unwrap_or(1), |found| found.bytes);
                 if let Some(found) = found {
-                    self.costs_us[number] = found.cost_us;
+                    self.describe(number, found);
                 }
                 let cost_us = f64::from(self.costs_us[number]);
                 if let Some(depth) = self.stack.touch(key, bytes) {
@@ -199,7 +211,7 @@ impl Sampled {
         }
         match self.stack.number(digest.into()) {
             Some(number) => {
-                self.costs_us[number] = stored.cost_us;
+                self.describe(number, stored);
                 self.stack.touch(digest.into(), stored.bytes.max(1));
                 self.drop_lowest();
             }
@@ -217,6 +229,7 @@ impl Sampled {
         self.stack = Stack::new();
         self.by_digest.clear();
         self.costs_us.clear();
+        self.expire_s.clear();
         self.below = self.below_max;
     }
 
@@ -227,13 +240,29 @@ impl Sampled {
         }
     }
 
+    fn describe(&mut self, number: usize, item: Use) {
+        self.costs_us[number] = item.cost_us;
+        self.expire_s[number] = item.expires_s;
+    }
+
+    /// The number of a key in the stack. An item that has expired leaves it: no cache of any size has it.
+    fn living(&mut self, digest: u32) -> Option<usize> {
+        let number = self.stack.number(digest.into())?;
+        if self.expire_s[number] > self.now_s {
+            return Some(number);
+        }
+        self.stack.remove(digest.into());
+        None
+    }
+
     fn insert(&mut self, digest: u32, item: Use) {
         self.stack.touch(digest.into(), item.bytes.max(1));
         let number = self.stack.number(digest.into()).unwrap_or(0);
         if number >= self.costs_us.len() {
             self.costs_us.resize(number + 1, 0.0);
+            self.expire_s.resize(number + 1, u32::MAX);
         }
-        self.costs_us[number] = item.cost_us;
+        self.describe(number, item);
         self.by_digest.push(digest);
         self.drop_lowest();
         while self.stack.items() > self.keys_max {
@@ -384,7 +413,11 @@ mod tests {
     }
 
     fn item(key: u64) -> Use {
-        Use { bytes: hash_of(key) % 900 + 50, cost_us: if key.is_multiple_of(2) { 1000.0 } else { 3000.0 } }
+        Use {
+            bytes: hash_of(key) % 900 + 50,
+            cost_us: if key.is_multiple_of(2) { 1000.0 } else { 3000.0 },
+            expires_s: u32::MAX,
+        }
     }
 
     #[derive(Clone, Copy, Debug)]
@@ -569,7 +602,11 @@ mod tests {
                 sample.store(digest(key), item(key));
             }
         }
-        assert!(sample.rate() > 0.15, "a million keys were seen, but about 8000 are within the span: {}", sample.rate());
+        assert!(
+            sample.rate() > 0.15,
+            "a million keys were seen, but about 8000 are within the span: {}",
+            sample.rate()
+        );
         let error = mean_error(&sample, &exact, span);
         assert!(error < 0.02, "{error}");
     }
@@ -598,6 +635,18 @@ mod tests {
         assert_eq!(sample.curve().at(1 << 30).miss_ratio, 0.5);
         feed(&mut sample, Step::Store(2));
         sample.clear();
+        assert_eq!((sample.keys(), sample.curve().at(1 << 30).miss_ratio), (0, 0.5));
+    }
+
+    #[test]
+    fn what_has_expired_is_a_miss_at_every_size() {
+        let mut sample = Sampled::new(100, BITS, 0);
+        sample.store(digest(1), Use { expires_s: 10, ..item(1) });
+        sample.set_now(9);
+        feed(&mut sample, Step::Miss(1));
+        assert_eq!(sample.curve().at(1 << 30).miss_ratio, 0.0);
+        sample.set_now(10);
+        feed(&mut sample, Step::Miss(1));
         assert_eq!((sample.keys(), sample.curve().at(1 << 30).miss_ratio), (0, 0.5));
     }
 
