@@ -68,6 +68,7 @@ mod ranking;
 mod references;
 mod save;
 mod selector;
+mod sizing;
 mod temperature;
 mod transfers;
 mod worker;
@@ -83,6 +84,7 @@ pub use counters::{Counter, Counters, Totals};
 pub use larder_allocation::{
     ColumnBounds, Group, GroupStats, MoveReason, Objective, SizeClass, Subclass, WorthMode, WorthOptions,
 };
+pub use larder_curve::{Point as CurvePoint, SampledCurve};
 pub use larder_flash::{Commit, Flash, Found, Stamp};
 pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};
 pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, State};
@@ -92,6 +94,7 @@ pub use options::{CacheError, CacheOptions, MemoryUse};
 pub use placement::Placement;
 pub use ranking::{Candidate, ColumnStatus};
 pub use save::Saved;
+pub use sizing::Sizing;
 pub use temperature::{
     CudaOptions, Fifo, HitmapMaker, Judged, Patience, Published, PublishedPolicyOptions, Queue, Resident,
     Residents, Sweep, Temperature, TemperatureKind, TemperatureStats, Verdict,

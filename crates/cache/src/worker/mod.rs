@@ -32,12 +32,13 @@ pub use read::{Hit, Lookup};
 use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::item_store::Life;
-use crate::references::ReferencePool;
+use crate::references::PagePool;
+use crate::sizing::UseRecord;
 use cas_numbers::CasNumbers;
 use larder_flash::{Commit, CommitListener, Fetcher};
 use larder_item::Location;
 use larder_memory::{Item, Reader};
-use larder_temperature::Reference;
+use larder_temperature::{Digest, Reference};
 use open_columns::{OpenColumns, Place};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -59,7 +60,9 @@ pub struct Worker {
     old_value: Vec<u8>,
     /// Room for the value that an edit makes, kept for its memory.
     made_value: Vec<u8>,
-    references: ReferencePool,
+    references: PagePool<Reference>,
+    /// Uses of sampled keys, for the curve.
+    uses: PagePool<UseRecord>,
     /// Reads from flash. `None`: there is no flash, or it cannot be read.
     fetcher: Option<Fetcher>,
     /// Where flash is, but no fetcher: tells when invalidations are durable.
@@ -100,7 +103,8 @@ impl Cache {
             cas_numbers: CasNumbers::new(self.store.workers_max()),
             old_value: Vec::new(),
             made_value: Vec::new(),
-            references: ReferencePool::default(),
+            references: PagePool::default(),
+            uses: PagePool::default(),
             fetcher,
             commits,
             part_fetches: Vec::new(),
@@ -156,6 +160,7 @@ impl Worker {
     /// class of lifetimes brings nothing any more, and queues the references that were noted so far.
     pub fn tick(&mut self) {
         self.cache.keeper.flush_references(&self.references);
+        self.uses.flush(&self.cache.sizing.uses);
         let floor = self.cache.store.flush_floor();
         for place in Place::all() {
             if self.open.at(place).is_some_and(|open| open.birth() < floor) {
@@ -176,10 +181,31 @@ impl Worker {
         }
     }
 
-    /// Leaves a trace of a request for the keeper, if the policy wants to hear of this key.
+    /// Leaves a trace of a request for the keeper: for the policy and for the curve, if they want to hear of this key.
     #[inline(always)]
-    fn note(&self, reference: Reference) {
-        self.cache.keeper.note(reference, &self.references);
+    fn note(&self, reference: Reference, use_of: impl FnOnce(Digest) -> UseRecord) {
+        let keeper = &self.cache.keeper;
+        let digest = reference.digest();
+        if keeper.references().is_wanted(digest) {
+            keeper.note(reference, &self.references);
+            self.note_use(digest, use_of);
+        }
+    }
+
+    /// Leaves a trace of a use for the curve, if it wants to hear of this key.
+    #[inline]
+    fn note_use(&self, digest: Digest, use_of: impl FnOnce(Digest) -> UseRecord) {
+        if self.cache.keeper.references().curve_wants(digest) {
+            self.push_use(use_of(digest));
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_use(&self, record: UseRecord) {
+        if self.uses.push(record, &self.cache.sizing.uses) {
+            self.cache.keeper.wake();
+        }
     }
 
     /// Whether `item` may be served, and the reason if not.

@@ -9,6 +9,7 @@ use super::open_columns::Place;
 use crate::demoter::{Leaving, SentParts};
 use crate::item_store::{Life, RESERVED_COLUMNS};
 use crate::penalties::Price;
+use crate::sizing::UseRecord;
 use larder_index::{BucketGuard, WARMTH_MAX};
 use larder_item::{Expiry, HEADER_BYTES, KeyHash, Location, State};
 use larder_memory::{Guard, Item, NewChunked, NewItem, OpenColumn};
@@ -244,7 +245,7 @@ impl Worker {
                 }
             }
         }
-        self.note(Reference::store(Digest::of(hash)));
+        self.note(Reference::store(Digest::of(hash)), |digest| UseRecord::store(digest, &guard.item(new)));
         if let Some(price) = price {
             self.cache.penalties.settle(price, key, counters);
         }
@@ -326,6 +327,7 @@ impl Worker {
         bucket.remove(&found);
         drop(bucket);
         store.died(&guard, at, self.counters());
+        self.note_use(Digest::of(hash), UseRecord::gone);
         true
     }
 
@@ -343,6 +345,7 @@ impl Worker {
         let is_absent = at.is_none_or(|at| self.life(at, &guard.item(at)) != Life::Live);
         if is_absent {
             self.invalidate(hash, key);
+            self.note_use(Digest::of(hash), UseRecord::gone);
         }
         is_absent
     }
