@@ -56,6 +56,8 @@ pub enum StatsKind<'a> {
     Flash,
     /// `stats penalties`, which memcached does not have.
     Penalties,
+    /// `stats mrc`, which memcached does not have.
+    Mrc,
     /// Any other word. memcached answers `ERROR` to words it does not know.
     Other(&'a [u8]),
 }
@@ -262,6 +264,7 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
         b"worth" => StatsKind::Worth,
         b"flash" => StatsKind::Flash,
         b"penalties" => StatsKind::Penalties,
+        b"mrc" => StatsKind::Mrc,
         other => StatsKind::Other(other),
     };
     Ok(kind)

@@ -200,6 +200,7 @@ pub(super) enum StatsTopic {
     Worth,
     Flash,
     Penalties,
+    Mrc,
 }
 
 /// A change of what the worth of an item is made of.

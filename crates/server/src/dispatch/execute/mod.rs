@@ -23,6 +23,7 @@ mod look;
 mod recent_reads;
 mod stats;
 mod stats_flash;
+mod stats_mrc;
 mod stats_worth;
 mod streams;
 mod write;

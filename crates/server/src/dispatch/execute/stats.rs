@@ -37,6 +37,7 @@ impl Executor {
             StatsTopic::Worth => self.stats_worth(&mut rows),
             StatsTopic::Flash => self.stats_flash(&mut rows),
             StatsTopic::Penalties => self.stats_penalties(&mut rows),
+            StatsTopic::Mrc => self.stats_mrc(&mut rows),
         }
         rows
     }
