@@ -58,6 +58,8 @@ pub enum StatsKind<'a> {
     Penalties,
     /// `stats mrc`, which memcached does not have.
     Mrc,
+    /// `stats latency`, which memcached does not have.
+    Latency,
     /// Any other word. memcached answers `ERROR` to words it does not know.
     Other(&'a [u8]),
 }
@@ -265,6 +267,7 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
         b"flash" => StatsKind::Flash,
         b"penalties" => StatsKind::Penalties,
         b"mrc" => StatsKind::Mrc,
+        b"latency" => StatsKind::Latency,
         other => StatsKind::Other(other),
     };
     Ok(kind)

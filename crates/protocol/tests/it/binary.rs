@@ -210,6 +210,7 @@ fn request_words(input: &[u8], request: &Request<'_>) -> String {
                 StatsKind::Flash => "flash",
                 StatsKind::Penalties => "penalties",
                 StatsKind::Mrc => "mrc",
+                StatsKind::Latency => "latency",
                 StatsKind::Reset => "reset",
                 StatsKind::Settings => "settings",
                 StatsKind::DetailDump => "detail dump",

@@ -201,6 +201,7 @@ pub(super) enum StatsTopic {
     Flash,
     Penalties,
     Mrc,
+    Latency,
 }
 
 /// A change of what the worth of an item is made of.

@@ -6,11 +6,12 @@ use super::resp_state::RespState;
 use super::users::{Access, Users};
 use crate::flash::FlashDescription;
 use crate::io::{Backend, Buffers, IoCounters, IoSnapshot, Registry};
+use crate::latency::{Class, Histogram, WorkerLatency, total, total_fetches};
 use crate::settings::{FleetSettings, Settings};
 use crate::tls::Tls;
 use larder_cache::Totals;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 /// What to do on `shutdown`. The argument says whether requests in flight are waited for.
@@ -46,6 +47,8 @@ pub struct ServerState {
     verbosity: AtomicU8,
     totals_at_reset: RwLock<Totals>,
     yields: AtomicU64,
+    /// The times of each worker's requests.
+    latencies: Mutex<Vec<Arc<WorkerLatency>>>,
     started: Instant,
 }
 
@@ -70,9 +73,25 @@ impl ServerState {
             verbosity: AtomicU8::new(settings.verbosity),
             totals_at_reset: RwLock::default(),
             yields: AtomicU64::new(0),
+            latencies: Mutex::default(),
             started: Instant::now(),
             settings,
         }
+    }
+
+    /// A worker counts the times of its requests here.
+    pub(super) fn add_latency(&self, latency: Arc<WorkerLatency>) {
+        self.latencies.lock().expect("no panic under this lock").push(latency);
+    }
+
+    /// The times of the requests of one class, of all workers together.
+    pub(super) fn latency_of(&self, class: Class) -> Histogram {
+        total(self.latencies.lock().expect("no panic under this lock").iter().map(|one| &**one), class)
+    }
+
+    /// The times of reads from flash, of all workers together.
+    pub(super) fn latency_of_fetches(&self) -> Histogram {
+        total_fetches(self.latencies.lock().expect("no panic under this lock").iter().map(|one| &**one))
     }
 
     /// The settings that the server was started with.

@@ -23,6 +23,7 @@ mod look;
 mod recent_reads;
 mod stats;
 mod stats_flash;
+mod stats_latency;
 mod stats_mrc;
 mod stats_worth;
 mod streams;
@@ -63,6 +64,7 @@ pub(super) struct Executor {
 
 impl Executor {
     pub(super) fn new(worker: Worker, state: Arc<ServerState>, latency: Arc<WorkerLatency>) -> Executor {
+        state.add_latency(latency.clone());
         let flash = &state.settings().flash;
         let has_flash = worker.cache().flash_tier().is_some();
         let fetches = has_flash.then(|| {

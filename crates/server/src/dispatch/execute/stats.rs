@@ -38,6 +38,7 @@ impl Executor {
             StatsTopic::Flash => self.stats_flash(&mut rows),
             StatsTopic::Penalties => self.stats_penalties(&mut rows),
             StatsTopic::Mrc => self.stats_mrc(&mut rows),
+            StatsTopic::Latency => self.stats_latency(&mut rows),
         }
         rows
     }

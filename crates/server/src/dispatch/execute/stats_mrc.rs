@@ -2,7 +2,7 @@
 
 use super::Executor;
 use crate::dispatch::outcome::StatRows;
-use crate::latency::{Class, total};
+use crate::latency::Class;
 use crate::sizing::{knows_penalties, points, rows as size_rows};
 
 impl Executor {
@@ -12,7 +12,7 @@ impl Executor {
         let cache = self.worker.cache();
         let sizing = cache.sizing();
         let totals = cache.totals();
-        let answers = total([&*self.latency], Class::Get);
+        let answers = self.state.latency_of(Class::Get);
         let answer_us = answers.sum_ns() as f64 / 1e3 / answers.count().max(1) as f64;
         let reads = totals.get_hits + totals.get_misses;
         rows.put("state", if sizing.is_young { "young" } else { "ready" });

@@ -110,6 +110,7 @@ pub(super) fn stats_operation<'a>(kind: StatsKind<'_>) -> Operation<'a> {
         StatsKind::Flash | StatsKind::Extstore => StatsTopic::Flash,
         StatsKind::Penalties => StatsTopic::Penalties,
         StatsKind::Mrc => StatsTopic::Mrc,
+        StatsKind::Latency => StatsTopic::Latency,
         StatsKind::DetailDump => return Operation::PrefixCounts,
         StatsKind::Reset => return Operation::ResetStats,
         StatsKind::DetailOn => return Operation::CountPrefixes(true),
