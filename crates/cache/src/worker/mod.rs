@@ -36,7 +36,7 @@ use crate::references::PagePool;
 use crate::sizing::UseRecord;
 use cas_numbers::CasNumbers;
 use larder_flash::{Commit, CommitListener, Fetcher};
-use larder_item::Location;
+use larder_item::{KeyHash, Location};
 use larder_memory::{Item, Reader};
 use larder_temperature::{Digest, Reference};
 use open_columns::{OpenColumns, Place};
@@ -181,30 +181,40 @@ impl Worker {
         }
     }
 
-    /// Leaves a trace of a request for the keeper: for the policy and for the curve, if they want to hear of this key.
+    /// Leaves a trace of a read of the item at `at` for the keeper, if the policy or the curve wants to hear of this key.
     #[inline(always)]
-    fn note(&self, reference: Reference, use_of: impl FnOnce(Digest) -> UseRecord) {
-        let keeper = &self.cache.keeper;
-        let digest = reference.digest();
-        if keeper.references().is_wanted(digest) {
-            keeper.note(reference, &self.references);
-            self.note_use(digest, use_of);
+    fn note_read(&self, hash: KeyHash, at: Location) {
+        if self.cache.keeper.references().is_wanted(Digest::of(hash)) {
+            self.note_wanted(Reference::read(Digest::of(hash)), at);
         }
+    }
+
+    /// The same of a store.
+    #[inline(always)]
+    fn note_store(&self, hash: KeyHash, at: Location) {
+        if self.cache.keeper.references().is_wanted(Digest::of(hash)) {
+            self.note_wanted(Reference::store(Digest::of(hash)), at);
+        }
+    }
+
+    /// Out of the way of requests that leave no trace, and with few words to be passed.
+    #[inline(never)]
+    fn note_wanted(&self, reference: Reference, at: Location) {
+        let keeper = &self.cache.keeper;
+        keeper.note(reference, &self.references);
+        self.note_use(reference.digest(), |digest| {
+            let guard = self.reader.pin();
+            let item = guard.item(at);
+            if reference.is_store() { UseRecord::store(digest, &item) } else { UseRecord::hit(digest, &item) }
+        });
     }
 
     /// Leaves a trace of a use for the curve, if it wants to hear of this key.
     #[inline]
     fn note_use(&self, digest: Digest, use_of: impl FnOnce(Digest) -> UseRecord) {
-        if self.cache.keeper.references().curve_wants(digest) {
-            self.push_use(use_of(digest));
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn push_use(&self, record: UseRecord) {
-        if self.uses.push(record, &self.cache.sizing.uses) {
-            self.cache.keeper.wake();
+        let keeper = &self.cache.keeper;
+        if keeper.references().curve_wants(digest) && self.uses.push(use_of(digest), &self.cache.sizing.uses) {
+            keeper.wake();
         }
     }
 

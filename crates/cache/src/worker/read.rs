@@ -10,7 +10,7 @@ use larder_flash::Found;
 use larder_index::{BatchLookup, BucketPosition, LookupStage, SubBucketPosition, TagMatch};
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{Guard, Item, Value};
-use larder_temperature::{Digest, Reference};
+use larder_temperature::Digest;
 
 /// A live item, borrowed from memory until the worker's next quiescent point.
 pub struct Hit<'g> {
@@ -135,7 +135,7 @@ impl Worker {
 
     #[inline(always)]
     fn noted<'g>(&self, hash: KeyHash, hit: Hit<'g>) -> Hit<'g> {
-        self.note(Reference::read(Digest::of(hash)), |digest| UseRecord::hit(digest, &hit.item));
+        self.note_read(hash, hit.at);
         hit
     }
 
@@ -153,7 +153,7 @@ impl Worker {
         let item = guard.item(entry.location);
         match self.life(entry.location, &item) {
             Life::Live => {
-                self.note(Reference::read(Digest::of(hash)), |digest| UseRecord::hit(digest, &item));
+                self.note_read(hash, entry.location);
                 return Some(Hit { at: entry.location, item });
             }
             Life::Expired => self.counters().get_expired.add(1),

@@ -13,7 +13,7 @@ use crate::sizing::UseRecord;
 use larder_index::{BucketGuard, WARMTH_MAX};
 use larder_item::{Expiry, HEADER_BYTES, KeyHash, Location, State};
 use larder_memory::{Guard, Item, NewChunked, NewItem, OpenColumn};
-use larder_temperature::{Digest, Reference};
+use larder_temperature::Digest;
 use std::time::{Duration, Instant};
 
 /// What a write expects to find under the key.
@@ -245,7 +245,7 @@ impl Worker {
                 }
             }
         }
-        self.note(Reference::store(Digest::of(hash)), |digest| UseRecord::store(digest, &guard.item(new)));
+        self.note_store(hash, new);
         if let Some(price) = price {
             self.cache.penalties.settle(price, key, counters);
         }
