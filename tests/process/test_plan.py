@@ -7,12 +7,14 @@ import re
 import socket
 import threading
 import time
+import types
 import unittest
 import urllib.request
 
 import process_support  # noqa: F401 (finds the modules below)
 import support
 from process_support import Case, larder_only, run_program
+from test_report import CHROMIUM, Browser
 
 KEYS = 60000
 READY_SECONDS = 20
@@ -158,6 +160,24 @@ class Plan(Case):
         for text in (errors, run_program("plan", "--server", nobody, "--target", "fast")[2]):
             self.assertEqual(len(text.strip().splitlines()), 1, text)
 
+    def look_at_the_page(self, address):
+        """The page draws the curve and the history without a complaint."""
+        browser = Browser(os.path.join(self.folder(), "profile"))
+        self.addCleanup(browser.close)
+        browser.open(types.SimpleNamespace(as_uri=lambda: address), 1400)
+        drawn = "document.querySelectorAll('%s path[d^=M]').length"
+        deadline = time.monotonic() + 10
+        while not browser.ask(drawn % "#history") and time.monotonic() < deadline:
+            time.sleep(0.3)
+        self.assertEqual(browser.ask(drawn % "#curve"), 1)
+        self.assertGreaterEqual(browser.ask(drawn % "#history"), 6)
+        self.assertEqual(browser.ask("document.querySelectorAll('#sizes tbody tr').length"), 5)
+        self.assertGreater(browser.ask("document.querySelectorAll('#leaving tbody tr').length"), 4)
+        broken = "[...document.querySelectorAll('h2 a')].filter((a) => !document.querySelector(a.hash)).length"
+        self.assertEqual(browser.ask(broken), 0)
+        self.assertLessEqual(browser.ask("document.documentElement.scrollWidth"), 1400)
+        self.assertEqual(browser.complaints, [])
+
     @larder_only
     def test_metrics_curve_and_history_over_http(self):
         port = support.free_port()
@@ -178,6 +198,8 @@ class Plan(Case):
             read_through(wire, 2000)
             time.sleep(0.5)
         history = json.loads(fetch("/history"))
+        if CHROMIUM:
+            self.look_at_the_page("http://127.0.0.1:%d/" % port)
         newest = dict(zip(history["columns"], rows[-1]))
         self.assertGreater(newest["requests_per_s"], 0)
         self.assertTrue(0 < newest["hit_ratio"] <= 1, newest)

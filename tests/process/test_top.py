@@ -52,7 +52,7 @@ class Terminal:
     def screen(self):
         """The screen as lines of text: what was printed at which place."""
         cells = [[" "] * self.columns for _ in range(self.lines)]
-        at, line, column = 0, 0, 0
+        line, column = 0, 0
         text = self.sent.decode("utf-8", "replace")
         for found in re.finditer(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b.|([^\x1b])", text):
             numbers, letter, plain = found.groups()
@@ -67,8 +67,6 @@ class Terminal:
             elif plain and line < self.lines and column < self.columns:
                 cells[line][column] = plain
                 column += 1
-            at = found.end()
-        del at
         return "\n".join("".join(row) for row in cells)
 
     def press(self, keys):
@@ -78,7 +76,8 @@ class Terminal:
     def end(self):
         """Waits for the end; returns the status."""
         deadline = time.monotonic() + WAIT_SECONDS
-        while self.process.poll() is None and time.monotonic() < deadline:
+        # When the last descriptor of the other side is closed, and all was read, reading is an error.
+        while time.monotonic() < deadline:
             if select.select([self.master], [], [], 0.1)[0]:
                 try:
                     self.sent += os.read(self.master, 65536)
@@ -137,6 +136,7 @@ class Top(Case):
         terminal.resize(12, 40)
         os.killpg(terminal.process.pid, signal.SIGWINCH)
         self.assertTrue(terminal.wait_for(r"a larger terminal shows \d more"), terminal.screen())
+        self.assertRegex(terminal.screen(), r"version +1\.")
         terminal.press(b"q")
         self.assertEqual(terminal.end(), 0)
         self.assertIn(b"\x1b[?1049l", terminal.sent, "the screen of before comes back")

@@ -253,7 +253,8 @@ mod tests {
 
     #[test]
     fn servers_without_a_curve_are_told_apart() {
-        let young = "STAT state young\r\nSTAT sampled_reads 3\r\nSTAT sampled_keys 2\r\nSTAT sampling_rate 0.0625\r\nEND\r\n";
+        let young = "STAT state young\r\nSTAT sampled_reads 3\r\nSTAT sampled_keys 2\r\n\
+            STAT sampling_rate 0.0625\r\nEND\r\n";
         let Err(LiveError::Young(why)) = sizing_of(young) else { panic!("a young server") };
         assert!(why.contains("3 reads of 2 keys") && why.contains("one read in 16"), "{why}");
         for reply in

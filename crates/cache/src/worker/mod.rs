@@ -181,7 +181,7 @@ impl Worker {
         }
     }
 
-    /// Leaves a trace of a read of the item at `at` for the keeper, if the policy or the curve wants to hear of this key.
+    /// Leaves a trace of a read of the item at `at` for the keeper, if policy or curve want to hear of this key.
     #[inline(always)]
     fn note_read(&self, hash: KeyHash, at: Location) {
         if self.cache.keeper.references().is_wanted(Digest::of(hash)) {
@@ -213,7 +213,8 @@ impl Worker {
     #[inline]
     fn note_use(&self, digest: Digest, use_of: impl FnOnce(Digest) -> UseRecord) {
         let keeper = &self.cache.keeper;
-        if keeper.references().curve_wants(digest) && self.uses.push(use_of(digest), &self.cache.sizing.uses) {
+        if keeper.references().curve_wants(digest) && self.uses.push(use_of(digest), &self.cache.sizing.uses)
+        {
             keeper.wake();
         }
     }

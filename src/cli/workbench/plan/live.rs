@@ -69,7 +69,8 @@ fn notices(sizing: &LiveSizing, flash: &Stats, now: Option<&Split>) -> Vec<Strin
     }
     if !sizing.knows_penalties {
         notices.push(
-            "the server has not measured what a miss costs, and takes it to be 100 ms: give --backend-latency".to_owned(),
+            "the server has not measured what a miss costs, and takes it to be 100 ms: give --backend-latency"
+                .to_owned(),
         );
     }
     let number = |name| flash.number(name).unwrap_or(0.0);

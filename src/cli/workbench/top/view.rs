@@ -11,6 +11,10 @@ use super::figures::Panel;
 
 /// Lines of the curve of requests, with its border.
 const CURVE_LINES: u16 = 5;
+/// A terminal of fewer lines has no curve.
+const LINES_WITH_CURVE: u16 = 24;
+/// The last panel of a column may be cut to this many lines, its border included.
+const CUT_LINES_MIN: u16 = 4;
 /// A panel is not narrower than this, in characters.
 const PANEL_WIDTH_MIN: u16 = 44;
 
@@ -18,7 +22,7 @@ const PANEL_WIDTH_MIN: u16 = 44;
 pub(super) fn draw(frame: &mut Frame<'_>, watched: &Watched) {
     let [head, curve, body, foot] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(CURVE_LINES),
+        Constraint::Length(if frame.area().height < LINES_WITH_CURVE { 0 } else { CURVE_LINES }),
         Constraint::Min(0),
         Constraint::Length(1),
     ])
@@ -85,9 +89,11 @@ fn places(panels: &[Panel], body: Rect, columns: u16) -> impl Iterator<Item = Re
         .map_while(move |panel| {
             let height = panel.rows.len() as u16 + 2;
             let (at, end) = ends.iter_mut().enumerate().min_by_key(|(_, end)| **end)?;
-            if *end + height > body.bottom() {
+            let room = body.bottom().saturating_sub(*end);
+            if room < height.min(CUT_LINES_MIN) {
                 return None;
             }
+            let height = height.min(room);
             let place = Rect { x: body.x + at as u16 * width, y: *end, width, height };
             *end += height;
             Some(place)
@@ -106,7 +112,7 @@ mod tests {
         let panels: Vec<Panel> = [3, 5, 2, 8, 1].into_iter().map(panel).collect();
         let body = Rect { x: 0, y: 6, width: 90, height: 14 };
         let found: Vec<Rect> = places(&panels, body, 2).collect();
-        assert_eq!(found.len(), 3, "the fourth has no room");
+        assert_eq!(found.len(), 4, "the fourth is cut, and the fifth has no room");
         for (nth, place) in found.iter().enumerate() {
             assert_eq!(place.intersection(body), *place);
             assert!(found[..nth].iter().all(|other| other.intersection(*place).is_empty()));

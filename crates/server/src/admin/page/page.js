@@ -223,7 +223,8 @@ async function groups(now) {
 const LEAVING = [["evicted at the end of their probation", "evicted_probation"],
   ["evicted from the main columns", "evicted_main"], ["evicted, never read", "evicted_unfetched"],
   ["evicted, though read within a minute", "evicted_active"], ["expired, never read", "expired_unfetched"],
-  ["expired or flushed, brought back by the keeper", "reclaimed"], ["not stored for lack of memory", "store_no_memory"]];
+  ["expired or flushed, brought back by the keeper", "reclaimed"],
+  ["not stored for lack of memory", "store_no_memory"]];
 function leaving(then, now) {
   const there = LEAVING.filter(([, name]) => family(now, name) !== undefined);
   const rate = (name) => (then ? growth(then, now, (answer) => single(answer, name)) / seconds(then, now) : 0);
@@ -283,7 +284,8 @@ async function lastHour() {
     const newest = values.at(-1);
     const known = newest !== undefined && newest !== null;
     caption.textContent = `${title}: ${known ? write(newest) : "–"}, most ${values.length ? write(top) : "–"}`;
-    const drawn = shape("svg", { viewBox: "0 0 360 48", preserveAspectRatio: "none", role: "img", "aria-label": title });
+    const attributes = { viewBox: "0 0 360 48", preserveAspectRatio: "none", role: "img", "aria-label": title };
+    const drawn = shape("svg", attributes);
     const points = values.map((value, index) => (value === null ? undefined :
       [360 - values.length + index, 46 - value / top * 44]));
     drawn.append(shape("path", { d: path(points), class: "line" }));
