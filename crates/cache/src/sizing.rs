@@ -8,11 +8,12 @@
 //! ```
 //!
 //! The samples are those of [`Sampled`]. The *near* one spans eight times what memory can hold. Where there is flash,
-//! which may be a hundred times as large, a sample of that span would have few keys of the size of memory: the *wide* one
-//! has the sizes beyond.
+//! which may be a hundred times as large, a sample of that span would have few keys of the size of memory: the *wide*
+//! one has the sizes beyond.
 //!
 //! The model is one LRU list over all items, with a store after each miss. The cache's own policy is another one, so
-//! the miss ratio at the present size may differ from what the cache misses; what counts is how the curve falls from there.
+//! the miss ratio at the present size may differ from what the cache misses; what counts is how the curve falls from
+//! there.
 
 use crate::item_store::ItemStore;
 use crate::keeper::KeeperHandle;

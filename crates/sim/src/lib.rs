@@ -13,8 +13,8 @@
 //! Words: a [`Request`] is one line of a trace. A [`Source`] yields requests; it is a trace file or a workload. A
 //! *workload* is a law that generates requests, such as Zipf's. A *policy* decides which items a full cache evicts.
 //!
-//! Everything except `replay`, `live` and `progress` runs on the time of the trace and reads no clock. `replay` drives a
-//! real server and therefore runs on the time of the machine.
+//! Everything except `replay`, `live` and `progress` runs on the time of the trace and reads no clock. `replay` drives
+//! a real server and therefore runs on the time of the machine.
 #![forbid(unsafe_code)]
 
 pub mod live;
