@@ -32,8 +32,8 @@ use std::sync::{Mutex, MutexGuard};
 const SHARE: u64 = 500;
 const KEYS_MIN: usize = 1024;
 const KEYS_MAX: usize = 8192;
-/// At most one key in 2^4 is sampled: the trace of a use costs a request something.
-const RATE_SHIFT: u32 = 4;
+/// At most one key in 2^5 is sampled: the trace of a use costs a request something.
+const RATE_SHIFT: u32 = 5;
 /// Pages of the queue, and the uses in each.
 const QUEUE_PAGES: usize = 8;
 const PAGE_USES: usize = 128;
