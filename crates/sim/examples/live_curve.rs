@@ -5,9 +5,9 @@
 //! ```
 //!
 //! The first number is the most keys of the sample. Every request is a read, and a miss stores the item. The cache
-//! holds a tenth of all items; the sample spans eight times as many, as in a server. The exact curve is that of `larder mrc`.
-//! Printed are the mean and the largest difference in miss ratio at 1000 sizes up to four times the cache, and the time
-//! for each sampled use.
+//! holds a tenth of all items; the sample spans eight times as many, as in a server. The exact curve is that of
+//! `larder mrc`. Printed are the mean and the largest difference in miss ratio at 1000 sizes up to four times the
+//! cache, and the time for each sampled use.
 
 use std::time::Instant;
 
