@@ -41,6 +41,7 @@ pub(super) fn overview() -> String {
          \x20      larder slabs ...          compare slab allocation schemes on a trace\n\
          \x20      larder mrc ...            compute the miss-ratio curve of a trace\n\
          \x20      larder plan ...           find the cheapest or fastest split of DRAM and flash\n\
+         \x20      larder top ADDR           watch a running server in the terminal\n\
          \x20      larder COMMAND --help     show the flags of a command\n\
          \x20      larder --version          show the version\n\n\
          A memcached command line works too: 'larder -p 11211 -m 64' is 'larder serve -p 11211 -m 64',\n\

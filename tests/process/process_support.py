@@ -43,10 +43,19 @@ def server_words():
     return words if is_larder() else words + ["-u", "root"]
 
 
+def program():
+    """The path of the program that the server command runs."""
+    return support.Server._executable(shlex.split(server_command())[0])
+
+
 def run_to_end(*arguments, environment=None):
     """Runs the server where it should end by itself; returns (status, stdout, stderr)."""
-    words = shlex.split(server_command())
-    words[0] = support.Server._executable(words[0])
+    return run_program(*shlex.split(server_command())[1:], *arguments, environment=environment)
+
+
+def run_program(*arguments, environment=None):
+    """Runs another command of the program; returns (status, stdout, stderr)."""
+    words = [program()]
     variables = dict(os.environ, **(environment or {}))
     done = subprocess.run(words + list(arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=END_SECONDS_MAX, env=variables)

@@ -14,6 +14,7 @@ use crate::options::{CacheError, CacheOptions, MemoryUse};
 use crate::penalties::Penalties;
 use crate::references::pages_bytes_max;
 use crate::save::{Saved, settle_flash};
+use crate::sizing::{Sizing, SizingDesk};
 use crate::temperature::{TemperatureKind, TemperatureStats};
 use crate::transfers::Transfers;
 use larder_allocation::{WorthMode, WorthOptions};
@@ -35,6 +36,8 @@ pub struct Cache {
     pub(crate) penalties: Penalties,
     hot_keys: HotKeys,
     large_keys: LargeKeys,
+    /// What other sizes of the cache would miss.
+    pub(crate) sizing: SizingDesk,
     /// The largest item, in bytes (`-I`).
     item_bytes_max: u64,
     temperature: TemperatureKind,
@@ -70,11 +73,17 @@ impl Cache {
             + demoter.as_ref().map_or(0, Demoter::admission_bytes)
             + Penalties::bytes_for(options.limit_bytes)
             + HotKeys::BYTES
-            + LargeKeys::BYTES;
+            + LargeKeys::BYTES
+            + SizingDesk::bytes_for(options.limit_bytes, options.workers, demoter.is_some());
         let store = ItemStore::new(&options, needs, kept_bytes)?;
         let policy = temperature.build_on(options.cuda);
         Ok(Arc::new(Cache {
             keeper: KeeperHandle::new(&store, policy, temperature.logs_all()),
+            sizing: SizingDesk::new(
+                options.limit_bytes,
+                options.workers,
+                demoter.as_ref().map(|demoter| demoter.flash().device_bytes()),
+            ),
             store,
             demoter,
             transfers: Transfers::default(),
@@ -145,6 +154,7 @@ impl Cache {
             while cache.keeper.wait() {
                 cache.tick();
                 Round::run_calmly(&cache.keeper, cache.levels());
+                cache.sizing.tend(&cache.store, &cache.keeper);
                 cache.keeper.note_cpu_time();
             }
         })
@@ -158,6 +168,12 @@ impl Cache {
     /// One round of the keeper's work, for a caller that runs the cache without the keeper's thread.
     pub fn tend(&self) {
         Round::run_to_the_end(&self.keeper, self.levels());
+        self.sizing.tend(&self.store, &self.keeper);
+    }
+
+    /// What other sizes of the cache would miss, from a sample of its own traffic.
+    pub fn sizing(&self) -> Sizing {
+        self.sizing.sizing(&self.store)
     }
 
     /// Statistics of the policy. Waits for a pass that is going on.
@@ -364,6 +380,7 @@ impl Cache {
 
     fn flush_now(&self) {
         self.levels().flush();
+        self.sizing.clear();
         self.keeper.wake();
     }
 

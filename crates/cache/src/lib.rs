@@ -71,6 +71,7 @@ mod ranking;
 mod references;
 mod save;
 mod selector;
+mod sizing;
 mod temperature;
 mod transfers;
 mod worker;
@@ -88,6 +89,7 @@ pub use hot_keys::{HotKey, HotKeys, HotKeysReport};
 pub use larder_allocation::{
     ColumnBounds, Group, GroupStats, MoveReason, Objective, SizeClass, Subclass, WorthMode, WorthOptions,
 };
+pub use larder_curve::{Point as CurvePoint, SampledCurve};
 pub use larder_flash::{Commit, Flash, Found, Stamp};
 pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};
 pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, State};
@@ -98,6 +100,7 @@ pub use options::{CacheError, CacheOptions, MemoryUse};
 pub use placement::Placement;
 pub use ranking::{Candidate, ColumnStatus};
 pub use save::Saved;
+pub use sizing::Sizing;
 pub use temperature::{
     CudaOptions, Fifo, HitmapMaker, Judged, Patience, Published, PublishedPolicyOptions, Queue, Resident,
     Residents, Sweep, Temperature, TemperatureKind, TemperatureStats, Verdict,

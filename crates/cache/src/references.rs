@@ -6,11 +6,11 @@
 //! request.
 
 use crossbeam_queue::ArrayQueue;
-use larder_temperature::Reference;
+use larder_temperature::{Digest, Reference};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Bytes of a page.
+/// Bytes of a page of references.
 const PAGE_BYTES: usize = 4096;
 /// References that fit into a page.
 const PAGE_REFERENCES: usize = PAGE_BYTES / size_of::<Reference>();
@@ -19,69 +19,51 @@ const PAGE_REFERENCES: usize = PAGE_BYTES / size_of::<Reference>();
 const QUEUE_PAGES_FOR_ALL: usize = 64;
 const QUEUE_PAGES_FOR_A_SAMPLE: usize = 4;
 
-/// A page of references.
-pub(crate) type Page = Vec<Reference>;
-
-fn empty_page() -> Page {
-    Vec::with_capacity(PAGE_REFERENCES)
-}
-
-/// The queue that all workers write to and the keeper reads.
-pub(crate) struct ReferenceQueue {
+/// The queue of pages that all workers write to and the keeper reads.
+pub(crate) struct PageQueue<T> {
     /// Pages that wait for the keeper.
-    full: ArrayQueue<Page>,
+    full: ArrayQueue<Vec<T>>,
     /// Pages that were read.
-    empty: ArrayQueue<Page>,
-    /// Only references whose digest is below this number are wanted.
-    below: AtomicU32,
+    empty: ArrayQueue<Vec<T>>,
+    /// Records that fit into a page.
+    page_records: usize,
     dropped_pages: AtomicU64,
 }
 
-impl ReferenceQueue {
-    /// A queue for all references, or for a sample.
-    pub(crate) fn new(for_all: bool) -> ReferenceQueue {
-        let pages = queue_pages(for_all);
-        ReferenceQueue {
+impl<T> PageQueue<T> {
+    /// A queue for at most `pages` pages of `page_records` records.
+    pub(crate) fn new(pages: usize, page_records: usize) -> PageQueue<T> {
+        PageQueue {
             full: ArrayQueue::new(pages),
             empty: ArrayQueue::new(pages),
-            below: AtomicU32::new(0),
+            page_records,
             dropped_pages: AtomicU64::new(0),
         }
     }
 
-    /// Whether a reference is wanted.
-    #[inline(always)]
-    pub(crate) fn wants(&self, reference: Reference) -> bool {
-        // Relaxed: a few references more or fewer after a change do no harm.
-        reference.digest().bits() < self.below.load(Relaxed)
-    }
-
-    /// Only references whose digest is below `below` are wanted from now on.
-    pub(crate) fn want_below(&self, below: u32) {
-        if self.below.load(Relaxed) != below {
-            self.below.store(below, Relaxed);
-        }
+    fn empty_page(&self) -> Vec<T> {
+        Vec::with_capacity(self.page_records)
     }
 
     /// Queues a page and puts an empty one in its place. Returns whether so many pages wait now that the keeper should
     /// be woken.
-    fn exchange(&self, page: &mut Page) -> bool {
+    fn exchange(&self, page: &mut Vec<T>) -> bool {
         let full = std::mem::take(page);
         if let Some(oldest) = self.full.force_push(full) {
             self.dropped_pages.fetch_add(1, Relaxed);
             self.give_back(oldest);
         }
-        *page = self.empty.pop().unwrap_or_else(empty_page);
+        *page = self.empty.pop().unwrap_or_else(|| self.empty_page());
         self.full.len() * WAKE_SHARE >= self.full.capacity()
     }
 
     /// The oldest page that waits.
-    pub(crate) fn take(&self) -> Option<Page> {
+    pub(crate) fn take(&self) -> Option<Vec<T>> {
         self.full.pop()
     }
 
     /// A page that has been read.
-    pub(crate) fn give_back(&self, mut page: Page) {
+    pub(crate) fn give_back(&self, mut page: Vec<T>) {
         page.clear();
         // If there are enough empty pages already, the memory of this one is freed.
         let _ = self.empty.push(page);
@@ -90,6 +72,65 @@ impl ReferenceQueue {
     /// Pages dropped because the keeper was late.
     pub(crate) fn dropped_pages(&self) -> u64 {
         self.dropped_pages.load(Relaxed)
+    }
+}
+
+/// References on their way to the keeper, and which of them are wanted.
+pub(crate) struct ReferenceQueue {
+    pub(crate) pages: PageQueue<Reference>,
+    /// References whose digest is below this number are wanted, by the policy or for the curve.
+    below: AtomicU32,
+    /// Those that the policy wants.
+    policy_below: AtomicU32,
+    /// Those that the curve wants.
+    curve_below: AtomicU32,
+}
+
+impl ReferenceQueue {
+    /// A queue for all references, or for a sample.
+    pub(crate) fn new(for_all: bool) -> ReferenceQueue {
+        ReferenceQueue {
+            pages: PageQueue::new(queue_pages(for_all), PAGE_REFERENCES),
+            below: AtomicU32::new(0),
+            policy_below: AtomicU32::new(0),
+            curve_below: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether anybody wants a reference to this key.
+    #[inline(always)]
+    pub(crate) fn is_wanted(&self, digest: Digest) -> bool {
+        // Relaxed: a few references more or fewer after a change do no harm.
+        digest.bits() < self.below.load(Relaxed)
+    }
+
+    /// Whether the policy wants it.
+    #[inline(always)]
+    pub(crate) fn policy_wants(&self, digest: Digest) -> bool {
+        digest.bits() < self.policy_below.load(Relaxed)
+    }
+
+    /// Whether the curve wants it.
+    #[inline(always)]
+    pub(crate) fn curve_wants(&self, digest: Digest) -> bool {
+        digest.bits() < self.curve_below.load(Relaxed)
+    }
+
+    /// The policy wants only references whose digest is below `below` from now on.
+    pub(crate) fn policy_wants_below(&self, below: u32) {
+        self.want(&self.policy_below, below);
+    }
+
+    /// The curve wants only references whose digest is below `below` from now on.
+    pub(crate) fn curve_wants_below(&self, below: u32) {
+        self.want(&self.curve_below, below);
+    }
+
+    fn want(&self, whose: &AtomicU32, below: u32) {
+        if whose.load(Relaxed) != below {
+            whose.store(below, Relaxed);
+            self.below.store(self.policy_below.load(Relaxed).max(self.curve_below.load(Relaxed)), Relaxed);
+        }
     }
 }
 
@@ -104,39 +145,44 @@ pub(crate) fn pages_bytes_max(workers: usize, for_all: bool) -> u64 {
 }
 
 /// A worker's page.
-#[derive(Default)]
-pub(crate) struct ReferencePool(RefCell<Page>);
+pub(crate) struct PagePool<T>(RefCell<Vec<T>>);
+
+impl<T> Default for PagePool<T> {
+    fn default() -> PagePool<T> {
+        PagePool(RefCell::default())
+    }
+}
 
 /// The keeper is woken when one part in so many of the queue is full.
 const WAKE_SHARE: usize = 8;
 
-impl ReferencePool {
-    /// Writes a reference. Returns whether the keeper should be woken.
+impl<T> PagePool<T> {
+    /// Writes a record. Returns whether the keeper should be woken.
     #[inline]
-    pub(crate) fn push(&self, reference: Reference, queue: &ReferenceQueue) -> bool {
+    pub(crate) fn push(&self, record: T, queue: &PageQueue<T>) -> bool {
         let mut page = self.0.borrow_mut();
         // A new pool's page has no room at all.
         if page.len() == page.capacity() {
-            Self::turn_page(&mut page, reference, queue)
+            Self::turn_page(&mut page, record, queue)
         } else {
-            page.push(reference);
+            page.push(record);
             false
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn turn_page(page: &mut Page, reference: Reference, queue: &ReferenceQueue) -> bool {
+    fn turn_page(page: &mut Vec<T>, record: T, queue: &PageQueue<T>) -> bool {
         let wake = page.capacity() > 0 && queue.exchange(page);
         if page.capacity() == 0 {
-            *page = empty_page();
+            *page = queue.empty_page();
         }
-        page.push(reference);
+        page.push(record);
         wake
     }
 
-    /// Queues the references that were written so far.
-    pub(crate) fn flush(&self, queue: &ReferenceQueue) {
+    /// Queues the records that were written so far.
+    pub(crate) fn flush(&self, queue: &PageQueue<T>) {
         let mut page = self.0.borrow_mut();
         if !page.is_empty() {
             queue.exchange(&mut page);
@@ -147,21 +193,17 @@ impl ReferencePool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_temperature::Digest;
-
     fn reference(n: u32) -> Reference {
         Reference::read(Digest::from_bits(n))
     }
 
     #[test]
     fn pages_come_in_order_and_the_oldest_is_dropped_when_nobody_takes_them() {
-        let (queue, pool) = (ReferenceQueue::new(true), ReferencePool::default());
-        queue.want_below(u32::MAX);
+        let (queue, pool) = (PageQueue::new(QUEUE_PAGES_FOR_ALL, PAGE_REFERENCES), PagePool::default());
         let pages = QUEUE_PAGES_FOR_ALL as u32 + 3;
         let per_page = PAGE_REFERENCES as u32;
         let mut wakes = 0;
         for n in 0..pages * per_page {
-            assert!(queue.wants(reference(n)));
             wakes += u32::from(pool.push(reference(n), &queue));
         }
         assert!(wakes > 0);
@@ -181,11 +223,22 @@ mod tests {
     }
 
     #[test]
-    fn only_references_below_the_bound_are_wanted() {
+    fn each_gets_the_references_below_its_own_bound() {
         let queue = ReferenceQueue::new(false);
-        assert!(!queue.wants(reference(0)));
-        queue.want_below(10);
-        assert!(queue.wants(reference(9)) && !queue.wants(reference(10)));
-        assert!(queue.wants(Reference::store(Digest::from_bits(9))));
+        let asks = |bits| {
+            let digest = Digest::from_bits(bits);
+            (queue.is_wanted(digest), queue.policy_wants(digest), queue.curve_wants(digest))
+        };
+        assert_eq!(asks(0), (false, false, false));
+        queue.policy_wants_below(10);
+        assert_eq!((asks(9), asks(10)), ((true, true, false), (false, false, false)));
+        queue.curve_wants_below(20);
+        assert_eq!(
+            (asks(9), asks(19), asks(20)),
+            ((true, true, true), (true, false, true), (false, false, false))
+        );
+        queue.policy_wants_below(0);
+        queue.curve_wants_below(5);
+        assert_eq!((asks(4), asks(5)), ((true, false, true), (false, false, false)));
     }
 }

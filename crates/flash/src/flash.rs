@@ -421,6 +421,11 @@ impl Flash {
         }
     }
 
+    /// Bytes of all zones of the device, those for the tier's own records included.
+    pub fn device_bytes(&self) -> u64 {
+        self.device.geometry().capacity_bytes()
+    }
+
     /// The devices that the tier is spread over; none if it has one alone.
     pub fn devices(&self) -> Vec<MemberStatus> {
         self.device.members()

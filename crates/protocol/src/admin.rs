@@ -64,6 +64,10 @@ pub enum StatsKind<'a> {
     LargeKeys,
     /// `stats largekeys reset`
     LargeKeysReset,
+    /// `stats mrc`, which memcached does not have.
+    Mrc,
+    /// `stats latency`, which memcached does not have.
+    Latency,
     /// Any other word. memcached answers `ERROR` to words it does not know.
     Other(&'a [u8]),
 }
@@ -288,6 +292,8 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
         b"penalties" => StatsKind::Penalties,
         b"hotkeys" => shown_or_reset(words, StatsKind::HotKeys, StatsKind::HotKeysReset)?,
         b"largekeys" => shown_or_reset(words, StatsKind::LargeKeys, StatsKind::LargeKeysReset)?,
+        b"mrc" => StatsKind::Mrc,
+        b"latency" => StatsKind::Latency,
         other => StatsKind::Other(other),
     };
     Ok(kind)

@@ -186,6 +186,12 @@ impl Histogram {
         self.sum_ns = self.sum_ns.wrapping_add(ns.wrapping_mul(count));
     }
 
+    /// Adds all times of another histogram.
+    pub fn add(&mut self, other: &Histogram) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
+        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
+    }
+
     /// Requests counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

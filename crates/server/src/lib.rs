@@ -21,6 +21,7 @@ mod metrics;
 mod prefault;
 mod run;
 pub mod settings;
+mod sizing;
 mod tls;
 mod worth;
 

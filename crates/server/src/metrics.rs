@@ -3,12 +3,15 @@
 //! A new number of the server is a family here. Numbers of the cache are rows of `larder_cache::Totals`, those of the
 //! flash tier rows of `flash::numbers`.
 
-use crate::admin::{Family, GroupRow, KeyRows, Kind, Sample, Source, Value, ZoneCell, names};
+use crate::admin::{
+    CurveShown, Family, GroupRow, KeyRows, Kind, Moment, Sample, Source, Value, ZoneCell, names,
+};
 use crate::dispatch::{ServerState, WatchCounts};
 use crate::flash::numbers;
 use crate::io::IoSnapshot;
 use crate::keys;
-use crate::latency::{Class, WorkerLatency, total, total_fetches};
+use crate::latency::{Class, Histogram, WorkerLatency, total, total_fetches};
+use crate::sizing;
 use crate::worth;
 use larder_cache::{Cache, TemperatureStats, Totals};
 use std::sync::Arc;
@@ -65,6 +68,7 @@ impl Source for Metrics {
         families.extend(io_counters(&io));
         families.extend(keys::families(&self.cache));
         families.extend(watch_families(&self.state.watch().counts(), self.state.watch().watchers()));
+        families.extend(self.sizes());
         families.extend(self.flash());
         families
     }
@@ -78,7 +82,38 @@ impl Source for Metrics {
     }
 
     fn keys(&self) -> Option<KeyRows> {
-        self.state.settings().dump_enabled.then(|| keys::rows(&self.cache))
+        self.state.in_effect().dump_enabled.then(|| keys::rows(&self.cache))
+    }
+
+    fn curve(&self) -> CurveShown {
+        let sizing = self.cache.sizing();
+        CurveShown {
+            is_young: sizing.is_young,
+            limit_bytes: sizing.limit_bytes,
+            capacity_bytes: sizing.capacity_bytes,
+            span_bytes: sizing.span_bytes,
+            knows_penalties: sizing::knows_penalties(&self.cache),
+            points: sizing::points(&sizing),
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        let totals = self.cache.totals();
+        let io = self.state.io_snapshot();
+        let used = self.cache.memory_use();
+        let flash = self.cache.flash_tier().map(|flash| flash.stats());
+        Moment {
+            requests: self.all_requests(),
+            hits: totals.get_hits,
+            misses: totals.get_misses,
+            evictions: totals.evictions,
+            items: self.cache.items(),
+            memory_bytes: used.items_bytes + used.index_bytes + io.buffer_bytes + io.session_bytes,
+            connections: io.curr_connections,
+            received_bytes: io.bytes_read,
+            sent_bytes: io.bytes_written,
+            flash_items: flash.map_or(0, |stats| stats.items),
+        }
     }
 
     fn healthy(&self) -> Result<(), String> {
@@ -137,6 +172,52 @@ impl Metrics {
                 })
                 .collect(),
         }
+    }
+
+    /// The times of all requests, whatever they asked for.
+    fn all_requests(&self) -> Histogram {
+        let mut all = Histogram::default();
+        for worker in self.latency.iter() {
+            Class::ALL.iter().for_each(|class| worker.add_to(*class, &mut all));
+        }
+        all
+    }
+
+    /// What other sizes of memory would miss.
+    fn sizes(&self) -> [Family; 3] {
+        let sizing = self.cache.sizing();
+        let answers = total(self.latency.iter().map(|worker| &**worker), Class::Get);
+        let answer_us = answers.sum_ns() as f64 / 1e3 / answers.count().max(1) as f64;
+        let rows = sizing::rows(&sizing, answer_us);
+        let of = |value: fn(&sizing::SizeRow) -> f64| {
+            rows.iter().map(|row| (row.name, Value::Amount(value(row)))).collect::<Vec<_>>()
+        };
+        [
+            Family::labelled(
+                "expected_miss_ratio",
+                "Share of recent reads, from 0 to 1, that would miss if the memory limit were so many times the \
+                 present one, as estimated by a model of LRU from a sample of the keys.",
+                Kind::Gauge,
+                "",
+                "memory",
+                of(|row| row.miss_ratio),
+            ),
+            Family::labelled(
+                "expected_service_time",
+                "Mean time of a read in seconds, the cost of misses included, if the memory limit were so many times \
+                 the present one, as estimated by a model of LRU from a sample of the keys.",
+                Kind::Gauge,
+                "seconds",
+                "memory",
+                of(|row| row.service_us / 1e6),
+            ),
+            gauge(
+                "expected_sampled_reads",
+                "Reads that the estimates for other sizes of memory rest on, since the server started.",
+                "",
+                sizing.reads,
+            ),
+        ]
     }
 
     fn memory(&self, io: &IoSnapshot) -> [Family; 4] {

@@ -6,16 +6,18 @@
 //!     (a file)  (a law)    |   \---> slabs                  slab allocation, PAMA
 //!                          |   \---> mrc ---> plan          curves, and what to buy
 //!                          \-------> replay                 a real server under the same load
+//!                       live ---> plan                       what a running server knows of itself
 //!                                       \____ report        tables, SVG, one HTML file
 //! ```
 //!
 //! Words: a [`Request`] is one line of a trace. A [`Source`] yields requests; it is a trace file or a workload. A
 //! *workload* is a law that generates requests, such as Zipf's. A *policy* decides which items a full cache evicts.
 //!
-//! Everything except `replay` and `progress` runs on the time of the trace and reads no clock. `replay` drives a real
-//! server and therefore runs on the time of the machine.
+//! Everything except `replay`, `live` and `progress` runs on the time of the trace and reads no clock. `replay` drives
+//! a real server and therefore runs on the time of the machine.
 #![forbid(unsafe_code)]
 
+pub mod live;
 mod mix;
 pub mod mrc;
 pub mod plan;

@@ -1,4 +1,4 @@
-//! The commands of the workbench: `trace`, `workload`, `replay`, `simulate`, `slabs`, `mrc`, `plan`.
+//! The commands of the workbench: `trace`, `workload`, `replay`, `simulate`, `slabs`, `mrc`, `plan`, `top`.
 //!
 //! Each command is one file with its flags and the presentation of its result. `source`, `output` and `values` hold
 //! the flags and parsers that the commands share. The crate `larder-sim` does the computing.
@@ -11,6 +11,7 @@ mod replay;
 mod simulate;
 mod slabs;
 mod source;
+mod top;
 mod trace;
 mod values;
 mod workload;
@@ -24,7 +25,8 @@ pub(crate) use self::failure::Failure;
 use self::output::print;
 
 /// The words that start a command of the workbench.
-pub(crate) const COMMANDS: &[&str] = &["trace", "workload", "replay", "simulate", "slabs", "mrc", "plan"];
+pub(crate) const COMMANDS: &[&str] =
+    &["trace", "workload", "replay", "simulate", "slabs", "mrc", "plan", "top"];
 
 #[derive(Parser)]
 #[command(name = "larder", disable_help_subcommand = true)]
@@ -49,6 +51,8 @@ enum Workbench {
     Mrc(mrc::MrcArgs),
     /// Find the cheapest or the fastest split of DRAM and flash for a workload
     Plan(Box<plan::PlanArgs>),
+    /// Watch a running server in the terminal
+    Top(top::TopArgs),
 }
 
 /// The commands for clap.
@@ -104,6 +108,7 @@ pub(crate) fn run(words: &[OsString]) -> Result<(), Failure> {
         Workbench::Slabs(args) => slabs::run(args),
         Workbench::Mrc(args) => mrc::run(args),
         Workbench::Plan(args) => plan::run(*args),
+        Workbench::Top(args) => top::run(&args),
     }
 }
 
@@ -128,7 +133,10 @@ mod tests {
             assert_eq!(text, format!("{expected}; 'larder {command} --help' explains"));
         }
         for (line, words) in [
-            ("plan", "missing: <--curve <FILE>|--trace <TRACE>|--workload <WORKLOAD>|--zipf <LAW>|--paper>;"),
+            (
+                "plan",
+                "missing: <--curve <FILE>|--trace <TRACE>|--workload <WORKLOAD>|--zipf <LAW>|--paper|--server <ADDR>>;",
+            ),
             ("workload", "missing: <WORKLOAD> and <OUT>; 'larder workload --help' explains"),
             ("simulate trace --polices lru", "'--policies'"),
             ("simulate trace --sizes 5%x", "5%x"),

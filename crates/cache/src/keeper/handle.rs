@@ -4,7 +4,7 @@ use super::core::Keeper;
 use super::time_slice::{Pace, ROUND_PERIOD, TimeSlice};
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
-use crate::references::{ReferencePool, ReferenceQueue};
+use crate::references::{PagePool, ReferenceQueue};
 use crate::selector::{Need, SealedQueue, is_worth_a_pass};
 use crate::temperature::{Temperature, TemperatureStats};
 use larder_memory::ColumnId;
@@ -47,7 +47,8 @@ impl KeeperHandle {
     }
 
     /// Pages of references on their way to the keeper.
-    pub(super) fn references(&self) -> &ReferenceQueue {
+    #[inline(always)]
+    pub(crate) fn references(&self) -> &ReferenceQueue {
         &self.references
     }
 
@@ -99,15 +100,15 @@ impl KeeperHandle {
 
     /// Leaves a trace of a request for the policy, if the policy wants to hear of this key.
     #[inline(always)]
-    pub(crate) fn note(&self, reference: Reference, pool: &ReferencePool) {
-        if self.references.wants(reference) && pool.push(reference, &self.references) {
+    pub(crate) fn note(&self, reference: Reference, pool: &PagePool<Reference>) {
+        if self.references.policy_wants(reference.digest()) && pool.push(reference, &self.references.pages) {
             self.wake();
         }
     }
 
     /// Queues the references that a worker has noted so far.
-    pub(crate) fn flush_references(&self, pool: &ReferencePool) {
-        pool.flush(&self.references);
+    pub(crate) fn flush_references(&self, pool: &PagePool<Reference>) {
+        pool.flush(&self.references.pages);
     }
 
     /// Whether a pass may give a starved writer room. Where nothing may be evicted and too little is dead for a pass,
@@ -133,7 +134,7 @@ impl KeeperHandle {
 
     /// Pages of references that were dropped because the keeper was late.
     pub(crate) fn dropped_pages(&self) -> u64 {
-        self.references.dropped_pages()
+        self.references.pages.dropped_pages()
     }
 
     /// CPU time of the keeper's thread up to its last round, in nanoseconds.

@@ -97,7 +97,7 @@ impl Round<'_> {
         let mut keeper = self.keeper.lock();
         if items > 0 && taken * 2 >= columns {
             items = (items as u128 * u128::from(columns) / u128::from(taken)) as u64;
-            self.keeper.references().want_below(keeper.fit(items));
+            self.keeper.references().policy_wants_below(keeper.fit(items));
         }
         let bytes = keeper.bytes_for(items);
         drop(keeper);
@@ -290,10 +290,10 @@ impl Round<'_> {
 fn read_references(keeper: &KeeperHandle, store: &ItemStore, time_max: Option<Duration>) {
     let started = Instant::now();
     while time_max.is_none_or(|most| started.elapsed() < most)
-        && let Some(page) = keeper.references().take()
+        && let Some(page) = keeper.references().pages.take()
     {
         keeper.lock().refer(store, &page);
-        keeper.references().give_back(page);
+        keeper.references().pages.give_back(page);
     }
     store.keeper_counters().note_ns.add(started.elapsed().as_nanos() as u64);
 }

@@ -344,7 +344,8 @@ impl Worker {
             self.note_commit(demoter.invalidate(hash, key));
         }
         drop(bucket);
-        self.note(Reference::store(Digest::of(hash)));
+        // The read that brings the item to memory is noted when it shows the item.
+        self.cache.keeper.note(Reference::store(Digest::of(hash)), &self.references);
         self.counters().bytes_stored.add(store.bytes_of(&guard, new));
         self.grow_index();
         true

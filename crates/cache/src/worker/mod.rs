@@ -32,12 +32,13 @@ pub use read::{Absence, Hit, Lookup};
 use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::item_store::Life;
-use crate::references::ReferencePool;
+use crate::references::PagePool;
+use crate::sizing::UseRecord;
 use cas_numbers::CasNumbers;
 use larder_flash::{Commit, CommitListener, Fetcher};
-use larder_item::Location;
+use larder_item::{KeyHash, Location};
 use larder_memory::{Item, Reader};
-use larder_temperature::Reference;
+use larder_temperature::{Digest, Reference};
 use open_columns::{OpenColumns, Place};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -59,7 +60,9 @@ pub struct Worker {
     old_value: Vec<u8>,
     /// Room for the value that an edit makes, kept for its memory.
     made_value: Vec<u8>,
-    references: ReferencePool,
+    references: PagePool<Reference>,
+    /// Uses of sampled keys, for the curve.
+    uses: PagePool<UseRecord>,
     /// Reads from flash. `None`: there is no flash, or it cannot be read.
     fetcher: Option<Fetcher>,
     /// Where flash is, but no fetcher: tells when invalidations are durable.
@@ -100,7 +103,8 @@ impl Cache {
             cas_numbers: CasNumbers::new(self.store.workers_max()),
             old_value: Vec::new(),
             made_value: Vec::new(),
-            references: ReferencePool::default(),
+            references: PagePool::default(),
+            uses: PagePool::default(),
             fetcher,
             commits,
             part_fetches: Vec::new(),
@@ -156,6 +160,7 @@ impl Worker {
     /// class of lifetimes brings nothing any more, and queues the references that were noted so far.
     pub fn tick(&mut self) {
         self.cache.keeper.flush_references(&self.references);
+        self.uses.flush(&self.cache.sizing.uses);
         let floor = self.cache.store.flush_floor();
         for place in Place::all() {
             if self.open.at(place).is_some_and(|open| open.birth() < floor) {
@@ -176,10 +181,42 @@ impl Worker {
         }
     }
 
-    /// Leaves a trace of a request for the keeper, if the policy wants to hear of this key.
+    /// Leaves a trace of a read of the item at `at` for the keeper, if policy or curve want to hear of this key.
     #[inline(always)]
-    fn note(&self, reference: Reference) {
-        self.cache.keeper.note(reference, &self.references);
+    fn note_read(&self, hash: KeyHash, at: Location) {
+        if self.cache.keeper.references().is_wanted(Digest::of(hash)) {
+            self.note_wanted(Reference::read(Digest::of(hash)), at);
+        }
+    }
+
+    /// The same of a store.
+    #[inline(always)]
+    fn note_store(&self, hash: KeyHash, at: Location) {
+        if self.cache.keeper.references().is_wanted(Digest::of(hash)) {
+            self.note_wanted(Reference::store(Digest::of(hash)), at);
+        }
+    }
+
+    /// Out of the way of requests that leave no trace, and with few words to be passed.
+    #[inline(never)]
+    fn note_wanted(&self, reference: Reference, at: Location) {
+        let keeper = &self.cache.keeper;
+        keeper.note(reference, &self.references);
+        self.note_use(reference.digest(), |digest| {
+            let guard = self.reader.pin();
+            let item = guard.item(at);
+            if reference.is_store() { UseRecord::store(digest, &item) } else { UseRecord::hit(digest, &item) }
+        });
+    }
+
+    /// Leaves a trace of a use for the curve, if it wants to hear of this key.
+    #[inline]
+    fn note_use(&self, digest: Digest, use_of: impl FnOnce(Digest) -> UseRecord) {
+        let keeper = &self.cache.keeper;
+        if keeper.references().curve_wants(digest) && self.uses.push(use_of(digest), &self.cache.sizing.uses)
+        {
+            keeper.wake();
+        }
     }
 
     /// Whether `item` may be served, and the reason if not.

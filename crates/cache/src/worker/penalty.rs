@@ -3,8 +3,10 @@
 use super::Worker;
 use crate::commands::Store;
 use crate::penalties::{Noted, Price, with_penalty};
+use crate::sizing::UseRecord;
 use larder_item::{KeyHash, Location, State};
 use larder_memory::Guard;
+use larder_temperature::Digest;
 use std::time::Instant;
 
 impl Worker {
@@ -39,6 +41,7 @@ impl Worker {
     /// The answer to a GET of this key is that there is no such item. The store that follows ends the miss.
     #[inline]
     pub fn note_miss(&self, hash: KeyHash) {
+        self.note_use(Digest::of(hash), UseRecord::miss);
         let now_us = self.batch_began_us();
         if now_us != 0 && self.cache.penalties.note_miss(hash, now_us) == Noted::Forgotten {
             self.counters().misses_forgotten.add(1);

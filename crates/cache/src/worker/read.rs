@@ -2,12 +2,15 @@
 
 use super::Worker;
 use crate::item_store::Life;
+use crate::level::expiry_of;
 use crate::penalties::remembered;
+use crate::sizing::UseRecord;
 use larder_allocation::Subclass;
+use larder_flash::Found;
 use larder_index::{BatchLookup, BucketPosition, LookupStage, SubBucketPosition, TagMatch};
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{Guard, Item, Value};
-use larder_temperature::{Digest, Reference};
+use larder_temperature::Digest;
 
 /// A live item, borrowed from memory until the worker's next quiescent point.
 pub struct Hit<'g> {
@@ -143,7 +146,7 @@ impl Worker {
 
     #[inline(always)]
     fn noted<'g>(&self, hash: KeyHash, hit: Hit<'g>) -> Hit<'g> {
-        self.note(Reference::read(Digest::of(hash)));
+        self.note_read(hash, hit.at);
         hit
     }
 
@@ -161,13 +164,19 @@ impl Worker {
         let item = guard.item(entry.location);
         match self.life(entry.location, &item) {
             Life::Live => {
-                self.note(Reference::read(Digest::of(hash)));
+                self.note_read(hash, entry.location);
                 return Some(Hit { at: entry.location, item });
             }
             Life::Expired => self.counters().get_expired.add(1),
             Life::Flushed => self.counters().get_flushed.add(1),
         }
         None
+    }
+
+    /// A read was answered with what flash has of the key, and the item was not brought to memory.
+    pub fn note_flash_hit(&self, hash: KeyHash, key: &[u8], found: &Found) {
+        let expiry = expiry_of(&self.cache.store.clock, found);
+        self.note_use(Digest::of(hash), |digest| UseRecord::flash_hit(digest, key, found, expiry));
     }
 
     /// As [`Worker::get`], but leaves no trace: warmth and counters stay as they are.

@@ -9,10 +9,11 @@ use super::open_columns::Place;
 use crate::demoter::{Leaving, SentParts};
 use crate::item_store::{Life, RESERVED_COLUMNS};
 use crate::penalties::Price;
+use crate::sizing::UseRecord;
 use larder_index::{BucketGuard, WARMTH_MAX};
 use larder_item::{Expiry, HEADER_BYTES, KeyHash, Location, State};
 use larder_memory::{Guard, Item, NewChunked, NewItem, OpenColumn};
-use larder_temperature::{Digest, Reference};
+use larder_temperature::Digest;
 use std::time::{Duration, Instant};
 
 /// What a write expects to find under the key.
@@ -244,7 +245,7 @@ impl Worker {
                 }
             }
         }
-        self.note(Reference::store(Digest::of(hash)));
+        self.note_store(hash, new);
         if let Some(price) = price {
             self.cache.penalties.settle(price, key, counters);
         }
@@ -324,6 +325,7 @@ impl Worker {
         bucket.remove(&found);
         drop(bucket);
         store.died(&guard, at, self.counters());
+        self.note_use(Digest::of(hash), UseRecord::gone);
         true
     }
 
@@ -341,6 +343,7 @@ impl Worker {
         let is_absent = at.is_none_or(|at| self.life(at, &guard.item(at)) != Life::Live);
         if is_absent {
             self.invalidate(hash, key);
+            self.note_use(Digest::of(hash), UseRecord::gone);
         }
         is_absent
     }

@@ -12,5 +12,6 @@ mod model_ops;
 mod penalties;
 mod placement;
 mod shared_lines;
+mod sizing;
 mod stress;
 mod tier;

@@ -423,6 +423,8 @@ fn statistics(group: &[u8]) -> Option<StatsKind<'static>> {
         b"extstore" => StatsKind::Extstore,
         b"flash" => StatsKind::Flash,
         b"penalties" => StatsKind::Penalties,
+        b"mrc" => StatsKind::Mrc,
+        b"latency" => StatsKind::Latency,
         _ if group.starts_with(b"reset") => StatsKind::Reset,
         _ if group.starts_with(b"settings") => StatsKind::Settings,
         _ if group.starts_with(b"detail dump") => StatsKind::DetailDump,

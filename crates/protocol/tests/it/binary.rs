@@ -209,6 +209,8 @@ fn request_words(input: &[u8], request: &Request<'_>) -> String {
                 StatsKind::Extstore => "extstore",
                 StatsKind::Flash => "flash",
                 StatsKind::Penalties => "penalties",
+                StatsKind::Mrc => "mrc",
+                StatsKind::Latency => "latency",
                 StatsKind::Reset => "reset",
                 StatsKind::Settings => "settings",
                 StatsKind::DetailDump => "detail dump",

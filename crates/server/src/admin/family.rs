@@ -18,11 +18,61 @@ pub trait Source: Send + Sync {
     fn keys(&self) -> Option<KeyRows> {
         None
     }
+    /// What other sizes of memory would miss.
+    fn curve(&self) -> CurveShown {
+        CurveShown::default()
+    }
+    /// The main numbers now, for the history.
+    fn moment(&self) -> Moment {
+        Moment::default()
+    }
     /// Whether the server does its work.
     ///
     /// # Errors
     /// One line that says why it does not.
     fn healthy(&self) -> Result<(), String>;
+}
+
+/// What other sizes of memory would miss, for the picture on the page.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CurveShown {
+    /// Whether so few reads were sampled that the curve is one of chance.
+    pub is_young: bool,
+    /// The memory limit in bytes.
+    pub limit_bytes: u64,
+    /// Bytes of items that memory can hold under this limit.
+    pub capacity_bytes: u64,
+    /// Beyond so many bytes of items nothing is known.
+    pub span_bytes: u64,
+    /// Whether costs of misses are known for any item.
+    pub knows_penalties: bool,
+    /// Bytes of items, miss ratio, and microseconds that misses cost for each read.
+    pub points: Vec<(u64, f64, f64)>,
+}
+
+/// The main numbers at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Moment {
+    /// Times of all requests since the start.
+    pub requests: Histogram,
+    /// Keys looked up and found, since the start.
+    pub hits: u64,
+    /// Keys looked up and not found, since the start.
+    pub misses: u64,
+    /// Items evicted since the start.
+    pub evictions: u64,
+    /// Items in memory.
+    pub items: u64,
+    /// Bytes of items, index and connections.
+    pub memory_bytes: u64,
+    /// Client connections.
+    pub connections: u64,
+    /// Bytes received from clients since the start or `stats reset`.
+    pub received_bytes: u64,
+    /// Bytes sent to clients since the start or `stats reset`.
+    pub sent_bytes: u64,
+    /// Records on flash.
+    pub flash_items: u64,
 }
 
 /// One zone of the flash, for the picture on the page.

@@ -6,6 +6,8 @@
 //! | `/healthz` | 200 `ok`, or 503 and the reason |
 //! | `/api/status.json` | all numbers, as JSON; histograms with all their filled buckets |
 //! | `/api/zones.json` | the zones of the flash: `[[use, bytes written, bytes live, times erased], ...]` |
+//! | `/api/curve.json` | what other sizes of memory would miss |
+//! | `/history` | the main numbers of the last hour, one row for every ten seconds, as JSON |
 //! | `/api/groups.json` | the groups of items, and what decided about their room |
 //! | `/api/keys.json` | the hottest keys and the largest items; `null` where keys are not shown |
 //! | `/` | a page that reads the JSON once a second |
@@ -17,6 +19,7 @@
 //! no request that came by a name which is not this machine's).
 
 mod family;
+mod history;
 mod hosts;
 mod listen;
 mod metrics;
@@ -25,7 +28,7 @@ mod status;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use axum::Router;
@@ -38,7 +41,10 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use self::hosts::Hosts;
-pub use family::{Family, GroupRow, HotRow, KeyRows, Kind, Sample, Source, Value, ZoneCell, names};
+pub use family::{
+    CurveShown, Family, GroupRow, HotRow, KeyRows, Kind, Moment, Sample, Source, Value, ZoneCell, names,
+};
+use history::History;
 
 /// The running endpoint. Dropping it stops it.
 #[derive(Debug)]
@@ -110,8 +116,10 @@ pub fn start(
         .name("admin".to_owned())
         .spawn(move || {
             runtime.block_on(async {
+                let history = Arc::new(Mutex::new(History::new(source.moment())));
                 tokio::select! {
-                    () = listen::serve(listener, routes(source, hosts)) => {}
+                    () = listen::serve(listener, routes(source.clone(), history.clone(), hosts)) => {}
+                    () = history::record(&*source, &history) => {}
                     // The sender is dropped and never sends: the error is the message.
                     _ = stopped => {}
                 }
@@ -121,7 +129,7 @@ pub fn start(
     Ok(AdminHandle { local_addr, stop: Some(stop), thread: Some(thread) })
 }
 
-fn routes(source: Arc<dyn Source>, hosts: Hosts) -> Router {
+fn routes(source: Arc<dyn Source>, history: Arc<Mutex<History>>, hosts: Hosts) -> Router {
     let page =
         |kind: &'static str, text: &'static str| get(move || async move { answer(kind, text.to_owned()) });
     Router::new()
@@ -134,11 +142,13 @@ fn routes(source: Arc<dyn Source>, hosts: Hosts) -> Router {
         .route("/api/zones.json", get(zones_json))
         .route("/api/groups.json", get(groups_json))
         .route("/api/keys.json", get(keys_json))
+        .route("/api/curve.json", get(curve_json))
+        .route("/history", get(move || async move { history_json(&history) }))
         .fallback(|| async {
             (
                 StatusCode::NOT_FOUND,
-                "there is /, /metrics, /healthz, /api/status.json, /api/zones.json, /api/groups.json and \
-                 /api/keys.json\n",
+                "there is /, /metrics, /healthz, /history, /api/status.json, /api/zones.json, /api/groups.json, \
+                 /api/keys.json and /api/curve.json\n",
             )
         })
         .with_state(source)
@@ -173,6 +183,14 @@ async fn groups_json(State(source): State<Arc<dyn Source>>) -> Response {
 
 async fn keys_json(State(source): State<Arc<dyn Source>>) -> Response {
     answer("application/json", status::keys_json(source.keys().as_ref()))
+}
+
+async fn curve_json(State(source): State<Arc<dyn Source>>) -> Response {
+    answer("application/json", status::curve_json(&source.curve()))
+}
+
+fn history_json(history: &Mutex<History>) -> Response {
+    answer("application/json", history.lock().expect("no panic under this lock").json())
 }
 
 /// A reply with status 200, and with headers that keep old numbers out of caches and foreign code out of the page.

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::family::{Family, GroupRow, HotRow, KeyRows, Kind, Sample, Value, ZoneCell};
+use super::family::{CurveShown, Family, GroupRow, HotRow, KeyRows, Kind, Sample, Value, ZoneCell};
 
 /// The quantiles of each histogram, with the names they have in the JSON.
 const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999)];
@@ -75,6 +75,19 @@ pub(super) fn keys_json(keys: Option<&KeyRows>) -> String {
         "large": keys.large.iter().map(large).collect::<Vec<_>>(),
     });
     rows.to_string()
+}
+
+/// The curve as a JSON object.
+pub(super) fn curve_json(curve: &CurveShown) -> String {
+    json!({
+        "young": curve.is_young,
+        "limit_bytes": curve.limit_bytes,
+        "capacity_bytes": curve.capacity_bytes,
+        "span_bytes": curve.span_bytes,
+        "penalties_known": curve.knows_penalties,
+        "points": curve.points,
+    })
+    .to_string()
 }
 
 fn family(family: &Family) -> Json {

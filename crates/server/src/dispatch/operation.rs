@@ -209,6 +209,8 @@ pub(super) enum StatsTopic {
     Penalties,
     HotKeys,
     LargeKeys,
+    Mrc,
+    Latency,
 }
 
 /// A change of what the worth of an item is made of.

@@ -8,12 +8,13 @@ use super::users::{Access, Users};
 use super::watch::Watch;
 use crate::flash::FlashDescription;
 use crate::io::{Backend, Bells, Buffers, IoCounters, IoSnapshot, Limits, Registry};
+use crate::latency::{Class, Histogram, WorkerLatency, total, total_fetches};
 use crate::settings::{FleetSettings, Settings, TlsSettings};
 use crate::tls::Tls;
 use larder_cache::Totals;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 /// What to do on `shutdown`. The argument says whether requests in flight are waited for.
@@ -56,6 +57,8 @@ pub struct ServerState {
     verbosity: AtomicU8,
     totals_at_reset: RwLock<Totals>,
     yields: AtomicU64,
+    /// The times of each worker's requests.
+    latencies: Mutex<Vec<Arc<WorkerLatency>>>,
     started: Instant,
 }
 
@@ -85,11 +88,27 @@ impl ServerState {
             verbosity: AtomicU8::new(settings.verbosity),
             totals_at_reset: RwLock::default(),
             yields: AtomicU64::new(0),
+            latencies: Mutex::default(),
             started: Instant::now(),
             in_effect: RwLock::new(Arc::new(settings.clone())),
             host,
             settings,
         }
+    }
+
+    /// A worker counts the times of its requests here.
+    pub(super) fn add_latency(&self, latency: Arc<WorkerLatency>) {
+        self.latencies.lock().expect("no panic under this lock").push(latency);
+    }
+
+    /// The times of the requests of one class, of all workers together.
+    pub(super) fn latency_of(&self, class: Class) -> Histogram {
+        total(self.latencies.lock().expect("no panic under this lock").iter().map(|one| &**one), class)
+    }
+
+    /// The times of reads from flash, of all workers together.
+    pub(super) fn latency_of_fetches(&self) -> Histogram {
+        total_fetches(self.latencies.lock().expect("no panic under this lock").iter().map(|one| &**one))
     }
 
     /// The settings that the server was started with.

@@ -4,10 +4,9 @@
 use std::collections::{BTreeSet, BinaryHeap};
 
 use super::curve::{Curve, Point, Unit};
-use super::histogram::Histogram;
-use super::stack::Stack;
 use crate::mix::hash_of;
 use crate::{CHUNK_REQUESTS, Op, Request, Source, SourceError};
+use larder_curve::{Histogram, Stack};
 
 /// Distances in objects below 2^20 are counted exactly, larger ones to within a factor of 1 + 2^-19.
 const OBJECTS_BITS: u32 = 20;

@@ -16,8 +16,6 @@
 
 mod analysis;
 mod curve;
-mod histogram;
-mod stack;
 #[cfg(test)]
 mod tests;
 

@@ -130,24 +130,6 @@ proptest! {
     }
 
     #[test]
-    fn distances_are_those_of_a_list(keys in prop::collection::vec((0_u64..300, 1_u64..9), 1..1500)) {
-        let mut stack = stack::Stack::new();
-        let mut list: Vec<(u64, u64)> = Vec::new();
-        for (key, _) in keys {
-            let weight = key % 7 + 1;
-            let at = list.iter().position(|item| item.0 == key);
-            let above = at.map(|at| list[..at].iter().map(|item| item.1).sum::<u64>());
-            let depth = stack.touch(key, weight);
-            prop_assert_eq!(depth.map(|depth| depth.above), above);
-            if let Some(at) = at {
-                list.remove(at);
-            }
-            list.insert(0, (key, weight));
-            prop_assert_eq!(stack.items(), list.len());
-        }
-    }
-
-    #[test]
     fn a_thinned_curve_is_nowhere_further_than_its_tolerance(
         steps in prop::collection::vec((0_u64..60, 1_u32..90, any::<u8>()), 1..400)
     ) {

@@ -49,6 +49,7 @@ pub use self::collect::Second;
 pub use self::faults::{Faults, Mishap, Wrong};
 pub use self::options::{CasAs, Credentials, Options, Pace, Protocol, ReadThrough, Verify, Warmup};
 pub use self::outcome::{Failure, Outcome};
+pub(crate) use self::server::Blocking;
 pub use self::server::Server;
 pub use self::tally::{Answers, Counts, Kind};
 pub use self::windows::Window;

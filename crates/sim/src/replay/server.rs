@@ -58,7 +58,7 @@ impl Server {
     }
 
     /// Connects and waits for the connection. Reads and writes time out after `timeout`.
-    pub(super) fn connect_blocking(&self, timeout: Duration) -> io::Result<Blocking> {
+    pub(crate) fn connect_blocking(&self, timeout: Duration) -> io::Result<Blocking> {
         match self {
             Server::Tcp { address, .. } => {
                 let stream = std::net::TcpStream::connect_timeout(address, timeout)?;
@@ -95,7 +95,7 @@ impl fmt::Display for Server {
 }
 
 /// A connection with blocking reads and writes.
-pub(super) enum Blocking {
+pub(crate) enum Blocking {
     /// Over TCP.
     Tcp(std::net::TcpStream),
     /// Over a UNIX socket.

@@ -1,5 +1,6 @@
 //! `larder plan`.
 
+mod live;
 mod paper;
 mod show;
 
@@ -21,8 +22,14 @@ const TOLERANCE: f64 = 1e-4;
 /// Latency of the back end in microseconds where it is unknown: Mlcached, Table 1.
 const BACKEND_US: f64 = 10_000.0;
 
+/// Latency of an answer from memory and from flash in microseconds where it is unknown: Mlcached, Table 1.
+const DRAM_US: f64 = 100.0;
+const FLASH_US: f64 = 200.0;
+/// Bytes of memory per item beside key and value where they are unknown.
+const DRAM_OVERHEAD_BYTES: f64 = 32.0;
+
 /// The flags of which exactly one gives the popularity of the items.
-const POPULARITIES: [&str; 5] = ["curve", "trace", "workload", "zipf", "paper"];
+const POPULARITIES: [&str; 6] = ["curve", "trace", "workload", "zipf", "paper", "server"];
 
 /// Flags of `larder plan`. A GB is 2^30 bytes.
 #[derive(Args)]
@@ -51,6 +58,13 @@ pub(super) struct PlanArgs {
     /// Reproduce the example of the Mlcached paper, with its figures beside ours
     #[arg(long, conflicts_with_all = ["sla", "budget"])]
     paper: bool,
+    /// Plan for the traffic of this running server, such as localhost:11211: it keeps a curve of its own recent reads
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["scale", "shards_size", "limit"])]
+    server: Option<String>,
+    /// What is wanted: a mean latency such as 500us, or an amount of money such as 120 [default for a server: the
+    /// latency that it has now]
+    #[arg(long, value_name = "TIME|MONEY", value_parser = target, conflicts_with_all = ["sla", "budget", "paper"])]
+    target: Option<Goal>,
     /// Stop after this many requests of the trace or workload, such as 10m
     #[arg(long, value_name = "REQUESTS")]
     limit: Option<String>,
@@ -77,19 +91,19 @@ pub(super) struct PlanArgs {
     /// Latency of the network, one way, such as 50us
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = micros)]
     network_latency: f64,
-    /// Latency of an answer from memory, such as 100us
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = micros)]
-    dram_latency: f64,
-    /// Latency of an answer from flash, such as 200us
-    #[arg(long, value_name = "TIME", default_value = "200us", value_parser = micros)]
-    flash_latency: f64,
+    /// Latency of an answer from memory, such as 100us [default: what the server measured, else 100us]
+    #[arg(long, value_name = "TIME", value_parser = micros)]
+    dram_latency: Option<f64>,
+    /// Latency of an answer from flash, such as 200us [default: what the server measured, else 200us]
+    #[arg(long, value_name = "TIME", value_parser = micros)]
+    flash_latency: Option<f64>,
     /// Latency of the back end, such as 10ms [default: the mean penalty of a miss if the trace knows penalties, else
     /// 10ms]
     #[arg(long, value_name = "TIME", value_parser = micros)]
     backend_latency: Option<f64>,
-    /// Bytes of memory per item in memory, in addition to key and value
-    #[arg(long, value_name = "BYTES", default_value_t = 32.0)]
-    dram_overhead: f64,
+    /// Bytes of memory per item in memory, in addition to key and value [default: what the server takes, else 32]
+    #[arg(long, value_name = "BYTES")]
+    dram_overhead: Option<f64>,
     /// Bytes of flash per item on flash, in addition to key and value
     #[arg(long, value_name = "BYTES", default_value_t = 0.0)]
     flash_overhead: f64,
@@ -130,6 +144,9 @@ pub(super) fn run(args: PlanArgs) -> Result<(), Failure> {
     if args.paper {
         return args.output.deliver(&paper::report().map_err(Failure::Failed)?);
     }
+    if let Some(address) = &args.server {
+        return live::run(&args, address);
+    }
     // Before the curve is known, items are assumed to be as large as possible. Then no flag is refused that the curve
     // may justify.
     args.model(args.item_bytes.unwrap_or(f64::MAX), BACKEND_US).check().map_err(Failure::Usage)?;
@@ -140,7 +157,8 @@ pub(super) fn run(args: PlanArgs) -> Result<(), Failure> {
     let mut goals = Vec::new();
     goals.extend(args.sla.map(Goal::Sla));
     goals.extend(args.budget.map(Goal::Budget));
-    args.output.deliver(&show::report(&planner, &goals, &notices).map_err(Failure::Failed)?)
+    goals.extend(args.target);
+    args.output.deliver(&show::report(&planner, None, &goals, &notices).map_err(Failure::Failed)?)
 }
 
 impl PlanArgs {
@@ -206,12 +224,12 @@ impl PlanArgs {
             prices: Prices { dram_per_gb: self.dram_price, flash_per_gb: self.flash_price },
             latencies: Latencies {
                 network_us: self.network_latency,
-                dram_us: self.dram_latency,
-                flash_us: self.flash_latency,
+                dram_us: self.dram_latency.unwrap_or(DRAM_US),
+                flash_us: self.flash_latency.unwrap_or(FLASH_US),
                 backend_us: self.backend_latency.unwrap_or(backend_us),
             },
             overheads: Overheads {
-                dram_item_bytes: self.dram_overhead,
+                dram_item_bytes: self.dram_overhead.unwrap_or(DRAM_OVERHEAD_BYTES),
                 flash_item_bytes: self.flash_overhead,
                 flash_index_bytes: self.flash_index,
             },
@@ -237,6 +255,15 @@ fn item_bytes_unknown() -> Failure {
 fn money(text: &str) -> Result<f64, String> {
     let amount = text.parse().ok().filter(|amount: &f64| *amount > 0.0 && amount.is_finite());
     amount.ok_or_else(|| format!("'{text}' is not an amount of money above 0"))
+}
+
+/// Parses what is wanted: a latency if it has a unit of time, else an amount of money.
+fn target(text: &str) -> Result<Goal, String> {
+    let is_time = text.ends_with('s');
+    let goal = if is_time { micros(text).map(Goal::Sla) } else { money(text).map(Goal::Budget) };
+    goal.map_err(|_| {
+        format!("'{text}' is neither a latency such as 500us nor an amount of money such as 120")
+    })
 }
 
 /// Parses a factor of at least 1.
@@ -294,6 +321,16 @@ mod tests {
             assert!(size(text).is_err() && micros(text).is_err(), "{text}");
         }
         assert!(micros("500").is_err());
+    }
+
+    #[test]
+    fn a_target_is_a_latency_or_money() {
+        assert_eq!(target("500us"), Ok(Goal::Sla(500.0)));
+        assert_eq!(target("2ms"), Ok(Goal::Sla(2000.0)));
+        assert_eq!(target("120"), Ok(Goal::Budget(120.0)));
+        for text in ["", "s", "0", "-3", "fast", "10 dollars"] {
+            assert!(target(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -9,9 +9,21 @@ const BUDGETS: u32 = 40;
 const FRONT_ROWS: usize = 14;
 
 /// The plan: the best splits for each goal, their dependence on prices, and the front.
-pub(super) fn report(planner: &Planner, goals: &[Goal], notices: &[String]) -> Result<Report, String> {
+/// `now` = what a running server has.
+pub(super) fn report(
+    planner: &Planner,
+    now: Option<&Split>,
+    goals: &[Goal],
+    notices: &[String],
+) -> Result<Report, String> {
     let mut report = Report { title: "What to buy".to_owned(), facts: facts(planner), ..Report::default() };
     report.facts.extend(notices.iter().map(|notice| ("notice".to_owned(), notice.clone())));
+    if let Some(now) = now {
+        let mut present = table("What the server has now, by the model", "levels");
+        let name = if now.flash_bytes > 0.0 { "DRAM and flash" } else { "DRAM alone" };
+        add(&mut present, name, Some(now), decimals(planner));
+        report.parts.push(Part::Table(present));
+    }
     for goal in goals {
         report.parts.push(Part::Table(answers(planner, *goal)));
         report.parts.push(Part::Text(verdict(planner, *goal)));

@@ -85,6 +85,24 @@ function plot(id, points) {
   brush.stroke();
 }
 
+function shape(name, values, text) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(values)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+// The path through points, [x, y] each; undefined = a gap.
+function path(points) {
+  let drawing = false;
+  return points.map((point) => {
+    if (point === undefined) { drawing = false; return ""; }
+    const step = `${drawing ? "L" : "M"}${point[0].toFixed(1)} ${point[1].toFixed(1)}`;
+    drawing = true;
+    return step;
+  }).join("");
+}
+
 function remember(name, value) {
   history[name].push(value);
   if (history[name].length > HISTORY) history[name].shift();
@@ -157,30 +175,25 @@ async function zones(now) {
   if (!there) return;
   const cells = await (await fetch("api/zones.json", { cache: "no-store", signal: AbortSignal.timeout(5000) })).json();
   const across = Math.max(Math.floor(at("zones").clientWidth / CELL), 16);
-  const svg = (name, values) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(values)) made.setAttribute(key, value);
-    return made;
-  };
   at("zones").setAttribute("viewBox", `0 0 ${across * CELL} ${Math.ceil(cells.length / across) * CELL}`);
   const counts = new Map();
   at("zones").replaceChildren(...cells.map(([used, written, live, resets], index) => {
     counts.set(used, (counts.get(used) ?? 0) + 1);
     const [x, y] = [index % across * CELL, Math.floor(index / across) * CELL];
     const share = written > 0 ? Math.min(live / written, 1) : 1;
-    const group = svg("g", {});
-    group.append(svg("rect", { x, y, width: CELL - 2, height: CELL - 2, class: "zfree" }));
+    const group = shape("g", {});
+    group.append(shape("rect", { x, y, width: CELL - 2, height: CELL - 2, class: "zfree" }));
     const height = Math.max((CELL - 2) * share, 1);
-    group.append(svg("rect", { x, y: y + CELL - 2 - height, width: CELL - 2, height, class: `z${used}` }));
-    const title = svg("title", {});
+    group.append(shape("rect", { x, y: y + CELL - 2 - height, width: CELL - 2, height, class: `z${used}` }));
+    const title = shape("title", {});
     title.textContent = `zone ${index}: ${used}, ${bytes(live)} of ${bytes(written)} wanted, erased ${resets} times`;
     group.append(title);
     return group;
   }));
   at("zones-key").replaceChildren(...[...counts].map(([used, count]) => {
     const line = document.createElement("li");
-    const mark = svg("svg", { viewBox: "0 0 10 10" });
-    mark.append(svg("rect", { width: 10, height: 10, class: `z${used}` }));
+    const mark = shape("svg", { viewBox: "0 0 10 10" });
+    mark.append(shape("rect", { width: 10, height: 10, class: `z${used}` }));
     line.append(mark, `${used}: ${count}`);
     return line;
   }));
@@ -218,6 +231,82 @@ async function keys() {
   rows("large-keys", there.large.map((each) => [each.key, bytes(each.bytes)]));
 }
 
+// Who leaves memory, and why.
+const LEAVING = [["evicted at the end of their probation", "evicted_probation"],
+  ["evicted from the main columns", "evicted_main"], ["evicted, never read", "evicted_unfetched"],
+  ["evicted, though read within a minute", "evicted_active"], ["expired, never read", "expired_unfetched"],
+  ["expired or flushed, brought back by the keeper", "reclaimed"],
+  ["not stored for lack of memory", "store_no_memory"]];
+function leaving(then, now) {
+  const there = LEAVING.filter(([, name]) => family(now, name) !== undefined);
+  const rate = (name) => (then ? growth(then, now, (answer) => single(answer, name)) / seconds(then, now) : 0);
+  show("eviction-sum", `${plain(single(now, "evictions"))} since start`);
+  rows("leaving", there.map(([text, name]) => [text, plain(single(now, name)), `${plain(rate(name))}/s`]));
+}
+
+// The miss ratio by memory. The axis of memory is logarithmic.
+async function curve(now) {
+  const got = await fetch("api/curve.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
+  const { young, limit_bytes: limit, capacity_bytes: capacity, points } = await got.json();
+  show("curve-sum", young ? "too few reads were sampled so far" : "expected by a model of LRU, from recent reads");
+  const [width, height, left, low] = [640, 220, 40, 190];
+  const [least, most] = [Math.log(capacity / 32), Math.log(capacity * 8)];
+  const x = (items) => left + (Math.log(items) - least) / (most - least) * (width - left - 10);
+  const y = (ratio) => 10 + (1 - ratio) * (low - 10);
+  const parts = [];
+  for (const ratio of [0, 0.25, 0.5, 0.75, 1]) {
+    parts.push(shape("line", { x1: left, x2: width - 10, y1: y(ratio), y2: y(ratio), class: "axis" }));
+    parts.push(shape("text", { x: 2, y: y(ratio) + 4 }, `${100 * ratio} %`));
+  }
+  for (const times of [0.125, 0.5, 1, 2, 4]) {
+    const at = x(capacity * times);
+    parts.push(shape("line", { x1: at, x2: at, y1: 10, y2: low, class: "mark" }));
+    parts.push(shape("text", { x: at - 18, y: height - 12 }, bytes(limit * times)));
+  }
+  const shown = points.filter(([items]) => items >= capacity / 32 && items <= capacity * 8);
+  const last = points.at(-1);
+  if (last && last[0] < capacity * 8) shown.push([capacity * 8, last[1]]);
+  parts.push(shape("path", { d: path(shown.map(([items, ratio]) => [x(items), y(ratio)])), class: "line" }));
+  at("curve").replaceChildren(...parts);
+  const samples = (name) => family(now, name)?.samples ?? [];
+  const times = samples("expected_service_time");
+  rows("sizes", samples("expected_miss_ratio").map((each, index) => [each.labels.memory,
+    bytes(limit * parseFloat(each.labels.memory)), percent(each.value, 1), time(times[index]?.value)]));
+}
+
+// Small curves of the last hour, each from 0 to its largest value.
+const SHOWN = [["requests_per_s", "requests/s", plain], ["hit_ratio", "hit ratio", (value) => percent(value, 1)],
+  ["p99_us", "p99 of all requests", (value) => time(value / 1e6)], ["evictions_per_s", "evictions/s", plain],
+  ["items", "items", plain], ["memory_bytes", "memory", bytes], ["connections", "connections", plain],
+  ["bytes_per_s", "bytes/s", bytes], ["flash_items", "items on flash", plain]];
+let historyDue = 0;
+async function lastHour() {
+  if (Date.now() < historyDue) return;
+  historyDue = Date.now() + 10000;
+  const got = await fetch("history", { cache: "no-store", signal: AbortSignal.timeout(5000) });
+  const { period_s: period, columns, rows: lines } = await got.json();
+  show("history-sum", lines.length ? `${span(lines.length * period)}` : "the first value comes after ten seconds");
+  const figures = SHOWN.map(([name, title, write]) => {
+    const column = columns.indexOf(name);
+    const values = lines.map((line) => line[column]);
+    const top = Math.max(...values.filter((value) => value !== null), 1e-9);
+    if (name === "flash_items" && top < 1) return undefined;
+    const figure = document.createElement("figure");
+    const caption = document.createElement("figcaption");
+    const newest = values.at(-1);
+    const known = newest !== undefined && newest !== null;
+    caption.textContent = `${title}: ${known ? write(newest) : "–"}, most ${values.length ? write(top) : "–"}`;
+    const attributes = { viewBox: "0 0 360 48", preserveAspectRatio: "none", role: "img", "aria-label": title };
+    const drawn = shape("svg", attributes);
+    const points = values.map((value, index) => (value === null ? undefined :
+      [360 - values.length + index, 46 - value / top * 44]));
+    drawn.append(shape("path", { d: path(points), class: "line" }));
+    figure.append(caption, drawn);
+    return figure;
+  });
+  at("history").replaceChildren(...figures.filter((figure) => figure !== undefined));
+}
+
 function latency(then, now) {
   const lines = (family(now, "request_duration")?.samples ?? []).filter((each) => each.count > 0).map((each) => {
     const before = sampleOf(then, "request_duration", each.labels);
@@ -232,7 +321,8 @@ function latency(then, now) {
 }
 
 function rest(then, now) {
-  const others = now.families.filter((each) => !headed.includes(each.name) && !each.name.startsWith("group_"));
+  const others = now.families.filter((each) => !headed.includes(each.name) && !each.name.startsWith("group_") &&
+    !each.name.startsWith("expected_"));
   const lines = others.flatMap((each) => each.samples.map((sample) => {
     const labels = Object.entries(sample.labels).map(([name, value]) => `${name}=${value}`).join(" ");
     const before = sampleOf(then, each.name, sample.labels);
@@ -266,6 +356,9 @@ async function beat() {
     memory(now);
     latency(answers.length > 1 ? answers[0] : undefined, now);
     rest(then, now);
+    leaving(then, now);
+    await lastHour();
+    await curve(now);
     await groups(now);
     await keys();
     await zones(now);

@@ -147,6 +147,7 @@ impl Executor {
         progress.tries = 0;
         self.count_hit(get);
         self.observe_hit(progress.fd, get, || found.value.len() as u32);
+        self.worker.note_flash_hit(get.hash, get.key, &found);
         let is_large = found.value.len() > OUTPUT_SOFT_BYTES;
         let value = match is_large {
             false => ItemValue::Whole(&found.value),

@@ -27,6 +27,8 @@ mod observe;
 mod recent_reads;
 mod stats;
 mod stats_flash;
+mod stats_latency;
+mod stats_mrc;
 mod stats_worth;
 mod streams;
 mod write;
@@ -85,6 +87,7 @@ impl Executor {
         state: Arc<ServerState>,
         latency: Arc<WorkerLatency>,
     ) -> Executor {
+        state.add_latency(latency.clone());
         let flash = &state.settings().flash;
         let has_flash = worker.cache().flash_tier().is_some();
         let fetches = has_flash.then(|| {

@@ -39,6 +39,8 @@ impl Executor {
             StatsTopic::Penalties => self.stats_penalties(&mut rows),
             StatsTopic::HotKeys => self.stats_hot_keys(&mut rows),
             StatsTopic::LargeKeys => self.stats_large_keys(&mut rows),
+            StatsTopic::Mrc => self.stats_mrc(&mut rows),
+            StatsTopic::Latency => self.stats_latency(&mut rows),
         }
         rows
     }

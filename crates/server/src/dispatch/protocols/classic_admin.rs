@@ -116,6 +116,8 @@ pub(super) fn stats_operation<'a>(kind: StatsKind<'_>) -> Operation<'a> {
         StatsKind::LargeKeys => StatsTopic::LargeKeys,
         StatsKind::HotKeysReset => return Operation::ResetHotKeys,
         StatsKind::LargeKeysReset => return Operation::ResetLargeKeys,
+        StatsKind::Mrc => StatsTopic::Mrc,
+        StatsKind::Latency => StatsTopic::Latency,
         StatsKind::DetailDump => return Operation::PrefixCounts,
         StatsKind::Reset => return Operation::ResetStats,
         StatsKind::DetailOn => return Operation::CountPrefixes(true),

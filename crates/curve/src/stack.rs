@@ -59,6 +59,11 @@ impl Sums {
         }
     }
 
+    /// The sum of all weights.
+    fn all(&self) -> u64 {
+        self.levels[self.levels.len() - 1].iter().sum()
+    }
+
     /// The sum of the weights after `slot`.
     fn behind(&self, slot: usize) -> u64 {
         let mut at = slot;
@@ -74,56 +79,90 @@ impl Sums {
 
 /// The depth of an item in the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Depth {
+pub struct Depth {
     /// The sum of the weights above the item, including holes.
-    pub(super) above: u64,
+    pub above: u64,
     /// The weight of the item.
-    pub(super) weight: u64,
+    pub weight: u64,
 }
 
 /// The LRU stack of weighted items, at most 2^31 of them.
-pub(super) struct Stack {
+pub struct Stack {
     /// The number of each key. Numbers are reused.
     numbers: KeyMap<u32>,
     numbers_free: Vec<u32>,
-    /// The slot of each number.
+    /// The slot of each number, and its key.
     slot_of: Vec<u32>,
+    keys: Vec<u64>,
     /// The number whose item is in a slot, or [`NOBODY`].
     owner: Vec<u32>,
     sums: Sums,
     /// The slot of the next touch.
     next: usize,
+    /// No item is in a slot before this one.
+    bottom: usize,
     /// Slots without an owner whose weight is not 0.
     holes: BTreeSet<u32>,
 }
 
 impl Stack {
     /// An empty stack.
-    pub(super) fn new() -> Stack {
+    pub fn new() -> Stack {
         let sums = Sums::new(SLOTS_MIN);
         Stack {
             numbers: KeyMap::default(),
             numbers_free: Vec::new(),
             slot_of: Vec::new(),
+            keys: Vec::new(),
             owner: vec![NOBODY; sums.slots()],
             sums,
             next: 0,
+            bottom: 0,
             holes: BTreeSet::new(),
         }
     }
 
     /// The number of items.
-    pub(super) fn items(&self) -> usize {
+    pub fn items(&self) -> usize {
         self.numbers.len()
     }
 
     /// The weight of a stored item.
-    pub(super) fn weight(&self, key: u64) -> Option<u64> {
+    pub fn weight(&self, key: u64) -> Option<u64> {
         self.numbers.get(&key).map(|number| self.sums.get(self.slot_of[*number as usize] as usize))
     }
 
+    /// The number of a stored item: below the most items that the stack has had, and the same until the item goes.
+    pub fn number(&self, key: u64) -> Option<usize> {
+        self.numbers.get(&key).map(|number| *number as usize)
+    }
+
+    /// The sum of all weights, including holes.
+    pub fn total(&self) -> u64 {
+        self.sums.all()
+    }
+
+    /// Removes the lowest item as if it had never been stored. Returns whether there was one.
+    pub fn forget_lowest(&mut self) -> bool {
+        while self.bottom < self.next && self.owner[self.bottom] == NOBODY {
+            self.bottom += 1;
+        }
+        let Some(&owner) = self.owner[..self.next].get(self.bottom) else { return false };
+        let lowest = self.keys[owner as usize];
+        self.forget(lowest)
+    }
+
+    /// About how many bytes of memory the stack takes.
+    pub fn bytes(&self) -> u64 {
+        let map = self.numbers.capacity() * 8 / 7 * (size_of::<(u64, u32)>() + 1);
+        let per_number = self.slot_of.capacity() * (size_of::<u32>() + size_of::<u64>());
+        let slots: usize = self.sums.levels.iter().map(|level| level.len() * size_of::<u64>()).sum();
+        let words = self.owner.capacity() + self.numbers_free.capacity() + 2 * self.holes.len();
+        (map + per_number + slots + words * size_of::<u32>()) as u64
+    }
+
     /// Moves an item to the top with this weight. Returns its previous depth if it was stored.
-    pub(super) fn touch(&mut self, key: u64, weight: u64) -> Option<Depth> {
+    pub fn touch(&mut self, key: u64, weight: u64) -> Option<Depth> {
         if self.next == self.sums.slots() {
             self.compact();
         }
@@ -147,12 +186,12 @@ impl Stack {
     }
 
     /// Removes an item; its space stays free in the caches that held it. Returns whether it was stored.
-    pub(super) fn remove(&mut self, key: u64) -> bool {
+    pub fn remove(&mut self, key: u64) -> bool {
         self.take_out(key, true)
     }
 
     /// Removes an item as if it had never been stored. Returns whether it was stored.
-    pub(super) fn forget(&mut self, key: u64) -> bool {
+    pub fn forget(&mut self, key: u64) -> bool {
         self.take_out(key, false)
     }
 
@@ -189,8 +228,10 @@ impl Stack {
     fn new_number(&mut self, key: u64) -> u32 {
         let number = self.numbers_free.pop().unwrap_or_else(|| {
             self.slot_of.push(0);
+            self.keys.push(key);
             (self.slot_of.len() - 1) as u32
         });
+        self.keys[number as usize] = key;
         self.numbers.insert(key, number);
         number
     }
@@ -213,6 +254,7 @@ impl Stack {
         self.owner.resize(self.sums.slots(), NOBODY);
         self.holes.clear();
         self.next = kept.len();
+        self.bottom = 0;
         for (slot, (owner, weight)) in kept.into_iter().enumerate() {
             self.sums.set(slot, weight);
             self.owner[slot] = owner;
@@ -220,6 +262,48 @@ impl Stack {
                 self.holes.insert(slot as u32);
             } else {
                 self.slot_of[owner as usize] = slot as u32;
+            }
+        }
+    }
+}
+
+impl Default for Stack {
+    fn default() -> Stack {
+        Stack::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// The definition is a list with the latest item in front.
+        #[test]
+        fn distances_are_those_of_a_list(
+            steps in prop::collection::vec((0_u64..300, prop_oneof![9 => Just(false), 1 => Just(true)]), 1..1500)
+        ) {
+            let mut stack = Stack::new();
+            let mut list: Vec<(u64, u64)> = Vec::new();
+            for (key, forgets_lowest) in steps {
+                if forgets_lowest {
+                    prop_assert_eq!(stack.forget_lowest(), list.pop().is_some());
+                }
+                let weight = key % 7 + 1;
+                let at = list.iter().position(|item| item.0 == key);
+                let above = at.map(|at| list[..at].iter().map(|item| item.1).sum::<u64>());
+                let depth = stack.touch(key, weight);
+                prop_assert_eq!(depth.map(|depth| depth.above), above);
+                if let Some(at) = at {
+                    list.remove(at);
+                }
+                list.insert(0, (key, weight));
+                prop_assert_eq!(stack.items(), list.len());
+                prop_assert_eq!(stack.total(), list.iter().map(|item| item.1).sum::<u64>());
+                prop_assert!(stack.number(key).is_some_and(|number| number < 300));
             }
         }
     }

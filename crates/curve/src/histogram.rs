@@ -3,7 +3,7 @@
 /// Frequencies of distances. Each distance below `2^bits` has a bucket of its own. Above, each power of two is
 /// divided into `2^(bits - 1)` buckets, so that a distance is known to within a factor of `1 + 2^(1 - bits)`. A
 /// bucket stands for its largest distance, so that a curve drawn from the histogram never promises a hit too early.
-pub(super) struct Histogram {
+pub struct Histogram {
     bits: u32,
     counts: Vec<f64>,
 }
@@ -11,18 +11,28 @@ pub(super) struct Histogram {
 impl Histogram {
     /// An empty histogram. Memory grows with the largest distance, to at most 8 bytes for each of `2^bits + (64 -
     /// bits) * 2^(bits - 1)` buckets.
-    pub(super) fn new(bits: u32) -> Histogram {
+    pub fn new(bits: u32) -> Histogram {
         Histogram { bits, counts: Vec::new() }
     }
 
     /// Counts a distance `weight` times.
-    pub(super) fn add(&mut self, distance: u64, weight: f64) {
+    pub fn add(&mut self, distance: u64, weight: f64) {
         let at = self.bucket(distance);
         if at >= self.counts.len() {
             let len = (at + 1).max(self.counts.len() * 3 / 2);
             self.counts.resize(len, 0.0);
         }
         self.counts[at] += weight;
+    }
+
+    /// Halves all counts.
+    pub fn halve(&mut self) {
+        self.counts.iter_mut().for_each(|count| *count /= 2.0);
+    }
+
+    /// Bytes of memory that the counts take.
+    pub fn bytes(&self) -> u64 {
+        (self.counts.capacity() * size_of::<f64>()) as u64
     }
 
     fn bucket(&self, distance: u64) -> usize {
@@ -48,7 +58,7 @@ impl Histogram {
     }
 
     /// The non-empty buckets by rising distance: smallest distance, largest distance, count.
-    pub(super) fn buckets(&self) -> impl Iterator<Item = (u64, u64, f64)> + '_ {
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, f64)> + '_ {
         self.counts.iter().enumerate().filter(|(_, count)| **count != 0.0).map(|(at, count)| {
             let (least, largest) = self.bounds(at);
             (least, largest, *count)

@@ -1,0 +1,87 @@
+//! `larder plan --server`: the plan for the traffic of a running server.
+
+use larder_sim::live::{Live, LiveError, LiveSizing, Stats};
+use larder_sim::plan::{Goal, Planner, Split};
+use larder_sim::replay::Server;
+use larder_sim::report::size;
+
+use super::{FLASH_US, Failure, PlanArgs, show};
+
+/// How much slower than now a plan may be that is to be as fast as now: half a percent.
+const AS_FAST: f64 = 1.005;
+
+impl From<LiveError> for Failure {
+    fn from(error: LiveError) -> Failure {
+        match error {
+            LiveError::Unreachable(what) => Failure::Unreachable(what),
+            LiveError::Refused(what) | LiveError::Young(what) => Failure::Failed(what),
+        }
+    }
+}
+
+/// Asks the server for its curve, and plans with what it measured where no flag says otherwise.
+pub(super) fn run(args: &PlanArgs, address: &str) -> Result<(), Failure> {
+    let mut live = Live::connect(&Server::parse(address).map_err(Failure::Unreachable)?)?;
+    let sizing = live.sizing()?;
+    let latency = live.stats("latency")?;
+    let flash = if sizing.flash_bytes > 0.0 { live.stats("flash")? } else { Stats::default() };
+    if sizing.curve.item_bytes_mean <= 0.0 {
+        return Err(Failure::Failed(format!("{address} holds no items, so nothing can be planned")));
+    }
+    let mut model = args.model_of(&sizing.curve)?;
+    if args.dram_latency.is_none() && sizing.answer_us > 0.0 {
+        model.latencies.dram_us = sizing.answer_us;
+    }
+    if args.flash_latency.is_none() {
+        model.latencies.flash_us = latency.number("flash_fetch:mean_us").unwrap_or(FLASH_US);
+    }
+    if args.dram_overhead.is_none() {
+        model.overheads.dram_item_bytes = sizing.overhead_bytes();
+    }
+    let planner = Planner::new(model, &sizing.curve).map_err(Failure::Usage)?;
+    let now = planner.split(sizing.limit_bytes, sizing.flash_bytes);
+    let mut goals: Vec<Goal> = args.sla.map(Goal::Sla).into_iter().collect();
+    goals.extend(args.budget.map(Goal::Budget));
+    goals.extend(args.target);
+    if goals.is_empty() {
+        goals.extend(now.map(|now| Goal::Sla((now.latency_us * AS_FAST).ceil())));
+    }
+    let notices = notices(&sizing, &flash, now.as_ref());
+    args.output.deliver(&show::report(&planner, now.as_ref(), &goals, &notices).map_err(Failure::Failed)?)
+}
+
+/// What a reader should know of the figures.
+fn notices(sizing: &LiveSizing, flash: &Stats, now: Option<&Split>) -> Vec<String> {
+    let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
+    let mut notices = vec![format!(
+        "the server has {} of memory, in which {} of items fit; its sample reaches to {} of items, and beyond that the \
+         curve is taken to be flat",
+        size(sizing.limit_bytes),
+        size(sizing.capacity_bytes),
+        size(sizing.span_bytes)
+    )];
+    if let Some(now) = now {
+        notices.push(format!(
+            "the model (LRU) expects {} misses of what the server has now; since its start {} of the reads missed",
+            percent(1.0 - now.hit_ratio),
+            percent(sizing.miss_ratio_since_start)
+        ));
+    }
+    if !sizing.knows_penalties {
+        notices.push(
+            "the server has not measured what a miss costs, and takes it to be 100 ms: give --backend-latency"
+                .to_owned(),
+        );
+    }
+    let number = |name| flash.number(name).unwrap_or(0.0);
+    if sizing.flash_bytes > 0.0 {
+        notices.push(format!(
+            "flash: {} of {} lookups on it hit; {} bytes written for each byte admitted, {} reads for a hit",
+            number("hits"),
+            number("hits") + number("misses"),
+            flash.text("alwa").unwrap_or("-"),
+            flash.text("reads_per_hit").unwrap_or("-"),
+        ));
+    }
+    notices
+}

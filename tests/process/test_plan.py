@@ -1,0 +1,210 @@
+"""What a running server says of other sizes of its memory: `stats mrc`, `larder plan --server`, the admin page."""
+
+import json
+import os
+import random
+import re
+import socket
+import threading
+import time
+import types
+import unittest
+import urllib.request
+
+import process_support  # noqa: F401 (finds the modules below)
+import support
+from process_support import Case, larder_only, run_program
+from test_report import CHROMIUM, Browser
+
+KEYS = 60000
+READY_SECONDS = 20
+
+
+def read_through(connection, count, keys=KEYS, seed=1):
+    """Reads of random keys, small ones more often; a miss stores the key. Returns how many missed."""
+    chance, misses = random.Random(seed), 0
+    for _ in range(count // 50):
+        asked = sorted({b"key:%d" % int(keys ** chance.random()) for _ in range(50)})
+        connection.send(b"".join(b"get %s\r\n" % key for key in asked))
+        stores = []
+        for key in asked:
+            line = connection.line()
+            if line == b"END":
+                stores.append(b"set %s 0 0 400 noreply\r\n%s\r\n" % (key, b"v" * 400))
+                continue
+            connection.read(int(line.split()[3]) + 2)
+            assert connection.line() == b"END"
+        misses += len(stores)
+        connection.send(b"".join(stores) + b"mn\r\n")
+        assert connection.line() == b"MN"
+    return misses
+
+
+class Wire:
+    """A connection that reads lines and bytes."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.file = self.socket.makefile("rb")
+
+    def send(self, words):
+        """Sends all of it."""
+        self.socket.sendall(words)
+
+    def line(self):
+        """The next line without its end."""
+        return self.file.readline().rstrip(b"\r\n")
+
+    def read(self, count):
+        """So many bytes."""
+        return self.file.read(count)
+
+    def stats(self, topic):
+        """The rows of `stats topic`."""
+        self.send(b"stats %s\r\n" % topic.encode())
+        rows = {}
+        while (line := self.line()) != b"END":
+            word, name, value = line.decode().split(" ", 2)
+            assert word == "STAT", line
+            rows[name] = value
+        return rows
+
+    def close(self):
+        """Ends the connection."""
+        self.file.close()
+        self.socket.close()
+
+
+class Plan(Case):
+    """Sizing advice of a running server."""
+
+    def loaded(self, *flags, reads=150000):
+        """A server of 16 MiB that was read from, and a connection to it."""
+        server = self.server("-m", "16", "-t", "2", *flags)
+        wire = Wire(server.port)
+        self.addCleanup(wire.close)
+        self.misses = read_through(wire, reads)
+        deadline = time.monotonic() + READY_SECONDS
+        while wire.stats("mrc")["state"] != "ready" and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return server, wire
+
+    @larder_only
+    def test_the_curve_of_the_traffic(self):
+        _, wire = self.loaded()
+        rows = wire.stats("mrc")
+        self.assertEqual(rows["state"], "ready", rows)
+        self.assertEqual(int(rows["limit_maxbytes"]), 16 << 20)
+        self.assertEqual(int(rows["2x:memory_bytes"]), 32 << 20)
+        ratios = [float(rows[size + ":miss_ratio"]) for size in ("0.5x", "1x", "1.5x", "2x", "4x")]
+        self.assertEqual(ratios, sorted(ratios, reverse=True))
+        self.assertGreater(ratios[0], ratios[-1] + 0.03, "the load asks for more memory than there is")
+        since_start = float(rows["miss_ratio_since_start"])
+        self.assertAlmostEqual(ratios[1], since_start, delta=0.12)
+        curve = [(int(name[6:]), *map(float, value.split())) for name, value in rows.items()
+                 if name.startswith("curve:")]
+        self.assertEqual([row[0] for row in curve], sorted(row[0] for row in curve))
+        self.assertGreater(len(curve), 10)
+        times = wire.stats("latency")
+        self.assertGreater(int(times["get:count"]), 100000)
+        buckets = sum(int(value) for name, value in times.items() if name.startswith("bucket:"))
+        self.assertAlmostEqual(buckets, int(times["all:count"]), delta=10)
+
+    @larder_only
+    def test_a_plan_for_a_running_server(self):
+        server, _ = self.loaded()
+        address = "127.0.0.1:%d" % server.port
+        status, text, errors = run_program("plan", "--server", address, "--json", "-", "--target", "5ms")
+        self.assertEqual((status, errors), (0, ""))
+        report = json.loads(text)
+        told = json.dumps(report)
+        self.assertIn("recent reads of the server at " + address, told)
+        self.assertIn("What the server has now", told)
+        self.assertIn("Cheapest at a mean latency of at most 5000 us", told)
+        for words in ([], ["--target", "0.2"], ["--backend-latency", "20ms"]):
+            status, text, errors = run_program("plan", "--server", address, *words)
+            self.assertEqual((status, errors), (0, ""), words)
+            self.assertIn("DRAM and flash", text)
+
+    @larder_only
+    def test_a_server_with_flash(self):
+        flash = os.path.join(self.folder(), "flash")
+        server, wire = self.loaded("--flash", flash + ":64m", "--flash-memory", "4m", reads=60000)
+        self.assertGreater(int(wire.stats("mrc")["flash_bytes"]), 32 << 20)
+        status, text, errors = run_program("plan", "--server", "127.0.0.1:%d" % server.port)
+        self.assertEqual((status, errors), (0, ""))
+        self.assertRegex(text, r"flash: \d+ of \d+ lookups on it hit")
+
+    @larder_only
+    def test_a_server_that_cannot_be_planned_for(self):
+        nobody = "127.0.0.1:%d" % support.free_port()
+        status, text, errors = run_program("plan", "--server", nobody)
+        self.assertEqual((status, text), (2, ""))
+        self.assertIn("no server at " + nobody, errors)
+        young = self.server("-m", "16")
+        status, text, errors = run_program("plan", "--server", "127.0.0.1:%d" % young.port)
+        self.assertEqual((status, text), (1, ""))
+        self.assertIn("too young", errors)
+        stranger = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(stranger.close)
+
+        def answer():
+            client = stranger.accept()[0]
+            client.recv(100)
+            client.sendall(b"-ERR unknown command 'stats'\r\n")
+            client.close()
+        threading.Thread(target=answer, daemon=True).start()
+        status, text, errors = run_program("plan", "--server", "127.0.0.1:%d" % stranger.getsockname()[1])
+        self.assertEqual((status, text), (1, ""))
+        self.assertIn("not Larder", errors)
+        for text in (errors, run_program("plan", "--server", nobody, "--target", "fast")[2]):
+            self.assertEqual(len(text.strip().splitlines()), 1, text)
+
+    def look_at_the_page(self, address):
+        """The page draws the curve and the history without a complaint."""
+        browser = Browser(os.path.join(self.folder(), "profile"))
+        self.addCleanup(browser.close)
+        browser.open(types.SimpleNamespace(as_uri=lambda: address), 1400)
+        drawn = "document.querySelectorAll('%s path[d^=M]').length"
+        deadline = time.monotonic() + 10
+        while not browser.ask(drawn % "#history") and time.monotonic() < deadline:
+            time.sleep(0.3)
+        self.assertEqual(browser.ask(drawn % "#curve"), 1)
+        self.assertGreaterEqual(browser.ask(drawn % "#history"), 6)
+        self.assertEqual(browser.ask("document.querySelectorAll('#sizes tbody tr').length"), 5)
+        self.assertGreater(browser.ask("document.querySelectorAll('#leaving tbody tr').length"), 4)
+        broken = "[...document.querySelectorAll('h2 a')].filter((a) => !document.querySelector(a.hash)).length"
+        self.assertEqual(browser.ask(broken), 0)
+        self.assertLessEqual(browser.ask("document.documentElement.scrollWidth"), 1400)
+        self.assertEqual(browser.complaints, [])
+
+    @larder_only
+    def test_metrics_curve_and_history_over_http(self):
+        port = support.free_port()
+        _, wire = self.loaded("--admin", "127.0.0.1:%d" % port, reads=60000)
+        self.addCleanup(wire.close)
+
+        def fetch(path):
+            with urllib.request.urlopen("http://127.0.0.1:%d%s" % (port, path), timeout=10) as answer:
+                return answer.read().decode()
+        found = dict(re.findall(r'^larder_expected_miss_ratio\{memory="([^"]+)"\} (\S+)$', fetch("/metrics"), re.M))
+        self.assertEqual(sorted(found), ["0.5x", "1.5x", "1x", "2x", "4x"])
+        self.assertLessEqual(float(found["4x"]), float(found["0.5x"]))
+        curve = json.loads(fetch("/api/curve.json"))
+        self.assertEqual((curve["limit_bytes"], curve["young"]), (16 << 20, False))
+        self.assertGreater(len(curve["points"]), 10)
+        deadline = time.monotonic() + 15
+        while not (rows := json.loads(fetch("/history"))["rows"]) and time.monotonic() < deadline:
+            read_through(wire, 2000)
+            time.sleep(0.5)
+        history = json.loads(fetch("/history"))
+        if CHROMIUM:
+            self.look_at_the_page("http://127.0.0.1:%d/" % port)
+        newest = dict(zip(history["columns"], rows[-1]))
+        self.assertGreater(newest["requests_per_s"], 0)
+        self.assertTrue(0 < newest["hit_ratio"] <= 1, newest)
+        self.assertGreater(newest["items"], 100)
+
+
+if __name__ == "__main__":
+    unittest.main()
