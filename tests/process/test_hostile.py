@@ -152,6 +152,8 @@ class Greedy(Case):
                 self.behaved = self.connection(self.running)
         for thread in threads:
             thread.join()
+        # It may be the one that was taken for an attacker last.
+        self.behaved = self.connection(self.running)
         self.assert_some_had_to_go()
         # A client that is slow by chance may be taken for one of them, but seldom.
         self.assertGreater(rounds, 10)
@@ -186,7 +188,8 @@ class Storm(Case):
                 server.process.send_signal(signal.SIGCONT)
                 lines = iter(behaved.line, b"END")
                 stats = dict(line.split(b" ")[1:3] for line in lines)
-                self.assertLess(int(stats[b"curr_connections"]), 100)
+                # It accepts some dozens at a time, and reads requests in between.
+                self.assertLess(int(stats[b"curr_connections"]), 400)
                 for connection in crowd:
                     self.assertEqual(connection.ask(b"mn"), b"MN")
                     connection.close()

@@ -54,6 +54,11 @@ class Result(unittest.TestResult):
         super().addFailure(test, err)
         self.tell("FAIL", test, "\n" + self.failures[-1][1])
 
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err:
+            self.tell("FAIL", subtest, "\n" + (self.failures or self.errors)[-1][1])
+
     def addError(self, test, err):
         super().addError(test, err)
         self.tell("FAIL", test, "\n" + self.errors[-1][1])

@@ -71,6 +71,8 @@ impl Acceptor {
     ) -> Option<(usize, Accepted)> {
         if shared.is_full() {
             if shared.connections_max_fast() {
+                // First: the client may ask for the count as soon as it is refused.
+                shared.counters.workers[own].rejected.add(1);
                 // Four words fit the buffer of any socket. A client that is gone need not read them, and one that
                 // expects a handshake cannot.
                 if accepted.handshake.is_none() {
@@ -79,7 +81,6 @@ impl Acceptor {
                         .set_nonblocking(true)
                         .and_then(|()| (&accepted.socket).write_all(TOO_MANY));
                 }
-                shared.counters.workers[own].rejected.add(1);
             } else {
                 self.parked.push_back(accepted);
                 self.pause(Pause::Limit, shared);
