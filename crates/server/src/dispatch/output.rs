@@ -10,21 +10,25 @@ pub(super) const OUTPUT_SOFT_BYTES: usize = 64 << 10;
 pub(super) const OUTPUT_TIGHT_BYTES: usize = 4 << 10;
 /// The same for the reply to a datagram, which is sent as a whole at the end.
 const DATAGRAM_OUTPUT_BYTES: usize = 1 << 20;
-/// Buffers larger than this are not kept for reuse.
-const KEPT_BUFFER_BYTES: usize = 32 << 10;
-/// The most buffers that one worker keeps for reuse: half a mebibyte. Others are given back to the allocator.
-const KEPT_BUFFERS: usize = 16;
+/// Buffers larger than this are not kept for reuse. A buffer doubles as it grows, and takes one reply more when it is
+/// not full yet.
+const KEPT_BUFFER_BYTES: usize = 2 * OUTPUT_SOFT_BYTES;
+/// The most bytes of buffers that one worker keeps for reuse. Others are given back to the allocator, which gives their
+/// pages back to the kernel: each use of such a page then begins with a page fault.
+const KEPT_BYTES: usize = 512 << 10;
 
 /// What the connections of one worker share: output buffers that wait for their next use, and the news of what is
 /// durable.
 pub(super) struct Pool {
     kept: RefCell<Vec<Vec<u8>>>,
+    /// Capacity of the buffers that are kept, bytes.
+    kept_bytes: Cell<usize>,
     committed: Cell<Commit>,
 }
 
 impl Default for Pool {
     fn default() -> Pool {
-        Pool { kept: RefCell::default(), committed: Cell::new(Commit(0)) }
+        Pool { kept: RefCell::default(), kept_bytes: Cell::new(0), committed: Cell::new(Commit(0)) }
     }
 }
 
@@ -35,14 +39,17 @@ impl Pool {
     }
 
     fn take(&self) -> Vec<u8> {
-        self.kept.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(4096))
+        let Some(buffer) = self.kept.borrow_mut().pop() else { return Vec::with_capacity(4096) };
+        self.kept_bytes.set(self.kept_bytes.get() - buffer.capacity());
+        buffer
     }
 
     fn give(&self, mut buffer: Vec<u8>) {
-        let mut kept = self.kept.borrow_mut();
-        if buffer.capacity() > 0 && buffer.capacity() <= KEPT_BUFFER_BYTES && kept.len() < KEPT_BUFFERS {
+        let kept_bytes = self.kept_bytes.get() + buffer.capacity();
+        if (1..=KEPT_BUFFER_BYTES).contains(&buffer.capacity()) && kept_bytes <= KEPT_BYTES {
             buffer.clear();
-            kept.push(buffer);
+            self.kept.borrow_mut().push(buffer);
+            self.kept_bytes.set(kept_bytes);
         }
     }
 }
@@ -198,6 +205,22 @@ mod tests {
         if let Some(until) = until {
             output.hold(Commit(until));
         }
+    }
+
+    #[test]
+    fn buffers_are_kept_up_to_a_length_each_and_all_together() {
+        let pool = Pool::default();
+        pool.give(Vec::new());
+        pool.give(Vec::with_capacity(KEPT_BUFFER_BYTES + 1));
+        assert_eq!((pool.kept.borrow().len(), pool.kept_bytes.get()), (0, 0));
+        (0..100).for_each(|_| pool.give(vec![1; KEPT_BUFFER_BYTES]));
+        let most = KEPT_BYTES / KEPT_BUFFER_BYTES;
+        assert_eq!((pool.kept.borrow().len(), pool.kept_bytes.get()), (most, KEPT_BYTES));
+        for _ in 0..most {
+            let buffer = pool.take();
+            assert!(buffer.is_empty() && buffer.capacity() == KEPT_BUFFER_BYTES);
+        }
+        assert_eq!((pool.take().capacity(), pool.kept_bytes.get()), (4096, 0));
     }
 
     #[test]
