@@ -186,7 +186,8 @@ impl Flash {
         self.meta.is_on()
     }
 
-    /// Whether the device is behind: so few buffers are free that the next puts may be shed.
+    /// Whether the device is behind: there is so little room in buffers or in the log table that the next puts may be
+    /// shed.
     pub fn is_behind(&self) -> bool {
         self.meta.is_on() && self.log.is_behind()
     }

@@ -267,7 +267,8 @@ impl Temperature for Sweep {
             (None, None) => {}
         }
         match self.fitted_items {
-            0 => self.ghost = Ghost::for_entries(items),
+            // Evictions are counted anew, so the round begins anew.
+            0 => (self.ghost, self.round) = (Ghost::for_entries(items), Round::default()),
             _ => self.ghost.resize(items),
         }
         self.fitted_items = items.max(1);

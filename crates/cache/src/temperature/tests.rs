@@ -56,6 +56,17 @@ fn probation_asks_for_one_read_and_the_main_columns_for_one_a_sweep() {
 }
 
 #[test]
+fn columns_that_were_judged_before_the_number_of_items_was_known_do_no_harm() {
+    let mut sweep = Sweep::by_entry();
+    let items = [item(1, 0), item(2, 0)];
+    (0..3).for_each(|_| drop(verdicts(&mut sweep, Queue::Main, &items)));
+    sweep.fit(1000);
+    for _ in 0..3 {
+        assert_eq!(verdicts(&mut sweep, Queue::Main, &items), [Verdict::Evict; 2]);
+    }
+}
+
+#[test]
 fn an_item_that_was_evicted_lately_is_kept_when_it_comes_back() {
     let mut sweep = Sweep::by_entry();
     sweep.fit(1000);

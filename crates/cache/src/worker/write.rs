@@ -157,7 +157,9 @@ impl Worker {
             let helped = memory.returning_columns() < store.free_columns_target()
                 && self.cache.keeper.help(self.cache.levels());
             memory.recycle();
-            if helped {
+            // A pass that moved what has to stay in memory has given no room, however often it is repeated.
+            let is_late = started.elapsed() > ROOM_WAIT_MAX && !self.cache.levels().waits_for_room();
+            if helped && !is_late {
                 continue;
             }
             // Nothing can be reclaimed. If nothing is on its way back either, all columns are pinned or open; unless a
@@ -166,7 +168,6 @@ impl Worker {
                 && memory.available_columns() <= RESERVED_COLUMNS
                 && memory.over_limit_slabs() == 0
                 && !self.cache.levels().waits_for_flash();
-            let is_late = started.elapsed() > ROOM_WAIT_MAX && !self.cache.levels().waits_for_room();
             if is_hopeless || is_late {
                 return None;
             }

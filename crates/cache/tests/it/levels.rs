@@ -410,6 +410,26 @@ fn without_eviction_items_leave_memory_only_for_flash() {
 }
 
 #[test]
+fn without_eviction_a_store_is_refused_when_the_device_takes_nothing() {
+    let device = FaultyDevice::new(Arc::new(MemoryDevice::new(12, 64)));
+    let mut both = Both::open(device.clone(), |_, options| options.evict = false);
+    let value = [b'v'; 60];
+    let mut store = |number: u32| {
+        let key = format!("key-{number}");
+        let hash = both.hash(key.as_bytes());
+        both.worker.store(&Store::set(key.as_bytes(), hash, &value))
+    };
+    // Some of it is on flash, whose index then has no room for the rest.
+    for number in 0..40_000 {
+        store(number);
+    }
+    device.close_gate();
+    let refused = (40_000..400_000).find(|number| store(*number) == StoreOutcome::NoRoom);
+    assert!(refused.is_some());
+    device.open_gate();
+}
+
+#[test]
 fn only_items_that_were_read_were_active() {
     let mut both = Both::new(|_, options| options.temperature = TemperatureKind::Off);
     for _ in 0..3 {

@@ -270,6 +270,14 @@ impl Log {
         self.place(&mut self.append(), &tombstone)
     }
 
+    /// A tombstone of the journal found no room: it waits for a buffer, or its range of hashes goes.
+    pub(crate) fn hold_journaled(&self, key: &[u8], hash: u64) {
+        let mut append = self.append();
+        if !self.index().waiting.add(hash, key, true) {
+            self.drop_range(&mut append, hash);
+        }
+    }
+
     /// Appends the tombstones that wait. Says whether none is left.
     pub(crate) fn drain_waiting(&self) -> bool {
         self.drain(&mut self.append())
@@ -774,9 +782,11 @@ impl Log {
         !self.append().dead.is_empty()
     }
 
-    /// Whether the device is behind: so few buffers are free that the next puts may be shed.
+    /// Whether the device is behind: there are so few free buffers, or entries or numbers of the log table, that the
+    /// next puts may be shed.
     pub(crate) fn is_behind(&self) -> bool {
-        self.append().free.len() < 2
+        let append = self.append();
+        self.index().is_table_down_to(TABLE_KEPT_PERCENT) || append.free.len().min(append.ids.len()) < 2
     }
 
     /// The room in the buffers for records of items of this length.

@@ -47,7 +47,7 @@ impl Restart {
     /// the journal again.
     ///
     /// # Errors
-    /// The device is gone, or has no room for the invalidations.
+    /// The device is gone, or takes no records of its own.
     pub(crate) fn begin(
         (lookup, space, log): (Lookup, Arc<Space>, Arc<Log>),
         device: Arc<dyn Device>,
@@ -70,30 +70,31 @@ impl Restart {
         let running =
             (!used.is_empty()).then(|| Running { recovery, next_sequence, taken: Taken::default() });
         let restart = Restart { lookup, space, log, device, running: Mutex::new(running) };
-        restart.replay_journal(opened, writer)?;
+        restart.replay_journal(opened, writer);
         Ok(restart)
     }
 
-    /// Appends the invalidations whose tombstones were lost with a segment in memory.
-    fn replay_journal(&self, opened: &Opened, writer: &LogWriter) -> Result<(), FlashError> {
-        let mut newest = None;
+    /// Appends the invalidations whose tombstones were lost with a segment in memory. Those that find no room wait, and
+    /// the journal keeps all until they are placed.
+    fn replay_journal(&self, opened: &Opened, writer: &LogWriter) {
+        let (mut newest, mut waits) = (None, false);
         for record in &opened.journal {
-            newest = loop {
-                let placed = self.log.append_journaled(&record.key, record.hash);
-                if placed.is_some() {
-                    break placed;
-                }
-                if !writer.write_sealed() {
-                    return Err(FlashError(
-                        "flash: there is no room for the invalidations in the journal".into(),
-                    ));
-                }
-            };
+            let mut placed = None;
+            while !waits && placed.is_none() {
+                placed = self.log.append_journaled(&record.key, record.hash);
+                waits = placed.is_none() && !writer.write_sealed();
+            }
+            match placed {
+                Some(sequence) => newest = Some(sequence),
+                // In their order: once one waits, so do all that follow.
+                None => self.log.hold_journaled(&record.key, record.hash),
+            }
         }
-        if let Some(newest) = newest {
+        if let Some(newest) = newest
+            && !waits
+        {
             self.lookup.meta.journal_replayed(newest);
         }
-        Ok(())
     }
 
     /// Takes the next segment in. Says whether there was anything to do.
