@@ -145,3 +145,42 @@ fn fresh_items_leave_room_for_tombstones_in_the_log_table() {
     assert_eq!((stats.tombstones_waited, stats.range_drops), (0, 0), "{stats:?}");
     assert!(stats.tombstones >= 999);
 }
+
+#[test]
+fn a_start_on_a_full_device_finds_nothing_that_the_journal_says_is_invalid() {
+    const MANY: u32 = 800;
+    // Long, so that few tombstones fit into the buffers.
+    let key = |number: u32| format!("{number:0200}").into_bytes();
+    let device = MemoryDevice::new(8, 64);
+    let open = |format| {
+        Bench::on(Arc::new(device.clone()), |options| {
+            (options.recover, options.format) = (Recover::Journal, format);
+            options.segment_bytes = Some(8 * 4096);
+        })
+    };
+    let bench = open(true);
+    let (writer, meta) = (bench.flash.components().writer, bench.flash.components().meta);
+    let store = |name: &[u8], value: &[u8]| {
+        while bench.put(name, value, 0) == Put::Shed {
+            writer.write_sealed();
+        }
+    };
+    (0..MANY).for_each(|number| store(&key(number), &[1; 40]));
+    let mut others = 0;
+    while bench.flash.stats().zones.free > 0 {
+        store(format!("other {others}").as_bytes(), &[2; 1500]);
+        others += 1;
+    }
+    assert!(bench.flash.may_hold(bench.hash(&key(0))));
+    // The tombstones are in memory only.
+    (0..MANY).for_each(|number| bench.invalidate(&key(number)));
+    meta.commit();
+    for _ in 0..2 {
+        let mut crashed = open(false);
+        let is_any = |crashed: &mut Bench| (0..MANY).any(|number| crashed.value(&key(number)).is_some());
+        take_in(&crashed);
+        assert!(!is_any(&mut crashed), "at the start");
+        crashed.settle();
+        assert!(!is_any(&mut crashed), "after some rounds");
+    }
+}
