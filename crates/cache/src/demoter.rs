@@ -97,9 +97,10 @@ impl Levels<'_> {
         self.store.may_lose() || (self.evicts() && !self.waits_for_flash())
     }
 
-    /// Whether live items may leave memory only for flash, and flash is behind: it may take them soon.
+    /// Whether live items may leave memory only for flash, and flash has no room for them now: it may take them soon.
     pub(crate) fn waits_for_flash(&self) -> bool {
-        !self.store.may_lose() && self.demoter.is_some_and(|demoter| demoter.flash.is_behind())
+        let has_no_room = |flash: &Flash| flash.is_behind() || flash.is_index_full();
+        !self.store.may_lose() && self.demoter.is_some_and(|demoter| has_no_room(&demoter.flash))
     }
 
     /// Whether room is not made now because a pass waits for the device to take invalidations.

@@ -186,10 +186,14 @@ impl Flash {
         self.meta.is_on()
     }
 
-    /// Whether the device is behind: there is so little room in buffers or in the log table that the next puts may be
-    /// shed.
+    /// Whether the device is behind: so few buffers are free that the next puts may be shed.
     pub fn is_behind(&self) -> bool {
         self.meta.is_on() && self.log.is_behind()
+    }
+
+    /// Whether the index of the log is so full that the next puts may be shed.
+    pub fn is_index_full(&self) -> bool {
+        self.meta.is_on() && self.log.is_index_full()
     }
 
     /// The room in the buffers for items of this length, key and value together.

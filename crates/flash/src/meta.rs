@@ -402,6 +402,8 @@ impl MetaLog {
         writer.superblock.cas_floor = cas_floor;
         writer.superblock.next_sequence = self.next_sequence.load(Ordering::Relaxed).min(ceiling);
         self.ceiling.store(0, Ordering::Release);
+        // Every tombstone is durable, or its range of hashes has a floor that this state has.
+        self.journal.clear();
         self.write_state(&mut writer)
     }
 

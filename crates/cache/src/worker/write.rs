@@ -148,6 +148,12 @@ impl Worker {
                 self.counters().starved.add(1);
                 Instant::now()
             });
+            let is_late = started.elapsed() > ROOM_WAIT_MAX && !self.cache.levels().waits_for_room();
+            // Where items leave memory only for flash, a pass whose items flash refuses moves them, and gives no room
+            // however often it is repeated.
+            if is_late && !self.cache.store.may_lose() {
+                return None;
+            }
             // Let go of everything, so that retired columns can come back; then help, then let others run.
             self.quiesce();
             self.cache.keeper.wake();
@@ -157,9 +163,7 @@ impl Worker {
             let helped = memory.returning_columns() < store.free_columns_target()
                 && self.cache.keeper.help(self.cache.levels());
             memory.recycle();
-            // A pass that moved what has to stay in memory has given no room, however often it is repeated.
-            let is_late = started.elapsed() > ROOM_WAIT_MAX && !self.cache.levels().waits_for_room();
-            if helped && !is_late {
+            if helped {
                 continue;
             }
             // Nothing can be reclaimed. If nothing is on its way back either, all columns are pinned or open; unless a

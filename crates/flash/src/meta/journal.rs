@@ -155,6 +155,12 @@ impl Journal {
         self.bytes_in_force.store(records.bytes_in_force() as u64, Ordering::Relaxed);
     }
 
+    /// No record is in force any more. Those that are not written yet are committed with the next state.
+    pub(super) fn clear(&self) {
+        self.records().in_force.clear();
+        self.bytes_in_force.store(0, Ordering::Relaxed);
+    }
+
     /// Number of the last record that is committed.
     pub(super) fn committed(&self) -> u64 {
         self.committed.load(Ordering::Acquire)

@@ -579,7 +579,7 @@ impl Log {
         self.meta().raise_floor(floor);
         self.index().waiting.clear();
         // The tombstones that waited are not needed after a flush, nor are their journal records.
-        self.meta().tombstones_placed(floor.saturating_sub(1));
+        self.meta().tombstones_flushed(floor.saturating_sub(1));
         self.seal_open(append, Kind::Log);
         self.seal_open(append, Kind::Extents);
         self.status().wake();
@@ -782,11 +782,15 @@ impl Log {
         !self.append().dead.is_empty()
     }
 
-    /// Whether the device is behind: there are so few free buffers, or entries or numbers of the log table, that the
-    /// next puts may be shed.
+    /// Whether the device is behind: so few buffers are free that the next puts may be shed.
     pub(crate) fn is_behind(&self) -> bool {
-        let append = self.append();
-        self.index().is_table_down_to(TABLE_KEPT_PERCENT) || append.free.len().min(append.ids.len()) < 2
+        self.append().free.len() < 2
+    }
+
+    /// Whether the index is full: the log table has so few entries left, or numbers of segments, that the next puts may
+    /// be shed.
+    pub(crate) fn is_index_full(&self) -> bool {
+        self.index().is_table_down_to(TABLE_KEPT_PERCENT) || self.append().ids.len() < 2
     }
 
     /// The room in the buffers for records of items of this length.

@@ -231,6 +231,15 @@ impl Meta {
         }
     }
 
+    /// The same after a flush, which leaves nothing below the segment of this sequence or in it. Dropped ranges do not
+    /// count any more.
+    pub(crate) fn tombstones_flushed(&self, sequence: u64) {
+        self.owes_placing.store(false, SeqCst);
+        if self.has_journal() {
+            self.log.placed(sequence);
+        }
+    }
+
     /// Whether [`Meta::tombstones_placed`] is to be called again although no tombstone waits.
     pub(crate) fn owes_placing(&self) -> bool {
         self.owes_placing.load(SeqCst)

@@ -146,41 +146,83 @@ fn fresh_items_leave_room_for_tombstones_in_the_log_table() {
     assert!(stats.tombstones >= 999);
 }
 
-#[test]
-fn a_start_on_a_full_device_finds_nothing_that_the_journal_says_is_invalid() {
-    const MANY: u32 = 800;
-    // Long, so that few tombstones fit into the buffers.
-    let key = |number: u32| format!("{number:0200}").into_bytes();
-    let device = MemoryDevice::new(8, 64);
-    let open = |format| {
-        Bench::on(Arc::new(device.clone()), |options| {
-            (options.recover, options.format) = (Recover::Journal, format);
-            options.segment_bytes = Some(8 * 4096);
-        })
-    };
-    let bench = open(true);
-    let (writer, meta) = (bench.flash.components().writer, bench.flash.components().meta);
+/// A device without an erased zone: it holds keys of 200 bytes, and something else.
+fn open_full(device: &MemoryDevice, keys: u32) -> Bench {
+    let bench = open_small(device, true);
     let store = |name: &[u8], value: &[u8]| {
         while bench.put(name, value, 0) == Put::Shed {
-            writer.write_sealed();
+            bench.flash.components().writer.write_sealed();
         }
     };
-    (0..MANY).for_each(|number| store(&key(number), &[1; 40]));
+    (0..keys).for_each(|number| store(&long_key(number), &[1; 40]));
     let mut others = 0;
     while bench.flash.stats().zones.free > 0 {
         store(format!("other {others}").as_bytes(), &[2; 1500]);
         others += 1;
     }
-    assert!(bench.flash.may_hold(bench.hash(&key(0))));
+    assert!(bench.flash.may_hold(bench.hash(&long_key(0))));
+    bench
+}
+
+fn open_small(device: &MemoryDevice, format: bool) -> Bench {
+    Bench::on(Arc::new(device.clone()), |options| {
+        (options.recover, options.format) = (Recover::Journal, format);
+        options.segment_bytes = Some(8 * 4096);
+    })
+}
+
+/// So long that few tombstones fit into the buffers.
+fn long_key(number: u32) -> Vec<u8> {
+    format!("{number:0200}").into_bytes()
+}
+
+#[test]
+fn a_start_on_a_full_device_finds_nothing_that_the_journal_says_is_invalid() {
+    const MANY: u32 = 800;
+    let device = MemoryDevice::new(8, 64);
+    let bench = open_full(&device, MANY);
     // The tombstones are in memory only.
-    (0..MANY).for_each(|number| bench.invalidate(&key(number)));
-    meta.commit();
+    (0..MANY).for_each(|number| bench.invalidate(&long_key(number)));
+    bench.flash.components().meta.commit();
     for _ in 0..2 {
-        let mut crashed = open(false);
-        let is_any = |crashed: &mut Bench| (0..MANY).any(|number| crashed.value(&key(number)).is_some());
+        let mut crashed = open_small(&device, false);
+        let is_any = |crashed: &mut Bench| (0..MANY).any(|number| crashed.value(&long_key(number)).is_some());
         take_in(&crashed);
         assert!(!is_any(&mut crashed), "at the start");
         crashed.settle();
         assert!(!is_any(&mut crashed), "after some rounds");
     }
+}
+
+#[test]
+fn a_flush_succeeds_however_full_the_journal_is() {
+    const MANY: u32 = 2400;
+    for commits in [false, true] {
+        let mut bench = open_full(&MemoryDevice::new(8, 64), MANY);
+        for number in 0..MANY {
+            bench.invalidate(&long_key(number));
+            if commits {
+                bench.flash.components().meta.commit();
+            }
+        }
+        bench.flash.begin_flush();
+        bench.flash.end_flush();
+        assert!(bench.flash.is_on());
+        bench.settle();
+        assert_eq!(bench.put(b"new", b"value", 0), Put::Stored);
+        assert_eq!(bench.value(b"new").unwrap(), b"value");
+        bench.flash.close().unwrap();
+    }
+}
+
+#[test]
+fn a_tier_is_closed_however_full_the_journal_is() {
+    const MANY: u32 = 2400;
+    let device = MemoryDevice::new(8, 64);
+    let bench = open_full(&device, MANY);
+    (0..MANY).for_each(|number| bench.invalidate(&long_key(number)));
+    bench.flash.close().unwrap();
+    let mut bench = open_small(&device, false);
+    take_in(&bench);
+    assert!((0..MANY).all(|number| bench.value(&long_key(number)).is_none()));
 }
