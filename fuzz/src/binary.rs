@@ -71,7 +71,7 @@ fn compare_with_twin(mut choices: Choices<'_>, client: &Client<'_>) {
     let (mut dispatcher, cache) = dispatcher(settings(), Some(1), None);
     cache.clock().hold();
     let mut talk = Talk::open(&mut dispatcher, client.peer);
-    let mut twin = Twin::default();
+    let mut twin = Twin::new(cache.whole_value_bytes_max());
     for _ in 0..REQUESTS_MAX {
         if choices.is_empty() {
             break;

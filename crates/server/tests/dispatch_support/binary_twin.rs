@@ -118,8 +118,9 @@ struct Item {
 }
 
 /// What the server should know.
-#[derive(Default)]
 pub(crate) struct Twin {
+    /// Longer values are in several pieces, and no number.
+    whole_bytes_max: usize,
     items: HashMap<Vec<u8>, Item>,
     /// The connection is closed behind the last reply.
     pub(crate) is_closed: bool,
@@ -160,6 +161,11 @@ fn number64(bytes: &[u8]) -> u64 {
 }
 
 impl Twin {
+    /// The twin of a server that stores values up to this length in one piece.
+    pub(crate) fn new(whole_bytes_max: usize) -> Twin {
+        Twin { whole_bytes_max, items: HashMap::new(), is_closed: false }
+    }
+
     /// The CAS number of an item, as far as a reply has told it.
     pub(crate) fn cas_of(&self, key: &[u8]) -> Option<u64> {
         self.items.get(key)?.cas
@@ -256,7 +262,7 @@ impl Twin {
                         changes = true;
                         0
                     }
-                    Some(item) => match counter(&item.value) {
+                    Some(item) => match counter(&item.value, self.whole_bytes_max) {
                         _ if !item.value.is_empty() && differs(item.cas) => 2,
                         None => 6,
                         Some(number) => {
@@ -338,10 +344,10 @@ impl Twin {
 }
 
 /// The number that a value begins with: blanks and a plus perhaps, then digits, then the end, or a blank and anything.
-/// A value of more than 16 KiB is no number.
-fn counter(value: &[u8]) -> Option<u64> {
+/// A value of more than `bytes_max` is no number.
+fn counter(value: &[u8], bytes_max: usize) -> Option<u64> {
     let is_blank = |byte: &u8| *byte == b' ' || (9..=13).contains(byte);
-    let start = value.iter().position(|byte| !is_blank(byte)).filter(|_| value.len() <= 16 << 10)?;
+    let start = value.iter().position(|byte| !is_blank(byte)).filter(|_| value.len() <= bytes_max)?;
     let word = value[start..].split(is_blank).next()?;
     let digits = word.strip_prefix(b"+").unwrap_or(word);
     // `parse` takes a plus of its own.

@@ -60,8 +60,8 @@ fn play(
     cut: usize,
     dispatcher: &mut Dispatcher,
     client: &Client<'_>,
+    mut twin: Twin,
 ) -> Result<(), String> {
-    let mut twin = Twin::default();
     let mut talk = Talk::open(dispatcher, client.peer);
     talk.send(dispatcher, &Packet::new(0x08, b"").bytes());
     talk.answered.clear();
@@ -109,7 +109,8 @@ fn replies_are_those_of_the_slow_twin() {
         let cut = prop::sample::select(vec![usize::MAX, usize::MAX, 1, 7, 1000]);
         TestRunner::new(Config { cases: 300, failure_persistence: None, ..Config::default() })
             .run(&(cases, cut), |(requests, cut)| {
-                play(&requests, cut, &mut dispatcher.borrow_mut(), client).map_err(TestCaseError::fail)
+                let twin = Twin::new(cache.whole_value_bytes_max());
+                play(&requests, cut, &mut dispatcher.borrow_mut(), client, twin).map_err(TestCaseError::fail)
             })
             .unwrap_or_else(|wrong| panic!("{wrong}"));
     });
