@@ -236,13 +236,16 @@ class Full(Case):
 class Moved(Case):
     """`cache_memlimit`: the limit goes up and down while the server works."""
 
-    def serves_everything(self, connection, name):
+    # At this limit in MiB or less, large values may be evicted at once, and small ones while others are stored.
+    LEAST_MIB = 8
+
+    def serves_everything(self, connection, name, is_least):
         """Fails unless small and large values, long multigets and pipelines are served."""
         for size in (10, 1000, 32000, 60000, 300000):
             key = b"%b-%d" % (name, size)
             self.assertEqual(connection.set(key, b"m" * size), b"STORED", "%d bytes after %r" % (size, name))
-            # Under the least limit a large value may be evicted at once.
-            self.assertIn(connection.get(key), (b"m" * size,) if size < 100000 else (b"m" * size, None))
+            may_miss = size >= 100000 or (is_least and size >= 32000)
+            self.assertIn(connection.get(key), (b"m" * size, None) if may_miss else (b"m" * size,))
         connection.send(b"".join(b"set %b%d 0 0 100\r\n%b\r\n" % (name, i, b"s" * 100) for i in range(300)))
         self.assertEqual([connection.line() for _ in range(300)], [b"STORED"] * 300)
         connection.send(b"get " + b" ".join(b"%b%d" % (name, i) for i in range(300)) + b"\r\n")
@@ -250,7 +253,7 @@ class Moved(Case):
         while connection.line() != b"END":
             found += 1
             connection.exactly(102)
-        self.assertEqual(found, 300)
+        self.assertGreaterEqual(found, 100 if is_least else 300)
 
     def moves(self, start, limits, *flags):
         """Starts with `-m start`, moves the limit to each of `limits`, and works after each."""
@@ -265,7 +268,7 @@ class Moved(Case):
                 # The workers change their receive buffers with the next tick.
                 time.sleep(1.5)
             for one in (connection, other, self.connection(server)):
-                self.serves_everything(one, b"k%d-%d" % (number, mebibytes))
+                self.serves_everything(one, b"k%d-%d" % (number, mebibytes), taken[-1] <= self.LEAST_MIB)
             self.assertEqual(int(other.stats()[b"limit_maxbytes"]), taken[-1] * MEBIBYTE)
         return taken
 

@@ -419,7 +419,8 @@ fn without_eviction_a_store_is_refused_when_the_device_takes_nothing() {
         let hash = both.hash(key.as_bytes());
         both.worker.store(&Store::set(key.as_bytes(), hash, &value))
     };
-    // Some of it is on flash, whose index then has no room for the rest. Each store that is refused waits before.
+    // Some of it is on flash, whose index then has no room for the rest.
+    // A store that is refused has waited half a second.
     let next = (0..40_000).find(|number| store(*number) == StoreOutcome::NoRoom).unwrap_or(40_000);
     device.close_gate();
     let refused = (next..400_000).find(|number| store(*number) == StoreOutcome::NoRoom);

@@ -231,8 +231,8 @@ impl Meta {
         }
     }
 
-    /// The same after a flush, which leaves nothing below the segment of this sequence or in it. Dropped ranges do not
-    /// count any more.
+    /// After a flush nothing is left in the segment of this sequence, nor in older ones: the tombstones of their items
+    /// are not needed any more, wherever they are, nor are the floors of dropped ranges.
     pub(crate) fn tombstones_flushed(&self, sequence: u64) {
         self.owes_placing.store(false, SeqCst);
         if self.has_journal() {
