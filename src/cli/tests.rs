@@ -112,6 +112,8 @@ fn flags_of_memory_and_limits() {
     });
     sets("-k", |s| s.lock_memory = true);
     sets("--prefault", |s| s.prefault = true);
+    sets("--keep /dev/shm/larder", |s| s.keep = Some("/dev/shm/larder".into()));
+    sets("-e /dev/shm/larder", |s| s.keep = Some("/dev/shm/larder".into()));
     sets("--column-bytes 64k", |s| s.column_bytes = Some(65536));
     sets("--inline-value-bytes 0", |s| s.inline_value_bytes = 0);
     sets("--placement row", |s| s.placement = Placement::Row);
