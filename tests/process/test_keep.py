@@ -234,6 +234,7 @@ class Log:
         self.is_delete = {}
         self.chance = random.Random(seed)
         self.answers = 0
+        self.wrong = []
 
 
 SIZES = (5, 200, 1500, 5000, 60_000)
@@ -257,6 +258,7 @@ class Crashes(KeepCase):
                         log.sent[key] += 1
                         number = log.sent[key]
                         log.is_delete[key, number] = log.chance.random() < 0.2
+                        sent.append((key, number))
                         if log.is_delete[key, number]:
                             request += b"delete %b\r\n" % key
                         else:
@@ -267,13 +269,12 @@ class Crashes(KeepCase):
                             if log.chance.random() < 0.2:
                                 request += b"touch %b 2000\r\n" % key
                                 sent.append((key, None))
-                        sent.append((key, number))
-                        if len(sent) > 1 and sent[-2][1] is None:
-                            sent[-2:] = sent[:-3:-1]
                     connection.send(bytes(request))
                     for key, number in sent:
                         answer = connection.line()
-                        if number is not None and answer in (b"STORED", b"DELETED", b"NOT_FOUND"):
+                        if number is None:
+                            log.wrong += [answer] * (answer not in (b"TOUCHED", b"NOT_FOUND"))
+                        elif answer in (b"STORED", b"DELETED", b"NOT_FOUND"):
                             log.answered[key] = number
                             log.answers += 1
         except (OSError, support.Closed):
@@ -350,6 +351,7 @@ class Crashes(KeepCase):
             for thread in threads:
                 thread.join()
             server.__exit__()
+        self.assertEqual([log.wrong for log in logs], [[], [], []])
         self.assertGreater(sum(log.answers for log in logs), 50 * rounds)
         self.assertGreater(hits, 50)
 
@@ -490,6 +492,7 @@ class Trouble(KeepCase):
             self.skipTest("no tmpfs can be mounted here")
         self.addCleanup(subprocess.run, ["umount", "-l", folder])
         self.assertIn("room for 32 MiB", self.refused("--keep", self.path, "-m", "64"))
+        self.assertFalse(os.path.exists(self.path))
         server = self.kept(memory=24)
         client = self.connection(server)
         with open(os.path.join(folder, "other"), "wb") as other:

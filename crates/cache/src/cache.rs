@@ -119,8 +119,10 @@ impl Cache {
             is_lasting,
             recovered,
         });
-        // A flush may have come due since.
-        cache.tick();
+        if cache.recovered.is_some() {
+            // A flush may have come due since.
+            cache.tick();
+        }
         Ok(cache)
     }
 

@@ -32,8 +32,8 @@ pub struct Clock {
     started_unix_s: i64,
 }
 
-/// The seconds of an earlier clock and of the new one need not begin at the same moment. The new clock may be late by so
-/// many milliseconds; otherwise it is early, by less than a second.
+/// The seconds of an earlier clock and of the new one need not begin at the same moment. The new clock may be late by
+/// so many milliseconds; otherwise it is early, by less than a second.
 const LATE_MS_MAX: i64 = 50;
 
 /// Milliseconds since the machine was started.
@@ -181,6 +181,23 @@ mod tests {
         assert_eq!(clock.now_s(), CLOCK_START_S, "the clock never reads 0 or 1");
         clock.run();
         assert!(clock.now_s() <= start_s + 5);
+    }
+
+    #[test]
+    fn a_later_clock_goes_on_where_the_earlier_one_would_be() {
+        let first = Clock::new();
+        first.shift(1_000);
+        let second = Clock::going_on(first.offset_ms());
+        let early_ms = second.now_ms() - first.now_ms();
+        assert!((-LATE_MS_MAX - 2..1_000).contains(&early_ms), "{early_ms}");
+        assert!(i64::from(second.now_s()) - i64::from(first.tick()) <= 1);
+        assert_eq!(second.uptime_s(), 0);
+        let unix_ms = second.unix_ms(second.now_ms());
+        let machine =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+        assert!((machine - unix_ms).abs() <= 2, "times of clients are told by the machine's clock");
+        // An earlier clock that went back further than there is time, by `debugtime`, begins anew.
+        assert_eq!(Clock::going_on(i64::MIN / 4).now_s(), CLOCK_START_S);
     }
 
     #[test]

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 /// Inserts between two looks at the index's need to grow, and the most buckets that are split at one look.
 const GROW_EVERY: usize = 32;
 const SPLITS_AT_ONCE: usize = 16;
+/// How far ahead buckets are prefetched.
+const PREFETCHED: usize = 12;
 /// Chains that a thread takes at once.
 const CHAINS_AT_ONCE: usize = 64;
 
@@ -151,7 +153,6 @@ impl<'a> Walker<'a> {
             if item.value_layout() == ValueLayout::Chunked {
                 found.chains.push((at, hash));
             } else {
-                store.index.prefetch(hash);
                 met.push((at, hash));
             }
         });
@@ -164,6 +165,9 @@ impl<'a> Walker<'a> {
         }
         for nth in 0..self.met.len() {
             let (at, hash) = self.met[nth];
+            if let Some((_, ahead)) = self.met.get(nth + PREFETCHED) {
+                self.store.index.prefetch(*ahead);
+            }
             let item = self.guard.item(at);
             if self.insert(at, hash, &item) {
                 self.found.bytes += u64::from(item.live_again());

@@ -139,7 +139,13 @@ impl KeptFile {
                 found
             }
             Err(unusable) => {
-                room.map_err(refused)?;
+                if let Err(what) = room {
+                    if file.metadata().is_ok_and(|of_file| of_file.len() == 0) {
+                        // This process has made it, and leaves nothing behind.
+                        let _ = std::fs::remove_file(path);
+                    }
+                    return Err(refused(what));
+                }
                 let layout = wanted.layout(options.seed);
                 begin_anew(&file, &layout).map_err(|error| refused(cannot("be written", &error)))?;
                 let left = match unusable {
