@@ -240,6 +240,7 @@ impl Column {
 
     /// Takes the column over from an earlier process, as sealed if it holds records that were not flushed, and as free
     /// otherwise. Returns whether it holds any. What its records take is to be counted anew.
+    #[cfg(not(any(miri, loom)))]
     pub(crate) fn take_over(&self, column_bytes: u32, flush_floor: u64) -> bool {
         let (birth, keys_end) = (self.birth(), self.keys_end());
         let is_filled = matches!(self.state(), ColumnState::Open | ColumnState::Sealed)

@@ -1,6 +1,7 @@
 //! The file of a kept memory where there is no kernel, for Miri and loom: there is none.
 
 #[path = "kept/head.rs"]
+#[allow(dead_code, reason = "only a file has a head that is written")]
 pub(crate) mod head;
 
 use head::Head;

@@ -106,7 +106,7 @@ fn a_record_counts_between_its_commit_and_its_end() {
     drop((reader, memory));
     drop_forgotten(&file);
 
-    let memory = file.open(4, None).expect("a file on a tmpfs can be kept");
+    let memory = file.open(4, Some(64 << 10)).expect("a file on a tmpfs can be kept");
     assert_eq!((memory.left(), memory.last_birth()), (Some(&Left::Killed), birth));
     let expected = [
         ("kept", Remains::Whole),
