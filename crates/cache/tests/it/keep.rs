@@ -55,12 +55,20 @@ fn key_of(number: u64) -> Vec<u8> {
 }
 
 /// What the slow twin knows of an item.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq)]
 struct Known {
     value: Vec<u8>,
     flags: u32,
     expiry: Expiry,
     cas: u64,
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Known { value, flags, expiry, cas } = self;
+        let begins = &value[..value.len().min(FRAME_BYTES)];
+        write!(f, "{} bytes {begins:?}, flags {flags}, {expiry:?}, cas {cas}", value.len())
+    }
 }
 
 /// The slow twin of the cache: a map.
