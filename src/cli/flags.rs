@@ -269,6 +269,13 @@ pub(crate) static FLAGS: &[Flag] = &[
         set: |s, v| { s.prefault = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
+        short: Some('e'), long: "keep", takes: Takes::Value("FILE"), topic: Topic::Memory,
+        help: "keep the items in a file on a tmpfs, such as /dev/shm, or on a hugetlbfs, so that the server has them \
+               again when it is started anew, after a stop and after a crash of the process alike; not with --flash",
+        example: "/dev/shm/larder",
+        set: |s, v| { s.keep = Some(path(v)?); Ok(()) }, ..ROW
+    },
+    Flag {
         long: "column-bytes", takes: Takes::Value("NUM"), topic: Topic::Memory,
         help: "size of a column, the unit in which memory is filled and reclaimed: a power of two from 32k to 1m; \
                derived from the CPU cache if not given",
@@ -650,11 +657,10 @@ pub(crate) static FLAGS: &[Flag] = &[
 
     // ---- refused ----
     Flag {
-        short: Some('e'), long: "memory-file", takes: Takes::Value("FILE"), topic: Topic::Refused,
+        long: "memory-file", takes: Takes::Value("FILE"), topic: Topic::Refused,
         example: "/tmp/memory",
         set: |_, _| {
-            Err("items are not kept over a restart in a memory file: leave it out, and use --flash FILE:SIZE"
-                .to_owned())
+            Err("the file that items are kept in over a restart is named with --keep FILE, or -e FILE".to_owned())
         }, ..ROW
     },
 ];

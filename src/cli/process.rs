@@ -57,6 +57,7 @@ pub(crate) fn make_paths_absolute(settings: &mut Settings, base: &Path) -> io::R
         &mut settings.pidfile,
         &mut settings.unix_socket,
         &mut settings.auth_file,
+        &mut settings.keep,
         &mut tls.chain_cert,
         &mut tls.key,
         &mut tls.ca_cert,

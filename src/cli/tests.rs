@@ -112,6 +112,8 @@ fn flags_of_memory_and_limits() {
     });
     sets("-k", |s| s.lock_memory = true);
     sets("--prefault", |s| s.prefault = true);
+    sets("--keep /dev/shm/larder", |s| s.keep = Some("/dev/shm/larder".into()));
+    sets("-e /dev/shm/larder", |s| s.keep = Some("/dev/shm/larder".into()));
     sets("--column-bytes 64k", |s| s.column_bytes = Some(65536));
     sets("--inline-value-bytes 0", |s| s.inline_value_bytes = 0);
     sets("--placement row", |s| s.placement = Placement::Row);
@@ -303,7 +305,9 @@ fn every_bad_value_is_one_line_that_says_what_to_do() {
     refuses("-Y /x -U 7", "nobody can log in over UDP");
     refuses("-Z", "TLS (-Z) needs a certificate");
     refuses("-l notls:localhost", "turn TLS on with -Z");
-    refuses("-e /tmp/x", "items are not kept over a restart");
+    refuses("--memory-file /dev/shm/x", "--keep FILE, or -e FILE");
+    refuses("-e /dev/shm/x --flash /x", "with flash (--flash) items outlive the process already");
+    refuses("--keep /dev/shm/x --pages coloured", "leave --pages coloured out");
     refuses("--thread 3x", "bad value '3x' for -t");
     refuses("--treads 3", "there is no flag '--treads'; the nearest is '--threads'");
     refuses("-9", "there is no flag '-9'");
@@ -352,10 +356,12 @@ fn every_row_of_the_table_sets_something_and_toml_says_the_same() {
         let tcp_port = if flag.long == "udp-port" { by_flag.udp_port } else { by_flag.tcp_port };
         // SASL needs users, who cannot log in over UDP.
         let users = if flag.short == Some('S') { "-Y /tmp/x" } else { "" };
+        // Memory is not kept where there is flash.
+        let flash = if flag.long == "keep" { "" } else { "--flash /tmp/x" };
         assert_eq!(
             // A device needs a hitmap, flags of flash need a flash device, and TLS a certificate.
             settings(&format!(
-                "--temperature hitmap --flash /tmp/x {users} --tls-cert /tmp/x --{}={} -t 4",
+                "--temperature hitmap {flash} {users} --tls-cert /tmp/x --{}={} -t 4",
                 flag.long,
                 example(flag)
             ))

@@ -12,6 +12,7 @@ use crate::large_keys::LargeKeys;
 use crate::level::FlashLevel;
 use crate::options::{CacheError, CacheOptions, MemoryUse};
 use crate::penalties::Penalties;
+use crate::recovery::{Recovered, recover};
 use crate::references::pages_bytes_max;
 use crate::save::{Saved, settle_flash};
 use crate::sizing::{Sizing, SizingDesk};
@@ -24,6 +25,9 @@ use larder_memory::PageKind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+
+/// More threads than this do not read memory faster.
+const RECOVERY_THREADS_MAX: usize = 16;
 
 /// The cache that all threads share. Requests run through a [`Worker`](crate::Worker), one for each thread.
 pub struct Cache {
@@ -46,6 +50,9 @@ pub struct Cache {
     /// Held while a flush that is due is carried out.
     flush_when_due: Mutex<()>,
     registered_workers: AtomicU32,
+    recovered: Option<Recovered>,
+    /// Items may outlast this process: there is flash, or memory is kept.
+    pub(crate) is_lasting: bool,
 }
 
 impl Cache {
@@ -57,12 +64,16 @@ impl Cache {
         Cache::with_flash(options, None)
     }
 
-    /// Reserves the arena and the index. With a flash tier, keys are hashed with the tier's seed, and CAS numbers go on
+    /// Reserves the arena and the index. Where memory is kept, the items of an earlier process are in it when this
+    /// returns. With a flash tier, keys are hashed with the tier's seed, and CAS numbers go on
     /// above those on flash. The caller opens the tier before, and starts and ends the tier's threads.
     ///
     /// # Errors
-    /// When the limit is too small, or when the pages asked for are not to be had.
+    /// When the limit is too small, or when the pages asked for are not to be had, or the file.
     pub fn with_flash(options: CacheOptions, flash: Option<FlashLevel>) -> Result<Arc<Cache>, CacheError> {
+        if options.keep.is_some() && flash.is_some() {
+            return Err(CacheError("memory is not kept where there is flash".to_owned()));
+        }
         let demoter = flash.map(Demoter::new);
         let needs = demoter.as_ref().map(|demoter| FlashNeeds {
             seed: demoter.flash().seed(),
@@ -77,8 +88,14 @@ impl Cache {
             + SizingDesk::bytes_for(options.limit_bytes, options.workers, demoter.is_some());
         let store = ItemStore::new(&options, needs, kept_bytes)?;
         let policy = temperature.build_on(options.cuda);
-        Ok(Arc::new(Cache {
-            keeper: KeeperHandle::new(&store, policy, temperature.logs_all()),
+        let keeper = KeeperHandle::new(&store, policy, temperature.logs_all());
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(RECOVERY_THREADS_MAX);
+        let recovered = recover(&store, threads, |column| keeper.sealed(column));
+        store.note_for_later();
+        let flush_due_s = store.memory.head().map_or(0, |head| head.flush_due_s.load(Ordering::Relaxed));
+        let is_lasting = demoter.is_some() || recovered.is_some();
+        let cache = Arc::new(Cache {
+            keeper,
             sizing: SizingDesk::new(
                 options.limit_bytes,
                 options.workers,
@@ -96,10 +113,17 @@ impl Cache {
             ),
             item_bytes_max: options.item_bytes_max,
             temperature,
-            flush_due_s: AtomicU32::new(0),
+            flush_due_s: AtomicU32::new(flush_due_s as u32),
             flush_when_due: Mutex::default(),
             registered_workers: AtomicU32::new(0),
-        }))
+            is_lasting,
+            recovered,
+        });
+        if cache.recovered.is_some() {
+            // A flush may have come due since.
+            cache.tick();
+        }
+        Ok(cache)
     }
 
     /// Memory, and the way to flash.
@@ -369,12 +393,23 @@ impl Cache {
     /// `flush_all`: everything stored up to now is gone, at once or when the clock reads `due_s`.
     pub fn flush(&self, due_s: Option<u32>) {
         match due_s {
-            Some(at_s) if at_s > self.store.clock.now_s() => self.flush_due_s.store(at_s, Ordering::Relaxed),
+            Some(at_s) if at_s > self.store.clock.now_s() => {
+                self.note_flush_due(at_s);
+                self.flush_due_s.store(at_s, Ordering::Relaxed);
+            }
             _ => {
                 // As with memcached, a flush now replaces one that was to come.
                 self.flush_due_s.store(0, Ordering::Relaxed);
+                self.note_flush_due(0);
                 self.flush_now();
             }
+        }
+    }
+
+    /// Tells a later process of a kept memory when a flush is due; 0 = none is.
+    fn note_flush_due(&self, due_s: u32) {
+        if let Some(head) = self.store.memory.head() {
+            head.flush_due_s.store(due_s.into(), Ordering::Relaxed);
         }
     }
 
@@ -397,9 +432,25 @@ impl Cache {
                 self.flush_now();
                 // Unless another flush was set meanwhile.
                 let _ = self.flush_due_s.compare_exchange(due_s, 0, Ordering::Relaxed, Ordering::Relaxed);
+                self.note_flush_due(self.flush_due_s.load(Ordering::Relaxed));
             }
         }
+        self.store.note_for_later();
         now_s
+    }
+
+    /// What a start found in the file of a kept memory. `None`: the memory is not kept.
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.recovered.as_ref()
+    }
+
+    /// At a graceful stop, after the workers and the keeper have stopped: tells a later process of a kept memory that
+    /// this one has ended in order.
+    pub fn end_kept(&self) {
+        self.store.note_for_later();
+        if let Some(head) = self.store.memory.head() {
+            head.is_stopped.store(1, Ordering::Release);
+        }
     }
 
     /// At a graceful stop, after the workers have stopped and before the tier is closed: puts what is live in memory on

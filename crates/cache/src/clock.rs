@@ -1,7 +1,12 @@
 //! The server's clock: whole seconds that cost nothing to read, milliseconds for the few that need them, movable by
 //! `debugtime`.
+//!
+//! Where memory is kept in a file, the clock of the next process goes on where that of the last one would be now. The
+//! time since the machine was started connects the two, so nothing that is done to the machine's clock in between
+//! changes how long an item lives.
 
 use larder_item::Expiry;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,22 +25,57 @@ pub struct Clock {
     shift_s: AtomicI64,
     /// The reading at which `debugtime p` holds the clock; negative = the clock runs.
     held_s: AtomicI64,
-    /// When the clock read [`CLOCK_START_S`].
+    /// What the clock read when the process started.
+    first_s: i64,
+    /// When the clock read `first_s`.
     started: Instant,
     started_unix_s: i64,
+}
+
+/// The seconds of an earlier clock and of the new one need not begin at the same moment. The new clock may be late by
+/// so many milliseconds; otherwise it is early, by less than a second.
+const LATE_MS_MAX: i64 = 50;
+
+/// Milliseconds since the machine was started.
+fn since_boot_ms() -> i64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec * 1000 + now.tv_nsec / 1_000_000
 }
 
 impl Clock {
     /// A running clock.
     pub fn new() -> Self {
+        Clock::from(|_| i64::from(CLOCK_START_S))
+    }
+
+    /// A running clock that goes on from an earlier one, which was `offset_ms` ahead of the time since the machine was
+    /// started ([`Clock::offset_ms`]).
+    pub(crate) fn going_on(offset_ms: i64) -> Self {
+        let now_ms = since_boot_ms() + offset_ms;
+        Clock::from(|part_ms| {
+            // So much is over of the present second.
+            let first_s = (now_ms - part_ms - LATE_MS_MAX + 999).div_euclid(1000);
+            first_s.clamp(i64::from(CLOCK_START_S), i64::from(u32::MAX / 2))
+        })
+    }
+
+    /// How far the clock is ahead of the time since the machine was started, in milliseconds.
+    pub(crate) fn offset_ms(&self) -> i64 {
+        self.now_ms() - since_boot_ms()
+    }
+
+    /// A clock that reads `first_s` of the milliseconds that are over of the machine's present second.
+    fn from(first_s: impl FnOnce(i64) -> i64) -> Self {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = Instant::now();
+        let first_s = first_s(unix.subsec_millis().into());
         Clock {
-            now_s: AtomicU32::new(CLOCK_START_S),
+            now_s: AtomicU32::new(first_s as u32),
+            first_s,
             shift_s: AtomicI64::new(0),
             held_s: AtomicI64::new(-1),
             started: now.checked_sub(Duration::from_nanos(unix.subsec_nanos().into())).unwrap_or(now),
-            started_unix_s: unix.as_secs() as i64 - i64::from(CLOCK_START_S),
+            started_unix_s: unix.as_secs() as i64 - first_s,
         }
     }
 
@@ -49,7 +89,7 @@ impl Clock {
     pub fn now_ms(&self) -> i64 {
         let held_s = self.held_s.load(Relaxed);
         let base_ms = match held_s {
-            ..0 => i64::from(CLOCK_START_S) * 1000 + self.started.elapsed().as_millis() as i64,
+            ..0 => self.first_s * 1000 + self.started.elapsed().as_millis() as i64,
             held_s => held_s * 1000,
         };
         (base_ms + self.shift_s.load(Relaxed) * 1000).max(i64::from(CLOCK_START_S) * 1000)
@@ -75,9 +115,14 @@ impl Clock {
         self.started_unix_s
     }
 
-    /// Seconds since the server started.
+    /// The unix time, seconds, at which the process started.
+    pub fn process_started_unix_s(&self) -> i64 {
+        self.started_unix_s + self.first_s
+    }
+
+    /// Seconds since the process started.
     pub fn uptime_s(&self) -> u32 {
-        self.now_s() - CLOCK_START_S
+        (i64::from(self.now_s()) - self.first_s).max(0) as u32
     }
 
     /// The unix time in seconds that belongs to the reading `at_s`.
@@ -89,7 +134,7 @@ impl Clock {
     pub fn tick(&self) -> u32 {
         let held_s = self.held_s.load(Relaxed);
         let base_s =
-            if held_s >= 0 { held_s } else { CLOCK_START_S as i64 + self.started.elapsed().as_secs() as i64 };
+            if held_s >= 0 { held_s } else { self.first_s + self.started.elapsed().as_secs() as i64 };
         let now_s = (base_s + self.shift_s.load(Relaxed)).clamp(CLOCK_START_S as i64, u32::MAX as i64) as u32;
         self.now_s.store(now_s, Relaxed);
         now_s
@@ -103,7 +148,7 @@ impl Clock {
 
     /// `debugtime p`: stops the clock.
     pub fn hold(&self) {
-        self.held_s.store(CLOCK_START_S as i64 + self.started.elapsed().as_secs() as i64, Relaxed);
+        self.held_s.store(self.first_s + self.started.elapsed().as_secs() as i64, Relaxed);
         self.tick();
     }
 
@@ -136,6 +181,23 @@ mod tests {
         assert_eq!(clock.now_s(), CLOCK_START_S, "the clock never reads 0 or 1");
         clock.run();
         assert!(clock.now_s() <= start_s + 5);
+    }
+
+    #[test]
+    fn a_later_clock_goes_on_where_the_earlier_one_would_be() {
+        let first = Clock::new();
+        first.shift(1_000);
+        let second = Clock::going_on(first.offset_ms());
+        let early_ms = second.now_ms() - first.now_ms();
+        assert!((-LATE_MS_MAX - 2..1_000).contains(&early_ms), "{early_ms}");
+        assert!(i64::from(second.now_s()) - i64::from(first.tick()) <= 1);
+        assert_eq!(second.uptime_s(), 0);
+        let unix_ms = second.unix_ms(second.now_ms());
+        let machine =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+        assert!((machine - unix_ms).abs() <= 2, "times of clients are told by the machine's clock");
+        // An earlier clock that went back further than there is time, by `debugtime`, begins anew.
+        assert_eq!(Clock::going_on(i64::MIN / 4).now_s(), CLOCK_START_S);
     }
 
     #[test]

@@ -15,9 +15,10 @@ use larder_allocation::Subclass;
 use larder_index::{BUCKETS_LOG2_MAX, HoldsKey, Index, IndexOptions};
 use larder_item::{CAS_DELTA_BITS, Expiry, KeyHash, KeyHasher, Location, State, ValueLayout};
 use larder_memory::{
-    ColumnId, ColumnState, FreshPages, Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted,
-    RESERVE_BYTES_MAX, Value,
+    ColumnId, ColumnState, FreshPages, Guard, Item, KeepOptions, Left, Memory, MemoryOptions, OpenColumn,
+    PagesWanted, RESERVE_BYTES_MAX, Value,
 };
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Entries per bucket at which the index grows: 13 to 14 bytes of index per item, and about one lookup in seven goes on
@@ -44,6 +45,9 @@ const COLUMNS_PER_WORKER_MIN: usize = 3;
 const COLUMNS_MIN: usize = 32;
 /// The most columns that are looked at for the oldest one.
 const AGE_LOOKS_MAX: u32 = 16_384;
+
+/// More CAS numbers than this are not given out between two notes of a kept memory, which come once a second.
+const GIVEN_OUT_MAX: u64 = 1 << 34;
 
 /// What flash behind memory asks of the store.
 pub(crate) struct FlashNeeds {
@@ -137,6 +141,11 @@ impl ItemStore {
         let limit_bytes_max =
             options.limit_bytes.saturating_mul(RESERVE_TIMES).min(RESERVE_BYTES_MAX.max(options.limit_bytes));
         let memory = memory_for(options, limit_bytes_max)?;
+        let limit_bytes_max = match memory.head() {
+            None => limit_bytes_max,
+            // The file has room for so much, whichever limit it was made for.
+            Some(_) => limit_bytes_max.min(memory.reserve_bytes()),
+        };
         let geometry = memory.geometry();
         let column_bytes = u64::from(geometry.column_bytes);
         let set_aside = SetAside {
@@ -147,7 +156,12 @@ impl ItemStore {
             kept_bytes,
         };
         let budget = Budget::new(options.limit_bytes, &set_aside);
-        let index = index_for(options, &budget, limit_bytes_max, memory.reserve_bytes())?;
+        let mut index = index_for(options, &budget, limit_bytes_max, memory.reserve_bytes())?;
+        if let Some(head) = memory.head() {
+            // The items of an earlier process come at once.
+            let buckets = head.items.load(Ordering::Relaxed) / u64::from(INDEX_FILL_TARGET);
+            index.begin_with(buckets.min(budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET));
+        }
         let columns = (budget.columns_bytes(index.bytes()) / column_bytes) as usize;
         if options.workers * COLUMNS_PER_WORKER_MIN > columns {
             return Err(CacheError(format!(
@@ -162,10 +176,16 @@ impl ItemStore {
         let ready_share = if flash.is_some() { 16 } else { 128 };
         let free_columns_wanted =
             (columns / ready_share).min(FREE_COLUMNS_MAX).max(options.workers + 3 + RESERVED_COLUMNS);
-        let clock = Clock::new();
-        let cas_floor = flash.as_ref().map_or(0, |flash| first_cas(flash.cas_floor, &clock));
+        let clock = match memory.head().map(|head| head.clock_offset_ms.load(Ordering::Relaxed)) {
+            None | Some(0) => Clock::new(),
+            Some(offset_ms) => Clock::going_on(offset_ms as i64),
+        };
+        let cas_floor = match &flash {
+            Some(flash) => first_cas(flash.cas_floor, &clock),
+            None => kept_cas(&memory),
+        };
         let has_flash = flash.is_some();
-        let seed = flash.map(|flash| flash.seed).or(options.seed);
+        let seed = flash.map(|flash| flash.seed).or(memory.kept_seed()).or(options.seed);
         let store = ItemStore {
             hasher: seed.map_or_else(KeyHasher::random, KeyHasher::with_seed),
             clock,
@@ -179,7 +199,7 @@ impl ItemStore {
             cas: CachePadded(AtomicU64::new(cas_floor)),
             flush_floor: CachePadded(AtomicU64::new(0)),
             flushed_entries: CachePadded(AtomicU64::new(0)),
-            last_birth: AtomicU64::new(0),
+            last_birth: AtomicU64::new(memory.last_birth()),
             evicted_idle_s: CachePadded(AtomicU32::new(0)),
             over_bytes: CachePadded(AtomicU64::new(0)),
             columns_ahead: CachePadded(AtomicUsize::new(0)),
@@ -356,6 +376,10 @@ impl ItemStore {
         self.flushed_entries.0.store(self.index.len(), Ordering::Relaxed);
         loop {
             let floor = self.last_birth.load(Ordering::SeqCst) + 1;
+            if let Some(head) = self.memory.head() {
+                // First: what a client does not see any more must not come back with a later process.
+                head.flush_floor.fetch_max(floor, Ordering::SeqCst);
+            }
             self.flush_floor.0.fetch_max(floor, Ordering::SeqCst);
             // A column that was taken while the floor was being raised is caught by another round.
             if self.last_birth.load(Ordering::SeqCst) < floor {
@@ -375,6 +399,16 @@ impl ItemStore {
     /// The number before the next CAS number.
     pub(crate) fn last_cas(&self) -> &AtomicU64 {
         &self.cas.0
+    }
+
+    /// Once a second, and when the process ends: tells a later process of a kept memory how the clock reads, and about
+    /// how many items there are, and which CAS numbers were given out.
+    pub(crate) fn note_for_later(&self) {
+        if let Some(head) = self.memory.head() {
+            head.clock_offset_ms.store(self.clock.offset_ms() as u64, Ordering::Relaxed);
+            head.items.store(self.index.len(), Ordering::Relaxed);
+            head.cas.store(self.cas.0.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     /// Takes a free column for a writer whose new items have CAS numbers soon after `cas`. The last
@@ -497,6 +531,17 @@ impl ItemStore {
         is_set
     }
 
+    /// In a kept memory: the chunks of the item at `at` are complete, and count with it.
+    pub(crate) fn commit_chunks(&self, guard: &Guard<'_>, at: Location) {
+        if self.memory.head().is_some() {
+            let mut next = first_chunk(&guard.item(at));
+            while let Some(at) = next {
+                guard.item(at).commit();
+                next = guard.chunk(at).next;
+            }
+        }
+    }
+
     /// Bytes that the item at `at` takes, its chunks included.
     #[inline]
     pub(crate) fn bytes_of(&self, guard: &Guard<'_>, at: Location) -> u64 {
@@ -579,17 +624,25 @@ impl ItemStore {
     }
 }
 
-/// Makes the arena.
+/// Makes the arena, or takes over that of an earlier process.
 fn memory_for(options: &CacheOptions, reserve_bytes: u64) -> Result<Memory, CacheError> {
     let default = MemoryOptions::default();
-    Memory::new(MemoryOptions {
+    let of_memory = MemoryOptions {
         limit_bytes: options.limit_bytes,
         column_bytes: options.column_bytes,
         pages: options.pages,
         reserve_bytes: Some(reserve_bytes),
         inline_value_bytes_max: options.inline_value_bytes.unwrap_or(default.inline_value_bytes_max),
-    })
-    .map_err(|error| CacheError(error.to_string()))
+    };
+    let memory = match &options.keep {
+        None => Memory::new(of_memory),
+        Some(path) => {
+            // The standard library keys its hashes at random, so the hash of nothing is a random number.
+            let seed = options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+            Memory::on_file(of_memory, &KeepOptions { path: path.clone(), seed })
+        }
+    };
+    memory.map_err(|error| CacheError(error.to_string()))
 }
 
 /// Makes the index. It can grow for a limit of `limit_bytes_max`.
@@ -624,6 +677,12 @@ fn largest_buckets_log2(limit_bytes: u64) -> u32 {
 /// each second of unix time.
 fn first_cas(floor: u64, clock: &Clock) -> u64 {
     if floor < 1 << 63 { floor } else { (clock.unix_s(clock.now_s()).max(0) as u64) << 30 }
+}
+
+/// The number that CAS numbers go on from in a kept memory. A server that was killed had noted it some time before.
+fn kept_cas(memory: &Memory) -> u64 {
+    let noted = memory.head().map_or(0, |head| head.cas.load(Ordering::Relaxed));
+    if memory.left() == Some(&Left::Killed) { noted.saturating_add(GIVEN_OUT_MAX) } else { noted }
 }
 
 /// The first chunk of an item whose value is a chain of chunks.

@@ -68,6 +68,7 @@ mod penalties;
 mod placement;
 mod random;
 mod ranking;
+mod recovery;
 mod references;
 mod save;
 mod selector;
@@ -93,12 +94,15 @@ pub use larder_curve::{Point as CurvePoint, SampledCurve};
 pub use larder_flash::{Commit, Flash, Found, Stamp};
 pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};
 pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, State};
-pub use larder_memory::{Alone, ColumnId, Gate, Item, PagesWanted, Value};
+#[cfg(not(any(miri, loom)))]
+pub use larder_memory::check_keep_path;
+pub use larder_memory::{Alone, ColumnId, Gate, Item, Left, PagesWanted, Value};
 pub use large_keys::{LargeKey, LargeKeys};
 pub use level::{Exclusive, FlashLevel};
 pub use options::{CacheError, CacheOptions, MemoryUse};
 pub use placement::Placement;
 pub use ranking::{Candidate, ColumnStatus};
+pub use recovery::Recovered;
 pub use save::Saved;
 pub use sizing::Sizing;
 pub use temperature::{

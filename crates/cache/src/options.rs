@@ -4,6 +4,7 @@ use crate::placement::Placement;
 use crate::temperature::{CudaOptions, TemperatureKind};
 use larder_allocation::WorthOptions;
 use larder_memory::PagesWanted;
+use std::path::PathBuf;
 
 /// What a cache is made of.
 #[derive(Clone, Debug)]
@@ -24,6 +25,9 @@ pub struct CacheOptions {
     pub buffers_bytes: Option<u64>,
     /// Which pages the arena asks the kernel for.
     pub pages: PagesWanted,
+    /// A file on a tmpfs or a hugetlbfs that the items lie in, so that they outlive the process. It decides about the
+    /// pages. Not with flash.
+    pub keep: Option<PathBuf>,
     /// Column size in bytes; `None` = from the machine's CPU cache.
     pub column_bytes: Option<u32>,
     /// Values up to this many bytes are written behind their key; `None` = the default of the memory crate.
@@ -54,6 +58,7 @@ impl Default for CacheOptions {
             sessions_bytes: 0,
             buffers_bytes: None,
             pages: PagesWanted::Auto,
+            keep: None,
             column_bytes: None,
             inline_value_bytes: None,
             placement: Placement::default(),

@@ -148,6 +148,21 @@ impl Index {
         })
     }
 
+    /// Gives an empty index `buckets` buckets, if it has fewer, as far as there is address space. Their memory is taken
+    /// at once, on huge pages where these are wanted.
+    pub fn begin_with(&mut self, buckets: u64) {
+        if !self.is_empty() {
+            return;
+        }
+        let buckets = buckets.min(self.main.len() as u64).max(self.buckets());
+        self.buckets.store(buckets, Ordering::Relaxed);
+        let blocks = buckets * BUCKET_BYTES / HUGE_PAGE_BYTES;
+        if let Some(collapsed) = &self.collapsed {
+            (0..blocks).for_each(|block| self.main.take(block as usize));
+            collapsed.buckets.store(blocks, Ordering::Relaxed);
+        }
+    }
+
     /// The entry of `key`, whose hash is `hash`.
     #[inline]
     pub fn get(&self, hash: KeyHash, key: &[u8], owner: &impl HoldsKey) -> Option<Entry> {

@@ -91,6 +91,21 @@ mod mapped {
         }
     }
 
+    impl<T: Blank> Region<T> {
+        /// Takes memory for block `block` of 2 MiB, of which nothing was touched so far: a huge page, if the kernel has
+        /// one.
+        pub(crate) fn take(&self, block: usize) {
+            let bytes = HUGE_PAGE_BYTES as usize;
+            assert!((block + 1) * bytes <= self.bytes_max(), "the block is part of the array");
+            let first = self.first.cast::<c_void>().wrapping_byte_add(block * bytes).cast_mut();
+            // SAFETY: the range is inside our own mapping, and neither advice changes a byte of it.
+            unsafe {
+                let _ = madvise(first, bytes, Advice::LinuxHugepage);
+                let _ = madvise(first, bytes, Advice::LinuxPopulateWrite);
+            }
+        }
+    }
+
     impl<T> Deref for Region<T> {
         type Target = [T];
 
@@ -132,6 +147,8 @@ impl<T: Blank> Region<T> {
     }
 
     pub(crate) fn collapse(&self, _block: usize) {}
+
+    pub(crate) fn take(&self, _block: usize) {}
 }
 
 #[cfg(any(loom, miri))]

@@ -13,11 +13,13 @@
 //! This crate knows nothing of threads or memory: it packs and unpacks words.
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod hash;
 mod header;
 mod location;
 mod time;
 
+pub use checksum::checksum;
 pub use hash::{KeyHash, KeyHasher};
 pub use header::{
     CAS_DELTA_BITS, CasForm, Extension, FlashState, HEADER_BYTES, HEADER_WORDS_BYTES, Header,

@@ -7,10 +7,12 @@
 //! ```
 //!
 //! The whole reservation can be read at any time. A slab that is not mapped reads as zeros and takes no memory. The
-//! tail keeps a read of fixed size inside the reservation if it begins near the end of the last column.
+//! tail keeps a read of fixed size inside the reservation if it begins near the end of the last column. Where the
+//! memory is kept in a file, a slab that becomes usable is a slab of the file.
 
 use crate::coloured::{AssembleError, Colouring};
 use crate::column::SlabId;
+use crate::kept::KeptFile;
 use crate::machine;
 use crate::options::{MemoryError, PAGE_BYTES, PageKind, PagesWanted, SLAB_BYTES};
 use crate::pool::SlabPages;
@@ -18,8 +20,8 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anony
 use std::ffi::c_void;
 use std::io;
 use std::ptr::null_mut;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 const TAIL_BYTES: usize = 64 << 10;
 
@@ -40,6 +42,8 @@ pub(crate) struct Arena {
     uncoloured_slabs: AtomicU32,
     /// Why the wanted pages could not be had, if they could not.
     note: Option<&'static str>,
+    /// The file that the slabs are in.
+    kept: Option<Arc<KeptFile>>,
 }
 
 // SAFETY: the arena owns its mapping. It hands `base` out as a pointer only, and the users of the pointer prove
@@ -49,12 +53,14 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Reserves `slabs` slabs. The first `limit_slabs` of them will be used first.
+    /// Reserves `slabs` slabs. The first `limit_slabs` of them will be used first. With a file, its slabs are used, and
+    /// it decides about the pages.
     pub(crate) fn reserve(
         slabs: u32,
         limit_slabs: u32,
         wanted: PagesWanted,
         column_bytes: usize,
+        kept: Option<Arc<KeptFile>>,
     ) -> Result<Arena, MemoryError> {
         let bytes = slabs as usize * SLAB_BYTES;
         let mapping_bytes = bytes + SLAB_BYTES + TAIL_BYTES;
@@ -74,8 +80,13 @@ impl Arena {
             colouring: None,
             uncoloured_slabs: AtomicU32::new(0),
             note: None,
+            kept,
         };
-        arena.choose_pages(limit_slabs, wanted, column_bytes)?;
+        match &arena.kept {
+            None => arena.choose_pages(limit_slabs, wanted, column_bytes)?,
+            Some(kept) if kept.is_huge() => arena.kind = PageKind::ExplicitHuge,
+            Some(_) => {}
+        }
         Ok(arena)
     }
 
@@ -167,6 +178,9 @@ impl Arena {
     /// the machine has transparent ones.
     pub(crate) fn map_slab(&self, slab: SlabId, wants_huge: bool) -> io::Result<SlabPages> {
         assert!(slab.0 < self.slabs);
+        if self.kept.is_some() {
+            return self.map_slab_of_file(slab, false);
+        }
         if slab.0 < self.huge_slabs || self.map_coloured(slab)? {
             return Ok(SlabPages::Whole);
         }
@@ -180,6 +194,21 @@ impl Arena {
         }
         let small = SlabPages::Small { may_collapse: self.transparent };
         Ok(if is_huge { SlabPages::Whole } else { small })
+    }
+
+    /// Makes a slab of the file readable and writable. `is_there`: it has its memory already.
+    pub(crate) fn map_slab_of_file(&self, slab: SlabId, is_there: bool) -> io::Result<SlabPages> {
+        if let Some(kept) = &self.kept {
+            if !is_there {
+                kept.take_slab(slab)?;
+            }
+            // SAFETY: the slab is part of our own mapping, and the pool regards it as unmapped: nothing of it is in
+            // use.
+            unsafe { kept.map_slab(slab, self.slab(slab)) }?;
+            // SAFETY: as above, and the advice changes no bytes. A file system without huge pages refuses it.
+            let _ = unsafe { madvise(self.slab(slab).cast(), SLAB_BYTES, Advice::LinuxHugepage) };
+        }
+        Ok(SlabPages::Whole)
     }
 
     /// Assembles the slab from coloured pages, if these are wanted and possible.
@@ -228,6 +257,10 @@ impl Arena {
 
     /// Gives the memory of the slab back to the kernel. The caller holds all of its columns.
     pub(crate) fn give_back(&self, slab: SlabId) -> io::Result<()> {
+        if let Some(kept) = &self.kept {
+            kept.give_slab_back(slab)?;
+            return self.remap_fresh(slab, SLAB_BYTES, ProtFlags::READ);
+        }
         if self.colouring.is_some() {
             // A fresh mapping also merges with its neighbours, whereas the coloured slab was many small mappings.
             return self.remap_fresh(slab, SLAB_BYTES, ProtFlags::READ);
@@ -247,6 +280,9 @@ impl Arena {
 
     /// A sentence for people that describes the pages.
     pub(crate) fn description(&self) -> String {
+        if let Some(kept) = &self.kept {
+            return kept.description();
+        }
         let note = self.note.map(|note| format!(" ({note})")).unwrap_or_default();
         match self.kind {
             PageKind::ExplicitHuge if self.huge_slabs < self.slabs => format!(

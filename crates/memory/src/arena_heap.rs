@@ -1,10 +1,12 @@
 //! The arena without a kernel, for Miri and loom: one zeroed allocation with the same methods.
 
 use crate::column::SlabId;
+use crate::kept::KeptFile;
 use crate::options::{MemoryError, PageKind, PagesWanted, SLAB_BYTES};
 use crate::pool::SlabPages;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
+use std::sync::Arc;
 
 const TAIL_BYTES: usize = 64 << 10;
 
@@ -30,6 +32,7 @@ impl Arena {
         _limit_slabs: u32,
         _wanted: PagesWanted,
         _column_bytes: usize,
+        _kept: Option<Arc<KeptFile>>,
     ) -> Result<Arena, MemoryError> {
         let layout = Arena::layout(slabs);
         // SAFETY: the size of the layout is not zero.

@@ -231,6 +231,44 @@ impl Column {
         self.placed_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Says how far the key rows are filled, for a later process: every record before has its header.
+    #[inline]
+    pub(crate) fn set_filled(&self, keys_end: u32) {
+        // Release: the records are written before.
+        self.keys_end.store(keys_end, Ordering::Release);
+    }
+
+    /// Takes the column over from an earlier process, as sealed if it holds records that were not flushed, and as free
+    /// otherwise. Returns whether it holds any. What its records take is to be counted anew.
+    #[cfg(not(any(miri, loom)))]
+    pub(crate) fn take_over(&self, column_bytes: u32, flush_floor: u64) -> bool {
+        let (birth, keys_end) = (self.birth(), self.keys_end());
+        let is_filled = matches!(self.state(), ColumnState::Open | ColumnState::Sealed)
+            && (1..=column_bytes).contains(&keys_end)
+            && keys_end.is_multiple_of(4)
+            && birth >= flush_floor.max(1)
+            && usize::from(self.unit_log2.load(Ordering::Relaxed)) < u32::BITS as usize;
+        self.pins.store(0, Ordering::Relaxed);
+        self.placed_bytes.store(0, Ordering::Relaxed);
+        self.dead_bytes.store(0, Ordering::Relaxed);
+        self.latest_s.store(0, Ordering::Relaxed);
+        self.expiring.clear();
+        self.set_state(if is_filled { ColumnState::Sealed } else { ColumnState::Free });
+        is_filled
+    }
+
+    /// Counts the bytes of all records that an earlier process placed. Until [`Column::live_again`] they are dead.
+    pub(crate) fn count_placed(&self, bytes: u32) {
+        self.placed_bytes.store(bytes, Ordering::Relaxed);
+        self.dead_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts `bytes` as live that were counted as dead.
+    pub(crate) fn live_again(&self, bytes: u32, expiry: Expiry) {
+        self.dead_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.expires(expiry, bytes);
+    }
+
     pub(crate) fn set_sealed_s(&self, now_s: u32) {
         self.sealed_s.store(now_s, Ordering::Relaxed);
     }

@@ -1,6 +1,7 @@
 //! The table of columns for Miri and loom, which know no system calls: on the heap.
 
 use crate::column::Column;
+use crate::kept::KeptFile;
 use crate::options::MemoryError;
 use std::ops::Deref;
 
@@ -12,6 +13,10 @@ impl ColumnTable {
     pub(crate) fn new(length: usize) -> Result<ColumnTable, MemoryError> {
         // SAFETY: a column consists of atomic integers only, for which zero is a value. State 0 is Absent.
         Ok(ColumnTable(unsafe { Box::<[Column]>::new_zeroed_slice(length).assume_init() }))
+    }
+
+    pub(crate) fn on_file(kept: &KeptFile, _length: usize) -> Result<ColumnTable, MemoryError> {
+        match *kept {}
     }
 }
 

@@ -34,6 +34,11 @@ mod epochs;
 mod expiring;
 mod first_touch;
 mod gate;
+#[cfg(not(any(miri, loom)))]
+mod kept;
+#[cfg(any(miri, loom))]
+#[path = "kept_none.rs"]
+mod kept;
 mod machine;
 mod memory;
 mod options;
@@ -44,15 +49,19 @@ mod shim;
 pub use column::{Column, ColumnId, ColumnState, SlabId};
 pub use expiring::Lifetimes;
 pub use gate::{Alone, Gate};
+#[cfg(not(any(miri, loom)))]
+pub use kept::check_keep_path;
+pub use kept::head::Head;
 pub use memory::chunk::Chunk;
 pub use memory::guard::{Guard, Record, Records};
-pub use memory::item::{Item, LAST_ACCESS_STALE_S, Value};
+pub use memory::item::{Item, LAST_ACCESS_STALE_S, Remains, Value};
 pub use memory::open_column::{NewChunked, NewItem, OpenColumn};
 pub use memory::pin::{ChunkSpace, ColumnPin};
 pub use memory::reader::Reader;
 pub use memory::{FreshPages, Memory, RESERVE_BYTES_MAX};
 pub use options::{
     COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN, Geometry,
-    INLINE_VALUE_BYTES_MAX_DEFAULT, MemoryError, MemoryOptions, PageKind, PagesWanted, SLAB_BYTES,
+    INLINE_VALUE_BYTES_MAX_DEFAULT, KeepOptions, Left, MemoryError, MemoryOptions, PageKind, PagesWanted,
+    SLAB_BYTES,
 };
 pub use prefetch::prefetch_read;

@@ -11,9 +11,11 @@ use crate::column::{Column, ColumnId, ColumnState, SlabId};
 use crate::column_table::ColumnTable;
 use crate::epochs::Epochs;
 use crate::first_touch::FirstTouch;
+use crate::kept::KeptFile;
+use crate::kept::head::Head;
 use crate::machine;
 use crate::options::{
-    COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, Geometry, MemoryError, MemoryOptions, PageKind, PagesWanted,
+    COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, Geometry, Left, MemoryError, MemoryOptions, PageKind, PagesWanted,
     SLAB_BYTES,
 };
 use crate::pool::Pool;
@@ -28,7 +30,10 @@ pub(crate) mod item;
 pub(crate) mod open_column;
 pub(crate) mod pin;
 pub(crate) mod reader;
+pub(crate) mod remains;
 
+/// Bytes of the check word that a kept memory has before each record.
+const CHECK_BYTES: u32 = 4;
 /// Upper limit for the length of a chunk of a large value, in bytes.
 const CHUNK_BYTES_MAX: u32 = (16 << 10) - 4;
 /// The largest reservation, which is half of what a location can express.
@@ -58,7 +63,13 @@ struct Inner {
     /// Number of columns that have a pin.
     pinned_columns: AtomicUsize,
     limit_slabs: AtomicU32,
+    /// The limit is no higher than this: the file system has no room for more slabs.
+    slabs_max: AtomicU32,
     first_touch: FirstTouch,
+    /// Bytes before each record: those of its check word, or 0 where the memory is not kept.
+    check_bytes: u32,
+    /// The file that the memory lies in.
+    kept: Option<Arc<KeptFile>>,
 }
 
 /// Which pages fresh slabs get from [`Memory::touch_ahead`], where the machine has transparent huge pages.
@@ -119,12 +130,62 @@ impl Memory {
     /// # Errors
     /// Impossible sizes, demanded pages that the machine does not have, or no address space.
     pub fn new(options: MemoryOptions) -> Result<Memory, MemoryError> {
+        Memory::build(options, None)
+    }
+
+    /// The same in a file, so that the items outlive the process. The file decides about sizes and pages, if an earlier
+    /// process has left in it what can be used: [`Memory::left`].
+    ///
+    /// # Errors
+    /// As [`Memory::new`]; a file that cannot be used, that another process has, or that has no room for the limit.
+    #[cfg(not(any(miri, loom)))]
+    pub fn on_file(
+        options: MemoryOptions,
+        keep: &crate::options::KeepOptions,
+    ) -> Result<Memory, MemoryError> {
+        let wanted = settle(&options)?;
+        let reserve_bytes = options.reserve_bytes.unwrap_or(0).max(options.limit_bytes);
+        let kept = KeptFile::open(
+            keep,
+            &crate::kept::Wanted {
+                limit_bytes: options.limit_bytes,
+                reserve_bytes,
+                column_bytes: wanted.column_bytes,
+                is_column_bytes_fixed: options.column_bytes.is_some(),
+            },
+        )?;
+        let options = MemoryOptions {
+            column_bytes: Some(kept.column_bytes()),
+            reserve_bytes: Some(kept.reserve_bytes()),
+            ..options
+        };
+        let memory = Memory::build(options, Some(kept))?;
+        let taken_over = memory.take_over();
+        taken_over.map_err(|error| MemoryError::Keep {
+            path: keep.path.clone(),
+            what: format!("its columns cannot be mapped ({error})"),
+        })?;
+        Ok(memory)
+    }
+
+    /// There are no files here.
+    #[cfg(any(miri, loom))]
+    pub fn on_file(_: MemoryOptions, keep: &crate::options::KeepOptions) -> Result<Memory, MemoryError> {
+        Err(MemoryError::Keep { path: keep.path.clone(), what: "there are no files here".to_owned() })
+    }
+
+    fn build(options: MemoryOptions, kept: Option<KeptFile>) -> Result<Memory, MemoryError> {
+        let kept = kept.map(Arc::new);
         let geometry = settle(&options)?;
         let slabs = geometry.columns_max / geometry.columns_per_slab;
         let limit_slabs = slabs_in(options.limit_bytes);
         let column_bytes = geometry.column_bytes as usize;
-        let arena = Arena::reserve(slabs, limit_slabs, options.pages, column_bytes)?;
-        let columns = ColumnTable::new(geometry.columns_max as usize)?;
+        let arena = Arena::reserve(slabs, limit_slabs, options.pages, column_bytes, kept.clone())?;
+        let columns_max = geometry.columns_max as usize;
+        let columns = match &kept {
+            None => ColumnTable::new(columns_max)?,
+            Some(kept) => ColumnTable::on_file(kept, columns_max)?,
+        };
         let inner = Inner {
             arena,
             arena_bytes: u64::from(slabs) * SLAB_BYTES as u64,
@@ -138,7 +199,10 @@ impl Memory {
             retired_pinned: AtomicUsize::new(0),
             pinned_columns: AtomicUsize::new(0),
             limit_slabs: AtomicU32::new(limit_slabs),
+            slabs_max: AtomicU32::new(slabs),
             first_touch: FirstTouch::default(),
+            check_bytes: if kept.is_some() { CHECK_BYTES } else { 0 },
+            kept,
         };
         let memory = Memory { inner: Arc::new(inner) };
         if options.pages == PagesWanted::Coloured && !matches!(memory.pages(), PageKind::Coloured { .. }) {
@@ -146,6 +210,22 @@ impl Memory {
         }
         tracing::info!(column_bytes, limit_slabs, pages = memory.pages_description(), "memory reserved");
         Ok(memory)
+    }
+
+    /// Where the memory is kept in a file: what a later process is told.
+    #[inline]
+    pub fn head(&self) -> Option<&Head> {
+        self.inner.kept.as_ref().map(|kept| kept.head())
+    }
+
+    /// Where the memory is kept in a file: what an earlier process left in it.
+    pub fn left(&self) -> Option<&Left> {
+        self.inner.kept.as_ref().map(|kept| kept.left())
+    }
+
+    /// Where the memory is kept in a file: the seed of the hash of the keys.
+    pub fn kept_seed(&self) -> Option<u64> {
+        self.inner.kept.as_ref().map(|kept| kept.seed())
     }
 
     /// The sizes that were chosen.
@@ -194,6 +274,11 @@ impl Memory {
             Ok(pages) => pages,
             Err(error) => {
                 tracing::error!(%error, slab = slab.0, "the kernel refused a slab");
+                if self.inner.kept.is_some() {
+                    // What the file system had free at the start has gone to others. Writers are not to wait for more.
+                    self.inner.slabs_max.store(pool.mapped().max(1), Ordering::Relaxed);
+                    self.set_limit(self.limit_bytes());
+                }
                 return None;
             }
         };
@@ -274,7 +359,7 @@ impl Memory {
     /// Sets how many bytes of columns may be mapped: rounded down to slabs, at least one slab, at most the
     /// reservation. A limit below what is mapped takes effect as slabs are released.
     pub fn set_limit(&self, bytes: u64) {
-        let slabs_max = self.inner.geometry.columns_max / self.inner.geometry.columns_per_slab;
+        let slabs_max = self.inner.slabs_max.load(Ordering::Relaxed);
         self.inner.limit_slabs.store(slabs_in(bytes).clamp(1, slabs_max), Ordering::Relaxed);
     }
 

@@ -1,6 +1,7 @@
 //! What the caller chooses, the sizes that result, and the errors at start.
 
 use std::fmt;
+use std::path::PathBuf;
 
 /// Bytes of a slab: one huge page, the unit in which memory is mapped and given back.
 pub const SLAB_BYTES: usize = 2 << 20;
@@ -82,6 +83,28 @@ impl Default for MemoryOptions {
     }
 }
 
+/// A file that the memory is to lie in, so that it outlives the process.
+#[derive(Clone, Debug)]
+pub struct KeepOptions {
+    /// The file, on a tmpfs or a hugetlbfs. It is made if there is none.
+    pub path: PathBuf,
+    /// The seed of the hash of the keys, if the file is begun anew.
+    pub seed: u64,
+}
+
+/// What an earlier process left in the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// Nothing: the file is new.
+    Nothing,
+    /// The columns of a server that stopped in order.
+    Stopped,
+    /// The columns of a server that was killed.
+    Killed,
+    /// Something that cannot be used, for this reason. The file was begun anew.
+    Unusable(String),
+}
+
 /// The sizes that were chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
@@ -124,6 +147,13 @@ pub enum MemoryError {
     },
     /// Transparent huge pages were demanded, and the kernel gives none.
     TransparentAbsent,
+    /// The file of a kept memory cannot be used.
+    Keep {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        what: String,
+    },
     /// The kernel refused the address space.
     Reserve {
         /// Bytes that were requested.
@@ -158,6 +188,9 @@ impl fmt::Display for MemoryError {
                 "the kernel gives no transparent huge pages: write `madvise` to \
                  /sys/kernel/mm/transparent_hugepage/enabled or choose other pages with --pages"
             ),
+            MemoryError::Keep { path, what } => {
+                write!(f, "cannot keep memory in {} (--keep): {what}", path.display())
+            }
             MemoryError::Reserve { bytes, error } => {
                 write!(
                     f,

@@ -131,6 +131,35 @@ impl Pool {
         self.next_birth - 1
     }
 
+    /// The highest birth number so far; 0 = none yet.
+    pub(crate) fn last_birth(&self) -> u64 {
+        self.next_birth - 1
+    }
+
+    /// Takes over the first slabs from an earlier process: of each, one bit for each free column, or `None` if it is
+    /// not mapped. Births go on above `last_birth`. Nothing was mapped so far.
+    #[cfg(not(any(miri, loom)))]
+    pub(crate) fn take_over(&mut self, slabs: &[Option<u64>], last_birth: u64) {
+        assert_eq!((self.untouched, self.next_birth), (0, 1), "the pool was used");
+        self.next_birth = last_birth + 1;
+        self.untouched = slabs.len() as u32;
+        for (id, free) in (0..).map(SlabId).zip(slabs) {
+            let Some(free) = *free else {
+                self.given_back.push(id);
+                continue;
+            };
+            let all = self.all();
+            let slab = &mut self.slabs[id.0 as usize];
+            *slab =
+                Slab { free: free & all, resident: all, pages: Some(SlabPages::Whole), ..Slab::default() };
+            let free_columns = slab.free.count_ones() as usize;
+            self.mapped += 1;
+            self.free_columns += free_columns;
+            self.ready_columns += free_columns;
+            self.list(id);
+        }
+    }
+
     /// Takes a free column, a resident one if there is one.
     pub(crate) fn take(&mut self) -> Option<ColumnId> {
         let column = self.next_ready().or_else(|| self.next_fresh())?;

@@ -15,6 +15,7 @@ mod doubts;
 mod error;
 pub mod flash;
 pub mod io;
+mod keep;
 mod keys;
 pub mod latency;
 mod metrics;

@@ -11,6 +11,7 @@ use crate::doubts::{Machine, doubts};
 use crate::error::RunError;
 use crate::flash::{self, OpenFlash};
 use crate::io::{self, Backend, Buffers, ListenAddress, ListenOptions, SESSION_BYTES};
+use crate::keep;
 use crate::latency::WorkerLatency;
 use crate::metrics::Metrics;
 use crate::prefault::prefault;
@@ -54,7 +55,7 @@ pub fn run(settings: Settings, host: Arc<dyn Host>) -> Result<(), RunError> {
         }
         // Memory may hold newer versions of items than flash after a failure: the next start is one after a crash.
         (Err(Ended::Early(error)), _) => return Err(error),
-        (Ok(_), None) => {}
+        (Ok((cache, state, _signals)), None) => keep::end(&cache, state.settings()),
     }
     tracing::info!("stopped");
     Ok(())
@@ -82,6 +83,7 @@ fn serve(
 ) -> Result<(Arc<Cache>, Arc<ServerState>, SignalThread), Ended> {
     let level = flash.map(|flash| flash.level(settings));
     let cache = Cache::with_flash(cache_options(settings), level).map_err(refuse)?;
+    keep::announce(&cache, settings);
     let ring_buffers = ring_buffers(settings, &cache)?;
     let tls =
         settings.tls.enabled.then(|| Tls::load(&settings.tls)).transpose().map_err(RunError)?.map(Arc::new);
@@ -193,11 +195,13 @@ pub fn problems_of_start(settings: &Settings) -> Vec<String> {
         found.extend(Tls::load(&settings.tls).err());
     }
     // A server that runs may hold all huge pages of the machine, so that this check asks for none.
-    let options = CacheOptions { pages: PagesWanted::Small, cuda: None, ..cache_options(settings) };
+    let options =
+        CacheOptions { pages: PagesWanted::Small, keep: None, cuda: None, ..cache_options(settings) };
     match Cache::with_flash(options, None) {
         Ok(cache) => found.extend(ring_buffers(settings, &cache).err().map(|error| error.to_string())),
         Err(error) => found.push(error.to_string()),
     }
+    found.extend(settings.keep.as_deref().and_then(keep::problem_of_start));
     found.extend(flash::problems_of_start(settings));
     found
 }
@@ -220,6 +224,7 @@ fn cache_options(settings: &Settings) -> CacheOptions {
             Pages::Small => PagesWanted::Small,
             Pages::Coloured => PagesWanted::Coloured,
         },
+        keep: settings.keep.clone(),
         column_bytes: settings.column_bytes,
         inline_value_bytes: Some(settings.inline_value_bytes),
         placement: settings.placement,

@@ -397,6 +397,8 @@ impl Settle<'_, '_> {
         self.counters.bytes_stored.add(new_bytes.saturating_sub(old_bytes).into());
         // Expiry and state may have changed since the copy. Under the writer bit they hold still.
         new_item.copy_state_from(&old_item);
+        new_item.commit();
+        old_item.revoke();
         bucket.replace(found, new, warmth);
         self.counters.moved.add(1);
         // The column's own counts must be right, for the column may have to stay because of a later record.
@@ -413,6 +415,7 @@ impl Settle<'_, '_> {
     /// Removes the entry of an item. Flash is right about the key by now.
     fn forget(&self, mut bucket: BucketGuard<'_>, found: &Found, life: Life) {
         let (store, at, warmth) = (self.levels.store, found.entry.location, found.entry.warmth);
+        self.guard.revoke(at);
         bucket.remove(found);
         drop(bucket);
         store.count_removal(&self.guard.item(at), life, warmth, self.counters);

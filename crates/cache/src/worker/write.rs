@@ -83,7 +83,9 @@ impl Worker {
     pub(super) fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
         let place = self.open.place_for(item.expiry, self.cache.store.clock.now_s());
         let at = self.place_with(place, |open| open.place_chunked(item))?;
-        self.cache.store.set_expiry(&self.reader.pin(), at, item.expiry);
+        let guard = self.reader.pin();
+        self.cache.store.set_expiry(&guard, at, item.expiry);
+        self.cache.store.commit_chunks(&guard, at);
         Some(at)
     }
 
@@ -225,11 +227,8 @@ impl Worker {
             self.take_back(new);
             return Published::Changed;
         }
-        if let Some(demoter) = &self.cache.demoter
-            && demoter.has_journal()
-        {
-            // After a crash nothing older may come back once this write was answered.
-            self.note_commit(demoter.invalidate(hash, key));
+        if self.cache.is_lasting {
+            self.outlast(&guard, hash, key, new, found.as_ref().map(|found| found.entry.location));
         }
         if price.is_none_or(|price| price.subclass().is_none()) {
             self.inherit_penalty(&guard, key, new, found.as_ref().map(|found| found.entry.location));
@@ -258,6 +257,22 @@ impl Worker {
         counters.total_items.add(1);
         self.grow_index();
         Published::Done
+    }
+
+    /// Under the writer bit of the key's bucket: the record at `new` takes the place of that at `old`, for a later
+    /// process too.
+    #[cold]
+    fn outlast(&self, guard: &Guard<'_>, hash: KeyHash, key: &[u8], new: Location, old: Option<Location>) {
+        if let Some(demoter) = &self.cache.demoter
+            && demoter.has_journal()
+        {
+            // After a crash nothing older may come back once this write was answered.
+            self.note_commit(demoter.invalidate(hash, key));
+        }
+        guard.commit(new);
+        if let Some(old) = old {
+            guard.revoke(old);
+        }
     }
 
     /// Inserts an entry. If its bucket has grown as far as it may, the least warm entry of the bucket makes room.
@@ -290,6 +305,7 @@ impl Worker {
                 victim.entry.warmth,
                 counters,
             );
+            guard.revoke(at);
             bucket.remove(&victim);
             store.died(guard, at, counters);
         }
@@ -327,6 +343,7 @@ impl Worker {
         let Some(found) = bucket.find_at(at) else { return false };
         // Before the entry goes: without an entry, flash is asked for the key.
         self.invalidate(hash, guard.item(at).key());
+        guard.revoke(at);
         bucket.remove(&found);
         drop(bucket);
         store.died(&guard, at, self.counters());

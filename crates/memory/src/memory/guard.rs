@@ -1,7 +1,7 @@
 //! Guards: reading items, chunks and whole columns while nothing of them can be overwritten.
 
 use super::chunk::Chunk;
-use super::item::Item;
+use super::item::{Item, Remains};
 use super::pin::ColumnPin;
 use super::{Inner, Memory};
 use crate::column::{ColumnId, ColumnState};
@@ -128,6 +128,53 @@ impl<'g> Guard<'g> {
         Records::new(*self, start, start + u64::from(length), !walkable)
     }
 
+    /// In a kept memory: [`Item::commit`] for the record at `at`. In other memory nothing happens.
+    ///
+    /// # Panics
+    /// As [`Guard::item`].
+    #[inline(always)]
+    pub fn commit(&self, at: Location) {
+        if self.inner.check_bytes != 0 {
+            self.commit_kept(at);
+        }
+    }
+
+    #[inline(never)]
+    fn commit_kept(&self, at: Location) {
+        self.item(at).commit();
+    }
+
+    /// In a kept memory: [`Item::revoke`] for the record at `at`. In other memory nothing happens.
+    ///
+    /// # Panics
+    /// As [`Guard::item`].
+    #[inline(always)]
+    pub fn revoke(&self, at: Location) {
+        if self.inner.check_bytes != 0 {
+            self.revoke_kept(at);
+        }
+    }
+
+    #[inline(never)]
+    fn revoke_kept(&self, at: Location) {
+        self.item(at).revoke();
+    }
+
+    /// The chunk at `at`, if an earlier process left one there that is whole, in a column that was not given up. Any
+    /// location is allowed.
+    pub fn remaining_chunk(&self, at: Location) -> Option<(Item<'g>, Chunk<'g>)> {
+        let (offset, in_column) = (at.offset(), at.offset() as u32 & self.column_mask);
+        if at.is_on_flash() || offset >= self.arena_bytes {
+            return None;
+        }
+        let column = self.memory.column(self.memory.column_of(at));
+        let is_filled = column.state() == ColumnState::Sealed
+            && in_column >= self.inner.check_bytes
+            && in_column + HEADER_BYTES as u32 <= column.keys_end();
+        let item = is_filled.then(|| self.item(at)).filter(|item| item.remains() == Remains::Whole)?;
+        Some((item, Chunk::of(&item)?))
+    }
+
     /// Keeps the column of `at` from being reused beyond the life of the guard, for bytes that are still being
     /// sent. The location must obey the rule of locations.
     pub fn keep(&self, at: Location) -> ColumnPin {
@@ -165,10 +212,15 @@ impl<'g> Records<'g> {
         self.refused
     }
 
+    /// Whether the walk has come to the very end of the column's records.
+    pub(crate) fn has_met_all(&self) -> bool {
+        self.at == self.end
+    }
+
     /// Walks from `at` to `end`, in bytes from the start of the arena. Both are boundaries of records in one sealed
     /// column.
     pub(crate) fn new(guard: Guard<'g>, at: u64, end: u64, refused: bool) -> Records<'g> {
-        Records { guard, at, end, refused }
+        Records { guard, at: at + u64::from(guard.inner.check_bytes), end, refused }
     }
 }
 
@@ -181,7 +233,7 @@ impl<'g> Iterator for Records<'g> {
         }
         let location = Location::from_offset(self.at);
         let item = self.guard.item(location);
-        self.at += item.header().record_bytes() as u64;
+        self.at += item.header().record_bytes() as u64 + u64::from(self.guard.inner.check_bytes);
         Some((location, Chunk::of(&item).map_or(Record::Item(item), Record::Chunk)))
     }
 }

@@ -13,7 +13,7 @@ use crate::column::Column;
 use crate::prefetch::prefetch_read;
 use larder_item::{
     Expiry, Extension, HEADER_BYTES, HEADER_WORDS_BYTES, Header, Location, State, UNIT_BYTES,
-    VALUE_LENGTH_MAX, ValueLayout,
+    VALUE_LENGTH_MAX, ValueLayout, checksum,
 };
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -73,6 +73,17 @@ pub enum Value<'g> {
         /// The location of the first chunk.
         first: Location,
     },
+}
+
+/// What an earlier process left of a record in a kept memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remains {
+    /// It counts, and its bytes are as they were written.
+    Whole,
+    /// It does not count: it was replaced, deleted or moved, or was not ready.
+    Over,
+    /// Its bytes are not those that were written.
+    Damaged,
 }
 
 impl<'g> Item<'g> {
@@ -182,6 +193,98 @@ impl<'g> Item<'g> {
     #[inline(always)]
     fn words_before_key(&self) -> usize {
         (self.key_offset() - HEADER_LAST_BYTES) / 4
+    }
+
+    /// The check word of a record in a kept memory, which is before the record.
+    #[inline]
+    fn check_word(&self) -> Option<&'g AtomicU32> {
+        if self.in_column < self.inner.check_bytes || self.inner.check_bytes == 0 {
+            return None;
+        }
+        // SAFETY: the word is inside the column by the comparison, aligned as the record is, and accessed only
+        // atomically: a column of a kept memory has a check word before each record.
+        Some(unsafe { AtomicU32::from_ptr(self.record.cast_mut().sub(4).cast()) })
+    }
+
+    /// The checksum of what does not change of the record and its value, and of the use of its column: what an earlier
+    /// use of the column left is not taken for a record.
+    fn checksum(&self) -> u32 {
+        let fixed = HEADER_WORDS_BYTES + 4 * (self.has_expiry() as usize + self.has_extension() as usize);
+        let inline = if self.is_inline() { self.value_length() } else { 0 };
+        let row = self.slice(fixed, self.key_offset() + self.key_length() + inline - fixed);
+        let apart = match self.value_layout() {
+            ValueLayout::Apart | ValueLayout::Chunk => match self.value_elsewhere() {
+                Value::Whole(value) => value,
+                Value::Chunked { .. } => &[],
+            },
+            _ => &[],
+        };
+        checksum(self.column().birth() ^ u64::from(self.word).rotate_left(32), [row, apart])
+    }
+
+    /// Writes the check word of a record that was placed a moment ago, which does not count yet.
+    pub(super) fn prepare_check(&self) {
+        if let Some(word) = self.check_word() {
+            // The sum of a chunk is not known before its bytes are there.
+            let is_chunk = self.value_layout() == ValueLayout::Chunk;
+            word.store(if is_chunk { 0 } else { !self.checksum() }, Ordering::Relaxed);
+        }
+    }
+
+    /// In a kept memory: the record counts from now on, also for a later process. The caller holds the writer bit of
+    /// its bucket, and then takes the record that it replaces back by [`Item::revoke`]; or the record is a chunk that
+    /// is complete. In other memory nothing happens.
+    #[inline]
+    pub fn commit(&self) {
+        if let Some(word) = self.check_word() {
+            let is_chunk = self.value_layout() == ValueLayout::Chunk;
+            let sum = if is_chunk { self.checksum() } else { !word.load(Ordering::Relaxed) };
+            // Release: a process that is killed has written the record if it has written this.
+            word.store(sum, Ordering::Release);
+        }
+    }
+
+    /// In a kept memory: the record does not count any more, also for a later process. The caller holds the writer bit
+    /// of its bucket, and its entry is about to go. In other memory nothing happens.
+    #[inline]
+    pub fn revoke(&self) {
+        if let Some(word) = self.check_word() {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// What an earlier process left of the record.
+    pub fn remains(&self) -> Remains {
+        let found = self.check_word().map_or(0, |word| word.load(Ordering::Acquire));
+        match found {
+            // Each record has a key.
+            _ if self.key_length() == 0 => Remains::Damaged,
+            0 => Remains::Over,
+            _ => match self.checksum() {
+                sum if sum == found => Remains::Whole,
+                sum if sum == !found => Remains::Over,
+                // A chunk is told from its chain.
+                _ if self.value_layout() == ValueLayout::Chunk => Remains::Over,
+                _ => Remains::Damaged,
+            },
+        }
+    }
+
+    /// Says whether the record of an earlier process lives. Most records say so already, and are not written to.
+    pub fn set_alive(&self, lives: bool) {
+        match (lives, self.state().has(State::DEAD)) {
+            (true, true) => drop(self.clear_state_bits(State::DEAD)),
+            (false, false) => drop(self.set_state_bits(State::DEAD)),
+            _ => {}
+        }
+    }
+
+    /// Says that the record of an earlier process lives, where its column counts it as dead. Returns its bytes.
+    pub fn live_again(&self) -> u32 {
+        self.set_alive(true);
+        let bytes = self.bytes();
+        self.column().live_again(bytes, self.expiry());
+        bytes
     }
 
     /// The key. For a chunk, its bookkeeping.
@@ -308,7 +411,8 @@ impl<'g> Item<'g> {
         &self.inner.columns[(self.location().offset() >> self.inner.column_shift) as usize]
     }
 
-    /// Bytes that the record and its value take in the column, a multiple of 4.
+    /// Bytes that the record and its value take in the column, a multiple of 4. The check word that a record has in a
+    /// kept memory does not count.
     #[inline]
     pub fn bytes(&self) -> u32 {
         let unit = UNIT_BYTES as usize;

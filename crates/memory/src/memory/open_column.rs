@@ -6,12 +6,16 @@
 //!    key rows grow upward, 4-byte units                 values grow downward, 4-byte units
 //! ```
 //!
+//! In a kept memory each record has a check word before it, 4 bytes: [`Item::commit`] and [`Item::revoke`] say to a
+//! later process whether the record counts.
+//!
 //! A record is written before any reader can know its location, and never afterwards: publishing the location, with a
 //! Release store into the index, is the caller's last step. Placing a record therefore takes no lock, and no atomic
 //! operation except on the two words that stay atomic and, for a record that expires, on one count of its column.
 
 use super::Memory;
 use super::chunk::CHUNK_KEY_BYTES;
+use super::item::Item;
 use super::pin::{ChunkSpace, put};
 use crate::column::{Column, ColumnId};
 use crate::expiring::{Lifetimes, unit_log2};
@@ -106,6 +110,10 @@ pub struct OpenColumn {
     /// End of the lines that were requested, in bytes from `start`.
     requested: u32,
     inline_value_bytes_max: u32,
+    /// Shorter values are inline, and their records need no check word. 0 in a kept memory.
+    plain_inline_below: u32,
+    /// Bytes of the check word before each record. `low` is behind that of the next record.
+    check_bytes: u32,
     cas_base: u64,
     last: Option<LastPlaced>,
 }
@@ -129,15 +137,18 @@ impl Memory {
 impl OpenColumn {
     fn new(memory: Memory, id: ColumnId) -> OpenColumn {
         let geometry = memory.geometry();
+        let (check_bytes, inline_max) = (memory.inner.check_bytes, geometry.inline_value_bytes_max);
         let start = memory.inner.arena.base().wrapping_add(id.0 as usize * geometry.column_bytes as usize);
         OpenColumn {
             start,
             id,
-            low: 0,
+            low: check_bytes,
             high: geometry.column_bytes,
             placed_bytes: 0,
             requested: 0,
-            inline_value_bytes_max: geometry.inline_value_bytes_max,
+            inline_value_bytes_max: inline_max,
+            plain_inline_below: if check_bytes == 0 { inline_max + 1 } else { 0 },
+            check_bytes,
             cas_base: memory.column(id).cas_base(),
             last: None,
             memory,
@@ -181,12 +192,35 @@ impl OpenColumn {
     pub fn place(&mut self, item: &NewItem<'_>) -> Option<Location> {
         let value_bytes = item.value[0].len() + item.value[1].len();
         assert!(value_bytes <= VALUE_LENGTH_MAX, "a value of {value_bytes} bytes goes into chunks");
+        if value_bytes < self.plain_inline_below as usize {
+            self.place_in(item, value_bytes, true, 0)
+        } else {
+            self.place_long_or_kept(item, value_bytes)
+        }
+    }
+
+    #[inline(never)]
+    fn place_long_or_kept(&mut self, item: &NewItem<'_>, value_bytes: usize) -> Option<Location> {
         let inline = value_bytes <= self.inline_value_bytes_max as usize;
+        let at = self.place_in(item, value_bytes, inline, self.check_bytes)?;
+        self.note_filled(Some(at));
+        Some(at)
+    }
+
+    /// Places an item, and leaves `check_bytes` behind it for the check word of the next record.
+    #[inline(always)]
+    fn place_in(
+        &mut self,
+        item: &NewItem<'_>,
+        value_bytes: usize,
+        inline: bool,
+        check_bytes: u32,
+    ) -> Option<Location> {
         let layout = if inline { ValueLayout::Inline } else { ValueLayout::Apart };
         let fields =
             Fields { flags: item.flags, expiry: item.expiry, cas: item.cas, parts: item.changed_in_parts };
         let header = self.header(item.key, layout, value_bytes, &fields);
-        let at = self.claim(&header, if inline { 0 } else { value_bytes }, item.expiry)?;
+        let at = self.claim(&header, if inline { 0 } else { value_bytes }, item.expiry, check_bytes)?;
         // SAFETY: `claim` gave us the bytes of the record and of the value. `inline` says which of the two
         // sequences of fields below the header counted.
         unsafe {
@@ -212,7 +246,7 @@ impl OpenColumn {
         let fields =
             Fields { flags: item.flags, expiry: item.expiry, cas: item.cas, parts: item.changed_in_parts };
         let header = self.header(item.key, ValueLayout::Chunked, 0, &fields);
-        let at = self.claim(&header, 0, item.expiry)?;
+        let at = self.claim(&header, 0, item.expiry, self.check_bytes)?;
         // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunked item.
         unsafe {
             let (write, last) = self.begin(at, &header, item.state, &fields);
@@ -220,7 +254,9 @@ impl OpenColumn {
             let write = put(write, &item.first.bits().to_ne_bytes());
             put(put(write, &last.to_ne_bytes()), item.key);
         }
-        Some(self.location(at))
+        let at = self.location(at);
+        self.note_filled(Some(at));
+        Some(at)
     }
 
     /// Reserves a chunk of `length` bytes. `None` if it does not fit any more. `chain` is a number that
@@ -247,7 +283,7 @@ impl OpenColumn {
             cas: CasForm::Near(0),
         };
         let fields = Fields { flags: 0, expiry: Expiry::NEVER, cas: self.cas_base, parts: false };
-        let at = self.claim(&header, length.into(), Expiry::NEVER)?;
+        let at = self.claim(&header, length.into(), Expiry::NEVER, self.check_bytes)?;
         // A chunk may be written long after this call, so it cannot be undone.
         self.last = None;
         // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunk.
@@ -260,6 +296,7 @@ impl OpenColumn {
         let value = self.start.wrapping_add(self.high as usize);
         let mut space = ChunkSpace::new(self.memory.clone(), self.location(at), next_field, value, length);
         space.set_next(next);
+        self.note_filled(Some(space.location()));
         Some(space)
     }
 
@@ -274,6 +311,30 @@ impl OpenColumn {
         self.column().expires_no_more(last.expiry, self.placed_bytes - last.placed_bytes);
         (self.low, self.high, self.placed_bytes) = (last.low, last.high, last.placed_bytes);
         self.column().set_placed_bytes(self.placed_bytes);
+        self.note_filled(None);
+    }
+
+    /// In a kept memory: writes the check word of the record at `placed`, whose bytes were written, and says how far
+    /// the column is filled.
+    #[inline]
+    fn note_filled(&self, placed: Option<Location>) {
+        if self.check_bytes != 0 {
+            if let Some(placed) = placed {
+                self.prepare_check(placed);
+            }
+            self.column().set_filled(self.low);
+        }
+    }
+
+    fn prepare_check(&self, placed: Location) {
+        let column_bytes = self.memory.geometry().column_bytes;
+        let in_column = placed.offset() as u32 & (column_bytes - 1);
+        // SAFETY: the record lies in this column, where `claim` found room for it, and its bytes were written. Only the
+        // owner of the column, who is here, could write to them; a chunk's bytes are not read here.
+        let item = unsafe {
+            Item::new(self.start.add(in_column as usize), in_column, column_bytes, &self.memory.inner)
+        };
+        item.prepare_check();
     }
 
     /// Seals the column. The recorded time of sealing is the time of opening.
@@ -303,19 +364,25 @@ impl OpenColumn {
         }
     }
 
-    /// Claims the bytes of a record, and of a value apart if `apart_bytes` is not 0. Returns the offset of the
-    /// record. The value apart begins at `high`.
-    #[inline]
-    fn claim(&mut self, header: &Header, apart_bytes: usize, expiry: Expiry) -> Option<u32> {
+    /// Claims the bytes of a record, and of a value apart if `apart_bytes` is not 0, and `check_bytes` behind the
+    /// record. Returns the offset of the record. The value apart begins at `high`.
+    #[inline(always)]
+    fn claim(
+        &mut self,
+        header: &Header,
+        apart_bytes: usize,
+        expiry: Expiry,
+        check_bytes: u32,
+    ) -> Option<u32> {
         let record_bytes = header.record_bytes() as u32;
         let apart_bytes = (apart_bytes as u32).next_multiple_of(UNIT_BYTES as u32);
-        if record_bytes + apart_bytes > self.high - self.low {
+        if record_bytes + check_bytes + apart_bytes > self.high - self.low {
             return None;
         }
         let at = self.low;
         self.last =
             Some(LastPlaced { at, low: at, high: self.high, placed_bytes: self.placed_bytes, expiry });
-        self.low += record_bytes;
+        self.low += record_bytes + check_bytes;
         self.high -= apart_bytes;
         self.placed_bytes += record_bytes + apart_bytes;
         self.prefetch_ahead();

@@ -3,6 +3,7 @@
 mod columns;
 #[path = "../common/mod.rs"]
 mod common;
+mod kept;
 mod model;
 mod read_only;
 mod threads;

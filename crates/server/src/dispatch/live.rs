@@ -113,6 +113,7 @@ pub static SETTINGS: &[Setting] = &[
     row("device-managed-memory", |s| s.device_managed.to_string(), ARENA),
     row("lock-memory", |s| s.lock_memory.to_string(), PROCESS),
     row("prefault", |s| s.prefault.to_string(), ARENA),
+    row("keep", |s| path(&s.keep), ARENA),
     row("column-bytes", |s| maybe(s.column_bytes, |bytes| size(bytes.into())), ARENA),
     row("inline-value-bytes", |s| s.inline_value_bytes.to_string(), ARENA),
     row("placement", |s| s.placement.name().to_owned(), ARENA),

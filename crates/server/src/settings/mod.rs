@@ -78,6 +78,9 @@ pub struct Settings {
     pub lock_memory: bool,
     /// Whether all memory for items is taken from the machine before the first request. Default false.
     pub prefault: bool,
+    /// A file on a tmpfs or a hugetlbfs that the items lie in, so that a later process serves them. Default `None`:
+    /// they go with the process.
+    pub keep: Option<PathBuf>,
     /// Bytes of one column, a power of two. `None` = as the machine's cache description says.
     pub column_bytes: Option<u32>,
     /// Values of up to this many bytes are stored beside their key. Default 1024.
@@ -194,6 +197,7 @@ impl Default for Settings {
             device_managed: false,
             lock_memory: false,
             prefault: false,
+            keep: None,
             column_bytes: None,
             inline_value_bytes: 1024,
             placement: Placement::default(),
@@ -268,6 +272,7 @@ impl Settings {
             );
         }
         self.flash.tell_problems(self.evict, &mut wrong);
+        self.check_keep(&mut wrong);
         if let PinCpus::List(cpus) = &self.pin_cpus
             && (cpus.len() as u64) < u64::from(self.threads)
         {
@@ -290,6 +295,26 @@ impl Settings {
             wrong(format!(
                 "port {resp} is that of --resp-port and that of -p (or -l): RESP is understood on the port of -p too, \
                  so leave --resp-port out, or name another port"
+            ));
+        }
+    }
+
+    /// A file that memory is kept in decides about the pages, and flash keeps items already.
+    fn check_keep(&self, wrong: &mut dyn FnMut(String)) {
+        if self.keep.is_none() {
+            return;
+        }
+        if self.flash.is_set() {
+            wrong(
+                "with flash (--flash) items outlive the process already: leave --keep out, or use memory alone"
+                    .to_owned(),
+            );
+        }
+        if !matches!(self.pages, Pages::Auto | Pages::Small) {
+            wrong(format!(
+                "the file system of --keep decides about the pages: leave --pages {} out, and name a file on a \
+                 hugetlbfs for huge ones",
+                self.pages
             ));
         }
     }

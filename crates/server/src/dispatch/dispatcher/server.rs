@@ -153,7 +153,7 @@ impl Dispatcher {
                 words::integer(out, 0);
                 words::array_head(out, 0);
             }
-            Id::Lastsave => words::integer(out, self.executor.clock().started_unix_s()),
+            Id::Lastsave => words::integer(out, self.executor.clock().process_started_unix_s()),
             Id::Wait => {
                 args.next();
                 decimal(word).ok_or(errors::NOT_INTEGER)?;

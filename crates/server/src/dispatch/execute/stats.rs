@@ -208,7 +208,8 @@ impl Executor {
         rows.put("read_buf_mem_limit", used.buffers_cap_bytes);
         rows.put("track_sizes", yes_no(settings.track_sizes));
         rows.put("inline_ascii_response", "no");
-        rows.put("memory_file", "(null)");
+        let kept_in = settings.keep.as_ref().map(|path| path.display().to_string());
+        rows.put("memory_file", kept_in.as_deref().unwrap_or("(null)"));
         rows.put("client_flags_size", 4);
         tls_settings(rows, &settings.tls);
         rows.put("pages", self.state.pages());
