@@ -43,6 +43,8 @@ pub const WORDS: [&str; 66] = [
     "me ",
     "mn\r\n",
     "flush_all\r\n",
+    "flush_prefix ",
+    "mf ",
     "verbosity 1\r\n",
     "stats\r\n",
     "stats ",

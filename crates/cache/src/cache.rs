@@ -19,7 +19,7 @@ use crate::temperature::{TemperatureKind, TemperatureStats};
 use crate::transfers::Transfers;
 use larder_allocation::{WorthMode, WorthOptions};
 use larder_flash::Flash;
-use larder_item::KeyHash;
+use larder_item::{KeyHash, PrefixesFull};
 use larder_memory::PageKind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -382,6 +382,28 @@ impl Cache {
         self.levels().flush();
         self.sizing.clear();
         self.keeper.wake();
+    }
+
+    /// `flush_prefix`: the items that are stored now and whose keys begin with `prefix` are gone, on flash too, also
+    /// after a restart. An empty prefix is that of all items.
+    ///
+    /// # Errors
+    /// As many prefixes are being deleted as there is room for: nothing is gone. Memory forgets a prefix within
+    /// seconds, when the keeper has removed its items; flash when nothing is left that is as old as the delete.
+    pub fn flush_prefix(&self, prefix: &[u8]) -> Result<(), PrefixesFull> {
+        if prefix.is_empty() {
+            self.flush_now();
+            return Ok(());
+        }
+        self.levels().flush_prefix(prefix)?;
+        self.keeper.wake();
+        Ok(())
+    }
+
+    /// How many deleted prefixes still have items: in memory, and on flash.
+    pub fn deleted_prefixes(&self) -> (usize, usize) {
+        let on_flash = self.demoter.as_ref().map_or(0, |demoter| demoter.flash().deleted_prefixes());
+        (self.store.prefixes().len(), on_flash)
     }
 
     /// Once a second: moves the clock, and carries out a delayed flush that is due.

@@ -11,14 +11,18 @@ use crate::options::{CacheError, CacheOptions};
 use crate::padded::CachePadded;
 use crate::placement::Placement;
 use crate::worth::WorthSetting;
+use arc_swap::ArcSwap;
 use larder_allocation::Subclass;
 use larder_index::{BUCKETS_LOG2_MAX, HoldsKey, Index, IndexOptions};
-use larder_item::{CAS_DELTA_BITS, Expiry, KeyHash, KeyHasher, Location, State, ValueLayout};
+use larder_item::{
+    CAS_DELTA_BITS, Expiry, KeyHash, KeyHasher, Location, PrefixFloors, PrefixesFull, State, ValueLayout,
+};
 use larder_memory::{
     ColumnId, ColumnState, FreshPages, Guard, Item, Memory, MemoryOptions, OpenColumn, PagesWanted,
     RESERVE_BYTES_MAX, Value,
 };
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Entries per bucket at which the index grows: 13 to 14 bytes of index per item, and about one lookup in seven goes on
 /// to a sub-bucket. With 7 entries it would be 13 bytes, and one lookup in five.
@@ -74,8 +78,15 @@ pub(crate) struct ItemStore {
     pub(crate) departures: Departures,
     /// The last CAS number given out.
     cas: CachePadded<AtomicU64>,
-    /// Columns born before this number hold flushed items; 0 = nothing was flushed.
-    flush_floor: CachePadded<AtomicU64>,
+    /// Columns born before this number may hold flushed items: the highest of `flush_floor` and the floors of
+    /// `prefixes`; 0 = nothing was flushed.
+    highest_floor: CachePadded<AtomicU64>,
+    /// Columns born before this number hold nothing but flushed items; 0 = there was no `flush_all`.
+    flush_floor: AtomicU64,
+    /// Of columns born before a prefix's floor, the items with that prefix were flushed.
+    prefixes: ArcSwap<PrefixFloors>,
+    /// Held while a floor is raised or forgotten. A leaf.
+    floors_change: Mutex<()>,
     /// Entries of flushed items that the index still has; right to an item while nothing is stored.
     flushed_entries: CachePadded<AtomicU64>,
     /// The highest birth number of a column that was taken.
@@ -177,7 +188,10 @@ impl ItemStore {
             counters: (0..=options.workers).map(|_| Counters::default()).collect(),
             departures: Departures::default(),
             cas: CachePadded(AtomicU64::new(cas_floor)),
-            flush_floor: CachePadded(AtomicU64::new(0)),
+            highest_floor: CachePadded(AtomicU64::new(0)),
+            flush_floor: AtomicU64::new(0),
+            prefixes: ArcSwap::default(),
+            floors_change: Mutex::default(),
             flushed_entries: CachePadded(AtomicU64::new(0)),
             last_birth: AtomicU64::new(0),
             evicted_idle_s: CachePadded(AtomicU32::new(0)),
@@ -319,18 +333,24 @@ impl ItemStore {
     pub(crate) fn life(&self, at: Location, item: &Item<'_>) -> Life {
         if item.may_have_expired(self.clock.now_s()) && self.clock.has_passed(item.expiry()) {
             Life::Expired
-        } else if self.is_flushed(at) {
+        } else if self.is_flushed(at, item) {
             Life::Flushed
         } else {
             Life::Live
         }
     }
 
-    /// Whether the items of the column that holds `at` were flushed.
+    /// Whether the item at `at` was flushed, with all others or by its prefix.
     #[inline]
-    pub(crate) fn is_flushed(&self, at: Location) -> bool {
-        let floor = self.flush_floor.0.load(Ordering::SeqCst);
-        floor != 0 && self.birth_of(at) < floor
+    pub(crate) fn is_flushed(&self, at: Location, item: &Item<'_>) -> bool {
+        let floor = self.highest_floor.0.load(Ordering::SeqCst);
+        floor != 0 && self.birth_of(at) < floor && self.is_below_floor(self.birth_of(at), item.key())
+    }
+
+    /// Whether an item with this key, in a column of this birth, was flushed.
+    #[cold]
+    pub(crate) fn is_below_floor(&self, birth: u64, key: &[u8]) -> bool {
+        birth < self.flush_floor.load(Ordering::SeqCst) || birth < self.prefixes.load().floor_of(key)
     }
 
     /// How many items the index holds that were not flushed. Expired items count.
@@ -344,19 +364,62 @@ impl ItemStore {
         self.memory.column(self.memory.column_of(at)).birth()
     }
 
-    /// Columns born before this number hold flushed items; 0 = nothing was flushed.
+    /// Columns born before this number may hold flushed items; 0 = nothing was flushed.
+    #[inline]
+    pub(crate) fn highest_floor(&self) -> u64 {
+        self.highest_floor.0.load(Ordering::Acquire)
+    }
+
+    /// Columns born before this number hold nothing but flushed items; 0 = there was no `flush_all`.
     #[inline]
     pub(crate) fn flush_floor(&self) -> u64 {
-        self.flush_floor.0.load(Ordering::Acquire)
+        self.flush_floor.load(Ordering::Acquire)
+    }
+
+    /// The floors of deleted prefixes.
+    pub(crate) fn prefixes(&self) -> Arc<PrefixFloors> {
+        self.prefixes.load_full()
+    }
+
+    fn change_floors(&self) -> MutexGuard<'_, ()> {
+        self.floors_change.lock().expect("no panic under this lock")
     }
 
     /// Flushes everything that is stored now: raises the flush floor above the birth of every column that holds an
     /// item.
     pub(crate) fn raise_flush_floor(&self) {
+        let _changing = self.change_floors();
         self.flushed_entries.0.store(self.index.len(), Ordering::Relaxed);
+        self.raise_above_births(|floor| {
+            self.flush_floor.fetch_max(floor, Ordering::SeqCst);
+        });
+        // All of them are below the new floor.
+        self.prefixes.store(Arc::default());
+    }
+
+    /// Flushes the items that are stored now and whose keys begin with `prefix`.
+    ///
+    /// # Errors
+    /// As many prefixes are being deleted as the table has room for.
+    pub(crate) fn raise_prefix_floor(&self, prefix: &[u8]) -> Result<(), PrefixesFull> {
+        let _changing = self.change_floors();
+        let mut changed = PrefixFloors::clone(&self.prefixes.load());
+        changed.raise(prefix, self.last_birth.load(Ordering::SeqCst) + 1)?;
+        self.raise_above_births(|floor| {
+            // There is room for the row from the first time on.
+            let _ = changed.raise(prefix, floor);
+            self.prefixes.store(Arc::new(changed.clone()));
+        });
+        Ok(())
+    }
+
+    /// Calls `raise` with a floor above the birth of every column that holds an item now.
+    fn raise_above_births(&self, mut raise: impl FnMut(u64)) {
         loop {
             let floor = self.last_birth.load(Ordering::SeqCst) + 1;
-            self.flush_floor.0.fetch_max(floor, Ordering::SeqCst);
+            raise(floor);
+            // After the floors that it stands for.
+            self.highest_floor.0.fetch_max(floor, Ordering::SeqCst);
             // A column that was taken while the floor was being raised is caught by another round.
             if self.last_birth.load(Ordering::SeqCst) < floor {
                 break;
@@ -366,10 +429,28 @@ impl ItemStore {
 
     /// Forgets the flush at `floor`, unless a later one raised the floor meanwhile.
     pub(crate) fn forget_flush(&self, floor: u64) {
-        let forgotten = self.flush_floor.0.compare_exchange(floor, 0, Ordering::AcqRel, Ordering::Relaxed);
-        if forgotten.is_ok() {
+        let _changing = self.change_floors();
+        if self.flush_floor.load(Ordering::SeqCst) == floor {
+            self.flush_floor.store(0, Ordering::SeqCst);
             self.flushed_entries.0.store(0, Ordering::Relaxed);
+            self.lower_highest_floor();
         }
+    }
+
+    /// Forgets the prefixes whose floors are at `floor` or below.
+    pub(crate) fn forget_prefixes(&self, floor: u64) {
+        let _changing = self.change_floors();
+        let mut changed = PrefixFloors::clone(&self.prefixes.load());
+        if changed.forget(floor) {
+            self.prefixes.store(Arc::new(changed));
+            self.lower_highest_floor();
+        }
+    }
+
+    /// After a floor was forgotten. The caller keeps others from changing floors.
+    fn lower_highest_floor(&self) {
+        let highest = self.prefixes.load().highest().max(self.flush_floor.load(Ordering::SeqCst));
+        self.highest_floor.0.store(highest, Ordering::SeqCst);
     }
 
     /// The number before the next CAS number.
@@ -480,7 +561,8 @@ impl ItemStore {
 
     /// Counts the bytes of the item at `at` as dead. The caller has removed or replaced the item's entry.
     pub(crate) fn died(&self, guard: &Guard<'_>, at: Location, counters: &Counters) {
-        if self.flush_floor() != 0 && self.is_flushed(at) {
+        let floor = self.flush_floor();
+        if floor != 0 && self.birth_of(at) < floor {
             let one_less = |entries: u64| Some(entries.saturating_sub(1));
             let _ = self.flushed_entries.0.try_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         }

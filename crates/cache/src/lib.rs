@@ -92,7 +92,7 @@ pub use larder_allocation::{
 pub use larder_curve::{Point as CurvePoint, SampledCurve};
 pub use larder_flash::{Commit, Flash, Found, Stamp};
 pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};
-pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, State};
+pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, PrefixesFull, State};
 pub use larder_memory::{Alone, ColumnId, Gate, Item, PagesWanted, Value};
 pub use large_keys::{LargeKey, LargeKeys};
 pub use level::{Exclusive, FlashLevel};

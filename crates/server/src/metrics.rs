@@ -220,8 +220,9 @@ impl Metrics {
         ]
     }
 
-    fn memory(&self, io: &IoSnapshot) -> [Family; 4] {
+    fn memory(&self, io: &IoSnapshot) -> [Family; 5] {
         let used = self.cache.memory_use();
+        let prefixes = self.cache.deleted_prefixes();
         let records = self.cache.column_bytes_held();
         let dead = used.columns_bytes.saturating_sub(used.free_columns_bytes + used.items_bytes);
         [
@@ -268,6 +269,15 @@ impl Metrics {
                     count("flushed", records.flushed),
                     count("dead", records.dead),
                 ],
+            ),
+            Family::labelled(
+                "deleted_prefixes",
+                "Prefixes that were deleted (flush_prefix) and of which older items may still take room now: in memory \
+                 for some seconds, on flash until nothing there is as old. Of either, 256 are the most.",
+                Kind::Gauge,
+                "",
+                "level",
+                [count("memory", prefixes.0 as u64), count("flash", prefixes.1 as u64)],
             ),
         ]
     }

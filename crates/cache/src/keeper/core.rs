@@ -2,6 +2,7 @@
 
 use super::fresh_memory::FreshMemory;
 use super::pass::Pass;
+use super::prefix_sweep::PrefixSweep;
 use super::repartition::Repartition;
 use super::time_slice::TimeSlice;
 use crate::demoter::Levels;
@@ -27,6 +28,7 @@ pub(super) struct Keeper {
     pub(super) slab_rests: u32,
     pub(super) fresh: FreshMemory,
     repartition: Repartition,
+    prefix_sweep: PrefixSweep,
 }
 
 /// How far the columns from before a flush are reclaimed.
@@ -51,6 +53,7 @@ impl Keeper {
             slab_rests: 0,
             fresh: FreshMemory::default(),
             repartition: Repartition::default(),
+            prefix_sweep: PrefixSweep::default(),
         }
     }
 
@@ -124,6 +127,12 @@ impl Keeper {
     pub(super) fn move_hot(&mut self, levels: Levels<'_>) -> bool {
         let Keeper { selector, pass, repartition, .. } = self;
         repartition.go_on(levels, selector, pass)
+    }
+
+    /// Removes some more entries of items that were deleted by prefix. Returns whether there is more to do now.
+    pub(super) fn sweep_prefixes(&mut self, levels: Levels<'_>) -> bool {
+        let Keeper { selector, pass, prefix_sweep, .. } = self;
+        prefix_sweep.go_on(levels, selector, pass)
     }
 
     /// Tells the policy of the columns that were sealed since it was last told.

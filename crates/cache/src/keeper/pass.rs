@@ -90,6 +90,11 @@ impl Pass {
         self.survivors.seal_old(store, |column| selector.sealed(store, column));
     }
 
+    /// Seals the columns of survivors that were born before `birth`.
+    pub(super) fn seal_below(&mut self, store: &ItemStore, selector: &mut Selector, birth: u64) {
+        self.survivors.seal_below(store, birth, |column| selector.sealed(store, column));
+    }
+
     /// Empties a column, and retires it if nothing has to stay in it.
     pub(super) fn empty(
         &mut self,
@@ -422,7 +427,7 @@ impl Settle<'_, '_> {
     /// Copies an item, whose entry will have `warmth`, to the survivors' column. `None`: there is no room for it.
     fn copy(&mut self, item: &Item<'_>, warmth: u8) -> Option<Location> {
         let store = self.levels.store;
-        let floor = store.flush_floor();
+        let floor = store.highest_floor();
         let zone = match self.to {
             MovesTo::Queue(queue) => Zone::Kept(queue, warmth),
             MovesTo::Hot => Zone::Hot,

@@ -68,6 +68,7 @@ impl Round<'_> {
         self.store.share_out();
         self.give_slabs_back();
         self.reclaim_flushed();
+        self.sweep_prefixes();
         if plan.is_over {
             self.give_idle_back();
         }
@@ -282,6 +283,16 @@ impl Round<'_> {
         // has passed a quiescent point once no column waits for one.
         if !sweep.left_some && memory.retired_columns() == 0 {
             self.store.forget_flush(floor);
+        }
+    }
+
+    /// After a delete by prefix: removes the entries of what was deleted, and forgets the prefix when none is left.
+    fn sweep_prefixes(&mut self) {
+        if self.store.highest_floor() == 0 {
+            return;
+        }
+        while self.goes_on() && self.keeper.lock().sweep_prefixes(self.levels) {
+            self.slice.yield_if_due(|| true);
         }
     }
 }

@@ -11,6 +11,7 @@ mod model;
 mod model_ops;
 mod penalties;
 mod placement;
+mod prefixes;
 mod shared_lines;
 mod sizing;
 mod stress;
