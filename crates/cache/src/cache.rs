@@ -10,6 +10,7 @@ use crate::item_store::{FlashNeeds, ItemStore};
 use crate::keeper::{KeeperHandle, Round};
 use crate::large_keys::LargeKeys;
 use crate::level::FlashLevel;
+use crate::namespaces::{Namespace, NamespaceStats, check_namespaces};
 use crate::options::{CacheError, CacheOptions, MemoryUse};
 use crate::penalties::Penalties;
 use crate::references::pages_bytes_max;
@@ -357,6 +358,27 @@ impl Cache {
     pub fn set_worth(&self, worth: WorthOptions) {
         self.store.worth.set(worth);
         self.measure_penalties(worth.mode == WorthMode::Penalty);
+    }
+
+    /// Names the namespaces, whose keys have the name before the first `delimiter`. What was counted of those that
+    /// stay, stays.
+    ///
+    /// # Errors
+    /// One line that says what is wrong with the list; nothing has changed then.
+    pub fn set_namespaces(&self, list: &[Namespace], delimiter: u8) -> Result<(), String> {
+        check_namespaces(list)?;
+        self.store.namespaces.set(list, delimiter, self.store.workers_max() + 1);
+        Ok(())
+    }
+
+    /// Whether a namespace is named, so that reads are to be told to [`crate::Worker::count_read_of_namespace`].
+    pub fn has_namespaces(&self) -> bool {
+        self.store.namespaces.are_on()
+    }
+
+    /// What is known of each namespace, in order of name.
+    pub fn namespaces(&self) -> Vec<NamespaceStats> {
+        self.store.namespaces.stats(self.store.memory.limit_bytes())
     }
 
     /// Another budget of bytes that are written to flash in a day; `None` = no bound. Without flash nothing changes.

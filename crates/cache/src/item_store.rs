@@ -7,6 +7,7 @@ use crate::budget::{Budget, LIMIT_BYTES_MIN, Limits, SetAside};
 use crate::clock::Clock;
 use crate::counters::{Counters, Totals};
 use crate::departures::{Departures, Destination};
+use crate::namespaces::Namespaces;
 use crate::options::{CacheError, CacheOptions};
 use crate::padded::CachePadded;
 use crate::placement::Placement;
@@ -74,6 +75,8 @@ pub(crate) struct ItemStore {
     leaving: LeavesMemory,
     /// One block for each worker, and the last one for the keeper.
     counters: Box<[Counters]>,
+    /// Tenants with shares of the memory.
+    pub(crate) namespaces: Namespaces,
     /// Who is told of live items that leave memory.
     pub(crate) departures: Departures,
     /// The last CAS number given out.
@@ -186,6 +189,7 @@ impl ItemStore {
             unknown_penalty: AtomicU8::new(Subclass::UNKNOWN.number() as u8),
             leaving: LeavesMemory::of(options.evict, has_flash),
             counters: (0..=options.workers).map(|_| Counters::default()).collect(),
+            namespaces: Namespaces::new(),
             departures: Departures::default(),
             cas: CachePadded(AtomicU64::new(cas_floor)),
             highest_floor: CachePadded(AtomicU64::new(0)),
@@ -620,6 +624,9 @@ impl ItemStore {
 
     /// Counts an item that is evicted, by the state it was last in.
     fn count_eviction(&self, item: &Item<'_>, warmth: u8, counters: &Counters) {
+        if self.namespaces.are_on() {
+            self.namespaces.count_eviction(item.key(), self.workers_max());
+        }
         let idle_s = item.state().idle_s(self.clock.now_s());
         self.evicted_idle_s.0.store(idle_s, Ordering::Relaxed);
         counters.evictions.add(1);

@@ -62,6 +62,7 @@ mod keeper;
 mod large_keys;
 mod level;
 mod lifetime_class;
+mod namespaces;
 mod options;
 mod padded;
 mod penalties;
@@ -96,6 +97,7 @@ pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location
 pub use larder_memory::{Alone, ColumnId, Gate, Item, PagesWanted, Value};
 pub use large_keys::{LargeKey, LargeKeys};
 pub use level::{Exclusive, FlashLevel};
+pub use namespaces::{NAMESPACES_MAX, Namespace, NamespaceStats, check_namespaces};
 pub use options::{CacheError, CacheOptions, MemoryUse};
 pub use placement::Placement;
 pub use ranking::{Candidate, ColumnStatus};

@@ -53,6 +53,9 @@ impl Round<'_> {
 
     fn run(mut self) {
         self.fit_policy();
+        if self.store.namespaces.are_on() {
+            self.keeper.lock().look_at_namespaces(self.store);
+        }
         self.store.memory.recycle();
         self.reclaim_expired();
         let has_enough = self.reclaim_sparse();
@@ -179,6 +182,10 @@ impl Round<'_> {
             let Some(slab) = memory.begin_release_slab() else { break };
             let columns: Vec<_> = memory.slab_columns(slab).map(|(id, _)| id).collect();
             for column in columns {
+                // What has a share is moved, which takes columns, and would go for want of one.
+                if self.store.namespaces.are_on() {
+                    self.fill_free_columns();
+                }
                 // The policy still knows a column that has to stay, since it did not choose it.
                 self.keeper.lock().drain(self.levels, column, self.levels.evicts(), &mut self.slice);
             }

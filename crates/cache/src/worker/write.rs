@@ -63,6 +63,26 @@ impl Worker {
     /// Places a record in the open column for its lifetime. Takes a new column, or helps the pass, as needed. `None`:
     /// there is no room and none can be made.
     pub(super) fn place(&mut self, item: &NewItem<'_>) -> Option<Location> {
+        if self.cache.store.namespaces.are_on() {
+            let capped = NewItem { expiry: self.name(item.key, item.expiry, item.state), ..*item };
+            return self.place_as_it_is(&capped);
+        }
+        self.place_as_it_is(item)
+    }
+
+    /// An item of a namespace, perhaps, is stored: counts it, and returns the expiry that it gets.
+    #[cold]
+    fn name(&self, key: &[u8], expiry: Expiry, state: State) -> Expiry {
+        let store = &self.cache.store;
+        // A clean item comes from flash.
+        if !state.has(State::CLEAN) {
+            store.namespaces.count_set(key, self.number);
+        }
+        store.namespaces.cap(key, expiry, store.clock.now_s())
+    }
+
+    #[inline]
+    fn place_as_it_is(&mut self, item: &NewItem<'_>) -> Option<Location> {
         let place = if item.expiry == Expiry::NEVER { Place::GENERAL } else { self.place_expiring(item) };
         self.place_with(place, Some(item.key), |open| open.place(item))
     }
@@ -81,6 +101,9 @@ impl Worker {
 
     /// Places the owner record of a chain of chunks. The chunks expire with it from now on.
     pub(super) fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
+        let is_named = self.cache.store.namespaces.are_on();
+        let expiry = if is_named { self.name(item.key, item.expiry, item.state) } else { item.expiry };
+        let item = &NewChunked { expiry, ..*item };
         let place = self.open.place_for(item.expiry, self.cache.store.clock.now_s());
         let at = self.place_with(place, Some(item.key), |open| open.place_chunked(item))?;
         self.cache.store.set_expiry(&self.reader.pin(), at, item.expiry);

@@ -9,6 +9,7 @@ mod levels;
 mod levels_stress;
 mod model;
 mod model_ops;
+mod namespaces;
 mod penalties;
 mod placement;
 mod prefixes;

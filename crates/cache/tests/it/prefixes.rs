@@ -313,7 +313,7 @@ fn with_many_threads_nothing_deleted_is_read_and_nothing_stored_later_is_lost() 
                         }
                     }
                     worker.quiesce();
-                    if turn % 4096 == 0 {
+                    if turn.is_multiple_of(4096) {
                         worker.tick();
                     }
                 }
@@ -326,8 +326,11 @@ fn with_many_threads_nothing_deleted_is_read_and_nothing_stored_later_is_lost() 
             let mut turn = 0u64;
             while goes_on() {
                 turn += 1;
-                let prefix =
-                    if turn % 3 == 0 { format!("{}:", turn % 4) } else { format!("{0}:{0}:", turn % 16) };
+                let prefix = if turn.is_multiple_of(3) {
+                    format!("{}:", turn % 4)
+                } else {
+                    format!("{0}:{0}:", turn % 16)
+                };
                 let is_covered = |key: &u64| key_of(*key).starts_with(prefix.as_bytes());
                 let before: Vec<(u64, u64)> = (0..KEYS)
                     .filter(is_covered)

@@ -209,6 +209,7 @@ pub(super) enum StatsTopic {
     Connections,
     Temperature,
     Worth,
+    Namespaces,
     Flash,
     Penalties,
     HotKeys,

@@ -35,6 +35,7 @@ impl Executor {
             StatsTopic::Connections => self.stats_connections(&mut rows),
             StatsTopic::Temperature => self.stats_temperature(&mut rows),
             StatsTopic::Worth => self.stats_worth(&mut rows),
+            StatsTopic::Namespaces => self.stats_namespaces(&mut rows),
             StatsTopic::Flash => self.stats_flash(&mut rows),
             StatsTopic::Penalties => self.stats_penalties(&mut rows),
             StatsTopic::HotKeys => self.stats_hot_keys(&mut rows),

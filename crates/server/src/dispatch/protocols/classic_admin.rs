@@ -114,6 +114,7 @@ pub(super) fn stats_operation<'a>(kind: StatsKind<'_>) -> Operation<'a> {
         StatsKind::Conns => StatsTopic::Connections,
         StatsKind::Temperature => StatsTopic::Temperature,
         StatsKind::Worth => StatsTopic::Worth,
+        StatsKind::Namespaces => StatsTopic::Namespaces,
         StatsKind::Flash | StatsKind::Extstore => StatsTopic::Flash,
         StatsKind::Penalties => StatsTopic::Penalties,
         StatsKind::HotKeys => StatsTopic::HotKeys,
