@@ -333,7 +333,7 @@ impl ItemStore {
     }
 
     /// Whether the item at `at` may be served, and the reason if not.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn life(&self, at: Location, item: &Item<'_>) -> Life {
         if item.may_have_expired(self.clock.now_s()) && self.clock.has_passed(item.expiry()) {
             Life::Expired
@@ -345,7 +345,7 @@ impl ItemStore {
     }
 
     /// Whether the item at `at` was flushed, with all others or by its prefix.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_flushed(&self, at: Location, item: &Item<'_>) -> bool {
         let floor = self.highest_floor.0.load(Ordering::SeqCst);
         floor != 0 && self.birth_of(at) < floor && self.is_below_floor(self.birth_of(at), item.key())
@@ -353,6 +353,7 @@ impl ItemStore {
 
     /// Whether an item with this key, in a column of this birth, was flushed.
     #[cold]
+    #[inline(never)]
     pub(crate) fn is_below_floor(&self, birth: u64, key: &[u8]) -> bool {
         birth < self.flush_floor.load(Ordering::SeqCst) || birth < self.prefixes.load().floor_of(key)
     }

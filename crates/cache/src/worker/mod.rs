@@ -220,7 +220,7 @@ impl Worker {
     }
 
     /// Whether `item` may be served, and the reason if not.
-    #[inline]
+    #[inline(always)]
     fn life(&self, at: Location, item: &Item<'_>) -> Life {
         self.cache.store.life(at, item)
     }
