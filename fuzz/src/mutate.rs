@@ -20,7 +20,7 @@ impl Rng {
 }
 
 /// Words that a parser knows.
-pub const WORDS: [&str; 66] = [
+pub const WORDS: [&str; 68] = [
     "get ",
     "gets ",
     "gat 0 ",
@@ -43,6 +43,8 @@ pub const WORDS: [&str; 66] = [
     "me ",
     "mn\r\n",
     "flush_all\r\n",
+    "flush_prefix ",
+    "mf ",
     "verbosity 1\r\n",
     "stats\r\n",
     "stats ",

@@ -10,7 +10,8 @@ use larder_server::settings::{
 use super::compatible;
 use super::error::nearest;
 use super::values::{
-    address, admin, admit, bytes, cpus, device, flash_devices, host_name, one_of, path, port, switch, whole,
+    address, admin, admit, bytes, cpus, device, flash_devices, host_name, namespaces, one_of, path, port,
+    switch, whole,
 };
 
 /// One flag.
@@ -238,6 +239,14 @@ pub(crate) static FLAGS: &[Flag] = &[
             s.worth.objective = one_of(v, &Objective::ALL.map(|objective| (objective.name(), objective)))?;
             Ok(())
         }, ..ROW
+    },
+    Flag {
+        long: "namespaces", takes: Takes::List("NAME=LEAST-MOST[/SECONDS]"), topic: Topic::Memory,
+        help: "tenants, separated by commas, whose keys begin with NAME and the delimiter (-D, else :): the least and \
+               the most of the memory for items that each has while memory is short, in percent, and the longest time \
+               to live of its items; stats namespaces shows what they have",
+        example: "session=20-50/3600,page=0-40",
+        set: |s, v| { s.namespaces = namespaces(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "device", takes: Takes::Value("NAME"), topic: Topic::Memory,

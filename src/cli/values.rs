@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Address, AdminAddress, Admit, Device, FlashDevice, ListenerTls, OpsPolicy, PinCpus, Port,
+    Address, AdminAddress, Admit, Device, FlashDevice, ListenerTls, Namespace, OpsPolicy, PinCpus, Port,
     SIMULATED_PROFILES,
 };
 
@@ -192,6 +192,31 @@ pub(super) fn admin(text: &str) -> Result<Option<AdminAddress>, String> {
         Some(at) => Ok(Some(AdminAddress { at, required: true })),
         None => Err("expected host:port, such as 127.0.0.1:11219, or off".to_owned()),
     }
+}
+
+/// `NAME=LEAST-MOST` or `NAME=LEAST-MOST/SECONDS`, separated by commas; nothing for none.
+pub(super) fn namespaces(text: &str) -> Result<Vec<Namespace>, String> {
+    let list: Vec<Namespace> = match text {
+        "" => Vec::new(),
+        _ => text.split(',').map(namespace).collect::<Result<_, _>>()?,
+    };
+    larder_server::settings::check_namespaces(&list)?;
+    Ok(list)
+}
+
+fn namespace(text: &str) -> Result<Namespace, String> {
+    let bad = || {
+        format!("'{text}' is no namespace: expected NAME=LEAST-MOST or NAME=LEAST-MOST/SECONDS, in percent")
+    };
+    let (name, shares) = text.split_once('=').ok_or_else(bad)?;
+    let (shares, ttl) = shares.split_once('/').unwrap_or((shares, "0"));
+    let (least, most) = shares.split_once('-').ok_or_else(bad)?;
+    Ok(Namespace {
+        name: name.to_owned(),
+        least_percent: least.parse().map_err(|_| bad())?,
+        most_percent: most.parse().map_err(|_| bad())?,
+        ttl_max_s: ttl.parse().map_err(|_| bad())?,
+    })
 }
 
 /// `off`, `auto`, or a list of CPUs and ranges of them.

@@ -147,6 +147,28 @@ class Restart(KeepCase):
             self.assertEqual(client.get(b"k"), b"w", "it comes once")
             server.stop()
 
+    def test_a_delete_by_prefix_stays(self):
+        for signal_number in BOTH:
+            for waits in (False, True):
+                server = self.kept()
+                client = self.connection(server)
+                for number in range(5000):
+                    client.send(b"set %b%d 0 0 1 noreply\r\nv\r\n" % (b"other:" if number % 2 else b"gone:", number))
+                self.assertEqual(client.ask(b"flush_prefix gone:"), b"OK")
+                client.set(b"gone:new", b"n")
+                ends = time.monotonic() + 20
+                while waits and client.stats()[b"deleted_prefixes"] != b"0":
+                    self.assertLess(time.monotonic(), ends, "the prefix is not forgotten")
+                    time.sleep(0.05)
+                server, client = self.again(server, signal_number)
+                names = [b"gone:%d" % number for number in range(0, 5000, 2)]
+                self.assertEqual(self.values(client, names), {})
+                self.assertEqual(client.get(b"gone:new"), b"n")
+                others = self.values(client, [b"other:%d" % number for number in range(1, 5000, 2)])
+                if waits:
+                    self.assertEqual(len(others), 2500)
+                server.stop()
+
     def test_lifetimes_go_on(self):
         server = self.kept()
         client = self.connection(server)

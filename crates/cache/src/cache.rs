@@ -10,6 +10,7 @@ use crate::item_store::{FlashNeeds, ItemStore};
 use crate::keeper::{KeeperHandle, Round};
 use crate::large_keys::LargeKeys;
 use crate::level::FlashLevel;
+use crate::namespaces::{Namespace, NamespaceStats, check_namespaces};
 use crate::options::{CacheError, CacheOptions, MemoryUse};
 use crate::penalties::Penalties;
 use crate::recovery::{Recovered, recover};
@@ -20,7 +21,7 @@ use crate::temperature::{TemperatureKind, TemperatureStats};
 use crate::transfers::Transfers;
 use larder_allocation::{WorthMode, WorthOptions};
 use larder_flash::Flash;
-use larder_item::KeyHash;
+use larder_item::{KeyHash, PrefixesFull};
 use larder_memory::PageKind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -383,6 +384,27 @@ impl Cache {
         self.measure_penalties(worth.mode == WorthMode::Penalty);
     }
 
+    /// Names the namespaces, whose keys have the name before the first `delimiter`. What was counted of those that
+    /// stay, stays.
+    ///
+    /// # Errors
+    /// One line that says what is wrong with the list; nothing has changed then.
+    pub fn set_namespaces(&self, list: &[Namespace], delimiter: u8) -> Result<(), String> {
+        check_namespaces(list)?;
+        self.store.namespaces.set(list, delimiter, self.store.workers_max() + 1);
+        Ok(())
+    }
+
+    /// Whether a namespace is named, so that reads are to be told to [`crate::Worker::count_read_of_namespace`].
+    pub fn has_namespaces(&self) -> bool {
+        self.store.namespaces.are_on()
+    }
+
+    /// What is known of each namespace, in order of name.
+    pub fn namespaces(&self) -> Vec<NamespaceStats> {
+        self.store.namespaces.stats(self.store.memory.limit_bytes())
+    }
+
     /// Another budget of bytes that are written to flash in a day; `None` = no bound. Without flash nothing changes.
     pub fn set_flash_write_budget(&self, per_day: Option<u64>) {
         if let Some(demoter) = &self.demoter {
@@ -417,6 +439,28 @@ impl Cache {
         self.levels().flush();
         self.sizing.clear();
         self.keeper.wake();
+    }
+
+    /// `flush_prefix`: the items that are stored now and whose keys begin with `prefix` are gone, on flash too, also
+    /// after a restart. An empty prefix is that of all items.
+    ///
+    /// # Errors
+    /// As many prefixes are being deleted as there is room for: nothing is gone. Memory forgets a prefix within
+    /// seconds, when the keeper has removed its items; flash when nothing is left that is as old as the delete.
+    pub fn flush_prefix(&self, prefix: &[u8]) -> Result<(), PrefixesFull> {
+        if prefix.is_empty() {
+            self.flush_now();
+            return Ok(());
+        }
+        self.levels().flush_prefix(prefix)?;
+        self.keeper.wake();
+        Ok(())
+    }
+
+    /// How many deleted prefixes still have items: in memory, and on flash.
+    pub fn deleted_prefixes(&self) -> (usize, usize) {
+        let on_flash = self.demoter.as_ref().map_or(0, |demoter| demoter.flash().deleted_prefixes());
+        (self.store.prefixes().len(), on_flash)
     }
 
     /// Once a second: moves the clock, and carries out a delayed flush that is due.

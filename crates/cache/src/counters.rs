@@ -59,6 +59,8 @@ counters! {
     cmd_set,
     /// Commands flush_all that clients sent.
     cmd_flush,
+    /// Commands flush_prefix, mf and FLUSHPREFIX that deleted a prefix.
+    cmd_flush_prefix,
     /// Commands that touch an item.
     cmd_touch,
     /// Meta commands that clients sent.

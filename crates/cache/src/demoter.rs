@@ -14,7 +14,7 @@ use crate::item_store::{ItemStore, Life};
 use crate::level::{Exclusive, FlashLevel, to_unix_s};
 use crate::penalties::remembered;
 use larder_flash::{Commit, Flash, FlashItem, Put, Recover};
-use larder_item::{Extension, FlashState, KeyHash, Location, State};
+use larder_item::{Extension, FlashState, KeyHash, Location, PrefixesFull, State};
 use larder_memory::{Guard, Item, Value};
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -131,6 +131,17 @@ impl Levels<'_> {
         }
     }
 
+    /// Flushes, on both levels, the items whose keys begin with `prefix`.
+    ///
+    /// # Errors
+    /// As many prefixes are being deleted, on one of the levels, as its table has room for. Then nothing is flushed.
+    pub(crate) fn flush_prefix(&self, prefix: &[u8]) -> Result<(), PrefixesFull> {
+        match self.demoter {
+            None => self.store.raise_prefix_floor(prefix),
+            Some(demoter) => demoter.flush_prefix(self.store, prefix),
+        }
+    }
+
     /// Items that are evicted while flash is behind are lost. So the keeper waits for flash a little, as long as
     /// writers find free columns enough.
     pub(crate) fn wait_for_flash(&self) {
@@ -222,6 +233,21 @@ impl Demoter {
         self.flash.end_flush();
     }
 
+    /// As [`Demoter::flush`], but only of the items whose keys begin with `prefix`.
+    fn flush_prefix(&self, store: &ItemStore, prefix: &[u8]) -> Result<(), PrefixesFull> {
+        let _one_at_a_time = self.flushing.lock().expect("no panic under this lock");
+        if !self.flash.takes_prefix(prefix) {
+            return Err(PrefixesFull);
+        }
+        self.flash.begin_flush();
+        let raised = store.raise_prefix_floor(prefix);
+        let dropped = raised.and_then(|()| self.flash.drop_prefix(prefix));
+        self.flash.end_prefix_flush();
+        dropped?;
+        self.flash.write_prefixes();
+        Ok(())
+    }
+
     fn send_parts(
         &self,
         store: &ItemStore,
@@ -272,7 +298,7 @@ impl Demoter {
             Life::Live => {
                 let (is_right, to) = self.demote(store, guard, leaving, &item, counters);
                 store.tell_departure(&item, to);
-                is_right && !store.is_flushed(leaving.at)
+                is_right && !store.is_flushed(leaving.at, &item)
             }
             Life::Expired | Life::Flushed => is_over_on_flash(life, &item),
         };
@@ -341,7 +367,7 @@ impl Demoter {
         counters.demoted.add(1);
         store.tell_departure(&item, Destination::Flash);
         // As in `leave_after`.
-        if store.is_flushed(leaving.at) {
+        if store.is_flushed(leaving.at, &item) {
             self.flash.invalidate(leaving.hash, item.key());
         }
         true

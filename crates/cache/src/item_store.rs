@@ -7,19 +7,24 @@ use crate::budget::{Budget, LIMIT_BYTES_MIN, Limits, SetAside};
 use crate::clock::Clock;
 use crate::counters::{Counters, Totals};
 use crate::departures::{Departures, Destination};
+use crate::namespaces::Namespaces;
 use crate::options::{CacheError, CacheOptions};
 use crate::padded::CachePadded;
 use crate::placement::Placement;
 use crate::worth::WorthSetting;
+use arc_swap::ArcSwap;
 use larder_allocation::Subclass;
 use larder_index::{BUCKETS_LOG2_MAX, HoldsKey, Index, IndexOptions};
-use larder_item::{CAS_DELTA_BITS, Expiry, KeyHash, KeyHasher, Location, State, ValueLayout};
+use larder_item::{
+    CAS_DELTA_BITS, Expiry, KeyHash, KeyHasher, Location, PrefixFloors, PrefixesFull, State, ValueLayout,
+};
 use larder_memory::{
     ColumnId, ColumnState, FreshPages, Guard, Item, KeepOptions, Left, Memory, MemoryOptions, OpenColumn,
     PagesWanted, RESERVE_BYTES_MAX, Value,
 };
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Entries per bucket at which the index grows: 13 to 14 bytes of index per item, and about one lookup in seven goes on
 /// to a sub-bucket. With 7 entries it would be 13 bytes, and one lookup in five.
@@ -74,12 +79,21 @@ pub(crate) struct ItemStore {
     leaving: LeavesMemory,
     /// One block for each worker, and the last one for the keeper.
     counters: Box<[Counters]>,
+    /// Tenants with shares of the memory.
+    pub(crate) namespaces: Namespaces,
     /// Who is told of live items that leave memory.
     pub(crate) departures: Departures,
     /// The last CAS number given out.
     cas: CachePadded<AtomicU64>,
-    /// Columns born before this number hold flushed items; 0 = nothing was flushed.
-    flush_floor: CachePadded<AtomicU64>,
+    /// Columns born before this number may hold flushed items: the highest of `flush_floor` and the floors of
+    /// `prefixes`; 0 = nothing was flushed.
+    highest_floor: CachePadded<AtomicU64>,
+    /// Columns born before this number hold nothing but flushed items; 0 = there was no `flush_all`.
+    flush_floor: AtomicU64,
+    /// Of columns born before a prefix's floor, the items with that prefix were flushed.
+    prefixes: ArcSwap<PrefixFloors>,
+    /// Held while a floor is raised or forgotten. A leaf.
+    floors_change: Mutex<()>,
     /// Entries of flushed items that the index still has; right to an item while nothing is stored.
     flushed_entries: CachePadded<AtomicU64>,
     /// The highest birth number of a column that was taken.
@@ -195,9 +209,13 @@ impl ItemStore {
             unknown_penalty: AtomicU8::new(Subclass::UNKNOWN.number() as u8),
             leaving: LeavesMemory::of(options.evict, has_flash),
             counters: (0..=options.workers).map(|_| Counters::default()).collect(),
+            namespaces: Namespaces::new(),
             departures: Departures::default(),
             cas: CachePadded(AtomicU64::new(cas_floor)),
-            flush_floor: CachePadded(AtomicU64::new(0)),
+            highest_floor: CachePadded(AtomicU64::new(0)),
+            flush_floor: AtomicU64::new(0),
+            prefixes: ArcSwap::default(),
+            floors_change: Mutex::default(),
             flushed_entries: CachePadded(AtomicU64::new(0)),
             last_birth: AtomicU64::new(memory.last_birth()),
             evicted_idle_s: CachePadded(AtomicU32::new(0)),
@@ -335,22 +353,29 @@ impl ItemStore {
     }
 
     /// Whether the item at `at` may be served, and the reason if not.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn life(&self, at: Location, item: &Item<'_>) -> Life {
         if item.may_have_expired(self.clock.now_s()) && self.clock.has_passed(item.expiry()) {
             Life::Expired
-        } else if self.is_flushed(at) {
+        } else if self.is_flushed(at, item) {
             Life::Flushed
         } else {
             Life::Live
         }
     }
 
-    /// Whether the items of the column that holds `at` were flushed.
-    #[inline]
-    pub(crate) fn is_flushed(&self, at: Location) -> bool {
-        let floor = self.flush_floor.0.load(Ordering::SeqCst);
-        floor != 0 && self.birth_of(at) < floor
+    /// Whether the item at `at` was flushed, with all others or by its prefix.
+    #[inline(always)]
+    pub(crate) fn is_flushed(&self, at: Location, item: &Item<'_>) -> bool {
+        let floor = self.highest_floor.0.load(Ordering::SeqCst);
+        floor != 0 && self.birth_of(at) < floor && self.is_below_floor(self.birth_of(at), item.key())
+    }
+
+    /// Whether an item with this key, in a column of this birth, was flushed.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn is_below_floor(&self, birth: u64, key: &[u8]) -> bool {
+        birth < self.flush_floor.load(Ordering::SeqCst) || birth < self.prefixes.load().floor_of(key)
     }
 
     /// How many items the index holds that were not flushed. Expired items count.
@@ -364,23 +389,70 @@ impl ItemStore {
         self.memory.column(self.memory.column_of(at)).birth()
     }
 
-    /// Columns born before this number hold flushed items; 0 = nothing was flushed.
+    /// Columns born before this number may hold flushed items; 0 = nothing was flushed.
+    #[inline]
+    pub(crate) fn highest_floor(&self) -> u64 {
+        self.highest_floor.0.load(Ordering::Acquire)
+    }
+
+    /// Columns born before this number hold nothing but flushed items; 0 = there was no `flush_all`.
     #[inline]
     pub(crate) fn flush_floor(&self) -> u64 {
-        self.flush_floor.0.load(Ordering::Acquire)
+        self.flush_floor.load(Ordering::Acquire)
+    }
+
+    /// The floors of deleted prefixes.
+    pub(crate) fn prefixes(&self) -> Arc<PrefixFloors> {
+        self.prefixes.load_full()
+    }
+
+    fn change_floors(&self) -> MutexGuard<'_, ()> {
+        self.floors_change.lock().expect("no panic under this lock")
     }
 
     /// Flushes everything that is stored now: raises the flush floor above the birth of every column that holds an
     /// item.
     pub(crate) fn raise_flush_floor(&self) {
+        let _changing = self.change_floors();
         self.flushed_entries.0.store(self.index.len(), Ordering::Relaxed);
-        loop {
-            let floor = self.last_birth.load(Ordering::SeqCst) + 1;
+        self.raise_above_births(|floor| {
             if let Some(head) = self.memory.head() {
                 // First: what a client does not see any more must not come back with a later process.
                 head.flush_floor.fetch_max(floor, Ordering::SeqCst);
             }
-            self.flush_floor.0.fetch_max(floor, Ordering::SeqCst);
+            self.flush_floor.fetch_max(floor, Ordering::SeqCst);
+        });
+        // All of them are below the new floor.
+        self.prefixes.store(Arc::default());
+        self.note_prefixes_for_later(0);
+    }
+
+    /// Flushes the items that are stored now and whose keys begin with `prefix`.
+    ///
+    /// # Errors
+    /// As many prefixes are being deleted as the table has room for.
+    pub(crate) fn raise_prefix_floor(&self, prefix: &[u8]) -> Result<(), PrefixesFull> {
+        let _changing = self.change_floors();
+        let mut changed = PrefixFloors::clone(&self.prefixes.load());
+        changed.raise(prefix, self.last_birth.load(Ordering::SeqCst) + 1)?;
+        self.raise_above_births(|floor| {
+            if let Some(head) = self.memory.head() {
+                head.prefix_floor.fetch_max(floor, Ordering::SeqCst);
+            }
+            // There is room for the row from the first time on.
+            let _ = changed.raise(prefix, floor);
+            self.prefixes.store(Arc::new(changed.clone()));
+        });
+        Ok(())
+    }
+
+    /// Calls `raise` with a floor above the birth of every column that holds an item now.
+    fn raise_above_births(&self, mut raise: impl FnMut(u64)) {
+        loop {
+            let floor = self.last_birth.load(Ordering::SeqCst) + 1;
+            raise(floor);
+            // After the floors that it stands for.
+            self.highest_floor.0.fetch_max(floor, Ordering::SeqCst);
             // A column that was taken while the floor was being raised is caught by another round.
             if self.last_birth.load(Ordering::SeqCst) < floor {
                 break;
@@ -390,10 +462,37 @@ impl ItemStore {
 
     /// Forgets the flush at `floor`, unless a later one raised the floor meanwhile.
     pub(crate) fn forget_flush(&self, floor: u64) {
-        let forgotten = self.flush_floor.0.compare_exchange(floor, 0, Ordering::AcqRel, Ordering::Relaxed);
-        if forgotten.is_ok() {
+        let _changing = self.change_floors();
+        if self.flush_floor.load(Ordering::SeqCst) == floor {
+            self.flush_floor.store(0, Ordering::SeqCst);
             self.flushed_entries.0.store(0, Ordering::Relaxed);
+            self.lower_highest_floor();
         }
+    }
+
+    /// Forgets the prefixes whose floors are at `floor` or below.
+    pub(crate) fn forget_prefixes(&self, floor: u64) {
+        let _changing = self.change_floors();
+        let mut changed = PrefixFloors::clone(&self.prefixes.load());
+        if changed.forget(floor) {
+            self.note_prefixes_for_later(changed.highest());
+            self.prefixes.store(Arc::new(changed));
+            self.lower_highest_floor();
+        }
+    }
+
+    /// In a kept memory: the highest floor of a prefix whose items are not all removed. A later process finds nothing
+    /// below it.
+    fn note_prefixes_for_later(&self, highest: u64) {
+        if let Some(head) = self.memory.head() {
+            head.prefix_floor.store(highest, Ordering::SeqCst);
+        }
+    }
+
+    /// After a floor was forgotten. The caller keeps others from changing floors.
+    fn lower_highest_floor(&self) {
+        let highest = self.prefixes.load().highest().max(self.flush_floor.load(Ordering::SeqCst));
+        self.highest_floor.0.store(highest, Ordering::SeqCst);
     }
 
     /// The number before the next CAS number.
@@ -514,7 +613,8 @@ impl ItemStore {
 
     /// Counts the bytes of the item at `at` as dead. The caller has removed or replaced the item's entry.
     pub(crate) fn died(&self, guard: &Guard<'_>, at: Location, counters: &Counters) {
-        if self.flush_floor() != 0 && self.is_flushed(at) {
+        let floor = self.flush_floor();
+        if floor != 0 && self.birth_of(at) < floor {
             let one_less = |entries: u64| Some(entries.saturating_sub(1));
             let _ = self.flushed_entries.0.try_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         }
@@ -583,6 +683,9 @@ impl ItemStore {
 
     /// Counts an item that is evicted, by the state it was last in.
     fn count_eviction(&self, item: &Item<'_>, warmth: u8, counters: &Counters) {
+        if self.namespaces.are_on() {
+            self.namespaces.count_eviction(item.key(), self.workers_max());
+        }
         let idle_s = item.state().idle_s(self.clock.now_s());
         self.evicted_idle_s.0.store(idle_s, Ordering::Relaxed);
         counters.evictions.add(1);

@@ -62,6 +62,7 @@ mod keeper;
 mod large_keys;
 mod level;
 mod lifetime_class;
+mod namespaces;
 mod options;
 mod padded;
 mod penalties;
@@ -93,12 +94,13 @@ pub use larder_allocation::{
 pub use larder_curve::{Point as CurvePoint, SampledCurve};
 pub use larder_flash::{Commit, Flash, Found, Stamp};
 pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};
-pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, State};
+pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, PrefixesFull, State};
 #[cfg(not(any(miri, loom)))]
 pub use larder_memory::check_keep_path;
 pub use larder_memory::{Alone, ColumnId, Gate, Item, Left, PagesWanted, Value};
 pub use large_keys::{LargeKey, LargeKeys};
 pub use level::{Exclusive, FlashLevel};
+pub use namespaces::{NAMESPACES_MAX, Namespace, NamespaceStats, check_namespaces};
 pub use options::{CacheError, CacheOptions, MemoryUse};
 pub use placement::Placement;
 pub use ranking::{Candidate, ColumnStatus};

@@ -1,6 +1,6 @@
 //! The flash tier as the cache sees it: it puts the components together, and hands each call to the one that does it.
 
-use crate::device::{ChannelCounters, Device, MemberStatus, PAGE_BYTES};
+use crate::device::{ChannelCounters, Device, DeviceError, MemberStatus, PAGE_BYTES};
 use crate::error::FlashError;
 use crate::fetcher::{CommitListener, Fetcher, ReadLimits};
 use crate::generation::Generations;
@@ -24,7 +24,7 @@ use crate::tier::status::{NAP, Status};
 use crate::tier::survivors::Survivors;
 use crate::tier::threads::{Threads, lower_priority};
 use crate::tier::writer::LogWriter;
-use larder_item::{KeyHash, KeyHasher};
+use larder_item::{KeyHash, KeyHasher, PrefixesFull};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,9 @@ use std::time::{Duration, Instant};
 const PART_WAIT_MAX: Duration = Duration::from_millis(50);
 /// How long it sleeps between two tries.
 const PART_PAUSE: Duration = Duration::from_millis(1);
+/// How long [`Flash::write_prefixes`] waits for room, and how long it sleeps between two tries.
+const PREFIX_WAIT_MAX: Duration = Duration::from_secs(1);
+const PREFIX_PAUSE: Duration = Duration::from_millis(1);
 /// How long [`Flash::wait_for_invalidations`] sleeps between two tries.
 const TOMBSTONES_PAUSE: Duration = Duration::from_micros(200);
 /// Rounds of writing and reclaiming when the tier is closed, until everything is on the device.
@@ -235,6 +238,51 @@ impl Flash {
     pub fn end_flush(&self) {
         self.log.flush();
         self.meta.end_flush();
+    }
+
+    /// Whether there is room for another deleted prefix. While nobody else deletes one, [`Flash::drop_prefix`] then
+    /// succeeds.
+    pub fn takes_prefix(&self, prefix: &[u8]) -> bool {
+        self.meta.takes_prefix(prefix)
+    }
+
+    /// After [`Flash::begin_flush`]: removes what was stored before and has a key with this prefix.
+    ///
+    /// # Errors
+    /// As many prefixes are being deleted as there is room for: nothing is removed.
+    pub fn drop_prefix(&self, prefix: &[u8]) -> Result<(), PrefixesFull> {
+        self.log.drop_prefix(prefix)
+    }
+
+    /// Items are found and stored again.
+    pub fn end_prefix_flush(&self) {
+        self.meta.end_flush();
+    }
+
+    /// Removes what was dropped also from what a restart finds. Waits for the device. If the prefixes find no room
+    /// beside the journal, everything is dropped.
+    pub fn write_prefixes(&self) {
+        let begun = Instant::now();
+        while self.meta.is_on() {
+            match self.meta.write_prefixes() {
+                Ok(()) => return,
+                Err(DeviceError::Full(_)) if begun.elapsed() < PREFIX_WAIT_MAX => {
+                    self.log.seal_all();
+                    self.log.make_room_in_journal();
+                    std::thread::sleep(PREFIX_PAUSE);
+                }
+                Err(error) => {
+                    tracing::warn!("flash: a deleted prefix cannot be kept: {error}; everything is dropped");
+                    return self.log.flush();
+                }
+            }
+        }
+    }
+
+    /// How many deleted prefixes there may still be records of. A prefix is forgotten when no segment is as old as its
+    /// deletion.
+    pub fn deleted_prefixes(&self) -> usize {
+        self.meta.prefixes()
     }
 
     // Looking.

@@ -1,10 +1,11 @@
 //! The meta log: the part of the device that says what the rest of it holds, and what must not be forgotten.
 //!
 //! Zones 0 and 1 hold one append-only log. It is written in frames. The first frame of a zone is a **state**: the
-//! superblock, what is known of every zone, and the journal records in force. Journal records, released zones and
-//! further states follow, one frame each. Every frame is durable before the next one is written. When the zone is
-//! full, or cannot be appended to, a state is written to the other zone; when that state is durable, the old zone is
-//! erased. A loss of power can only tear the last frame, and nothing was acknowledged that is only in that frame.
+//! superblock, what is known of every zone, the journal records in force, and the deleted prefixes. Journal records,
+//! released zones and further states follow, one frame each. Every frame is durable before the next one is written.
+//! When the zone is full, or cannot be appended to, a state is written to the other zone; when that state is durable,
+//! the old zone is erased. A loss of power can only tear the last frame, and nothing was acknowledged that is only in
+//! that frame.
 //!
 //! ```text
 //!  zone 0   | state | journal | journal | released | journal | torn     <- read up to here
@@ -44,8 +45,10 @@ pub(crate) use ranges::RangeFloors;
 use crate::device::{Device, DeviceError, PAGE_BYTES, ZoneId};
 use crate::error::FlashError;
 use crate::options::Recover;
+use arc_swap::ArcSwap;
 use frame::{Body, Frame, LogState};
 use journal::{Batch, Journal, Snapshot};
+use larder_item::{PREFIX_TABLE_BYTES_MAX, PrefixFloors, PrefixesFull};
 use open::{Found, RESERVE};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -58,6 +61,8 @@ const CAS_RESERVE: u64 = 1 << 24;
 /// Distance between the last number of a round and the first number of the next one: frames that were torn have used
 /// numbers that are not known.
 const ROUND_GAP: u64 = 1 << 16;
+/// Deleted prefixes take one part in so many of a meta zone at most.
+const PREFIXES_SHARE: usize = 16;
 /// How long [`MetaLog::wait_and_tend`] waits for a segment to become durable when the records in force do not fit.
 const BLOCKED_WAIT: Duration = Duration::from_millis(2);
 
@@ -98,6 +103,8 @@ pub(crate) struct MetaLog {
     writer: Mutex<Writer>,
     journal: Journal,
     ranges: Arc<RangeFloors>,
+    /// The floors of deleted prefixes.
+    prefixes: ArcSwap<PrefixFloors>,
     next_sequence: AtomicU64,
     /// Sequences below this one may be handed out.
     ceiling: AtomicU64,
@@ -142,7 +149,7 @@ impl MetaLog {
     /// or a meta zone is broken; or the device fails.
     pub(crate) fn open(device: Arc<dyn Device>, options: MetaOptions) -> Result<Opened, FlashError> {
         let Found { start, zone, last, state, journal } = open::find_or_format(&*device, options)?;
-        let LogState { mut superblock, zones: known, .. } = state;
+        let LogState { mut superblock, zones: known, prefixes, .. } = state;
         let next_sequence = superblock.next_sequence;
         superblock.next_sequence = next_sequence.saturating_add(RESERVE);
         superblock.clean = false;
@@ -178,6 +185,7 @@ impl MetaLog {
             }),
             journal: Journal::restored(&journal),
             ranges: Arc::new(ranges),
+            prefixes: ArcSwap::from_pointee(prefixes),
             next_sequence: AtomicU64::new(next_sequence),
             ceiling: AtomicU64::new(superblock.next_sequence),
             broken: AtomicBool::new(false),
@@ -240,6 +248,51 @@ impl MetaLog {
     /// log is closed.
     pub(crate) fn ranges(&self) -> &Arc<RangeFloors> {
         &self.ranges
+    }
+
+    /// The floors of deleted prefixes: records of keys with this prefix, in segments below the floor, do not exist any
+    /// more.
+    #[inline]
+    pub(crate) fn prefixes(&self) -> arc_swap::Guard<Arc<PrefixFloors>> {
+        self.prefixes.load()
+    }
+
+    /// Raises the floor of a prefix. It is durable after the next [`MetaLog::write_prefixes`]. One thread at a time
+    /// changes the floors.
+    ///
+    /// # Errors
+    /// There is no room for the prefix: its state has to fit into a meta zone together with the journal.
+    pub(crate) fn raise_prefix(&self, prefix: &[u8], floor: u64) -> Result<(), PrefixesFull> {
+        self.prefixes.store(Arc::new(self.prefixes_with(prefix, floor)?));
+        Ok(())
+    }
+
+    /// The floors as they are after a raise.
+    ///
+    /// # Errors
+    /// There is no room for the prefix.
+    pub(crate) fn prefixes_with(&self, prefix: &[u8], floor: u64) -> Result<PrefixFloors, PrefixesFull> {
+        let mut prefixes = PrefixFloors::clone(&self.prefixes());
+        prefixes.raise(prefix, floor)?;
+        let zone_bytes = self.zone_pages as usize * PAGE_BYTES;
+        let bytes_max = (zone_bytes / PREFIXES_SHARE).min(PREFIX_TABLE_BYTES_MAX);
+        if frame::prefixes_bytes(&prefixes) <= bytes_max { Ok(prefixes) } else { Err(PrefixesFull) }
+    }
+
+    /// Forgets the prefixes whose floors are at `floor` or below, for no segment is older. The next state says so.
+    pub(crate) fn forget_prefixes(&self, floor: u64) {
+        let mut prefixes = PrefixFloors::clone(&self.prefixes());
+        if prefixes.forget(floor) {
+            self.prefixes.store(Arc::new(prefixes));
+        }
+    }
+
+    /// Makes the floors of deleted prefixes durable.
+    ///
+    /// # Errors
+    /// The log is broken; or the journal records leave no space for the frame ([`DeviceError::Full`]).
+    pub(crate) fn write_prefixes(&self) -> Result<(), DeviceError> {
+        self.write_state(&mut self.writer())
     }
 
     /// Bytes of memory.
@@ -437,7 +490,8 @@ impl MetaLog {
     fn fits(&self, writer: &Writer, pages: u64, in_force: usize) -> bool {
         let zones: usize = writer.zones.iter().map(ZoneBounds::entries).sum();
         let zones = zones + self.ranges.count();
-        let state = frame::pages_for(frame::state_bytes(zones, in_force)) as u64;
+        let others = in_force + frame::prefixes_bytes(&self.prefixes());
+        let state = frame::pages_for(frame::state_bytes(zones, others)) as u64;
         writer.pages + pages <= self.zone_pages || state <= self.zone_pages
     }
 
@@ -456,6 +510,7 @@ impl MetaLog {
             superblock: writer.superblock.clone(),
             zones: zones.map(|(zone, bounds)| (zone as u32, *bounds)).chain(ranges).collect(),
             journal: journal.in_force,
+            prefixes: PrefixFloors::clone(&self.prefixes()),
         };
         let Snapshot { oldest_segment, upto, .. } = journal;
         (state, Covered { oldest_segment, upto, highest_floor })
@@ -549,7 +604,8 @@ impl MetaLog {
         writer.superblock.next_sequence = floor.saturating_add(RESERVE);
         for zone in [ZoneId(1 - writer.zone.0), writer.zone] {
             let superblock = writer.superblock.clone();
-            let state = LogState { superblock, zones: Vec::new(), journal: Vec::new() };
+            let prefixes = PrefixFloors::default();
+            let state = LogState { superblock, zones: Vec::new(), journal: Vec::new(), prefixes };
             if self.begin_round(writer, zone, state, UNPLACED).is_ok() {
                 self.next_sequence.fetch_max(floor, Ordering::AcqRel);
                 self.ceiling.fetch_max(writer.superblock.next_sequence, Ordering::AcqRel);

@@ -17,6 +17,7 @@ mod checksum;
 mod hash;
 mod header;
 mod location;
+mod prefix;
 mod time;
 
 pub use checksum::checksum;
@@ -26,6 +27,7 @@ pub use header::{
     LAST_ACCESS_MASK, State, VALUE_LENGTH_MAX, ValueLayout, word_count,
 };
 pub use location::{Location, UNIT_BYTES};
+pub use prefix::{PREFIX_TABLE_BYTES_MAX, PREFIXES_MAX, PrefixFloors, PrefixesFull, ROW_BYTES};
 pub use time::{Expiry, RELATIVE_EXPTIME_MAX_S};
 
 /// Longest key of memcached's clients in bytes. The limit is memcached's (`memcached.h`, `KEY_MAX_LENGTH`).

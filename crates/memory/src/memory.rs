@@ -416,6 +416,17 @@ impl Memory {
         length - retired.len()
     }
 
+    /// A stamp for what the caller has made unreachable, as [`Memory::retire`] gives one to a column: see
+    /// [`Memory::has_passed`].
+    pub fn stamp(&self) -> u64 {
+        self.inner.epochs.retire()
+    }
+
+    /// Whether every reader that was online when `stamp` was made has passed a quiescent point since.
+    pub fn has_passed(&self, stamp: u64) -> bool {
+        stamp < self.inner.epochs.reusable_before()
+    }
+
     /// Number of columns that are retired and not yet free.
     pub fn retired_columns(&self) -> usize {
         self.inner.retired_count.load(Ordering::Relaxed)

@@ -37,6 +37,8 @@ pub enum StatsKind<'a> {
     Temperature,
     /// `stats worth`, which memcached does not have.
     Worth,
+    /// `namespaces`, which memcached does not have: what the tenants have, and what was counted of them.
+    Namespaces,
     /// `stats detail on`
     DetailOn,
     /// `stats detail off`
@@ -288,6 +290,7 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
         _ if starts(b"extstore") => StatsKind::Extstore,
         b"temperature" => StatsKind::Temperature,
         b"worth" => StatsKind::Worth,
+        b"namespaces" => StatsKind::Namespaces,
         b"flash" => StatsKind::Flash,
         b"penalties" => StatsKind::Penalties,
         b"hotkeys" => shown_or_reset(words, StatsKind::HotKeys, StatsKind::HotKeysReset)?,

@@ -58,6 +58,7 @@ fn dispatch<'a>(input: &'a [u8], text: &'a [u8], consumed: usize, options: &Pars
         b"prepend" => store(&line, words, StoreVerb::Prepend),
         b"cas" => store(&line, words, StoreVerb::Cas),
         b"delete" => keyed(&line, words, delete),
+        b"flush_prefix" => keyed(&line, words, flush_prefix),
         b"touch" => keyed(&line, words, touch),
         b"incr" => keyed(&line, words, |key, words, noreply| arith(key, words, true, noreply)),
         b"decr" => keyed(&line, words, |key, words, noreply| arith(key, words, false, noreply)),
@@ -65,6 +66,7 @@ fn dispatch<'a>(input: &'a [u8], text: &'a [u8], consumed: usize, options: &Pars
         b"ms" => meta_set(&line, words),
         b"md" => meta(&line, words, MetaVerb::Delete),
         b"ma" => meta(&line, words, MetaVerb::Arith),
+        b"mf" => meta(&line, words, MetaVerb::Flush),
         b"me" => meta(&line, words, MetaVerb::Debug),
         b"mn" => line.answer(Ok(Request::MetaNoop), false),
         b"version" => line.answer(Ok(Request::Version), false),
@@ -172,6 +174,18 @@ fn delete<'a>(key: &'a [u8], words: Words<'a>, noreply: bool) -> Result<Request<
         return Err(reply::BAD_FORMAT);
     }
     Ok(Request::Delete { key, noreply })
+}
+
+/// `flush_prefix <prefix> [noreply]`, and no more words: a prefix with a blank in it is none.
+fn flush_prefix<'a>(
+    prefix: &'a [u8],
+    mut words: Words<'a>,
+    noreply: bool,
+) -> Result<Request<'a>, &'static str> {
+    match (words.next(), words.next()) {
+        (None, _) | (Some(b"noreply"), None) => Ok(Request::FlushPrefix { prefix, noreply }),
+        _ => Err(reply::BAD_FORMAT),
+    }
 }
 
 fn touch<'a>(key: &'a [u8], mut words: Words<'a>, noreply: bool) -> Result<Request<'a>, &'static str> {

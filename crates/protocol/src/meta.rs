@@ -1,4 +1,4 @@
-//! The lines of the meta commands: `<cm> <key> [<datalen>] <flag>*`.
+//! The lines of the meta commands: `<cm> <key> [<datalen>] <flag>*`. The key of `mf` is a prefix of keys.
 
 use crate::base64::decode_key;
 use crate::limits::{KEY_BYTES_MAX, META_TOKENS_MAX, OPAQUE_BYTES_MAX};
@@ -18,6 +18,8 @@ pub enum MetaVerb {
     Arith,
     /// `me`
     Debug,
+    /// `mf`, which memcached does not have: deletes the items whose keys begin with what stands in the place of the key
+    Flush,
 }
 
 /// A meta request with a key.

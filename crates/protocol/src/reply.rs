@@ -99,6 +99,9 @@ replies! {
     WATCH_PIPELINED = "ERROR cannot pipeline other commands before watch";
     TLS_NOT_ENABLED = "Error TLS not enabled";
 
+    FLUSH_PREFIX_NOT_ALLOWED = "CLIENT_ERROR flush_prefix not allowed";
+    BAD_PREFIX = "CLIENT_ERROR a prefix has 1 to 219 bytes";
+    TOO_MANY_PREFIXES = "SERVER_ERROR too many prefixes are being deleted: try again, or delete a shorter prefix";
     READ_ONLY = "CLIENT_ERROR not allowed: this user may only read";
     WORTH_USAGE = "CLIENT_ERROR usage: worth mode penalty|hits|static, or worth objective requests|bytes|time";
 }

@@ -39,7 +39,7 @@ pub enum Request<'a> {
         /// The client wants no reply.
         noreply: bool,
     },
-    /// `mg`, `ms`, `md`, `ma`, `me`.
+    /// `mg`, `ms`, `md`, `ma`, `me`, `mf`.
     Meta(Meta<'a>),
     /// `mn`: answer `MN` and flush the replies before it.
     MetaNoop,
@@ -58,6 +58,13 @@ pub enum Request<'a> {
     FlushAll {
         /// A delay of at most 30 days in seconds, or a unix time. `None`, zero and negative numbers mean now.
         exptime: Option<i32>,
+        /// The client wants no reply.
+        noreply: bool,
+    },
+    /// `flush_prefix <prefix> [noreply]`, which memcached does not have.
+    FlushPrefix {
+        /// What the keys of the items begin with, 1 to 250 bytes.
+        prefix: &'a [u8],
         /// The client wants no reply.
         noreply: bool,
     },

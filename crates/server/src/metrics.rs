@@ -13,7 +13,7 @@ use crate::keys;
 use crate::latency::{Class, Histogram, WorkerLatency, total, total_fetches};
 use crate::sizing;
 use crate::worth;
-use larder_cache::{Cache, TemperatureStats, Totals};
+use larder_cache::{Cache, NamespaceStats, TemperatureStats, Totals};
 use std::sync::Arc;
 
 /// Reads the counters of the cache, the drivers and the workers whenever the admin endpoint is asked.
@@ -67,6 +67,7 @@ impl Source for Metrics {
         families.extend(group_families(&worth::rows(&stats.groups, self.cache.column_bytes())));
         families.extend(io_counters(&io));
         families.extend(keys::families(&self.cache));
+        families.extend(namespace_families(&self.cache.namespaces()));
         families.extend(watch_families(&self.state.watch().counts(), self.state.watch().watchers()));
         families.extend(self.sizes());
         families.extend(self.flash());
@@ -220,8 +221,9 @@ impl Metrics {
         ]
     }
 
-    fn memory(&self, io: &IoSnapshot) -> [Family; 4] {
+    fn memory(&self, io: &IoSnapshot) -> [Family; 5] {
         let used = self.cache.memory_use();
+        let prefixes = self.cache.deleted_prefixes();
         let records = self.cache.column_bytes_held();
         let dead = used.columns_bytes.saturating_sub(used.free_columns_bytes + used.items_bytes);
         [
@@ -268,6 +270,15 @@ impl Metrics {
                     count("flushed", records.flushed),
                     count("dead", records.dead),
                 ],
+            ),
+            Family::labelled(
+                "deleted_prefixes",
+                "Prefixes that were deleted (flush_prefix) and of which older items may still take room now: in memory \
+                 for some seconds, on flash until nothing there is as old. Of either, 256 are the most.",
+                Kind::Gauge,
+                "",
+                "level",
+                [count("memory", prefixes.0 as u64), count("flash", prefixes.1 as u64)],
             ),
         ]
     }
@@ -365,6 +376,75 @@ impl Metrics {
         ]);
         families
     }
+}
+
+/// What the tenants have, and what was counted of them. No family where there is none.
+fn namespace_families(namespaces: &[NamespaceStats]) -> Vec<Family> {
+    let family = |name, help, kind, unit, value: fn(&NamespaceStats) -> u64| {
+        let values = namespaces.iter().map(|of| (of.namespace.name.clone(), Value::Count(value(of))));
+        Family::labelled(name, help, kind, unit, "namespace", values)
+    };
+    if namespaces.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        family(
+            "namespace_gets",
+            "Reads of keys of a namespace (--namespaces) since it was named.",
+            Kind::Counter,
+            "",
+            |of| of.gets,
+        ),
+        family(
+            "namespace_hits",
+            "Reads of keys of a namespace that found an item, since it was named.",
+            Kind::Counter,
+            "",
+            |of| of.hits,
+        ),
+        family(
+            "namespace_sets",
+            "Items of a namespace that were stored since it was named.",
+            Kind::Counter,
+            "",
+            |of| of.sets,
+        ),
+        family(
+            "namespace_evictions",
+            "Live items of a namespace that were evicted from memory since it was named.",
+            Kind::Counter,
+            "",
+            |of| of.evictions,
+        ),
+        family(
+            "namespace_items",
+            "Items of a namespace in memory now, as estimated from a sample.",
+            Kind::Gauge,
+            "",
+            |of| of.items,
+        ),
+        family(
+            "namespace_memory",
+            "Bytes that the items of a namespace take in memory now, as estimated from a sample.",
+            Kind::Gauge,
+            "bytes",
+            |of| of.bytes,
+        ),
+        family(
+            "namespace_least",
+            "Bytes of memory below which items of a namespace are kept now.",
+            Kind::Gauge,
+            "bytes",
+            |of| of.share_bytes.0,
+        ),
+        family(
+            "namespace_most",
+            "Bytes of memory above which items of a namespace go first now.",
+            Kind::Gauge,
+            "bytes",
+            |of| of.share_bytes.1,
+        ),
+    ]
 }
 
 /// What is shown of each group that has items. No family where there is no group.

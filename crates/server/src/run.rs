@@ -84,6 +84,7 @@ fn serve(
     let level = flash.map(|flash| flash.level(settings));
     let cache = Cache::with_flash(cache_options(settings), level).map_err(refuse)?;
     keep::announce(&cache, settings);
+    cache.set_namespaces(&settings.namespaces, settings.prefix_delimiter).map_err(RunError)?;
     let ring_buffers = ring_buffers(settings, &cache)?;
     let tls =
         settings.tls.enabled.then(|| Tls::load(&settings.tls)).transpose().map_err(RunError)?.map(Arc::new);

@@ -2,19 +2,26 @@
 
 use super::fresh_memory::FreshMemory;
 use super::pass::Pass;
+use super::prefix_sweep::PrefixSweep;
 use super::repartition::Repartition;
 use super::time_slice::TimeSlice;
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
+use crate::random::Random;
 use crate::ranking::Candidate;
 use crate::selector::{Emptied, Need, SealedQueue, Search, Selector, status};
 use crate::temperature::{Temperature, TemperatureStats};
 use larder_memory::{ColumnId, ColumnState, Reader};
 use larder_temperature::Reference;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Buckets of the index that are split in one go, at most.
 const SPLITS_AT_ONCE: usize = 4096;
+/// What namespaces have is estimated no more often than this.
+const NAMESPACES_PERIOD: Duration = Duration::from_millis(50);
+/// Where the random numbers start.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Everything the keeper owns. [`super::KeeperHandle`] holds it behind a lock.
 pub(super) struct Keeper {
@@ -27,6 +34,10 @@ pub(super) struct Keeper {
     pub(super) slab_rests: u32,
     pub(super) fresh: FreshMemory,
     repartition: Repartition,
+    prefix_sweep: PrefixSweep,
+    /// When namespaces were last looked at.
+    namespaces_looked: Option<Instant>,
+    random: Random,
 }
 
 /// How far the columns from before a flush are reclaimed.
@@ -51,11 +62,15 @@ impl Keeper {
             slab_rests: 0,
             fresh: FreshMemory::default(),
             repartition: Repartition::default(),
+            prefix_sweep: PrefixSweep::default(),
+            namespaces_looked: None,
+            random: Random::new(SEED),
         }
     }
 
     /// Reclaims one column. Returns whether it did.
     pub(super) fn reclaim(&mut self, levels: Levels<'_>, need: Need, slice: &mut TimeSlice) -> bool {
+        self.look_at_namespaces(levels.store);
         self.selector.learn_sealed(levels.store, &self.sealed);
         self.selector.look_for_expired(levels.store);
         let mut search = Search::new(need);
@@ -124,6 +139,24 @@ impl Keeper {
     pub(super) fn move_hot(&mut self, levels: Levels<'_>) -> bool {
         let Keeper { selector, pass, repartition, .. } = self;
         repartition.go_on(levels, selector, pass)
+    }
+
+    /// Estimates what each namespace has, if it is time to.
+    pub(super) fn look_at_namespaces(&mut self, store: &ItemStore) {
+        if !store.namespaces.are_on() {
+            return;
+        }
+        if self.namespaces_looked.is_none_or(|looked| looked.elapsed() >= NAMESPACES_PERIOD) {
+            self.namespaces_looked = Some(Instant::now());
+            let Keeper { pass, random, .. } = self;
+            pass.with_guard(|guard| store.namespaces.estimate(store, &guard, random));
+        }
+    }
+
+    /// Removes some more entries of items that were deleted by prefix. Returns whether there is more to do now.
+    pub(super) fn sweep_prefixes(&mut self, levels: Levels<'_>) -> bool {
+        let Keeper { selector, pass, prefix_sweep, .. } = self;
+        prefix_sweep.go_on(levels, selector, pass)
     }
 
     /// Tells the policy of the columns that were sealed since it was last told.

@@ -15,6 +15,7 @@ mod core;
 mod fresh_memory;
 mod handle;
 mod pass;
+mod prefix_sweep;
 mod repartition;
 mod round;
 mod survivors;

@@ -13,6 +13,7 @@ use super::time_slice::TimeSlice;
 use crate::counters::Counters;
 use crate::demoter::{Leaving, Levels, SentParts};
 use crate::item_store::{ItemStore, Life, first_chunk};
+use crate::namespaces::Standing;
 use crate::penalties::remembered;
 use crate::selector::{Emptied, Selector, Victim, is_hot, queue_of};
 use crate::temperature::{Judged, Patience, Queue, Verdict};
@@ -37,6 +38,8 @@ pub(super) struct Pass {
     met: Vec<Met>,
     judged: Vec<Judged>,
     verdicts: Vec<Verdict>,
+    /// Which of the verdicts were to evict, and are not because of a share.
+    spared: Vec<bool>,
 }
 
 /// A record that the pass has met.
@@ -69,6 +72,7 @@ impl Pass {
             met: Vec::new(),
             judged: Vec::new(),
             verdicts: Vec::new(),
+            spared: Vec::new(),
         }
     }
 
@@ -88,6 +92,11 @@ impl Pass {
     /// Seals columns of survivors that expire, if they were opened long ago.
     pub(super) fn seal_old(&mut self, store: &ItemStore, selector: &mut Selector) {
         self.survivors.seal_old(store, |column| selector.sealed(store, column));
+    }
+
+    /// Seals the columns of survivors that were born before `birth`.
+    pub(super) fn seal_below(&mut self, store: &ItemStore, selector: &mut Selector, birth: u64) {
+        self.survivors.seal_below(store, birth, |column| selector.sealed(store, column));
     }
 
     /// Empties a column, and retires it if nothing has to stay in it.
@@ -120,18 +129,22 @@ impl Pass {
         slice: &mut TimeSlice,
         counters: &Counters,
     ) -> Emptied {
-        let Pass { reader, survivors, patience, met, judged, verdicts } = self;
+        let Pass { reader, survivors, patience, met, judged, verdicts, spared } = self;
         let (store, column, may_evict) = (levels.store, victim.column, victim.may_evict);
         let guard = reader.pin();
         if !meet(store, &guard, column, met, judged) {
             return Emptied::Refused;
         }
         verdicts.clear();
+        spared.clear();
         let queue = queue_of(store, column);
         if may_evict {
             let column_bytes = store.column_bytes();
             let keep_bytes_max = patience.keep_bytes_max(column_bytes);
             selector.judge(store, queue, judged, ColumnBounds { column_bytes, keep_bytes_max }, verdicts);
+            if store.namespaces.are_on() {
+                heed_shares(store, &guard, met, verdicts, spared);
+            }
             let kept = judged.iter().zip(verdicts.iter()).filter(|(_, verdict)| **verdict != Verdict::Evict);
             patience.spend(kept.map(|(item, _)| u64::from(item.bytes)).sum(), column_bytes);
         } else {
@@ -157,7 +170,14 @@ impl Pass {
             let settled = match met.kind {
                 MetKind::Chunk => settle.chunk(met),
                 MetKind::Over => settle.item(met, Verdict::Evict),
-                MetKind::Live(nth) => settle.item(met, verdicts[nth as usize]),
+                MetKind::Live(nth) => {
+                    let nth = nth as usize;
+                    // What a share alone keeps goes to the end of probation. Were it to stay in the main queue, a
+                    // policy that finds that queue too long would meet it again and again, and gain nothing.
+                    let is_spared = spared.get(nth).is_some_and(|is_spared| *is_spared);
+                    settle.to = if is_spared { MovesTo::Queue(Queue::Probation) } else { to };
+                    settle.item(met, verdicts[nth])
+                }
             };
             if settled != Emptied::Yes {
                 return settled;
@@ -218,6 +238,32 @@ impl Pass {
 /// Whether an item stays where it expires together with its neighbours.
 fn expires_soon(store: &ItemStore, expiry: Expiry) -> bool {
     expiry != Expiry::NEVER && expiry.seconds().saturating_sub(store.clock.now_s()) < EXPIRES_SOON_S
+}
+
+/// Spares the items of namespaces that have less than their least share, and evicts those of namespaces that have more
+/// than their most. While these have much, all others are spared.
+fn heed_shares(
+    store: &ItemStore,
+    guard: &Guard<'_>,
+    met: &[Met],
+    verdicts: &mut [Verdict],
+    spared: &mut Vec<bool>,
+) {
+    let standings = store.namespaces.standings(store.memory.limit_bytes());
+    spared.resize(verdicts.len(), false);
+    for met in met {
+        let MetKind::Live(nth) = met.kind else { continue };
+        let (verdict, spared) = (&mut verdicts[nth as usize], &mut spared[nth as usize]);
+        match standings.of(guard.item(met.at).key()) {
+            Standing::Above => *verdict = Verdict::Evict,
+            Standing::Below if *verdict == Verdict::Evict => *spared = true,
+            Standing::Within if *verdict == Verdict::Evict => *spared = standings.others_give(),
+            Standing::Below | Standing::Within => {}
+        }
+        if *spared {
+            *verdict = Verdict::Keep { warmth: 0 };
+        }
+    }
 }
 
 /// Reads the key rows of a column into `met`, and its live items into `judged`. Returns false if the column cannot be
@@ -425,7 +471,7 @@ impl Settle<'_, '_> {
     /// Copies an item, whose entry will have `warmth`, to the survivors' column. `None`: there is no room for it.
     fn copy(&mut self, item: &Item<'_>, warmth: u8) -> Option<Location> {
         let store = self.levels.store;
-        let floor = store.flush_floor();
+        let floor = store.highest_floor();
         let zone = match self.to {
             MovesTo::Queue(queue) => Zone::Kept(queue, warmth),
             MovesTo::Hot => Zone::Hot,

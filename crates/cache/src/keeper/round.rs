@@ -53,6 +53,9 @@ impl Round<'_> {
 
     fn run(mut self) {
         self.fit_policy();
+        if self.store.namespaces.are_on() {
+            self.keeper.lock().look_at_namespaces(self.store);
+        }
         self.store.memory.recycle();
         self.reclaim_expired();
         let has_enough = self.reclaim_sparse();
@@ -68,6 +71,7 @@ impl Round<'_> {
         self.store.share_out();
         self.give_slabs_back();
         self.reclaim_flushed();
+        self.sweep_prefixes();
         if plan.is_over {
             self.give_idle_back();
         }
@@ -178,6 +182,10 @@ impl Round<'_> {
             let Some(slab) = memory.begin_release_slab() else { break };
             let columns: Vec<_> = memory.slab_columns(slab).map(|(id, _)| id).collect();
             for column in columns {
+                // What has a share is moved, which takes columns, and would go for want of one.
+                if self.store.namespaces.are_on() {
+                    self.fill_free_columns();
+                }
                 // The policy still knows a column that has to stay, since it did not choose it.
                 self.keeper.lock().drain(self.levels, column, self.levels.evicts(), &mut self.slice);
             }
@@ -282,6 +290,16 @@ impl Round<'_> {
         // has passed a quiescent point once no column waits for one.
         if !sweep.left_some && memory.retired_columns() == 0 {
             self.store.forget_flush(floor);
+        }
+    }
+
+    /// After a delete by prefix: removes the entries of what was deleted, and forgets the prefix when none is left.
+    fn sweep_prefixes(&mut self) {
+        if self.store.highest_floor() == 0 {
+            return;
+        }
+        while self.goes_on() && self.keeper.lock().sweep_prefixes(self.levels) {
+            self.slice.yield_if_due(|| true);
         }
     }
 }

@@ -123,6 +123,16 @@ impl Survivors {
         self.hot_next.retain(|open| open.id() != column);
     }
 
+    /// Seals the columns that were born before `birth`.
+    pub(super) fn seal_below(&mut self, store: &ItemStore, birth: u64, mut sealed: impl FnMut(ColumnId)) {
+        for open in self.all() {
+            if let Some(old) = open.take_if(|open| open.birth() < birth) {
+                sealed(old.seal_at(store.clock.now_s()));
+            }
+        }
+        self.hot_next.retain(|open| open.birth() >= birth);
+    }
+
     /// Seals the columns that were opened long ago and hold items that expire.
     pub(super) fn seal_old(&mut self, store: &ItemStore, mut sealed: impl FnMut(ColumnId)) {
         let now_s = store.clock.now_s();

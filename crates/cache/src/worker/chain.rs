@@ -263,7 +263,7 @@ impl Worker {
             }
         }
         let space =
-            self.place_with(Place::CHUNKS, |open| open.place_chunk(owner, chain, None, length as u16))?;
+            self.place_with(Place::CHUNKS, None, |open| open.place_chunk(owner, chain, None, length as u16))?;
         Some((space, wanted - length))
     }
 

@@ -344,6 +344,8 @@ impl Worker {
         at: Location,
         expiry: Expiry,
     ) -> Option<Touched> {
+        let store = &self.cache.store;
+        let expiry = store.namespaces.cap(key, expiry, store.clock.now_s());
         self.wait_to_replace();
         {
             // Under the writer bit, so that the pass cannot move the item with its old expiry in between.

@@ -156,12 +156,12 @@ impl Worker {
         self.quiesced
     }
 
-    /// Once a second: lets go of open columns that were flushed, so that the flush can be forgotten, and of those whose
+    /// Once a second: lets go of open columns from before a flush, so that it can be forgotten, and of those whose
     /// class of lifetimes brings nothing any more, and queues the references that were noted so far.
     pub fn tick(&mut self) {
         self.cache.keeper.flush_references(&self.references);
         self.uses.flush(&self.cache.sizing.uses);
-        let floor = self.cache.store.flush_floor();
+        let floor = self.cache.store.highest_floor();
         for place in Place::all() {
             if self.open.at(place).is_some_and(|open| open.birth() < floor) {
                 self.seal_open(place);
@@ -220,7 +220,7 @@ impl Worker {
     }
 
     /// Whether `item` may be served, and the reason if not.
-    #[inline]
+    #[inline(always)]
     fn life(&self, at: Location, item: &Item<'_>) -> Life {
         self.cache.store.life(at, item)
     }

@@ -63,8 +63,28 @@ impl Worker {
     /// Places a record in the open column for its lifetime. Takes a new column, or helps the pass, as needed. `None`:
     /// there is no room and none can be made.
     pub(super) fn place(&mut self, item: &NewItem<'_>) -> Option<Location> {
+        if self.cache.store.namespaces.are_on() {
+            let capped = NewItem { expiry: self.name(item.key, item.expiry, item.state), ..*item };
+            return self.place_as_it_is(&capped);
+        }
+        self.place_as_it_is(item)
+    }
+
+    /// An item of a namespace, perhaps, is stored: counts it, and returns the expiry that it gets.
+    #[cold]
+    fn name(&self, key: &[u8], expiry: Expiry, state: State) -> Expiry {
+        let store = &self.cache.store;
+        // A clean item comes from flash.
+        if !state.has(State::CLEAN) {
+            store.namespaces.count_set(key, self.number);
+        }
+        store.namespaces.cap(key, expiry, store.clock.now_s())
+    }
+
+    #[inline]
+    fn place_as_it_is(&mut self, item: &NewItem<'_>) -> Option<Location> {
         let place = if item.expiry == Expiry::NEVER { Place::GENERAL } else { self.place_expiring(item) };
-        self.place_with(place, |open| open.place(item))
+        self.place_with(place, Some(item.key), |open| open.place(item))
     }
 
     /// Where an item goes that expires. Takes note of it, so that its class may get a place of its own.
@@ -81,8 +101,11 @@ impl Worker {
 
     /// Places the owner record of a chain of chunks. The chunks expire with it from now on.
     pub(super) fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
+        let is_named = self.cache.store.namespaces.are_on();
+        let expiry = if is_named { self.name(item.key, item.expiry, item.state) } else { item.expiry };
+        let item = &NewChunked { expiry, ..*item };
         let place = self.open.place_for(item.expiry, self.cache.store.clock.now_s());
-        let at = self.place_with(place, |open| open.place_chunked(item))?;
+        let at = self.place_with(place, Some(item.key), |open| open.place_chunked(item))?;
         let guard = self.reader.pin();
         self.cache.store.set_expiry(&guard, at, item.expiry);
         self.cache.store.commit_chunks(&guard, at);
@@ -102,18 +125,23 @@ impl Worker {
         }
     }
 
-    /// Runs `put` on an open column that has room for it.
+    /// Runs `put` on an open column that has room for it. `key` is that of the item that `put` places, if it places
+    /// one.
     #[inline]
     pub(super) fn place_with<T>(
         &mut self,
         place: Place,
+        key: Option<&[u8]>,
         mut put: impl FnMut(&mut OpenColumn) -> Option<T>,
     ) -> Option<T> {
         loop {
             // A flush makes everything in older columns invalid: what is stored after it needs a younger column.
-            let floor = self.cache.store.flush_floor();
+            let store = &self.cache.store;
+            let floor = store.highest_floor();
+            let is_young =
+                |birth: u64| birth >= floor || key.is_some_and(|key| !store.is_below_floor(birth, key));
             if let Some(open) = self.open.at(place)
-                && open.birth() >= floor
+                && is_young(open.birth())
                 && let Some(done) = put(open)
             {
                 return Some(done);
@@ -212,8 +240,9 @@ impl Worker {
             }
             (Expected::Unchanged { at, birth, expiry, token_sent }, Some(found)) => {
                 // The item may have been flushed since: what is derived from it must not outlive it.
-                let is_there =
-                    found.entry.location == at && store.birth_of(at) == birth && !store.is_flushed(at);
+                let is_there = found.entry.location == at
+                    && store.birth_of(at) == birth
+                    && !store.is_flushed(at, &guard.item(at));
                 // A touch that was answered meanwhile must not be undone.
                 is_there && {
                     let item = guard.item(at);

@@ -141,7 +141,6 @@ fn costly_items_survive_a_burst_of_cheap_ones_of_another_length() {
             let (long, short, _) = found_after(72 << 20, item, |item| item.value_bytes > 1000);
             if long_are_costly { (long, short) } else { (short, long) }
         };
-        let is_well = |(costly, cheap): &(f64, f64)| *costly >= 0.85 && *cheap >= 0.2;
         let is_well = |(costly, cheap): (f64, f64)| costly >= 0.85 && cheap >= 0.2;
         // A machine that is busy for as long as the burst takes is slower than the device.
         let mut tries = (0..TRIES_MAX).map(|_| found());

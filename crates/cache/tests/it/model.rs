@@ -4,7 +4,9 @@
 //! and a small one under pressure, in memory alone or with flash behind it, where a miss is always allowed. No cache
 //! may return a value other than the last one stored, or any value after a delete, an expiry or a flush.
 
-use crate::model_ops::{Cas, Choosy, KEYS, Op, Ttl, Wanted, key_of, number_of, op, value_of};
+use crate::model_ops::{
+    Cas, Choosy, KEYS, Levels, Op, Ttl, Wanted, key_of, number_of, op, prefix_of, value_of,
+};
 use crate::tier::unix_now_s;
 use larder_cache::*;
 use larder_flash::Recover;
@@ -59,14 +61,6 @@ struct Setup {
     keeper: bool,
     /// Flash behind memory. Keys that memory misses are looked for there, and promoted before a command works on them.
     levels: Option<Levels>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Levels {
-    exclusive: Exclusive,
-    recover: Recover,
-    choosy: Choosy,
-    zones: u32,
 }
 
 struct Play {
@@ -723,6 +717,15 @@ impl Play {
         }
     }
 
+    fn flush_prefix(&mut self, key: u8, less: usize) {
+        self.stall(false);
+        let prefix = prefix_of(key, less);
+        // Flash may have no room for another prefix.
+        if self.cache.flush_prefix(&prefix).is_ok() {
+            self.known.retain(|key, _| !key_of(*key).starts_with(&prefix));
+        }
+    }
+
     fn wait(&mut self, seconds: u32) {
         if self.flush_due_s.is_some() {
             self.stall(false);
@@ -732,6 +735,7 @@ impl Play {
             tier_now_s.fetch_add(seconds, Relaxed);
         }
         let now_s = self.cache.tick();
+        (0..2).for_each(|number| self.hand(number).tick());
         if self.flush_due_s.is_some_and(|due_s| due_s <= now_s) {
             self.flush_due_s = None;
             self.known.clear();
@@ -801,6 +805,7 @@ impl Play {
             Op::GoOnReading { most } => self.go_on_reading(most),
             Op::List => self.list(),
             Op::Flush { after_s } => self.flush(after_s),
+            Op::FlushPrefix { key, less } => self.flush_prefix(key, less),
             Op::Wait { seconds } => self.wait(seconds),
             Op::Change => self.turn = 1 - self.turn,
             Op::Sleep => {

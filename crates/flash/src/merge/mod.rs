@@ -48,7 +48,7 @@ pub(crate) struct MergeCounts {
     pub(crate) warm: u64,
     /// Records that were dropped because there was a newer version.
     pub(crate) superseded: u64,
-    /// Records that were dropped because they had expired, or were about to.
+    /// Records that were dropped because they had expired, were about to, or were deleted by prefix.
     pub(crate) expired: u64,
     /// Records that were dropped because they were cold, and the share that is kept was exceeded.
     pub(crate) cold: u64,
@@ -364,7 +364,9 @@ fn is_worth(
     live: &mut u64,
     counts: &mut MergeCounts,
 ) -> bool {
-    if record.expired(settings.now_unix_s.saturating_add(settings.cutoff_s)) {
+    if record.expired(settings.now_unix_s.saturating_add(settings.cutoff_s))
+        || (settings.deleted)(record.key, source.sequence())
+    {
         counts.expired += 1;
         return false;
     }

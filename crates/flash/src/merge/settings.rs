@@ -23,6 +23,9 @@ pub(crate) struct Settings<'a> {
     /// Whether a record of this hash in the segment of this sequence does not exist any more: its range of hashes was
     /// dropped after it was put. Nothing is left of it, not even a tombstone.
     pub(crate) dropped: &'a dyn Fn(u64, u64) -> bool,
+    /// Whether the record of this key in the segment of this sequence was deleted by prefix. It is treated as one that
+    /// has expired.
+    pub(crate) deleted: &'a dyn Fn(&[u8], u64) -> bool,
     /// Pages that one read of an input takes.
     pub(crate) read_pages: u32,
     /// Pages that one append writes.

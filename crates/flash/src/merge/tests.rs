@@ -211,6 +211,7 @@ impl Tier {
             cutoff_s: self.cutoff_s,
             keep_percent: self.keep_percent,
             dead_extents: &|_| self.dead_extents,
+            deleted: &|_, _| false,
             dropped: &|hash, sequence| {
                 self.dropped.is_some_and(|(below, half)| sequence < below && hash >> 63 == half)
             },

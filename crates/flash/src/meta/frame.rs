@@ -9,12 +9,19 @@
 //! 32 uuid of the device (16 bytes)                                 48 sequence of the first frame of this zone u64
 //! 56 oldest segment u64: journal records of segments before this one are obsolete
 //! ```
+//!
+//! Deleted prefixes are at the end of a state, if there are any: how many u16, and for each its length u8, its floor
+//! u64 and its bytes.
 
 use crate::device::PAGE_BYTES;
+use larder_item::PrefixFloors;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"LARDMETA");
 /// Version of the format of everything on the device: meta log, heads, pages, records, feet.
 pub(super) const VERSION: u16 = 2;
+/// Version of a frame with a state that has deleted prefixes. A program that does not know them refuses the device,
+/// rather than show what was deleted.
+const VERSION_WITH_PREFIXES: u16 = 3;
 pub(super) const HEADER_BYTES: usize = 64;
 const SUPERBLOCK_BYTES: usize = 96;
 /// Bytes of a zone's number and bounds.
@@ -89,6 +96,8 @@ pub(super) struct LogState {
     pub zones: Vec<(u32, ZoneBounds)>,
     /// The journal records, encoded, oldest first.
     pub journal: Vec<u8>,
+    /// Deleted prefixes: records of keys with this prefix, in segments below the floor, do not exist any more.
+    pub prefixes: PrefixFloors,
 }
 
 /// A key that was invalidated, and the segment whose tombstone makes this record obsolete.
@@ -145,6 +154,40 @@ pub(super) fn pages_for(payload: usize) -> usize {
 /// Bytes of the payload of a [`Body::State`] with `zones` entries of zones and `journal` bytes of records.
 pub(super) fn state_bytes(zones: usize, journal: usize) -> usize {
     SUPERBLOCK_BYTES + 4 + ZONE_BYTES * zones + 4 + journal
+}
+
+/// Bytes that deleted prefixes add to the payload of a [`Body::State`].
+pub(super) fn prefixes_bytes(prefixes: &PrefixFloors) -> usize {
+    if prefixes.is_empty() {
+        0
+    } else {
+        2 + prefixes.iter().map(|(prefix, _)| 9 + prefix.len()).sum::<usize>()
+    }
+}
+
+fn push_prefixes(out: &mut Vec<u8>, prefixes: &PrefixFloors) {
+    if prefixes.is_empty() {
+        return;
+    }
+    out.extend_from_slice(&(prefixes.len() as u16).to_le_bytes());
+    for (prefix, floor) in prefixes.iter() {
+        out.push(prefix.len() as u8);
+        out.extend_from_slice(&floor.to_le_bytes());
+        out.extend_from_slice(prefix);
+    }
+}
+
+fn prefixes(reader: &mut Reader<'_>) -> Option<PrefixFloors> {
+    let mut prefixes = PrefixFloors::default();
+    if reader.0.is_empty() {
+        return Some(prefixes);
+    }
+    for _ in 0..reader.u16()? {
+        let length = reader.take(1)?[0] as usize;
+        let floor = reader.u64()?;
+        prefixes.raise(reader.take(length)?, floor).ok()?;
+    }
+    Some(prefixes)
 }
 
 /// Appends an encoded journal record.
@@ -267,6 +310,7 @@ impl Frame {
                 push_zones(&mut out, &state.zones);
                 out.extend_from_slice(&(state.journal.len() as u32).to_le_bytes());
                 out.extend_from_slice(&state.journal);
+                push_prefixes(&mut out, &state.prefixes);
                 1
             }
             Body::Journal(records) => {
@@ -281,7 +325,11 @@ impl Frame {
         let payload = out.len() - HEADER_BYTES;
         out.resize(pages_for(payload) * PAGE_BYTES, 0);
         out[0..8].copy_from_slice(&MAGIC.to_le_bytes());
-        out[12..14].copy_from_slice(&VERSION.to_le_bytes());
+        let version = match &self.body {
+            Body::State(state) if !state.prefixes.is_empty() => VERSION_WITH_PREFIXES,
+            _ => VERSION,
+        };
+        out[12..14].copy_from_slice(&version.to_le_bytes());
         out[14..16].copy_from_slice(&kind.to_le_bytes());
         out[16..20].copy_from_slice(&(payload as u32).to_le_bytes());
         out[24..32].copy_from_slice(&self.sequence.to_le_bytes());
@@ -305,7 +353,7 @@ impl Frame {
         let mut header = || Some((reader.u32()?, reader.u16()?, reader.u16()?, reader.u32()?));
         let (_crc, version, _kind, payload) = header().ok_or(NoFrame::Torn)?;
         match version {
-            VERSION => {}
+            VERSION | VERSION_WITH_PREFIXES => {}
             // Only the magic was written.
             0 | u16::MAX => return Err(NoFrame::Torn),
             other => return Err(NoFrame::Version(other)),
@@ -334,7 +382,8 @@ impl Frame {
                 let superblock = Superblock::read(&mut payload, uuid)?;
                 let zones = zones(&mut payload)?;
                 let journal = payload.u32()? as usize;
-                Body::State(LogState { superblock, zones, journal: payload.take(journal)?.to_vec() })
+                let journal = payload.take(journal)?.to_vec();
+                Body::State(LogState { superblock, zones, journal, prefixes: prefixes(&mut payload)? })
             }
             2 => Body::Journal(payload.0.to_vec()),
             3 => Body::Zones(zones(&mut payload)?),

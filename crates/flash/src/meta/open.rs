@@ -6,6 +6,7 @@ use super::zone::{erase, round_end};
 use crate::device::{Device, DeviceError, PAGE_BYTES, ZoneId, ZoneState};
 use crate::error::FlashError;
 use crate::options::Recover;
+use larder_item::PrefixFloors;
 
 /// Fewest pages of a zone that the log can live in.
 const ZONE_PAGES_MIN: u64 = 4;
@@ -91,6 +92,7 @@ fn keep(zone: ZoneId, log: ScannedLog, recover: Recover) -> Found {
     if dropped {
         state.superblock.flush_floor = state.superblock.next_sequence;
         state.zones.clear();
+        state.prefixes = PrefixFloors::default();
     }
     Found { start, zone, last: log.last, state, journal }
 }
@@ -168,7 +170,7 @@ fn fresh_state(device: &dyn Device, seed: u64) -> Result<LogState, FlashError> {
         next_sequence: start,
         cas_floor: 0,
     };
-    Ok(LogState { superblock, zones: Vec::new(), journal: Vec::new() })
+    Ok(LogState { superblock, zones: Vec::new(), journal: Vec::new(), prefixes: PrefixFloors::default() })
 }
 
 /// The log of the device, and its zone. `None` if the device is blank, or power was lost while it was formatted.

@@ -30,7 +30,7 @@ use crate::item::{Commit, Put, Room, Stamp};
 use crate::log_table::IdSet;
 use crate::record::Record;
 use crate::segment::{Kind, SegmentSummary, listed};
-use larder_item::{FOLDED_KEY_BYTES, KeyHash, KeyHasher};
+use larder_item::{FOLDED_KEY_BYTES, KeyHash, KeyHasher, PrefixesFull};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -591,6 +591,27 @@ impl Log {
         let floor = self.drop_all(&mut self.append());
         self.counters().flushes.fetch_add(1, Relaxed);
         self.meta().write_floor(floor, "a flush could not be written down");
+    }
+
+    /// What was put before under keys with this prefix is not found any more.
+    ///
+    /// # Errors
+    /// There is no room for the prefix.
+    pub(crate) fn drop_prefix(&self, prefix: &[u8]) -> Result<(), PrefixesFull> {
+        let mut append = self.append();
+        // What is put from now on must be in younger segments.
+        self.seal_open(&mut append, Kind::Log);
+        self.seal_open(&mut append, Kind::Extents);
+        let dropped = self.meta().raise_prefix(prefix);
+        self.status().wake();
+        dropped
+    }
+
+    /// Forgets the deleted prefixes of which no segment can have a record any more. `oldest` is the lowest sequence of
+    /// a segment on the device. The caller keeps segments from being released.
+    pub(crate) fn forget_prefixes(&self, oldest: u64) {
+        let _append = self.append();
+        self.meta().forget_prefixes(oldest);
     }
 
     /// The first half of [`Log::flush`], as if it were cut off there.

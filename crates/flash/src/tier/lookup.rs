@@ -140,9 +140,15 @@ impl Lookup {
         targets.list.extend(runs.into_iter().map(|(segment, run)| Target::Flash(segment, run)));
     }
 
-    /// The item of a record that was found; `None` for a tombstone or an expired item.
-    fn item(&self, record: &Record<'_>, warm: bool, stamp: Stamp) -> Option<Found> {
-        if record.tombstone || record.expired(self.status.now()) {
+    /// The item of a record that was found in the segment of this sequence, or the generation of this number; `None`
+    /// for a tombstone, an expired item, or one that was deleted by prefix. (Nobody asks for a later part of a deleted
+    /// value.)
+    fn item(&self, record: &Record<'_>, sequence: u64, warm: bool, stamp: Stamp) -> Option<Found> {
+        let is_first = record.part.is_none_or(|part| part.number == 0);
+        if record.tombstone
+            || record.expired(self.status.now())
+            || is_first && self.meta.hides(record.key, sequence)
+        {
             return None;
         }
         Some(Found {
@@ -163,7 +169,7 @@ impl Lookup {
         let Some(content) = content.as_ref() else { return Look::Again };
         match content.find(query, buffer.cas_base) {
             Some(record) => {
-                let found = self.item(&record, false, stamp);
+                let found = self.item(&record, buffer.sequence, false, stamp);
                 self.status.counters.hits_in_buffers.fetch_add(found.is_some() as u64, Relaxed);
                 Look::End(found)
             }
@@ -188,7 +194,7 @@ impl Lookup {
             })
         };
         let found = find_record(segment.sequence(), segment.run.cas_base, run.first, pages, query);
-        self.judge(found, query, stamp, was_hit)
+        self.judge(found, (query, segment.sequence()), stamp, was_hit)
     }
 
     /// Looks into pages of a generation that were read.
@@ -200,14 +206,15 @@ impl Lookup {
         stamp: Stamp,
     ) -> Look {
         let found = find_record(place.sequence, place.cas_base, place.page, pages, query);
-        self.judge(found, query, stamp, |hash| self.generations.mark_hit(hash))
+        self.judge(found, (query, place.generation), stamp, |hash| self.generations.mark_hit(hash))
     }
 
-    /// What a search of pages means for the lookup. `was_hit` marks the record as read, and says whether it was before.
+    /// What a search of pages means for the lookup. `age` is the sequence of the segment, or the number of the
+    /// generation. `was_hit` marks the record as read, and says whether it was before.
     fn judge(
         &self,
         found: Result<Option<Record<'_>>, PageError>,
-        query: &Query<'_>,
+        (query, age): (&Query<'_>, u64),
         stamp: Stamp,
         was_hit: impl FnOnce(u64) -> bool,
     ) -> Look {
@@ -219,7 +226,7 @@ impl Lookup {
             // The zone was erased and written again since.
             Err(PageError::Epoch | PageError::Number) => Look::Unknown,
             Ok(None) => Look::Next,
-            Ok(Some(record)) => Look::End(self.item(&record, was_hit(query.hash), stamp)),
+            Ok(Some(record)) => Look::End(self.item(&record, age, was_hit(query.hash), stamp)),
         }
     }
 

@@ -133,6 +133,7 @@ impl Merging {
             .collect();
         let dead = |hash: u64| self.log.must_mark(hash);
         let dropped = |hash: u64, sequence: u64| sequence < meta.floor_of(hash);
+        let deleted = |key: &[u8], sequence: u64| meta.hides(key, sequence);
         let read_pages = self.shape.merge_reads / (2 * PAGE_BYTES as u64) / inputs.len().max(1) as u64;
         let settings = Settings {
             device: &*self.device,
@@ -143,6 +144,7 @@ impl Merging {
             keep_percent: self.keep_percent(log.len()),
             dead_extents: &dead,
             dropped: &dropped,
+            deleted: &deleted,
             read_pages: read_pages.clamp(2, 64) as u32,
             write_pages: self.shape.chunk_pages,
         };

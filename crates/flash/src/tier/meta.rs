@@ -14,6 +14,7 @@ use crate::device::{DeviceError, ZoneId};
 use crate::item::{Commit, Stamp};
 use crate::meta::{MetaLog, Opened, RangeFloors, UNPLACED};
 use crate::options::Recover;
+use larder_item::PrefixesFull;
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::SeqCst;
@@ -147,7 +148,57 @@ impl Meta {
     /// ([`Meta::write_floor`]) when it has let the lock go or can wait.
     pub(crate) fn raise_floor(&self, floor: u64) {
         self.floor.store(floor, SeqCst);
+        self.log.forget_prefixes(floor);
         self.stamps.bump_all();
+    }
+
+    /// Whether the record of this key in the segment of this sequence was deleted by prefix since. In a generation, the
+    /// generation's number counts.
+    #[inline]
+    pub(crate) fn hides(&self, key: &[u8], sequence: u64) -> bool {
+        let prefixes = self.log.prefixes();
+        !prefixes.is_empty() && sequence < prefixes.floor_of(key)
+    }
+
+    /// How many deleted prefixes there may still be records of.
+    pub(crate) fn prefixes(&self) -> usize {
+        self.log.prefixes().len()
+    }
+
+    /// Whether there is room for another deleted prefix.
+    pub(crate) fn takes_prefix(&self, prefix: &[u8]) -> bool {
+        self.log.prefixes_with(prefix, u64::MAX).is_ok()
+    }
+
+    /// Deletes by prefix what is in segments that were opened before. The caller holds the append lock, and no segment
+    /// that is open takes another record.
+    ///
+    /// # Errors
+    /// There is no room for the prefix. Nothing is deleted then.
+    pub(crate) fn raise_prefix(&self, prefix: &[u8]) -> Result<(), PrefixesFull> {
+        // Twice: a merge that took its number in between may have begun before the first floor was there. Its
+        // generation is below the second floor.
+        for _ in 0..2 {
+            self.log.raise_prefix(prefix, self.next_sequence().unwrap_or(u64::MAX))?;
+        }
+        self.stamps.bump_all();
+        Ok(())
+    }
+
+    /// Forgets the prefixes whose floors are not above `oldest`, the lowest sequence that a segment has. The caller
+    /// holds the append lock.
+    pub(crate) fn forget_prefixes(&self, oldest: u64) {
+        let lowest = self.log.prefixes().lowest();
+        if lowest != 0 && lowest <= oldest {
+            self.log.forget_prefixes(oldest);
+            // A lookup may have read a record before its segment went, and be about to ask whether it was deleted.
+            self.stamps.bump_all();
+        }
+    }
+
+    /// Makes the floors of prefixes durable. If the journal leaves no room for them, says so.
+    pub(crate) fn write_prefixes(&self) -> Result<(), DeviceError> {
+        self.log.write_prefixes()
     }
 
     /// Makes the floor durable. If that fails, the tier is turned off.

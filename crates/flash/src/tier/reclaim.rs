@@ -69,6 +69,7 @@ impl Reclaim {
             return false;
         }
         let release = &self.release;
+        release.forget_prefixes();
         let mut released = release.drained() | release.flushed() | release.idle_generation_zones();
         if self.log.take_extents_full() {
             released |= release.drop_oldest_extents();

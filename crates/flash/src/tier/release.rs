@@ -74,6 +74,23 @@ impl Release {
         releasing.all(flushed)
     }
 
+    /// Forgets the deleted prefixes of which nothing is left.
+    pub(crate) fn forget_prefixes(&self) {
+        if self.lookup.meta.prefixes() == 0 {
+            return;
+        }
+        let _releasing = self.lock();
+        let generations = &self.lookup.generations;
+        if generations.has_unreleased() {
+            return;
+        }
+        // In the order in which a record goes on.
+        let unwritten = self.log.oldest_unwritten();
+        let written = self.space.oldest_segment();
+        let merged = generations.list().newest_first().last().map_or(u64::MAX, |oldest| oldest.number());
+        self.log.forget_prefixes(unwritten.min(written).min(merged));
+    }
+
     /// Releases zones of generations in which no generation has anything. Says whether there was any.
     pub(crate) fn idle_generation_zones(&self) -> bool {
         self.lock().idle_generation_zones()

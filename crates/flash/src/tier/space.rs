@@ -581,6 +581,11 @@ impl Space {
         zones.numbered().filter(|(_, zone)| is_flushed(zone)).map(|(number, _)| number).collect()
     }
 
+    /// The lowest sequence of a segment of the log or of extents on the device; `u64::MAX` if there is none.
+    pub(crate) fn oldest_segment(&self) -> u64 {
+        self.zones().all.iter().filter_map(Zone::oldest).min().unwrap_or(u64::MAX)
+    }
+
     /// The oldest zone that may be dropped unread.
     pub(crate) fn oldest_droppable(&self, now_unix_s: u32) -> Option<ZoneSummary> {
         self.zones().oldest_droppable(now_unix_s)

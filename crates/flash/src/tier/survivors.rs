@@ -104,6 +104,12 @@ impl Survivors {
         segment.sequence() < self.lookup.meta.floor_of(hash)
     }
 
+    /// Whether a record was deleted by prefix. To be asked after the stamp is taken, as [`Survivors::is_flushed`]. Such
+    /// a record is treated as one that has expired: it may hide another one.
+    fn is_deleted(&self, segment: &Segment, record: &Record<'_>) -> bool {
+        self.lookup.meta.hides(record.key, segment.sequence())
+    }
+
     /// Whether a record has expired, or will within the cut-off window.
     fn is_dying(&self, record: &Record<'_>) -> bool {
         record.expired(self.lookup.status.now().saturating_add(self.cutoff_s))
@@ -115,7 +121,8 @@ impl Survivors {
         if self.is_flushed(segment, hash) || !self.lookup.index.leads_to(hash, segment) {
             return Some(0);
         }
-        if self.is_dying(&record) || !self.is_worth_keeping(segment, hash, quota) {
+        let goes = self.is_dying(&record) || self.is_deleted(segment, &record);
+        if goes || !self.is_worth_keeping(segment, hash, quota) {
             return self.drop_extent(hash, &record, stamp);
         }
         match self.append(hash, &record, stamp) {
@@ -201,7 +208,7 @@ impl Survivors {
             }
             is_newest = replaced == Some(false);
         }
-        if worth && is_newest {
+        if worth && is_newest && !self.is_deleted(segment, record) {
             let record = Record { supersedes_extent: hides_extents, ..*record };
             match self.append(hash, &record, stamp) {
                 Err(Refused::NoRoom) => {}

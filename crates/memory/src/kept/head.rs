@@ -9,11 +9,11 @@
 //! +---------+---------+------------+------+-------+--------+---------+------+---------+--------+-------+
 //!  written once, word 0 last                                                            checksum of 0 to 10
 //!
-//!  16    17            18          19             20      21       22          23
-//! +-----+-------------+-----------+--------------+-------+--------+-----------+-----------+
-//! | CAS | flush floor | flush due | clock - boot | items | slabs  | process   | stopped   |
-//! |     |             | s         | time, ms     |       | mapped |           | in order  |
-//! +-----+-------------+-----------+--------------+-------+--------+-----------+-----------+
+//!  15             16    17            18          19             20      21       22        23
+//! +--------------+-----+-------------+-----------+--------------+-------+--------+---------+-----------+
+//! | prefix floor | CAS | flush floor | flush due | clock - boot | items | slabs  | process | stopped   |
+//! |              |     |             | s         | time, ms     |       | mapped |         | in order  |
+//! +--------------+-----+-------------+-----------+--------------+-------+--------+---------+-----------+
 //!  change while the server runs
 //! ```
 
@@ -34,7 +34,10 @@ const FIXED_WORDS: usize = 12;
 #[repr(C)]
 pub struct Head {
     fixed: [AtomicU64; FIXED_WORDS],
-    spare: [AtomicU64; 4],
+    spare: [AtomicU64; 3],
+    /// Columns born before this number may hold items of deleted prefixes; 0 = no column does. A process that finds it
+    /// set keeps nothing of those columns.
+    pub prefix_floor: AtomicU64,
     /// The last CAS number given out, as of the last note.
     pub cas: AtomicU64,
     /// Columns born before this number hold flushed items. It never goes down.
@@ -166,6 +169,7 @@ mod tests {
         Head {
             fixed: std::array::from_fn(|_| word()),
             spare: std::array::from_fn(|_| word()),
+            prefix_floor: word(),
             cas: word(),
             flush_floor: word(),
             flush_due_s: word(),

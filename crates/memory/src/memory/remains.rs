@@ -9,6 +9,8 @@ use super::guard::{Guard, Record};
 use super::item::Remains;
 use crate::column::{ColumnId, ColumnState};
 use larder_item::Location;
+#[cfg(not(any(miri, loom)))]
+use std::sync::atomic::Ordering::Relaxed;
 
 impl Memory {
     /// Takes over what an earlier process left: slabs, columns, and the numbers of their births. Nothing reads or
@@ -17,10 +19,12 @@ impl Memory {
     pub(super) fn take_over(&self) -> std::io::Result<()> {
         let Some(head) = self.head() else { return Ok(()) };
         let geometry = self.geometry();
-        let flush_floor = head.flush_floor.load(std::sync::atomic::Ordering::Relaxed);
+        // Deleted prefixes are not known any more, so nothing counts that their items may be among.
+        let prefix_floor = head.prefix_floor.load(Relaxed);
+        let flush_floor = head.flush_floor.fetch_max(prefix_floor, Relaxed).max(prefix_floor);
+        head.prefix_floor.store(0, Relaxed);
         let slabs_max = geometry.columns_max / geometry.columns_per_slab;
-        let touched =
-            head.slabs_mapped.load(std::sync::atomic::Ordering::Relaxed).min(slabs_max.into()) as u32;
+        let touched = head.slabs_mapped.load(Relaxed).min(slabs_max.into()) as u32;
         let mut last_birth = flush_floor.saturating_sub(1);
         let mut slabs = Vec::with_capacity(touched as usize);
         for slab in (0..touched).map(crate::column::SlabId) {

@@ -420,6 +420,7 @@ fn statistics(group: &[u8]) -> Option<StatsKind<'static>> {
         b"conns" => StatsKind::Conns,
         b"temperature" => StatsKind::Temperature,
         b"worth" => StatsKind::Worth,
+        b"namespaces" => StatsKind::Namespaces,
         b"extstore" => StatsKind::Extstore,
         b"flash" => StatsKind::Flash,
         b"penalties" => StatsKind::Penalties,

@@ -193,8 +193,9 @@ impl Command {
     }
 
     fn is_dangerous(&self) -> bool {
-        use Id::{Flushall, Flushdb, Info, Keys, Role, Swapdb};
-        self.category == "dangerous" || matches!(self.id, Keys | Flushdb | Flushall | Info | Role | Swapdb)
+        use Id::{Flushall, Flushdb, Flushprefix, Info, Keys, Role, Swapdb};
+        self.category == "dangerous"
+            || matches!(self.id, Keys | Flushdb | Flushall | Flushprefix | Info | Role | Swapdb)
     }
 }
 
@@ -272,6 +273,7 @@ pub enum Id {
     Expiretime,
     Flushall,
     Flushdb,
+    Flushprefix,
     Function,
     FunctionFlush,
     FunctionList,

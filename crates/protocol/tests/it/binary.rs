@@ -138,8 +138,19 @@ impl<'a> Twin<'a> {
 
 /// The statistics that a key asks for.
 fn stats_name(key: &[u8]) -> Option<&'static str> {
-    const WHOLE: &[&str] =
-        &["", "items", "slabs", "sizes", "conns", "temperature", "worth", "extstore", "flash", "penalties"];
+    const WHOLE: &[&str] = &[
+        "",
+        "items",
+        "slabs",
+        "sizes",
+        "conns",
+        "temperature",
+        "worth",
+        "namespaces",
+        "extstore",
+        "flash",
+        "penalties",
+    ];
     const BEGUN: &[&str] = &["reset", "settings", "detail dump", "detail on", "detail off"];
     let whole = WHOLE.iter().find(|name| name.as_bytes() == key);
     whole.or_else(|| BEGUN.iter().find(|name| key.starts_with(name.as_bytes()))).copied()
@@ -206,6 +217,7 @@ fn request_words(input: &[u8], request: &Request<'_>) -> String {
                 StatsKind::Conns => "conns",
                 StatsKind::Temperature => "temperature",
                 StatsKind::Worth => "worth",
+                StatsKind::Namespaces => "namespaces",
                 StatsKind::Extstore => "extstore",
                 StatsKind::Flash => "flash",
                 StatsKind::Penalties => "penalties",

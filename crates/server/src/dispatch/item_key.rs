@@ -23,6 +23,8 @@ use std::borrow::Cow;
 
 /// Bytes of the key that a folded key begins with, so that its prefix is that of the key.
 const KEPT_BYTES: usize = FOLDED_KEY_BYTES - SHA256_OUTPUT_LEN;
+/// The longest prefix by which keys are deleted, bytes: of longer keys no more is in the key of the item.
+pub(super) const PREFIX_BYTES_MAX: usize = KEPT_BYTES;
 /// Bytes of the length that a head begins with.
 const LENGTH_BYTES: usize = 4;
 

@@ -8,7 +8,7 @@ use crate::settings::{
     Address, FlashDevice, FleetSettings, KeyFormat, ListenerTls, LogFormat, PinCpus, Protocol, Settings,
     VerifyMode, ops_name, reclaim_name, recover_name,
 };
-use larder_cache::Cache;
+use larder_cache::{Cache, Namespace};
 use std::path::PathBuf;
 
 /// One setting.
@@ -107,6 +107,11 @@ pub static SETTINGS: &[Setting] = &[
     row("objective", |s| s.worth.objective.name().to_owned(), Change::Live(|running, now, new| {
         now.worth.objective = new.worth.objective;
         running.cache.set_worth(now.worth);
+        Ok(())
+    })),
+    row("namespaces", |s| list(&s.namespaces, namespace), Change::Live(|running, now, new| {
+        running.cache.set_namespaces(&new.namespaces, now.prefix_delimiter)?;
+        now.namespaces.clone_from(&new.namespaces);
         Ok(())
     })),
     row("device", |s| s.device.to_string(), ARENA),
@@ -399,6 +404,12 @@ fn size(bytes: u64) -> String {
 
 fn maybe<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map(text).unwrap_or_default()
+}
+
+/// A namespace as it would be written.
+fn namespace(of: &Namespace) -> String {
+    let ttl = if of.ttl_max_s == 0 { String::new() } else { format!("/{}", of.ttl_max_s) };
+    format!("{}={}-{}{ttl}", of.name, of.least_percent, of.most_percent)
 }
 
 fn list<T>(values: &[T], text: impl Fn(&T) -> String) -> String {

@@ -61,6 +61,10 @@ pub(super) enum Operation<'a> {
     Flush {
         due_s: Option<u32>,
     },
+    /// The items whose keys begin with `prefix` are gone.
+    FlushPrefix {
+        prefix: &'a [u8],
+    },
     /// How much the server logs.
     SetVerbosity(u8),
     /// Stops the server. `None` = the client named a way to stop that does not exist.
@@ -205,6 +209,7 @@ pub(super) enum StatsTopic {
     Connections,
     Temperature,
     Worth,
+    Namespaces,
     Flash,
     Penalties,
     HotKeys,

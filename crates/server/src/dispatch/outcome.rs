@@ -150,6 +150,10 @@ pub(super) enum Refusal {
     Disabled,
     /// The client may only read.
     NotAllowed,
+    /// A prefix is empty, or longer than what is known of long keys.
+    BadPrefix,
+    /// As many prefixes are being deleted as there is room for.
+    TooManyPrefixes,
     /// Other replies wait to be sent, and this one has to be alone.
     NotFirst,
     /// The request names something that does not exist.

@@ -92,6 +92,9 @@ pub struct Settings {
     /// What the worth of an item is made of. Default: penalties, and the time that clients wait. A client may change it
     /// while the server runs.
     pub worth: WorthOptions,
+    /// The namespaces that have shares of the memory, counters and longest times to live. Their keys have the name
+    /// before the first [`Settings::prefix_delimiter`]. Default none.
+    pub namespaces: Vec<Namespace>,
     /// Where a hitmap's work is done. Default [`Device::Cpu`].
     pub device: Device,
     /// Whether a hitmap on a CUDA device lies in managed memory, which the driver moves between device and host.
@@ -193,6 +196,7 @@ impl Default for Settings {
             pages: Pages::Auto,
             temperature: Temperature::Entry,
             worth: WorthOptions::default(),
+            namespaces: Vec::new(),
             device: Device::Cpu,
             device_managed: false,
             lock_memory: false,
@@ -482,9 +486,9 @@ impl fmt::Display for Pages {
     }
 }
 
-/// How the cache knows which items are warm.
-pub use larder_cache::Placement;
 pub use larder_cache::TemperatureKind as Temperature;
+/// How the cache knows which items are warm.
+pub use larder_cache::{Namespace, Placement, check_namespaces};
 
 pub use larder_cache::{Objective, WorthMode, WorthOptions};
 

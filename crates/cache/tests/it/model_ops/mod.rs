@@ -1,6 +1,7 @@
 //! The operations, keys and values of the sequences.
 
-use larder_cache::Mode;
+use larder_cache::{Exclusive, Mode};
+use larder_flash::Recover;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -74,6 +75,10 @@ pub(crate) enum Op {
     Flush {
         after_s: Option<u32>,
     },
+    FlushPrefix {
+        key: u8,
+        less: usize,
+    },
     Wait {
         seconds: u32,
     },
@@ -92,6 +97,15 @@ pub(crate) enum Choosy {
     Read,
     /// A few, by a budget of bytes a day.
     Budget,
+}
+
+/// The flash behind memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Levels {
+    pub(crate) exclusive: Exclusive,
+    pub(crate) recover: Recover,
+    pub(crate) choosy: Choosy,
+    pub(crate) zones: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +185,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         2 => (1usize..100_000).prop_map(|most| Op::GoOnReading { most }),
         1 => Just(Op::List),
         1 => prop::option::of(1u32..20).prop_map(|after_s| Op::Flush { after_s }),
+        2 => (key(), 0usize..3).prop_map(|(key, less)| Op::FlushPrefix { key, less }),
         3 => (0u32..12).prop_map(|seconds| Op::Wait { seconds }),
         6 => Just(Op::Change),
         1 => Just(Op::Sleep),
@@ -187,6 +202,13 @@ pub(crate) fn key_of(key: u8) -> Vec<u8> {
         bytes.resize(30 + key as usize * 18, b'k');
     }
     bytes
+}
+
+/// What a key begins with: all of it but the last `less` letters.
+pub(crate) fn prefix_of(key: u8, less: usize) -> Vec<u8> {
+    let mut prefix = key_of(key);
+    prefix.truncate(prefix.len() - less);
+    prefix
 }
 
 /// A value that belongs to one key and version: no two values agree in more than a few bytes.

@@ -94,6 +94,18 @@ impl Bench {
         finish(&mut self.fetcher, begun)
     }
 
+    /// Deletes by prefix. Says whether there was room for the prefix.
+    pub(crate) fn delete_prefix(&self, prefix: &[u8]) -> bool {
+        let takes = self.flash.takes_prefix(prefix);
+        if takes {
+            self.flash.begin_flush();
+            self.flash.drop_prefix(prefix).expect("there is room for it");
+            self.flash.end_prefix_flush();
+            self.flash.write_prefixes();
+        }
+        takes
+    }
+
     pub(crate) fn value(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         self.get(key).map(|found| found.value)
     }

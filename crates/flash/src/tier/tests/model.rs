@@ -22,6 +22,11 @@ enum Step {
     Wait(u8),
     Tend,
     Flush,
+    /// The keys are deleted that begin with the name of this one, without so many of its last letters.
+    DropPrefix {
+        key: u16,
+        less: usize,
+    },
     /// The tier is closed, and opened again.
     Restart,
 }
@@ -39,6 +44,7 @@ fn steps(keys: u16) -> impl Strategy<Value = Vec<Step>> {
         1 => (1..30u8).prop_map(Step::Wait),
         3 => Just(Step::Tend),
         1 => prop_oneof![20 => Just(Step::Tend), 1 => Just(Step::Flush)],
+        1 => (0..keys, 0..2usize).prop_map(|(key, less)| Step::DropPrefix { key, less }),
     ];
     proptest::collection::vec(step, 1..400)
 }
@@ -110,6 +116,13 @@ impl Run {
                 self.bench.flash.begin_flush();
                 self.bench.flash.end_flush();
                 self.model.clear();
+            }
+            Step::DropPrefix { key, less } => {
+                let mut prefix = Self::key(key);
+                prefix.truncate(prefix.len() - less);
+                if self.bench.delete_prefix(&prefix) {
+                    self.model.retain(|key, _| !Self::key(*key).starts_with(&prefix));
+                }
             }
         }
     }

@@ -123,6 +123,62 @@ fn nothing_is_found_while_a_flush_is_under_way_and_nothing_old_after_it() {
 }
 
 #[test]
+fn a_deleted_prefix_is_forgotten_when_nothing_is_as_old() {
+    for generations in [false, true] {
+        let mut bench = Bench::new(24, 64, |options| options.generations = generations);
+        for key in ["a:1", "a:2", "a:2:3", "b:1"] {
+            stored(&bench, key, b"old");
+        }
+        write_out(&bench, 0);
+        stored(&bench, "a:3", b"old");
+        assert!(bench.delete_prefix(b"a:2") && bench.delete_prefix(b"a:"));
+        assert_eq!(bench.flash.deleted_prefixes(), 1, "one of them covers the other");
+        stored(&bench, "a:1", b"new");
+        for _ in 0..2 {
+            for key in ["a:2", "a:2:3", "a:3"] {
+                assert!(bench.value(key.as_bytes()).is_none(), "{key}");
+            }
+            assert_eq!(bench.value(b"a:1").unwrap(), b"new");
+            assert_eq!(bench.value(b"b:1").unwrap(), b"old");
+            bench.restart();
+            assert_eq!(bench.flash.deleted_prefixes(), 1, "the device has it");
+        }
+        // Everything is written over, and what is as old goes.
+        let mut puts = 0;
+        while bench.flash.deleted_prefixes() > 0 {
+            bench.put(format!("filling {puts}").as_bytes(), &[9; 300], 0);
+            puts += 1;
+            if puts % 50 == 0 {
+                bench.flash.tend();
+            }
+            assert!(puts < 200_000, "it is never forgotten, generations {generations}");
+        }
+        assert!(bench.value(b"a:2").is_none() && bench.value(b"a:3").is_none());
+    }
+}
+
+#[test]
+fn a_table_of_prefixes_that_is_full_refuses_and_a_flush_empties_it() {
+    let mut bench = Bench::new(20, 64, |_| {});
+    stored(&bench, "k", b"x");
+    let mut deleted = 0;
+    while bench.delete_prefix(format!("{deleted}:{}", "p".repeat(100)).as_bytes()) {
+        deleted += 1;
+        assert!(deleted < 10_000, "the table has no bound");
+    }
+    assert!(deleted > 50);
+    assert_eq!(bench.flash.deleted_prefixes(), deleted);
+    assert_eq!(bench.value(b"k").unwrap(), b"x");
+    bench.restart();
+    assert_eq!(bench.flash.deleted_prefixes(), deleted);
+    bench.flash.begin_flush();
+    bench.flash.end_flush();
+    assert_eq!(bench.flash.deleted_prefixes(), 0);
+    bench.restart();
+    assert_eq!(bench.flash.deleted_prefixes(), 0);
+}
+
+#[test]
 fn a_device_that_is_behind_sheds_puts_and_still_takes_invalidations() {
     let mut bench = Bench::new(20, 64, |options| options.memory_bytes = 8 << 20);
     stored(&bench, "a", b"x");

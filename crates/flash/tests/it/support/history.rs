@@ -133,6 +133,8 @@ pub struct History {
     /// The last steps, for the message of a failure.
     trace: Vec<String>,
     pub tally: Tally,
+    /// Whether keys are deleted by prefix as well.
+    pub deletes_prefixes: bool,
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -181,6 +183,7 @@ impl History {
             closing: None,
             trace: Vec::new(),
             tally: Tally::default(),
+            deletes_prefixes: true,
         })
     }
 
@@ -229,7 +232,8 @@ impl History {
             45..60 => self.invalidate(number),
             60..80 => self.look(number)?,
             80..97 => self.tend(),
-            97..98 => self.flush(),
+            97..98 if !self.deletes_prefixes || dice.chance(50) => self.flush(),
+            97..98 => self.delete_prefix(number, dice),
             98..99 => {
                 let now = self.clock.fetch_add(1 + dice.below(30) as u32, Ordering::Relaxed);
                 self.note(format!("clock was {now}"));
@@ -333,6 +337,30 @@ impl History {
             known.any = false;
             if answered {
                 known.floor = floor;
+            }
+        }
+    }
+
+    /// Deletes the keys that begin as this one does.
+    fn delete_prefix(&mut self, number: u64, dice: &mut Dice) {
+        let name = key(number);
+        let prefix = &name[..5 + dice.below(name.len() as u64 - 4) as usize];
+        if !self.flash().takes_prefix(prefix) {
+            return;
+        }
+        self.flash().begin_flush();
+        self.flash().drop_prefix(prefix).expect("there is room for it");
+        self.flash().end_prefix_flush();
+        self.flash().write_prefixes();
+        let answered = !(self.is_gone)();
+        self.note(format!("delete {}, answered {answered}", prefix.escape_ascii()));
+        let floor = self.next_version;
+        for (number, known) in self.keys.iter_mut().enumerate() {
+            if key(number as u64).starts_with(prefix) {
+                (known.newest, known.any) = (None, false);
+                if answered {
+                    known.floor = floor;
+                }
             }
         }
     }

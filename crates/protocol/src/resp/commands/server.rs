@@ -53,6 +53,11 @@ pub(super) const COMMANDS: &[Command] = &[
         summary: "Deletes all keys, at once and whatever their number.", ..FLUSH
     },
     Command {
+        id: Id::Flushprefix, name: "flushprefix", arity: 2, syntax: "prefix",
+        summary: "Deletes the keys that begin with a prefix, at once and whatever their number. Only Larder has it.",
+        ..FLUSH
+    },
+    Command {
         id: Id::Swapdb, name: "swapdb", arity: 3, flags: WRITE | FAST, category: "keyspace", since: "4.0.0",
         syntax: "index1 index2",
         summary: "Exchanges two databases, of which there is only one.", ..SERVER

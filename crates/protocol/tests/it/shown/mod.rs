@@ -71,6 +71,7 @@ fn show_request(request: &Request<'_>) -> String {
                 MetaVerb::Delete => "md",
                 MetaVerb::Arith => "ma",
                 MetaVerb::Debug => "me",
+                MetaVerb::Flush => "mf",
             };
             let mut line = format!("{verb} {}", text(meta.key));
             let flags = &meta.flags;
@@ -96,6 +97,9 @@ fn show_request(request: &Request<'_>) -> String {
                 line += format!(" {}: {}", meta.bytes, text(meta.data)).trim_end();
             }
             line
+        }
+        Request::FlushPrefix { prefix, noreply } => {
+            format!("flush_prefix {}{}", text(prefix), if *noreply { " noreply" } else { "" })
         }
         Request::Worth(Worth::Mode(name)) => format!("worth mode={}", text(name)),
         Request::Worth(Worth::Objective(name)) => format!("worth objective={}", text(name)),

@@ -4,7 +4,7 @@ use super::resp::after;
 use super::{Dispatcher, Progressed};
 use crate::dispatch::connection::Connection;
 use crate::dispatch::operation::Operation;
-use crate::dispatch::outcome::Outcome;
+use crate::dispatch::outcome::{Outcome, Refusal};
 use crate::dispatch::progress::{Busy, Collecting, WantedKeys};
 use crate::dispatch::protocols::resp::config::Server;
 use crate::dispatch::protocols::resp::errors::{self, Error};
@@ -81,7 +81,11 @@ impl Dispatcher {
                 return self.collect_keys(connection, command.id, args);
             }
             Id::Scan => return self.scan(connection, args),
-            Id::Flushdb | Id::Flushall => return self.flush(connection, args),
+            Id::Flushdb | Id::Flushall => {
+                flush_option(args)?;
+                return self.flush(connection, &Operation::Flush { due_s: None });
+            }
+            Id::Flushprefix => return self.flush(connection, &Operation::FlushPrefix { prefix: word }),
             Id::Shutdown => return self.shut_down(connection, args),
             _ if command.group == "cluster" => return self.answer_about_fleet(connection, command.id, word),
             _ => {}
@@ -218,17 +222,21 @@ impl Dispatcher {
         Server { state: &self.state, resp: &self.resp.state, cache: self.executor.cache() }
     }
 
-    /// `FLUSHDB` and `FLUSHALL`, which take the same time whatever there is to flush.
-    fn flush(&mut self, connection: &mut Connection, args: Args<'_>) -> Result<(), Error> {
-        flush_option(args)?;
+    /// `FLUSHDB`, `FLUSHALL` and `FLUSHPREFIX`, which take the same time whatever there is to flush.
+    fn flush(&mut self, connection: &mut Connection, operation: &Operation<'_>) -> Result<(), Error> {
         let Connection { output, progress, .. } = connection;
-        let mut is_refused = false;
-        self.executor.execute(progress, &Operation::Flush { due_s: None }, |outcome| {
-            is_refused = matches!(outcome, Outcome::Refused(_));
+        let mut error = None;
+        self.executor.execute(progress, operation, |outcome| {
+            error = match outcome {
+                Outcome::Refused(Refusal::BadPrefix) => Some(errors::BAD_PREFIX),
+                Outcome::Refused(Refusal::TooManyPrefixes) => Some(errors::TOO_MANY_PREFIXES),
+                Outcome::Refused(_) => Some(errors::FLUSH_DISABLED),
+                _ => None,
+            };
             b""
         });
-        if is_refused {
-            return Err(errors::FLUSH_DISABLED);
+        if let Some(error) = error {
+            return Err(error);
         }
         words::simple(output.buffer(), "OK");
         Ok(())

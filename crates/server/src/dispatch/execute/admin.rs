@@ -1,6 +1,7 @@
 //! Operations on the whole server.
 
 use super::Executor;
+use crate::dispatch::item_key::PREFIX_BYTES_MAX;
 use crate::dispatch::live::Running;
 use crate::dispatch::operation::{ClockChange, ListingForm, Operation, WorthChange};
 use crate::dispatch::outcome::{Outcome, Refusal};
@@ -29,6 +30,18 @@ impl Executor {
             Operation::Flush { due_s } => {
                 self.worker.counters().cmd_flush.add(1);
                 self.worker.cache().flush(*due_s);
+            }
+            Operation::FlushPrefix { .. } if !settings.flush_enabled => {
+                return Outcome::Refused(Refusal::Disabled);
+            }
+            Operation::FlushPrefix { prefix } => {
+                if !(1..=PREFIX_BYTES_MAX).contains(&prefix.len()) {
+                    return Outcome::Refused(Refusal::BadPrefix);
+                }
+                if self.worker.cache().flush_prefix(prefix).is_err() {
+                    return Outcome::Refused(Refusal::TooManyPrefixes);
+                }
+                self.worker.counters().cmd_flush_prefix.add(1);
             }
             Operation::SetVerbosity(level) => {
                 return done(self.change("verbose", |wanted| wanted.verbosity = *level));

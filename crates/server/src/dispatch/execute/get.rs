@@ -184,6 +184,7 @@ impl Executor {
             false => self.worker.get(hash, key),
         };
         let counters = self.worker.counters();
+        self.count_for_namespace(key, hit.is_some() && missing.is_none());
         let Some(hit) = hit else {
             counters.cmd_get.add(1);
             counters.get_misses.add(1);

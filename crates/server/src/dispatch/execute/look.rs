@@ -33,6 +33,7 @@ impl Executor {
             counters.cmd_get.add(1);
             let event = if hit.is_some() { PrefixEvent::Hit } else { PrefixEvent::Miss };
             self.state.prefixes().note(key.key, event);
+            self.count_for_namespace(key.key, hit.is_some());
             match &hit {
                 Some(hit) => {
                     counters.get_hits.add(1);

@@ -29,6 +29,7 @@ mod stats;
 mod stats_flash;
 mod stats_latency;
 mod stats_mrc;
+mod stats_namespaces;
 mod stats_worth;
 mod streams;
 mod write;

@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// Beside the streams that are watched: prefixes are counted.
 const DETAIL: u16 = 1 << 15;
+/// And: reads are counted for namespaces.
+const NAMESPACES: u16 = 1 << 14;
 /// The streams that come of requests.
 const OF_REQUESTS: WatchKinds =
     WatchKinds::FETCHERS.union(WatchKinds::MUTATIONS).union(WatchKinds::DELETIONS);
@@ -61,6 +63,7 @@ impl Executor {
     #[inline]
     pub(super) fn look_for_observers(&self) {
         let detail = if self.state.prefixes().is_on() { DETAIL } else { 0 };
+        let named = if self.cache().has_namespaces() { NAMESPACES } else { 0 };
         let watch = self.state.watch();
         let mut watched = watch.wanted().bits() & OF_REQUESTS.bits();
         // While the page is full, requests cost what they cost when nobody watches.
@@ -69,7 +72,7 @@ impl Executor {
         if is_unseen {
             watched = 0;
         }
-        self.observers.set(watched | detail);
+        self.observers.set(watched | detail | named);
         self.has_detour.set(self.fetches.is_some() || watched != 0);
     }
 
@@ -120,7 +123,16 @@ impl Executor {
     fn tell_read(&self, fd: i32, get: &Get<'_>, value_bytes: Option<u32>) {
         let event = if value_bytes.is_some() { PrefixEvent::Hit } else { PrefixEvent::Miss };
         self.state.prefixes().note(get.key, event);
+        self.count_for_namespace(get.key, value_bytes.is_some());
         self.tell_get(fd, get.key, get.hash, value_bytes);
+    }
+
+    /// Counts a read for the namespace of its key.
+    #[inline]
+    pub(super) fn count_for_namespace(&self, key: &[u8], is_hit: bool) {
+        if self.observers.get() & NAMESPACES != 0 {
+            self.worker.count_read_of_namespace(key, is_hit);
+        }
     }
 
     fn tell_get(&self, fd: i32, key: &[u8], hash: KeyHash, value_bytes: Option<u32>) {

@@ -35,6 +35,7 @@ impl Executor {
             StatsTopic::Connections => self.stats_connections(&mut rows),
             StatsTopic::Temperature => self.stats_temperature(&mut rows),
             StatsTopic::Worth => self.stats_worth(&mut rows),
+            StatsTopic::Namespaces => self.stats_namespaces(&mut rows),
             StatsTopic::Flash => self.stats_flash(&mut rows),
             StatsTopic::Penalties => self.stats_penalties(&mut rows),
             StatsTopic::HotKeys => self.stats_hot_keys(&mut rows),
@@ -145,6 +146,9 @@ impl Executor {
         rows.put("expired_bytes", records.expired);
         rows.put("flushed_bytes", records.flushed);
         rows.put("dead_bytes", records.dead);
+        let (in_memory, on_flash) = cache.deleted_prefixes();
+        rows.put("deleted_prefixes", in_memory);
+        rows.put("deleted_prefixes_flash", on_flash);
     }
 
     fn stats_settings(&self, rows: &mut StatRows) {
@@ -396,6 +400,7 @@ fn command_counts(rows: &mut StatRows, totals: &Totals) {
         ("cmd_get", totals.cmd_get),
         ("cmd_set", totals.cmd_set),
         ("cmd_flush", totals.cmd_flush),
+        ("cmd_flush_prefix", totals.cmd_flush_prefix),
         ("cmd_touch", totals.cmd_touch),
         ("cmd_meta", totals.cmd_meta),
         ("get_hits", totals.get_hits),

@@ -180,6 +180,8 @@ fn compose_admin(form: &Words, output: &mut Output, outcome: Outcome<'_>) {
         Outcome::Refused(refusal) => output.say(match refusal {
             Refusal::Disabled => form.disabled,
             Refusal::NotAllowed => reply::READ_ONLY,
+            Refusal::BadPrefix => reply::BAD_PREFIX,
+            Refusal::TooManyPrefixes => reply::TOO_MANY_PREFIXES,
             Refusal::NotFirst => form.not_first,
             Refusal::Malformed => reply::BAD_SHUTDOWN,
             Refusal::TooManyWatchers => reply::WATCHER_TOO_MANY,

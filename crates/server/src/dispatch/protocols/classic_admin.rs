@@ -20,7 +20,7 @@ const OK: Words = Words { done: reply::OK, disabled: reply::ERROR, not_first: re
 
 /// Reads an administrative request as an operation.
 pub(super) fn command<'a>(
-    request: &Request<'_>,
+    request: &Request<'a>,
     time: ClientTime,
     is_behind_others: bool,
 ) -> (Operation<'a>, Form) {
@@ -34,6 +34,10 @@ pub(super) fn command<'a>(
             let due_s = exptime.filter(|&delay| delay > 0).map(|delay| time.expiry(delay).seconds());
             let words = Words { disabled: reply::FLUSH_NOT_ALLOWED, ..OK };
             (Operation::Flush { due_s }, Form::Admin { noreply: *noreply, words })
+        }
+        Request::FlushPrefix { prefix, noreply } => {
+            let words = Words { disabled: reply::FLUSH_PREFIX_NOT_ALLOWED, ..OK };
+            (Operation::FlushPrefix { prefix }, Form::Admin { noreply: *noreply, words })
         }
         Request::Verbosity { level, noreply } => {
             (Operation::SetVerbosity(*level), Form::Admin { noreply: *noreply, words: OK })
@@ -110,6 +114,7 @@ pub(super) fn stats_operation<'a>(kind: StatsKind<'_>) -> Operation<'a> {
         StatsKind::Conns => StatsTopic::Connections,
         StatsKind::Temperature => StatsTopic::Temperature,
         StatsKind::Worth => StatsTopic::Worth,
+        StatsKind::Namespaces => StatsTopic::Namespaces,
         StatsKind::Flash | StatsKind::Extstore => StatsTopic::Flash,
         StatsKind::Penalties => StatsTopic::Penalties,
         StatsKind::HotKeys => StatsTopic::HotKeys,

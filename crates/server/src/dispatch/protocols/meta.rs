@@ -1,4 +1,4 @@
-//! The meta commands of memcached's text protocol: `mg`, `ms`, `md`, `ma` and `me`.
+//! The meta commands of memcached's text protocol: `mg`, `ms`, `md`, `ma` and `me`; and `mf`, which is Larder's own.
 //!
 //! A flag that asks for an effect is read in [`command`]. A flag that asks for something in the reply is worded in
 //! [`compose`], in the order in which the request has its flags.
@@ -8,7 +8,9 @@ use super::client_time::ClientTime;
 use crate::dispatch::operation::{
     Create, DeleteItem, OldItem, Operation, Read, Recache, StoreItem, THE_CLASS, ValueWanted,
 };
-use crate::dispatch::outcome::{ItemDescription, ItemDetails, ItemValue, Outcome, ReadOutcome, Tail};
+use crate::dispatch::outcome::{
+    ItemDescription, ItemDetails, ItemValue, Outcome, ReadOutcome, Refusal, Tail,
+};
 use crate::dispatch::output::Output;
 use crate::latency::Class;
 use larder_cache::{
@@ -61,6 +63,7 @@ pub(super) fn command<'a>(
         MetaVerb::Set => (Operation::Store(store_item(meta, key, hash, time)), Class::MetaSet),
         MetaVerb::Delete => (Operation::Delete(delete_item(meta, key, hash, time)), Class::Delete),
         MetaVerb::Arith => (Operation::Arith(arith(meta, key, hash, time)), Class::Arith),
+        MetaVerb::Flush => (Operation::FlushPrefix { prefix: key }, Class::Other),
         MetaVerb::Debug => (Operation::Describe { key, hash }, Class::Other),
     }
 }
@@ -197,6 +200,12 @@ pub(super) fn compose(form: &Form<'_>, output: &mut Output, outcome: Outcome<'_>
         Outcome::Described(item) => compose_described(output, item),
         Outcome::BadUploadEnd => output.say(reply::BAD_CHUNK),
         Outcome::NoMemoryForUpload => output.say(reply::NO_MEMORY_DURING_READ),
+        // Of the meta commands only `mf` ends so.
+        Outcome::Done if form.meta.flags.has(b'q') => {}
+        Outcome::Done => compose_flags(form, output.buffer(), "HD", None),
+        Outcome::Refused(Refusal::Disabled) => output.say(reply::FLUSH_PREFIX_NOT_ALLOWED),
+        Outcome::Refused(Refusal::BadPrefix) => output.say(reply::BAD_PREFIX),
+        Outcome::Refused(Refusal::TooManyPrefixes) => output.say(reply::TOO_MANY_PREFIXES),
         Outcome::Refused(_) => output.say(reply::READ_ONLY),
         _ => output.say(reply::ERROR),
     }

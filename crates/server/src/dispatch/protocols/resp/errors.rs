@@ -63,6 +63,10 @@ pub(in crate::dispatch) const NO_PROTO: Error = text("NOPROTO unsupported protoc
 pub(in crate::dispatch) const PROTO_NOT_INTEGER: Error =
     text("ERR Protocol version is not an integer or out of range");
 pub(in crate::dispatch) const FLUSH_DISABLED: Error = text("ERR flushing is disabled (-F)");
+pub(in crate::dispatch) const BAD_PREFIX: Error =
+    text("ERR a prefix has 1 to 219 bytes; FLUSHALL deletes all keys");
+pub(in crate::dispatch) const TOO_MANY_PREFIXES: Error =
+    text("ERR too many prefixes are being deleted: try again, or delete a shorter prefix");
 pub(in crate::dispatch) const KEYS_DISABLED: Error = text("ERR listing keys is disabled (-X)");
 pub(in crate::dispatch) const PATTERN_TOO_LONG: Error =
     text("ERR the pattern is too long (1024 bytes at most)");

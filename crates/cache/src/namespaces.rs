@@ -1,0 +1,375 @@
+//! Namespaces: tenants of one cache, told apart by what their keys begin with, up to a delimiter.
+//!
+//! Only namespaces that were named have a share, counters and a longest time to live. While none is, a request pays one
+//! look at a flag where it stores, and nothing where it reads.
+//!
+//! **Shares.** The keeper estimates a few times a second, from a sample of the index, how many bytes each namespace
+//! has. When a pass judges the items of a column, it keeps those of a namespace that has less than its least share, and
+//! evicts those of one that has more than its most. The least shares of all together leave a fifth of the memory, so
+//! that a pass always finds something to evict. Chunks of large values are not moved, so no share keeps them.
+
+use crate::item_store::{ItemStore, Life};
+use crate::padded::CachePadded;
+use crate::random::Random;
+use arc_swap::ArcSwap;
+use larder_item::{Expiry, Location};
+use larder_memory::Guard;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// The most namespaces that can be named.
+pub const NAMESPACES_MAX: usize = 64;
+/// The longest name, bytes.
+pub(crate) const NAMESPACE_BYTES_MAX: usize = 100;
+/// The most that the least shares of all namespaces may come to, percent.
+pub(crate) const LEAST_PERCENT_MAX: u32 = 80;
+/// Those above their shares give all that is given while they have more than one part in so many of the memory. With
+/// less, a pass would have to copy too much of others to find it.
+const ABOVE_SHARE: u64 = 5;
+/// Buckets of the index that an estimate looks at, or all there are: about 3,000 items, so that a share of a half is
+/// known within one or two hundredths.
+const BUCKETS_SAMPLED: u64 = 512;
+
+/// What is set for one namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Namespace {
+    /// What its keys have before the first delimiter.
+    pub name: String,
+    /// Its items are kept while they take less than this share of the memory for items, percent.
+    pub least_percent: u8,
+    /// Its items go first while they take more than this share, percent.
+    pub most_percent: u8,
+    /// The longest time to live of its items, seconds; 0 = no limit.
+    pub ttl_max_s: u32,
+}
+
+/// Says what is wrong with a list of namespaces, if anything.
+///
+/// # Errors
+/// One line that says what is wrong.
+pub fn check_namespaces(list: &[Namespace]) -> Result<(), String> {
+    if list.len() > NAMESPACES_MAX {
+        return Err(format!("{} namespaces are too many: at most {NAMESPACES_MAX}", list.len()));
+    }
+    for (nth, namespace) in list.iter().enumerate() {
+        let name = &namespace.name;
+        if name.is_empty() || name.len() > NAMESPACE_BYTES_MAX {
+            return Err(format!("the name of a namespace has 1 to {NAMESPACE_BYTES_MAX} bytes: '{name}'"));
+        }
+        if list[..nth].iter().any(|other| other.name == *name) {
+            return Err(format!("the namespace '{name}' is there twice"));
+        }
+        if namespace.least_percent > namespace.most_percent || namespace.most_percent > 100 {
+            return Err(format!("the shares of '{name}' are no range of percents: give for example 10-50"));
+        }
+    }
+    let least: u32 = list.iter().map(|namespace| u32::from(namespace.least_percent)).sum();
+    if least > LEAST_PERCENT_MAX {
+        return Err(format!("the least shares come to {least} percent: at most {LEAST_PERCENT_MAX}"));
+    }
+    Ok(())
+}
+
+/// What is known of a namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamespaceStats {
+    /// What is set.
+    pub namespace: Namespace,
+    /// Reads of its keys since it was named.
+    pub gets: u64,
+    /// Those that found an item.
+    pub hits: u64,
+    /// Items that were stored.
+    pub sets: u64,
+    /// Live items that were evicted.
+    pub evictions: u64,
+    /// About how many items are in memory.
+    pub items: u64,
+    /// About how many bytes they take.
+    pub bytes: u64,
+    /// The shares in bytes: the least, and the most.
+    pub share_bytes: (u64, u64),
+}
+
+/// How the items of a namespace are treated by a pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// It has less than its least share.
+    Below,
+    /// As those of anybody.
+    Within,
+    /// It has more than its most.
+    Above,
+}
+
+/// What one worker, or the keeper, has counted of a namespace.
+#[derive(Default)]
+struct Counts {
+    gets: AtomicU64,
+    hits: AtomicU64,
+    sets: AtomicU64,
+    evictions: AtomicU64,
+}
+
+struct Row {
+    namespace: Namespace,
+    /// One for each worker, and the last one for the keeper. They stay when settings change.
+    counts: Arc<[CachePadded<Counts>]>,
+    items: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Row {
+    fn standing(&self, memory_bytes: u64) -> Standing {
+        let bytes = self.bytes.load(Relaxed);
+        let share = |percent: u8| memory_bytes / 100 * u64::from(percent);
+        if bytes < share(self.namespace.least_percent) {
+            Standing::Below
+        } else if self.namespace.most_percent < 100 && bytes > share(self.namespace.most_percent) {
+            Standing::Above
+        } else {
+            Standing::Within
+        }
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    delimiter: u8,
+    /// In order of name.
+    rows: Vec<Row>,
+}
+
+impl Table {
+    fn find(&self, key: &[u8]) -> Option<usize> {
+        let name = name_of(key, self.delimiter)?;
+        self.rows.binary_search_by(|row| row.namespace.name.as_bytes().cmp(name)).ok()
+    }
+}
+
+/// What a key has before the first delimiter.
+fn name_of(key: &[u8], delimiter: u8) -> Option<&[u8]> {
+    let end = key.iter().take(NAMESPACE_BYTES_MAX + 1).position(|&byte| byte == delimiter)?;
+    Some(&key[..end])
+}
+
+/// The namespaces of a cache.
+pub(crate) struct Namespaces {
+    is_on: AtomicBool,
+    table: ArcSwap<Table>,
+}
+
+/// The namespaces as a pass over one column sees them.
+pub(crate) struct Standings {
+    table: Arc<Table>,
+    standings: Vec<Standing>,
+    others_give: bool,
+}
+
+impl Standings {
+    /// How an item with this key is treated.
+    pub(crate) fn of(&self, key: &[u8]) -> Standing {
+        self.table.find(key).map_or(Standing::Within, |nth| self.standings[nth])
+    }
+
+    /// Whether those that are above their shares have so much that nobody else need give anything.
+    pub(crate) fn others_give(&self) -> bool {
+        self.others_give
+    }
+}
+
+impl Namespaces {
+    /// No namespace is named.
+    pub(crate) fn new() -> Namespaces {
+        Namespaces { is_on: AtomicBool::new(false), table: ArcSwap::default() }
+    }
+
+    /// Whether a namespace is named.
+    #[inline(always)]
+    pub(crate) fn are_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// Names other namespaces. What was counted of those that stay, stays. `blocks` is how many threads count.
+    pub(crate) fn set(&self, list: &[Namespace], delimiter: u8, blocks: usize) {
+        let before = self.table.load();
+        let same = before.delimiter == delimiter;
+        let fresh = || (0..blocks).map(|_| CachePadded(Counts::default())).collect();
+        let row = |namespace: &Namespace| {
+            let old = before.rows.iter().find(|row| same && row.namespace.name == namespace.name);
+            Row {
+                namespace: namespace.clone(),
+                counts: old.map_or_else(fresh, |row| row.counts.clone()),
+                items: AtomicU64::new(old.map_or(0, |row| row.items.load(Relaxed))),
+                bytes: AtomicU64::new(old.map_or(0, |row| row.bytes.load(Relaxed))),
+            }
+        };
+        let mut rows: Vec<Row> = list.iter().map(row).collect();
+        rows.sort_by(|one, other| one.namespace.name.cmp(&other.namespace.name));
+        self.table.store(Arc::new(Table { delimiter, rows }));
+        self.is_on.store(!list.is_empty(), Relaxed);
+    }
+
+    fn count(&self, key: &[u8], block: usize, add: impl FnOnce(&Counts)) {
+        let table = self.table.load();
+        if let Some(nth) = table.find(key) {
+            add(&table.rows[nth].counts[block].0);
+        }
+    }
+
+    /// Counts a read by the worker with this number.
+    pub(crate) fn count_read(&self, key: &[u8], worker: usize, is_hit: bool) {
+        self.count(key, worker, |counts| {
+            counts.gets.fetch_add(1, Relaxed);
+            counts.hits.fetch_add(is_hit.into(), Relaxed);
+        });
+    }
+
+    /// Counts an item that the worker with this number stores.
+    pub(crate) fn count_set(&self, key: &[u8], worker: usize) {
+        self.count(key, worker, |counts| _ = counts.sets.fetch_add(1, Relaxed));
+    }
+
+    /// Counts a live item that is evicted.
+    pub(crate) fn count_eviction(&self, key: &[u8], block: usize) {
+        self.count(key, block, |counts| _ = counts.evictions.fetch_add(1, Relaxed));
+    }
+
+    /// The expiry that an item with this key gets instead of `expiry`.
+    #[inline]
+    pub(crate) fn cap(&self, key: &[u8], expiry: Expiry, now_s: u32) -> Expiry {
+        if self.are_on() { self.capped(key, expiry, now_s) } else { expiry }
+    }
+
+    #[cold]
+    fn capped(&self, key: &[u8], expiry: Expiry, now_s: u32) -> Expiry {
+        let table = self.table.load();
+        let ttl_max_s = table.find(key).map_or(0, |nth| table.rows[nth].namespace.ttl_max_s);
+        let latest_s = now_s.saturating_add(ttl_max_s);
+        let is_later = expiry == Expiry::NEVER || expiry.seconds() > latest_s;
+        if ttl_max_s != 0 && is_later { Expiry::at_s(latest_s) } else { expiry }
+    }
+
+    /// How the items of each namespace are to be treated now.
+    pub(crate) fn standings(&self, memory_bytes: u64) -> Standings {
+        let table = self.table.load_full();
+        let standings: Vec<Standing> = table.rows.iter().map(|row| row.standing(memory_bytes)).collect();
+        let above = table.rows.iter().zip(&standings).filter(|(_, standing)| **standing == Standing::Above);
+        let above_bytes: u64 = above.map(|(row, _)| row.bytes.load(Relaxed)).sum();
+        Standings { table, standings, others_give: above_bytes > memory_bytes / ABOVE_SHARE }
+    }
+
+    /// Estimates what each namespace has in memory.
+    pub(crate) fn estimate(&self, store: &ItemStore, guard: &Guard<'_>, random: &mut Random) {
+        let table = self.table.load_full();
+        let buckets = store.index.buckets();
+        let (mut all_items, mut all_bytes) = (0u64, 0u64);
+        let mut found = vec![(0u64, 0u64); table.rows.len()];
+        let mut locations: Vec<Location> = Vec::new();
+        for nth in 0..buckets.min(BUCKETS_SAMPLED) {
+            let bucket = if buckets <= BUCKETS_SAMPLED { nth } else { random.below(buckets) };
+            store.index.walk(bucket, &mut |entry| {
+                guard.prefetch(entry.location);
+                locations.push(entry.location);
+            });
+        }
+        for at in locations {
+            let item = guard.item(at);
+            let bytes = store.bytes_of(guard, at);
+            (all_items, all_bytes) = (all_items + 1, all_bytes + bytes);
+            if store.life(at, &item) == Life::Live
+                && let Some(nth) = table.find(item.key())
+            {
+                found[nth].0 += 1;
+                found[nth].1 += bytes;
+            }
+        }
+        let scaled = |part: u64, of: u64, whole: u64| {
+            (u128::from(part) * u128::from(whole) / u128::from(of.max(1))) as u64
+        };
+        for (row, (items, bytes)) in table.rows.iter().zip(found) {
+            row.items.store(scaled(items, all_items, store.index.len()), Relaxed);
+            row.bytes.store(scaled(bytes, all_bytes, store.live_bytes()), Relaxed);
+        }
+    }
+
+    /// What is known of each namespace, in order of name. `memory_bytes` is the memory for items.
+    pub(crate) fn stats(&self, memory_bytes: u64) -> Vec<NamespaceStats> {
+        let table = self.table.load();
+        let stats = table.rows.iter().map(|row| {
+            let sum =
+                |of: fn(&Counts) -> &AtomicU64| row.counts.iter().map(|one| of(&one.0).load(Relaxed)).sum();
+            let share = |percent: u8| memory_bytes / 100 * u64::from(percent);
+            NamespaceStats {
+                gets: sum(|counts| &counts.gets),
+                hits: sum(|counts| &counts.hits),
+                sets: sum(|counts| &counts.sets),
+                evictions: sum(|counts| &counts.evictions),
+                items: row.items.load(Relaxed),
+                bytes: row.bytes.load(Relaxed),
+                share_bytes: (share(row.namespace.least_percent), share(row.namespace.most_percent)),
+                namespace: row.namespace.clone(),
+            }
+        });
+        stats.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn namespace(name: &str, least_percent: u8, most_percent: u8, ttl_max_s: u32) -> Namespace {
+        Namespace { name: name.to_owned(), least_percent, most_percent, ttl_max_s }
+    }
+
+    #[test]
+    fn a_key_belongs_to_what_stands_before_its_first_delimiter() {
+        let namespaces = Namespaces::new();
+        namespaces.set(&[namespace("b", 0, 100, 0), namespace("a", 0, 100, 60)], b':', 2);
+        for (key, gets) in [("a:1", 1), ("a:b:1", 2), ("a", 2), ("ab:1", 2), (":a:", 2), ("a:", 3)] {
+            namespaces.count_read(key.as_bytes(), 1, false);
+            let stats = namespaces.stats(1000);
+            assert_eq!(
+                (stats[0].namespace.name.as_str(), stats[0].gets, stats[1].gets),
+                ("a", gets, 0),
+                "{key}"
+            );
+        }
+        assert_eq!(namespaces.cap(b"a:1", Expiry::NEVER, 100), Expiry::at_s(160));
+        assert_eq!(namespaces.cap(b"a:1", Expiry::at_s(161), 100), Expiry::at_s(160));
+        assert_eq!(namespaces.cap(b"a:1", Expiry::at_s(130), 100), Expiry::at_s(130));
+        assert_eq!(namespaces.cap(b"b:1", Expiry::NEVER, 100), Expiry::NEVER);
+        // What was counted of one that stays is kept.
+        namespaces.set(&[namespace("a", 10, 100, 0)], b':', 2);
+        assert_eq!(namespaces.stats(1000).iter().map(|row| row.gets).collect::<Vec<_>>(), [3]);
+        namespaces.set(&[], b':', 2);
+        assert!(!namespaces.are_on() && namespaces.stats(1000).is_empty());
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_is_refused() {
+        let wrong = |list: &[Namespace]| check_namespaces(list).unwrap_err();
+        assert!(wrong(&[namespace("", 0, 100, 0)]).contains("1 to 100 bytes"));
+        assert!(wrong(&[namespace("a", 0, 100, 0), namespace("a", 1, 100, 0)]).contains("twice"));
+        assert!(wrong(&[namespace("a", 50, 40, 0)]).contains("no range"));
+        assert!(wrong(&[namespace("a", 50, 101, 0)]).contains("no range"));
+        let many: Vec<_> = (0..65).map(|nth| namespace(&format!("{nth}"), 0, 100, 0)).collect();
+        assert!(wrong(&many).contains("too many"));
+        assert!(wrong(&[namespace("a", 50, 60, 0), namespace("b", 31, 60, 0)]).contains("81 percent"));
+        assert_eq!(check_namespaces(&[namespace("a", 50, 60, 0), namespace("b", 30, 60, 0)]), Ok(()));
+    }
+
+    #[test]
+    fn a_namespace_stands_by_its_share() {
+        let namespaces = Namespaces::new();
+        namespaces.set(&[namespace("a", 20, 50, 0)], b':', 1);
+        for (bytes, standing) in
+            [(199, Standing::Below), (200, Standing::Within), (500, Standing::Within), (501, Standing::Above)]
+        {
+            namespaces.table.load().rows[0].bytes.store(bytes, Relaxed);
+            let standings = namespaces.standings(1000);
+            assert_eq!((standings.of(b"a:1"), standings.of(b"b:1")), (standing, Standing::Within), "{bytes}");
+        }
+    }
+}
