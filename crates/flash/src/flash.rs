@@ -85,7 +85,8 @@ impl Flash {
             generations: Arc::new(generations),
             has_generations: options.generations,
         };
-        let space = Space::new(device.clone(), status.clone(), meta.clone(), META_ZONES, &options);
+        let sizes = (META_ZONES, shape.buffered_zones());
+        let space = Space::new(device.clone(), status.clone(), meta.clone(), sizes, &options);
         let space = Arc::new(space);
         let log = Arc::new(Log::new(lookup.clone(), space.clone(), shape, hasher.clone(), cas_floor));
         let parts = || (lookup.clone(), space.clone(), log.clone());
@@ -94,7 +95,7 @@ impl Flash {
         let merging = Merging::new(release.clone(), parts(), reads(), shape, &options);
         let survivors = Survivors::new(parts(), reads(), shape.chunk_pages as u32, &options);
         let zone_bytes = shape.zone_pages as u64 * PAGE_BYTES as u64;
-        let reclaim = Reclaim::new(parts(), release.clone(), merging, survivors, zone_bytes, &options);
+        let reclaim = Reclaim::new(parts(), release.clone(), (merging, survivors), zone_bytes, &options);
         let reclaim = Arc::new(reclaim);
         let writer = LogWriter::new(parts(), (release, reclaim.clone()), device.clone(), shape);
         let restart = Arc::new(Restart::begin(parts(), device.clone(), &writer, &opened)?);

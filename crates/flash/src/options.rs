@@ -11,6 +11,9 @@ pub struct FlashOptions {
     pub segment_bytes: Option<u64>,
     /// Whether old segments of the log are merged into generations. If not, all items stay in the log.
     pub generations: bool,
+    /// How many of the zones the log may take before its oldest part is merged, percent. Whatever this says, it is
+    /// merged when its table is full. Without generations this has no meaning.
+    pub log_percent: u8,
     /// What a restart after a crash keeps.
     pub recover: Recover,
     /// How much erased space is held ready.
@@ -19,9 +22,9 @@ pub struct FlashOptions {
     pub reclaim: ReclaimPolicy,
     /// The cut-off window, seconds: an item that expires within it counts as expired when its zone is reclaimed.
     pub cutoff_s: u32,
-    /// How many of the live items a reclaim or merge keeps, percent (0 to 100). Items that were read since they were
-    /// written are always kept while there is room for them.
-    pub keep_percent: u8,
+    /// How much of the space may be live items, percent (0 to 100). While less is live, a reclaim or merge keeps every
+    /// live item. Beyond that it drops some, of those that were not read since they were written.
+    pub fill_percent: u8,
     /// Seed of the key hash, for a device that is formatted now.
     pub seed: u64,
     /// The clock: unix time, seconds.

@@ -6,8 +6,12 @@
 //!
 //! ```text
 //!  erased zones   0 ......... low ............. high .........
-//!                 | quick      | greedy          | nothing to do
+//!                 | any garbage | much garbage   | nothing to do
 //! ```
+//!
+//! Other than in DIDACache, the marks stay within the space that is not for live items, and a zone is dropped unread
+//! only where no zone has garbage to gain (or where the policy is quick): what lives on flash is worth more than the
+//! time to write it again.
 
 use crate::device::ZoneId;
 use crate::options::{OpsPolicy, ReclaimPolicy};
@@ -18,14 +22,21 @@ pub const WINDOW_PERCENT: u32 = 15;
 /// The low mark is at most this share of all zones, percent, so that three quarters of the device are always used for
 /// items.
 pub const LOW_MAX_PERCENT: u32 = 25;
+/// Share of a zone, percent, that has to be garbage if the zone is reclaimed just below the high mark. At the low mark
+/// it is [`GARBAGE_MIN_PERCENT`]; in between it falls in proportion.
+pub const GARBAGE_AHEAD_PERCENT: u32 = 50;
+/// Least share of a zone, percent, that has to be garbage if the zone is reclaimed at all: for less, more is written
+/// than is gained.
+pub const GARBAGE_MIN_PERCENT: u32 = 6;
 
 /// What reclaim is to do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// Nothing: enough zones are erased.
     Idle,
-    /// Reclaim the zone with the fewest live bytes ([`greedy`]), and write its survivors again.
-    Greedy,
+    /// Reclaim the zone with the fewest live bytes ([`greedy`]), and write its survivors again, if at least so many
+    /// percent of the zone are garbage.
+    Greedy(u32),
     /// Drop the oldest zone ([`oldest`]) unread.
     Quick,
 }
@@ -53,6 +64,8 @@ impl Rates {
 pub struct Watermarks {
     policy: OpsPolicy,
     zones: u32,
+    /// Percent of the zones that live items may take.
+    fill_percent: u32,
     window: u32,
     low: u32,
     low_min: u32,
@@ -63,32 +76,35 @@ pub struct Watermarks {
 }
 
 impl Watermarks {
-    /// Marks for a device of `zones` zones, [`WINDOW_PERCENT`] of the zones apart.
-    pub fn new(policy: OpsPolicy, zones: u32) -> Watermarks {
-        Watermarks::with_window(policy, zones, WINDOW_PERCENT)
-    }
-
-    /// Marks for a device of `zones` zones, `window_percent` of the zones apart, but at least one zone. The low mark is
-    /// at least one zone.
+    /// Marks for a device of `zones` zones, of which live items may take `fill_percent`. The low mark is at least
+    /// `reserve` zones and at least one.
     ///
-    /// With a static policy the high mark is the given share of the zones. The low mark is lower by the window, but at
-    /// least a third of the high one.
-    pub fn with_window(policy: OpsPolicy, zones: u32, window_percent: u32) -> Watermarks {
+    /// With a static policy the high mark is the given share of the zones. The low mark is lower by [`WINDOW_PERCENT`],
+    /// but at least a third of the high one. With the others, the low mark is at most [`LOW_MAX_PERCENT`] and at most
+    /// half of what live items may not take, and the high mark is [`WINDOW_PERCENT`] higher, or by the other half.
+    pub fn new(policy: OpsPolicy, zones: u32, fill_percent: u32, reserve: u32) -> Watermarks {
         let share = |percent: u32| (zones as u64 * percent.min(100) as u64).div_ceil(100) as u32;
-        let low_min = share(1).max(1);
-        let low_max = share(LOW_MAX_PERCENT).max(low_min);
+        let half = share(100 - fill_percent.min(100)) / 2;
+        let low_min = share(1).max(reserve).max(1);
+        let low_max = share(LOW_MAX_PERCENT).min(half).max(low_min);
         let (low, window) = match policy {
             OpsPolicy::Static(percent) => {
-                let high = share(percent as u32).max(2);
-                let low = high.saturating_sub(share(window_percent)).max(high / 3).clamp(1, high - 1);
+                let high = share(percent as u32).max(reserve + 1).max(2);
+                let low = high.saturating_sub(share(WINDOW_PERCENT)).max(high / 3).max(reserve);
+                let low = low.clamp(1, high - 1);
                 (low, high - low)
             }
-            OpsPolicy::Heuristic | OpsPolicy::Queuing => (low_min, share(window_percent).max(1)),
+            OpsPolicy::Heuristic | OpsPolicy::Queuing => (low_min, share(WINDOW_PERCENT).min(half).max(1)),
         };
-        Watermarks { policy, zones, window, low, low_min, low_max, below: false }
+        Watermarks { policy, zones, fill_percent, window, low, low_min, low_max, below: false }
     }
 
-    /// The low mark: with fewer erased zones, reclaim is quick.
+    /// Percent of the zones that live items may take.
+    pub fn fill_percent(&self) -> u32 {
+        self.fill_percent
+    }
+
+    /// The low mark: with fewer erased zones, any garbage is reclaimed.
     pub fn low(&self) -> u32 {
         self.low
     }
@@ -134,20 +150,25 @@ impl Watermarks {
 
     /// What to do while `free` zones are erased.
     ///
-    /// * Adaptive: quick below the low mark, greedy between the marks.
-    /// * Greedy: greedy below the high mark.
+    /// * Adaptive: greedy below the high mark. The further below, the less garbage makes a zone worth it.
+    /// * Greedy: greedy below the high mark, whatever there is to gain.
     /// * Quick: quick below the low mark.
     ///
     /// If [`greedy`] finds no zone, the caller waits until `free` is below the low mark, and then drops the [`oldest`]
     /// zone.
     pub fn work(&self, reclaim: ReclaimPolicy, free: u32) -> Work {
-        let (low, high) = (free < self.low(), free < self.high());
         match reclaim {
-            ReclaimPolicy::Adaptive if low => Work::Quick,
-            ReclaimPolicy::Adaptive | ReclaimPolicy::Greedy if high => Work::Greedy,
-            ReclaimPolicy::Quick if low => Work::Quick,
+            ReclaimPolicy::Adaptive if free < self.high() => Work::Greedy(self.garbage_percent(free)),
+            ReclaimPolicy::Greedy if free < self.high() => Work::Greedy(GARBAGE_MIN_PERCENT),
+            ReclaimPolicy::Quick if free < self.low() => Work::Quick,
             _ => Work::Idle,
         }
+    }
+
+    /// The share of a zone, percent, that has to be garbage while `free` zones are erased.
+    fn garbage_percent(&self, free: u32) -> u32 {
+        let above = free.saturating_sub(self.low()).min(self.window);
+        GARBAGE_MIN_PERCENT + (GARBAGE_AHEAD_PERCENT - GARBAGE_MIN_PERCENT) * above / self.window.max(1)
     }
 }
 

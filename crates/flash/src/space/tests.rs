@@ -8,22 +8,24 @@ fn facts(zone: u32, written_bytes: u64, live_bytes: u64, order: u64) -> ZoneSumm
 }
 
 #[test]
-fn below_quick_between_greedy_above_nothing() {
-    let marks = Watermarks::new(OpsPolicy::Static(25), 1000);
+fn below_the_marks_any_garbage_between_much_above_nothing() {
+    let marks = Watermarks::new(OpsPolicy::Static(25), 1000, 0, 0);
     assert_eq!((marks.low(), marks.high()), (100, 250));
-    let work = |free| marks.work(ReclaimPolicy::Adaptive, free);
-    assert_eq!([work(0), work(99)], [Work::Quick; 2]);
-    assert_eq!([work(100), work(249)], [Work::Greedy; 2]);
-    assert_eq!([work(250), work(1000)], [Work::Idle; 2]);
-    let one = |reclaim| [0, 99, 100, 249, 250].map(|free| marks.work(reclaim, free));
+    let one = |reclaim| [0, 99, 100, 175, 249, 250].map(|free| marks.work(reclaim, free));
     use Work::*;
-    assert_eq!(one(ReclaimPolicy::Greedy), [Greedy, Greedy, Greedy, Greedy, Idle]);
-    assert_eq!(one(ReclaimPolicy::Quick), [Quick, Quick, Idle, Idle, Idle]);
+    assert_eq!(
+        one(ReclaimPolicy::Adaptive),
+        [Greedy(6), Greedy(6), Greedy(6), Greedy(28), Greedy(49), Idle],
+        "with more erased zones, more garbage makes a zone worth it"
+    );
+    let greedy = Greedy(GARBAGE_MIN_PERCENT);
+    assert_eq!(one(ReclaimPolicy::Greedy), [greedy, greedy, greedy, greedy, greedy, Idle]);
+    assert_eq!(one(ReclaimPolicy::Quick), [Quick, Quick, Idle, Idle, Idle, Idle]);
 }
 
 #[test]
 fn heuristic_doubles_once_per_fall_and_goes_down_linearly() {
-    let mut marks = Watermarks::new(OpsPolicy::Heuristic, 1000);
+    let mut marks = Watermarks::new(OpsPolicy::Heuristic, 1000, 0, 0);
     assert_eq!((marks.low(), marks.high()), (10, 160));
     marks.observe(9, NONE);
     assert_eq!((marks.low(), marks.high()), (20, 170));
@@ -52,7 +54,7 @@ fn heuristic_doubles_once_per_fall_and_goes_down_linearly() {
 
 #[test]
 fn queuing_follows_the_rates() {
-    let mut marks = Watermarks::new(OpsPolicy::Queuing, 1000);
+    let mut marks = Watermarks::new(OpsPolicy::Queuing, 1000, 0, 0);
     let mut low = |taken_per_s, reclaimed_per_s| {
         marks.observe(500, Rates { taken_per_s, reclaimed_per_s });
         marks.low()
@@ -113,6 +115,16 @@ fn the_least_loaded_channel_then_the_least_worn_zone() {
     assert_eq!((free.take(&load), free.len(), free.is_empty()), (None, 0, true));
 }
 
+#[test]
+fn the_marks_leave_live_items_their_space() {
+    let mut marks = Watermarks::new(OpsPolicy::Queuing, 1000, 85, 5);
+    assert_eq!((marks.low(), marks.high()), (10, 85));
+    marks.observe(0, Rates { taken_per_s: 2.0, reclaimed_per_s: 1.0 });
+    assert_eq!((marks.low(), marks.high()), (75, 150));
+    let marks = Watermarks::new(OpsPolicy::Heuristic, 1000, 100, 20);
+    assert_eq!((marks.low(), marks.high()), (20, 21), "what is kept for survivors");
+}
+
 fn policies() -> impl Strategy<Value = OpsPolicy> {
     prop_oneof![(0..=200u8).prop_map(OpsPolicy::Static), Just(OpsPolicy::Heuristic), Just(OpsPolicy::Queuing)]
 }
@@ -120,10 +132,10 @@ fn policies() -> impl Strategy<Value = OpsPolicy> {
 proptest! {
     #[test]
     fn marks_stay_in_order_and_in_bounds(
-        policy in policies(), zones in 2..5000u32, window in 0..=100u32,
+        policy in policies(), zones in 2..5000u32, fill_percent in 0..=100u32, reserve_part in 16..99u32,
         seen in prop::collection::vec((0..5000u32, 0.0..100.0f64, 0.0..100.0f64), 0..50),
     ) {
-        let mut marks = Watermarks::with_window(policy, zones, window);
+        let mut marks = Watermarks::new(policy, zones, fill_percent, zones / reserve_part);
         for (free, taken_per_s, reclaimed_per_s) in seen {
             marks.observe(free.min(zones), Rates { taken_per_s, reclaimed_per_s });
             prop_assert!(1 <= marks.low() && marks.low() < marks.high() && marks.high() <= zones, "{marks:?}");
@@ -135,8 +147,8 @@ proptest! {
 
     #[test]
     fn less_room_never_means_less_haste(policy in policies(), zones in 2..5000u32, free in 0..5000u32) {
-        let haste = |work| match work { Work::Idle => 0, Work::Greedy => 1, Work::Quick => 2 };
-        let marks = Watermarks::new(policy, zones);
+        let haste = |work| match work { Work::Idle => 0, Work::Greedy(garbage) => 101 - garbage, Work::Quick => 101 };
+        let marks = Watermarks::new(policy, zones, 85, 0);
         for reclaim in [ReclaimPolicy::Adaptive, ReclaimPolicy::Greedy, ReclaimPolicy::Quick] {
             prop_assert!(haste(marks.work(reclaim, free)) >= haste(marks.work(reclaim, free + 1)));
             prop_assert_ne!(marks.work(reclaim, 0), Work::Idle);

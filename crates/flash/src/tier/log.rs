@@ -27,7 +27,7 @@ use crate::device::ZoneId;
 use crate::extent_table::Extent;
 use crate::hit_bits::HitBits;
 use crate::item::{Commit, Put, Room, Stamp};
-use crate::log_table::IdSet;
+use crate::log_table::{Candidates, IdSet};
 use crate::record::Record;
 use crate::segment::{Kind, SegmentSummary, listed};
 use larder_item::{FOLDED_KEY_BYTES, KeyHash, KeyHasher, PrefixesFull};
@@ -44,6 +44,9 @@ const WARN_EVERY_S: u32 = 10;
 const TABLE_KEPT_PERCENT: u64 = 3;
 /// Filling of the log table, percent, at which the work that empties it is urgent.
 const TABLE_URGENT_PERCENT: u64 = 92;
+/// Where the log table names so many versions of a hash, the oldest one may give its slot to another entry. Two buckets
+/// have room for six or eight entries, and those of a hash cannot move elsewhere.
+const VERSIONS_MANY: usize = 2;
 
 /// What the append lock guards.
 struct Append {
@@ -57,6 +60,8 @@ struct Append {
     free: Vec<Content>,
     /// Extents found no buffer, and none is open for them.
     extents_wait: bool,
+    /// What a reclaim appends again found no buffer: the next one is for it.
+    survivors_wait: bool,
     /// Numbers of the log table that mean no segment now.
     ids: Vec<u16>,
     /// The highest CAS number seen.
@@ -65,6 +70,11 @@ struct Append {
     /// [`crate::extent_table::ExtentTable::class`]. By class, because the table removes all extents of a class
     /// together.
     dead: DeadExtents,
+    /// Versions in segments of the log that the log table does not name any more, by [`LogTable::class`]: newer
+    /// versions took their slots. A restart would find them, so what hides them must stay.
+    ///
+    /// [`LogTable::class`]: crate::log_table::LogTable::class
+    unnamed: DeadExtents,
 }
 
 impl Append {
@@ -75,6 +85,17 @@ impl Append {
     fn open(&mut self, kind: Kind) -> &mut Option<Arc<Buffer>> {
         if kind == Kind::Extents { &mut self.extents } else { &mut self.log }
     }
+}
+
+/// Who appends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum By {
+    /// A version that is new to flash.
+    Put,
+    /// A reclaim, which appends again what was here before.
+    Survivor,
+    /// An invalidation, or what is left of a record that goes.
+    Tombstone,
 }
 
 /// There is no buffer, or no room in the log table.
@@ -88,6 +109,8 @@ pub(crate) enum Refused {
     NoRoom,
     /// Something happened under its hash since it was judged.
     Changed,
+    /// There was no room for so long that the device may be full of what waits for a zone.
+    Stalled,
 }
 
 /// The log.
@@ -127,9 +150,11 @@ impl Log {
             sealed: VecDeque::new(),
             free: (0..shape.buffers).map(|_| Content::new(shape.buffer)).collect(),
             extents_wait: false,
+            survivors_wait: false,
             ids: (1..=lookup.index.table.id_max()).rev().collect(),
             cas_max,
             dead: DeadExtents::new(shape.dead_extents),
+            unnamed: DeadExtents::new(shape.unnamed),
         };
         Log {
             lookup,
@@ -256,7 +281,9 @@ impl Log {
         let kind = if is_extent(record) { Kind::Extents } else { Kind::Log };
         let supersedes_extent = kind == Kind::Log && self.marks_extent(&append, hash);
         let record = &Record { supersedes_extent, ..*record };
-        let placed = self.push(&mut append, kind, hash, record, record.tombstone);
+        let by = if record.tombstone { By::Tombstone } else { By::Survivor };
+        let placed = self.push(&mut append, kind, hash, record, by);
+        append.survivors_wait = placed.is_err();
         let sequence = placed.map_err(|NoRoom| Refused::NoRoom)?;
         if kind == Kind::Extents {
             self.kill_extents(&mut append, &Query::of(hash, record), Some(sequence));
@@ -285,19 +312,15 @@ impl Log {
 
     // Appending, under the lock.
 
-    /// Opens a segment. `is_tombstone`: it is needed for a tombstone.
-    fn open_segment(
-        &self,
-        append: &mut Append,
-        kind: Kind,
-        is_tombstone: bool,
-    ) -> Result<Arc<Buffer>, NoRoom> {
+    /// Opens a segment.
+    fn open_segment(&self, append: &mut Append, kind: Kind, by: By) -> Result<Arc<Buffer>, NoRoom> {
         let spare = match kind {
             // Extents take the last buffer only if the log has one: it keeps its last room for tombstones.
             Kind::Extents => usize::from(append.log.is_none()),
             // A log that took every buffer as soon as it is free would leave none to extents.
-            _ => usize::from(append.extents_wait && !is_tombstone),
+            _ => usize::from(append.extents_wait && by != By::Tombstone),
         };
+        let spare = if by == By::Put && append.survivors_wait { spare.max(1) } else { spare };
         append.extents_wait &= append.free.len() <= spare;
         if append.free.len() <= spare {
             append.extents_wait |= kind == Kind::Extents;
@@ -332,16 +355,17 @@ impl Log {
         }
     }
 
-    /// Appends a record to the open segment of its kind, or to a new one. `last` allows the room that is kept for
-    /// tombstones. Says to which segment.
+    /// Appends a record to the open segment of its kind, or to a new one. Says to which segment.
     fn push(
         &self,
         append: &mut Append,
         kind: Kind,
         hash: u64,
         record: &Record<'_>,
-        last: bool,
+        by: By,
     ) -> Result<u64, NoRoom> {
+        // Only a tombstone gets the room that is kept for tombstones.
+        let last = by == By::Tombstone;
         // A segment is in order of hash, and a reader computes the hash from the record.
         debug_assert_eq!(hash, record.hash(&self.hasher), "a record is put under its own hash");
         if !record.tombstone {
@@ -350,7 +374,7 @@ impl Log {
         for _ in 0..2 {
             let buffer = match append.open(kind) {
                 Some(buffer) => buffer.clone(),
-                None => self.open_segment(append, kind, record.tombstone)?,
+                None => self.open_segment(append, kind, by)?,
             };
             let all = last || !append.free.is_empty();
             let mut content = buffer.write();
@@ -359,7 +383,10 @@ impl Log {
                 Pushed::Replaced => return Ok(buffer.sequence),
                 Pushed::New if kind == Kind::Extents => return Ok(buffer.sequence),
                 Pushed::New => {
-                    if self.index().table.insert(listed(hash), buffer.id).is_ok() {
+                    let table = &self.index().table;
+                    if table.insert(listed(hash), buffer.id).is_ok()
+                        || self.unname_oldest(append, hash) && table.insert(listed(hash), buffer.id).is_ok()
+                    {
                         return Ok(buffer.sequence);
                     }
                     found.kill(&Query::of(hash, record), buffer.cas_base);
@@ -379,6 +406,30 @@ impl Log {
             }
         }
         Err(NoRoom)
+    }
+
+    /// The table has no room for a hash, because it names many versions of another one or of the same: the oldest of
+    /// them on the device gives its slot. (Where the table cannot tell two hashes apart, the newest version of a key may
+    /// go so. That is a miss.) Says whether one did.
+    fn unname_oldest(&self, append: &mut Append, hash: u64) -> bool {
+        let table = &self.index().table;
+        let mut named = Candidates::new();
+        let class = table.crowd(listed(hash), &mut named);
+        if named.len() < VERSIONS_MANY {
+            return false;
+        }
+        let on_device = |id: &u16| match self.index().directory.get(*id).as_deref() {
+            Some(LogSegment::Flash(segment)) => Some((segment.sequence(), *id)),
+            _ => None,
+        };
+        let Some((sequence, id)) = named.iter().filter_map(on_device).min() else { return false };
+        append.unnamed.add(class, sequence);
+        table.remove_of_class(class, id)
+    }
+
+    /// Whether the device may have a version of a hash in the log that the log table does not name.
+    pub(crate) fn may_have_unnamed(&self, hash: u64) -> bool {
+        self.append().unnamed.contains(self.index().table.class(listed(hash)))
     }
 
     fn note_table_full(&self) {
@@ -414,7 +465,7 @@ impl Log {
     /// Appends a tombstone that waited, if there is room. Says to which segment.
     fn place(&self, append: &mut Append, tombstone: &WaitingTombstone) -> Option<u64> {
         let record = Record::tombstone(&tombstone.key, tombstone.supersedes_extent);
-        self.push(append, Kind::Log, tombstone.hash, &record, true).ok()
+        self.push(append, Kind::Log, tombstone.hash, &record, By::Tombstone).ok()
     }
 
     /// Whether a query finds an extent, in the extent table or in a buffer.
@@ -474,6 +525,10 @@ impl Log {
             self.note_table_full();
             return Err(NoRoom);
         }
+        if self.space.is_down_to_reserve() {
+            self.status().wake();
+            return Err(NoRoom);
+        }
         let query = Query::of(hash, record);
         if is_extent(record) {
             return self.append_extent(append, &query, record);
@@ -481,7 +536,7 @@ impl Log {
         let has_extent = self.has_extent(&query);
         let supersedes_extent = has_extent || self.marks_extent(append, hash);
         let record = Record { supersedes_extent, ..*record };
-        let sequence = self.push(append, Kind::Log, hash, &record, false)?;
+        let sequence = self.push(append, Kind::Log, hash, &record, By::Put)?;
         self.note_superseded(hash, sequence);
         if has_extent {
             self.kill_extents(append, &query, None);
@@ -497,14 +552,14 @@ impl Log {
     ) -> Result<(), NoRoom> {
         let hash = query.hash;
         let marked = self.marks_extent(append, hash);
-        let own = self.push(append, Kind::Extents, hash, record, false)?;
+        let own = self.push(append, Kind::Extents, hash, record, By::Put)?;
         self.kill_extents(append, query, Some(own));
         // The log gets a tombstone if it has an older version, which would be found again when the extent's zone is
         // erased, or if older extents are dead, because the tombstone carries on their mark. A later part has only one
         // version.
         if query.part == 0 && (marked || self.lookup.log_may_hold(hash)) {
             let tombstone = Record { cas: own, ..Record::tombstone(record.key, marked) };
-            match self.push(append, Kind::Log, hash, &tombstone, true) {
+            match self.push(append, Kind::Log, hash, &tombstone, By::Tombstone) {
                 Ok(sequence) => {
                     self.note_superseded(hash, sequence);
                     self.meta().journal(Some(sequence), hash, record.key);
@@ -525,7 +580,7 @@ impl Log {
         let supersedes_extent = has_extent || self.marks_extent(append, hash);
         let placed = if self.drain(append) {
             let record = Record::tombstone(key, supersedes_extent);
-            self.push(append, Kind::Log, hash, &record, true).ok()
+            self.push(append, Kind::Log, hash, &record, By::Tombstone).ok()
         } else {
             None
         };
@@ -759,6 +814,8 @@ impl Log {
                 segments.iter().for_each(|segment| append.dead.release(segment.sequence(), oldest));
             }
             self.space.forget_segments(zone, goes);
+            let oldest = self.space.oldest_of_log();
+            segments.iter().for_each(|segment| append.unnamed.release(segment.sequence(), oldest));
         }
         if has_extents && let (Some(first), Some(last)) = (segments.first(), segments.last()) {
             let begin = |segment: &Segment| index.extent_address(zone, segment.run.first_data_page);
@@ -805,7 +862,7 @@ impl Log {
 
     /// Whether the device is behind: so few buffers are free that the next puts may be shed.
     pub(crate) fn is_behind(&self) -> bool {
-        self.append().free.len() < 2
+        self.append().free.len() < 2 || self.space.is_down_to_reserve()
     }
 
     /// Whether the index is full: the log table has so few entries left, or numbers of segments, that the next puts may

@@ -6,7 +6,7 @@ use super::directory::Segment;
 use super::log::Log;
 use super::lookup::Lookup;
 use super::release::Release;
-use super::shape::{LOG_PERCENT, Shape};
+use super::shape::{MERGE_PERCENT, Shape};
 use super::space::{LogZone, Space};
 use super::status::TimeSlice;
 use crate::device::{Device, PAGE_BYTES, ZoneId};
@@ -23,6 +23,9 @@ const STEP_PAGES: u64 = 16;
 const ROOM_PAGES_MIN: u32 = 8;
 /// Filling of the log table, percent, at which the log counts as full.
 const TABLE_FULL_PERCENT: u64 = 85;
+/// Filling of the log table, percent, from which on a merge gives room to an entry that finds none. Below, the entries
+/// around it are many versions of few keys, and a reclaim takes the old ones.
+const TABLE_CROWDED_PERCENT: u64 = 50;
 /// Numbers of the log table beyond one for each buffer that are kept free.
 const IDS_SPARE: usize = 2;
 
@@ -45,7 +48,18 @@ pub(crate) struct Merging {
     hasher: KeyHasher,
     shape: Shape,
     cutoff_s: u32,
-    keep_percent: u8,
+    log_percent: u8,
+}
+
+/// What became of the wish to merge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Round {
+    /// The log has room.
+    NotDue,
+    /// The log has to be merged, but not before there is space for it, or what was reclaimed is durable.
+    Waits,
+    /// A merge was done, or given up. Says whether space was gained.
+    Ended(bool),
 }
 
 impl Merging {
@@ -57,14 +71,14 @@ impl Merging {
         shape: Shape,
         options: &FlashOptions,
     ) -> Merging {
-        let (cutoff_s, keep_percent) = (options.cutoff_s, options.keep_percent);
-        Merging { lookup, space, log, release, device, hasher, shape, cutoff_s, keep_percent }
+        let (cutoff_s, log_percent) = (options.cutoff_s, options.log_percent);
+        Merging { lookup, space, log, release, device, hasher, shape, cutoff_s, log_percent }
     }
 
-    /// Full zones of the log, oldest first, and whether they are to be merged.
-    fn due(&self) -> (Vec<LogZone>, bool) {
-        let (full, is_short) = self.space.log_zones();
-        let share = (self.device.geometry().zones * LOG_PERCENT / 100).max(1) as usize;
+    /// Full zones of the log, oldest first, if the oldest of them are to be merged: the log has its share of the zones,
+    /// its table is crowded, or its numbers run out.
+    fn due(&self) -> Vec<LogZone> {
+        let full = self.space.log_zones();
         let table_full = self.log.take_table_full();
         if table_full && full.is_empty() {
             self.log.set_table_full();
@@ -72,29 +86,34 @@ impl Merging {
         }
         let is_crowded = self.lookup.index.is_table_filled(TABLE_FULL_PERCENT)
             || !self.log.has_ids(self.shape.buffers as usize + IDS_SPARE)
-            || table_full;
-        // If erased zones are few, an old generation is dropped rather than a small log merged: small merges make many
-        // generations, and each costs a false read now and then.
-        let is_short = is_short && self.lookup.generations.list().newest_first().is_empty();
-        let due = !full.is_empty() && (full.len() >= share || is_crowded || is_short);
-        (full, due)
+            || table_full && self.lookup.index.is_table_filled(TABLE_CROWDED_PERCENT);
+        let zones = self.device.geometry().zones;
+        let has_share = self.log_percent < 100 && full.len() >= share(zones, self.log_percent);
+        if is_crowded || has_share { full } else { Vec::new() }
     }
 
-    /// Merges the log if it is due. Says whether space was gained.
-    pub(crate) fn round(&self) -> bool {
+    /// Merges the oldest part of the log if that is due.
+    pub(crate) fn round(&self) -> Round {
         // Something waits for room in the table.
         let is_stuck = self.log.is_stuck();
-        let (log, is_due) = self.due();
-        // A merge drops tombstones that hide nothing in the list. They may still hide what a restart would find.
-        if !is_due || self.lookup.generations.has_unreleased() {
-            return false;
+        let mut log = self.due();
+        if log.is_empty() {
+            return Round::NotDue;
         }
+        // A merge drops tombstones that hide nothing in the list. They may still hide what a restart would find. And
+        // what was reclaimed is still found in the log, where it would be taken for newer than the generation.
+        if self.lookup.generations.has_unreleased() || self.space.is_log_draining() {
+            self.log.seal_all();
+            return Round::Waits;
+        }
+        let room = self.space.zones_for_merge();
+        log.truncate(share(self.device.geometry().zones, MERGE_PERCENT).min(room.max(1)));
         let mut rooms = MergeRooms { merging: self, open: [None, None] };
         let merged = self.run(&log, &mut rooms);
         for (zone, _) in rooms.open.into_iter().flatten() {
             self.space.finish(zone);
         }
-        match merged {
+        Round::Ended(match merged {
             Ok((merged, floor)) => self.install(merged, floor, &log),
             Err(why) => {
                 self.lookup.status.counters.merges_given_up.fetch_add(1, Relaxed);
@@ -103,7 +122,7 @@ impl Merging {
                 // urgent, the oldest zone of the log is dropped.
                 is_stuck && why == GivenUp::NoRoom && self.release.drop_oldest()
             }
-        }
+        })
     }
 
     /// What the merge has written is released.
@@ -112,10 +131,11 @@ impl Merging {
         self.release.idle_generation_zones();
     }
 
-    /// Percent of the cold items to keep: all, while there is room for them and for as much again as reclaim holds
-    /// ready.
-    fn keep_percent(&self, log_zones: usize) -> u8 {
-        if self.space.has_ready(log_zones) { 100 } else { self.keep_percent }
+    /// Percent of the cold items to keep.
+    fn keep_percent(&self) -> u8 {
+        let now = self.lookup.status.now();
+        let generations = self.lookup.generations.stats(now).live_bytes;
+        self.space.keep_percent(generations, now) as u8
     }
 
     fn run(&self, log: &[LogZone], rooms: &mut MergeRooms<'_>) -> Result<(Merged, u64), GivenUp> {
@@ -141,7 +161,7 @@ impl Merging {
             device_uuid: meta.device_uuid(),
             now_unix_s: self.lookup.status.now(),
             cutoff_s: self.cutoff_s,
-            keep_percent: self.keep_percent(log.len()),
+            keep_percent: self.keep_percent(),
             dead_extents: &dead,
             dropped: &dropped,
             deleted: &deleted,
@@ -204,6 +224,11 @@ impl Merging {
         }
         None
     }
+}
+
+/// So many percent of the zones, but at least one.
+fn share(zones: u32, percent: u8) -> usize {
+    (zones as u64 * percent as u64 / 100).max(1) as usize
 }
 
 /// Where a merge writes: an open zone for segments of the generation, and one for address pages.

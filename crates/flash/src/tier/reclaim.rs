@@ -4,7 +4,7 @@
 
 use super::log::Log;
 use super::lookup::Lookup;
-use super::merging::Merging;
+use super::merging::{Merging, Round};
 use super::release::Release;
 use super::space::Space;
 use super::survivors::Survivors;
@@ -12,10 +12,10 @@ use crate::options::{FlashOptions, ReclaimPolicy};
 use crate::space::Work;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// A zone is reclaimed greedily if at least one part in so many of it is dead.
-const GAIN_PART: u64 = 16;
+/// For how long the writer waits for an erased zone.
+const ZONE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Reclaims zones.
 pub(crate) struct Reclaim {
@@ -27,8 +27,7 @@ pub(crate) struct Reclaim {
     survivors: Survivors,
     policy: ReclaimPolicy,
     cutoff_s: u32,
-    /// Fewest dead bytes of a zone that is reclaimed greedily.
-    gain_bytes: u64,
+    zone_bytes: u64,
     reclaiming: Mutex<()>,
 }
 
@@ -37,8 +36,7 @@ impl Reclaim {
     pub(crate) fn new(
         (lookup, space, log): (Lookup, Arc<Space>, Arc<Log>),
         release: Arc<Release>,
-        merging: Merging,
-        survivors: Survivors,
+        (merging, survivors): (Merging, Survivors),
         zone_bytes: u64,
         options: &FlashOptions,
     ) -> Reclaim {
@@ -51,7 +49,7 @@ impl Reclaim {
             survivors,
             policy: options.reclaim,
             cutoff_s: options.cutoff_s,
-            gain_bytes: zone_bytes / GAIN_PART,
+            zone_bytes,
             reclaiming: Mutex::default(),
         }
     }
@@ -75,29 +73,38 @@ impl Reclaim {
             released |= release.drop_oldest_extents();
         }
         if self.lookup.has_generations {
-            return self.merging.round() || self.drop_below_mark() || released;
-        }
-        if self.log.take_table_full() {
+            match self.merging.round() {
+                Round::NotDue => {}
+                Round::Waits => return released,
+                Round::Ended(gained) => return gained || released,
+            }
+        } else if self.log.take_table_full() {
             let dropped = release.drop_oldest();
             self.log.set_close_zone(!dropped);
             return dropped || released;
         }
         let worked = match self.space.work(self.policy) {
             Work::Idle => false,
-            Work::Quick => release.drop_oldest(),
-            Work::Greedy => self.reclaim_greedily(),
+            Work::Quick => self.drop_oldest(),
+            Work::Greedy(garbage_percent) => self.reclaim_greedily(garbage_percent),
         };
         worked || released
     }
 
-    /// With generations: drops what is oldest while fewer zones are erased than the low mark asks for.
-    fn drop_below_mark(&self) -> bool {
-        self.space.observe_low() && (self.release.drop_oldest_of_all() || self.release.drop_oldest())
+    /// Drops what is oldest.
+    fn drop_oldest(&self) -> bool {
+        self.lookup.has_generations && self.release.drop_oldest_of_all() || self.release.drop_oldest()
     }
 
-    /// Makes room for the writer, which found no erased zone: the oldest zone is dropped. Says whether there may be an
-    /// erased zone now.
-    pub(crate) fn make_room(&self) -> bool {
+    /// Makes room for the writer, which has found no erased zone for so long. While there is garbage, a reclaim makes
+    /// the room, and the writer waits a while for it; otherwise the oldest zone is dropped. Says whether there may be
+    /// an erased zone now.
+    pub(crate) fn make_room(&self, waited: Duration) -> bool {
+        let may_wait = self.policy != ReclaimPolicy::Quick && self.lookup.status.is_threaded();
+        if may_wait && waited < ZONE_WAIT_MAX && self.space.has_garbage() {
+            self.lookup.status.wake();
+            return false;
+        }
         let drops_forced = &self.lookup.status.counters.drops_forced;
         let recovering = || self.lookup.status.is_recovering();
         if self.lookup.has_generations && !recovering() && self.release.drop_oldest_of_all() {
@@ -116,18 +123,29 @@ impl Reclaim {
         dropped
     }
 
-    /// Reclaims the zone with the fewest live bytes, if there is anything to gain: its survivors are appended again.
-    fn reclaim_greedily(&self) -> bool {
+    /// Reclaims the zone with the fewest live bytes, if so many percent of it are garbage: its survivors are appended
+    /// again. If no zone has any garbage, and erased zones are few, the oldest zone goes.
+    fn reclaim_greedily(&self, garbage_percent: u32) -> bool {
         let begun = Instant::now();
-        let deadline = self.lookup.status.now().saturating_add(self.cutoff_s);
-        let (victim, is_below_low) = self.space.begin_draining(deadline, self.gain_bytes);
-        let Some(victim) = victim else { return is_below_low && self.release.drop_oldest() };
-        let after = self.survivors.keep(victim.zone);
+        let now = self.lookup.status.now();
+        let gain_bytes = self.zone_bytes * garbage_percent as u64 / 100;
+        let (victim, is_below_low) = self.space.begin_draining(now.saturating_add(self.cutoff_s), gain_bytes);
+        let generations = self.lookup.generations.stats(now).live_bytes;
+        let keep_percent = self.space.keep_percent(generations, now);
+        let Some(victim) = victim else {
+            if self.space.waits_for_segments() {
+                self.log.seal_all();
+                return false;
+            }
+            let must_go = keep_percent < 100 || self.space.is_down_to_reserve();
+            return is_below_low && must_go && self.drop_oldest();
+        };
+        let after = self.survivors.keep(victim.zone, keep_percent);
         self.space.end_draining(victim.zone, after);
         self.lookup.status.counters.reclaims.fetch_add(after.is_some() as u64, Relaxed);
         self.release.drained();
         self.space.note_reclaimed(begun.elapsed().as_secs_f64());
         // A zone that could not be read would be chosen again by the next round.
-        after.is_some() || self.release.drop_oldest()
+        after.is_some() || self.drop_oldest()
     }
 }

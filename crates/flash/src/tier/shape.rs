@@ -9,8 +9,8 @@ use crate::meta::RangeFloors;
 use crate::options::FlashOptions;
 use crate::segment::Writer;
 
-/// The share of all zones, percent, at which full zones of the log are merged into a generation.
-pub(crate) const LOG_PERCENT: u32 = 8;
+/// The share of all zones, percent, that one merge reads of the log at most.
+pub(crate) const MERGE_PERCENT: u8 = 8;
 /// Pages that are written or read at a time when segments are written or scanned.
 const CHUNK_PAGES: usize = 64;
 /// Length of the longest segment, unless the options ask for a longer one, bytes.
@@ -63,6 +63,8 @@ pub(crate) struct Shape {
     pub(crate) work: u64,
     /// Budget of the set of dead extents.
     pub(crate) dead_extents: u64,
+    /// Budget of the set of versions that the log table does not name.
+    pub(crate) unnamed: u64,
 }
 
 impl Shape {
@@ -89,10 +91,10 @@ impl Shape {
         }
         // As many segments as fit into a zone share it evenly.
         let pages = zone_pages / (zone_pages / pages.max(SEGMENT_PAGES_MIN));
-        let shape = Shape::share_out(options.memory_bytes, zone_pages, zones, pages, options.generations);
+        let shape = Shape::share_out(options.memory_bytes, zone_pages, zones, pages, options);
         shape.ok_or_else(|| {
             let enough = (1..44).map(|log2| 1u64 << log2).find(|memory| {
-                Shape::share_out(*memory, zone_pages, zones, pages, options.generations).is_some()
+                Shape::share_out(*memory, zone_pages, zones, pages, options).is_some()
             });
             FlashError(format!(
                 "{} KiB of memory for flash are too few for {zones} zones of {} MiB: {} KiB would do, or larger zones",
@@ -108,15 +110,17 @@ impl Shape {
         zone_pages: u64,
         zones: u64,
         segment_pages: u64,
-        generations: bool,
+        options: &FlashOptions,
     ) -> Option<Shape> {
+        let generations = options.generations;
         let shape = buffer(segment_pages);
         let segments_max = zones * (zone_pages / segment_pages);
-        // With generations, the log never takes more than a part of the zones.
-        let log_zones = if generations { (zones * LOG_PERCENT as u64 / 100 + 4).min(zones) } else { zones };
+        let part = zones * options.log_percent.min(100) as u64 / 100;
+        let log_zones = if options.generations { (part + 4).min(zones) } else { zones };
         let log_segments = log_zones * (zone_pages / segment_pages);
-        // Some zones are always erased. If numbers run out all the same, the oldest zone is dropped.
-        let log_ids = (log_segments - log_segments / 64 + 4).min(WIDE_IDS);
+        // Some segments are sealed before they are full. If numbers run out all the same, the oldest part of the log is
+        // merged or dropped.
+        let log_ids = (log_segments + log_segments / 8 + 4).min(WIDE_IDS);
         let buffers = (memory / 4 / shape.bytes()).clamp(3, 4);
         let chunk_pages = CHUNK_PAGES.min(segment_pages as usize);
         let items = shape.entries() as u64;
@@ -131,9 +135,10 @@ impl Shape {
         let stamps = (memory / 64).clamp(64, 4 << 16);
         let waiting_tombstones = (memory / 128).clamp(4 << 10, 4 << 20);
         let dead_extents = (memory / 128).clamp(4 << 10, 16 << 20);
+        let unnamed = (memory / 256).clamp(4 << 10, 16 << 20);
         let journal = (memory / 64).clamp(4 << 10, 16 << 20);
         let reads = (memory / 16).clamp(16 * 8192, 16 << 20);
-        let ids = log_segments.min(WIDE_IDS);
+        let ids = log_ids;
         let segments = Directory::bytes_for(ids + 1)
             + segments_max * (size_of::<Segment>() as u64 + 64 + Fences::bytes_for(segment_pages));
         let fixed = buffers * shape.bytes()
@@ -142,6 +147,7 @@ impl Shape {
             + stamps
             + waiting_tombstones
             + dead_extents
+            + unnamed
             + journal
             + reads
             + segments;
@@ -154,11 +160,11 @@ impl Shape {
         // With smaller items the table is full before the log is: then the log is merged sooner, or its oldest zone
         // dropped.
         let per_record = if generations { 43 } else { 41 };
-        let log_capacity = log_zones * zone_pages * PAGE_BYTES as u64;
         // A log table that is too small makes small generations, and their number is limited: it is more important than
         // filters.
         let share = if generations { left / 2 } else { left };
-        let log_table = (log_capacity / 108 * per_record / 20).min(share / 18 * 17);
+        let log_table =
+            (log_zones * zone_pages * PAGE_BYTES as u64 / 108 * per_record / 20).min(share / 18 * 17);
         let hit_bits = (log_table / 16).min(share - log_table);
         let left = left - log_table - hit_bits;
         let address_cache = if generations { left / 16 } else { 0 };
@@ -182,7 +188,16 @@ impl Shape {
             reads,
             work,
             dead_extents,
+            unnamed,
         })
+    }
+}
+
+impl Shape {
+    /// Zones that the segments in memory fill, at most.
+    pub(crate) fn buffered_zones(&self) -> u32 {
+        let pages = self.buffers as u64 * self.buffer.segment_pages as u64;
+        pages.div_ceil(self.zone_pages as u64) as u32
     }
 }
 

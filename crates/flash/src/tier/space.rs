@@ -12,11 +12,17 @@ use crate::device::{Device, DeviceError, Geometry, ZoneId, ZoneState};
 use crate::options::{FlashOptions, OpsPolicy, ReclaimPolicy};
 use crate::segment::Kind;
 use crate::space::{self, ChannelLoad, FreeZones, Meter, Watermarks, Work, ZoneSummary};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Seconds of writing that the measured write rate looks back on.
 const RATE_WINDOW_S: f64 = 10.0;
+/// For each percent of the space that is live and should not be, a reclaim drops so many percent of the cold records.
+const DROPPED_PER_PERCENT: u32 = 5;
+/// At most one zone in so many is kept for what a reclaim writes again.
+const RESERVE_PART: u32 = 16;
+/// Reclaim hurries when one zone in so many is erased beyond those that are kept.
+const HURRY_PART: u32 = 32;
 
 /// What a zone is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,7 +140,7 @@ struct Zones {
 
 impl Zones {
     /// All zones free and not erased, except the first `meta` ones.
-    fn new(geometry: &Geometry, meta: u32, options: &FlashOptions) -> Zones {
+    fn new(geometry: &Geometry, meta: u32, marks: Watermarks) -> Zones {
         let mut free = FreeZones::new(geometry.channels);
         let zone = |number| {
             let role = if number < meta { Role::Meta } else { Role::Free { erased: false } };
@@ -148,7 +154,7 @@ impl Zones {
             all,
             free,
             load: ChannelLoad::new(geometry.channels),
-            marks: Watermarks::new(options.ops, geometry.zones.saturating_sub(meta)),
+            marks,
             meter: Meter::new(RATE_WINDOW_S),
         }
     }
@@ -251,6 +257,11 @@ impl Zones {
     }
 }
 
+/// The least low mark: a reclaim hurries some time before puts are refused.
+fn low_min(zones: u32, reserve: u32) -> u32 {
+    reserve + zones / HURRY_PART
+}
+
 /// The zones of the device.
 pub(crate) struct Space {
     device: Arc<dyn Device>,
@@ -259,27 +270,81 @@ pub(crate) struct Space {
     zones: Mutex<Zones>,
     /// Segments below this sequence stand in the oldest quarter of the written zones.
     oldest_quarter: AtomicU64,
+    /// Erased zones, as of the last change.
+    free: AtomicU32,
+    /// The last so many erased zones are kept for what a reclaim writes again.
+    reserve: u32,
     ops: OpsPolicy,
+    fill_percent: u8,
     /// Devices that had failed at the last look, where there are several.
     failed_devices: AtomicUsize,
 }
 
 impl Space {
-    /// All zones free and not erased, except the first `meta_zones` ones.
+    /// All zones free and not erased, except the first `meta_zones` ones. Segments of `buffered_zones` zones at most
+    /// wait in memory.
     pub(crate) fn new(
         device: Arc<dyn Device>,
         status: Arc<Status>,
         meta: Arc<Meta>,
-        meta_zones: u32,
+        (meta_zones, buffered_zones): (u32, u32),
         options: &FlashOptions,
     ) -> Space {
-        let zones = Mutex::new(Zones::new(&device.geometry(), meta_zones, options));
-        let (oldest_quarter, failed_devices) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Space { device, status, meta, zones, oldest_quarter, ops: options.ops, failed_devices }
+        let geometry = device.geometry();
+        let working = geometry.zones.saturating_sub(meta_zones);
+        let reserve = (buffered_zones + 1).min(working / RESERVE_PART);
+        let (ops, fill_percent) = (options.ops, options.fill_percent);
+        let marks = Watermarks::new(ops, working, fill_percent as u32, low_min(working, reserve));
+        let zones = Zones::new(&geometry, meta_zones, marks);
+        let free = AtomicU32::new(zones.free.len());
+        Space {
+            device,
+            status,
+            meta,
+            zones: Mutex::new(zones),
+            oldest_quarter: AtomicU64::new(0),
+            free,
+            reserve,
+            ops,
+            fill_percent,
+            failed_devices: AtomicUsize::new(0),
+        }
     }
 
     fn zones(&self) -> MutexGuard<'_, Zones> {
         self.zones.lock().expect("no panic under this lock")
+    }
+
+    /// Notes how many zones are erased. To be called after each change, under the lock.
+    fn note_free(&self, zones: &Zones) {
+        self.free.store(zones.free.len(), Relaxed);
+    }
+
+    /// Whether so few zones are erased that only what a reclaim writes again may still be appended, and tombstones.
+    #[inline]
+    pub(crate) fn is_down_to_reserve(&self) -> bool {
+        self.free.load(Relaxed) < self.reserve
+    }
+
+    /// How much of the space is live, with `more_bytes` outside of the log and of extents: percent of what the zones
+    /// hold that work.
+    pub(crate) fn live_percent(&self, more_bytes: u64, now_unix_s: u32) -> u32 {
+        let zone_bytes = self.device.geometry().zone_bytes;
+        let zones = self.zones();
+        let working =
+            zones.all.iter().filter(|zone| !matches!(zone.role, Role::Meta | Role::Lost | Role::Retired));
+        let (mut space, mut live) = (0, more_bytes);
+        for zone in working {
+            space += zone_bytes;
+            live += zone.segments.iter().map(|segment| segment.live_bytes(now_unix_s)).sum::<u64>();
+        }
+        (live.saturating_mul(100) / space.max(1)) as u32
+    }
+
+    /// Whether the zone of a segment of the log is draining: its records are in younger segments as well.
+    pub(crate) fn is_log_draining(&self) -> bool {
+        let is_it = |zone: &Zone| matches!(zone.role, Role::Draining(_)) && zone.kind() == Some(Kind::Log);
+        self.zones().all.iter().any(is_it)
     }
 
     // How much erased space there is.
@@ -289,10 +354,16 @@ impl Space {
         self.zones().is_short()
     }
 
-    /// Whether so many zones are erased as the high mark asks for, and `more` on top.
-    pub(crate) fn has_ready(&self, more: usize) -> bool {
-        let zones = self.zones();
-        zones.free.len() as usize >= zones.marks.high() as usize + more
+    /// How many zones a merge may write: the last ones are kept for the log, so that what has to be written can be.
+    pub(crate) fn zones_for_merge(&self) -> usize {
+        self.zones().free.len().saturating_sub(self.reserve.max(1)) as usize
+    }
+
+    /// Percent of the live records of a zone that a reclaim or a merge is to keep: all, unless more of the space is
+    /// live than it may be. `more_bytes` are live outside of the log and of extents.
+    pub(crate) fn keep_percent(&self, more_bytes: u64, now_unix_s: u32) -> u32 {
+        let above = self.live_percent(more_bytes, now_unix_s).saturating_sub(self.fill_percent as u32);
+        100 - (above * DROPPED_PER_PERCENT).min(100)
     }
 
     /// Whether a merge may take a zone. The last one is kept for the log, so that what has to be written can be.
@@ -319,13 +390,6 @@ impl Space {
         zones.marks.work(reclaim, zones.free.len())
     }
 
-    /// Moves the marks, and says whether fewer zones are erased than the low mark asks for.
-    pub(crate) fn observe_low(&self) -> bool {
-        let mut zones = self.zones();
-        zones.observe();
-        zones.free.len() < zones.marks.low()
-    }
-
     /// A zone was reclaimed, which took `seconds`.
     pub(crate) fn note_reclaimed(&self, seconds: f64) {
         self.zones().meter.reclaimed(seconds);
@@ -341,7 +405,12 @@ impl Space {
     /// An erased zone, if there is a free one. Erases it if that was not done yet.
     pub(crate) fn take_zone(&self) -> Option<ZoneId> {
         loop {
-            let (zone, erased) = self.zones().take()?;
+            let (zone, erased) = {
+                let mut zones = self.zones();
+                let taken = zones.take();
+                self.note_free(&zones);
+                taken?
+            };
             if self.is_offline(zone) {
                 self.zones().get(zone).role = Role::Retired;
                 continue;
@@ -457,7 +526,9 @@ impl Space {
                 _ => {}
             }
         }
-        zones.marks = Watermarks::new(self.ops, working);
+        zones.marks =
+            Watermarks::new(self.ops, working, self.fill_percent as u32, low_min(working, self.reserve));
+        self.note_free(&zones);
     }
 
     // Merges.
@@ -481,14 +552,14 @@ impl Space {
         }
     }
 
-    /// Full zones of the log, oldest first, and whether erased zones are few.
-    pub(crate) fn log_zones(&self) -> (Vec<LogZone>, bool) {
+    /// Full zones of the log, oldest first.
+    pub(crate) fn log_zones(&self) -> Vec<LogZone> {
         let zones = self.zones();
         let is_full_log = |zone: &Zone| zone.role == Role::Full && zone.kind() == Some(Kind::Log);
         let full = zones.numbered().filter(|(_, zone)| is_full_log(zone));
         let mut full: Vec<LogZone> = full.map(|(number, zone)| (number, zone.segments.clone())).collect();
         full.sort_by_key(|(_, segments)| segments.first().map(|first| first.sequence()));
-        (full, zones.is_short())
+        full
     }
 
     /// Zones of generations, each with the sequence behind its newest segment.
@@ -552,6 +623,15 @@ impl Space {
         (victim, below_low)
     }
 
+    /// Whether a reclaim of some zone gains something, or will soon have gained it.
+    pub(crate) fn has_garbage(&self) -> bool {
+        let now = self.status.now();
+        let gain_bytes = self.device.geometry().zone_bytes * space::GARBAGE_MIN_PERCENT as u64 / 100;
+        let zones = self.zones();
+        let is_draining = zones.all.iter().any(|zone| matches!(zone.role, Role::Draining(_)));
+        is_draining || space::greedy(zones.victims(now).map(|(facts, _)| facts), gain_bytes).is_some()
+    }
+
     /// The survivors of a draining zone were appended again, the last one to the segment `after`; `None`: not all of
     /// them, and the zone stays as it was.
     pub(crate) fn end_draining(&self, zone: ZoneId, after: Option<u64>) {
@@ -566,10 +646,11 @@ impl Space {
         zones.numbered().filter(|(_, zone)| is_drained(zone.role)).map(|(number, _)| number).collect()
     }
 
-    /// Whether a draining zone waits for segments to become durable, while erased zones are few.
+    /// Whether a draining zone waits for segments to become durable, while erased zones are needed.
     pub(crate) fn waits_for_segments(&self) -> bool {
         let zones = self.zones();
-        zones.all.iter().any(|zone| matches!(zone.role, Role::Draining(_))) && zones.is_short()
+        let is_down = zones.free.len() <= self.reserve;
+        is_down && zones.all.iter().any(|zone| matches!(zone.role, Role::Draining(_)))
     }
 
     /// Full zones with all segments below the floor: a flush has removed everything in them.
@@ -625,6 +706,12 @@ impl Space {
         self.zones().get(zone).segments.retain(|segment| !goes(segment));
     }
 
+    /// Sequence of the oldest segment of the log.
+    pub(crate) fn oldest_of_log(&self) -> Option<u64> {
+        let zones = self.zones();
+        zones.all.iter().filter(|zone| zone.kind() == Some(Kind::Log)).filter_map(Zone::oldest).min()
+    }
+
     /// Whether a zone was closed and has lost all its segments since.
     pub(crate) fn is_emptied(&self, zone: ZoneId) -> bool {
         let mut zones = self.zones();
@@ -635,7 +722,11 @@ impl Space {
     /// Erases a zone, so that it can be written again. The caller holds the releasing lock.
     pub(crate) fn erase(&self, zone: ZoneId) {
         match self.device.reset(zone) {
-            Ok(()) => self.zones().give_back(zone, true),
+            Ok(()) => {
+                let mut zones = self.zones();
+                zones.give_back(zone, true);
+                self.note_free(&zones);
+            }
             Err(error) => {
                 self.status.device_error("reset", zone, &error);
                 let mut zones = self.zones();
@@ -681,6 +772,7 @@ impl Space {
                 zones.free.add(number, resets);
             }
         }
+        self.note_free(&zones);
     }
 
     /// All segments were taken in: zones in which none was found are free.
@@ -690,6 +782,7 @@ impl Space {
         let empty: Vec<ZoneId> =
             zones.numbered().filter(|(_, zone)| is_empty(zone)).map(|(number, _)| number).collect();
         empty.into_iter().for_each(|number| zones.give_back(number, false));
+        self.note_free(&zones);
         self.oldest_quarter.store(zones.oldest_quarter(), Relaxed);
     }
 

@@ -78,6 +78,11 @@ impl Status {
         self.threaded.store(threaded, SeqCst);
     }
 
+    /// Whether threads run.
+    pub(crate) fn is_threaded(&self) -> bool {
+        self.threaded.load(SeqCst)
+    }
+
     /// Tells the threads to end, or that new work may begin.
     pub(crate) fn set_stopping(&self, stopping: bool) {
         self.stopping.store(stopping, SeqCst);

@@ -14,15 +14,21 @@ use crate::segment::{Kind, Scan, Scanned};
 use larder_item::KeyHasher;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 /// How often a record is judged again because something happened under its hash meanwhile.
 const TRIES_MAX: u32 = 16;
 
-/// How many records of a zone were live, and how many of those were kept.
-#[derive(Default)]
+/// For how long a survivor waits for room at most. The log gives the room back as fast as the device takes segments.
+const ROOM_WAIT_MAX: Duration = Duration::from_millis(500);
+/// How long it sleeps in between.
+const ROOM_PAUSE: Duration = Duration::from_micros(200);
+
+/// How many records of a zone were live, how many of those were kept, and how many percent may be.
 struct KeepQuota {
     live: u64,
     kept: u64,
+    percent: u32,
 }
 
 /// Whether a record is a later part of a long value. Then there is no other version that it could hide, since the hash
@@ -40,7 +46,6 @@ pub(crate) struct Survivors {
     hasher: KeyHasher,
     chunk_pages: u32,
     cutoff_s: u32,
-    keep_percent: u8,
 }
 
 impl Survivors {
@@ -51,17 +56,17 @@ impl Survivors {
         chunk_pages: u32,
         options: &FlashOptions,
     ) -> Survivors {
-        let (cutoff_s, keep_percent) = (options.cutoff_s, options.keep_percent);
-        Survivors { lookup, space, log, device, hasher, chunk_pages, cutoff_s, keep_percent }
+        Survivors { lookup, space, log, device, hasher, chunk_pages, cutoff_s: options.cutoff_s }
     }
 
-    /// Appends again what is worth it. Returns the sequence of the newest segment that took any of it (0: none): when
-    /// that is durable the zone can go. `None` if the zone could not be read to its end, or the log had no room: then
-    /// the zone must stay.
-    pub(crate) fn keep(&self, zone: ZoneId) -> Option<u64> {
+    /// Appends again what is worth it: what was read since it was written, and as much of the rest that `percent` of
+    /// all live records are kept. Returns the sequence of the newest segment that took any of it (0: none): when that
+    /// is durable the zone can go. `None` if the zone could not be read to its end, or the log had no room: then the
+    /// zone must stay.
+    pub(crate) fn keep(&self, zone: ZoneId, percent: u32) -> Option<u64> {
         let segments = self.space.segments(zone);
         let mut newest = 0;
-        let mut quota = KeepQuota::default();
+        let mut quota = KeepQuota { live: 0, kept: 0, percent };
         let floor = self.lookup.meta.floor();
         for segment in segments.iter().filter(|segment| segment.sequence() >= floor) {
             newest = newest.max(self.keep_segment(segment, &mut quota)?);
@@ -93,7 +98,7 @@ impl Survivors {
     fn is_worth_keeping(&self, segment: &Segment, hash: u64, quota: &mut KeepQuota) -> bool {
         quota.live += 1;
         let warm = segment.hits.as_ref().is_some_and(|hits| hits.is_hit(hash));
-        let keep = warm || (quota.kept + 1) * 100 <= quota.live * self.keep_percent as u64;
+        let keep = warm || (quota.kept + 1) * 100 <= quota.live * quota.percent as u64;
         quota.kept += keep as u64;
         keep
     }
@@ -129,6 +134,7 @@ impl Survivors {
             Ok(sequence) => Some(sequence),
             Err(Refused::Changed) => Some(0),
             Err(Refused::NoRoom) => self.drop_extent(hash, &record, stamp),
+            Err(Refused::Stalled) => None,
         }
     }
 
@@ -141,13 +147,25 @@ impl Survivors {
         match self.log.append_survivor(hash, &Record::tombstone(record.key, true), stamp) {
             Ok(sequence) => Some(sequence),
             Err(Refused::Changed) => Some(0),
-            Err(Refused::NoRoom) => None,
+            Err(Refused::NoRoom | Refused::Stalled) => None,
         }
     }
 
-    /// Appends a record again, and counts it.
+    /// Appends a record again, and counts it. Waits for room in the log while threads make it.
     fn append(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Result<u64, Refused> {
-        let kept = self.log.append_survivor(hash, record, stamp);
+        let begun = Instant::now();
+        let kept = loop {
+            let kept = self.log.append_survivor(hash, record, stamp);
+            let status = &self.lookup.status;
+            let waits = kept == Err(Refused::NoRoom) && status.is_threaded() && !status.is_stopping();
+            if !waits || !self.lookup.meta.is_on() {
+                break kept;
+            }
+            if begun.elapsed() > ROOM_WAIT_MAX {
+                return Err(Refused::Stalled);
+            }
+            std::thread::sleep(ROOM_PAUSE);
+        };
         let counters = &self.lookup.status.counters;
         let counter = if kept.is_ok() { &counters.survivors } else { &counters.survivors_lost };
         counter.fetch_add(1, Relaxed);
@@ -169,7 +187,7 @@ impl Survivors {
         for _ in 0..TRIES_MAX {
             match self.try_keep_record(segment, hash, &record, worth) {
                 Ok(sequence) => return Some(sequence),
-                Err(Refused::NoRoom) => break,
+                Err(Refused::NoRoom | Refused::Stalled) => break,
                 // Something happened under such a hash, perhaps to another key: judge the record again.
                 Err(Refused::Changed) => {}
             }
@@ -192,8 +210,9 @@ impl Survivors {
         }
         let known = self.lookup.index.log_segments(hash, lasting);
         let own = segment.sequence();
-        let older =
-            known.iter().any(|other| other.sequence() < own) || self.lookup.generations.may_hold(hash, 0);
+        let older = known.iter().any(|other| other.sequence() < own)
+            || self.lookup.generations.may_hold(hash, 0)
+            || self.log.may_have_unnamed(hash);
         // A newer extent does not count as a replacement. It left a tombstone in the log, which must stay as long as
         // this record does.
         let newer = known.iter().any(|other| other.sequence() > own);

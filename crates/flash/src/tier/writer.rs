@@ -15,6 +15,7 @@ use crate::options::Recover;
 use crate::segment::{Head, Kind, SegmentSummary, Writer};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// How many zones of a working device may fail one after the other before the tier gives up.
 const FAILURES_MAX: u32 = 4;
@@ -63,6 +64,8 @@ pub(crate) struct LogWriter {
     device: Arc<dyn Device>,
     shape: Shape,
     cursors: Mutex<Cursors>,
+    /// Since when there is no erased zone for what has to be written.
+    no_zone_since: Mutex<Option<Instant>>,
 }
 
 impl LogWriter {
@@ -73,7 +76,17 @@ impl LogWriter {
         device: Arc<dyn Device>,
         shape: Shape,
     ) -> LogWriter {
-        LogWriter { lookup, space, log, release, reclaim, device, shape, cursors: Mutex::default() }
+        LogWriter {
+            lookup,
+            space,
+            log,
+            release,
+            reclaim,
+            device,
+            shape,
+            cursors: Mutex::default(),
+            no_zone_since: Mutex::default(),
+        }
     }
 
     /// Writes all sealed segments. Says whether anything was done.
@@ -238,11 +251,14 @@ impl LogWriter {
 
     /// An erased zone, for which room is made if need be.
     fn take_zone(&self) -> Option<ZoneId> {
+        let mut no_zone_since = self.no_zone_since.lock().expect("no panic under this lock");
         loop {
             if let Some(zone) = self.space.take_zone() {
+                *no_zone_since = None;
                 return Some(zone);
             }
-            if !self.reclaim.make_room() {
+            let since = *no_zone_since.get_or_insert_with(Instant::now);
+            if !self.reclaim.make_room(since.elapsed()) {
                 return None;
             }
         }

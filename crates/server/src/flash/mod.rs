@@ -116,7 +116,8 @@ fn options(wanted: &FlashSettings, memory_bytes: u64, format: bool) -> FlashOpti
         ops: wanted.ops,
         reclaim: wanted.reclaim,
         cutoff_s: wanted.cutoff_s,
-        keep_percent: wanted.fill_percent,
+        log_percent: 100,
+        fill_percent: wanted.fill_percent,
         // The standard library keys its hashes at random, so the hash of nothing is a random number.
         seed: RandomState::new().build_hasher().finish(),
         now_unix_s: Arc::new(unix_now_s),

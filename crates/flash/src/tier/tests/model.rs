@@ -173,7 +173,7 @@ proptest! {
         reclaim in prop_oneof![
             Just(ReclaimPolicy::Adaptive), Just(ReclaimPolicy::Greedy), Just(ReclaimPolicy::Quick)],
         ops in prop_oneof![Just(OpsPolicy::Static(40)), Just(OpsPolicy::Heuristic), Just(OpsPolicy::Queuing)],
-        keep_percent in 0..=100u8,
+        fill_percent in 0..=100u8,
         cutoff_s in 0..20u32,
         works_at_once: bool,
         zone_pages in 8..40u64,
@@ -181,7 +181,7 @@ proptest! {
         recover in prop_oneof![Just(Recover::Clean), Just(Recover::Journal)],
     ) {
         run((12, zone_pages), 60, &steps, works_at_once, |options| {
-            (options.reclaim, options.ops, options.keep_percent) = (reclaim, ops, keep_percent);
+            (options.reclaim, options.ops, options.fill_percent) = (reclaim, ops, fill_percent);
             (options.cutoff_s, options.generations, options.recover) = (cutoff_s, generations, recover);
             options.segment_bytes = Some(8 * 4096);
         });

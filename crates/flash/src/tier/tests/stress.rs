@@ -138,7 +138,7 @@ fn play(generations: bool) {
     let bench = Bench::new(24, 64, |options| {
         options.generations = generations;
         options.segment_bytes = Some(16 * 4096);
-        options.keep_percent = 50;
+        options.fill_percent = 50;
         options.memory_bytes = 8 << 20;
     });
     let flash = &bench.flash;

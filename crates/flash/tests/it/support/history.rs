@@ -48,7 +48,8 @@ impl Setup {
             reclaim: self.reclaim,
             cutoff_s: 0,
             // With generations, a merge between the shutdown and the lookups would drop cold items.
-            keep_percent: if self.generations { 100 } else { 50 },
+            log_percent: 8,
+            fill_percent: if self.generations { 100 } else { 50 },
             seed: 5,
             now_unix_s: Arc::new(move || clock.load(Ordering::Relaxed)),
             format: false,
