@@ -10,7 +10,9 @@
 //! of the waiting tombstones, the list of generations while it changes, and the locks of the meta log. `sweeping` is
 //! taken before the append lock.
 
+mod extents;
 mod restore;
+mod versions;
 
 use super::buffer::{Buffer, Content, Pushed, Query};
 use super::directory::{LogSegment, Segment};
@@ -27,7 +29,7 @@ use crate::device::ZoneId;
 use crate::extent_table::Extent;
 use crate::hit_bits::HitBits;
 use crate::item::{Commit, Put, Room, Stamp};
-use crate::log_table::{Candidates, IdSet};
+use crate::log_table::IdSet;
 use crate::record::Record;
 use crate::segment::{Kind, SegmentSummary, listed};
 use larder_item::{FOLDED_KEY_BYTES, KeyHash, KeyHasher, PrefixesFull};
@@ -44,9 +46,6 @@ const WARN_EVERY_S: u32 = 10;
 const TABLE_KEPT_PERCENT: u64 = 3;
 /// Filling of the log table, percent, at which the work that empties it is urgent.
 const TABLE_URGENT_PERCENT: u64 = 92;
-/// Where the log table names so many versions of a hash, the oldest one may give its slot to another entry. Two buckets
-/// have room for six or eight entries, and those of a hash cannot move elsewhere.
-const VERSIONS_MANY: usize = 2;
 
 /// What the append lock guards.
 struct Append {
@@ -408,30 +407,6 @@ impl Log {
         Err(NoRoom)
     }
 
-    /// The table has no room for a hash, because it names many versions of another one or of the same: the oldest of
-    /// them on the device gives its slot. (Where the table cannot tell two hashes apart, the newest version of a key may
-    /// go so. That is a miss.) Says whether one did.
-    fn unname_oldest(&self, append: &mut Append, hash: u64) -> bool {
-        let table = &self.index().table;
-        let mut named = Candidates::new();
-        let class = table.crowd(listed(hash), &mut named);
-        if named.len() < VERSIONS_MANY {
-            return false;
-        }
-        let on_device = |id: &u16| match self.index().directory.get(*id).as_deref() {
-            Some(LogSegment::Flash(segment)) => Some((segment.sequence(), *id)),
-            _ => None,
-        };
-        let Some((sequence, id)) = named.iter().filter_map(on_device).min() else { return false };
-        append.unnamed.add(class, sequence);
-        table.remove_of_class(class, id)
-    }
-
-    /// Whether the device may have a version of a hash in the log that the log table does not name.
-    pub(crate) fn may_have_unnamed(&self, hash: u64) -> bool {
-        self.append().unnamed.contains(self.index().table.class(listed(hash)))
-    }
-
     fn note_table_full(&self) {
         self.table_full.store(true, SeqCst);
         self.status().wake();
@@ -466,55 +441,6 @@ impl Log {
     fn place(&self, append: &mut Append, tombstone: &WaitingTombstone) -> Option<u64> {
         let record = Record::tombstone(&tombstone.key, tombstone.supersedes_extent);
         self.push(append, Kind::Log, tombstone.hash, &record, By::Tombstone).ok()
-    }
-
-    /// Whether a query finds an extent, in the extent table or in a buffer.
-    fn has_extent(&self, query: &Query<'_>) -> bool {
-        let in_buffer = |buffer: &Arc<Buffer>| {
-            buffer.read().as_ref().is_some_and(|content| content.find(query, buffer.cas_base).is_some())
-        };
-        let has = || {
-            !self.index().extents.candidates(query.hash).is_empty()
-                || self.index().directory.extents().buffers.iter().any(in_buffer)
-        };
-        self.index().unmoved(has, |has| !has)
-    }
-
-    /// Whether a record that becomes the newest of this hash must carry the mark that extents are superseded.
-    fn marks_extent(&self, append: &Append, hash: u64) -> bool {
-        append.dead.contains(self.index().extents.class(hash)) || self.status().is_recovering()
-    }
-
-    /// Makes all extents of a query dead, but for one in the buffer of the sequence `spare`.
-    fn kill_extents(&self, append: &mut Append, query: &Query<'_>, spare: Option<u64>) {
-        let index = self.index();
-        index.directory.count_change();
-        for buffer in &index.directory.extents().buffers {
-            if Some(buffer.sequence) == spare {
-                continue;
-            }
-            // A sealed buffer may be on its way to the device, together with this extent.
-            let killed = buffer.read().as_ref().is_some_and(|content| content.kill(query, buffer.cas_base));
-            if killed && buffer.is_sealed() {
-                append.dead.add(index.extents.class(query.hash), buffer.sequence);
-            }
-        }
-        for extent in index.extents.candidates(query.hash).iter() {
-            if let Some(segment) = index.extent_segment(extent) {
-                segment.supersede_one();
-                append.dead.add(index.extents.class(query.hash), segment.sequence());
-            }
-        }
-        index.extents.remove_matching(query.hash);
-    }
-
-    /// Notes that a record of this hash was appended to the segment `newer`: the newest older segment has one live
-    /// record less.
-    fn note_superseded(&self, hash: u64, newer: u64) {
-        let newest = self.lookup.log_segments(hash).into_iter().find(|segment| segment.sequence() < newer);
-        if let Some(LogSegment::Flash(segment)) = newest.as_deref() {
-            segment.supersede_one();
-        }
     }
 
     fn append_record(&self, append: &mut Append, hash: u64, record: &Record<'_>) -> Result<(), NoRoom> {
