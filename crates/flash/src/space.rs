@@ -318,16 +318,15 @@ impl FreeZones {
         self.len -= self.channels[channel].remove(&(resets, zone)) as u32;
     }
 
-    /// Takes the zone to write next.
-    pub fn take(&mut self, load: &ChannelLoad) -> Option<ZoneId> {
+    /// Takes the zone to write next, of those that `suits` says yes to.
+    pub fn take(&mut self, load: &ChannelLoad, suits: impl Fn(ZoneId) -> bool) -> Option<ZoneId> {
         // Among equal loads wear decides, then the number, so that the result is always the same.
         let first = |(channel, zones): (usize, &BTreeSet<(u64, ZoneId)>)| {
-            let (resets, zone) = zones.first()?;
-            Some((load.of(channel as u32), *resets, *zone, channel))
+            let (resets, zone) = zones.iter().find(|(_, zone)| suits(*zone))?;
+            Some((load.of(channel as u32), *resets, *zone))
         };
-        let (_, _, _, channel) = self.channels.iter().enumerate().filter_map(first).min()?;
-        let (_, zone) = self.channels[channel].pop_first()?;
-        self.len -= 1;
+        let (_, resets, zone) = self.channels.iter().enumerate().filter_map(first).min()?;
+        self.remove(zone, resets);
         Some(zone)
     }
 }

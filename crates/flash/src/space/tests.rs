@@ -104,15 +104,15 @@ fn the_least_loaded_channel_then_the_least_worn_zone() {
         .for_each(|(zone, resets)| free.add(ZoneId(zone), resets));
     let mut load = ChannelLoad::new(2);
     load.add(ZoneId(2), 10);
-    assert_eq!(free.take(&load), Some(ZoneId(3)), "channel 1 is idle");
+    assert_eq!(free.take(&load, |_| true), Some(ZoneId(3)), "channel 1 is idle");
     load.add(ZoneId(3), 20);
-    assert_eq!(free.take(&load), Some(ZoneId(2)));
+    assert_eq!(free.take(&load, |_| true), Some(ZoneId(2)));
     load.age();
     assert_eq!((load.of(0), load.of(1)), (5, 10));
-    assert_eq!(free.take(&load), Some(ZoneId(4)));
-    assert_eq!(free.take(&load), Some(ZoneId(0)));
-    assert_eq!(free.take(&load), Some(ZoneId(1)), "the other channel has none left");
-    assert_eq!((free.take(&load), free.len(), free.is_empty()), (None, 0, true));
+    assert_eq!(free.take(&load, |_| true), Some(ZoneId(4)));
+    assert_eq!(free.take(&load, |_| true), Some(ZoneId(0)));
+    assert_eq!(free.take(&load, |_| true), Some(ZoneId(1)), "the other channel has none left");
+    assert_eq!((free.take(&load, |_| true), free.len(), free.is_empty()), (None, 0, true));
 }
 
 #[test]
@@ -185,8 +185,8 @@ proptest! {
             zones.iter().map(|(zone, resets)| (loads[(zone % channels) as usize], *resets, ZoneId(*zone))).collect();
         twin.sort();
         for (_, _, zone) in twin {
-            prop_assert_eq!(free.take(&load), Some(zone));
+            prop_assert_eq!(free.take(&load, |_| true), Some(zone));
         }
-        prop_assert_eq!(free.take(&load), None);
+        prop_assert_eq!(free.take(&load, |_| true), None);
     }
 }

@@ -595,6 +595,19 @@ impl Log {
         self.meta().forget_prefixes(oldest);
     }
 
+    /// The last resort when a segment is older than what was erased in every free zone: a restart would ignore it there,
+    /// and find what it hides. Nothing that was put before is found any more.
+    pub(crate) fn drop_everything(&self) {
+        self.meta().begin_flush();
+        let floor = self.drop_all(&mut self.append());
+        self.counters().drops_of_all.fetch_add(1, Relaxed);
+        self.meta().write_floor(floor, "that everything is dropped could not be written down");
+        self.meta().end_flush();
+        tracing::warn!(
+            "flash: a segment waited for so long that no zone suits it: everything on flash is dropped"
+        );
+    }
+
     /// The first half of [`Log::flush`], as if it were cut off there.
     #[cfg(test)]
     pub(crate) fn drop_without_floor(&self) {

@@ -108,7 +108,7 @@ impl Merging {
         }
         let room = self.space.zones_for_merge();
         log.truncate(share(self.device.geometry().zones, MERGE_PERCENT).min(room.max(1)));
-        let mut rooms = MergeRooms { merging: self, open: [None, None] };
+        let mut rooms = MergeRooms { merging: self, open: [None, None], first_sequence: u64::MAX };
         let merged = self.run(&log, &mut rooms);
         for (zone, _) in rooms.open.into_iter().flatten() {
             self.space.finish(zone);
@@ -172,6 +172,7 @@ impl Merging {
         let wanted = generations.wanted(items);
         let next = || meta.next_sequence().ok_or(GivenUp::Disturbed);
         let (number, address) = (next()?, next()?);
+        rooms.first_sequence = number;
         let mut merge = Merge::begin(settings, &inputs, generations.list(), wanted, number, address);
         let mut slice = TimeSlice::begin(&self.lookup.status);
         loop {
@@ -213,10 +214,10 @@ impl Merging {
     }
 
     /// A zone for a merge. The last one is left for the log, so that what has to be written can be.
-    fn take_zone(&self) -> Option<ZoneId> {
+    fn take_zone(&self, sequence: u64) -> Option<ZoneId> {
         for _ in 0..self.device.geometry().zones {
             if self.space.has_zone_for_merge() {
-                return self.space.take_zone();
+                return self.space.take_zone(sequence);
             }
             if !self.release.drop_oldest_of_all() {
                 return None;
@@ -236,6 +237,8 @@ struct MergeRooms<'a> {
     merging: &'a Merging,
     /// The zone, and its next page.
     open: [Option<(ZoneId, u32)>; 2],
+    /// The sequence of its first segment.
+    first_sequence: u64,
 }
 
 impl MergeRooms<'_> {
@@ -247,7 +250,7 @@ impl MergeRooms<'_> {
 impl Rooms for MergeRooms<'_> {
     fn room(&mut self, kind: Kind) -> Option<Room> {
         let merging = self.merging;
-        let (space, shape) = (&merging.space, &merging.shape);
+        let (space, shape, first_sequence) = (&merging.space, &merging.shape, self.first_sequence);
         let open = self.open(kind);
         if let Some((zone, page)) = *open {
             let left = shape.zone_pages - page;
@@ -257,7 +260,7 @@ impl Rooms for MergeRooms<'_> {
             *open = None;
             space.finish(zone);
         }
-        let zone = merging.take_zone()?;
+        let zone = merging.take_zone(first_sequence)?;
         space.begin_merging(zone);
         *open = Some((zone, 0));
         Some(Room { zone, first_page: 0, pages: shape.buffer.segment_pages })

@@ -48,6 +48,15 @@ impl Release {
         Releasing { release: self, _lock: self.releasing.lock().expect("no panic under this lock") }
     }
 
+    /// Writes down that segments of these zones below a sequence do not exist any more. Says whether that worked.
+    fn note(&self, zones: &[(ZoneId, u64)]) -> bool {
+        let is_noted = self.lookup.meta.release(zones);
+        if is_noted {
+            self.space.note_released(zones);
+        }
+        is_noted
+    }
+
     fn count_drop(&self, dropped: bool) -> bool {
         self.lookup.status.counters.quick_drops.fetch_add(dropped as u64, Relaxed);
         dropped
@@ -169,7 +178,7 @@ impl Release {
             releasing.idle_generation_zones();
         }
         // If this fails the log stays, and hides the same records in the new generation.
-        if !self.lookup.meta.release(&ends) {
+        if !self.note(&ends) {
             return false;
         }
         for (zone, segments) in log {
@@ -222,7 +231,7 @@ impl Releasing<'_> {
     fn content(&self, zone: ZoneId) -> bool {
         let segments = self.release.space.segments(zone);
         let floor = segments.last().map_or(0, |last| last.sequence() + 1);
-        let released = self.release.lookup.meta.release(&[(zone, floor)]);
+        let released = self.release.note(&[(zone, floor)]);
         if released {
             self.release.log.forget_segments(zone, &segments);
         }
@@ -272,7 +281,7 @@ impl Releasing<'_> {
 
     /// See [`Release::idle_generation_zones`].
     fn idle_generation_zones(&self) -> bool {
-        let (space, meta) = (&self.release.space, &self.release.lookup.meta);
+        let space = &self.release.space;
         let generations = &self.release.lookup.generations;
         let unmarked = generations.unmarked_extents();
         if unmarked > 0 && !self.extents_below(unmarked) {
@@ -287,7 +296,7 @@ impl Releasing<'_> {
         let mut used: HashSet<ZoneId> = chunks.map(|chunk| chunk.run.zone).collect();
         used.extend(list.address().iter().flat_map(|run| run.segments()).map(|segment| segment.run.zone));
         idle.retain(|(zone, _)| !used.contains(zone));
-        if !idle.is_empty() && !meta.release(&idle) {
+        if !idle.is_empty() && !self.release.note(&idle) {
             return false;
         }
         generations.end_release();

@@ -54,6 +54,8 @@ struct Zone {
     segments: Vec<Arc<Segment>>,
     /// How often it was erased since the device was opened.
     resets: u64,
+    /// Segments below this sequence do not exist in it: a restart ignores them.
+    floor: u64,
 }
 
 impl Zone {
@@ -147,7 +149,7 @@ impl Zones {
             if number >= meta {
                 free.add(ZoneId(number), 0);
             }
-            Zone { role, segments: Vec::new(), resets: 0 }
+            Zone { role, segments: Vec::new(), resets: 0, floor: 0 }
         };
         let all = (0..geometry.zones).map(zone).collect();
         Zones {
@@ -177,9 +179,10 @@ impl Zones {
         self.marks.observe(free, rates);
     }
 
-    /// The next zone to write, and whether it is erased.
-    fn take(&mut self) -> Option<(ZoneId, bool)> {
-        let zone = self.free.take(&self.load)?;
+    /// The next zone to write with segments from `sequence` on, and whether it is erased.
+    fn take(&mut self, sequence: u64) -> Option<(ZoneId, bool)> {
+        let all = &self.all;
+        let zone = self.free.take(&self.load, |zone| all[zone.0 as usize].floor <= sequence)?;
         let erased = self.get(zone).role == Role::Free { erased: true };
         self.get(zone).role = Role::Open;
         Some((zone, erased))
@@ -402,12 +405,14 @@ impl Space {
 
     // Zones are taken, written and closed.
 
-    /// An erased zone, if there is a free one. Erases it if that was not done yet.
-    pub(crate) fn take_zone(&self) -> Option<ZoneId> {
+    /// An erased zone for segments from `sequence` on, if there is a free one. Erases it if that was not done yet. A
+    /// segment gets its sequence when it is opened. If a zone is released meanwhile in which there were younger ones, a
+    /// restart would ignore the segment there.
+    pub(crate) fn take_zone(&self, sequence: u64) -> Option<ZoneId> {
         loop {
             let (zone, erased) = {
                 let mut zones = self.zones();
-                let taken = zones.take();
+                let taken = zones.take(sequence);
                 self.note_free(&zones);
                 taken?
             };
@@ -717,6 +722,20 @@ impl Space {
         let mut zones = self.zones();
         let found = zones.get(zone);
         found.role == Role::Full && found.segments.is_empty()
+    }
+
+    /// It was written down that segments of these zones below a sequence do not exist.
+    pub(crate) fn note_released(&self, floors: &[(ZoneId, u64)]) {
+        let mut zones = self.zones();
+        for (zone, floor) in floors {
+            let known = &mut zones.get(*zone).floor;
+            *known = (*floor).max(*known);
+        }
+    }
+
+    /// Whether a zone is free.
+    pub(crate) fn has_free_zone(&self) -> bool {
+        !self.zones().free.is_empty()
     }
 
     /// Erases a zone, so that it can be written again. The caller holds the releasing lock.

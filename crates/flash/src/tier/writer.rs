@@ -123,7 +123,7 @@ impl LogWriter {
         let order = found.order(buffer.kind);
         let mut failures = 0;
         while failures < FAILURES_MAX {
-            let Some(cursor) = self.cursor(cursors, buffer.kind, found.segment_pages(buffer.kind)) else {
+            let Some(cursor) = self.cursor(cursors, buffer, found.segment_pages(buffer.kind)) else {
                 return Wrote::NoZone;
             };
             match self.write_to(cursor, buffer, found, &order) {
@@ -212,8 +212,9 @@ impl LogWriter {
         self.space.note_written(facts.zone, bytes, facts.pages as f64 / self.shape.zone_pages as f64);
     }
 
-    /// Where a segment of so many pages can be written.
-    fn cursor(&self, cursors: &mut Cursors, kind: Kind, pages: u32) -> Option<Cursor> {
+    /// Where the segment of a buffer, of so many pages, can be written.
+    fn cursor(&self, cursors: &mut Cursors, buffer: &Buffer, pages: u32) -> Option<Cursor> {
+        let kind = buffer.kind;
         if let Some(cursor) = *cursors.of(kind) {
             // Numbers of the log table are given back when the zone is merged: they must not run out before it is
             // closed.
@@ -226,7 +227,7 @@ impl LogWriter {
             *cursors.of(kind) = None;
             self.close_zone(cursor.zone);
         }
-        let cursor = Cursor { zone: self.take_zone()?, page: 0 };
+        let cursor = Cursor { zone: self.take_zone(buffer.sequence)?, page: 0 };
         *cursors.of(kind) = Some(cursor);
         Some(cursor)
     }
@@ -249,13 +250,17 @@ impl LogWriter {
         }
     }
 
-    /// An erased zone, for which room is made if need be.
-    fn take_zone(&self) -> Option<ZoneId> {
+    /// An erased zone for segments from `sequence` on, for which room is made if need be.
+    fn take_zone(&self, sequence: u64) -> Option<ZoneId> {
         let mut no_zone_since = self.no_zone_since.lock().expect("no panic under this lock");
         loop {
-            if let Some(zone) = self.space.take_zone() {
+            if let Some(zone) = self.space.take_zone(sequence) {
                 *no_zone_since = None;
                 return Some(zone);
+            }
+            if self.space.has_free_zone() {
+                self.log.drop_everything();
+                return None;
             }
             let since = *no_zone_since.get_or_insert_with(Instant::now);
             if !self.reclaim.make_room(since.elapsed()) {
