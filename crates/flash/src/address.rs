@@ -246,6 +246,8 @@ pub(crate) struct AddressRun {
     segments: Box<[AddressSegment]>,
     /// Numbers of the generations whose records all have an entry.
     covers: Vec<u64>,
+    /// The zone of the segment that marks the end of the merge. Without it a restart does not find the run.
+    end_zone: Option<ZoneId>,
 }
 
 impl AddressRun {
@@ -257,6 +259,7 @@ impl AddressRun {
         if !marked || segments.iter().any(|facts| facts.head.generation != number) {
             return None;
         }
+        let end_zone = segments.iter().find(|facts| facts.items == 0).map(|facts| facts.zone);
         let segments = segments.into_iter().filter(|facts| facts.items > 0).map(|facts| AddressSegment {
             run: Run::of(&facts),
             first_hash: facts.head.first_hash,
@@ -264,7 +267,7 @@ impl AddressRun {
         });
         let mut segments: Vec<AddressSegment> = segments.collect();
         segments.sort_unstable_by_key(|segment| segment.first_hash);
-        Some(AddressRun { segments: segments.into(), covers })
+        Some(AddressRun { segments: segments.into(), covers, end_zone })
     }
 
     /// Reads from the first page of a run which generations it names; none if that page cannot be read.
@@ -285,7 +288,13 @@ impl AddressRun {
         self.covers.contains(&generation)
     }
 
+    /// The zones that it needs.
+    pub(crate) fn zones(&self) -> impl Iterator<Item = ZoneId> + '_ {
+        self.segments.iter().map(|segment| segment.run.zone).chain(self.end_zone)
+    }
+
     /// Its segments, in order of hash.
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn segments(&self) -> &[AddressSegment] {
         &self.segments
     }

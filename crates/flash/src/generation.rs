@@ -96,6 +96,8 @@ pub(crate) struct Generation {
     starts: Box<[u64]>,
     /// The filter of each chunk; empty if the generation is found through the address run.
     filters: Box<[Arc<Filter>]>,
+    /// The zone of the segment that marks the end of the merge. Without it a restart does not find the generation.
+    end_zone: Option<ZoneId>,
 }
 
 impl Generation {
@@ -112,12 +114,18 @@ impl Generation {
         segments.sort_unstable_by_key(|facts| facts.head.first_hash);
         let (chunks, filters): (Vec<_>, Vec<_>) = segments.into_iter().map(Chunk::of).unzip();
         let filters = filters.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default();
-        Some(Generation::from_parts(number, chunks.into_iter().map(Arc::new).collect(), filters))
+        let end_zone = mark.first().map(|facts| facts.zone);
+        Some(Generation::from_parts(number, chunks.into_iter().map(Arc::new).collect(), filters, end_zone))
     }
 
-    fn from_parts(number: u64, chunks: Vec<Arc<Chunk>>, filters: Vec<Arc<Filter>>) -> Generation {
+    fn from_parts(
+        number: u64,
+        chunks: Vec<Arc<Chunk>>,
+        filters: Vec<Arc<Filter>>,
+        end_zone: Option<ZoneId>,
+    ) -> Generation {
         let starts = chunks.iter().map(|chunk| chunk.first_hash).collect();
-        Generation { number, chunks: chunks.into(), starts, filters: filters.into() }
+        Generation { number, chunks: chunks.into(), starts, filters: filters.into(), end_zone }
     }
 
     /// Its number: the sequence of its first segment. A newer generation has a higher number.
@@ -128,6 +136,11 @@ impl Generation {
     /// Its segments, in order of hash.
     pub(crate) fn chunks(&self) -> &[Arc<Chunk>] {
         &self.chunks
+    }
+
+    /// The zones that it needs.
+    pub(crate) fn zones(&self) -> impl Iterator<Item = ZoneId> + '_ {
+        self.chunks.iter().map(|chunk| chunk.run.zone).chain(self.end_zone)
     }
 
     /// Records, tombstones included.
@@ -210,7 +223,7 @@ impl Generation {
                 filters.extend(self.filters.get(index).cloned());
             }
         }
-        (Generation::from_parts(self.number, kept, filters), gone)
+        (Generation::from_parts(self.number, kept, filters, self.end_zone), gone)
     }
 }
 

@@ -44,7 +44,7 @@ pub fn generations(generations: u64, chunks: u64, items: u64) -> impl Fn(u64) ->
             }));
             filters.push(Arc::new(Filter::build(hashes)));
         }
-        shown.install(Some(Generation::from_parts(generation + 1, row, filters)), None, &[]);
+        shown.install(Some(Generation::from_parts(generation + 1, row, filters, None)), None, &[]);
     }
     move |hash| {
         let mut search = shown.search(hash, 0);

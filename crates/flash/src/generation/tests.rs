@@ -21,7 +21,7 @@ fn generation(number: u64) -> Generation {
         histogram: ExpiryHistogram::new(0),
         fences: fences.finish(1),
     };
-    Generation::from_parts(number, vec![Arc::new(chunk)], vec![Arc::new(Filter::build(&[hash]))])
+    Generation::from_parts(number, vec![Arc::new(chunk)], vec![Arc::new(Filter::build(&[hash]))], None)
 }
 
 #[test]

@@ -292,9 +292,9 @@ impl Releasing<'_> {
         // of a generation, so no zone of a new generation seems idle.
         let mut idle = space.generation_zones();
         let list = generations.list();
-        let chunks = list.newest_first().iter().flat_map(|generation| generation.chunks());
-        let mut used: HashSet<ZoneId> = chunks.map(|chunk| chunk.run.zone).collect();
-        used.extend(list.address().iter().flat_map(|run| run.segments()).map(|segment| segment.run.zone));
+        let zones = list.newest_first().iter().flat_map(|generation| generation.zones());
+        let mut used: HashSet<ZoneId> = zones.collect();
+        used.extend(list.address().iter().flat_map(|run| run.zones()));
         idle.retain(|(zone, _)| !used.contains(zone));
         if !idle.is_empty() && !self.release.note(&idle) {
             return false;

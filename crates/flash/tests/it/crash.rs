@@ -1,4 +1,4 @@
-//! Cuts the power a thousand times, at random pages, erasures and syncs, in random histories of a tier. The devices
+//! Cuts the power some thousand times, at random pages, erasures and syncs, in random histories of a tier. The devices
 //! lose, keep or tear the writes that were not synced. After each cut, a lookup must find nothing or a whole value
 //! that was put under that key. In the modes `clean` and `journal` the value must not be older than a change that was
 //! acknowledged.
@@ -142,7 +142,7 @@ fn losses(recover: Recover, ssd: bool, count: u64) -> Tally {
 
 #[test]
 fn with_a_journal_nothing_acknowledged_is_undone() {
-    let tally = losses(Recover::Journal, false, 300);
+    let tally = losses(Recover::Journal, false, 3000);
     assert!(tally.hits_after_crash > tally.crashes, "what a crash leaves is found: {tally:?}");
     assert!(tally.commits > tally.crashes, "{tally:?}");
     assert!(tally.after_close * 10 >= tally.before_close * 9 && tally.before_close > 0, "{tally:?}");
@@ -150,32 +150,32 @@ fn with_a_journal_nothing_acknowledged_is_undone() {
 
 #[test]
 fn in_clean_mode_a_crash_leaves_nothing_and_a_shutdown_everything() {
-    let tally = losses(Recover::Clean, false, 200);
+    let tally = losses(Recover::Clean, false, 2000);
     assert_eq!(tally.hits_after_crash, 0);
     assert!(tally.after_close * 10 >= tally.before_close * 9 && tally.before_close > 0, "{tally:?}");
 }
 
 #[test]
 fn best_effort_never_gives_a_wrong_value() {
-    let tally = losses(Recover::BestEffort, false, 100);
+    let tally = losses(Recover::BestEffort, false, 3500);
     assert!(tally.hits_after_crash > tally.crashes, "{tally:?}");
 }
 
 #[test]
 fn on_a_simulated_ssd_with_a_journal() {
-    let tally = losses(Recover::Journal, true, 200);
+    let tally = losses(Recover::Journal, true, 2000);
     assert!(tally.hits_after_crash > tally.crashes && tally.commits > tally.crashes, "{tally:?}");
 }
 
 #[test]
 fn on_a_simulated_ssd_in_clean_mode() {
-    let tally = losses(Recover::Clean, true, 100);
+    let tally = losses(Recover::Clean, true, 1000);
     assert_eq!(tally.hits_after_crash, 0);
     assert!(tally.after_close * 10 >= tally.before_close * 9 && tally.before_close > 0, "{tally:?}");
 }
 
 #[test]
 fn on_a_simulated_ssd_with_best_effort() {
-    let tally = losses(Recover::BestEffort, true, 100);
+    let tally = losses(Recover::BestEffort, true, 3000);
     assert!(tally.hits_after_crash > tally.crashes, "{tally:?}");
 }
