@@ -595,8 +595,8 @@ impl Log {
         self.meta().forget_prefixes(oldest);
     }
 
-    /// The last resort when a segment is older than what was erased in every free zone: a restart would ignore it there,
-    /// and find what it hides. Nothing that was put before is found any more.
+    /// The last resort when a segment is older than what was erased in every free zone: a restart would ignore it
+    /// there, and find what it hides. Nothing that was put before is found any more.
     pub(crate) fn drop_everything(&self) {
         self.meta().begin_flush();
         let floor = self.drop_all(&mut self.append());
