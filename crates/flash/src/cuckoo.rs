@@ -322,38 +322,6 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         Ok(())
     }
 
-    /// The class that has the most entries in the two buckets of a hash. Calls `found` with the payload of each entry
-    /// of that class there.
-    pub(crate) fn crowd(&self, hash: u64, mut found: impl FnMut(u64)) -> u64 {
-        let position = self.position(hash);
-        let slots = |bucket: u64| (0..SLOTS).map(move |slot| (bucket, self.get(bucket, slot)));
-        let filled = || slots(position.first).chain(slots(position.second)).filter(|(_, slot)| *slot != 0);
-        let class_of = |(bucket, slot): (u64, u64)| {
-            let tag = slot >> Self::PAYLOAD_BITS;
-            bucket.min(self.other(bucket, tag)) << TAG_BITS | tag
-        };
-        let count = |class: u64| filled().filter(|entry| class_of(*entry) == class).count();
-        let crowd = filled().map(class_of).max_by_key(|class| count(*class)).unwrap_or(0);
-        let of_crowd = filled().filter(|entry| class_of(*entry) == crowd);
-        of_crowd.for_each(|(_, slot)| found(slot & (u64::MAX >> (64 - Self::PAYLOAD_BITS))));
-        crowd
-    }
-
-    /// Removes one entry of a class with this payload; `false` if its buckets have none.
-    pub(crate) fn remove_of_class(&self, class: u64, payload: u64) -> bool {
-        let (bucket, tag) = (class >> TAG_BITS, class & (u64::MAX >> (64 - TAG_BITS)));
-        let wanted = tag << Self::PAYLOAD_BITS | payload;
-        let mut writer = self.lock();
-        for bucket in [bucket, self.other(bucket, tag)] {
-            if let Some(slot) = (0..SLOTS).find(|slot| self.get(bucket, *slot) == wanted) {
-                self.set(bucket, slot, 0);
-                writer.entries -= 1;
-                return true;
-            }
-        }
-        false
-    }
-
     /// Entries in the stash.
     #[cfg(test)]
     pub(crate) fn stashed(&self) -> u64 {

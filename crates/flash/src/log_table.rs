@@ -174,22 +174,6 @@ impl LogTable {
         either!(&self.table, table => table.touch(hash))
     }
 
-    /// The class of a hash: equal for all hashes that the table cannot tell apart, and seldom equal for others.
-    pub(crate) fn class(&self, hash: u64) -> u64 {
-        either!(&self.table, table => table.class(hash))
-    }
-
-    /// The class that has the most entries where the hash would have its own, and the segments of those entries.
-    pub(crate) fn crowd(&self, hash: u64, out: &mut Candidates) -> u64 {
-        out.len = 0;
-        either!(&self.table, table => table.crowd(hash, |id| out.push(id as u16)))
-    }
-
-    /// Removes one entry of a class and the segment; `false` if there is none.
-    pub(crate) fn remove_of_class(&self, class: u64, id: u16) -> bool {
-        either!(&self.table, table => table.remove_of_class(class, id as u64))
-    }
-
     /// Removes one entry of the hash and the segment; `false` if there is none.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn remove(&self, hash: u64, id: u16) -> bool {

@@ -12,7 +12,6 @@
 
 mod extents;
 mod restore;
-mod versions;
 
 use super::buffer::{Buffer, Content, Pushed, Query};
 use super::directory::{LogSegment, Segment};
@@ -69,11 +68,6 @@ struct Append {
     /// [`crate::extent_table::ExtentTable::class`]. By class, because the table removes all extents of a class
     /// together.
     dead: DeadExtents,
-    /// Versions in segments of the log that the log table does not name any more, by [`LogTable::class`]: newer
-    /// versions took their slots. A restart would find them, so what hides them must stay.
-    ///
-    /// [`LogTable::class`]: crate::log_table::LogTable::class
-    unnamed: DeadExtents,
 }
 
 impl Append {
@@ -153,7 +147,6 @@ impl Log {
             ids: (1..=lookup.index.table.id_max()).rev().collect(),
             cas_max,
             dead: DeadExtents::new(shape.dead_extents),
-            unnamed: DeadExtents::new(shape.unnamed),
         };
         Log {
             lookup,
@@ -382,10 +375,7 @@ impl Log {
                 Pushed::Replaced => return Ok(buffer.sequence),
                 Pushed::New if kind == Kind::Extents => return Ok(buffer.sequence),
                 Pushed::New => {
-                    let table = &self.index().table;
-                    if table.insert(listed(hash), buffer.id).is_ok()
-                        || self.unname_oldest(append, hash) && table.insert(listed(hash), buffer.id).is_ok()
-                    {
+                    if self.index().table.insert(listed(hash), buffer.id).is_ok() {
                         return Ok(buffer.sequence);
                     }
                     found.kill(&Query::of(hash, record), buffer.cas_base);
@@ -441,6 +431,15 @@ impl Log {
     fn place(&self, append: &mut Append, tombstone: &WaitingTombstone) -> Option<u64> {
         let record = Record::tombstone(&tombstone.key, tombstone.supersedes_extent);
         self.push(append, Kind::Log, tombstone.hash, &record, By::Tombstone).ok()
+    }
+
+    /// Notes that a record of this hash was appended to the segment `newer`: the newest older segment has one live
+    /// record less.
+    fn note_superseded(&self, hash: u64, newer: u64) {
+        let newest = self.lookup.log_segments(hash).into_iter().find(|segment| segment.sequence() < newer);
+        if let Some(LogSegment::Flash(segment)) = newest.as_deref() {
+            segment.supersede_one();
+        }
     }
 
     fn append_record(&self, append: &mut Append, hash: u64, record: &Record<'_>) -> Result<(), NoRoom> {
@@ -753,8 +752,6 @@ impl Log {
                 segments.iter().for_each(|segment| append.dead.release(segment.sequence(), oldest));
             }
             self.space.forget_segments(zone, goes);
-            let oldest = self.space.oldest_of_log();
-            segments.iter().for_each(|segment| append.unnamed.release(segment.sequence(), oldest));
         }
         if has_extents && let (Some(first), Some(last)) = (segments.first(), segments.last()) {
             let begin = |segment: &Segment| index.extent_address(zone, segment.run.first_data_page);

@@ -23,9 +23,6 @@ const STEP_PAGES: u64 = 16;
 const ROOM_PAGES_MIN: u32 = 8;
 /// Filling of the log table, percent, at which the log counts as full.
 const TABLE_FULL_PERCENT: u64 = 85;
-/// Filling of the log table, percent, from which on a merge gives room to an entry that finds none. Below, the entries
-/// around it are many versions of few keys, and a reclaim takes the old ones.
-const TABLE_CROWDED_PERCENT: u64 = 50;
 /// Numbers of the log table beyond one for each buffer that are kept free.
 const IDS_SPARE: usize = 2;
 
@@ -86,7 +83,7 @@ impl Merging {
         }
         let is_crowded = self.lookup.index.is_table_filled(TABLE_FULL_PERCENT)
             || !self.log.has_ids(self.shape.buffers as usize + IDS_SPARE)
-            || table_full && self.lookup.index.is_table_filled(TABLE_CROWDED_PERCENT);
+            || table_full;
         let zones = self.device.geometry().zones;
         let has_share = self.log_percent < 100 && full.len() >= share(zones, self.log_percent);
         if is_crowded || has_share { full } else { Vec::new() }

@@ -63,8 +63,6 @@ pub(crate) struct Shape {
     pub(crate) work: u64,
     /// Budget of the set of dead extents.
     pub(crate) dead_extents: u64,
-    /// Budget of the set of versions that the log table does not name.
-    pub(crate) unnamed: u64,
 }
 
 impl Shape {
@@ -118,9 +116,8 @@ impl Shape {
         let part = zones * options.log_percent.min(100) as u64 / 100;
         let log_zones = if options.generations { (part + 4).min(zones) } else { zones };
         let log_segments = log_zones * (zone_pages / segment_pages);
-        // Some segments are sealed before they are full. If numbers run out all the same, the oldest part of the log is
-        // merged or dropped.
-        let log_ids = (log_segments + log_segments / 8 + 4).min(WIDE_IDS);
+        // Some zones are always erased. If numbers run out all the same, the oldest part of the log is merged or dropped.
+        let log_ids = (log_segments - log_segments / 64 + 4).min(WIDE_IDS);
         let buffers = (memory / 4 / shape.bytes()).clamp(3, 4);
         let chunk_pages = CHUNK_PAGES.min(segment_pages as usize);
         let items = shape.entries() as u64;
@@ -135,10 +132,9 @@ impl Shape {
         let stamps = (memory / 64).clamp(64, 4 << 16);
         let waiting_tombstones = (memory / 128).clamp(4 << 10, 4 << 20);
         let dead_extents = (memory / 128).clamp(4 << 10, 16 << 20);
-        let unnamed = (memory / 256).clamp(4 << 10, 16 << 20);
         let journal = (memory / 64).clamp(4 << 10, 16 << 20);
         let reads = (memory / 16).clamp(16 * 8192, 16 << 20);
-        let ids = log_ids;
+        let ids = log_segments.min(WIDE_IDS);
         let segments = Directory::bytes_for(ids + 1)
             + segments_max * (size_of::<Segment>() as u64 + 64 + Fences::bytes_for(segment_pages));
         let fixed = buffers * shape.bytes()
@@ -147,7 +143,6 @@ impl Shape {
             + stamps
             + waiting_tombstones
             + dead_extents
-            + unnamed
             + journal
             + reads
             + segments;
@@ -188,7 +183,6 @@ impl Shape {
             reads,
             work,
             dead_extents,
-            unnamed,
         })
     }
 }

@@ -711,12 +711,6 @@ impl Space {
         self.zones().get(zone).segments.retain(|segment| !goes(segment));
     }
 
-    /// Sequence of the oldest segment of the log.
-    pub(crate) fn oldest_of_log(&self) -> Option<u64> {
-        let zones = self.zones();
-        zones.all.iter().filter(|zone| zone.kind() == Some(Kind::Log)).filter_map(Zone::oldest).min()
-    }
-
     /// Whether a zone was closed and has lost all its segments since.
     pub(crate) fn is_emptied(&self, zone: ZoneId) -> bool {
         let mut zones = self.zones();

@@ -210,9 +210,8 @@ impl Survivors {
         }
         let known = self.lookup.index.log_segments(hash, lasting);
         let own = segment.sequence();
-        let older = known.iter().any(|other| other.sequence() < own)
-            || self.lookup.generations.may_hold(hash, 0)
-            || self.log.may_have_unnamed(hash);
+        let older =
+            known.iter().any(|other| other.sequence() < own) || self.lookup.generations.may_hold(hash, 0);
         // A newer extent does not count as a replacement. It left a tombstone in the log, which must stay as long as
         // this record does.
         let newer = known.iter().any(|other| other.sequence() > own);

@@ -2,7 +2,6 @@
 
 use super::Log;
 use crate::extent_table::Extent;
-use crate::log_table::Candidates;
 use crate::segment::SegmentSummary;
 use crate::tier::directory::{LogSegment, Segment};
 use std::sync::Arc;
@@ -20,22 +19,13 @@ impl Log {
         let hashes = std::mem::take(&mut facts.hashes);
         let hits = self.hit_bits(facts.items);
         let segment = Arc::new(Segment::new(id, facts, hits));
-        let sequence = segment.sequence();
         self.space.restore_segment(&segment);
         self.index().directory.set(id, LogSegment::Flash(segment));
         for hash in hashes.iter() {
-            if self.index().table.insert(hash, id).is_ok() {
-                continue;
-            }
-            // Newer segments come first: the table names enough newer versions of the hash.
-            let mut append = self.append();
-            let mut named = Candidates::new();
-            self.index().table.candidates(hash, &mut named);
-            if named.is_empty() {
+            if self.index().table.insert(hash, id).is_err() {
                 self.counters().table_full.fetch_add(1, Relaxed);
                 return false;
             }
-            append.unnamed.add(self.index().table.class(hash), sequence);
         }
         true
     }

@@ -136,7 +136,7 @@ fn fresh_items_leave_room_for_tombstones_in_the_log_table() {
         }
     };
     let stats = bench.flash.stats();
-    assert!(shed > 40_000, "{stats:?}");
+    assert!(shed > 50_000, "{stats:?}");
     for number in 1..1000 {
         bench.invalidate(format!("{number}").as_bytes());
         bench.flash.components().writer.write_sealed();
