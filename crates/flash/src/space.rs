@@ -25,6 +25,9 @@ pub const LOW_MAX_PERCENT: u32 = 25;
 /// Share of a zone, percent, that has to be garbage if the zone is reclaimed just below the high mark. At the low mark
 /// it is [`GARBAGE_MIN_PERCENT`]; in between it falls in proportion.
 pub const GARBAGE_AHEAD_PERCENT: u32 = 50;
+/// Share of a zone, percent, that has to be garbage if the zone is reclaimed however many zones are erased. So the log
+/// has few versions of a key, and its table has room for them.
+pub const GARBAGE_ALWAYS_PERCENT: u32 = 85;
 /// Least share of a zone, percent, that has to be garbage if the zone is reclaimed at all: for less, more is written
 /// than is gained.
 pub const GARBAGE_MIN_PERCENT: u32 = 6;
@@ -150,7 +153,8 @@ impl Watermarks {
 
     /// What to do while `free` zones are erased.
     ///
-    /// * Adaptive: greedy below the high mark. The further below, the less garbage makes a zone worth it.
+    /// * Adaptive: greedy. Below the high mark, the further below, the less garbage makes a zone worth it; above, it
+    ///   takes [`GARBAGE_ALWAYS_PERCENT`].
     /// * Greedy: greedy below the high mark, whatever there is to gain.
     /// * Quick: quick below the low mark.
     ///
@@ -159,6 +163,7 @@ impl Watermarks {
     pub fn work(&self, reclaim: ReclaimPolicy, free: u32) -> Work {
         match reclaim {
             ReclaimPolicy::Adaptive if free < self.high() => Work::Greedy(self.garbage_percent(free)),
+            ReclaimPolicy::Adaptive => Work::Greedy(GARBAGE_ALWAYS_PERCENT),
             ReclaimPolicy::Greedy if free < self.high() => Work::Greedy(GARBAGE_MIN_PERCENT),
             ReclaimPolicy::Quick if free < self.low() => Work::Quick,
             _ => Work::Idle,

@@ -15,7 +15,7 @@ fn below_the_marks_any_garbage_between_much_above_nothing() {
     use Work::*;
     assert_eq!(
         one(ReclaimPolicy::Adaptive),
-        [Greedy(6), Greedy(6), Greedy(6), Greedy(28), Greedy(49), Idle],
+        [Greedy(6), Greedy(6), Greedy(6), Greedy(28), Greedy(49), Greedy(85)],
         "with more erased zones, more garbage makes a zone worth it"
     );
     let greedy = Greedy(GARBAGE_MIN_PERCENT);

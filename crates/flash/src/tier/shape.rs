@@ -116,7 +116,7 @@ impl Shape {
         let part = zones * options.log_percent.min(100) as u64 / 100;
         let log_zones = if options.generations { (part + 4).min(zones) } else { zones };
         let log_segments = log_zones * (zone_pages / segment_pages);
-        // Some zones are always erased. If numbers run out all the same, the oldest part of the log is merged or dropped.
+        // Some zones are always erased. If numbers run out all the same, the oldest zones are merged or dropped.
         let log_ids = (log_segments - log_segments / 64 + 4).min(WIDE_IDS);
         let buffers = (memory / 4 / shape.bytes()).clamp(3, 4);
         let chunk_pages = CHUNK_PAGES.min(segment_pages as usize);

@@ -189,7 +189,7 @@ proptest! {
 
     #[test]
     fn nothing_is_lost_without_need(steps in steps(40)) {
-        let bench = Bench::new(200, 32, |_| {});
+        let bench = Bench::new(200, 32, |options| options.reclaim = ReclaimPolicy::Greedy);
         let mut run = Run { bench, model: Model::new(), version: 0, filled: 0 };
         for step in steps.iter().filter(|step| !matches!(step, Step::Restart)) {
             run.step(step);
