@@ -67,8 +67,6 @@ impl Rates {
 pub struct Watermarks {
     policy: OpsPolicy,
     zones: u32,
-    /// Percent of the zones that live items may take.
-    fill_percent: u32,
     window: u32,
     low: u32,
     low_min: u32,
@@ -99,12 +97,7 @@ impl Watermarks {
             }
             OpsPolicy::Heuristic | OpsPolicy::Queuing => (low_min, share(WINDOW_PERCENT).min(half).max(1)),
         };
-        Watermarks { policy, zones, fill_percent, window, low, low_min, low_max, below: false }
-    }
-
-    /// Percent of the zones that live items may take.
-    pub fn fill_percent(&self) -> u32 {
-        self.fill_percent
+        Watermarks { policy, zones, window, low, low_min, low_max, below: false }
     }
 
     /// The low mark: with fewer erased zones, any garbage is reclaimed.
@@ -223,7 +216,7 @@ impl Meter {
 pub struct ZoneSummary {
     /// The zone.
     pub zone: ZoneId,
-    /// Length of its records, bytes.
+    /// Length of its records, and of what was left empty behind its last segment, bytes.
     pub written_bytes: u64,
     /// Length of its records that are neither superseded nor deleted nor expired, bytes.
     pub live_bytes: u64,
@@ -232,7 +225,7 @@ pub struct ZoneSummary {
 }
 
 impl ZoneSummary {
-    /// Length of all other records, bytes.
+    /// Length of all other records and of what was left empty, bytes.
     pub fn dead_bytes(&self) -> u64 {
         self.written_bytes.saturating_sub(self.live_bytes)
     }

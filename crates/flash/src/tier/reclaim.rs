@@ -133,7 +133,8 @@ impl Reclaim {
         let generations = self.lookup.generations.stats(now).live_bytes;
         let keep_percent = self.space.keep_percent(generations, now);
         let Some(victim) = victim else {
-            if self.space.waits_for_segments() {
+            if self.space.has_draining() {
+                // Their survivors are not durable yet. When they are, the zones are erased.
                 self.log.seal_all();
                 return false;
             }

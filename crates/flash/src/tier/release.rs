@@ -68,12 +68,7 @@ impl Release {
     pub(crate) fn drained(&self) -> bool {
         let releasing = self.lock();
         let drained = self.space.drained(self.log.oldest_unwritten());
-        let any = releasing.all(drained);
-        if self.space.waits_for_segments() {
-            // Their survivors are in segments that may take long to fill.
-            self.log.seal_all();
-        }
-        any
+        releasing.all(drained)
     }
 
     /// Releases zones in which a flush has left nothing. Says whether there was any.

@@ -8,7 +8,7 @@ use super::meta::Meta;
 use super::picture::{ZoneUse, ZoneView};
 use super::stats::ZoneCounts;
 use super::status::Status;
-use crate::device::{Device, DeviceError, Geometry, ZoneId, ZoneState};
+use crate::device::{Device, DeviceError, Geometry, PAGE_BYTES, ZoneId, ZoneState};
 use crate::options::{FlashOptions, OpsPolicy, ReclaimPolicy};
 use crate::segment::Kind;
 use crate::space::{self, ChannelLoad, FreeZones, Meter, Watermarks, Work, ZoneSummary};
@@ -134,6 +134,7 @@ pub(crate) struct SpaceStats {
 /// The zones, and how much erased space there is.
 struct Zones {
     all: Vec<Zone>,
+    zone_bytes: u64,
     free: FreeZones,
     load: ChannelLoad,
     marks: Watermarks,
@@ -154,6 +155,7 @@ impl Zones {
         let all = (0..geometry.zones).map(zone).collect();
         Zones {
             all,
+            zone_bytes: geometry.zone_bytes,
             free,
             load: ChannelLoad::new(geometry.channels),
             marks,
@@ -210,9 +212,13 @@ impl Zones {
         has: fn(Role) -> bool,
     ) -> impl Iterator<Item = (ZoneSummary, Kind)> + '_ {
         self.numbered().filter(move |(_, zone)| has(zone.role)).filter_map(move |(number, zone)| {
+            // Nothing is written behind the last segment of a full zone any more.
+            let pages = zone.segments.iter().map(|segment| segment.pages as u64).sum::<u64>();
+            let tail_bytes = self.zone_bytes.saturating_sub(pages * PAGE_BYTES as u64);
+            let records_bytes: u64 = zone.segments.iter().map(|segment| segment.record_bytes).sum();
             let facts = ZoneSummary {
                 zone: number,
-                written_bytes: zone.segments.iter().map(|segment| segment.record_bytes).sum(),
+                written_bytes: records_bytes + tail_bytes,
                 live_bytes: zone.segments.iter().map(|segment| segment.live_bytes(now_unix_s)).sum(),
                 order: zone.oldest()?,
             };
@@ -651,11 +657,9 @@ impl Space {
         zones.numbered().filter(|(_, zone)| is_drained(zone.role)).map(|(number, _)| number).collect()
     }
 
-    /// Whether a draining zone waits for segments to become durable, while erased zones are needed.
-    pub(crate) fn waits_for_segments(&self) -> bool {
-        let zones = self.zones();
-        let is_down = zones.free.len() <= self.reserve;
-        is_down && zones.all.iter().any(|zone| matches!(zone.role, Role::Draining(_)))
+    /// Whether a draining zone waits for segments to become durable.
+    pub(crate) fn has_draining(&self) -> bool {
+        self.zones().all.iter().any(|zone| matches!(zone.role, Role::Draining(_)))
     }
 
     /// Full zones with all segments below the floor: a flush has removed everything in them.
@@ -727,9 +731,11 @@ impl Space {
         }
     }
 
-    /// Whether a zone is free.
-    pub(crate) fn has_free_zone(&self) -> bool {
-        !self.zones().free.is_empty()
+    /// Whether zones are free, and none of them is for a segment of this sequence.
+    pub(crate) fn is_none_for(&self, sequence: u64) -> bool {
+        let zones = self.zones();
+        let mut free = zones.all.iter().filter(|zone| matches!(zone.role, Role::Free { .. })).peekable();
+        free.peek().is_some() && free.all(|zone| zone.floor > sequence)
     }
 
     /// Erases a zone, so that it can be written again. The caller holds the releasing lock.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
 /// What the thread that reclaims and merges adds to its nice value: on a core that others want, it gets about a third
-/// of what another thread gets. If it falls behind, whole zones are dropped unread.
+/// of what another thread gets. If it falls behind, evicted items are refused.
 const NICENESS: i32 = 5;
 
 /// Lowers the priority of the calling thread. (On Linux each thread has a nice value of its own.)

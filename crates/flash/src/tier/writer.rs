@@ -258,7 +258,7 @@ impl LogWriter {
                 *no_zone_since = None;
                 return Some(zone);
             }
-            if self.space.has_free_zone() {
+            if self.space.is_none_for(sequence) {
                 self.log.drop_everything();
                 return None;
             }

@@ -1,4 +1,5 @@
 mod generations;
+mod holds;
 mod invalidations;
 mod model;
 mod rules;

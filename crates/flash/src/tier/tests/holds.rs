@@ -1,0 +1,63 @@
+//! What has room on the device stays there, whatever is overwritten.
+
+use super::Bench;
+use crate::{OpsPolicy, Put};
+use std::collections::HashMap;
+use std::time::Duration;
+
+const ZONES: u32 = 130;
+const ZONE_PAGES: u64 = 64;
+const VALUE_BYTES: usize = 960;
+/// How often an item is stored again, on average.
+const ROUNDS: u64 = 5;
+
+/// Stores items that fill `percent` of the device, and then as many at random, several times over. Returns the share of
+/// the items that is lost, and the bytes written for each byte that was stored.
+fn overwritten(percent: u64) -> (f64, f64) {
+    let mut bench = Bench::new(ZONES, ZONE_PAGES, |options| {
+        options.generations = true;
+        (options.log_percent, options.fill_percent, options.ops) = (100, 85, OpsPolicy::Queuing);
+        options.memory_bytes = 8 << 20;
+    });
+    bench.flash.start().expect("threads can be started");
+    let items = (ZONES as u64 - 2) * ZONE_PAGES * 4096 * percent / 100 / VALUE_BYTES as u64;
+    let mut newest = HashMap::new();
+    let mut random = 1u64;
+    for n in 0..items * (1 + ROUNDS) {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let key = if n < items { n } else { (random >> 33) % items };
+        let mut value = n.to_le_bytes().to_vec();
+        value.resize(VALUE_BYTES, 7);
+        while bench.put(format!("key {key}").as_bytes(), &value, 0) == Put::Shed {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        newest.insert(key, value);
+    }
+    let mut lost = 0;
+    for (key, value) in &newest {
+        let found = bench.value(format!("key {key}").as_bytes());
+        lost += u64::from(found.is_none());
+        assert!(found.is_none_or(|found| found == *value), "an old version of key {key}");
+    }
+    let stats = bench.flash.stats();
+    bench.flash.close().expect("it is closed in order");
+    (lost as f64 / items as f64, stats.appended_bytes as f64 / stats.admitted_bytes as f64)
+}
+
+#[test]
+fn a_quarter_and_a_half_of_the_device_stay() {
+    for (percent, alwa_max) in [(25, 1.3), (50, 1.5)] {
+        let (lost, alwa) = overwritten(percent);
+        println!("{percent} %: {lost} lost, {alwa} written");
+        assert!(lost < 0.005 && alwa < alwa_max, "{percent} %: {lost} lost, {alwa} written");
+    }
+}
+
+#[test]
+fn most_of_the_device_stays() {
+    for (percent, alwa_max) in [(70, 2.5), (80, 4.5)] {
+        let (lost, alwa) = overwritten(percent);
+        println!("{percent} %: {lost} lost, {alwa} written");
+        assert!(lost < 0.01 && alwa < alwa_max, "{percent} %: {lost} lost, {alwa} written");
+    }
+}
