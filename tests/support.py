@@ -83,8 +83,9 @@ class Server:
         raise DidNotStart("nothing listens after %d s: %s" % (START_SECONDS_MAX, self.error_text().strip()))
 
     def _text(self, file):
-        file.seek(0)
-        return file.read().decode("utf-8", "replace")
+        # Not by seek and read: the server writes at the position of the file, which the two processes share.
+        size = os.fstat(file.fileno()).st_size
+        return os.pread(file.fileno(), size, 0).decode("utf-8", "replace")
 
     def error_text(self):
         """What the server wrote to standard error so far."""
