@@ -18,6 +18,7 @@
 
 use crate::device::{Device, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::fence::Fences;
+use crate::generation::AddressCounts;
 use crate::page::{self, PAYLOAD_BYTES};
 use crate::segment::{Run, SegmentSummary};
 use crate::shim::Mutex;
@@ -52,6 +53,10 @@ pub(crate) struct PageWriter {
     last: u64,
     /// The prefix that is being collected, and a bit for each generation that has it.
     pending: Option<(u64, u32)>,
+    /// Entries of each generation, and how many of them have the prefix of an entry of a newer generation.
+    counts: Vec<(u64, u64)>,
+    /// Entries of the first generation that have the prefix of an older one.
+    renewed: u64,
 }
 
 /// A page that is full.
@@ -63,10 +68,35 @@ pub(crate) struct FullPage {
 }
 
 impl PageWriter {
-    /// A writer of entries that name these generations, at most [`GENERATIONS_MAX`] of them.
+    /// A writer of entries that name these generations, newest first, at most [`GENERATIONS_MAX`] of them.
     pub(crate) fn new(generations: Vec<u64>) -> PageWriter {
         debug_assert!(generations.len() <= GENERATIONS_MAX);
-        PageWriter { generations, page: Vec::new(), entries: 0, first: 0, last: 0, pending: None }
+        let counts = vec![(0, 0); generations.len()];
+        PageWriter {
+            generations,
+            page: Vec::new(),
+            entries: 0,
+            first: 0,
+            last: 0,
+            pending: None,
+            counts,
+            renewed: 0,
+        }
+    }
+
+    /// What was counted among the entries so far. `also` entries of the first generation have superseded one that was
+    /// not pushed.
+    pub(crate) fn counts(&self, also: u64) -> AddressCounts {
+        let counted = self.generations.iter().zip(&self.counts);
+        AddressCounts {
+            superseded: counted
+                .map(|(number, (all, dead))| (*number, AddressCounts::share(*dead, *all)))
+                .collect(),
+            renewed: self
+                .counts
+                .first()
+                .map_or(0, |(all, _)| AddressCounts::share(self.renewed + also, *all)),
+        }
     }
 
     /// Numbers of the generations that entries may name.
@@ -101,7 +131,11 @@ impl PageWriter {
             self.generations.iter().for_each(|number| self.page.extend_from_slice(&number.to_le_bytes()));
             (self.first, self.last) = (prefix, prefix);
         }
+        let newest = slots.trailing_zeros() as u64;
+        self.renewed += (newest == 0 && slots.count_ones() > 1) as u64;
         for slot in (0..GENERATIONS_MAX as u64).filter(|slot| slots >> slot & 1 == 1) {
+            let (all, superseded) = &mut self.counts[slot as usize];
+            (*all, *superseded) = (*all + 1, *superseded + (slot > newest) as u64);
             put_number(&mut self.page, (prefix - self.last) << SLOT_BITS | slot);
             self.last = prefix;
             self.entries += 1;
@@ -124,7 +158,7 @@ impl PageWriter {
     }
 
     /// Returns the last pages.
-    pub(crate) fn finish(mut self) -> [Option<FullPage>; 2] {
+    pub(crate) fn finish(&mut self) -> [Option<FullPage>; 2] {
         [self.settle(), self.take_page()]
     }
 }

@@ -28,12 +28,16 @@ use crate::segment::{Run, SegmentSummary};
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 /// How many hashes are touched together.
 const TOUCHED_MAX: usize = 16;
+/// A share is counted in so many parts.
+const SHARE_PARTS: u64 = 1 << 16;
+/// The share of superseded records of a generation, while nothing has counted them.
+const SHARE_UNKNOWN: u32 = u32::MAX;
 
 /// One segment of a generation.
 #[derive(Debug)]
@@ -42,6 +46,8 @@ pub(crate) struct Chunk {
     pub(crate) run: Run,
     /// The lower end of its range of hashes: no record has a lower one.
     pub(crate) first_hash: u64,
+    /// See [`crate::segment::Head::sealed_sequence`].
+    pub(crate) sealed_sequence: u64,
     /// Length of all records, bytes.
     pub(crate) record_bytes: u64,
     /// Whether some record says that an extent is superseded: older extents must be gone before the chunk goes.
@@ -56,6 +62,7 @@ impl Chunk {
         let chunk = Chunk {
             run: Run::of(&facts),
             first_hash: facts.head.first_hash,
+            sealed_sequence: facts.head.sealed_sequence,
             record_bytes: facts.record_bytes,
             supersedes_extents: !facts.superseded_extents.is_empty(),
             histogram: facts.histogram,
@@ -98,6 +105,9 @@ pub(crate) struct Generation {
     filters: Box<[Arc<Filter>]>,
     /// The zone of the segment that marks the end of the merge. Without it a restart does not find the generation.
     end_zone: Option<ZoneId>,
+    /// The share of its records that newer generations supersede, as the last merge has counted it, in
+    /// [`SHARE_PARTS`]; [`SHARE_UNKNOWN`] if none has.
+    superseded: Arc<AtomicU32>,
 }
 
 impl Generation {
@@ -125,7 +135,8 @@ impl Generation {
         end_zone: Option<ZoneId>,
     ) -> Generation {
         let starts = chunks.iter().map(|chunk| chunk.first_hash).collect();
-        Generation { number, chunks: chunks.into(), starts, filters: filters.into(), end_zone }
+        let superseded = Arc::new(AtomicU32::new(SHARE_UNKNOWN));
+        Generation { number, chunks: chunks.into(), starts, filters: filters.into(), end_zone, superseded }
     }
 
     /// Its number: the sequence of its first segment. A newer generation has a higher number.
@@ -141,6 +152,12 @@ impl Generation {
     /// The zones that it needs.
     pub(crate) fn zones(&self) -> impl Iterator<Item = ZoneId> + '_ {
         self.chunks.iter().map(|chunk| chunk.run.zone).chain(self.end_zone)
+    }
+
+    /// The share of its records that newer generations supersede, from 0 to 1; `None` while that is not known.
+    pub(crate) fn superseded_share(&self) -> Option<f64> {
+        let share = self.superseded.load(Relaxed);
+        (share != SHARE_UNKNOWN).then(|| share as f64 / SHARE_PARTS as f64)
     }
 
     /// Records, tombstones included.
@@ -223,7 +240,9 @@ impl Generation {
                 filters.extend(self.filters.get(index).cloned());
             }
         }
-        (Generation::from_parts(self.number, kept, filters, self.end_zone), gone)
+        let mut kept = Generation::from_parts(self.number, kept, filters, self.end_zone);
+        kept.superseded = self.superseded.clone();
+        (kept, gone)
     }
 }
 
@@ -241,6 +260,16 @@ impl List {
         let unfiltered = newest_first.iter().enumerate();
         let unfiltered = unfiltered.fold(0, |bits, (n, found)| bits | (!found.has_filters() as u32) << n);
         List { newest_first, unfiltered, address }
+    }
+
+    /// The list without the chunks in these zones.
+    pub(crate) fn without(&self, zones: &HashSet<ZoneId>) -> List {
+        let kept = |generation: &Arc<Generation>| {
+            let (kept, gone) = generation.without(|chunk, _| zones.contains(&chunk.run.zone));
+            if gone.is_empty() { generation.clone() } else { Arc::new(kept) }
+        };
+        let generations = self.newest_first.iter().map(kept).filter(|kept| !kept.chunks.is_empty());
+        List::new(generations.collect(), self.address.clone())
     }
 
     /// The generations, newest first.
@@ -317,6 +346,11 @@ pub(crate) struct Generations {
     /// Extents below this sequence must go before the zone of a generation is erased: the marks that some of them are
     /// superseded were in chunks that are gone. 0: none must go.
     unmarked: AtomicU64,
+    /// Whether a merge reads chunks of generations: then their zones must stay.
+    is_collecting: AtomicBool,
+    /// The share of the records of the log that supersede one in a generation, as the last merge has counted it, in
+    /// [`SHARE_PARTS`].
+    renewed: AtomicU32,
 }
 
 impl Generations {
@@ -331,7 +365,41 @@ impl Generations {
             hits: ArcSwap::from_pointee(HitBits::new(0)),
             unreleased: AtomicBool::new(false),
             unmarked: AtomicU64::new(0),
+            is_collecting: AtomicBool::new(false),
+            renewed: AtomicU32::new(0),
         }
+    }
+
+    /// Whether a merge reads chunks of generations: then no zone of a generation may be dropped.
+    pub(crate) fn is_collecting(&self) -> bool {
+        self.is_collecting.load(SeqCst)
+    }
+
+    /// A merge begins, or ends, to read chunks of generations. To be called under the releasing lock.
+    pub(crate) fn set_collecting(&self, is_collecting: bool) {
+        self.is_collecting.store(is_collecting, SeqCst);
+    }
+
+    /// The share of the records of the log that supersede one in a generation, from 0 to 1, about.
+    pub(crate) fn renewed_share(&self) -> f64 {
+        self.renewed.load(Relaxed) as f64 / SHARE_PARTS as f64
+    }
+
+    /// Notes what a merge has counted.
+    pub(crate) fn note_counts(&self, counts: &AddressCounts) {
+        self.renewed.store(counts.renewed, Relaxed);
+        for generation in &self.list.load().newest_first {
+            if let Some((_, share)) =
+                counts.superseded.iter().find(|(number, _)| *number == generation.number)
+            {
+                generation.superseded.store(*share, Relaxed);
+            }
+        }
+    }
+
+    /// Which items were read since the last merge.
+    pub(crate) fn hits(&self) -> Arc<HitBits> {
+        self.hits.load_full()
     }
 
     /// Forgets which items were read, and from now on keeps a bit for each of so many items.
@@ -399,12 +467,16 @@ impl Generations {
             hits_bytes: self.hits.load().bytes() as u64,
             ..GenerationsStats::default()
         };
-        for chunk in list.newest_first.iter().flat_map(|generation| generation.chunks()) {
-            let live = chunk.histogram.live_bytes(now_unix_s).min(chunk.record_bytes);
-            stats.chunks += 1;
-            stats.items += chunk.run.items as u64;
-            stats.live_bytes += live;
-            stats.dead_bytes += chunk.record_bytes - live;
+        for generation in &list.newest_first {
+            let newest = 1.0 - generation.superseded_share().unwrap_or(0.0);
+            for chunk in generation.chunks() {
+                let unexpired = chunk.histogram.live_bytes(now_unix_s).min(chunk.record_bytes);
+                let live = (unexpired as f64 * newest) as u64;
+                stats.chunks += 1;
+                stats.items += chunk.run.items as u64;
+                stats.live_bytes += live;
+                stats.dead_bytes += chunk.record_bytes - live;
+            }
         }
         stats
     }
@@ -422,8 +494,9 @@ impl Generations {
         self.stats(0).filter_bytes
     }
 
-    /// What the next merge, of about so many records, is to write.
-    pub(crate) fn wanted(&self, items: u64) -> MergeOutputs {
+    /// What the next merge, of about so many records, is to write. With `collects`, it collects garbage of generations
+    /// and needs the address run for that.
+    pub(crate) fn wanted(&self, items: u64, collects: bool) -> MergeOutputs {
         let list = self.list.load();
         let budget = self.filter_budget;
         // 12 bits an item, more than filters of small chunks take: with too low an estimate generations would be
@@ -431,7 +504,7 @@ impl Generations {
         let coming = items + items / 2;
         MergeOutputs {
             filter: coming <= budget,
-            address: list.has_unfiltered() || list.filter_bytes() + coming > budget,
+            address: collects || list.has_unfiltered() || list.filter_bytes() + coming > budget,
         }
     }
 
@@ -479,11 +552,14 @@ impl Generations {
     /// zone, so that the zone can be released and no later start finds the chunk again. What such a chunk may have
     /// hidden in still older generations goes as well. Generations also go if their filters exceed the budget and the
     /// address run does not cover them, and if there are more than [`GENERATIONS_MAX`].
+    ///
+    /// The chunks in the zones `collected` were merged into the new generation.
     pub(crate) fn install(
         &self,
         generation: Option<Generation>,
         address: Option<AddressRun>,
         voids: &[RangeInclusive<u64>],
+        collected: &HashSet<ZoneId>,
     ) -> Released {
         let _change = self.lock();
         let old = self.list.load_full();
@@ -491,7 +567,7 @@ impl Generations {
         let mut generations: Vec<Arc<Generation>> =
             generation.into_iter().filter(|found| !found.chunks.is_empty()).map(Arc::new).collect();
         let mut voids = voids.to_vec();
-        for older in &old.newest_first {
+        for older in &old.without(collected).newest_first {
             let (mut zones, mut widened) = (HashSet::new(), Vec::new());
             older.without(|chunk, end| {
                 if voids.iter().any(|void| *void.start() <= end && *void.end() >= chunk.first_hash) {
@@ -550,7 +626,9 @@ impl Generations {
                 kept.push(Arc::new(generation.without_filters()));
             }
         }
-        if kept.iter().all(|generation| generation.has_filters()) {
+        // The run of a merge that collects garbage covers generations with filters, too. The next such merge needs it.
+        let is_fresh = |run: &Arc<AddressRun>| kept.first().is_some_and(|newest| run.covers(newest.number));
+        if kept.iter().all(|generation| generation.has_filters()) && !address.as_ref().is_some_and(is_fresh) {
             released.address = released.address.or(address.take());
         }
         self.list.store(Arc::new(List::new(kept, address)));
@@ -561,6 +639,31 @@ impl Generations {
     /// The end of a generation, with the mark that it is complete, goes last.
     pub(crate) fn oldest_zone(&self) -> Option<ZoneId> {
         Some(self.list.load().newest_first.last()?.chunks.first()?.run.zone)
+    }
+
+    /// The zones of all chunks, in the order in which they are collected: from the oldest generation, in order of hash.
+    /// Each with the share of its bytes that is garbage; `None` while that is not known. At most `max` zones, if there
+    /// are more.
+    pub(crate) fn zones_to_collect(&self, now_unix_s: u32, max: usize) -> Vec<(ZoneId, Option<f64>)> {
+        let list = self.list.load();
+        let mut zones: Vec<(ZoneId, Option<f64>)> = Vec::new();
+        for generation in list.newest_first.iter().rev() {
+            let superseded = generation.superseded_share();
+            let of_zone = |chunk: &Arc<Chunk>| chunk.run.zone;
+            let zones_left = max.saturating_sub(zones.len());
+            let of_zones = generation.chunks.chunk_by(|one, other| of_zone(one) == of_zone(other));
+            for chunks in of_zones.take(zones_left) {
+                let all: u64 = chunks.iter().map(|chunk| chunk.record_bytes).sum();
+                let live: u64 = chunks.iter().map(|chunk| chunk.histogram.live_bytes(now_unix_s)).sum();
+                let unexpired = live.min(all) as f64 / all.max(1) as f64;
+                let garbage = match superseded {
+                    Some(superseded) => Some(1.0 - unexpired * (1.0 - superseded)),
+                    None => (unexpired < 0.5).then_some(1.0 - unexpired),
+                };
+                zones.extend(chunks.first().map(|chunk| (chunk.run.zone, garbage)));
+            }
+        }
+        zones
     }
 
     /// Drops the chunks in a zone. The caller erases the zone afterwards, and syncs the device before another merge is
@@ -619,6 +722,23 @@ pub(crate) struct GenerationsStats {
     pub(crate) chunk_bytes: u64,
     /// Memory of the bits that say which items were read, bytes.
     pub(crate) hits_bytes: u64,
+}
+
+/// What a merge has counted among the entries of the address run.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct AddressCounts {
+    /// For each generation by its number, the share of its entries that newer generations supersede, in
+    /// [`SHARE_PARTS`].
+    pub(crate) superseded: Vec<(u64, u32)>,
+    /// The share of the entries of the new generation that supersede one of an older generation, in [`SHARE_PARTS`].
+    pub(crate) renewed: u32,
+}
+
+impl AddressCounts {
+    /// `part` of `all` as a share.
+    pub(crate) fn share(part: u64, all: u64) -> u32 {
+        (part * SHARE_PARTS / all.max(1)).min(SHARE_PARTS) as u32
+    }
 }
 
 /// What a merge writes beside its records.

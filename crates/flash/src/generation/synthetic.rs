@@ -6,6 +6,7 @@ use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::FenceBuilder;
 use crate::filter::Filter;
 use crate::segment::Run;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// So many generations of `chunks` chunks of `items` hashes each. Returns a function that
@@ -37,6 +38,7 @@ pub fn generations(generations: u64, chunks: u64, items: u64) -> impl Fn(u64) ->
             row.push(Arc::new(Chunk {
                 run,
                 first_hash: if n == 0 { 0 } else { hashes[0] },
+                sealed_sequence: 0,
                 record_bytes: items * 108,
                 supersedes_extents: false,
                 histogram: ExpiryHistogram::new(0),
@@ -44,7 +46,12 @@ pub fn generations(generations: u64, chunks: u64, items: u64) -> impl Fn(u64) ->
             }));
             filters.push(Arc::new(Filter::build(hashes)));
         }
-        shown.install(Some(Generation::from_parts(generation + 1, row, filters, None)), None, &[]);
+        shown.install(
+            Some(Generation::from_parts(generation + 1, row, filters, None)),
+            None,
+            &[],
+            &HashSet::new(),
+        );
     }
     move |hash| {
         let mut search = shown.search(hash, 0);

@@ -4,6 +4,7 @@ use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::FenceBuilder;
 use crate::filter::Filter;
 use crate::segment::Run;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A generation with one record, in the zone of its number.
@@ -16,6 +17,7 @@ fn generation(number: u64) -> Generation {
     let chunk = Chunk {
         run,
         first_hash: 0,
+        sealed_sequence: 0,
         record_bytes: 108,
         supersedes_extents: false,
         histogram: ExpiryHistogram::new(0),
@@ -28,7 +30,7 @@ fn generation(number: u64) -> Generation {
 fn a_generation_that_loses_its_last_chunk_takes_no_other_with_it() {
     for goes in 1..=3 {
         let shown = Generations::new(u64::MAX, 0);
-        (1..=3).for_each(|number| drop(shown.install(Some(generation(number)), None, &[])));
+        (1..=3).for_each(|number| drop(shown.install(Some(generation(number)), None, &[], &HashSet::new())));
         let gone = shown.drop_zone(ZoneId(goes));
         assert_eq!(gone.chunks.len(), 1);
         let left: Vec<u64> = shown.list().newest_first().iter().map(|left| left.number()).collect();

@@ -6,7 +6,7 @@ use super::settings::Settings;
 use super::source::{Input, Source};
 use crate::address::{AddressRun, FullPage, PageWriter, RunStream, prefix_of};
 use crate::device::DeviceError;
-use crate::generation::{Chunk, Generation, List};
+use crate::generation::{AddressCounts, Chunk, Generation, List};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -50,11 +50,17 @@ impl<'a> Rescan<'a> {
                     return;
                 }
             }
-            let Settings { device, hasher, read_pages, .. } = self.settings;
+            let Settings { device, hasher, chunk_read_pages, .. } = self.settings;
             let next = self.chunks.pop_front();
             self.source = next.map(|chunk| {
-                let input = Input { run: chunk.run, sealed_sequence: 0, hits: None };
-                Source::new(device, hasher, &input, read_pages)
+                let input = Input {
+                    run: chunk.run,
+                    age: chunk.run.sequence,
+                    first_hash: chunk.first_hash,
+                    sealed_sequence: 0,
+                    hits: None,
+                };
+                Source::new(device, hasher, &input, chunk_read_pages)
             });
             if self.source.is_none() {
                 return;
@@ -76,14 +82,20 @@ pub(super) struct Addresses<'a> {
     prefix: Option<u64>,
     /// An old entry with that prefix names a generation without a filter.
     unfiltered_holds: bool,
+    /// An old entry with that prefix names a generation that is not collected.
+    newer_holds: bool,
+    /// The generation that is collected up to a hash, and that hash.
+    collected_below: Option<(u64, u64)>,
 }
 
 impl<'a> Addresses<'a> {
-    /// An address run that covers the new generation with this number and all generations of the list.
+    /// An address run that covers the new generation with this number and all generations of the list. What is
+    /// collected is not in the list; where a part of a generation stays, `collected_below` has its number and its first
+    /// hash that stays.
     pub(super) fn new(
         settings: Settings<'a>,
         list: &Arc<List>,
-        number: u64,
+        (number, collected_below): (u64, Option<(u64, u64)>),
         output: Output<'a>,
         voids: &mut Vec<RangeInclusive<u64>>,
     ) -> Addresses<'a> {
@@ -98,13 +110,17 @@ impl<'a> Addresses<'a> {
         let rescans = rescans.map(|generation| Rescan::new(settings, generation, voids)).collect();
         Addresses {
             list: list.clone(),
-            old: list.address().map(|run| RunStream::new(settings.device, run.clone(), settings.read_pages)),
+            old: list
+                .address()
+                .map(|run| RunStream::new(settings.device, run.clone(), settings.chunk_read_pages)),
             rescans,
             writer: PageWriter::new(generations),
             queue: VecDeque::new(),
             output,
             prefix: None,
             unfiltered_holds: false,
+            newer_holds: false,
+            collected_below,
         }
     }
 
@@ -119,12 +135,17 @@ impl<'a> Addresses<'a> {
         let wanted = hash.map_or(u64::MAX, prefix_of);
         if self.prefix.is_none_or(|prefix| prefix < wanted) {
             self.prefix = Some(wanted);
-            self.unfiltered_holds = false;
+            (self.unfiltered_holds, self.newer_holds) = (false, false);
         }
         let end = self.pages_read() + pages;
         while let Some((prefix, generation)) = self.take_least(wanted, voids) {
-            self.unfiltered_holds |= prefix == wanted && self.list.is_unfiltered(generation);
-            self.queue.extend(self.writer.push(prefix, generation));
+            let below = self.collected_below.filter(|(number, _)| *number == generation);
+            if below.is_none_or(|(_, hash)| prefix >= prefix_of(hash)) {
+                let is_wanted = prefix == wanted;
+                self.unfiltered_holds |= is_wanted && self.list.is_unfiltered(generation);
+                self.newer_holds |= is_wanted && self.list.position(generation).is_some();
+                self.queue.extend(self.writer.push(prefix, generation));
+            }
             if self.pages_read() >= end {
                 return false;
             }
@@ -160,6 +181,17 @@ impl<'a> Addresses<'a> {
         self.unfiltered_holds || self.old.as_ref().is_none_or(RunStream::damaged)
     }
 
+    /// Whether a generation that is newer than all that is collected may hold the hash of the last
+    /// [`Addresses::advance`].
+    pub(super) fn newer_may_hold(&self) -> bool {
+        self.newer_holds || self.old.as_ref().is_some_and(RunStream::damaged)
+    }
+
+    /// What was counted among the entries. `also` records of the new generation have superseded one that was collected.
+    pub(super) fn counts(&self, also: u64) -> AddressCounts {
+        self.writer.counts(also)
+    }
+
     /// Adds the entry of a record of the new generation. Its hash is that of the last [`Addresses::advance`].
     pub(super) fn push(&mut self, hash: u64, generation: u64) {
         self.queue.extend(self.writer.push(prefix_of(hash), generation));
@@ -183,9 +215,7 @@ impl<'a> Addresses<'a> {
 
     /// Ends the last page: no entries follow.
     pub(super) fn close(&mut self) {
-        let generations = self.writer.generations().to_vec();
-        let writer = std::mem::replace(&mut self.writer, PageWriter::new(generations));
-        self.queue.extend(writer.finish().into_iter().flatten());
+        self.queue.extend(self.writer.finish().into_iter().flatten());
     }
 
     /// Pages that were read of the old run and of the rescanned generations.

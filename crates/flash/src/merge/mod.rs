@@ -4,6 +4,10 @@
 //! an older version in an older generation. In that case, and for a tombstone that still hides something, a tombstone
 //! is written.
 //!
+//! A merge may collect the oldest generations as well, or the part of the oldest with the lowest hashes: of their
+//! records those stay that nothing newer supersedes. The address run says what newer generations have. Where another
+//! key has the same prefix it says so by mistake, and an item is lost: of 1,000 million items, one in 16,000.
+//!
 //! A merge changes nothing until its result is installed ([`crate::generation::Generations::install`]). It can be
 //! given up at any time ([`Merge::abort`]); then only the zones that it wrote to have to be erased.
 //!
@@ -24,7 +28,7 @@ pub(crate) use source::Input;
 
 use crate::address::AddressRun;
 use crate::device::DeviceError;
-use crate::generation::{Generation, List, MergeOutputs};
+use crate::generation::{AddressCounts, Generation, List, MergeOutputs};
 use crate::record::Record;
 use crate::segment::{Head, Kind};
 use addresses::Addresses;
@@ -86,6 +90,20 @@ pub(crate) struct Merged {
     pub(crate) voids: Vec<RangeInclusive<u64>>,
     /// The counters of the merge.
     pub(crate) counts: MergeCounts,
+    /// What was counted among the entries of the address run, if there is one.
+    pub(crate) addresses: Option<AddressCounts>,
+    /// Whether a record of a collected generation went that said that an extent is superseded, and nothing else says so
+    /// for sure.
+    pub(crate) lost_marks: bool,
+}
+
+/// What a merge collects of the oldest generations.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Collected {
+    /// So many inputs, the first ones, are chunks of generations.
+    pub(crate) inputs: usize,
+    /// The number of the generation of which only a part is collected, and the first hash that stays.
+    pub(crate) below: Option<(u64, u64)>,
 }
 
 /// A range of hashes that was lost to a damaged page of the input with this index. The versions that older inputs
@@ -110,9 +128,14 @@ enum Stage {
 /// A merge that is under way.
 pub(crate) struct Merge<'a> {
     settings: Settings<'a>,
-    /// The older generations at the beginning of the merge. A generation that was dropped since only causes a
-    /// tombstone that is not needed.
+    /// The older generations at the beginning of the merge, without what is collected. A generation that was dropped
+    /// since only causes a tombstone that is not needed.
     older: Arc<List>,
+    /// So many sources, the first ones, are chunks of generations that are collected.
+    collected: usize,
+    lost_marks: bool,
+    /// Records of the log that superseded one of a collected generation.
+    renewed: u64,
     /// The number of the new generation.
     number: u64,
     /// The inputs, oldest first.
@@ -135,12 +158,12 @@ pub(crate) struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    /// Begins a merge of `inputs`: the oldest segments of the log, without a gap, oldest first. `older` are the
-    /// generations now; no generation may be added until this merge is installed or given up. `number` and
-    /// `address_number` are sequences that were never used.
+    /// Begins a merge of `inputs`: chunks that are collected, oldest first and in order of hash, and then the oldest
+    /// segments of the log, without a gap, oldest first. `older` are the other generations; no generation may be added
+    /// until this merge is installed or given up. `number` and `address_number` are sequences that were never used.
     pub(crate) fn begin(
         settings: Settings<'a>,
-        inputs: &[Input<'a>],
+        (inputs, collected): (&[Input<'a>], Collected),
         older: Arc<List>,
         wanted: MergeOutputs,
         number: u64,
@@ -163,14 +186,16 @@ impl<'a> Merge<'a> {
         let mut old_voids = Vec::new();
         let addresses = wanted.address.then(|| {
             let output = output(head(Kind::Address, address_number, 0), false);
-            Addresses::new(settings, &older, number, output, &mut old_voids)
+            Addresses::new(settings, &older, (number, collected.below), output, &mut old_voids)
         });
-        let source =
-            |input: &Input<'a>| Source::new(settings.device, settings.hasher, input, settings.read_pages);
+        let source = |(age, input): (usize, &Input<'a>)| {
+            let pages = if age < collected.inputs { settings.chunk_read_pages } else { settings.read_pages };
+            Source::new(settings.device, settings.hasher, input, pages)
+        };
         let mut merge = Merge {
             settings,
             number,
-            sources: inputs.iter().map(source).collect(),
+            sources: inputs.iter().enumerate().map(source).collect(),
             queue: BinaryHeap::new(),
             voids: Vec::new(),
             old_voids,
@@ -179,11 +204,17 @@ impl<'a> Merge<'a> {
             output: output(head(Kind::Generation, number, cas_base), wanted.filter),
             addresses,
             older,
+            collected: collected.inputs,
+            lost_marks: false,
+            renewed: 0,
             live: 0,
             counts: MergeCounts::default(),
             stage: Stage::Records,
         };
-        (0..inputs.len()).for_each(|age| merge.advance(age));
+        // A chunk is read from where its range of hashes begins, so that one of each generation is in memory at a time.
+        let chunks = inputs.iter().zip(0..collected.inputs);
+        merge.queue.extend(chunks.map(|(input, age)| Reverse((input.first_hash, Reverse(age)))));
+        (collected.inputs..inputs.len()).for_each(|age| merge.advance(age));
         merge
     }
 
@@ -238,6 +269,12 @@ impl<'a> Merge<'a> {
             return Ok(None);
         };
         let hash = *hash;
+        let waiting = self.queue.peek().map(|Reverse((_, Reverse(age)))| *age);
+        if let Some(age) = waiting.filter(|age| !self.sources[*age].is_begun()) {
+            self.queue.pop();
+            self.advance(age);
+            return Ok(None);
+        }
         if let Some(addresses) = &mut self.addresses {
             let pages = end.saturating_sub(self.counts.pages_read + addresses.pages_read()).max(1);
             if !addresses.advance(Some(hash), pages, &mut self.old_voids) {
@@ -266,10 +303,18 @@ impl<'a> Merge<'a> {
         let source = &self.sources[age];
         let Some((record, bytes)) = source.record() else { return Ok(()) };
         let part = record.part.map_or(0, |part| part.number);
-        let lost = lost || (self.settings.dropped)(hash, source.sequence());
-        if lost || self.seen[..self.seen_len].iter().any(|(key, number)| key == record.key && *number == part)
-        {
+        let lost = lost || (self.settings.dropped)(hash, source.age());
+        let is_collected = age < self.collected;
+        let is_seen =
+            self.seen[..self.seen_len].iter().any(|(key, number)| key == record.key && *number == part);
+        if lost || is_seen {
             self.counts.superseded += 1;
+            self.renewed += (is_collected && is_seen) as u64;
+            return Ok(());
+        }
+        if is_collected && self.addresses.as_ref().is_none_or(Addresses::newer_may_hold) {
+            self.counts.superseded += 1;
+            self.lost_marks |= record.supersedes_extent && (self.settings.dead_extents)(hash);
             return Ok(());
         }
         if self.seen_len == self.seen.len() {
@@ -288,7 +333,9 @@ impl<'a> Merge<'a> {
             return write(&mut self.output, &mut self.addresses, hash, self.number, &record);
         }
         // The key of a part contains the version of its item, so a part never hides an older record.
-        let hides = part == 0 && (supersedes_extent || older_may_hold(&self.older, &self.addresses, hash));
+        // Nothing is older than what is collected.
+        let older = || !is_collected && older_may_hold(&self.older, &self.addresses, hash);
+        let hides = part == 0 && (supersedes_extent || older());
         match (record.tombstone, hides) {
             (true, true) => self.counts.tombstones_kept += 1,
             (true, false) => self.counts.tombstones_dropped += 1,
@@ -340,7 +387,10 @@ impl<'a> Merge<'a> {
             return None;
         }
         let voids = self.voids.into_iter().map(|void| void.hashes).chain(self.old_voids).collect();
+        let addresses = self.addresses.as_ref().map(|addresses| addresses.counts(self.renewed));
         Some(Merged {
+            addresses,
+            lost_marks: self.lost_marks,
             generation: Generation::of(self.output.into_segments()),
             address: self.addresses.and_then(Addresses::into_run),
             voids,
@@ -365,7 +415,7 @@ fn is_worth(
     counts: &mut MergeCounts,
 ) -> bool {
     if record.expired(settings.now_unix_s.saturating_add(settings.cutoff_s))
-        || (settings.deleted)(record.key, source.sequence())
+        || (settings.deleted)(record.key, source.age())
     {
         counts.expired += 1;
         return false;

@@ -26,8 +26,10 @@ pub(crate) struct Settings<'a> {
     /// Whether the record of this key in the segment of this sequence was deleted by prefix. It is treated as one that
     /// has expired.
     pub(crate) deleted: &'a dyn Fn(&[u8], u64) -> bool,
-    /// Pages that one read of an input takes.
+    /// Pages that one read of a segment of the log takes.
     pub(crate) read_pages: u32,
+    /// Pages that one read of a chunk of a generation, or of the address run, takes.
+    pub(crate) chunk_read_pages: u32,
     /// Pages that one append writes.
     pub(crate) write_pages: usize,
 }

@@ -13,6 +13,10 @@ use std::ops::RangeInclusive;
 pub(crate) struct Input<'a> {
     /// The data pages of the segment.
     pub(crate) run: Run,
+    /// How old its records are: the sequence of a segment of the log, or the number of the generation of a chunk.
+    pub(crate) age: u64,
+    /// None of its records has a lower hash.
+    pub(crate) first_hash: u64,
     /// See [`crate::segment::Head::sealed_sequence`].
     pub(crate) sealed_sequence: u64,
     /// Which of its records were read since they were written.
@@ -25,6 +29,7 @@ pub(super) struct Source<'a> {
     device: &'a dyn Device,
     hasher: &'a KeyHasher,
     run: Run,
+    age: u64,
     sealed_sequence: u64,
     hits: Option<&'a HitBits>,
     /// Pages of one read.
@@ -54,11 +59,12 @@ impl<'a> Source<'a> {
         input: &Input<'a>,
         chunk_pages: u32,
     ) -> Source<'a> {
-        let Input { run, sealed_sequence, hits } = *input;
+        let Input { run, age, sealed_sequence, hits, .. } = *input;
         Source {
             device,
             hasher,
             run,
+            age,
             sealed_sequence,
             hits,
             chunk_pages: chunk_pages.max(1),
@@ -80,9 +86,14 @@ impl<'a> Source<'a> {
         self.hash
     }
 
-    /// The sequence of the segment.
-    pub(super) fn sequence(&self) -> u64 {
-        self.run.sequence
+    /// Whether it has gone to its first record.
+    pub(super) fn is_begun(&self) -> bool {
+        self.page > 0
+    }
+
+    /// See [`Input`].
+    pub(super) fn age(&self) -> u64 {
+        self.age
     }
 
     /// The current record, and the bytes that it takes on the device.

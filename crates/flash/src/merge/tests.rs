@@ -10,7 +10,7 @@ use crate::segment::{Run, SegmentSummary, Writer};
 use crate::test_devices::MemoryDevice;
 use larder_item::KeyHasher;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Mutex;
 
 const NOW: u32 = 1_800_000_000;
@@ -202,7 +202,7 @@ impl Tier {
     fn merge(&mut self, abandon: Option<u32>) -> Option<Released> {
         let older = self.generations.list();
         let items = self.log.iter().map(|(summary, _)| summary.items as u64).sum();
-        let wanted = self.generations.wanted(items);
+        let wanted = self.generations.wanted(items, false);
         let settings = Settings {
             device: &self.device,
             hasher: &self.hasher,
@@ -216,6 +216,7 @@ impl Tier {
                 self.dropped.is_some_and(|(below, half)| sequence < below && hash >> 63 == half)
             },
             read_pages: 4,
+            chunk_read_pages: 4,
             write_pages: 8,
         };
         let inputs: Vec<Input<'_>> = self
@@ -223,12 +224,15 @@ impl Tier {
             .iter()
             .map(|(summary, hits)| Input {
                 run: Run::of(summary),
+                age: summary.head.sequence,
+                first_hash: 0,
                 sealed_sequence: summary.head.sealed_sequence,
                 hits: Some(hits),
             })
             .collect();
         let (number, address_number) = (self.free.sequence(), self.free.sequence());
-        let mut merge = Merge::begin(settings, &inputs, older, wanted, number, address_number);
+        let mut merge =
+            Merge::begin(settings, (&inputs, Collected::default()), older, wanted, number, address_number);
         let mut steps = 0;
         loop {
             if abandon == Some(steps) {
@@ -248,7 +252,8 @@ impl Tier {
         }
         let merged = merge.finish().expect("it is done");
         self.last = merged.counts;
-        let released = self.generations.install(merged.generation, merged.address, &merged.voids);
+        let released =
+            self.generations.install(merged.generation, merged.address, &merged.voids, &HashSet::new());
         for (summary, _) in std::mem::take(&mut self.log) {
             self.device.reset(summary.zone).unwrap();
             self.free.zones.push(summary.zone);

@@ -399,7 +399,7 @@ impl Log {
 
     fn note_table_full(&self) {
         self.table_full.store(true, SeqCst);
-        self.status().wake();
+        self.status().ask();
     }
 
     /// Appends the tombstones that wait. They are older than the next record, so they come first. Says whether none is
@@ -451,7 +451,7 @@ impl Log {
             return Err(NoRoom);
         }
         if self.space.is_down_to_reserve() {
-            self.status().wake();
+            self.status().ask();
             return Err(NoRoom);
         }
         let query = Query::of(hash, record);

@@ -1,4 +1,5 @@
-//! The log becomes a generation when it holds its share of the device.
+//! The log becomes a generation when it holds its share of the device. Where erased zones are few, a merge collects
+//! garbage of the oldest generations as well.
 //!
 //! Takes no lock that it holds for long; [`super::reclaim::Reclaim`] runs one merge at a time.
 
@@ -10,21 +11,43 @@ use super::shape::{MERGE_PERCENT, Shape};
 use super::space::{LogZone, Space};
 use super::status::TimeSlice;
 use crate::device::{Device, PAGE_BYTES, ZoneId};
-use crate::merge::{Input, Merge, Merged, Progress, Room, Rooms, Settings};
+use crate::generation::GENERATIONS_MAX;
+use crate::merge::{Collected, Input, Merge, Merged, Progress, Room, Rooms, Settings};
 use crate::options::FlashOptions;
 use crate::segment::{Kind, SegmentSummary};
 use larder_item::KeyHasher;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Pages between two looks at whether the merge is still wanted, and whether the core is wanted elsewhere.
 const STEP_PAGES: u64 = 16;
+/// Pages that one read of a generation takes.
+const CHUNK_READ_PAGES: u32 = 16;
 /// Fewest pages at the end of a zone that a segment of a generation is begun in.
 const ROOM_PAGES_MIN: u32 = 8;
 /// Filling of the log table, percent, at which the log counts as full.
 const TABLE_FULL_PERCENT: u64 = 85;
+/// How many of the zones the log takes where its table cannot hold all items that the device can, percent.
+const LOG_PERCENT: u8 = 10;
 /// Numbers of the log table beyond one for each buffer that are kept free.
 const IDS_SPARE: usize = 2;
+/// The garbage of a zone, as a share of it, for which a merge collects it: the least where there is hardly an erased
+/// zone, and the most where the next two merges have room.
+const GARBAGE_SHARE: (f64, f64) = (0.06, 0.5);
+/// The share of garbage in a generation of which none is known.
+const GARBAGE_GUESS: f64 = 0.5;
+/// With so many generations fewer than there may be, a merge collects the oldest ones whatever their garbage is.
+const GENERATIONS_SPARE: usize = 4;
+/// How many of the oldest generations that are.
+const GENERATIONS_TOGETHER: usize = 2;
+/// Bytes of an entry of the address run, about.
+const ENTRY_BYTES: u64 = 3;
+/// Where there are generations, so many percent of the zones are kept erased for merges that collect, beside those for
+/// the address run. At least so many zones are.
+const KEPT_PERCENT: u8 = 4;
+const KEPT_ZONES_MIN: usize = 4;
 
 /// Why a merge came to nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +69,19 @@ pub(crate) struct Merging {
     shape: Shape,
     cutoff_s: u32,
     log_percent: u8,
+    /// Whether the last merge that collected was given up. The next one does not collect.
+    has_failed: AtomicBool,
+    /// The newest generation when zones were kept erased for merges; 0: none.
+    kept_for: AtomicU64,
+    /// Whether a merge was asked for by [`Merging::want`].
+    is_wanted: AtomicBool,
+}
+
+/// What a merge takes.
+struct Plan {
+    log: Vec<LogZone>,
+    /// Zones of generations.
+    collected: HashSet<ZoneId>,
 }
 
 /// What became of the wish to merge.
@@ -69,7 +105,22 @@ impl Merging {
         options: &FlashOptions,
     ) -> Merging {
         let (cutoff_s, log_percent) = (options.cutoff_s, options.log_percent);
-        Merging { lookup, space, log, release, device, hasher, shape, cutoff_s, log_percent }
+        let (has_failed, kept_for) = (AtomicBool::new(false), AtomicU64::new(0));
+        let is_wanted = AtomicBool::new(false);
+        Merging {
+            lookup,
+            space,
+            log,
+            release,
+            device,
+            hasher,
+            shape,
+            cutoff_s,
+            log_percent,
+            has_failed,
+            kept_for,
+            is_wanted,
+        }
     }
 
     /// Full zones of the log, oldest first, if the oldest of them are to be merged: the log has its share of the zones,
@@ -85,41 +136,184 @@ impl Merging {
             || !self.log.has_ids(self.shape.buffers as usize + IDS_SPARE)
             || table_full;
         let zones = self.device.geometry().zones;
-        let has_share = self.log_percent < 100 && full.len() >= share(zones, self.log_percent);
-        if is_crowded || has_share { full } else { Vec::new() }
+        // A table that will be full before the device is cannot save a merge. The sooner what is superseded is in
+        // generations, the sooner it is counted and collected.
+        let filled_for_all = TABLE_FULL_PERCENT * full.len() as u64 / zones as u64;
+        let has_part =
+            full.len() >= share(zones, LOG_PERCENT) && self.lookup.index.is_table_filled(filled_for_all);
+        let has_share = has_part || self.log_percent < 100 && full.len() >= share(zones, self.log_percent);
+        if is_crowded || has_share || self.is_wanted.load(Relaxed) { full } else { Vec::new() }
     }
 
     /// Merges the oldest part of the log if that is due.
     pub(crate) fn round(&self) -> Round {
+        self.keep_zones();
         // Something waits for room in the table.
         let is_stuck = self.log.is_stuck();
-        let mut log = self.due();
+        let log = self.due();
         if log.is_empty() {
             return Round::NotDue;
         }
-        // A merge drops tombstones that hide nothing in the list. They may still hide what a restart would find. And
-        // what was reclaimed is still found in the log, where it would be taken for newer than the generation.
-        if self.lookup.generations.has_unreleased() || self.space.is_log_draining() {
-            self.log.seal_all();
+        if self.must_wait() {
             return Round::Waits;
         }
-        let room = self.space.zones_for_merge();
-        log.truncate(share(self.device.geometry().zones, MERGE_PERCENT).min(room.max(1)));
-        let mut rooms = MergeRooms { merging: self, open: [None, None], first_sequence: u64::MAX };
-        let merged = self.run(&log, &mut rooms);
+        self.is_wanted.store(false, Relaxed);
+        let plan = self.plan(log, GARBAGE_SHARE.1);
+        let collects = !plan.collected.is_empty();
+        Round::Ended(match self.merge(&plan) {
+            Ok(gained) => gained,
+            // There was no generation to drop for its zones, so the next merge would get no further. If it is urgent,
+            // the oldest zone of the log is dropped.
+            Err(why) => is_stuck && why == GivenUp::NoRoom && !collects && self.release.drop_oldest(),
+        })
+    }
+
+    /// Keeps zones erased for merges that collect, where there is something to collect.
+    fn keep_zones(&self) {
+        let newest =
+            self.lookup.generations.list().newest_first().first().map_or(0, |newest| newest.number());
+        if self.kept_for.swap(newest, Relaxed) == newest {
+            return;
+        }
+        let kept = if self.has_merged() { self.kept_zones() + self.address_zones() } else { 0 };
+        self.space.keep_for_merges(kept as u32);
+    }
+
+    /// Whether there are generations.
+    pub(crate) fn has_merged(&self) -> bool {
+        !self.lookup.generations.list().newest_first().is_empty()
+    }
+
+    fn kept_zones(&self) -> usize {
+        share(self.device.geometry().zones, KEPT_PERCENT).max(KEPT_ZONES_MIN)
+    }
+
+    /// Zones that the next address run will take, about.
+    fn address_zones(&self) -> usize {
+        let generations = &self.lookup.generations;
+        let zones = match generations.list().address() {
+            Some(run) => run.zones().collect::<HashSet<_>>().len(),
+            None => (generations.stats(0).items * ENTRY_BYTES / self.device.geometry().zone_bytes) as usize,
+        };
+        zones + 1
+    }
+
+    /// Whether a merge has to wait. A merge drops tombstones that hide nothing in the list. They may still hide what a
+    /// restart would find. And what was reclaimed is still found in the log, where it would be taken for newer than the
+    /// generation.
+    fn must_wait(&self) -> bool {
+        let waits = self.lookup.generations.has_unreleased() || self.space.is_log_draining();
+        if waits {
+            self.log.seal_all();
+        }
+        waits
+    }
+
+    /// Asks for a merge by the next round, because no zone has garbage that is known of: what the log supersedes in
+    /// generations is counted by a merge only. Says whether there is something to merge.
+    pub(crate) fn want(&self) -> bool {
+        let wants = self.has_merged() && !self.space.log_zones().is_empty();
+        self.is_wanted.store(wants, Relaxed);
+        wants
+    }
+
+    /// Collects garbage of the oldest generations, if so many percent of their zones are. Says whether space was
+    /// gained.
+    pub(crate) fn collect(&self, garbage_percent: u32) -> Round {
+        let garbage_share = garbage_percent as f64 / 100.0;
+        if self.oldest_garbage().is_none_or(|share| share < garbage_share) {
+            return Round::NotDue;
+        }
+        if self.must_wait() {
+            return Round::Waits;
+        }
+        let plan = self.plan(Vec::new(), garbage_share);
+        if plan.collected.is_empty() {
+            return Round::NotDue;
+        }
+        Round::Ended(self.merge(&plan).unwrap_or(false))
+    }
+
+    /// The garbage in the zone that would be collected first, as a share of it; `None` without generations.
+    fn oldest_garbage(&self) -> Option<f64> {
+        let zones = self.lookup.generations.zones_to_collect(self.lookup.status.now(), 1);
+        zones.first().map(|(_, garbage)| garbage.unwrap_or(GARBAGE_GUESS))
+    }
+
+    /// Whether a merge that collects gains something.
+    pub(crate) fn has_garbage(&self) -> bool {
+        self.lookup.has_generations && self.oldest_garbage().is_some_and(|share| share >= GARBAGE_SHARE.0)
+    }
+
+    /// What a merge of these zones of the log takes. Where the next two merges have no room, it takes zones of the
+    /// oldest generations as well, if at least `garbage_most` of them is garbage. With less room, less garbage is
+    /// enough.
+    fn plan(&self, mut log: Vec<LogZone>, garbage_most: f64) -> Plan {
+        let generations = &self.lookup.generations;
+        let wanted = share(self.device.geometry().zones, MERGE_PERCENT);
+        let (room, addresses) = (self.space.zones_for_merge(), self.address_zones());
+        let list = generations.list();
+        let collected = self.release.begin_collecting(|| {
+            let count = list.newest_first().len();
+            let ahead = (wanted + addresses) * 3 / 2;
+            let is_crowded = count + GENERATIONS_SPARE >= GENERATIONS_MAX;
+            // A quarter of the room is for what is put meanwhile, but not what is kept for merges.
+            let budget =
+                (room * 3 / 4).max(room.min(self.kept_zones() + addresses)).saturating_sub(addresses);
+            if count == 0 || budget < 2 || (room >= ahead && !is_crowded) || self.has_failed.load(Relaxed) {
+                return HashSet::new();
+            }
+            log.truncate((budget / 2).max(1));
+            let (least, most) = (GARBAGE_SHARE.0, garbage_most);
+            let garbage_min = least + (most - least) * (room as f64 / ahead as f64).min(1.0);
+            let oldest = list.newest_first().iter().rev().take(GENERATIONS_TOGETHER);
+            let crowding: HashSet<ZoneId> = match is_crowded {
+                true => oldest.flat_map(|generation| generation.zones()).collect(),
+                false => HashSet::new(),
+            };
+            let mut written = log.len() as f64;
+            let mut gain = (ahead.saturating_sub(room) + log.len()) as f64;
+            let mut chosen = HashSet::new();
+            for (zone, garbage) in generations.zones_to_collect(self.lookup.status.now(), usize::MAX) {
+                let garbage = garbage.unwrap_or(GARBAGE_GUESS);
+                let wanted = crowding.contains(&zone) || (garbage >= garbage_min && gain > 0.0);
+                // What is known of the garbage may be wrong by some percent.
+                written += 1.0 - garbage * 0.9;
+                if !wanted || written > budget as f64 {
+                    break;
+                }
+                gain -= garbage;
+                chosen.insert(zone);
+            }
+            chosen
+        });
+        log.truncate(
+            wanted.min(room.saturating_sub(if list.has_unfiltered() { addresses } else { 0 })).max(1),
+        );
+        Plan { log, collected }
+    }
+
+    /// Merges what the plan says. Says whether space was gained.
+    fn merge(&self, plan: &Plan) -> Result<bool, GivenUp> {
+        let may_drop = plan.collected.is_empty();
+        let mut rooms = MergeRooms { merging: self, open: [None, None], first_sequence: u64::MAX, may_drop };
+        let merged = self.run(plan, &mut rooms);
         for (zone, _) in rooms.open.into_iter().flatten() {
             self.space.finish(zone);
         }
-        Round::Ended(match merged {
-            Ok((merged, floor)) => self.install(merged, floor, &log),
+        let ended = match merged {
+            Ok((merged, floor)) => Ok(self.install(merged, floor, plan)),
             Err(why) => {
                 self.lookup.status.counters.merges_given_up.fetch_add(1, Relaxed);
                 self.abandon();
-                // There was no generation to drop for its zones, so the next merge would get no further. If it is
-                // urgent, the oldest zone of the log is dropped.
-                is_stuck && why == GivenUp::NoRoom && self.release.drop_oldest()
+                Err(why)
             }
-        })
+        };
+        self.has_failed.store(!may_drop && ended.is_err(), Relaxed);
+        if !may_drop {
+            self.release.end_collecting();
+        }
+        ended
     }
 
     /// What the merge has written is released.
@@ -131,27 +325,46 @@ impl Merging {
     /// Percent of the cold items to keep.
     fn keep_percent(&self) -> u8 {
         let now = self.lookup.status.now();
-        let generations = self.lookup.generations.stats(now).live_bytes;
-        self.space.keep_percent(generations, now) as u8
+        let generations = &self.lookup.generations;
+        let (live_bytes, renewed) = (generations.stats(now).live_bytes, generations.renewed_share());
+        self.space.keep_percent(live_bytes, renewed, now) as u8
     }
 
-    fn run(&self, log: &[LogZone], rooms: &mut MergeRooms<'_>) -> Result<(Merged, u64), GivenUp> {
+    fn run(&self, plan: &Plan, rooms: &mut MergeRooms<'_>) -> Result<(Merged, u64), GivenUp> {
         let (meta, generations) = (&self.lookup.meta, &self.lookup.generations);
         let floor = meta.floor();
-        let all = log.iter().flat_map(|(_, segments)| segments);
+        let all = plan.log.iter().flat_map(|(_, segments)| segments);
         let segments: Vec<&Arc<Segment>> = all.filter(|segment| segment.sequence() >= floor).collect();
-        let inputs: Vec<Input<'_>> = segments
-            .iter()
-            .map(|segment| Input {
-                run: segment.run,
-                sealed_sequence: segment.sealed_sequence,
-                hits: segment.hits.as_ref(),
-            })
-            .collect();
+        let (list, hits) = (generations.list(), generations.hits());
+        let mut inputs: Vec<Input<'_>> = Vec::new();
+        let mut below = None;
+        for generation in list.newest_first().iter().rev() {
+            let age = generation.number();
+            let (taken, rest): (Vec<_>, Vec<_>) =
+                generation.chunks().iter().partition(|chunk| plan.collected.contains(&chunk.run.zone));
+            if let (false, Some(first)) = (taken.is_empty(), rest.first()) {
+                below = Some((age, first.first_hash));
+            }
+            inputs.extend(taken.into_iter().map(|chunk| Input {
+                run: chunk.run,
+                age,
+                first_hash: chunk.first_hash,
+                sealed_sequence: chunk.sealed_sequence,
+                hits: Some(&*hits),
+            }));
+        }
+        let collected = Collected { inputs: inputs.len(), below };
+        inputs.extend(segments.iter().map(|segment| Input {
+            run: segment.run,
+            age: segment.sequence(),
+            first_hash: 0,
+            sealed_sequence: segment.sealed_sequence,
+            hits: segment.hits.as_ref(),
+        }));
         let dead = |hash: u64| self.log.must_mark(hash);
         let dropped = |hash: u64, sequence: u64| sequence < meta.floor_of(hash);
         let deleted = |key: &[u8], sequence: u64| meta.hides(key, sequence);
-        let read_pages = self.shape.merge_reads / (2 * PAGE_BYTES as u64) / inputs.len().max(1) as u64;
+        let read_pages = self.shape.merge_reads / (2 * PAGE_BYTES as u64) / segments.len().max(1) as u64;
         let settings = Settings {
             device: &*self.device,
             hasher: &self.hasher,
@@ -163,14 +376,17 @@ impl Merging {
             dropped: &dropped,
             deleted: &deleted,
             read_pages: read_pages.clamp(2, 64) as u32,
+            chunk_read_pages: CHUNK_READ_PAGES,
             write_pages: self.shape.chunk_pages,
         };
-        let items = segments.iter().map(|segment| segment.run.items as u64).sum();
-        let wanted = generations.wanted(items);
+        let items = inputs.iter().map(|input| input.run.items as u64).sum();
+        let wanted = generations.wanted(items, collected.inputs > 0);
         let next = || meta.next_sequence().ok_or(GivenUp::Disturbed);
         let (number, address) = (next()?, next()?);
         rooms.first_sequence = number;
-        let mut merge = Merge::begin(settings, &inputs, generations.list(), wanted, number, address);
+        let others =
+            if collected.inputs == 0 { list.clone() } else { Arc::new(list.without(&plan.collected)) };
+        let mut merge = Merge::begin(settings, (&inputs, collected), others, wanted, number, address);
         let mut slice = TimeSlice::begin(&self.lookup.status);
         loop {
             slice.yield_if_due(|| self.log.is_urgent());
@@ -197,7 +413,7 @@ impl Merging {
         }
     }
 
-    fn install(&self, merged: Merged, floor: u64, log: &[LogZone]) -> bool {
+    fn install(&self, merged: Merged, floor: u64, plan: &Plan) -> bool {
         if self.lookup.meta.has_journal() {
             if let Err(error) = self.device.sync() {
                 self.lookup.status.device_error("sync", ZoneId(0), &error);
@@ -207,16 +423,16 @@ impl Merging {
             // Before the log forgets its zones, so that a crash finds all of them or none.
             self.space.note_generations_durable();
         }
-        self.release.install_merge(merged, floor, log)
+        self.release.install_merge(merged, floor, &plan.log, &plan.collected)
     }
 
     /// A zone for a merge. The last one is left for the log, so that what has to be written can be.
-    fn take_zone(&self, sequence: u64) -> Option<ZoneId> {
+    fn take_zone(&self, sequence: u64, may_drop: bool) -> Option<ZoneId> {
         for _ in 0..self.device.geometry().zones {
             if self.space.has_zone_for_merge() {
                 return self.space.take_zone(sequence);
             }
-            if !self.release.drop_oldest_of_all() {
+            if !may_drop || !self.release.drop_oldest_of_all() {
                 return None;
             }
         }
@@ -236,6 +452,8 @@ struct MergeRooms<'a> {
     open: [Option<(ZoneId, u32)>; 2],
     /// The sequence of its first segment.
     first_sequence: u64,
+    /// Whether zones may be dropped to make room.
+    may_drop: bool,
 }
 
 impl MergeRooms<'_> {
@@ -247,7 +465,8 @@ impl MergeRooms<'_> {
 impl Rooms for MergeRooms<'_> {
     fn room(&mut self, kind: Kind) -> Option<Room> {
         let merging = self.merging;
-        let (space, shape, first_sequence) = (&merging.space, &merging.shape, self.first_sequence);
+        let (space, shape) = (&merging.space, &merging.shape);
+        let (first_sequence, may_drop) = (self.first_sequence, self.may_drop);
         let open = self.open(kind);
         if let Some((zone, page)) = *open {
             let left = shape.zone_pages - page;
@@ -257,7 +476,7 @@ impl Rooms for MergeRooms<'_> {
             *open = None;
             space.finish(zone);
         }
-        let zone = merging.take_zone(first_sequence)?;
+        let zone = merging.take_zone(first_sequence, may_drop)?;
         space.begin_merging(zone);
         *open = Some((zone, 0));
         Some(Room { zone, first_page: 0, pages: shape.buffer.segment_pages })

@@ -86,6 +86,13 @@ impl Reclaim {
         let worked = match self.space.work(self.policy) {
             Work::Idle => false,
             Work::Quick => self.drop_oldest(),
+            Work::Greedy(garbage_percent) if self.lookup.has_generations && self.merging.has_merged() => {
+                match self.merging.collect(garbage_percent) {
+                    Round::NotDue => self.reclaim_greedily(garbage_percent),
+                    Round::Waits => false,
+                    Round::Ended(gained) => gained,
+                }
+            }
             Work::Greedy(garbage_percent) => self.reclaim_greedily(garbage_percent),
         };
         worked || released
@@ -101,8 +108,9 @@ impl Reclaim {
     /// an erased zone now.
     pub(crate) fn make_room(&self, waited: Duration) -> bool {
         let may_wait = self.policy != ReclaimPolicy::Quick && self.lookup.status.is_threaded();
-        if may_wait && waited < ZONE_WAIT_MAX && self.space.has_garbage() {
-            self.lookup.status.wake();
+        let has_garbage = || self.space.has_garbage() || self.merging.has_garbage();
+        if may_wait && waited < ZONE_WAIT_MAX && has_garbage() {
+            self.lookup.status.ask();
             return false;
         }
         let drops_forced = &self.lookup.status.counters.drops_forced;
@@ -130,12 +138,17 @@ impl Reclaim {
         let now = self.lookup.status.now();
         let gain_bytes = self.zone_bytes * garbage_percent as u64 / 100;
         let (victim, is_below_low) = self.space.begin_draining(now.saturating_add(self.cutoff_s), gain_bytes);
-        let generations = self.lookup.generations.stats(now).live_bytes;
-        let keep_percent = self.space.keep_percent(generations, now);
+        let generations = &self.lookup.generations;
+        let (of_generations, renewed) = (generations.stats(now).live_bytes, generations.renewed_share());
+        let keep_percent = self.space.keep_percent(of_generations, renewed, now);
         let Some(victim) = victim else {
-            if self.space.has_draining() {
-                // Their survivors are not durable yet. When they are, the zones are erased.
+            if self.space.draining() > 1 {
+                // Their survivors are not durable yet. When they are, the zones are erased. For one zone that gains
+                // nothing: its survivors would take another.
                 self.log.seal_all();
+                return false;
+            }
+            if self.lookup.has_generations && self.space.is_down_to_reserve() && self.merging.want() {
                 return false;
             }
             let must_go = keep_percent < 100 || self.space.is_down_to_reserve();

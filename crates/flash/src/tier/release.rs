@@ -136,6 +136,9 @@ impl Release {
     /// Drops a zone of the oldest generation, or of the extents if they are older.
     pub(crate) fn drop_oldest_of_all(&self) -> bool {
         let releasing = self.lock();
+        if self.lookup.generations.is_collecting() {
+            return false;
+        }
         let generation = self.lookup.generations.list().newest_first().last().map(|oldest| oldest.number());
         let extents = self.space.oldest_extents();
         match (generation, extents) {
@@ -148,16 +151,39 @@ impl Release {
 
     // What a merge leaves behind.
 
-    /// Shows a new generation in place of the log zones it was made of, and releases those. `floor` is the one that the
-    /// merge began with. Says whether the zones are released.
-    pub(crate) fn install_merge(&self, merged: Merged, floor: u64, log: &[LogZone]) -> bool {
+    /// Chooses zones of generations to collect. Until [`Release::end_collecting`], none is dropped.
+    pub(crate) fn begin_collecting(&self, choose: impl FnOnce() -> HashSet<ZoneId>) -> HashSet<ZoneId> {
+        let _releasing = self.lock();
+        let chosen = choose();
+        self.lookup.generations.set_collecting(!chosen.is_empty());
+        chosen
+    }
+
+    /// The merge that collects zones of generations has ended.
+    pub(crate) fn end_collecting(&self) {
+        let _releasing = self.lock();
+        self.lookup.generations.set_collecting(false);
+    }
+
+    /// Shows a new generation in place of the log zones, and of the zones of generations, that it was made of, and
+    /// releases those. `floor` is the one that the merge began with. Says whether the zones are released.
+    pub(crate) fn install_merge(
+        &self,
+        merged: Merged,
+        floor: u64,
+        log: &[LogZone],
+        collected: &HashSet<ZoneId>,
+    ) -> bool {
         let end = |segments: &[Arc<Segment>]| segments.last().map_or(0, |last| last.sequence() + 1);
-        let ends: Vec<(ZoneId, u64)> = log.iter().map(|(zone, segments)| (*zone, end(segments))).collect();
+        let mut ends: Vec<(ZoneId, u64)> =
+            log.iter().map(|(zone, segments)| (*zone, end(segments))).collect();
         let releasing = self.lock();
-        let has_voids = !merged.voids.is_empty();
+        let is_collected = |(zone, _): &(ZoneId, u64)| collected.contains(zone);
+        ends.extend(self.space.generation_zones().into_iter().filter(is_collected));
+        let (has_voids, lost_marks) = (!merged.voids.is_empty(), merged.lost_marks);
         let installed = self.log.with_floor(|now| {
             if now == floor {
-                self.show_generation(merged);
+                self.show_generation(merged, collected);
             }
             self.space.end_merging();
             now == floor
@@ -168,9 +194,10 @@ impl Release {
         }
         self.lookup.generations.reset_hits(self.hits_max);
         // Chunks that were dropped because of damage must go from the device before the log, which may have hidden
-        // them.
-        if has_voids {
-            releasing.idle_generation_zones();
+        // them. So must extents, where a mark that one is superseded is gone.
+        let are_gone = (has_voids || lost_marks) && releasing.idle_generation_zones();
+        if lost_marks && !are_gone {
+            return false;
         }
         // If this fails the log stays, and hides the same records in the new generation.
         if !self.note(&ends) {
@@ -184,16 +211,26 @@ impl Release {
         true
     }
 
-    fn show_generation(&self, merged: Merged) {
+    fn show_generation(&self, merged: Merged, collected: &HashSet<ZoneId>) {
         let (counters, generations) = (&self.lookup.status.counters, &self.lookup.generations);
         let counts = merged.counts;
         counters.merges.fetch_add(1, Relaxed);
         counters.merged_records.fetch_add(counts.kept, Relaxed);
         counters.merged_bytes.fetch_add(counts.kept_bytes, Relaxed);
         counters.merge_dropped.fetch_add(counts.cold + counts.expired + counts.superseded, Relaxed);
+        counters.zones_collected.fetch_add(collected.len() as u64, Relaxed);
         generations.begin_release();
-        let gone = generations.install(merged.generation, merged.address, &merged.voids);
+        if merged.lost_marks {
+            let list = generations.list();
+            let chunks = list.newest_first().iter().flat_map(|generation| generation.chunks());
+            let chunks = chunks.filter(|chunk| collected.contains(&chunk.run.zone));
+            generations.raise_unmarked_extents(chunks.map(|chunk| chunk.run.sequence + 1).max().unwrap_or(0));
+        }
+        let gone = generations.install(merged.generation, merged.address, &merged.voids, collected);
         generations.note_marks_gone(&gone);
+        if let Some(counts) = &merged.addresses {
+            generations.note_counts(counts);
+        }
         if !merged.voids.is_empty() {
             counters.damaged_pages.fetch_add(merged.voids.len() as u64, Relaxed);
             tracing::warn!(

@@ -125,7 +125,7 @@ impl Shape {
         // A scan keeps a chunk, its payload, and the rest of the chunk before.
         let scan =
             3 * (chunk_pages * PAGE_BYTES) as u64 + 2 * PART_BYTES_MAX.min(shape.record_bytes_max()) as u64;
-        let merge_reads = if generations { (memory / 32).clamp(256 << 10, 32 << 20) } else { 0 };
+        let merge_reads = if generations { (memory / 8).clamp(256 << 10, 32 << 20) } else { 0 };
         let merge_writers = 2 * Writer::bytes_for(chunk_pages, segment_pages, items, true);
         let merge = if generations { merge_reads + merge_writers } else { 0 };
         let work = writer + scan + merge;

@@ -136,6 +136,8 @@ struct Zones {
     all: Vec<Zone>,
     zone_bytes: u64,
     free: FreeZones,
+    /// So many erased zones are kept for merges.
+    for_merges: u32,
     load: ChannelLoad,
     marks: Watermarks,
     meter: Meter,
@@ -157,6 +159,7 @@ impl Zones {
             all,
             zone_bytes: geometry.zone_bytes,
             free,
+            for_merges: 0,
             load: ChannelLoad::new(geometry.channels),
             marks,
             meter: Meter::new(RATE_WINDOW_S),
@@ -172,13 +175,17 @@ impl Zones {
     }
 
     fn is_short(&self) -> bool {
-        self.free.len() <= self.marks.low()
+        self.spare() <= self.marks.low()
+    }
+
+    /// Erased zones beyond those that are kept for merges.
+    fn spare(&self) -> u32 {
+        self.free.len().saturating_sub(self.for_merges)
     }
 
     /// Moves the marks to what was measured.
     fn observe(&mut self) {
-        let (free, rates) = (self.free.len(), self.meter.rates());
-        self.marks.observe(free, rates);
+        self.marks.observe(self.spare(), self.meter.rates());
     }
 
     /// The next zone to write with segments from `sequence` on, and whether it is erased.
@@ -283,6 +290,8 @@ pub(crate) struct Space {
     free: AtomicU32,
     /// The last so many erased zones are kept for what a reclaim writes again.
     reserve: u32,
+    /// As many, and those that are kept for merges.
+    reserve_and_merges: AtomicU32,
     ops: OpsPolicy,
     fill_percent: u8,
     /// Devices that had failed at the last look, where there are several.
@@ -314,6 +323,7 @@ impl Space {
             oldest_quarter: AtomicU64::new(0),
             free,
             reserve,
+            reserve_and_merges: AtomicU32::new(reserve),
             ops,
             fill_percent,
             failed_devices: AtomicUsize::new(0),
@@ -329,10 +339,17 @@ impl Space {
         self.free.store(zones.free.len(), Relaxed);
     }
 
-    /// Whether so few zones are erased that only what a reclaim writes again may still be appended, and tombstones.
+    /// Whether so few zones are erased that only what a reclaim or a merge writes again may still be appended, and
+    /// tombstones.
     #[inline]
     pub(crate) fn is_down_to_reserve(&self) -> bool {
-        self.free.load(Relaxed) < self.reserve
+        self.free.load(Relaxed) < self.reserve_and_merges.load(Relaxed)
+    }
+
+    /// Keeps so many erased zones for merges.
+    pub(crate) fn keep_for_merges(&self, zones: u32) {
+        self.zones().for_merges = zones;
+        self.reserve_and_merges.store(self.reserve + zones, Relaxed);
     }
 
     /// How much of the space is live, with `more_bytes` outside of the log and of extents: percent of what the zones
@@ -369,8 +386,15 @@ impl Space {
     }
 
     /// Percent of the live records of a zone that a reclaim or a merge is to keep: all, unless more of the space is
-    /// live than it may be. `more_bytes` are live outside of the log and of extents.
-    pub(crate) fn keep_percent(&self, more_bytes: u64, now_unix_s: u32) -> u32 {
+    /// live than it may be. `more_bytes` are live outside of the log and of extents; this share of the log's bytes,
+    /// from 0 to 1, supersedes some of them.
+    pub(crate) fn keep_percent(&self, more_bytes: u64, renewed_share: f64, now_unix_s: u32) -> u32 {
+        let zones = self.zones();
+        let of_log = zones.all.iter().filter(|zone| zone.kind() == Some(Kind::Log));
+        let segments = of_log.flat_map(|zone| &zone.segments);
+        let log_bytes: u64 = segments.map(|segment| segment.live_bytes(now_unix_s)).sum();
+        drop(zones);
+        let more_bytes = more_bytes.saturating_sub((log_bytes as f64 * renewed_share) as u64);
         let above = self.live_percent(more_bytes, now_unix_s).saturating_sub(self.fill_percent as u32);
         100 - (above * DROPPED_PER_PERCENT).min(100)
     }
@@ -396,7 +420,7 @@ impl Space {
     pub(crate) fn work(&self, reclaim: ReclaimPolicy) -> Work {
         let mut zones = self.zones();
         zones.observe();
-        zones.marks.work(reclaim, zones.free.len())
+        zones.marks.work(reclaim, zones.spare())
     }
 
     /// A zone was reclaimed, which took `seconds`.
@@ -627,7 +651,7 @@ impl Space {
     ) -> (Option<ZoneSummary>, bool) {
         let mut zones = self.zones();
         let victim = space::greedy(zones.victims(deadline_unix_s).map(|(facts, _)| facts), gain_bytes);
-        let below_low = zones.free.len() < zones.marks.low();
+        let below_low = zones.spare() < zones.marks.low();
         if let Some(victim) = victim {
             zones.get(victim.zone).role = Role::Draining(u64::MAX);
         }
@@ -657,9 +681,9 @@ impl Space {
         zones.numbered().filter(|(_, zone)| is_drained(zone.role)).map(|(number, _)| number).collect()
     }
 
-    /// Whether a draining zone waits for segments to become durable.
-    pub(crate) fn has_draining(&self) -> bool {
-        self.zones().all.iter().any(|zone| matches!(zone.role, Role::Draining(_)))
+    /// How many draining zones wait for segments to become durable.
+    pub(crate) fn draining(&self) -> usize {
+        self.zones().all.iter().filter(|zone| matches!(zone.role, Role::Draining(_))).count()
     }
 
     /// Full zones with all segments below the floor: a flush has removed everything in them.

@@ -126,6 +126,8 @@ counters! {
     merged_bytes,
     /// Records that merges dropped: cold, expired or superseded.
     merge_dropped,
+    /// Zones of generations that merges have collected.
+    zones_collected,
     /// Errors of the device.
     device_errors,
     /// Devices that have failed for good.

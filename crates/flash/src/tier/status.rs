@@ -5,8 +5,8 @@
 use super::stats::Counters;
 use crate::device::{DeviceError, ZoneId};
 use crate::segment::ScanError;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,8 @@ pub(crate) struct Status {
     /// Grows whenever there is something to do.
     work: Mutex<u64>,
     woken: Condvar,
+    /// When [`Status::ask`] last woke the threads, milliseconds since the tier was opened.
+    asked_ms: AtomicU64,
 }
 
 impl Status {
@@ -50,6 +52,7 @@ impl Status {
             stopping: AtomicBool::new(false),
             work: Mutex::default(),
             woken: Condvar::new(),
+            asked_ms: AtomicU64::new(0),
         }
     }
 
@@ -101,6 +104,15 @@ impl Status {
         // A thread that is about to sleep has compared the number under the lock, so it does not miss this.
         *self.work.lock().expect("no panic under this lock") += 1;
         self.woken.notify_all();
+    }
+
+    /// Wakes the threads, because something waits for them, once in a millisecond at most: a thousand callers that wait
+    /// for the same would keep all of them awake.
+    pub(crate) fn ask(&self) {
+        let now_ms = self.opened.elapsed().as_millis() as u64 + 1;
+        if self.asked_ms.swap(now_ms, Relaxed) != now_ms {
+            self.wake();
+        }
     }
 
     /// Runs `work` again and again until the threads are to end. Where there was nothing to do it sleeps until it is

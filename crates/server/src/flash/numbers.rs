@@ -280,6 +280,12 @@ fn counts_of_reclaim(stats: &FlashStats) -> Vec<Row> {
             stats.merges_given_up,
         ),
         count(
+            "flash_zones_collected",
+            "Zones of generations whose live items a merge has written again since the server started.",
+            "",
+            stats.zones_collected,
+        ),
+        count(
             "flash_merged_records",
             "Records that merges have written since the server started.",
             "",
