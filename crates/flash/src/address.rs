@@ -23,6 +23,7 @@ use crate::page::{self, PAYLOAD_BYTES};
 use crate::segment::{Run, SegmentSummary};
 use crate::shim::Mutex;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Generations there may be at a time. One more drops the oldest.
@@ -43,6 +44,12 @@ pub(crate) fn prefix_of(hash: u64) -> u64 {
     hash >> (64 - PREFIX_BITS)
 }
 
+/// The hashes with this prefix.
+fn hashes_from(prefix: u64) -> RangeInclusive<u64> {
+    let shift = 64 - PREFIX_BITS;
+    prefix << shift..=prefix << shift | ((1 << shift) - 1)
+}
+
 /// Collects entries, in order of their prefixes, into pages.
 pub(crate) struct PageWriter {
     /// Numbers of the generations that entries of the run may name. Every page repeats them.
@@ -55,6 +62,8 @@ pub(crate) struct PageWriter {
     pending: Option<(u64, u32)>,
     /// Entries of each generation, and how many of them have the prefix of an entry of a newer generation.
     counts: Vec<(u64, u64)>,
+    /// Entries of each generation below this prefix are not counted.
+    counted_from: Vec<u64>,
     /// Entries of the first generation that have the prefix of an older one.
     renewed: u64,
 }
@@ -71,7 +80,7 @@ impl PageWriter {
     /// A writer of entries that name these generations, newest first, at most [`GENERATIONS_MAX`] of them.
     pub(crate) fn new(generations: Vec<u64>) -> PageWriter {
         debug_assert!(generations.len() <= GENERATIONS_MAX);
-        let counts = vec![(0, 0); generations.len()];
+        let (counts, counted_from) = (vec![(0, 0); generations.len()], vec![0; generations.len()]);
         PageWriter {
             generations,
             page: Vec::new(),
@@ -80,22 +89,28 @@ impl PageWriter {
             last: 0,
             pending: None,
             counts,
+            counted_from,
             renewed: 0,
         }
     }
 
+    /// Of this generation, only what is left is counted: entries from this prefix on.
+    pub(crate) fn count_from(&mut self, generation: u64, prefix: u64) {
+        if let Some(slot) = self.generations.iter().position(|number| *number == generation) {
+            self.counted_from[slot] = prefix;
+        }
+    }
+
     /// What was counted among the entries so far. `also` entries of the first generation have superseded one that was
-    /// not pushed.
-    pub(crate) fn counts(&self, also: u64) -> AddressCounts {
+    /// not pushed; `None` if all that the first generation has is of other generations.
+    pub(crate) fn counts(&self, also: Option<u64>) -> AddressCounts {
+        let newest = self.counts.first();
         let counted = self.generations.iter().zip(&self.counts);
         AddressCounts {
             superseded: counted
                 .map(|(number, (all, dead))| (*number, AddressCounts::share(*dead, *all)))
                 .collect(),
-            renewed: self
-                .counts
-                .first()
-                .map_or(0, |(all, _)| AddressCounts::share(self.renewed + also, *all)),
+            renewed: newest.zip(also).map(|((all, _), also)| AddressCounts::share(self.renewed + also, *all)),
         }
     }
 
@@ -132,10 +147,14 @@ impl PageWriter {
             (self.first, self.last) = (prefix, prefix);
         }
         let newest = slots.trailing_zeros() as u64;
-        self.renewed += (newest == 0 && slots.count_ones() > 1) as u64;
+        let counted = |slot: u64| slots >> slot & 1 == 1 && prefix >= self.counted_from[slot as usize];
+        let older = (1..self.generations.len() as u64).any(counted);
+        self.renewed += (newest == 0 && older) as u64;
         for slot in (0..GENERATIONS_MAX as u64).filter(|slot| slots >> slot & 1 == 1) {
-            let (all, superseded) = &mut self.counts[slot as usize];
-            (*all, *superseded) = (*all + 1, *superseded + (slot > newest) as u64);
+            if prefix >= self.counted_from[slot as usize] {
+                let (all, superseded) = &mut self.counts[slot as usize];
+                (*all, *superseded) = (*all + 1, *superseded + (slot > newest) as u64);
+            }
             put_number(&mut self.page, (prefix - self.last) << SLOT_BITS | slot);
             self.last = prefix;
             self.entries += 1;
@@ -366,12 +385,20 @@ pub(crate) struct RunStream<'a> {
     pages_read: u64,
     /// Whether a page could not be read, so that entries are missing.
     damaged: bool,
+    /// The prefix of the last entry that was read.
+    last: u64,
+    /// The last prefix before a page that could not be read, until an entry behind the page is found.
+    lost_from: Option<u64>,
+    /// Ranges of hashes of which entries may be missing.
+    lost: Vec<RangeInclusive<u64>>,
 }
 
 impl<'a> RunStream<'a> {
     /// A stream that reads `chunk_pages` pages at a time.
     pub(crate) fn new(device: &'a dyn Device, run: Arc<AddressRun>, chunk_pages: u32) -> RunStream<'a> {
         let chunk_pages = chunk_pages.max(1);
+        // The first segment of a run begins at hash 0. A restart may have found only those behind a damaged one.
+        let is_whole = run.segments.first().is_some_and(|first| first.first_hash == 0);
         RunStream {
             device,
             run,
@@ -380,7 +407,10 @@ impl<'a> RunStream<'a> {
             chunk_pages,
             entries: Vec::new(),
             pages_read: 0,
-            damaged: false,
+            damaged: !is_whole,
+            last: 0,
+            lost_from: (!is_whole).then_some(0),
+            lost: Vec::new(),
         }
     }
 
@@ -400,6 +430,11 @@ impl<'a> RunStream<'a> {
         self.pages_read
     }
 
+    /// Takes the ranges of hashes of which entries may be missing, as far as the stream has come.
+    pub(crate) fn take_lost(&mut self) -> std::vec::Drain<'_, RangeInclusive<u64>> {
+        self.lost.drain(..)
+    }
+
     /// Whether entries may be missing.
     pub(crate) fn damaged(&self) -> bool {
         self.damaged
@@ -407,7 +442,10 @@ impl<'a> RunStream<'a> {
 
     /// Reads the next pages; `false` at the end.
     fn read(&mut self) -> bool {
-        let Some(segment) = self.run.segments.get(self.segment) else { return false };
+        let Some(segment) = self.run.segments.get(self.segment) else {
+            self.lost.extend(self.lost_from.take().map(|from| *hashes_from(from).start()..=u64::MAX));
+            return false;
+        };
         let run = segment.run;
         if self.page >= run.data_pages {
             (self.segment, self.page) = (self.segment + 1, 0);
@@ -420,8 +458,17 @@ impl<'a> RunStream<'a> {
         for (index, bytes) in buffer.chunks(PAGE_BYTES).enumerate() {
             let checked = page::check(bytes, run.sequence, first + index as u32);
             let page = &bytes[page::PAGE_HEADER_BYTES..];
+            let before = self.entries.len();
             let whole = read.is_ok() && checked.is_ok() && self.take_entries(page);
             self.damaged |= !whole;
+            if let (true, Some((first, _))) = (whole, self.entries.get(before)) {
+                let to = *hashes_from(*first).end();
+                self.lost.extend(self.lost_from.take().map(|from| *hashes_from(from).start()..=to));
+            }
+            if !whole {
+                self.lost_from.get_or_insert(self.last);
+            }
+            self.last = self.entries.last().map_or(self.last, |(prefix, _)| *prefix);
         }
         self.page += pages;
         self.pages_read += pages as u64;

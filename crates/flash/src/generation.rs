@@ -387,7 +387,9 @@ impl Generations {
 
     /// Notes what a merge has counted.
     pub(crate) fn note_counts(&self, counts: &AddressCounts) {
-        self.renewed.store(counts.renewed, Relaxed);
+        if let Some(renewed) = counts.renewed {
+            self.renewed.store(renewed, Relaxed);
+        }
         for generation in &self.list.load().newest_first {
             if let Some((_, share)) =
                 counts.superseded.iter().find(|(number, _)| *number == generation.number)
@@ -730,8 +732,9 @@ pub(crate) struct AddressCounts {
     /// For each generation by its number, the share of its entries that newer generations supersede, in
     /// [`SHARE_PARTS`].
     pub(crate) superseded: Vec<(u64, u32)>,
-    /// The share of the entries of the new generation that supersede one of an older generation, in [`SHARE_PARTS`].
-    pub(crate) renewed: u32,
+    /// The share of the entries of the new generation that supersede one of an older generation, in [`SHARE_PARTS`];
+    /// `None` if nothing of the log was merged.
+    pub(crate) renewed: Option<u32>,
 }
 
 impl AddressCounts {
@@ -746,7 +749,7 @@ impl AddressCounts {
 pub(crate) struct MergeOutputs {
     /// Filters of its chunks, because they fit into the budget.
     pub(crate) filter: bool,
-    /// An address run, because not all filters fit.
+    /// An address run, because not all filters fit, or because the merge collects.
     pub(crate) address: bool,
 }
 

@@ -108,13 +108,18 @@ impl<'a> Addresses<'a> {
         };
         let rescans = list.newest_first().iter().filter(uncovered);
         let rescans = rescans.map(|generation| Rescan::new(settings, generation, voids)).collect();
+        let mut writer = PageWriter::new(generations);
+        for generation in list.newest_first() {
+            let first_hash = generation.chunks().first().map_or(0, |first| first.first_hash);
+            writer.count_from(generation.number(), prefix_of(first_hash));
+        }
         Addresses {
             list: list.clone(),
             old: list
                 .address()
                 .map(|run| RunStream::new(settings.device, run.clone(), settings.chunk_read_pages)),
             rescans,
-            writer: PageWriter::new(generations),
+            writer,
             queue: VecDeque::new(),
             output,
             prefix: None,
@@ -138,19 +143,24 @@ impl<'a> Addresses<'a> {
             (self.unfiltered_holds, self.newer_holds) = (false, false);
         }
         let end = self.pages_read() + pages;
+        let mut is_done = true;
         while let Some((prefix, generation)) = self.take_least(wanted, voids) {
             let below = self.collected_below.filter(|(number, _)| *number == generation);
             if below.is_none_or(|(_, hash)| prefix >= prefix_of(hash)) {
                 let is_wanted = prefix == wanted;
                 self.unfiltered_holds |= is_wanted && self.list.is_unfiltered(generation);
                 self.newer_holds |= is_wanted && self.list.position(generation).is_some();
-                self.queue.extend(self.writer.push(prefix, generation));
             }
+            // Also of what is collected: after a crash it may still be there.
+            self.queue.extend(self.writer.push(prefix, generation));
             if self.pages_read() >= end {
-                return false;
+                is_done = false;
+                break;
             }
         }
-        true
+        // What has these hashes goes with the merge, or the new run would lack its entries.
+        voids.extend(self.old.iter_mut().flat_map(RunStream::take_lost));
+        is_done
     }
 
     /// Takes the old entry with the least prefix, if that prefix is not above `wanted`.
@@ -184,11 +194,11 @@ impl<'a> Addresses<'a> {
     /// Whether a generation that is newer than all that is collected may hold the hash of the last
     /// [`Addresses::advance`].
     pub(super) fn newer_may_hold(&self) -> bool {
-        self.newer_holds || self.old.as_ref().is_some_and(RunStream::damaged)
+        self.newer_holds
     }
 
     /// What was counted among the entries. `also` records of the new generation have superseded one that was collected.
-    pub(super) fn counts(&self, also: u64) -> AddressCounts {
+    pub(super) fn counts(&self, also: Option<u64>) -> AddressCounts {
         self.writer.counts(also)
     }
 

@@ -134,7 +134,7 @@ pub(crate) struct Merge<'a> {
     /// So many sources, the first ones, are chunks of generations that are collected.
     collected: usize,
     lost_marks: bool,
-    /// Records of the log that superseded one of a collected generation.
+    /// Records of collected generations that newer records of the merge superseded.
     renewed: u64,
     /// The number of the new generation.
     number: u64,
@@ -312,7 +312,11 @@ impl<'a> Merge<'a> {
             self.renewed += (is_collected && is_seen) as u64;
             return Ok(());
         }
-        if is_collected && self.addresses.as_ref().is_none_or(Addresses::newer_may_hold) {
+        let newer_may_hold = || {
+            self.addresses.as_ref().is_none_or(Addresses::newer_may_hold)
+                || self.old_voids.iter().any(|void| void.contains(&hash))
+        };
+        if is_collected && newer_may_hold() {
             self.counts.superseded += 1;
             self.lost_marks |= record.supersedes_extent && (self.settings.dead_extents)(hash);
             return Ok(());
@@ -386,8 +390,11 @@ impl<'a> Merge<'a> {
         if self.stage != Stage::Done {
             return None;
         }
-        let voids = self.voids.into_iter().map(|void| void.hashes).chain(self.old_voids).collect();
-        let addresses = self.addresses.as_ref().map(|addresses| addresses.counts(self.renewed));
+        // A void of what was collected hides nothing: all that is older was collected, too.
+        let of_log = self.voids.into_iter().filter(|void| void.age >= self.collected);
+        let voids = of_log.map(|void| void.hashes).chain(self.old_voids).collect();
+        let of_log = (self.sources.len() > self.collected).then_some(self.renewed);
+        let addresses = self.addresses.as_ref().map(|addresses| addresses.counts(of_log));
         Some(Merged {
             addresses,
             lost_marks: self.lost_marks,

@@ -48,6 +48,8 @@ const ENTRY_BYTES: u64 = 3;
 /// the address run. At least so many zones are.
 const KEPT_PERCENT: u8 = 4;
 const KEPT_ZONES_MIN: usize = 4;
+/// At most this part of all zones is kept.
+const KEPT_PART_MAX: u32 = 8;
 
 /// Why a merge came to nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -176,7 +178,8 @@ impl Merging {
             return;
         }
         let kept = if self.has_merged() { self.kept_zones() + self.address_zones() } else { 0 };
-        self.space.keep_for_merges(kept as u32);
+        // On a device of a few zones there is nothing to spare: its oldest zones are dropped instead.
+        self.space.keep_for_merges((kept as u32).min(self.device.geometry().zones / KEPT_PART_MAX));
     }
 
     /// Whether there are generations.
@@ -263,7 +266,7 @@ impl Merging {
             if count == 0 || budget < 2 || (room >= ahead && !is_crowded) || self.has_failed.load(Relaxed) {
                 return HashSet::new();
             }
-            log.truncate((budget / 2).max(1));
+            let of_log = log.len().min(wanted).min((budget / 2).max(1));
             let (least, most) = (GARBAGE_SHARE.0, garbage_most);
             let garbage_min = least + (most - least) * (room as f64 / ahead as f64).min(1.0);
             let oldest = list.newest_first().iter().rev().take(GENERATIONS_TOGETHER);
@@ -271,8 +274,8 @@ impl Merging {
                 true => oldest.flat_map(|generation| generation.zones()).collect(),
                 false => HashSet::new(),
             };
-            let mut written = log.len() as f64;
-            let mut gain = (ahead.saturating_sub(room) + log.len()) as f64;
+            let mut written = of_log as f64;
+            let mut gain = (ahead.saturating_sub(room) + of_log) as f64;
             let mut chosen = HashSet::new();
             for (zone, garbage) in generations.zones_to_collect(self.lookup.status.now(), usize::MAX) {
                 let garbage = garbage.unwrap_or(GARBAGE_GUESS);
@@ -284,6 +287,9 @@ impl Merging {
                 }
                 gain -= garbage;
                 chosen.insert(zone);
+            }
+            if !chosen.is_empty() {
+                log.truncate(of_log);
             }
             chosen
         });
