@@ -19,7 +19,7 @@ use larder_item::KeyHasher;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 /// Pages between two looks at whether the merge is still wanted, and whether the core is wanted elsewhere.
 const STEP_PAGES: u64 = 16;
@@ -71,8 +71,8 @@ pub(crate) struct Merging {
     shape: Shape,
     cutoff_s: u32,
     log_percent: u8,
-    /// Whether the last merge that collected was given up. The next one does not collect.
-    has_failed: AtomicBool,
+    /// How many merges that collected were given up since one was not. The next one takes less.
+    failures: AtomicU32,
     /// The newest generation when zones were kept erased for merges; 0: none.
     kept_for: AtomicU64,
     /// Whether a merge was asked for by [`Merging::want`].
@@ -107,7 +107,7 @@ impl Merging {
         options: &FlashOptions,
     ) -> Merging {
         let (cutoff_s, log_percent) = (options.cutoff_s, options.log_percent);
-        let (has_failed, kept_for) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (failures, kept_for) = (AtomicU32::new(0), AtomicU64::new(0));
         let is_wanted = AtomicBool::new(false);
         Merging {
             lookup,
@@ -119,7 +119,7 @@ impl Merging {
             shape,
             cutoff_s,
             log_percent,
-            has_failed,
+            failures,
             kept_for,
             is_wanted,
         }
@@ -227,12 +227,14 @@ impl Merging {
         if self.oldest_garbage().is_none_or(|share| share < garbage_share) {
             return Round::NotDue;
         }
-        if self.must_wait() {
-            return Round::Waits;
-        }
         let plan = self.plan(Vec::new(), garbage_share);
         if plan.collected.is_empty() {
             return Round::NotDue;
+        }
+        // Not before there is a plan: this seals segments early, which wastes space.
+        if self.must_wait() {
+            self.release.end_collecting();
+            return Round::Waits;
         }
         Round::Ended(self.merge(&plan).unwrap_or(false))
     }
@@ -261,9 +263,12 @@ impl Merging {
             let ahead = (wanted + addresses) * 3 / 2;
             let is_crowded = count + GENERATIONS_SPARE >= GENERATIONS_MAX;
             // A quarter of the room is for what is put meanwhile, but not what is kept for merges.
-            let budget =
-                (room * 3 / 4).max(room.min(self.kept_zones() + addresses)).saturating_sub(addresses);
-            if count == 0 || budget < 2 || (room >= ahead && !is_crowded) || self.has_failed.load(Relaxed) {
+            let most = (room * 3 / 4).max(room.min(self.kept_zones() + addresses)).saturating_sub(addresses);
+            let budget = most >> self.failures.load(Relaxed).min(16);
+            if budget < 2 {
+                self.failures.store(0, Relaxed);
+            }
+            if count == 0 || budget < 2 || (room >= ahead && !is_crowded) {
                 return HashSet::new();
             }
             let of_log = log.len().min(wanted).min((budget / 2).max(1));
@@ -315,7 +320,10 @@ impl Merging {
                 Err(why)
             }
         };
-        self.has_failed.store(!may_drop && ended.is_err(), Relaxed);
+        match ended {
+            Err(_) if !may_drop => self.failures.fetch_add(1, Relaxed),
+            _ => self.failures.swap(0, Relaxed),
+        };
         if !may_drop {
             self.release.end_collecting();
         }
