@@ -172,8 +172,8 @@ impl PageWriter {
         payload[10] = self.generations.len() as u8;
         payload.resize(PAYLOAD_BYTES, 0);
         self.entries = 0;
-        let shift = 64 - PREFIX_BITS;
-        Some(FullPage { hashes: (self.first << shift, self.last << shift | ((1 << shift) - 1)), payload })
+        let hashes = (*hashes_from(self.first).start(), *hashes_from(self.last).end());
+        Some(FullPage { hashes, payload })
     }
 
     /// Returns the last pages.

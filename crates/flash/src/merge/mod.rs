@@ -27,15 +27,16 @@ pub(crate) use settings::Settings;
 pub(crate) use source::Input;
 
 use crate::address::AddressRun;
-use crate::device::DeviceError;
+use crate::device::{DeviceError, ZoneId};
 use crate::generation::{AddressCounts, Generation, List, MergeOutputs};
+use crate::hit_bits::HitBits;
 use crate::record::Record;
 use crate::segment::{Head, Kind};
 use addresses::Addresses;
 use output::Output;
 use source::Source;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -104,6 +105,34 @@ pub(crate) struct Collected {
     pub(crate) inputs: usize,
     /// The number of the generation of which only a part is collected, and the first hash that stays.
     pub(crate) below: Option<(u64, u64)>,
+}
+
+impl Collected {
+    /// The inputs of a merge that collects the chunks in these zones: the oldest generations, from the lowest hashes on.
+    pub(crate) fn inputs<'a>(
+        list: &List,
+        zones: &HashSet<ZoneId>,
+        hits: &'a HitBits,
+    ) -> (Vec<Input<'a>>, Collected) {
+        let (mut inputs, mut below) = (Vec::new(), None);
+        for generation in list.newest_first().iter().rev() {
+            let age = generation.number();
+            let (taken, rest): (Vec<_>, Vec<_>) =
+                generation.chunks().iter().partition(|chunk| zones.contains(&chunk.run.zone));
+            if let (false, Some(first)) = (taken.is_empty(), rest.first()) {
+                below = Some((age, first.first_hash));
+            }
+            inputs.extend(taken.into_iter().map(|chunk| Input {
+                run: chunk.run,
+                age,
+                first_hash: chunk.first_hash,
+                sealed_sequence: chunk.sealed_sequence,
+                hits: Some(hits),
+            }));
+        }
+        let collected = Collected { inputs: inputs.len(), below };
+        (inputs, collected)
+    }
 }
 
 /// A range of hashes that was lost to a damaged page of the input with this index. The versions that older inputs
@@ -305,6 +334,10 @@ impl<'a> Merge<'a> {
         let part = record.part.map_or(0, |part| part.number);
         let lost = lost || (self.settings.dropped)(hash, source.age());
         let is_collected = age < self.collected;
+        if let (true, Some(addresses)) = (is_collected, &mut self.addresses) {
+            // Where a part of a generation stays, the new run covers it, and after a crash it may be whole again.
+            addresses.push(hash, source.age());
+        }
         let is_seen =
             self.seen[..self.seen_len].iter().any(|(key, number)| key == record.key && *number == part);
         if lost || is_seen {

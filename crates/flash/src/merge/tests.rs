@@ -10,8 +10,8 @@ use crate::segment::{Run, SegmentSummary, Writer};
 use crate::test_devices::MemoryDevice;
 use larder_item::KeyHasher;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Mutex;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
 
 const NOW: u32 = 1_800_000_000;
 
@@ -200,9 +200,18 @@ impl Tier {
 
     /// Merges all of the log; with `abandon`, stops there after so many steps.
     fn merge(&mut self, abandon: Option<u32>) -> Option<Released> {
-        let older = self.generations.list();
+        self.merge_and_collect(abandon, 0, false)
+    }
+
+    /// Merges all of the log and collects so many zones of generations. With `crashes` nothing is installed, and nothing
+    /// released: a restart has to follow.
+    fn merge_and_collect(&mut self, abandon: Option<u32>, zones: usize, crashes: bool) -> Option<Released> {
+        let (list, hits) = (self.generations.list(), self.generations.hits());
+        let zones = self.generations.zones_to_collect(NOW, zones).into_iter().map(|(zone, _)| zone).collect();
+        let older = Arc::new(list.without(&zones));
+        let (mut inputs, collected) = Collected::inputs(&list, &zones, &hits);
         let items = self.log.iter().map(|(summary, _)| summary.items as u64).sum();
-        let wanted = self.generations.wanted(items, false);
+        let wanted = self.generations.wanted(items, !zones.is_empty());
         let settings = Settings {
             device: &self.device,
             hasher: &self.hasher,
@@ -219,20 +228,15 @@ impl Tier {
             chunk_read_pages: 4,
             write_pages: 8,
         };
-        let inputs: Vec<Input<'_>> = self
-            .log
-            .iter()
-            .map(|(summary, hits)| Input {
-                run: Run::of(summary),
-                age: summary.head.sequence,
-                first_hash: 0,
-                sealed_sequence: summary.head.sealed_sequence,
-                hits: Some(hits),
-            })
-            .collect();
+        inputs.extend(self.log.iter().map(|(summary, hits)| Input {
+            run: Run::of(summary),
+            age: summary.head.sequence,
+            first_hash: 0,
+            sealed_sequence: summary.head.sealed_sequence,
+            hits: Some(hits),
+        }));
         let (number, address_number) = (self.free.sequence(), self.free.sequence());
-        let mut merge =
-            Merge::begin(settings, (&inputs, Collected::default()), older, wanted, number, address_number);
+        let mut merge = Merge::begin(settings, (&inputs, collected), older, wanted, number, address_number);
         let mut steps = 0;
         loop {
             if abandon == Some(steps) {
@@ -252,8 +256,14 @@ impl Tier {
         }
         let merged = merge.finish().expect("it is done");
         self.last = merged.counts;
-        let released =
-            self.generations.install(merged.generation, merged.address, &merged.voids, &HashSet::new());
+        if crashes {
+            return None;
+        }
+        let released = self.generations.install(merged.generation, merged.address, &merged.voids, &zones);
+        for zone in zones {
+            self.device.reset(zone).unwrap();
+            self.free.zones.push(zone);
+        }
         for (summary, _) in std::mem::take(&mut self.log) {
             self.device.reset(summary.zone).unwrap();
             self.free.zones.push(summary.zone);
@@ -378,7 +388,9 @@ enum Act {
     /// Puts and deletes, in one segment: key, bytes of the value (`None` deletes), expiry, whether it is read then.
     Flush(Vec<(u16, Option<u16>, bool, bool)>),
     Merge,
-    Abandon(u32),
+    /// So many zones of generations are collected, and the machine may crash before the end of the merge is noted.
+    Collect(usize, bool),
+    Abandon(u32, usize),
     DropZone,
     Restart,
 }
@@ -388,7 +400,8 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => prop::collection::vec(item, 1..120).prop_map(Act::Flush),
         3 => Just(Act::Merge),
-        1 => (0u32..20).prop_map(Act::Abandon),
+        3 => (1usize..12, prop::bool::weighted(0.2)).prop_map(|(zones, crashes)| Act::Collect(zones, crashes)),
+        1 => (0u32..20, 0usize..8).prop_map(|(steps, zones)| Act::Abandon(steps, zones)),
         1 => Just(Act::DropZone),
         1 => Just(Act::Restart),
     ]
@@ -421,6 +434,20 @@ fn restart(tier: &mut Tier, filter_budget: u64) {
     tier.generations = Generations::new(filter_budget, 0);
     let released = tier.generations.restore(generations, address);
     tier.released(released);
+}
+
+/// Makes a page unreadable that a merge may read: of the log, of a generation, or of the address run. Says whether it
+/// did.
+fn scratch(tier: &Tier, bad: Option<u64>) -> bool {
+    let list = tier.generations.list();
+    let mut runs: Vec<Run> = tier.log.iter().map(|(summary, _)| Run::of(summary)).collect();
+    runs.extend(list.newest_first().iter().flat_map(|generation| generation.chunks()).map(|chunk| chunk.run));
+    runs.extend(list.address().iter().flat_map(|run| run.segments()).map(|segment| segment.run));
+    let Some(bad) = bad.filter(|_| !runs.is_empty()) else { return false };
+    let run = runs[bad as usize % runs.len()];
+    let page = run.first_data_page as u64 + mix(bad) % run.data_pages as u64;
+    tier.device.bad.lock().unwrap().insert((run.zone.0, page));
+    true
 }
 
 fn run(acts: Vec<Act>, budget: u64, cache: u64, keep_percent: u8, refusals: u32, bad: Option<u64>) {
@@ -459,18 +486,21 @@ fn run(acts: Vec<Act>, budget: u64, cache: u64, keep_percent: u8, refusals: u32,
                 twin.newest.extend(versions);
             }
             Act::Merge => {
-                if let (Some(bad), false) = (bad, tier.log.is_empty()) {
-                    let (summary, _) = &tier.log[bad as usize % tier.log.len()];
-                    let page = 1 + mix(bad) % summary.data_pages as u64;
-                    tier.device.bad.lock().unwrap().insert((summary.zone.0, page));
-                    dropped = true;
-                }
+                dropped |= scratch(&tier, bad);
                 tier.merge(None);
                 tier.device.bad.lock().unwrap().clear();
             }
-            Act::Abandon(steps) => {
+            Act::Collect(zones, crashes) => {
+                dropped |= scratch(&tier, bad);
+                tier.merge_and_collect(None, zones, crashes);
+                tier.device.bad.lock().unwrap().clear();
+                if crashes {
+                    restart(&mut tier, budget);
+                }
+            }
+            Act::Abandon(steps, zones) => {
                 // If it came to its end first nothing is to be seen of it either.
-                tier.merge(Some(steps));
+                tier.merge_and_collect(Some(steps), zones, false);
             }
             Act::DropZone => {
                 dropped = true;
@@ -537,6 +567,32 @@ fn a_tombstone_stays_while_something_older_may_hold_the_key() {
     tier.merge(None);
     assert_eq!((tier.last.tombstones_kept, tier.last.tombstones_dropped), (0, 1));
     assert!(tier.generations.list().newest_first().is_empty());
+}
+
+#[test]
+fn a_crash_before_a_collected_part_is_released_brings_nothing_back() {
+    let mut tier = Tier::new(60, 24, 1 << 20, 0);
+    let keys: Vec<String> = (0..200).map(|n| format!("key {n}")).collect();
+    tier.flush(&keys.iter().map(|key| (key.as_bytes().to_vec(), value("old"))).collect());
+    tier.merge(None);
+    for half in keys.chunks(100) {
+        let mut newer: BTreeMap<_, _> =
+            half.iter().map(|key| (key.as_bytes().to_vec(), tombstone())).collect();
+        newer.extend(half.iter().map(|key| (format!("filling {key}").into_bytes(), value(&"x".repeat(600)))));
+        tier.flush(&newer);
+    }
+    tier.merge(None);
+    let list = tier.generations.list();
+    assert!(list.newest_first()[0].chunks().len() > 1, "a part of it can be collected");
+    // All of the older generation and the first part of the newer one are collected, and both are still there.
+    tier.merge_and_collect(None, 2, true);
+    restart(&mut tier, 1 << 20);
+    assert_eq!(tier.generations.list().newest_first().len(), 3);
+    tier.merge_and_collect(None, 1, false);
+    for key in &keys {
+        let seen = tier.find(key.as_bytes(), 40);
+        assert!(!matches!(&seen, Seen::Version(Version { value: Some(_), .. })), "{key}: {seen:?}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::shape::{MERGE_PERCENT, Shape};
 use super::space::{LogZone, Space};
 use super::status::TimeSlice;
 use crate::device::{Device, PAGE_BYTES, ZoneId};
-use crate::generation::GENERATIONS_MAX;
+use crate::generation::{GENERATIONS_MAX, Generation, List};
 use crate::merge::{Collected, Input, Merge, Merged, Progress, Room, Rooms, Settings};
 use crate::options::FlashOptions;
 use crate::segment::{Kind, SegmentSummary};
@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 /// Pages between two looks at whether the merge is still wanted, and whether the core is wanted elsewhere.
 const STEP_PAGES: u64 = 16;
-/// Pages that one read of a generation takes.
-const CHUNK_READ_PAGES: u32 = 16;
+/// Pages that one read of a generation takes at most.
+const CHUNK_READ_PAGES_MAX: u64 = 16;
 /// Fewest pages at the end of a zone that a segment of a generation is begun in.
 const ROOM_PAGES_MIN: u32 = 8;
 /// Filling of the log table, percent, at which the log counts as full.
@@ -34,7 +34,7 @@ const LOG_PERCENT: u8 = 10;
 /// Numbers of the log table beyond one for each buffer that are kept free.
 const IDS_SPARE: usize = 2;
 /// The garbage of a zone, as a share of it, for which a merge collects it: the least where there is hardly an erased
-/// zone, and the most where the next two merges have room.
+/// zone, and the most where one merge and a half have room.
 const GARBAGE_SHARE: (f64, f64) = (0.06, 0.5);
 /// The share of garbage in a generation of which none is known.
 const GARBAGE_GUESS: f64 = 0.5;
@@ -220,8 +220,7 @@ impl Merging {
         wants
     }
 
-    /// Collects garbage of the oldest generations, if so many percent of their zones are. Says whether space was
-    /// gained.
+    /// Collects garbage of the oldest generations, if so many percent of their zones are.
     pub(crate) fn collect(&self, garbage_percent: u32) -> Round {
         let garbage_share = garbage_percent as f64 / 100.0;
         if self.oldest_garbage().is_none_or(|share| share < garbage_share) {
@@ -250,7 +249,7 @@ impl Merging {
         self.lookup.has_generations && self.oldest_garbage().is_some_and(|share| share >= GARBAGE_SHARE.0)
     }
 
-    /// What a merge of these zones of the log takes. Where the next two merges have no room, it takes zones of the
+    /// What a merge of these zones of the log takes. Where one merge and a half have no room, it takes zones of the
     /// oldest generations as well, if at least `garbage_most` of them is garbage. With less room, less garbage is
     /// enough.
     fn plan(&self, mut log: Vec<LogZone>, garbage_most: f64) -> Plan {
@@ -336,12 +335,23 @@ impl Merging {
         self.release.idle_generation_zones();
     }
 
-    /// Percent of the cold items to keep.
-    fn keep_percent(&self) -> u8 {
-        let now = self.lookup.status.now();
-        let generations = &self.lookup.generations;
-        let (live_bytes, renewed) = (generations.stats(now).live_bytes, generations.renewed_share());
-        self.space.keep_percent(live_bytes, renewed, now) as u8
+    /// How many pages one read of a segment of the log takes, and one of a generation or of the address run. Half of the
+    /// memory for reads is for each of the two, if the merge reads both. A read is in memory twice: its pages, and what
+    /// is left of the payload.
+    fn read_pages(&self, list: &List, plan: &Plan, segments: usize) -> (u32, u32) {
+        let pages = self.shape.merge_reads / (2 * PAGE_BYTES as u64);
+        let covered =
+            |generation: &Generation| list.address().is_some_and(|run| run.covers(generation.number()));
+        let is_collected =
+            |generation: &Generation| generation.zones().any(|zone| plan.collected.contains(&zone));
+        // One chunk of each generation that is collected, or read again for the address run.
+        let all = list.newest_first().iter();
+        let chunks =
+            all.filter(|generation| is_collected(generation) || !covered(generation)).count() as u64 + 1;
+        let reads_chunks = !plan.collected.is_empty() || list.has_unfiltered();
+        let of_log = if reads_chunks { pages / 2 } else { pages };
+        let read_pages = (of_log / segments.max(1) as u64).clamp(2, 64);
+        (read_pages as u32, (pages / 2 / chunks).clamp(2, CHUNK_READ_PAGES_MAX) as u32)
     }
 
     fn run(&self, plan: &Plan, rooms: &mut MergeRooms<'_>) -> Result<(Merged, u64), GivenUp> {
@@ -350,24 +360,7 @@ impl Merging {
         let all = plan.log.iter().flat_map(|(_, segments)| segments);
         let segments: Vec<&Arc<Segment>> = all.filter(|segment| segment.sequence() >= floor).collect();
         let (list, hits) = (generations.list(), generations.hits());
-        let mut inputs: Vec<Input<'_>> = Vec::new();
-        let mut below = None;
-        for generation in list.newest_first().iter().rev() {
-            let age = generation.number();
-            let (taken, rest): (Vec<_>, Vec<_>) =
-                generation.chunks().iter().partition(|chunk| plan.collected.contains(&chunk.run.zone));
-            if let (false, Some(first)) = (taken.is_empty(), rest.first()) {
-                below = Some((age, first.first_hash));
-            }
-            inputs.extend(taken.into_iter().map(|chunk| Input {
-                run: chunk.run,
-                age,
-                first_hash: chunk.first_hash,
-                sealed_sequence: chunk.sealed_sequence,
-                hits: Some(&*hits),
-            }));
-        }
-        let collected = Collected { inputs: inputs.len(), below };
+        let (mut inputs, collected) = Collected::inputs(&list, &plan.collected, &hits);
         inputs.extend(segments.iter().map(|segment| Input {
             run: segment.run,
             age: segment.sequence(),
@@ -378,19 +371,20 @@ impl Merging {
         let dead = |hash: u64| self.log.must_mark(hash);
         let dropped = |hash: u64, sequence: u64| sequence < meta.floor_of(hash);
         let deleted = |key: &[u8], sequence: u64| meta.hides(key, sequence);
-        let read_pages = self.shape.merge_reads / (2 * PAGE_BYTES as u64) / segments.len().max(1) as u64;
+        let now = self.lookup.status.now();
+        let (read_pages, chunk_read_pages) = self.read_pages(&list, plan, segments.len());
         let settings = Settings {
             device: &*self.device,
             hasher: &self.hasher,
             device_uuid: meta.device_uuid(),
-            now_unix_s: self.lookup.status.now(),
+            now_unix_s: now,
             cutoff_s: self.cutoff_s,
-            keep_percent: self.keep_percent(),
+            keep_percent: self.space.keep_percent(generations, now) as u8,
             dead_extents: &dead,
             dropped: &dropped,
             deleted: &deleted,
-            read_pages: read_pages.clamp(2, 64) as u32,
-            chunk_read_pages: CHUNK_READ_PAGES,
+            read_pages,
+            chunk_read_pages,
             write_pages: self.shape.chunk_pages,
         };
         let items = inputs.iter().map(|input| input.run.items as u64).sum();

@@ -138,9 +138,7 @@ impl Reclaim {
         let now = self.lookup.status.now();
         let gain_bytes = self.zone_bytes * garbage_percent as u64 / 100;
         let (victim, is_below_low) = self.space.begin_draining(now.saturating_add(self.cutoff_s), gain_bytes);
-        let generations = &self.lookup.generations;
-        let (of_generations, renewed) = (generations.stats(now).live_bytes, generations.renewed_share());
-        let keep_percent = self.space.keep_percent(of_generations, renewed, now);
+        let keep_percent = self.space.keep_percent(&self.lookup.generations, now);
         let Some(victim) = victim else {
             if self.space.draining() > 1 {
                 // Their survivors are not durable yet. When they are, the zones are erased. For one zone that gains

@@ -9,6 +9,7 @@ use super::picture::{ZoneUse, ZoneView};
 use super::stats::ZoneCounts;
 use super::status::Status;
 use crate::device::{Device, DeviceError, Geometry, PAGE_BYTES, ZoneId, ZoneState};
+use crate::generation::Generations;
 use crate::options::{FlashOptions, OpsPolicy, ReclaimPolicy};
 use crate::segment::Kind;
 use crate::space::{self, ChannelLoad, FreeZones, Meter, Watermarks, Work, ZoneSummary};
@@ -352,21 +353,6 @@ impl Space {
         self.reserve_and_merges.store(self.reserve + zones, Relaxed);
     }
 
-    /// How much of the space is live, with `more_bytes` outside of the log and of extents: percent of what the zones
-    /// hold that work.
-    pub(crate) fn live_percent(&self, more_bytes: u64, now_unix_s: u32) -> u32 {
-        let zone_bytes = self.device.geometry().zone_bytes;
-        let zones = self.zones();
-        let working =
-            zones.all.iter().filter(|zone| !matches!(zone.role, Role::Meta | Role::Lost | Role::Retired));
-        let (mut space, mut live) = (0, more_bytes);
-        for zone in working {
-            space += zone_bytes;
-            live += zone.segments.iter().map(|segment| segment.live_bytes(now_unix_s)).sum::<u64>();
-        }
-        (live.saturating_mul(100) / space.max(1)) as u32
-    }
-
     /// Whether the zone of a segment of the log is draining: its records are in younger segments as well.
     pub(crate) fn is_log_draining(&self) -> bool {
         let is_it = |zone: &Zone| matches!(zone.role, Role::Draining(_)) && zone.kind() == Some(Kind::Log);
@@ -385,17 +371,24 @@ impl Space {
         self.zones().free.len().saturating_sub(self.reserve.max(1)) as usize
     }
 
-    /// Percent of the live records of a zone that a reclaim or a merge is to keep: all, unless more of the space is
-    /// live than it may be. `more_bytes` are live outside of the log and of extents; this share of the log's bytes,
-    /// from 0 to 1, supersedes some of them.
-    pub(crate) fn keep_percent(&self, more_bytes: u64, renewed_share: f64, now_unix_s: u32) -> u32 {
+    /// Percent of the live records of a zone that a reclaim or a merge is to keep: all, unless more of the zones that
+    /// work is live than may be.
+    pub(crate) fn keep_percent(&self, generations: &Generations, now_unix_s: u32) -> u32 {
+        let zone_bytes = self.device.geometry().zone_bytes;
+        let (mut space, mut of_log, mut of_extents) = (0, 0, 0);
         let zones = self.zones();
-        let of_log = zones.all.iter().filter(|zone| zone.kind() == Some(Kind::Log));
-        let segments = of_log.flat_map(|zone| &zone.segments);
-        let log_bytes: u64 = segments.map(|segment| segment.live_bytes(now_unix_s)).sum();
+        let works = |zone: &&Zone| !matches!(zone.role, Role::Meta | Role::Lost | Role::Retired);
+        for zone in zones.all.iter().filter(works) {
+            let live: u64 = zone.segments.iter().map(|segment| segment.live_bytes(now_unix_s)).sum();
+            let sum = if zone.kind() == Some(Kind::Extents) { &mut of_extents } else { &mut of_log };
+            (*sum, space) = (*sum + live, space + zone_bytes);
+        }
         drop(zones);
-        let more_bytes = more_bytes.saturating_sub((log_bytes as f64 * renewed_share) as u64);
-        let above = self.live_percent(more_bytes, now_unix_s).saturating_sub(self.fill_percent as u32);
+        // What the log supersedes in generations is not known there yet.
+        let superseded = (of_log as f64 * generations.renewed_share()) as u64;
+        let of_generations = generations.stats(now_unix_s).live_bytes.saturating_sub(superseded);
+        let live_percent = (of_log + of_extents + of_generations).saturating_mul(100) / space.max(1);
+        let above = (live_percent as u32).saturating_sub(self.fill_percent as u32);
         100 - (above * DROPPED_PER_PERCENT).min(100)
     }
 

@@ -199,6 +199,10 @@ proptest! {
         prop_assert!(now >= NOW);
         let model = run.model.clone();
         prop_assert_eq!(run.bench.flash.stats().shed, 0);
+        if run.bench.flash.stats().table_full > 0 {
+            // A key was hidden more often than the log table has room for: a zone or a range of hashes goes.
+            return Ok(());
+        }
         let mut lost = 0;
         for (key, (value, expires)) in &model {
             if *expires == 0 || *expires > now {
