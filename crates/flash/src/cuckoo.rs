@@ -225,7 +225,8 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         }
     }
 
-    /// Adds an entry. A slot counts as empty if `dead` says yes to its payload.
+    /// Adds an entry. A slot counts as empty if `dead` says yes to its payload. The stash takes an entry that finds no
+    /// slot, if `stashes`.
     ///
     /// # Errors
     /// [`TableFull`]. Then the table has the same entries as before.
@@ -234,6 +235,7 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         hash: u64,
         payload: u64,
         dead: impl Fn(u64) -> bool,
+        stashes: bool,
     ) -> Result<(), TableFull> {
         debug_assert!(payload != 0 && payload >> Self::PAYLOAD_BITS == 0);
         let position = self.position(hash);
@@ -242,7 +244,8 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         let empty = |slot: u64| slot == 0 || dead(slot & (u64::MAX >> (64 - Self::PAYLOAD_BITS)));
         match self.make_room(&mut writer, position, &empty) {
             Some((bucket, at)) => self.set(bucket, at, slot),
-            None => self.add_to_stash(position, slot)?,
+            None if stashes => self.add_to_stash(position, slot)?,
+            None => return Err(TableFull),
         }
         writer.entries += 1;
         Ok(())
@@ -373,12 +376,18 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         for begin in (0..self.buckets).step_by(BUCKETS as usize) {
             let mut writer = self.lock();
             let mut removed = 0;
-            for bucket in begin..(begin + BUCKETS).min(self.buckets) {
-                for slot in 0..SLOTS {
-                    if goes(self.get(bucket, slot)) {
-                        self.set(bucket, slot, 0);
+            let end = (begin + BUCKETS).min(self.buckets);
+            for word in &self.words[begin as usize * Self::WORDS..end as usize * Self::WORDS] {
+                let before = word.load(Relaxed);
+                let mut after = before;
+                for slot in 0..if before == 0 { 0 } else { SLOTS / Self::WORDS } {
+                    if goes(Self::part(before, slot)) {
+                        after &= !(Self::SLOT_MASK << (slot as u32 * SLOT_BITS));
                         removed += 1;
                     }
+                }
+                if after != before {
+                    word.store(after, Release);
                 }
             }
             writer.entries -= removed;

@@ -76,7 +76,7 @@ impl ExtentTable {
         if self.used.load(Relaxed) == 0 {
             self.used.store(1, Release);
         }
-        self.table.insert(hash, extent.pack(), |payload| self.is_dying(payload))
+        self.table.insert(hash, extent.pack(), |payload| self.is_dying(payload), true)
     }
 
     /// Every position that was inserted for this hash and not removed, and seldom one of another hash. Each comes once,

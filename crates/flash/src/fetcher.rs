@@ -13,7 +13,7 @@ use crate::page;
 use crate::record::part_hash;
 use crate::tier::buffer::Query;
 use crate::tier::directory::{PageRun, Segment};
-use crate::tier::lookup::{Look, Lookup, READS_MAX, Target};
+use crate::tier::lookup::{GENERATION_READS_MAX, LOG_READS_MAX, Look, Lookup, Target};
 use crate::tier::meta::Meta;
 use larder_item::KeyHash;
 use rustix::event::epoll;
@@ -141,8 +141,9 @@ struct Pending {
     generations: Option<Search>,
     /// The pages that are being read.
     reading: Option<Reading>,
-    /// Reads so far.
+    /// Reads so far, and how many of them were of generations.
     reads: u32,
+    generation_reads: u32,
     restarts: u32,
 }
 
@@ -294,6 +295,7 @@ impl Fetcher {
             generations: targets.generations,
             reading: None,
             reads: 0,
+            generation_reads: 0,
             restarts: 0,
         };
         let went = match ahead {
@@ -336,7 +338,7 @@ impl Fetcher {
                     }
                 }
                 Some(Target::Flash(segment, run)) => {
-                    if pending.reads == READS_MAX {
+                    if pending.reads >= LOG_READS_MAX {
                         self.lookup.status.counters.misses_for_reads.fetch_add(1, Relaxed);
                         return Went::End(None);
                     }
@@ -355,11 +357,12 @@ impl Fetcher {
             Next::Data(place) => (Reading::Generation(place), 1),
             Next::Address(place) => (Reading::Address(place), 2),
         };
-        if pending.reads + needs > READS_MAX {
+        if pending.generation_reads + needs > GENERATION_READS_MAX {
             self.lookup.status.counters.misses_for_reads.fetch_add(1, Relaxed);
             return Went::End(None);
         }
         pending.reads += 1;
+        pending.generation_reads += 1;
         pending.reading = Some(reading);
         Went::Read
     }

@@ -34,13 +34,39 @@ pub(crate) struct Segment {
     pub(crate) histogram: ExpiryHistogram,
     /// Whether some record of it says that an extent is superseded.
     pub(crate) marks_extents: bool,
-    /// Which of its records were read; `None` if there was no memory for it.
-    pub(crate) hits: Option<HitBits>,
+    /// Bits of its records; `None` if there was no memory for them.
+    bits: Option<Box<RecordBits>>,
+}
+
+/// Bits of the records of a segment, by hash.
+pub(crate) struct RecordBits {
+    /// Which were read.
+    pub(crate) hits: HitBits,
+    /// Which may have been replaced since the segment was written, two bits a hash; `None` if there was no memory for it.
+    pub(crate) superseded: Option<HitBits>,
+}
+
+impl RecordBits {
+    /// Memory for bits of so many records, with so many more bits a record for those that were replaced, bytes.
+    pub(crate) fn bytes_for(records: u64, superseded: u64) -> u64 {
+        let superseded = if superseded == 0 { 0 } else { HitBits::bytes_for(records * superseded) };
+        (size_of::<RecordBits>() - size_of::<HitBits>()) as u64 + HitBits::bytes_for(records) + superseded
+    }
+
+    fn bytes(&self) -> u64 {
+        let superseded = self.superseded.as_ref().map_or(0, |bits| bits.bytes());
+        (size_of::<RecordBits>() - size_of::<HitBits>() + self.hits.bytes() + superseded) as u64
+    }
+}
+
+/// Where the second bit of a hash is: a Bloom filter of two bits.
+fn second(hash: u64) -> u64 {
+    hash ^ 0x9E37_79B9_7F4A_7C15
 }
 
 impl Segment {
     /// A segment that was written, or was found by a restart.
-    pub(crate) fn new(id: u16, facts: SegmentSummary, hits: Option<HitBits>) -> Segment {
+    pub(crate) fn new(id: u16, facts: SegmentSummary, bits: Option<Box<RecordBits>>) -> Segment {
         Segment {
             id,
             kind: facts.head.kind,
@@ -53,7 +79,7 @@ impl Segment {
             marks_extents: !facts.superseded_extents.is_empty(),
             fences: facts.fences,
             histogram: facts.histogram,
-            hits,
+            bits,
         }
     }
 
@@ -71,6 +97,31 @@ impl Segment {
     pub(crate) fn supersede_one(&self) {
         let mean_bytes = self.record_bytes / self.run.items.max(1) as u64;
         self.superseded_bytes.fetch_add(mean_bytes, Ordering::Relaxed);
+    }
+
+    /// Which of its records were read; `None` if there was no memory for it.
+    pub(crate) fn hits(&self) -> Option<&HitBits> {
+        self.bits.as_ref().map(|bits| &bits.hits)
+    }
+
+    /// Notes that a record of this hash, if it has one, was replaced.
+    pub(crate) fn supersede(&self, hash: u64) {
+        if let Some(bits) = self.bits.as_ref().and_then(|bits| bits.superseded.as_ref()) {
+            bits.mark(hash);
+            bits.mark(second(hash));
+        }
+    }
+
+    /// Whether a record of this hash may have been replaced. Most that were not are told apart, if there was memory for
+    /// it.
+    pub(crate) fn may_be_superseded(&self, hash: u64) -> bool {
+        let superseded = self.bits.as_ref().and_then(|bits| bits.superseded.as_ref());
+        superseded.is_none_or(|bits| bits.is_hit(hash) && bits.is_hit(second(hash)))
+    }
+
+    /// Memory for the bits of its records, bytes.
+    pub(crate) fn bits_bytes(&self) -> u64 {
+        self.bits.as_ref().map_or(0, |bits| bits.bytes())
     }
 
     /// Estimated length of its records that are neither superseded nor expired at a time, bytes.

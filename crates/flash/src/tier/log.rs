@@ -14,7 +14,7 @@ mod extents;
 mod restore;
 
 use super::buffer::{Buffer, Content, Pushed, Query};
-use super::directory::{LogSegment, Segment};
+use super::directory::{LogSegment, RecordBits, Segment};
 use super::index::Index;
 use super::lookup::Lookup;
 use super::meta::Meta;
@@ -28,7 +28,6 @@ use crate::device::ZoneId;
 use crate::extent_table::Extent;
 use crate::hit_bits::HitBits;
 use crate::item::{Commit, Put, Room, Stamp};
-use crate::log_table::IdSet;
 use crate::record::Record;
 use crate::segment::{Kind, SegmentSummary, listed};
 use larder_item::{FOLDED_KEY_BYTES, KeyHash, KeyHasher, PrefixesFull};
@@ -43,6 +42,15 @@ const CAS_WINDOW: u64 = 3 << 30;
 const WARN_EVERY_S: u32 = 10;
 /// The part of the log table, percent, that is kept for tombstones and for what a reclaim appends again.
 const TABLE_KEPT_PERCENT: u64 = 3;
+/// The log table is swept for one entry in so many.
+const SWEPT_PART: u64 = 64;
+/// The log table is swept when there is a number to be freed for so many free ones.
+const IDS_PART: usize = 8;
+/// Bits for each record of a segment that say which were replaced. The budget of bits is one for each entry that the
+/// log table has room for, and one bit says which records were read: so the table is sparse where they are there.
+const SUPERSEDED_BITS: u64 = 3;
+/// Filling of the log table, percent, up to which new segments get such bits.
+const SUPERSEDED_BITS_PERCENT: u64 = 28;
 /// Filling of the log table, percent, at which the work that empties it is urgent.
 const TABLE_URGENT_PERCENT: u64 = 92;
 
@@ -68,6 +76,13 @@ struct Append {
     /// [`crate::extent_table::ExtentTable::class`]. By class, because the table removes all extents of a class
     /// together.
     dead: DeadExtents,
+}
+
+/// Numbers of the log table that mean no segment any more, while entries with them are in the table.
+#[derive(Default)]
+struct Retired {
+    ids: Vec<u16>,
+    entries: u64,
 }
 
 impl Append {
@@ -124,8 +139,8 @@ pub(crate) struct Log {
     close_zone: AtomicBool,
     /// When it was last logged that ranges of hashes are dropped, unix seconds.
     warned_unix_s: AtomicU32,
-    /// Held by the thread that sweeps the log table: one at a time.
-    sweeping: Mutex<()>,
+    /// What the next sweep of the log table takes out. Held by the thread that sweeps: one at a time.
+    sweeping: Mutex<Retired>,
 }
 
 impl Log {
@@ -436,9 +451,14 @@ impl Log {
     /// Notes that a record of this hash was appended to the segment `newer`: the newest older segment has one live
     /// record less.
     fn note_superseded(&self, hash: u64, newer: u64) {
-        let newest = self.lookup.log_segments(hash).into_iter().find(|segment| segment.sequence() < newer);
-        if let Some(LogSegment::Flash(segment)) = newest.as_deref() {
-            segment.supersede_one();
+        let known = self.lookup.log_segments(hash);
+        for (number, older) in known.iter().filter(|segment| segment.sequence() < newer).enumerate() {
+            if let LogSegment::Flash(segment) = &**older {
+                segment.supersede(hash);
+                if number == 0 {
+                    segment.supersede_one();
+                }
+            }
         }
     }
 
@@ -668,9 +688,11 @@ impl Log {
     /// Makes a segment that was written one that is found on the device. `order` has the numbers of the records that
     /// were written.
     pub(crate) fn install(&self, buffer: &Buffer, content: &Content, order: &[u32], facts: SegmentSummary) {
-        let hits = self.hit_bits(facts.items);
         let extents = facts.extents.clone();
-        let segment = Arc::new(Segment::new(buffer.id, facts, hits));
+        let is_sparse = !self.index().is_table_filled(SUPERSEDED_BITS_PERCENT);
+        let superseded = if is_sparse && buffer.kind == Kind::Log { SUPERSEDED_BITS } else { 0 };
+        let bits = self.record_bits(facts.items, superseded);
+        let segment = Arc::new(Segment::new(buffer.id, facts, bits));
         // Under the lock: a put or an invalidation finds a record in the buffer before, and on the device afterwards.
         // What died in the buffer while it was written is not installed.
         let mut append = self.append();
@@ -713,26 +735,31 @@ impl Log {
         } else if !written {
             directory.forget(buffer.id);
         }
+        let mut records = 0;
         if let Some(mut content) = buffer.write().take() {
+            records = content.live() as u64;
             content.clear();
             append.free.push(content);
         }
         drop(append);
         if buffer.kind != Kind::Extents && !written {
-            self.free_ids(&[buffer.id]);
+            self.free_ids(&[buffer.id], records);
         }
         self.meta().segment_durable(buffer.sequence);
     }
 
-    /// Bits for the records of a segment, if there is memory for them.
-    fn hit_bits(&self, items: u32) -> Option<HitBits> {
-        let bytes = HitBits::bytes_for(items as u64);
+    /// Bits for the records of a segment, if there is memory for them, with so many bits a record for those that are
+    /// replaced.
+    fn record_bits(&self, records: u32, superseded: u64) -> Option<Box<RecordBits>> {
+        let records = records as u64;
+        let bytes = RecordBits::bytes_for(records, superseded);
         let taken = &self.counters().hit_bits_bytes;
         if taken.load(Relaxed) + bytes > self.shape.hit_bits {
             return None;
         }
         taken.fetch_add(bytes, Relaxed);
-        Some(HitBits::new(items as u64))
+        let superseded = (superseded > 0).then(|| HitBits::new(records * superseded));
+        Some(Box::new(RecordBits { hits: HitBits::new(records), superseded }))
     }
 
     // Segments that go.
@@ -759,24 +786,34 @@ impl Log {
             let addresses = begin(first)..begin(last) + last.pages as u64;
             index.extents.sweep_zone(addresses, &mut || slice.yield_if_due(|| self.is_urgent()));
         }
-        self.free_ids(&ids);
+        self.free_ids(&ids, segments.iter().map(|segment| segment.run.items as u64).sum());
         for segment in segments {
-            let bits = segment.hits.as_ref().map_or(0, |hits| hits.bytes() as u64);
-            self.counters().hit_bits_bytes.fetch_sub(bits, Relaxed);
+            self.counters().hit_bits_bytes.fetch_sub(segment.bits_bytes(), Relaxed);
         }
     }
 
-    /// Sweeps the entries with these numbers out of the log table. Then the numbers can be given to new segments.
-    fn free_ids(&self, ids: &[u16]) {
+    /// Gives up so many entries of the log table, which have these numbers. A sweep reads all of the table, so it takes
+    /// place when there is enough to take out, or numbers or entries are few. Then the numbers can be given to new
+    /// segments.
+    fn free_ids(&self, ids: &[u16], entries: u64) {
         if ids.is_empty() {
             return;
         }
-        let _sweeping = self.sweeping.lock().expect("no panic under this lock");
-        let mut dead = IdSet::new();
-        ids.iter().for_each(|id| dead.insert(*id));
+        let mut retired = self.sweeping.lock().expect("no panic under this lock");
+        retired.ids.extend_from_slice(ids);
+        retired.entries += entries;
+        let dead = retired.ids.iter().collect();
+        let index = self.index();
+        let are_enough = retired.entries * SWEPT_PART >= index.table.capacity()
+            || retired.ids.len() * IDS_PART >= self.append().ids.len()
+            || index.is_table_down_to(2 * TABLE_KEPT_PERCENT);
+        if !are_enough {
+            return index.table.give_up(&dead);
+        }
         let mut slice = TimeSlice::begin(self.status());
-        self.index().table.sweep(&dead, &mut || slice.yield_if_due(|| self.is_urgent()));
-        self.append().ids.extend_from_slice(ids);
+        index.table.sweep(&dead, &mut || slice.yield_if_due(|| self.is_urgent()));
+        self.append().ids.append(&mut retired.ids);
+        retired.entries = 0;
     }
 
     /// Whether background work should go on without a pause: erased zones are few, or the log table is almost full.

@@ -366,7 +366,7 @@ impl Merging {
             age: segment.sequence(),
             first_hash: 0,
             sealed_sequence: segment.sealed_sequence,
-            hits: segment.hits.as_ref(),
+            hits: segment.hits(),
         }));
         let dead = |hash: u64| self.log.must_mark(hash);
         let dropped = |hash: u64, sequence: u64| sequence < meta.floor_of(hash);

@@ -97,7 +97,7 @@ impl Survivors {
     /// Whether a live record is to be kept: each warm one, and as many others as the share allows.
     fn is_worth_keeping(&self, segment: &Segment, hash: u64, quota: &mut KeepQuota) -> bool {
         quota.live += 1;
-        let warm = segment.hits.as_ref().is_some_and(|hits| hits.is_hit(hash));
+        let warm = segment.hits().is_some_and(|hits| hits.is_hit(hash));
         let keep = warm || (quota.kept + 1) * 100 <= quota.live * quota.percent as u64;
         quota.kept += keep as u64;
         keep
@@ -144,28 +144,16 @@ impl Survivors {
         if !self.log.must_mark(hash) || is_later_part(record) {
             return Some(0);
         }
-        match self.log.append_survivor(hash, &Record::tombstone(record.key, true), stamp) {
+        match self.append_waiting(hash, &Record::tombstone(record.key, true), stamp) {
             Ok(sequence) => Some(sequence),
             Err(Refused::Changed) => Some(0),
             Err(Refused::NoRoom | Refused::Stalled) => None,
         }
     }
 
-    /// Appends a record again, and counts it. Waits for room in the log while threads make it.
+    /// Appends a record again, and counts it.
     fn append(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Result<u64, Refused> {
-        let begun = Instant::now();
-        let kept = loop {
-            let kept = self.log.append_survivor(hash, record, stamp);
-            let status = &self.lookup.status;
-            let waits = kept == Err(Refused::NoRoom) && status.is_threaded() && !status.is_stopping();
-            if !waits || !self.lookup.meta.is_on() {
-                break kept;
-            }
-            if begun.elapsed() > ROOM_WAIT_MAX {
-                return Err(Refused::Stalled);
-            }
-            std::thread::sleep(ROOM_PAUSE);
-        };
+        let kept = self.append_waiting(hash, record, stamp);
         let counters = &self.lookup.status.counters;
         let counter = if kept.is_ok() { &counters.survivors } else { &counters.survivors_lost };
         counter.fetch_add(1, Relaxed);
@@ -173,6 +161,23 @@ impl Survivors {
             counters.survivor_bytes.fetch_add((record.key.len() + record.value.len()) as u64, Relaxed);
         }
         kept
+    }
+
+    /// Appends a record again, or a tombstone in its stead. Waits for room in the log while threads make it.
+    fn append_waiting(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Result<u64, Refused> {
+        let begun = Instant::now();
+        loop {
+            let kept = self.log.append_survivor(hash, record, stamp);
+            let status = &self.lookup.status;
+            let waits = kept == Err(Refused::NoRoom) && status.is_threaded() && !status.is_stopping();
+            if !waits || !self.lookup.meta.is_on() {
+                return kept;
+            }
+            if begun.elapsed() > ROOM_WAIT_MAX {
+                return Err(Refused::Stalled);
+            }
+            std::thread::sleep(ROOM_PAUSE);
+        }
     }
 
     fn keep_record(
@@ -218,8 +223,9 @@ impl Survivors {
         let hides_extents = record.supersedes_extent && self.log.must_mark(hash);
         let mut is_newest = !newer;
         if newer {
-            // The record that replaced this one stays, and hides older versions.
-            let matters = older || hides_extents;
+            // The record that replaced this one stays, and hides older versions. That there is one need not be true
+            // where the table cannot tell two keys apart.
+            let matters = older || hides_extents || !segment.may_be_superseded(hash);
             let replaced = if matters { self.is_replaced(&Query::of(hash, record), own) } else { Some(true) };
             if replaced == Some(true) {
                 return Ok(0);
@@ -237,7 +243,7 @@ impl Survivors {
             // The extents that a tombstone is about stay the same when it moves to another segment.
             let cas = if record.tombstone { record.cas } else { 0 };
             let tombstone = Record { cas, ..Record::tombstone(record.key, hides_extents) };
-            return self.log.append_survivor(hash, &tombstone, stamp);
+            return self.append_waiting(hash, &tombstone, stamp);
         }
         Ok(0)
     }

@@ -17,8 +17,8 @@ impl Log {
             id
         };
         let hashes = std::mem::take(&mut facts.hashes);
-        let hits = self.hit_bits(facts.items);
-        let segment = Arc::new(Segment::new(id, facts, hits));
+        let bits = self.record_bits(facts.items, 0);
+        let segment = Arc::new(Segment::new(id, facts, bits));
         self.space.restore_segment(&segment);
         self.index().directory.set(id, LogSegment::Flash(segment));
         for hash in hashes.iter() {
@@ -41,8 +41,8 @@ impl Log {
     ) -> bool {
         let cas_max = facts.cas_max;
         let extents = std::mem::take(&mut facts.extents);
-        let hits = self.hit_bits(facts.items);
-        let segment = Arc::new(Segment::new(0, facts, hits));
+        let bits = self.record_bits(facts.items, 0);
+        let segment = Arc::new(Segment::new(0, facts, bits));
         self.space.restore_segment(&segment);
         let (sequence, index) = (segment.sequence(), self.index());
         let mut append = self.append();

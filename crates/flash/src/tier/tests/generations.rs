@@ -68,7 +68,8 @@ fn with_far_too_little_memory_two_reads_are_enough() {
     println!("FOUND {found}");
     assert!(found > items / 7 / 2, "{found}: {stats:?}");
     assert!(stats.memory.filters < stats.generation_items / 4, "most have no filter: {stats:?}");
-    assert!(stats.reads_for_hits <= 2 * stats.hits, "{stats:?}");
+    // Two of generations, and now and then one of the log before.
+    assert!(stats.reads_per_hit() <= 2.05, "{stats:?}");
     bench.within_its_memory();
 }
 

@@ -314,6 +314,28 @@ fn a_key_that_changes_all_the_time_does_not_stop_the_others() {
     }
 }
 
+#[test]
+fn many_keys_with_a_dozen_versions_each_stop_nobody() {
+    let mut bench = Bench::new(60, 256, |options| options.segment_bytes = Some(32 * 4096));
+    let keys: Vec<String> = (0..200).map(|key| format!("changing {key}")).collect();
+    for version in 0..12u32 {
+        let changing = keys.iter().map(|key| (key.clone(), version.to_le_bytes().to_vec()));
+        let filling = (0..400).map(|other| (format!("filling {version} {other}"), vec![1; 300]));
+        for (key, value) in changing.chain(filling) {
+            while bench.put(key.as_bytes(), &value, 0) == Put::Shed {
+                bench.flash.tend();
+            }
+        }
+        bench.flash.tend();
+    }
+    let newest = Some(11u32.to_le_bytes().to_vec());
+    assert!(keys.iter().all(|key| bench.value(key.as_bytes()) == newest));
+    let stats = bench.flash.stats();
+    assert_eq!((stats.table_full, stats.quick_drops, stats.reclaims), (0, 0, 0), "{stats:?}");
+    bench.restart();
+    assert!(keys.iter().all(|key| bench.value(key.as_bytes()) == newest));
+}
+
 /// Begins a segment behind what the zone has, and does not end it.
 fn tear(bench: &Bench, device: &dyn Device, zone: ZoneId) {
     let ZoneState::Open(bytes) = device.report(zone).unwrap().state else { panic!("the zone is not open") };
