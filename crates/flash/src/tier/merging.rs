@@ -33,8 +33,10 @@ const TABLE_FULL_PERCENT: u64 = 85;
 const LOG_PERCENT: u8 = 10;
 /// Numbers of the log table beyond one for each buffer that are kept free.
 const IDS_SPARE: usize = 2;
+/// A merge collects unless there is room for so many merges. With less room, what is put during a merge finds no zone.
+const MERGES_AHEAD: usize = 3;
 /// The garbage of a zone, as a share of it, for which a merge collects it: the least where there is hardly an erased
-/// zone, and the most where one merge and a half have room.
+/// zone, and the most where [`MERGES_AHEAD`] merges have room.
 const GARBAGE_SHARE: (f64, f64) = (0.06, 0.5);
 /// The share of garbage in a generation of which none is known.
 const GARBAGE_GUESS: f64 = 0.5;
@@ -48,6 +50,9 @@ const ENTRY_BYTES: u64 = 3;
 /// the address run. At least so many zones are.
 const KEPT_PERCENT: u8 = 4;
 const KEPT_ZONES_MIN: usize = 4;
+/// Where there are generations, records of the log that are shorter than this on average, bytes, are merged and not
+/// reclaimed: a reclaim reads a page for each record that was replaced, because a generation may have an older one.
+pub(crate) const RECLAIMED_BYTES_MIN: u64 = 256;
 /// At most this part of all zones is kept.
 const KEPT_PART_MAX: u32 = 8;
 
@@ -84,6 +89,8 @@ struct Plan {
     log: Vec<LogZone>,
     /// Zones of generations.
     collected: HashSet<ZoneId>,
+    /// Zones that the merge will write, about.
+    writes: u32,
 }
 
 /// What became of the wish to merge.
@@ -249,17 +256,18 @@ impl Merging {
         self.lookup.has_generations && self.oldest_garbage().is_some_and(|share| share >= GARBAGE_SHARE.0)
     }
 
-    /// What a merge of these zones of the log takes. Where one merge and a half have no room, it takes zones of the
-    /// oldest generations as well, if at least `garbage_most` of them is garbage. With less room, less garbage is
+    /// What a merge of these zones of the log takes. Where [`MERGES_AHEAD`] merges have no room, it takes zones
+    /// of the oldest generations as well, if at least `garbage_most` of them is garbage. With less room, less garbage is
     /// enough.
     fn plan(&self, mut log: Vec<LogZone>, garbage_most: f64) -> Plan {
         let generations = &self.lookup.generations;
         let wanted = share(self.device.geometry().zones, MERGE_PERCENT);
         let (room, addresses) = (self.space.zones_for_merge(), self.address_zones());
         let list = generations.list();
+        let mut writes = 0.0;
         let collected = self.release.begin_collecting(|| {
             let count = list.newest_first().len();
-            let ahead = (wanted + addresses) * 3 / 2;
+            let ahead = (wanted + addresses) * MERGES_AHEAD;
             let is_crowded = count + GENERATIONS_SPARE >= GENERATIONS_MAX;
             // A quarter of the room is for what is put meanwhile, but not what is kept for merges.
             let most = (room * 3 / 4).max(room.min(self.kept_zones() + addresses)).saturating_sub(addresses);
@@ -294,23 +302,34 @@ impl Merging {
             }
             if !chosen.is_empty() {
                 log.truncate(of_log);
+                writes = written - of_log as f64;
             }
             chosen
         });
         log.truncate(
             wanted.min(room.saturating_sub(if list.has_unfiltered() { addresses } else { 0 })).max(1),
         );
-        Plan { log, collected }
+        let writes = writes.ceil() as usize + log.len() + addresses;
+        Plan { log, collected, writes: writes as u32 }
     }
 
     /// Merges what the plan says. Says whether space was gained.
     fn merge(&self, plan: &Plan) -> Result<bool, GivenUp> {
         let may_drop = plan.collected.is_empty();
-        let mut rooms = MergeRooms { merging: self, open: [None, None], first_sequence: u64::MAX, may_drop };
+        let kept = self.space.kept_for_merges();
+        let mut rooms = MergeRooms {
+            merging: self,
+            open: [None, None],
+            first_sequence: u64::MAX,
+            may_drop,
+            kept,
+            left: plan.writes,
+        };
         let merged = self.run(plan, &mut rooms);
         for (zone, _) in rooms.open.into_iter().flatten() {
             self.space.finish(zone);
         }
+        self.space.keep_for_merges(kept);
         let ended = match merged {
             Ok((merged, floor)) => Ok(self.install(merged, floor, plan)),
             Err(why) => {
@@ -462,6 +481,10 @@ struct MergeRooms<'a> {
     first_sequence: u64,
     /// Whether zones may be dropped to make room.
     may_drop: bool,
+    /// Zones that were kept erased for merges when it began.
+    kept: u32,
+    /// Zones that it will take further, about.
+    left: u32,
 }
 
 impl MergeRooms<'_> {
@@ -487,6 +510,9 @@ impl Rooms for MergeRooms<'_> {
         let zone = merging.take_zone(first_sequence, may_drop)?;
         space.begin_merging(zone);
         *open = Some((zone, 0));
+        // What is kept beyond what is left to write is for what is put meanwhile.
+        self.left = self.left.saturating_sub(1);
+        space.keep_for_merges(self.kept.min(self.left + 1));
         Some(Room { zone, first_page: 0, pages: shape.buffer.segment_pages })
     }
 

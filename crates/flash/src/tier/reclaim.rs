@@ -4,7 +4,7 @@
 
 use super::log::Log;
 use super::lookup::Lookup;
-use super::merging::{Merging, Round};
+use super::merging::{Merging, RECLAIMED_BYTES_MIN, Round};
 use super::release::Release;
 use super::space::Space;
 use super::survivors::Survivors;
@@ -137,7 +137,9 @@ impl Reclaim {
         let begun = Instant::now();
         let now = self.lookup.status.now();
         let gain_bytes = self.zone_bytes * garbage_percent as u64 / 100;
-        let (victim, is_below_low) = self.space.begin_draining(now.saturating_add(self.cutoff_s), gain_bytes);
+        let record_bytes_min = if self.merging.has_merged() { RECLAIMED_BYTES_MIN } else { 0 };
+        let deadline = now.saturating_add(self.cutoff_s);
+        let (victim, is_below_low) = self.space.begin_draining(deadline, gain_bytes, record_bytes_min);
         let keep_percent = self.space.keep_percent(&self.lookup.generations, now);
         let Some(victim) = victim else {
             if self.space.draining() > 1 {

@@ -70,6 +70,13 @@ impl Zone {
         self.segments.last().map(|last| last.sequence())
     }
 
+    /// The mean length of its records, bytes.
+    fn mean_record_bytes(&self) -> u64 {
+        let bytes: u64 = self.segments.iter().map(|segment| segment.record_bytes).sum();
+        let records: u64 = self.segments.iter().map(|segment| segment.run.items as u64).sum();
+        bytes / records.max(1)
+    }
+
     fn kind(&self) -> Option<Kind> {
         self.segments.first().map(|first| first.kind)
     }
@@ -345,6 +352,11 @@ impl Space {
     #[inline]
     pub(crate) fn is_down_to_reserve(&self) -> bool {
         self.free.load(Relaxed) < self.reserve_and_merges.load(Relaxed)
+    }
+
+    /// How many erased zones are kept for merges.
+    pub(crate) fn kept_for_merges(&self) -> u32 {
+        self.zones().for_merges
     }
 
     /// Keeps so many erased zones for merges.
@@ -636,14 +648,20 @@ impl Space {
     // Which zone is reclaimed.
 
     /// The zone with the fewest bytes that are live at `deadline_unix_s`, if reclaiming it gains `gain_bytes`; and
-    /// whether fewer zones are erased than the low mark asks for. The zone is draining from now on.
+    /// whether fewer zones are erased than the low mark asks for. The zone is draining from now on. Zones of the log with
+    /// records below `record_bytes_min` on average do not count.
     pub(crate) fn begin_draining(
         &self,
         deadline_unix_s: u32,
         gain_bytes: u64,
+        record_bytes_min: u64,
     ) -> (Option<ZoneSummary>, bool) {
         let mut zones = self.zones();
-        let victim = space::greedy(zones.victims(deadline_unix_s).map(|(facts, _)| facts), gain_bytes);
+        let counts = |(facts, kind): &(ZoneSummary, Kind)| {
+            *kind != Kind::Log || zones.all[facts.zone.0 as usize].mean_record_bytes() >= record_bytes_min
+        };
+        let victims = zones.victims(deadline_unix_s).filter(counts);
+        let victim = space::greedy(victims.map(|(facts, _)| facts), gain_bytes);
         let below_low = zones.spare() < zones.marks.low();
         if let Some(victim) = victim {
             zones.get(victim.zone).role = Role::Draining(u64::MAX);
